@@ -1,0 +1,105 @@
+"""The functions users start with: load, parse, compile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hloom.errors import ArgumentError, HloomError
+from hloom.ir import Computation, Module
+
+if TYPE_CHECKING:
+    from hloom.builder import XlaComputation
+    from hloom.runtime.device import Device
+    from hloom.runtime.executable import Executable
+
+
+def parse(text: str) -> Module:
+    """The module that HLO text holds, verified. ParseError or RuleError says line and column of what is wrong."""
+    from hloom.text import parse_module
+
+    return parse_module(text)
+
+
+def load(path: str | PathLike[str]) -> Module:
+    """The module in a file: HLO text, or a serialised HloModuleProto or HloProto; told apart by content."""
+    file = Path(path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise ArgumentError(f"cannot read {file}: {error.strerror or error}") from None
+    try:
+        if is_text(content):
+            return parse(content.decode())
+        from hloom.proto import module_from_bytes
+
+        return module_from_bytes(content)
+    except HloomError as error:
+        raise error.at(str(file)) from None
+
+
+def is_text(content: bytes) -> bool:
+    """True for bytes that can be HLO text: UTF-8 without the control characters that serialised protos have."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return False
+    return not any(ord(character) < 9 or 13 < ord(character) < 32 for character in text[:4096])
+
+
+def compile(
+    module: Module | XlaComputation | Computation | str,
+    backend: str = "interpreter",
+    *,
+    replicas: int | None = None,
+    devices: Sequence[Device] | None = None,
+    timeout: float = 30.0,
+    seed: int | None = None,
+    step_limit: float = math.inf,
+    observer: Callable[..., None] | None = None,
+) -> Executable:
+    """Makes a module, a built computation or HLO text ready to run.
+
+    Arguments:
+        module: what to compile; it is verified first.
+        backend: "interpreter".
+        replicas: how many replicas run it; by default what the module says.
+        devices: one device for each replica (and partition), with the queues that infeed and outfeed use;
+            made where not given.
+        timeout: seconds that a replica waits for the others in a collective before that is an error.
+        seed: the seed of RngUniform and RngNormal; without it every run draws other numbers (RNGNORMAL-3).
+        step_limit: the number of instructions after which a run is stopped with an error.
+        observer: called after each instruction with the instruction, its operands' values and its value.
+
+    Raises HloomError where the module breaks a rule or calls a custom-call target that is not registered.
+    """
+    from hloom.backends.interpreter.executable import InterpreterExecutable
+    from hloom.verifier import verify_module
+
+    if backend != "interpreter":
+        raise ArgumentError(f"there is no backend {backend!r}: the backends are 'interpreter'")
+    if isinstance(module, str):
+        module = parse(module)
+    elif isinstance(module, Computation):
+        module = _module_of(module)
+    elif not isinstance(module, Module):
+        module = _built_module(module)
+    verify_module(module)
+    count = module.replica_count if replicas is None else replicas
+    return InterpreterExecutable(module, count, devices, timeout, seed, step_limit, observer)
+
+
+def _module_of(computation: Computation) -> Module:
+    if computation.parent is not None and computation.parent.entry_computation is computation:
+        return computation.parent
+    raise ArgumentError(f"{computation.name} is not the entry of a module: compile the module, or build it with one")
+
+
+def _built_module(value: Any) -> Module:
+    module = getattr(value, "module", None)
+    if not isinstance(module, Module):
+        raise ArgumentError(f"compile takes a Module, an XlaComputation or HLO text, got {type(value).__name__}")
+    return module

@@ -1,0 +1,1 @@
+"""Ways of running a module: the interpreter (the reference) and compilers."""

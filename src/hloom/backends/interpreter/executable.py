@@ -1,0 +1,55 @@
+"""The interpreter as a backend: an Executable that evaluates instruction by instruction, with debug switches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hloom.backends.interpreter.interpreter import Execution, Observer
+from hloom.backends.interpreter.plan import Plan
+from hloom.ir import Module
+from hloom.ops.operation import Value
+from hloom.runtime.device import Device
+from hloom.runtime.executable import Executable
+from hloom.runtime.rendezvous import Rendezvous
+
+
+class InterpreterExecutable(Executable):
+    """Runs a module with the meaning in `hloom.ops`.
+
+    `seed` makes rng reproducible (None: different numbers in each run). `observer` is called after each instruction
+    with the instruction, its operands' values and its value; `step_limit` bounds the instructions that run. While a
+    run is under way `executions` holds one Execution for each device: `steps` and `current` tell how far it is.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        replica_count: int,
+        devices: Sequence[Device] | None,
+        timeout: float,
+        seed: int | None,
+        step_limit: float = math.inf,
+        observer: Observer | None = None,
+    ) -> None:
+        super().__init__(module, replica_count, devices, timeout)
+        self.seed = seed
+        self.step_limit = step_limit
+        self.observer = observer
+        self.executions: dict[int, Execution] = {}
+        self._plans: dict[int, Plan] = {id(c): Plan(c) for c in module.computations}
+
+    def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
+        replica, partition = divmod(device, self.module.num_partitions)
+        execution = Execution(
+            self._plans,
+            self.devices[device],
+            rendezvous,
+            replica,
+            partition,
+            self.seed,
+            self.step_limit,
+            self.observer,
+        )
+        self.executions[device] = execution
+        return execution.run(self.module.entry, arguments)

@@ -1,0 +1,200 @@
+"""Evaluates computations step by step on NumPy arrays.
+
+An `Execution` is one run of a module on one device. `run` evaluates a computation on values; `map` applies a
+computation of scalars to whole arrays, in one pass where all its instructions are element-wise, else index by index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.backends.interpreter.plan import Plan, Step
+from hloom.errors import HloomError, RunError
+from hloom.ir import Computation, Instruction
+from hloom.ops.operation import Array, Context, Value
+from hloom.runtime.custom_calls import lookup
+from hloom.runtime.device import Device
+from hloom.runtime.rendezvous import Rendezvous
+from hloom.shape import Shape
+
+# Called after each instruction with the instruction, its operands' values and its value.
+Observer = Callable[[Instruction, Sequence[Value], Value], None]
+
+
+class Execution:
+    """One run of a module on one device: its place among the devices, its random numbers, its steps so far."""
+
+    def __init__(
+        self,
+        plans: dict[int, Plan],
+        device: Device,
+        rendezvous: Rendezvous,
+        replica_id: int,
+        partition_id: int,
+        seed: int | None,
+        step_limit: float = math.inf,
+        observer: Observer | None = None,
+    ) -> None:
+        self.plans = plans
+        self.device = device
+        self.rendezvous = rendezvous
+        self.replica_id = replica_id
+        self.partition_id = partition_id
+        self.index = replica_id * rendezvous.partition_count + partition_id
+        self.rng = np.random.default_rng(None if seed is None else [seed, self.index])
+        self.step_limit = step_limit
+        self.observer = observer
+        self.steps = 0
+        self.current: Instruction | None = None
+        self.rng_state = 0
+
+    def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
+        """The value of a computation on argument values."""
+        return self._evaluate(self._plan(computation), arguments, on_arrays=False)
+
+    def map(self, computation: Computation, arrays: Sequence[Array]) -> Value:
+        """A computation of scalars, applied to each index of equally shaped arrays."""
+        sizes = arrays[0].shape if arrays else ()
+        plan = self._plan(computation)
+        if not sizes or plan.applies_to_arrays:
+            value = self._evaluate(plan, arrays, on_arrays=bool(sizes))
+            return _spread(value, sizes)
+        return self._map_by_index(plan, arrays, sizes)
+
+    def _map_by_index(self, plan: Plan, arrays: Sequence[Array], sizes: tuple[int, ...]) -> Value:
+        shape = plan.computation.result_shape
+        leaves = shape.elements if shape.is_tuple else (shape,)
+        results = [np.empty(sizes, leaf.element_type.dtype) for leaf in leaves]
+        for index in np.ndindex(sizes):
+            value = self._evaluate(plan, [np.asarray(array[index]) for array in arrays], on_arrays=False)
+            for result, element in zip(results, value if shape.is_tuple else (value,), strict=True):
+                result[index] = element
+        return tuple(results) if shape.is_tuple else results[0]
+
+    def _plan(self, computation: Computation) -> Plan:
+        plan = self.plans.get(id(computation))
+        if plan is None:
+            plan = self.plans[id(computation)] = Plan(computation)
+        return plan
+
+    def _evaluate(self, plan: Plan, arguments: Sequence[Value], on_arrays: bool) -> Value:
+        values = plan.template.copy()
+        values[: plan.parameter_count] = arguments
+        for step in plan.steps:
+            self.steps += 1
+            operands = [values[slot] for slot in step.operand_slots]
+            if on_arrays and step.is_identity_on_scalars:
+                value = operands[0]
+            else:
+                value = self._evaluate_step(step, operands, on_arrays)
+            values[step.slot] = value
+            if self.observer is not None:
+                self.observer(step.instruction, operands, value)
+            for slot in step.ends:
+                values[slot] = None
+        return values[plan.root_slot]
+
+    def _evaluate_step(self, step: Step, operands: list[Value], on_arrays: bool) -> Value:
+        self.current = step.instruction
+        if self.steps > self.step_limit:
+            raise RunError(f"the step limit of {self.step_limit} instructions is reached").at(_place(step))
+        try:
+            value = step.op.evaluate(Site(self, step.instruction, on_arrays), *step.op.bind(operands))
+        except HloomError as error:
+            raise error.at(_place(step)) from None
+        except (MemoryError, OverflowError) as error:
+            size = step.instruction.shape.byte_size
+            raise RunError(f"no memory: the result has {size} bytes ({error})").at(_place(step)) from None
+        if step.dtype is None:
+            return value
+        value = np.asarray(value)
+        if value.dtype != step.dtype or (step.sizes is not None and value.shape != step.sizes and not on_arrays):
+            raise AssertionError(f"{step.instruction!r} gave {value.dtype}{list(value.shape)}: a defect in hloom")
+        return value
+
+
+class Site(Context):
+    """What the operation of one instruction may ask of the execution (see `hloom.ops.operation.Context`)."""
+
+    __slots__ = ("execution", "instruction", "on_arrays")
+
+    def __init__(self, execution: Execution, instruction: Instruction, on_arrays: bool) -> None:
+        self.execution = execution
+        self.instruction = instruction
+        self.on_arrays = on_arrays
+
+    @property
+    def shape(self) -> Shape:  # type: ignore[override]
+        return self.instruction.shape
+
+    @property
+    def operand_shapes(self) -> tuple[Shape, ...]:  # type: ignore[override]
+        return tuple(self.instruction.operand_shapes)
+
+    @property
+    def replica_id(self) -> int:  # type: ignore[override]
+        return self.execution.replica_id
+
+    @property
+    def partition_id(self) -> int:  # type: ignore[override]
+        return self.execution.partition_id
+
+    @property
+    def replica_count(self) -> int:  # type: ignore[override]
+        return self.execution.rendezvous.replica_count
+
+    @property
+    def partition_count(self) -> int:  # type: ignore[override]
+        return self.execution.rendezvous.partition_count
+
+    @property
+    def rng(self) -> np.random.Generator:  # type: ignore[override]
+        return self.execution.rng
+
+    @property
+    def device(self) -> Device:  # type: ignore[override]
+        return self.execution.device
+
+    def call(self, computation: Computation, *arguments: Value) -> Value:
+        if self.on_arrays:
+            # Inside a map every scalar is an array, so what the computation calls is applied to arrays too.
+            return self.execution._evaluate(self.execution._plan(computation), arguments, on_arrays=True)
+        return self.execution.run(computation, arguments)
+
+    def map(self, computation: Computation, *arrays: Array) -> Value:
+        return self.execution.map(computation, arrays)
+
+    def exchange(self, members: Sequence[int], value: Value, channel_id: int | None = None) -> list[Value]:
+        return self.execution.rendezvous.exchange(self.instruction, members, self.execution.index, value, channel_id)
+
+    def send(self, channel_id: int, value: Value, target: int) -> None:
+        self.execution.rendezvous.send(channel_id, self.execution.index, target, value)
+
+    def receive(self, channel_id: int, source: int) -> Value:
+        return self.execution.rendezvous.receive(self.instruction, channel_id, source, self.execution.index)
+
+    def custom_call(self, target: str, args: tuple[Value, ...]) -> Value:
+        return lookup(target)(self.instruction, args)
+
+    def update_rng_state(self, delta: int) -> int:
+        """The 128-bit state of this execution before `delta` is added to it (rng-get-and-update-state)."""
+        state = self.execution.rng_state
+        self.execution.rng_state = (state + delta) % 2**128
+        return state
+
+
+def _spread(value: Value, sizes: tuple[int, ...]) -> Value:
+    """Results that do not depend on the arguments come as scalars: repeats them over all indices."""
+    if isinstance(value, tuple):
+        return tuple(_spread(element, sizes) for element in value)
+    return value if value.shape == sizes else np.broadcast_to(value, sizes)
+
+
+def _place(step: Step) -> str:
+    instruction = step.instruction
+    where = f" ({instruction.location})" if instruction.location else ""
+    return f"{instruction!r}{where}"

@@ -1,0 +1,200 @@
+"""Literal: a value with a shape: an array, or a tuple of literals; to and from linear memory, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import numpy as np
+
+from hloom.errors import ArgumentError, RuleError
+from hloom.index import linear_indices
+from hloom.ops.operation import TOKEN_VALUE, Array, Token, Value
+from hloom.shape import TOKEN, Layout, PaddingValue, Shape, tiled_buffer_size
+from hloom.types import BY_DTYPE, PrimitiveType
+
+
+class Literal:
+    """An immutable value: `shape` with layouts, and `value`, a read-only array or a tuple of values.
+
+    Equality is by shape without layout and by bits, NaN payloads included; padding does not count (SL-16).
+    """
+
+    __slots__ = ("shape", "value")
+
+    def __init__(self, shape: Shape, value: Value) -> None:
+        self.shape = shape
+        self.value = value
+
+    @staticmethod
+    def from_numpy(array: Array, layout: Layout | None = None) -> Literal:
+        """A literal of a NumPy array, without a copy unless its bytes are swapped."""
+        dtype = array.dtype.newbyteorder("=")
+        if dtype not in BY_DTYPE:
+            known = ", ".join(str(known) for known in BY_DTYPE)
+            raise ArgumentError(f"there is no element type for arrays of {array.dtype}; there is for: {known}")
+        view = array.astype(dtype, copy=False).view()
+        view.flags.writeable = False
+        return Literal(Shape.array(BY_DTYPE[dtype], view.shape, layout=layout), view)
+
+    @staticmethod
+    def from_value(value: Any) -> Literal:
+        """A literal of arrays, Python numbers and nested lists, and tuples of these.
+
+        Python bools become pred, ints s32 (s64 where they need it), floats f32, complex numbers c64.
+        """
+        if isinstance(value, Literal):
+            return value
+        if isinstance(value, tuple):
+            return Literal.tuple_of(map(Literal.from_value, value))
+        if isinstance(value, Token):
+            return Literal(TOKEN, TOKEN_VALUE)
+        if isinstance(value, (np.ndarray, np.generic)):
+            return Literal.from_numpy(np.asarray(value))
+        try:
+            if hasattr(value, "__array__"):
+                return Literal.from_numpy(np.asarray(value))
+            if hasattr(value, "__dlpack__"):
+                return Literal.from_numpy(np.from_dlpack(value))
+            return Literal.from_numpy(_from_python(value))
+        except (TypeError, ValueError, OverflowError, BufferError, RuntimeError) as error:
+            raise ArgumentError(f"{type(value).__name__} is no array: {error}") from None
+
+    @staticmethod
+    def tuple_of(elements: Iterable[Literal]) -> Literal:
+        parts = tuple(elements)
+        return Literal(Shape.tuple_of(part.shape for part in parts), tuple(part.value for part in parts))
+
+    @property
+    def elements(self) -> tuple[Literal, ...]:
+        """The elements of a tuple literal."""
+        return tuple(Literal(s, v) for s, v in zip(self.shape.elements, self.value, strict=True))
+
+    def with_layout(self, layout: Layout | None) -> Literal:
+        return Literal(self.shape.with_layout(layout), self.value)
+
+    def to_numpy(self) -> Value:
+        """The array (read-only), or the tuple of arrays."""
+        return self.value
+
+    def to_linear_memory(self) -> bytes:
+        """The buffer of an array in the layout of its shape, padding and tiles included (SL-10 to SL-17, SL-23)."""
+        shape = self.shape
+        if shape.layout is None:
+            raise ArgumentError(f"{shape} has no linear memory of its own: take its elements")
+        array = cast(Array, self.value)
+        if shape.layout.is_dense_row_major:
+            return array.tobytes()
+        buffer = np.zeros(tiled_buffer_size(shape), shape.element_type.dtype)
+        if shape.layout.padded_dimensions:
+            buffer[:] = _padding(shape)
+            if shape.layout.tiles:
+                buffer[_tile_padding(shape)] = 0
+        buffer[linear_indices(shape).reshape(-1)] = array.reshape(-1)
+        bits = shape.layout.element_size_in_bits
+        return _pack(buffer, bits) if 0 < bits < 8 else buffer.tobytes()
+
+    @staticmethod
+    def from_linear_memory(shape: Shape, memory: bytes | memoryview) -> Literal:
+        """The array that lies in a buffer; RuleError[SL-22] where the buffer has another size than the shape says."""
+        if shape.layout is None:
+            raise ArgumentError(f"{shape} has no linear memory of its own")
+        if len(memory) != shape.byte_size:
+            raise RuleError("literal", "SL-22", f"the buffer of {shape} has {shape.byte_size} bytes, got {len(memory)}")
+        bits, dtype = shape.layout.element_size_in_bits, shape.element_type.dtype
+        if 0 < bits < 8:
+            buffer = _unpack(memory, bits, tiled_buffer_size(shape)).view(np.uint8).astype(np.uint8).view(dtype)
+        else:
+            buffer = np.frombuffer(memory, dtype)
+        if shape.layout.is_dense_row_major:
+            array = buffer.reshape(shape.dimensions)
+        else:
+            array = buffer[linear_indices(shape)]
+        array = array.view()
+        array.flags.writeable = False
+        return Literal(shape, array)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal) or not self.shape.compatible(other.shape):
+            return False
+        if self.shape.is_tuple:
+            return self.elements == other.elements
+        return not self.shape.is_array or self.value.tobytes() == other.value.tobytes()
+
+    def __hash__(self) -> int:
+        if self.shape.is_tuple:
+            return hash(self.elements)
+        return hash((str(self.shape.without_layout()), self.value.tobytes() if self.shape.is_array else b""))
+
+    def __repr__(self) -> str:
+        text = np.array2string(self.value, threshold=8, edgeitems=2) if self.shape.is_array else str(self.value)
+        return f"Literal({self.shape} {text})"
+
+
+def _from_python(value: Any) -> Array:
+    array = np.asarray(value)
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    if array.dtype == np.complex128:
+        return array.astype(np.complex64)
+    if array.dtype == np.int64 and (array.size == 0 or (abs(array.min()) <= 2**31 - 1 and array.max() < 2**31)):
+        return array.astype(np.int32)
+    return array
+
+
+def _padding(shape: Shape) -> Any:
+    """What fills the padding of a buffer (SL-14)."""
+    kind, element_type = shape.layout.padding_value if shape.layout else None, shape.element_type
+    if kind is PaddingValue.ONE_PAD:
+        return np.ones((), element_type.dtype)
+    if kind in (PaddingValue.LOWEST_PAD, PaddingValue.HIGHEST_PAD):
+        return extreme(element_type, highest=kind is PaddingValue.HIGHEST_PAD)
+    return np.zeros((), element_type.dtype)
+
+
+def extreme(element_type: PrimitiveType, highest: bool) -> Array:
+    """The highest or lowest value of an ordered type: an infinity where the type has one."""
+    import ml_dtypes
+
+    dtype = element_type.dtype
+    if element_type.is_pred:
+        return np.asarray(highest)
+    if element_type.is_integer:
+        limits = ml_dtypes.iinfo(dtype)
+        return np.asarray(limits.max if highest else limits.min).astype(dtype)
+    infinity = np.asarray(np.inf if highest else -np.inf, np.float32).astype(dtype)
+    if np.isinf(infinity.astype(np.float32)):
+        return infinity
+    limits_of_float = ml_dtypes.finfo(dtype)
+    return np.asarray(limits_of_float.max if highest else limits_of_float.min, dtype)
+
+
+def _tile_padding(shape: Shape) -> Array:
+    """Slots that tiles add beyond the padded widths: their content is zeros (SL-28)."""
+    assert shape.layout is not None
+    widened = Shape.array(
+        shape.element_type,
+        shape.buffer_dimensions,
+        layout=Layout(shape.layout.minor_to_major, tiles=shape.layout.tiles),
+    )
+    outside = np.ones(tiled_buffer_size(shape), bool)
+    outside[linear_indices(widened).reshape(-1)] = False
+    return outside
+
+
+def _pack(buffer: Array, bits: int) -> bytes:
+    """Elements of `bits` bits, the one with the lower linear index in the lower bits (SL-23)."""
+    codes = buffer.view(np.uint8) & ((1 << bits) - 1)
+    each = 8 // bits
+    codes = np.concatenate([codes, np.zeros(-len(codes) % each, np.uint8)]).reshape(-1, each)
+    packed = np.zeros(len(codes), np.uint8)
+    for k in range(each):
+        packed |= codes[:, k] << np.uint8(k * bits)
+    return packed.tobytes()
+
+
+def _unpack(memory: bytes | memoryview, bits: int, count: int) -> Array:
+    packed = np.frombuffer(memory, np.uint8)
+    each = 8 // bits
+    codes = np.stack([(packed >> np.uint8(k * bits)) & np.uint8((1 << bits) - 1) for k in range(each)], axis=1)
+    return codes.reshape(-1)[:count]

@@ -1,0 +1,144 @@
+"""NumPy routines for what NumPy and ml_dtypes do otherwise than XLA: conversions, narrow types, total order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloom.types import BY_DTYPE
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+C64, C128 = np.dtype(np.complex64), np.dtype(np.complex128)
+
+
+def is_narrow_float(dtype: np.dtype[Any]) -> bool:
+    """f16, bf16 and the 8- and 4-bit floats, which are computed in f32 and rounded after each instruction (GEN-7)."""
+    return BY_DTYPE[dtype].is_float and dtype.itemsize < 4
+
+
+def is_narrow_integer(dtype: np.dtype[Any]) -> bool:
+    """The 2- and 4-bit integers, which NumPy computes as bytes."""
+    return BY_DTYPE[dtype].is_integer and BY_DTYPE[dtype].bits < 8
+
+
+def widen(x: Array) -> Array:
+    """The array in the type it is computed in: f32 for narrow floats, a byte for narrow integers."""
+    if is_narrow_float(x.dtype):
+        return x.astype(F32)
+    if is_narrow_integer(x.dtype):
+        return x.astype(np.int8 if BY_DTYPE[x.dtype].is_signed else np.uint8)
+    return x
+
+
+def compute(function: Callable[..., Array], *operands: Array) -> Array:
+    """Applies an element-wise function in the computing type and rounds, or wraps, once to the operands' type."""
+    dtype = operands[0].dtype
+    return np.asarray(function(*map(widen, operands))).astype(dtype, copy=False)
+
+
+def compute_accurately(function: Callable[..., Array], *operands: Array) -> Array:
+    """As `compute`, with f32 computed in f64 and c64 in c128, so that results are correctly rounded but for ties."""
+    dtype = operands[0].dtype
+    wide = [widen(x) for x in operands]
+    if wide[0].dtype == F32:
+        return np.asarray(function(*(x.astype(F64) for x in wide))).astype(F32).astype(dtype, copy=False)
+    if wide[0].dtype == C64:
+        return np.asarray(function(*(x.astype(C128) for x in wide))).astype(dtype)
+    return np.asarray(function(*wide)).astype(dtype, copy=False)
+
+
+def float_to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Truncates toward zero and clamps to the range of the integer type; NaN gives 0 (CONVERT-3)."""
+    limits = ml_dtypes.iinfo(dtype)
+    low, high = int(limits.min), int(limits.max)
+    wide = x.astype(F64) if x.dtype.itemsize < 8 else x
+    # The limits of 64-bit integers are no floats: compare with the powers of two around them.
+    below, above = wide < low, wide >= float(high + 1)
+    inside = np.where(below | above | np.isnan(wide), 0.0, wide)
+    truncated = inside.astype(np.uint64 if low == 0 else np.int64)
+    clamped = np.where(below, np.asarray(low, truncated.dtype), np.where(above, np.asarray(high, truncated.dtype), truncated))
+    return clamped.astype(dtype)
+
+
+def convert(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Value conversion between element types (CONVERT-2 to CONVERT-5)."""
+    if x.dtype == dtype:
+        return x
+    source, target = BY_DTYPE[x.dtype], BY_DTYPE[dtype]
+    if source.is_complex and not target.is_complex and not target.is_pred:
+        return convert(x.real, dtype)
+    if target.is_pred:
+        return widen(x) != 0
+    if target.is_integer:
+        return float_to_integer(x, dtype) if source.is_float else widen(x).astype(dtype)
+    if source.is_integer and target.is_float and target.bits < 32:
+        return _integer_to_narrow_float(x, dtype)
+    if x.dtype == F64 and is_narrow_float(dtype):
+        return _round_to_odd(x).astype(dtype)
+    return widen(x).astype(dtype)
+
+
+def _integer_to_narrow_float(x: Array, dtype: np.dtype[Any]) -> Array:
+    """XLA goes through f32, so values beyond 2^24 round twice."""
+    return widen(x).astype(F32).astype(dtype)
+
+
+def _round_to_odd(x: Array) -> Array:
+    """f64 to f32 such that a further rounding to a narrower type rounds the f64 value once.
+
+    Where the f32 is inexact and its last bit even, the neighbour on the side of `x` has an odd last bit: it cannot be
+    a tie of the narrower type.
+    """
+    nearest = x.astype(F32)
+    back = nearest.astype(F64)
+    even = (nearest.view(np.uint32) & 1) == 0
+    wrong = np.isfinite(nearest) & (back != x) & even
+    toward = np.where(x > back, np.float32(np.inf), np.float32(-np.inf))
+    return np.where(wrong, np.nextafter(nearest, toward), nearest)
+
+
+def bits_of(x: Array) -> Array:
+    """The bit patterns as unsigned integers of the same width."""
+    return x.view(np.dtype(f"u{x.dtype.itemsize}"))
+
+
+def total_order_key(x: Array) -> Array:
+    """Signed integers that order as -NaN < -Inf < .. < -0 < +0 < .. < +Inf < +NaN (TOTALORDER-1, -2)."""
+    signed = np.ascontiguousarray(x).view(np.dtype(f"i{x.dtype.itemsize}")).reshape(x.shape)
+    bits = BY_DTYPE[x.dtype].bits
+    if bits < 8:
+        signed = (signed << np.int8(8 - bits)) >> np.int8(8 - bits)
+    flip = np.asarray((1 << (bits - 1)) - 1, signed.dtype)
+    return np.where(signed < 0, signed ^ flip, signed)
+
+
+def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
+    """Rounds to a float format of the given widths and back, on the bit pattern (REDUCEPRECISION-1 to -5)."""
+    element_type = BY_DTYPE[x.dtype]
+    limits = ml_dtypes.finfo(x.dtype)
+    own_mantissa, width = int(limits.nmant), element_type.bits
+    own_exponent = width - 1 - own_mantissa
+    unsigned = bits_of(np.ascontiguousarray(x)).reshape(x.shape)
+    one = unsigned.dtype.type(1)
+    bits = unsigned
+    if mantissa_bits < own_mantissa:
+        drop = own_mantissa - mantissa_bits
+        last = (bits >> unsigned.dtype.type(drop)) & one
+        half = unsigned.dtype.type((1 << (drop - 1)) - 1)
+        bits = (bits + half + last) & unsigned.dtype.type(~((1 << drop) - 1) & ((1 << width) - 1))
+    if exponent_bits < own_exponent:
+        sign_mask = unsigned.dtype.type(1 << (width - 1))
+        exponent_mask = unsigned.dtype.type(((1 << own_exponent) - 1) << own_mantissa)
+        bias, reduced_bias = (1 << (own_exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
+        largest = unsigned.dtype.type((bias + reduced_bias) << own_mantissa)
+        smallest = unsigned.dtype.type((bias - reduced_bias) << own_mantissa)
+        exponent, sign = bits & exponent_mask, bits & sign_mask
+        infinity = sign | exponent_mask
+        bits = np.where(exponent > largest, infinity, np.where(exponent <= smallest, sign, bits))
+    result = bits.astype(unsigned.dtype).view(x.dtype).reshape(x.shape)
+    return np.where(np.isnan(x), x, result)

@@ -1,0 +1,35 @@
+"""The operations, one declaration each, in families as the specification groups them.
+
+Importing this package registers all of them in `hloom.ops.operation.OPERATIONS`.
+"""
+
+from hloom.ops import (
+    batch_norm,
+    broadcast,
+    collectives,
+    communication,
+    compare,
+    control_flow,
+    convert,
+    convolution,
+    custom_call,
+    dot,
+    dynamic_size,
+    elementwise_binary,
+    elementwise_unary,
+    fft,
+    gather,
+    linear_algebra,
+    pad,
+    reduce,
+    reduce_window,
+    reshape,
+    rng,
+    scan,
+    scatter,
+    select,
+    slice,
+    sort,
+    structure,
+    transpose,
+)

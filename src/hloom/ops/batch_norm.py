@@ -1,0 +1,106 @@
+"""Batch normalisation (spec 5, 6, 7). Sums run over all dimensions but the feature dimension."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloom.numerics import convert, widen
+from hloom.ops.attributes import FLOAT, INT
+from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.rules import check_array, check_dimension, check_same_type
+from hloom.shape import Shape
+
+
+class BatchNorm(Operation):
+    """What the three have in common: the feature dimension and epsilon (BATCHNORMGRAD-4)."""
+
+    epsilon: float = attribute(FLOAT)
+    feature_index: int = attribute(INT)
+
+    def check_vectors(self, operand: Shape, *vectors: Shape) -> Shape:
+        """The vectors are 1-D of the feature's size; gives their shape."""
+        check_array(self, "BATCHNORMGRAD-4", operand, *vectors)
+        check_same_type(self, "BATCHNORMGRAD-4", operand, *vectors)
+        if not operand.element_type.is_float:
+            self.reject("BATCHNORMGRAD-4", f"takes floating-point arrays, got {operand}")
+        check_dimension(self, "BATCHNORMGRAD-4", self.feature_index, operand.rank, "feature_index")
+        vector = Shape.array(operand.element_type, [operand.dimensions[self.feature_index]])
+        for got in vectors:
+            if got.dimensions != vector.dimensions:
+                self.reject("BATCHNORMGRAD-4", f"scale, offset, mean and variance are {vector}, got {got}")
+        return vector
+
+    def sum(self, array: Array) -> Array:
+        """The sum over all but the feature dimension."""
+        axes = tuple(d for d in range(array.ndim) if d != self.feature_index)
+        return np.asarray(array.sum(axis=axes, dtype=np.float64))
+
+    def along(self, vector: Array, rank: int) -> Array:
+        """A vector of features, aligned with the operand's feature dimension."""
+        return vector.reshape([-1 if d == self.feature_index else 1 for d in range(rank)])
+
+    def count(self, array: Array) -> int:
+        return array.size // max(1, array.shape[self.feature_index])
+
+
+class BatchNormTraining(BatchNorm, opcode="batch-norm-training"):
+    """(output, batch_mean, batch_var); the variance is biased, computed from the deviations (BATCHNORMTRAINING-1, -4)."""
+
+    operands = ("operand", "scale", "offset")
+
+    def infer(self, operand: Shape, scale: Shape, offset: Shape) -> Shape:
+        vector = self.check_vectors(operand, scale, offset)
+        return Shape.tuple_of([operand.without_layout(), vector, vector])
+
+    def evaluate(self, ctx: Context, operand: Array, scale: Array, offset: Array) -> tuple[Array, ...]:
+        x = widen(operand).astype(np.float64)
+        rank, n = operand.ndim, self.count(operand)
+        mean = self.sum(x) / n
+        deviation = x - self.along(mean, rank)
+        variance = self.sum(deviation * deviation) / n
+        normal = deviation / np.sqrt(self.along(variance, rank) + self.epsilon)
+        output = self.along(widen(scale), rank) * normal + self.along(widen(offset), rank)
+        return convert(output, operand.dtype), convert(mean, operand.dtype), convert(variance, operand.dtype)
+
+
+class BatchNormInference(BatchNorm, opcode="batch-norm-inference"):
+    """scale * (operand - mean) / sqrt(variance + epsilon) + offset, with moments that are given (BATCHNORMINFERENCE-1)."""
+
+    operands = ("operand", "scale", "offset", "mean", "variance")
+
+    def infer(self, operand: Shape, scale: Shape, offset: Shape, mean: Shape, variance: Shape) -> Shape:
+        self.check_vectors(operand, scale, offset, mean, variance)
+        return operand.without_layout()
+
+    def evaluate(
+        self, ctx: Context, operand: Array, scale: Array, offset: Array, mean: Array, variance: Array
+    ) -> Array:
+        gamma, beta, mu, v = (
+            self.along(widen(vector).astype(np.float64), operand.ndim) for vector in (scale, offset, mean, variance)
+        )
+        return convert(gamma * (widen(operand) - mu) / np.sqrt(v + self.epsilon) + beta, operand.dtype)
+
+
+class BatchNormGrad(BatchNorm, opcode="batch-norm-grad"):
+    """(grad_operand, grad_scale, grad_offset) of batch normalisation (BATCHNORMGRAD-1)."""
+
+    operands = ("operand", "scale", "mean", "variance", "grad_output")
+
+    def infer(self, operand: Shape, scale: Shape, mean: Shape, variance: Shape, grad_output: Shape) -> Shape:
+        vector = self.check_vectors(operand, scale, mean, variance)
+        if not grad_output.compatible(operand):
+            self.reject("BATCHNORMGRAD-4", f"grad_output has the shape of {operand}, got {grad_output}")
+        return Shape.tuple_of([operand.without_layout(), vector, vector])
+
+    def evaluate(
+        self, ctx: Context, operand: Array, scale: Array, mean: Array, variance: Array, grad_output: Array
+    ) -> tuple[Array, ...]:
+        rank, n = operand.ndim, self.count(operand)
+        x, g = widen(operand).astype(np.float64), widen(grad_output).astype(np.float64)
+        gamma, mu, v = (self.along(widen(vector).astype(np.float64), rank) for vector in (scale, mean, variance))
+        deviation, root = x - mu, np.sqrt(v + self.epsilon)
+        c = self.along(self.sum(g * deviation / (v + self.epsilon)) / n, rank)
+        d = self.along(self.sum(g) / n, rank)
+        grad_operand = gamma / root * (g - d - c * deviation)
+        grad_scale = self.sum(g * deviation / root)
+        return tuple(convert(np.asarray(a), operand.dtype) for a in (grad_operand, grad_scale, self.sum(g)))

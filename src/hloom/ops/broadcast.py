@@ -1,0 +1,71 @@
+"""Arrays made by repetition or counting: broadcast, iota (spec 9, 10, 89)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloom.numerics import convert
+from hloom.ops.attributes import INT, INTS, Ints
+from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.rules import check_array, check_dimension, check_dimensions
+from hloom.shape import Shape
+
+
+class Broadcast(Operation, opcode="broadcast"):
+    """Repeats the operand: its dimension i becomes result dimension `broadcast_dimensions[i]` (BROADCASTINDIM-1).
+
+    The entries are distinct, in any order, and the sizes equal (BROADCASTINDIM-4).
+    """
+
+    operands = ("operand",)
+    broadcast_dimensions: Ints = attribute(INTS, text="dimensions", proto="dimensions")
+
+    def check(self, result: Shape, operand: Shape) -> None:
+        check_array(self, "BROADCAST-3", operand, result)
+        if operand.element_type is not result.element_type:
+            self.reject("GEN-5", f"the element type stays: got {result} from {operand}")
+        dimensions = self.broadcast_dimensions
+        if len(dimensions) != operand.rank:
+            self.reject(
+                "BROADCASTINDIM-3", f"dimensions needs {operand.rank} entries for {operand}, got {list(dimensions)}"
+            )
+        check_dimensions(self, "BROADCASTINDIM-3", dimensions, result.rank)
+        for d, target in enumerate(dimensions):
+            if (operand.dimensions[d], operand.dynamic_dimensions[d]) != (
+                result.dimensions[target],
+                result.dynamic_dimensions[target],
+            ):
+                self.reject(
+                    "BROADCASTINDIM-3", f"dimension {d} of {operand} must equal dimension {target} of {result}"
+                )
+        for d in range(result.rank):
+            if result.dynamic_dimensions[d] and d not in dimensions:
+                self.reject("SETDIMENSIONSIZE-3", f"new dimension {d} of {result} must be static")
+
+    def evaluate(self, ctx: Context, operand: Array) -> Array:
+        dimensions = self.broadcast_dimensions
+        sizes = list(ctx.shape.dimensions)
+        order = np.argsort(dimensions, kind="stable") if dimensions else ()
+        aligned = [1] * len(sizes)
+        for d, target in enumerate(dimensions):
+            aligned[target] = sizes[target] = operand.shape[d]
+        return np.broadcast_to(operand.transpose(order).reshape(aligned), sizes)
+
+
+class Iota(Operation, opcode="iota"):
+    """0, 1, 2 .. along `iota_dimension`, constant along the others (IOTA-1); integers too narrow wrap (IOTA-3)."""
+
+    iota_dimension: int = attribute(INT, proto="dimensions")
+
+    def check(self, result: Shape) -> None:
+        check_array(self, "IOTA-3", result)
+        check_dimension(self, "IOTA-3", self.iota_dimension, result.rank, "iota_dimension")
+        if result.element_type.is_pred:
+            self.reject("IOTA-3", f"counts in integers, floats or complex numbers, got {result}")
+
+    def evaluate(self, ctx: Context) -> Array:
+        sizes = ctx.shape.dimensions
+        counted = convert(np.arange(sizes[self.iota_dimension]), ctx.shape.element_type.dtype)
+        aligned = [1] * len(sizes)
+        aligned[self.iota_dimension] = len(counted)
+        return np.broadcast_to(counted.reshape(aligned), sizes)

@@ -1,0 +1,481 @@
+"""Operations among replicas and partitions (spec 2, 3, 4, 16, 97, 99; COLL-1 to COLL-7).
+
+Every device runs the program: device d is replica d // P and partition d % P of P partitions. Which devices form a
+group follows from the groups and the mode (COLL-7): without a channel the ids are replica ids, in the same partition;
+with a channel they are partition ids in the same replica (all-to-all, permute, broadcast), or replica ids taken with
+all their partitions (all-reduce and the like), or with `use_global_device_ids` device ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from hloom.ops.attributes import (
+    BOOL,
+    COMPUTATION,
+    DIMENSION,
+    INT,
+    PAIRS,
+    REPLICA_GROUPS,
+    IotaReplicaGroups,
+    ReplicaGroups,
+)
+from hloom.ops.operation import Array, Context, Operation, Value, attribute, zeros
+from hloom.ops.rules import check_array, check_computation, check_dimension, reduction_signature
+from hloom.shape import Shape, scalar
+from hloom.types import PrimitiveType
+
+if TYPE_CHECKING:
+    from hloom.ir import Computation
+
+NO_GROUPS = ReplicaGroups()
+
+
+def device_groups(
+    groups: Sequence[Sequence[int]], channel_id: int | None, use_global: bool | None, replicas: int, partitions: int
+) -> list[list[int]]:
+    """The groups as device ids; `use_global` is None for operations that have no such attribute (COLL-2, COLL-7)."""
+    if channel_id is None:
+        ids = groups or [range(replicas)]
+        return [[r * partitions + p for r in group] for p in range(partitions) for group in ids]
+    if use_global:
+        return [list(group) for group in groups or [range(replicas * partitions)]]
+    if use_global is None:
+        ids = groups or [range(partitions)]
+        return [[r * partitions + p for p in group] for r in range(replicas) for group in ids]
+    ids = groups or [range(replicas)]
+    return [[r * partitions + p for r in group for p in range(partitions)] for group in ids]
+
+
+class Collective(Operation):
+    """What collectives have in common: groups of replicas and a channel."""
+
+    has_side_effect = True
+    operands = ("*operands",)
+    channel_id: int | None = attribute(INT, default=None, doc="operations of one kind and channel communicate (COLL-5)")
+    replica_groups: ReplicaGroups | IotaReplicaGroups = attribute(REPLICA_GROUPS, default=NO_GROUPS)
+    constrain_layout: bool = attribute(BOOL, default=False)
+    shard_clause: ClassVar[str] = "COLL-3"
+
+    def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
+        """The size of a group that the shapes imply, where they imply one."""
+        return None
+
+    @property
+    def global_ids(self) -> bool | None:
+        return getattr(self, "use_global_device_ids", None)
+
+    def check_groups(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
+        """The groups hold each id exactly once (COLL-3), and have the size that the shapes say (`shard_count`)."""
+        groups = self.replica_groups.groups
+        whole = device_groups(groups, self.channel_id, self.global_ids, replicas, partitions)
+        shards = self.shard_count(result, operands)
+        if shards is not None and {len(group) for group in whole} != {shards}:
+            sizes = sorted({len(group) for group in whole})
+            self.reject(self.shard_clause, f"the shapes say {shards} members to a group, but the groups have {sizes}")
+        if not groups:
+            return
+        if self.channel_id is not None and self.global_ids:
+            count = replicas * partitions
+        elif self.channel_id is not None and self.global_ids is None:
+            count = partitions
+        else:
+            count = replicas
+        ids = sorted(i for group in groups for i in group)
+        if ids != list(range(count)):
+            self.reject("COLL-3", f"replica_groups must hold each of 0 .. {count - 1} once, got {_listed(groups)}")
+
+    def group(self, ctx: Context) -> list[int]:
+        """The devices of this device's group, in group order."""
+        me = ctx.replica_id * ctx.partition_count + ctx.partition_id
+        for group in device_groups(
+            self.replica_groups.groups, self.channel_id, self.global_ids, ctx.replica_count, ctx.partition_count
+        ):
+            if me in group:
+                return group
+        return [me]
+
+    def exchange(self, ctx: Context, value: Value) -> list[Value]:
+        """Everybody's value in this device's group."""
+        return ctx.exchange(self.group(ctx), value, self.channel_id)
+
+    def position(self, ctx: Context) -> int:
+        """This device's place in its group."""
+        return self.group(ctx).index(ctx.replica_id * ctx.partition_count + ctx.partition_id)
+
+    def group_sizes(self) -> set[int]:
+        return {len(group) for group in self.replica_groups.groups}
+
+
+def _listed(groups: Sequence[Sequence[int]]) -> str:
+    return "{" + ",".join("{" + ",".join(map(str, group)) + "}" for group in groups) + "}"
+
+
+def _one_or_tuple(shapes: Sequence[Shape]) -> Shape:
+    return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+
+
+def _elements(shape: Shape) -> tuple[Shape, ...]:
+    return shape.elements if shape.is_tuple else (shape,)
+
+
+def _scaled(op: Operation, clause: str, operand: Shape, dimension: int, result: Shape) -> int:
+    """The factor by which a dimension of `result` exceeds that of `operand`, the rest being equal."""
+    check_array(op, clause, operand)
+    check_dimension(op, clause, dimension, operand.rank)
+    if (
+        not result.is_array
+        or result.element_type is not operand.element_type
+        or result.rank != operand.rank
+        or any(a != b for d, (a, b) in enumerate(zip(operand.dimensions, result.dimensions, strict=True)) if d != dimension)
+    ):
+        op.reject(clause, f"the result of {operand} may differ in dimension {dimension} alone, got {result}")
+    small, large = operand.dimensions[dimension], result.dimensions[dimension]
+    if small == 0 and large == 0:
+        return 0
+    if small == 0 or large % small:
+        op.reject(clause, f"dimension {dimension} of the result must be a multiple of {small}, got {large}")
+    return large // small
+
+
+class AllGather(Collective, opcode="all-gather"):
+    """Concatenates the members' operands along `all_gather_dim`, in group order (ALLGATHER-1); each gets the whole."""
+
+    all_gather_dim: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
+    use_global_device_ids: bool = attribute(BOOL, default=False)
+
+    def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
+        results = _elements(result)
+        if not operands or len(results) != len(operands) or result.is_tuple != (len(operands) > 1):
+            self.reject("ALLGATHER-6", f"{len(operands)} operands give as many results, got {result}")
+        for operand, gathered in zip(operands, results, strict=True):
+            factor = _scaled(self, "ALLGATHER-5", operand, self.all_gather_dim, gathered)
+            if factor and self.group_sizes() - {factor}:
+                groups = _listed(self.replica_groups.groups)
+                self.reject("ALLGATHER-3", f"shard_count {factor} must be the size of each group, got {groups}")
+
+    shard_clause = "ALLGATHER-3"
+
+    def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
+        small = operands[0].dimensions[self.all_gather_dim]
+        large = _elements(self._gathered(result))[0].dimensions[self.all_gather_dim]
+        return large // small if small else None
+
+    def _gathered(self, result: Shape) -> Shape:
+        return result
+
+    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
+        gathered = self._gather(ctx, operands)
+        return gathered if ctx.shape.is_tuple else gathered[0]
+
+    def _gather(self, ctx: Context, operands: tuple[Array, ...]) -> tuple[Array, ...]:
+        members = self.exchange(ctx, operands)
+        return tuple(np.concatenate(arrays, axis=self.all_gather_dim) for arrays in zip(*members, strict=True))
+
+
+class AllGatherStart(AllGather, opcode="all-gather-start"):
+    """Starts an all-gather; its result is (operands, gathered), which all-gather-done takes (COLL-7)."""
+
+    def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
+        if not result.is_tuple or len(result.elements) < 2:
+            self.reject("COLL-7", f"the result is (operands, gathered), got {result}")
+        super().check(result.elements[1], operands)
+
+    def _gathered(self, result: Shape) -> Shape:
+        return result.elements[1]
+
+    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
+        gathered = self._gather(ctx, operands)
+        return (operands, gathered) if len(operands) > 1 else (operands[0], gathered[0])
+
+
+class AllGatherDone(Operation, opcode="all-gather-done"):
+    """Waits for all-gather-start and gives what was gathered (COLL-7)."""
+
+    operands = ("context",)
+
+    def infer(self, context: Shape) -> Shape:
+        if not context.is_tuple or len(context.elements) < 2:
+            self.reject("COLL-7", f"takes the context of all-gather-start, got {context}")
+        return context.elements[1]
+
+    def evaluate(self, ctx: Context, context: Value) -> Value:
+        return context[1]
+
+
+class AllReduce(Collective, opcode="all-reduce"):
+    """Reduces the members' operands element by element; every member gets the result (ALLREDUCE-1).
+
+    Values are combined in group order, the lower position on the left (ALLREDUCE-5).
+    """
+
+    use_global_device_ids: bool = attribute(BOOL, default=False)
+    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+
+    def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        if not operands:
+            self.reject("ALLREDUCE-2", "an empty tuple cannot be reduced")
+        check_array(self, "ALLREDUCE-2", *operands)
+        for operand in operands:
+            _check_reducer(self, "ALLREDUCE-1", self.computation, operand)
+        return _one_or_tuple([operand.without_layout() for operand in operands])
+
+    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
+        reduced = reduce_members(ctx, self.computation, self.exchange(ctx, operands))
+        return reduced if ctx.shape.is_tuple else reduced[0]
+
+
+class AllReduceStart(AllReduce, opcode="all-reduce-start"):
+    """Starts an all-reduce, whose result all-reduce-done gives (COLL-7)."""
+
+
+class AllReduceDone(Operation, opcode="all-reduce-done"):
+    """Waits for all-reduce-start and gives its result (COLL-7)."""
+
+    operands = ("context",)
+
+    def infer(self, context: Shape) -> Shape:
+        return context
+
+    def evaluate(self, ctx: Context, context: Value) -> Value:
+        return context
+
+
+def _check_reducer(op: Operation, clause: str, computation: Computation, operand: Shape) -> None:
+    parameters, result = reduction_signature([operand.element_type])
+    check_computation(op, clause, computation, parameters, result)
+
+
+def reduce_members(ctx: Context, computation: Computation, members: list[tuple[Array, ...]]) -> tuple[Array, ...]:
+    """Folds the members' arrays from the left."""
+    reduced = members[0]
+    for arrays in members[1:]:
+        reduced = tuple(ctx.map(computation, a, b) for a, b in zip(reduced, arrays, strict=True))
+    return reduced
+
+
+class ReduceScatter(Collective, opcode="reduce-scatter"):
+    """An all-reduce whose result is split along `scatter_dimension`; member i gets block i (REDUCESCATTER-1)."""
+
+    use_global_device_ids: bool = attribute(BOOL, default=False)
+    scatter_dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
+    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+
+    def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
+        results = _elements(result)
+        if not operands or len(results) != len(operands) or result.is_tuple != (len(operands) > 1):
+            self.reject("REDUCESCATTER-3", f"{len(operands)} operands give as many results, got {result}")
+        for operand, block in zip(operands, results, strict=True):
+            factor = _scaled(self, "REDUCESCATTER-4", block, self.scatter_dimension, operand)
+            if factor and self.group_sizes() - {factor}:
+                groups = _listed(self.replica_groups.groups)
+                self.reject("REDUCESCATTER-4", f"shard_count {factor} must be the size of each group, got {groups}")
+            _check_reducer(self, "REDUCESCATTER-1", self.computation, operand)
+
+    shard_clause = "REDUCESCATTER-4"
+
+    def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
+        small = _elements(result)[0].dimensions[self.scatter_dimension]
+        return operands[0].dimensions[self.scatter_dimension] // small if small else None
+
+    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
+        members = self.exchange(ctx, operands)
+        place = self.position(ctx)
+        blocks = tuple(
+            np.split(array, len(members), axis=self.scatter_dimension)[place]
+            for array in reduce_members(ctx, self.computation, members)
+        )
+        return blocks if ctx.shape.is_tuple else blocks[0]
+
+
+class AllToAll(Collective, opcode="all-to-all"):
+    """Every member sends block i of its operand to member i and joins what it receives (ALLTOALL-1, -2).
+
+    With `split_dimension` the one operand is cut and joined along it; without, there is one operand for each member,
+    and the result is the tuple of what the members sent (ALLTOALL-7).
+    """
+
+    split_dimension: int | None = attribute(DIMENSION, default=None, text="dimensions", proto="dimensions")
+
+    def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        check_array(self, "ALLTOALL-5", *operands)
+        sizes = self.group_sizes()
+        if self.split_dimension is None:
+            if len({operand.to_text() for operand in operands}) > 1:
+                self.reject("ALLTOALL-7", f"operands have one shape, got {', '.join(map(str, operands))}")
+            if not operands or sizes - {len(operands)}:
+                self.reject("ALLTOALL-7", f"needs one operand for each member of a group, got {len(operands)}")
+            return Shape.tuple_of(operand.without_layout() for operand in operands)
+        if len(operands) != 1:
+            self.reject("ALLTOALL-5", f"with dimensions it takes one operand, got {len(operands)}")
+        (operand,) = operands
+        check_dimension(self, "ALLTOALL-5", self.split_dimension, operand.rank)
+        for size in sizes:
+            if not size or operand.dimensions[self.split_dimension] % size:
+                self.reject(
+                    "ALLTOALL-5", f"dimension {self.split_dimension} of {operand} is not divisible by {size}"
+                )
+        return operand.without_layout()
+
+    shard_clause = "ALLTOALL-4"
+
+    def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
+        return len(operands) if self.split_dimension is None else None
+
+    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
+        members = self.exchange(ctx, operands)
+        place = self.position(ctx)
+        if self.split_dimension is None:
+            return tuple(arrays[place] for arrays in members)
+        axis = self.split_dimension
+        if operands[0].shape[axis] % len(members):
+            self.reject("ALLTOALL-5", f"size {operands[0].shape[axis]} is not divisible by {len(members)} members")
+        return np.concatenate([np.split(array, len(members), axis)[place] for (array,) in members], axis)
+
+
+class CollectivePermute(Operation, opcode="collective-permute"):
+    """Each source's operand becomes the result on its target; who is no target gets zeros (COLLECTIVEPERMUTE-1, -2)."""
+
+    has_side_effect = True
+    operands = ("*operands",)
+    channel_id: int | None = attribute(INT, default=None)
+    source_target_pairs: tuple[tuple[int, int], ...] = attribute(PAIRS)
+
+    def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        check_array(self, "COLLECTIVEPERMUTE-1", *operands)
+        if not operands:
+            self.reject("COLLECTIVEPERMUTE-1", "needs an operand")
+        for side, ids in (("source", 0), ("target", 1)):
+            seen = [pair[ids] for pair in self.source_target_pairs]
+            if len(set(seen)) != len(seen):
+                self.reject("COLLECTIVEPERMUTE-3", f"a {side} may occur once, got {list(self.source_target_pairs)}")
+            if any(i < 0 for i in seen):
+                self.reject("COLLECTIVEPERMUTE-3", f"ids must be >= 0, got {list(self.source_target_pairs)}")
+        return _one_or_tuple([operand.without_layout() for operand in operands])
+
+    def check_groups(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
+        count = replicas if self.channel_id is None else replicas * partitions
+        for pair in self.source_target_pairs:
+            if max(pair) >= count:
+                self.reject("COLLECTIVEPERMUTE-3", f"ids must be in [0, {count}), got {pair}")
+
+    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
+        received = self._permute(ctx, operands)
+        return received if len(operands) > 1 else received[0]
+
+    def _permute(self, ctx: Context, operands: tuple[Array, ...]) -> tuple[Array, ...]:
+        me = ctx.replica_id if self.channel_id is None else ctx.replica_id * ctx.partition_count + ctx.partition_id
+        stride, offset = (ctx.partition_count, ctx.partition_id) if self.channel_id is None else (1, 0)
+        count = ctx.replica_count * (1 if self.channel_id is None else ctx.partition_count)
+        devices = [i * stride + offset for i in range(count)]
+        members = ctx.exchange(devices, operands, self.channel_id)
+        for source, target in self.source_target_pairs:
+            if target == me:
+                received: tuple[Array, ...] = members[source]
+                return received
+        return tuple(np.zeros_like(operand) for operand in operands)
+
+
+class CollectivePermuteStart(CollectivePermute, opcode="collective-permute-start"):
+    """Starts a collective-permute; its result is (operand, received, contexts..) (COLL-7)."""
+
+    def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
+        received = self.infer(operands)
+        if not result.is_tuple or len(result.elements) < 2 or not result.elements[1].compatible(received):
+            self.reject("COLL-7", f"the result is (operand, {received}, contexts..), got {result}")
+
+    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
+        received = self._permute(ctx, operands)
+        contexts = tuple(map(zeros, ctx.shape.elements[2:]))
+        if len(operands) > 1:
+            return (operands, received, *contexts)
+        return (operands[0], received[0], *contexts)
+
+
+class CollectivePermuteDone(AllGatherDone, opcode="collective-permute-done"):
+    """Waits for collective-permute-start and gives what was received (COLL-7)."""
+
+
+class CollectiveBroadcast(Collective, opcode="collective-broadcast"):
+    """The first member of each group gives its operand to all; who is in no group gets zeros (an addition)."""
+
+    def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        check_array(self, "COLL-4", *operands)
+        if not operands:
+            self.reject("COLL-4", "needs an operand")
+        return _one_or_tuple([operand.without_layout() for operand in operands])
+
+    def check_groups(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
+        count = replicas if self.channel_id is None else partitions
+        ids = [i for group in self.replica_groups.groups for i in group]
+        if len(set(ids)) != len(ids) or any(not 0 <= i < count for i in ids):
+            self.reject("COLL-3", f"ids must be distinct and in [0, {count}), got {_listed(self.replica_groups.groups)}")
+
+    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
+        group = self.group(ctx)
+        if self.replica_groups.groups and len(group) == 1:
+            named = {i for g in self.replica_groups.groups for i in g}
+            me = ctx.replica_id if self.channel_id is None else ctx.partition_id
+            if me not in named:
+                operands = tuple(np.zeros_like(operand) for operand in operands)
+        first = ctx.exchange(group, operands, self.channel_id)[0]
+        return first if ctx.shape.is_tuple else first[0]
+
+
+class RaggedAllToAll(Collective, opcode="ragged-all-to-all"):
+    """An all-to-all of slices of different sizes along dimension 0 (an addition).
+
+    To member i go the `send_sizes[i]` rows of `operand` from `input_offsets[i]`; they land on that member in its copy
+    of `output`, from row `output_offsets[i]`. `recv_sizes[i]` rows come from member i.
+    """
+
+    operands = ("operand", "output", "input_offsets", "send_sizes", "output_offsets", "recv_sizes")
+
+    def infer(self, *operands: Shape) -> Shape:
+        check_array(self, "COLL-7", *operands)
+        operand, output, *vectors = operands
+        if operand.rank < 1 or operand.element_type is not output.element_type:
+            self.reject("COLL-7", f"takes arrays of one type with rows, got {operand} and {output}")
+        if operand.dimensions[1:] != output.dimensions[1:] or operand.rank != output.rank:
+            self.reject("COLL-7", f"rows of operand and output must agree, got {operand} and {output}")
+        for vector in vectors:
+            if not vector.element_type.is_integer or not vector.compatible(vectors[0]) or vector.rank != 1:
+                self.reject("COLL-7", f"offsets and sizes are integer vectors of one shape, got {vector}")
+        return output.without_layout()
+
+    def evaluate(self, ctx: Context, *operands: Array) -> Array:
+        operand, output, input_offsets, send_sizes, output_offsets, _ = operands
+        members = self.exchange(ctx, (operand, input_offsets, send_sizes, output_offsets))
+        place = self.position(ctx)
+        per_member = max(1, len(input_offsets) // len(members))
+        result = output.copy()
+        for rows, starts, sizes, targets in members:
+            for k in range(place * per_member, (place + 1) * per_member):
+                start, size, target = int(starts[k]), int(sizes[k]), int(targets[k])
+                if min(start, size, target) < 0 or start + size > len(rows) or target + size > len(result):
+                    self.reject("COLL-7", f"{size} rows from {start} to {target} lie outside the arrays")
+                result[target : target + size] = rows[start : start + size]
+        return result
+
+
+class ReplicaId(Operation, opcode="replica-id"):
+    """The id of the replica that executes, in [0, N) (REPLICAID-1)."""
+
+    def infer(self) -> Shape:
+        return scalar(PrimitiveType.U32)
+
+    def evaluate(self, ctx: Context) -> Array:
+        return np.asarray(ctx.replica_id, np.uint32)
+
+
+class PartitionId(Operation, opcode="partition-id"):
+    """The id of the partition that executes (an addition)."""
+
+    def infer(self) -> Shape:
+        return scalar(PrimitiveType.U32)
+
+    def evaluate(self, ctx: Context) -> Array:
+        return np.asarray(ctx.partition_id, np.uint32)

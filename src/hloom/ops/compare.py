@@ -1,0 +1,66 @@
+"""compare: the twelve comparisons (spec 45 to 56)."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from hloom.numerics import total_order_key, widen
+from hloom.ops.attributes import ComparisonDirection, ComparisonType, EnumKind
+from hloom.ops.elementwise_binary import agree, joint_shape
+from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.rules import check_array, check_same_type
+from hloom.shape import Shape
+from hloom.types import BY_DTYPE, PrimitiveType
+
+_FUNCTIONS: dict[ComparisonDirection, Any] = {
+    ComparisonDirection.EQ: operator.eq,
+    ComparisonDirection.NE: operator.ne,
+    ComparisonDirection.GE: operator.ge,
+    ComparisonDirection.GT: operator.gt,
+    ComparisonDirection.LE: operator.le,
+    ComparisonDirection.LT: operator.lt,
+}
+
+
+class Compare(Operation, opcode="compare"):
+    """Compares element by element and gives PRED (COMPARE-1).
+
+    Floats by IEEE 754, where every comparison with NaN but NE is false (COMPARE-2), or with `type=TOTALORDER` by
+    -NaN < -Inf < -Finite < -0 < +0 < +Finite < +Inf < +NaN (TOTALORDER-1). Complex numbers: EQ and NE only
+    (COMPARE-3).
+    """
+
+    operands = ("lhs", "rhs")
+    elementwise = True
+    direction: ComparisonDirection = attribute(EnumKind(ComparisonDirection), proto="comparison_direction")
+    type: ComparisonType | None = attribute(EnumKind(ComparisonType), default=None, proto="comparison_type")
+
+    def infer(self, lhs: Shape, rhs: Shape) -> Shape:
+        check_array(self, "COMPARE-1", lhs, rhs)
+        check_same_type(self, "GEN-5", lhs, rhs)
+        element_type = lhs.element_type
+        if element_type.is_complex and (
+            self.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE)
+            or self.type is ComparisonType.TOTALORDER
+        ):
+            self.reject("COMPARE-3", f"complex numbers have no order: EQ or NE, got {self.direction.value} of {lhs}")
+        if element_type.is_float or element_type.is_complex:
+            valid = (None, ComparisonType.FLOAT, ComparisonType.TOTALORDER)
+        elif element_type.is_signed:
+            valid = (None, ComparisonType.SIGNED)
+        else:
+            valid = (None, ComparisonType.UNSIGNED)
+        if self.type not in valid:
+            words = ", ".join(kind.value for kind in valid if kind)
+            self.reject("TOTALORDER-2", f"{lhs} compares by type {words}, got {self.type and self.type.value}")
+        return joint_shape(self, "COMPARE-1", lhs, rhs).with_element_type(PrimitiveType.PRED)
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
+        agree(lhs, rhs)
+        if self.type is ComparisonType.TOTALORDER and BY_DTYPE[lhs.dtype].is_float:
+            lhs, rhs = total_order_key(lhs), total_order_key(rhs)
+        else:
+            lhs, rhs = widen(lhs), widen(rhs)
+        result: Array = _FUNCTIONS[self.direction](lhs, rhs)
+        return result

@@ -1,0 +1,172 @@
+"""Operations that run computations: call, while, conditional, fusion and asynchronous pairs (spec 11, 12, 18, 19, 116)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hloom.ops.attributes import (
+    ALIASING,
+    BOOL,
+    COMPUTATION,
+    COMPUTATIONS,
+    STRING,
+    EnumKind,
+    FusionKind,
+    OutputOperandAlias,
+)
+from hloom.ops.operation import Array, Context, Operation, Value, attribute, zeros
+from hloom.ops.rules import check_computation
+from hloom.shape import Shape, scalar
+from hloom.types import PrimitiveType
+
+if TYPE_CHECKING:
+    from hloom.ir import Computation
+
+PRED = scalar(PrimitiveType.PRED)
+S32 = scalar(PrimitiveType.S32)
+
+
+class Call(Operation, opcode="call"):
+    """Runs a computation on the operands, of any shapes (CALL-1).
+
+    With `is_composite` it is a composite: a named operation whose decomposition is the computation; name, attributes
+    and version are frontend attributes with the prefix `composite.` (COMPOSITECALL-2).
+    """
+
+    operands = ("*args",)
+    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+    is_composite: bool = attribute(BOOL, default=False)
+
+    def infer(self, args: tuple[Shape, ...]) -> Shape:
+        check_computation(self, "CALL-2", self.computation, args, None)
+        return self.computation.result_shape
+
+    def evaluate(self, ctx: Context, args: tuple[Value, ...]) -> Value:
+        return ctx.call(self.computation, *args)
+
+
+class While(Operation, opcode="while"):
+    """t = init; while condition(t): t = body(t); the result is the last t (WHILE-1)."""
+
+    operands = ("init",)
+    condition: Computation = attribute(COMPUTATION, proto="called_computation_ids.1")
+    body: Computation = attribute(COMPUTATION, proto="called_computation_ids.0")
+
+    def infer(self, init: Shape) -> Shape:
+        check_computation(self, "WHILE-2", self.condition, [init], PRED, "condition")
+        check_computation(self, "WHILE-2", self.body, [init], init, "body")
+        return init
+
+    def evaluate(self, ctx: Context, init: Value) -> Value:
+        value = init
+        while ctx.call(self.condition, value):
+            value = ctx.call(self.body, value)
+        return value
+
+
+class Conditional(Operation, opcode="conditional"):
+    """Runs one of several computations on its own operand and gives its result (CONDITIONAL-1, -3).
+
+    With a PRED the first branch is taken for true, the second for false; with an S32 index below 0 or past the end
+    the last branch is taken (CONDITIONAL-4).
+    """
+
+    operands = ("branch_index", "*branch_operands")
+    branch_computations: tuple[Computation, ...] = attribute(COMPUTATIONS, proto="called_computation_ids")
+
+    def infer(self, branch_index: Shape, branch_operands: tuple[Shape, ...]) -> Shape:
+        branches = self.branch_computations
+        if not branches or len(branches) != len(branch_operands):
+            self.reject(
+                "CONDITIONAL-5",
+                f"needs one operand for each of N >= 1 branches, got {len(branches)} and {len(branch_operands)}",
+            )
+        if branch_index.compatible(PRED):
+            if len(branches) != 2:
+                self.reject("CONDITIONAL-2", f"a pred chooses between two computations, got {len(branches)}")
+        elif not branch_index.compatible(S32):
+            self.reject("CONDITIONAL-5", f"the branch is chosen by pred[] or s32[], got {branch_index}")
+        result = branches[0].result_shape
+        for branch, operand in zip(branches, branch_operands, strict=True):
+            check_computation(self, "CONDITIONAL-2", branch, [operand], result, "branch")
+        return result
+
+    def evaluate(self, ctx: Context, branch_index: Array, branch_operands: tuple[Value, ...]) -> Value:
+        if branch_index.dtype == bool:
+            chosen = 0 if branch_index else 1
+        else:
+            chosen = int(branch_index)
+        if not 0 <= chosen < len(self.branch_computations):
+            chosen = len(self.branch_computations) - 1
+        return ctx.call(self.branch_computations[chosen], branch_operands[chosen])
+
+
+class Fusion(Operation, opcode="fusion"):
+    """Instructions that a compiler fused into one kernel; means the call of the fused computation (an addition)."""
+
+    operands = ("*operands",)
+    kind: FusionKind = attribute(EnumKind(FusionKind), proto="fusion_kind")
+    output_to_operand_aliasing: tuple[OutputOperandAlias, ...] = attribute(
+        ALIASING, default=(), proto="output_operand_aliasing"
+    )
+    calls: Computation = attribute(COMPUTATION, proto="called_computation_ids")
+
+    def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        check_computation(self, "CALL-2", self.calls, operands, None, "calls")
+        return self.calls.result_shape
+
+    def evaluate(self, ctx: Context, operands: tuple[Value, ...]) -> Value:
+        return ctx.call(self.calls, *operands)
+
+
+class AsyncStart(Operation, opcode="async-start"):
+    """Starts a computation: ((operands), result, context...); async-done gives the result (an addition).
+
+    The interpreter computes the result here at once; the contexts hold nothing.
+    """
+
+    operands = ("*operands",)
+    async_execution_thread: str = attribute(STRING, default="main")
+    calls: Computation = attribute(COMPUTATION, proto="called_computation_ids")
+
+    def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
+        check_computation(self, "CALL-2", self.calls, operands, None, "calls")
+        if not result.is_tuple or len(result.elements) < 2:
+            self.reject("GEN-2", f"the result is ((operands), result, contexts..), got {result}")
+        if not result.elements[0].compatible(Shape.tuple_of(operands)):
+            self.reject("GEN-2", f"element 0 must be the tuple of the operands, got {result.elements[0]}")
+        if not result.elements[1].compatible(self.calls.result_shape):
+            self.reject("GEN-2", f"element 1 must be {self.calls.result_shape}, got {result.elements[1]}")
+
+    def evaluate(self, ctx: Context, operands: tuple[Value, ...]) -> Value:
+        return (operands, ctx.call(self.calls, *operands), *map(zeros, ctx.shape.elements[2:]))
+
+
+class AsyncUpdate(Operation, opcode="async-update"):
+    """A point between start and done; passes the context on (an addition)."""
+
+    operands = ("context",)
+    calls: Computation | None = attribute(COMPUTATION, default=None, text="", proto="called_computation_ids")
+
+    def infer(self, context: Shape) -> Shape:
+        if not context.is_tuple or len(context.elements) < 2:
+            self.reject("GEN-2", f"takes the context of async-start, got {context}")
+        return context
+
+    def evaluate(self, ctx: Context, context: Value) -> Value:
+        return context
+
+
+class AsyncDone(Operation, opcode="async-done"):
+    """Waits for the computation that async-start started and gives its result (an addition)."""
+
+    operands = ("context",)
+    calls: Computation | None = attribute(COMPUTATION, default=None, text="", proto="called_computation_ids")
+
+    def infer(self, context: Shape) -> Shape:
+        if not context.is_tuple or len(context.elements) < 2:
+            self.reject("GEN-2", f"takes the context of async-start, got {context}")
+        return context.elements[1]
+
+    def evaluate(self, ctx: Context, context: Value) -> Value:
+        return context[1]

@@ -1,0 +1,157 @@
+"""Changes of element type: convert, bitcast-convert, reduce-precision, stochastic-convert (spec 8, 22, 96)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloom.numerics import bits_of, convert, reduce_precision
+from hloom.ops.attributes import INT
+from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.rules import check_array
+from hloom.shape import Shape
+from hloom.types import BY_DTYPE
+
+
+class Convert(Operation, opcode="convert"):
+    """Converts values to the result's element type (CONVERT-1 to CONVERT-5).
+
+    To floats: to nearest, ties to even. Floats to integers: toward zero, clamped to the range, NaN is 0.
+    """
+
+    operands = ("operand",)
+    elementwise = True
+
+    def check(self, result: Shape, operand: Shape) -> None:
+        check_array(self, "CONVERT-6", operand, result)
+        if not result.same_dimensions(operand):
+            self.reject("CONVERT-1", f"dimensions do not change, got {result} from {operand}")
+
+    def evaluate(self, ctx: Context, operand: Array) -> Array:
+        return convert(operand, ctx.shape.element_type.dtype)
+
+
+class BitcastConvert(Operation, opcode="bitcast-convert"):
+    """Reinterprets the bits as another element type (BITCASTCONVERT-1).
+
+    A narrower type adds a last dimension, index 0 of which holds the least significant part; a wider one takes the
+    last dimension away (BITCASTCONVERT-2 to -4).
+    """
+
+    operands = ("operand",)
+
+    def check(self, result: Shape, operand: Shape) -> None:
+        check_array(self, "BITCASTCONVERT-6", operand, result)
+        old, new = operand.element_type, result.element_type
+        if old.is_complex != new.is_complex or old.is_pred != new.is_pred:
+            self.reject("BITCASTCONVERT-6", f"{old} cannot be reinterpreted as {new}")
+        if (
+            list(result.dimensions) != self._dimensions(operand, result)
+            or result.dynamic_dimensions[: operand.rank] != operand.dynamic_dimensions[: result.rank]
+        ):
+            self.reject("BITCASTCONVERT-2", f"{operand} gives {new}{self._dimensions(operand, result)}, got {result}")
+
+    def _dimensions(self, operand: Shape, result: Shape) -> list[int]:
+        old, new = operand.element_type.bits, result.element_type.bits
+        if old >= new:
+            return [*operand.dimensions, old // new] if old > new else list(operand.dimensions)
+        if not operand.rank or operand.dimensions[-1] != new // old or operand.dynamic_dimensions[-1]:
+            self.reject("BITCASTCONVERT-3", f"the last dimension of {operand} must have size {new // old}")
+        return list(operand.dimensions[:-1])
+
+    def evaluate(self, ctx: Context, operand: Array) -> Array:
+        dtype = ctx.shape.element_type.dtype
+        old, new = BY_DTYPE[operand.dtype].bits, BY_DTYPE[dtype].bits
+        sizes = operand.shape if old == new else (*operand.shape, old // new) if old > new else operand.shape[:-1]
+        packed = _packed_bytes(np.ascontiguousarray(operand), old)
+        return _from_packed_bytes(packed, new, dtype).reshape(sizes)
+
+
+def _packed_bytes(array: Array, bits: int) -> Array:
+    """The bits as bytes, elements narrower than a byte packed where they will be joined, the first lowest."""
+    if bits >= 8:
+        return array.reshape(-1).view(np.uint8)
+    codes = bits_of(array).reshape(-1) & np.uint8((1 << bits) - 1)
+    return codes if array.size == 0 else np.packbits(_to_bits(codes, bits), bitorder="little")
+
+
+def _to_bits(codes: Array, bits: int) -> Array:
+    return ((codes[:, None] >> np.arange(bits, dtype=np.uint8)) & 1).reshape(-1)
+
+
+def _from_packed_bytes(packed: Array, bits: int, dtype: np.dtype[object]) -> Array:
+    if bits >= 8:
+        return packed.view(dtype)
+    unpacked = np.unpackbits(packed, bitorder="little").reshape(-1, bits)
+    codes = (unpacked << np.arange(bits, dtype=np.uint8)).sum(axis=1, dtype=np.uint8)
+    # ml_dtypes keeps signed narrow integers sign-extended in their byte.
+    if BY_DTYPE[dtype].is_signed:
+        codes = np.where(codes >> np.uint8(bits - 1), codes | np.uint8(0xFF << bits & 0xFF), codes)
+    return codes.view(dtype)
+
+
+class ReducePrecision(Operation, opcode="reduce-precision"):
+    """Rounds to a float format of fewer bits and back; values below its smallest normal become zero (REDUCEPRECISION-1 to -5)."""
+
+    operands = ("operand",)
+    elementwise = True
+    exponent_bits: int = attribute(INT)
+    mantissa_bits: int = attribute(INT)
+
+    def infer(self, operand: Shape) -> Shape:
+        check_array(self, "REDUCEPRECISION-6", operand)
+        if not operand.element_type.is_float:
+            self.reject("REDUCEPRECISION-6", f"takes floating-point elements, got {operand}")
+        if self.exponent_bits < 1 or self.mantissa_bits < 0:
+            self.reject(
+                "REDUCEPRECISION-6",
+                f"needs exponent_bits >= 1 and mantissa_bits >= 0, got {self.exponent_bits} and {self.mantissa_bits}",
+            )
+        return operand.without_layout()
+
+    def evaluate(self, ctx: Context, operand: Array) -> Array:
+        return reduce_precision(operand, self.exponent_bits, self.mantissa_bits)
+
+
+class StochasticConvert(Operation, opcode="stochastic-convert"):
+    """Converts floats to a narrower type, rounding up with the probability that the random bits give (an addition).
+
+    `random` holds unsigned integers of the operand's width. Toward integers: the fraction beyond the truncated value
+    is compared with random / 2^bits; toward floats the random bits are added below the bits that are kept.
+    """
+
+    operands = ("operand", "random")
+    elementwise = True
+
+    def check(self, result: Shape, operand: Shape, random: Shape) -> None:
+        check_array(self, "CONVERT-6", operand, random, result)
+        if not operand.element_type.is_float or random.element_type.kind.name != "UNSIGNED":
+            self.reject("CONVERT-1", f"takes floats and unsigned random bits, got {operand} and {random}")
+        if operand.element_type.bits != random.element_type.bits:
+            self.reject("CONVERT-1", f"needs random bits of the operand's width, got {operand} and {random}")
+        if not random.same_dimensions(operand) or not result.same_dimensions(operand):
+            self.reject("CONVERT-1", f"dimensions must agree, got {operand}, {random} and {result}")
+
+    def evaluate(self, ctx: Context, operand: Array, random: Array) -> Array:
+        dtype = ctx.shape.element_type.dtype
+        target = BY_DTYPE[dtype]
+        if target.is_integer:
+            x = np.abs(operand.astype(np.float64))
+            whole = np.trunc(x)
+            chance = random.astype(np.float64) / 2.0 ** BY_DTYPE[random.dtype].bits
+            rounded = np.copysign(np.where(chance < x - whole, whole + 1, whole), operand.astype(np.float64))
+            return convert(rounded, dtype)
+        return _stochastic_float(operand, random, dtype)
+
+
+def _stochastic_float(operand: Array, random: Array, dtype: np.dtype[object]) -> Array:
+    """Adds random bits below the last mantissa bit of the target, then truncates to it."""
+    import ml_dtypes
+
+    drop = int(ml_dtypes.finfo(operand.dtype).nmant) - int(ml_dtypes.finfo(dtype).nmant)
+    if drop <= 0:
+        return convert(operand, dtype)
+    bits = bits_of(np.ascontiguousarray(operand)).reshape(operand.shape)
+    mask = bits.dtype.type((1 << drop) - 1)
+    noise = random >> bits.dtype.type(BY_DTYPE[random.dtype].bits - drop)
+    rounded = ((bits + noise) & ~mask).astype(bits.dtype).view(operand.dtype)
+    return convert(np.where(np.isfinite(operand), rounded, operand), dtype)

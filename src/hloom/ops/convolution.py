@@ -1,0 +1,160 @@
+"""convolution: windows of sums of products, with any dilations, groups and dimension order (spec 20, 21)."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from hloom.numerics import convert
+from hloom.ops.attributes import (
+    DIM_LABELS,
+    INT,
+    PRECISIONS,
+    WINDOW,
+    ConvolutionDimensionNumbers,
+    Precision,
+    Window,
+)
+from hloom.ops.dot import accumulator, check_product_types, matmul
+from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.reduce_window import check_window
+from hloom.ops.rules import check_array
+from hloom.shape import Shape
+from hloom.types import BY_DTYPE, PrimitiveType
+
+
+class Convolution(Operation, opcode="convolution"):
+    """Slides a kernel over the spatial dimensions and sums products over the input features (CONVGENERAL-1 to -10)."""
+
+    operands = ("lhs", "rhs")
+    window: Window = attribute(WINDOW, default=())
+    dimension_numbers: ConvolutionDimensionNumbers = attribute(
+        DIM_LABELS, text="dim_labels", proto="convolution_dimension_numbers"
+    )
+    feature_group_count: int = attribute(INT, default=1)
+    batch_group_count: int = attribute(INT, default=1)
+    operand_precision: tuple[Precision, ...] = attribute(
+        PRECISIONS, default=(), proto="precision_config.operand_precision"
+    )
+
+    def infer(self, lhs: Shape, rhs: Shape) -> Shape:
+        check_array(self, "CONVGENERAL-11", lhs, rhs)
+        check_product_types(self, "CONVGENERAL-11", lhs, rhs, None)
+        return self._result(lhs, rhs, lhs.element_type)
+
+    def check(self, result: Shape, lhs: Shape, rhs: Shape) -> None:
+        check_array(self, "CONVGENERAL-11", lhs, rhs, result)
+        check_product_types(self, "CONVGENERAL-11", lhs, rhs, result)
+        inferred = self._result(lhs, rhs, result.element_type)
+        if not inferred.compatible(result):
+            self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
+
+    def _result(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
+        n = self.dimension_numbers
+        self._check_numbers(lhs, rhs)
+        counts = check_window(
+            self, "CONVGENERAL-11", self.window, [lhs.dimensions[d] for d in n.input_spatial_dimensions]
+        )
+        for d, kernel in zip(self.window, n.kernel_spatial_dimensions, strict=True):
+            if d.size != rhs.dimensions[kernel]:
+                self.reject("CONVGENERAL-11", f"window size {d.size} must be that of dimension {kernel} of {rhs}")
+        batch, features = lhs.dimensions[n.input_batch_dimension], lhs.dimensions[n.input_feature_dimension]
+        outputs = rhs.dimensions[n.kernel_output_feature_dimension]
+        inputs = rhs.dimensions[n.kernel_input_feature_dimension]
+        groups, batch_groups = self.feature_group_count, self.batch_group_count
+        if groups < 1 or batch_groups < 1 or (groups > 1 and batch_groups > 1):
+            self.reject("CONVGENERAL-11", f"group counts are >= 1, one of them 1, got {groups} and {batch_groups}")
+        if features % groups or outputs % groups or inputs * groups != features:
+            self.reject(
+                "CONVGENERAL-7",
+                f"feature_group_count {groups} must divide {features} input and {outputs} output features, and the "
+                f"kernel must have {features}/{groups} input features, got {inputs}",
+            )
+        if batch % batch_groups or outputs % batch_groups:
+            self.reject("CONVGENERAL-9", f"batch_group_count {batch_groups} must divide {batch} and {outputs}")
+        sizes = [0] * lhs.rank
+        sizes[n.output_batch_dimension] = batch // batch_groups
+        sizes[n.output_feature_dimension] = outputs
+        for d, count in zip(n.output_spatial_dimensions, counts, strict=True):
+            sizes[d] = count
+        dynamic = [False] * lhs.rank
+        dynamic[n.output_batch_dimension] = lhs.dynamic_dimensions[n.input_batch_dimension]
+        return Shape.array(element_type, sizes, dynamic)
+
+    def _check_numbers(self, lhs: Shape, rhs: Shape) -> None:
+        n = self.dimension_numbers
+        if lhs.rank != rhs.rank or lhs.rank < 2:
+            self.reject("CONVGENERAL-11", f"operands have one rank of at least 2, got {lhs} and {rhs}")
+        for what, numbers in (
+            ("input", (n.input_batch_dimension, n.input_feature_dimension, *n.input_spatial_dimensions)),
+            ("kernel", (n.kernel_output_feature_dimension, n.kernel_input_feature_dimension, *n.kernel_spatial_dimensions)),
+            ("output", (n.output_batch_dimension, n.output_feature_dimension, *n.output_spatial_dimensions)),
+        ):
+            if sorted(numbers) != list(range(lhs.rank)):
+                self.reject("CONVGENERAL-1", f"{what} dimension numbers must be 0 .. {lhs.rank - 1}, got {numbers}")
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
+        n = self.dimension_numbers
+        computing = accumulator(BY_DTYPE[lhs.dtype], BY_DTYPE[rhs.dtype], ctx.shape.element_type)
+        base = lhs.transpose(n.input_batch_dimension, *n.input_spatial_dimensions, n.input_feature_dimension)
+        kernel = rhs.transpose(
+            *n.kernel_spatial_dimensions, n.kernel_input_feature_dimension, n.kernel_output_feature_dimension
+        )
+        result = self._convolve(convert(base, computing), convert(kernel, computing), lhs.dtype, rhs.dtype)
+        order = [0] * result.ndim
+        order[n.output_batch_dimension], order[n.output_feature_dimension] = 0, result.ndim - 1
+        for i, d in enumerate(n.output_spatial_dimensions):
+            order[d] = i + 1
+        return convert(result.transpose(order), ctx.shape.element_type.dtype)
+
+    def _convolve(self, base: Array, kernel: Array, lhs: np.dtype[object], rhs: np.dtype[object]) -> Array:
+        """[batch, spatial.., features] with [spatial.., inputs, outputs] gives [batch, spatial.., outputs]."""
+        window = self.window
+        padded = _dilate_and_pad(base, window)
+        counts = [d.count(size) for d, size in zip(window, base.shape[1:-1], strict=True)]
+        groups, batch_groups = self.feature_group_count, self.batch_group_count
+        batch, inputs, outputs = base.shape[0] // batch_groups, kernel.shape[-2], kernel.shape[-1]
+        count = groups * batch_groups
+        total = np.zeros((count, int(np.prod([batch, *counts])), outputs // count), base.dtype)
+        for offsets in itertools.product(*(range(d.size) for d in window)):
+            part = padded[(slice(None), *(
+                slice(k * d.window_dilation, k * d.window_dilation + (c - 1) * d.stride + 1 if c else 0, d.stride)
+                for k, d, c in zip(offsets, window, counts, strict=True)
+            ))]  # fmt: skip
+            # The groups first: runs of the batch, or of the features, with their run of outputs.
+            split = part.reshape(batch_groups, batch, *counts, groups, inputs)
+            rows = np.moveaxis(split, -2, 1).reshape(count, -1, inputs) if split.size else np.zeros(
+                (count, total.shape[1], inputs), base.dtype)  # fmt: skip
+            taps = tuple(d.size - 1 - k if d.window_reversal else k for k, d in zip(offsets, window, strict=True))
+            weights = kernel[taps].reshape(inputs, count, outputs // count).transpose(1, 0, 2)
+            total += _grouped_product(rows, weights, lhs, rhs)
+        return np.moveaxis(total.reshape(count, batch, *counts, outputs // count), 0, -2).reshape(
+            batch, *counts, outputs
+        )
+
+
+def _grouped_product(rows: Array, weights: Array, lhs: np.dtype[object], rhs: np.dtype[object]) -> Array:
+    """[groups, rows, inputs] by [groups, inputs, outputs]; depthwise kernels need no matrix product."""
+    if rows.shape[-1] == 1:
+        return rows * weights
+    return matmul(rows, weights, lhs, rhs)
+
+
+def _dilate_and_pad(base: Array, window: Window) -> Array:
+    """The base with zeros in holes and padding; negative padding removes elements (WIN-1, WIN-4)."""
+    spatial = base.shape[1:-1]
+    dilated_sizes = [d.dilated_base(size) for d, size in zip(window, spatial, strict=True)]
+    sizes = [max(0, n + d.padding_low + d.padding_high) for n, d in zip(dilated_sizes, window, strict=True)]
+    dilated = np.zeros((base.shape[0], *dilated_sizes, base.shape[-1]), base.dtype)
+    dilated[(slice(None), *(slice(None, None, d.base_dilation) for d in window))] = base
+    result = np.zeros((base.shape[0], *sizes, base.shape[-1]), base.dtype)
+    source, target = [], []
+    for d, n, size in zip(window, dilated_sizes, sizes, strict=True):
+        first, last = max(0, d.padding_low), max(0, min(size, n + d.padding_low))
+        last = max(first, last)
+        target.append(slice(first, last))
+        source.append(slice(first - d.padding_low, last - d.padding_low))
+    if all(t.stop > t.start for t in target):
+        result[(slice(None), *target)] = dilated[(slice(None), *source)]
+    return result

@@ -1,0 +1,85 @@
+"""custom-call: a call of a function registered by name (spec 24)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hloom.ops.attributes import (
+    ALIASING,
+    BOOL,
+    COMPUTATIONS,
+    DIM_LABELS,
+    INT,
+    LITERAL,
+    SHAPES,
+    STRING,
+    WINDOW,
+    ConvolutionDimensionNumbers,
+    CustomCallApiVersion,
+    CustomCallSchedule,
+    EnumKind,
+    OutputOperandAlias,
+    PaddingType,
+    Window,
+)
+from hloom.ops.operation import Context, Operation, Value, attribute
+from hloom.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.ir import Computation
+    from hloom.literal import Literal
+
+
+class CustomCall(Operation, opcode="custom-call"):
+    """Calls the function registered as `target_name`, with any operands; the result has the declared shape (CUSTOMCALL-1).
+
+    Functions are registered with `hloom.register_custom_call`: Python callables, or C functions
+    `void f(void* out, void** in)` (CUSTOMCALL-2). Without `custom_call_has_side_effect` it may be called more than once
+    or not at all (CUSTOMCALL-4).
+    """
+
+    operands = ("*args",)
+    window: Window | None = attribute(WINDOW, default=None)
+    dimension_numbers: ConvolutionDimensionNumbers | None = attribute(
+        DIM_LABELS, default=None, text="dim_labels", proto="convolution_dimension_numbers"
+    )
+    feature_group_count: int = attribute(INT, default=1)
+    batch_group_count: int = attribute(INT, default=1)
+    target_name: str = attribute(STRING, text="custom_call_target", proto="custom_call_target")
+    operand_layout_constraints: tuple[Shape, ...] | None = attribute(
+        SHAPES, default=None, proto="operand_shapes_with_layout"
+    )
+    has_effect: bool = attribute(
+        BOOL, default=False, text="custom_call_has_side_effect", proto="custom_call_has_side_effect"
+    )
+    literal: Literal | None = attribute(LITERAL, default=None)
+    called_computations: tuple[Computation, ...] = attribute(COMPUTATIONS, default=(), proto="called_computation_ids")
+    output_to_operand_aliasing: tuple[OutputOperandAlias, ...] = attribute(
+        ALIASING, default=(), proto="output_operand_aliasing"
+    )
+    padding_type: PaddingType = attribute(EnumKind(PaddingType), default=PaddingType.PADDING_INVALID)
+    schedule: CustomCallSchedule = attribute(
+        EnumKind(CustomCallSchedule), default=CustomCallSchedule.SCHEDULE_NONE, proto="custom_call_schedule"
+    )
+    api_version: CustomCallApiVersion = attribute(
+        EnumKind(CustomCallApiVersion),
+        default=CustomCallApiVersion.API_VERSION_ORIGINAL,
+        proto="custom_call_api_version",
+    )
+
+    @property
+    def has_side_effect(self) -> bool:  # type: ignore[override]
+        return self.has_effect
+
+    def check(self, result: Shape, args: tuple[Shape, ...]) -> None:
+        if not self.target_name:
+            self.reject("CUSTOMCALL-1", "custom_call_target must not be empty")
+        layouts = self.operand_layout_constraints
+        if layouts is not None and (
+            len(layouts) != len(args) or not all(a.compatible(b) for a, b in zip(layouts, args, strict=True))
+        ):
+            wanted, got = ", ".join(map(str, args)), ", ".join(map(str, layouts))
+            self.reject("CUSTOMCALL-2", f"operand_layout_constraints has the operands' shapes ({wanted}), got ({got})")
+
+    def evaluate(self, ctx: Context, args: tuple[Value, ...]) -> Value:
+        return ctx.custom_call(self.target_name, args)

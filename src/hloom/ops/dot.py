@@ -1,0 +1,280 @@
+"""Sums of products: dot, ragged-dot, scaled-dot (spec 25, 26)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.numerics import convert
+from hloom.ops.attributes import INTS, PRECISIONS, WORD, Ints, Precision
+from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.rules import check_array, check_dimensions
+from hloom.shape import Shape
+from hloom.types import BY_DTYPE, PrimitiveType
+
+
+class DotDimensions(Operation):
+    """The dimension numbers that all dots have (DOTGENERAL-1)."""
+
+    lhs_batch_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
+    lhs_contracting_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.lhs_contracting_dimensions")
+    rhs_batch_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.rhs_batch_dimensions")
+    rhs_contracting_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.rhs_contracting_dimensions")
+
+    def check_sides(self, lhs: Shape, rhs: Shape) -> None:
+        """Paired dimensions of equal sizes, none listed twice (DOTGENERAL-2)."""
+        check_array(self, "DOTGENERAL-2", lhs, rhs)
+        for side, shape, batch, contracting in (
+            ("lhs", lhs, self.lhs_batch_dims, self.lhs_contracting_dims),
+            ("rhs", rhs, self.rhs_batch_dims, self.rhs_contracting_dims),
+        ):
+            check_dimensions(self, "DOTGENERAL-2", (*batch, *contracting), shape.rank, f"{side} dimensions")
+        for what, left, right in (
+            ("contracting", self.lhs_contracting_dims, self.rhs_contracting_dims),
+            ("batch", self.lhs_batch_dims, self.rhs_batch_dims),
+        ):
+            if len(left) != len(right):
+                self.reject("DOTGENERAL-2", f"{what} dimensions pair up, got {list(left)} and {list(right)}")
+            for a, b in zip(left, right, strict=True):
+                if lhs.dimensions[a] != rhs.dimensions[b]:
+                    self.reject("DOTGENERAL-2", f"{what} dimensions {a} of {lhs} and {b} of {rhs} differ in size")
+
+    def free(self, rank: int, left: bool) -> list[int]:
+        """The free dimensions of a side, increasing."""
+        used = {*self.lhs_batch_dims, *self.lhs_contracting_dims} if left else {*self.rhs_batch_dims, *self.rhs_contracting_dims}
+        return [d for d in range(rank) if d not in used]
+
+
+def accumulator(*types: PrimitiveType) -> np.dtype[Any]:
+    """The NumPy type in which a sum of products is computed: at least f32 for floats (DOT-3)."""
+    widest = max(types, key=lambda t: (t.is_complex, t.is_float, t.bits))
+    if widest.is_float and widest.bits < 32:
+        return np.dtype(np.float32)
+    if widest.is_pred:
+        return np.dtype(np.int32)
+    if widest.is_integer and widest.bits < 8:
+        return np.dtype(np.int8)
+    return widest.dtype
+
+
+def check_product_types(op: Operation, clause: str, lhs: Shape, rhs: Shape, result: Shape | None) -> None:
+    """Numbers of one type, or of two types with a result type that is named (DOT-2, DOTGENERAL-6)."""
+    for shape in (lhs, rhs):
+        if shape.element_type.is_pred:
+            op.reject(clause, f"takes numbers, got {shape}")
+    if lhs.element_type is not rhs.element_type and result is None:
+        op.reject(clause, f"element types must be equal, got {lhs} and {rhs}")
+
+
+class Dot(DotDimensions, opcode="dot"):
+    """Sums of products over the contracting dimensions, for each index of the batch dimensions (DOTGENERAL-1 to -3).
+
+    Integers wrap; floats accumulate in at least f32 (DOT-3). The declared result type is the preferred one.
+    """
+
+    operands = ("lhs", "rhs")
+    operand_precision: tuple[Precision, ...] = attribute(
+        PRECISIONS, default=(), proto="precision_config.operand_precision"
+    )
+    algorithm: str | None = attribute(WORD, default=None, proto="precision_config.algorithm")
+
+    def infer(self, lhs: Shape, rhs: Shape) -> Shape:
+        self.check_sides(lhs, rhs)
+        check_product_types(self, "DOT-2", lhs, rhs, None)
+        return self._result(lhs, rhs, lhs.element_type)
+
+    def check(self, result: Shape, lhs: Shape, rhs: Shape) -> None:
+        self.check_sides(lhs, rhs)
+        check_product_types(self, "DOT-2", lhs, rhs, result)
+        if not result.is_array:
+            self.reject("GEN-2", f"the result is an array, got {result}")
+        inferred = self._result(lhs, rhs, result.element_type)
+        if not inferred.compatible(result):
+            self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
+
+    def _result(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
+        left, right = self.free(lhs.rank, True), self.free(rhs.rank, False)
+        sources = [*((lhs, d) for d in self.lhs_batch_dims), *((lhs, d) for d in left), *((rhs, d) for d in right)]
+        return Shape.array(
+            element_type,
+            (shape.dimensions[d] for shape, d in sources),
+            (shape.dynamic_dimensions[d] for shape, d in sources),
+        )
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
+        dtype = ctx.shape.element_type.dtype
+        left, right = self.free(lhs.ndim, True), self.free(rhs.ndim, False)
+        computing = accumulator(BY_DTYPE[lhs.dtype], BY_DTYPE[rhs.dtype], ctx.shape.element_type)
+        batch = [lhs.shape[d] for d in self.lhs_batch_dims]
+        a = _matrix(lhs, self.lhs_batch_dims, left, self.lhs_contracting_dims, computing)
+        b = _matrix(rhs, self.rhs_batch_dims, self.rhs_contracting_dims, right, computing)
+        product = matmul(a, b, lhs.dtype, rhs.dtype)
+        sizes = [*batch, *(lhs.shape[d] for d in left), *(rhs.shape[d] for d in right)]
+        return convert(product.reshape(sizes), dtype)
+
+
+def _matrix(
+    array: Array, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int], dtype: np.dtype[Any]
+) -> Array:
+    """The array as a batch of matrices [batch, rows, columns]."""
+    sizes = [math.prod(array.shape[d] for d in dims) for dims in (batch, rows, columns)]
+    return convert(array.transpose([*batch, *rows, *columns]).reshape(sizes), dtype)
+
+
+def matmul(a: Array, b: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:
+    """A batched matrix product. Integers go through f64, and BLAS, where every partial sum is exact there."""
+    if a.dtype.kind in "iu":
+        bits = BY_DTYPE[lhs].bits + BY_DTYPE[rhs].bits + max(1, a.shape[-1]).bit_length()
+        if bits <= 53:
+            return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64).astype(a.dtype)
+    return np.matmul(a, b)
+
+
+class RaggedDot(DotDimensions, opcode="ragged-dot"):
+    """A dot with one ragged dimension of lhs, cut into groups of `group_sizes` (an addition of today's XLA).
+
+    The ragged dimension is a free one (each group has its own rhs matrix, along `rhs_group_dims`), a contracting one
+    (one result for each group, in a new leading dimension) or a batch one (as a plain dot).
+    """
+
+    operands = ("lhs", "rhs", "group_sizes")
+    lhs_ragged_dims: Ints = attribute(INTS, proto="ragged_dot_dimension_numbers.lhs_ragged_dimensions")
+    rhs_group_dims: Ints = attribute(INTS, default=(), proto="ragged_dot_dimension_numbers.rhs_group_dimensions")
+    operand_precision: tuple[Precision, ...] = attribute(
+        PRECISIONS, default=(), proto="precision_config.operand_precision"
+    )
+
+    lhs_batch_dims: Ints = attribute(
+        INTS, default=(), proto="ragged_dot_dimension_numbers.dot_dimension_numbers.lhs_batch_dimensions"
+    )
+    lhs_contracting_dims: Ints = attribute(
+        INTS, default=(), proto="ragged_dot_dimension_numbers.dot_dimension_numbers.lhs_contracting_dimensions"
+    )
+    rhs_batch_dims: Ints = attribute(
+        INTS, default=(), proto="ragged_dot_dimension_numbers.dot_dimension_numbers.rhs_batch_dimensions"
+    )
+    rhs_contracting_dims: Ints = attribute(
+        INTS, default=(), proto="ragged_dot_dimension_numbers.dot_dimension_numbers.rhs_contracting_dimensions"
+    )
+
+    def check(self, result: Shape, lhs: Shape, rhs: Shape, group_sizes: Shape) -> None:
+        self.check_sides(lhs, rhs)
+        check_product_types(self, "DOT-2", lhs, rhs, result)
+        check_array(self, "DOTGENERAL-6", group_sizes, result)
+        check_dimensions(self, "DOTGENERAL-6", self.rhs_group_dims, rhs.rank, "rhs_group_dims")
+        if len(self.lhs_ragged_dims) != 1:
+            self.reject("DOTGENERAL-6", f"exactly one dimension of lhs is ragged, got {list(self.lhs_ragged_dims)}")
+        check_dimensions(self, "DOTGENERAL-6", self.lhs_ragged_dims, lhs.rank, "lhs_ragged_dims")
+        if not group_sizes.element_type.is_integer or not group_sizes.rank:
+            self.reject("DOTGENERAL-6", f"group_sizes are integers, at least a vector, got {group_sizes}")
+        free_ragged = self.lhs_ragged_dims[0] in self.free(lhs.rank, True)
+        if (len(self.rhs_group_dims) == 1) != free_ragged:
+            self.reject("DOTGENERAL-6", "one rhs group dimension is needed exactly where the ragged dimension is free")
+        inferred = self._result(lhs, rhs, group_sizes, result.element_type)
+        if not inferred.compatible(result):
+            self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
+
+    def _result(self, lhs: Shape, rhs: Shape, group_sizes: Shape, element_type: PrimitiveType) -> Shape:
+        left = self.free(lhs.rank, True)
+        right = [d for d in self.free(rhs.rank, False) if d not in self.rhs_group_dims]
+        sizes = [lhs.dimensions[d] for d in (*self.lhs_batch_dims, *left)] + [rhs.dimensions[d] for d in right]
+        if self.lhs_ragged_dims[0] in self.lhs_contracting_dims:
+            sizes = [group_sizes.dimensions[-1], *sizes]
+        return Shape.array(element_type, sizes)
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array, group_sizes: Array) -> Array:
+        dtype = ctx.shape.element_type.dtype
+        computing = accumulator(BY_DTYPE[lhs.dtype], BY_DTYPE[rhs.dtype], ctx.shape.element_type)
+        ragged = self.lhs_ragged_dims[0]
+        plain = Dot(
+            lhs_batch_dims=self.lhs_batch_dims,
+            lhs_contracting_dims=self.lhs_contracting_dims,
+            rhs_batch_dims=self.rhs_batch_dims,
+            rhs_contracting_dims=self.rhs_contracting_dims,
+        )
+        a, b = convert(lhs, computing), convert(rhs, computing)
+        ends = np.cumsum(group_sizes.astype(np.int64), axis=-1)
+        masks = self._group_masks(a, ragged, ends)
+        products = [
+            _product(plain, a * mask, self._group_rhs(b, g), computing) for g, mask in enumerate(masks)
+        ]
+        if ragged in self.lhs_contracting_dims:
+            return convert(np.stack(products) if products else np.zeros(ctx.shape.dimensions, computing), dtype)
+        total = sum(products) if ragged not in self.lhs_batch_dims else _product(plain, a, b, computing)
+        return convert(np.asarray(total, computing).reshape(ctx.shape.dimensions), dtype)
+
+    def _group_masks(self, lhs: Array, ragged: int, ends: Array) -> list[Array]:
+        """For each group which elements of lhs belong to it; group sizes may differ by leading batch indices."""
+        position = np.arange(lhs.shape[ragged]).reshape([-1 if d == ragged else 1 for d in range(lhs.ndim)])
+        leading = [d for d in (*self.lhs_batch_dims, *self.free(lhs.ndim, True)) if d != ragged][: ends.ndim - 1]
+        masks = []
+        for g in range(ends.shape[-1]):
+            sizes = [1] * lhs.ndim
+            for axis, d in enumerate(leading):
+                sizes[d] = ends.shape[axis]
+            end = ends[..., g].reshape(sizes)
+            start = ends[..., g - 1].reshape(sizes) if g else np.zeros_like(end)
+            masks.append(((position >= start) & (position < end)).astype(lhs.dtype))
+        return masks
+
+    def _group_rhs(self, rhs: Array, group: int) -> Array:
+        if not self.rhs_group_dims:
+            return rhs
+        # The group dimension would be a free one of the plain dot: keep it, with size 1, and drop it by reshaping.
+        return np.take(rhs, [group], axis=self.rhs_group_dims[0])
+
+
+def _product(dot: Dot, lhs: Array, rhs: Array, dtype: np.dtype[Any]) -> Array:
+    left, right = dot.free(lhs.ndim, True), dot.free(rhs.ndim, False)
+    a = _matrix(lhs, dot.lhs_batch_dims, left, dot.lhs_contracting_dims, dtype)
+    b = _matrix(rhs, dot.rhs_batch_dims, dot.rhs_contracting_dims, right, dtype)
+    batch = [lhs.shape[d] for d in dot.lhs_batch_dims]
+    return np.matmul(a, b).reshape([*batch, *(lhs.shape[d] for d in left), *(rhs.shape[d] for d in right)])
+
+
+class ScaledDot(DotDimensions, opcode="scaled-dot"):
+    """A dot of operands that are multiplied by block scales first (an addition of today's XLA).
+
+    A scale has the rank of its operand; each of its elements scales a block of size / scale size elements in each
+    dimension. Scalar scales of one element are neutral.
+    """
+
+    operands = ("lhs", "rhs", "lhs_scale", "rhs_scale")
+    operand_precision: tuple[Precision, ...] = attribute(
+        PRECISIONS, default=(), proto="precision_config.operand_precision"
+    )
+
+    def check(self, result: Shape, lhs: Shape, rhs: Shape, lhs_scale: Shape, rhs_scale: Shape) -> None:
+        self.check_sides(lhs, rhs)
+        check_array(self, "DOTGENERAL-6", lhs_scale, rhs_scale, result)
+        for operand, scale in ((lhs, lhs_scale), (rhs, rhs_scale)):
+            if scale.is_scalar:
+                continue
+            if scale.rank != operand.rank or any(
+                s < 1 or n % s for n, s in zip(operand.dimensions, scale.dimensions, strict=True)
+            ):
+                self.reject("DOTGENERAL-6", f"scale sizes divide the operand's, got {scale} for {operand}")
+        sizes = [lhs.dimensions[d] for d in (*self.lhs_batch_dims, *self.free(lhs.rank, True))]
+        sizes += [rhs.dimensions[d] for d in self.free(rhs.rank, False)]
+        if list(result.dimensions) != sizes:
+            self.reject("GEN-2", f"the result has the dimensions {sizes}, got {result}")
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array, lhs_scale: Array, rhs_scale: Array) -> Array:
+        plain = Dot(
+            lhs_batch_dims=self.lhs_batch_dims,
+            lhs_contracting_dims=self.lhs_contracting_dims,
+            rhs_batch_dims=self.rhs_batch_dims,
+            rhs_contracting_dims=self.rhs_contracting_dims,
+        )
+        a, b = _scaled(lhs, lhs_scale), _scaled(rhs, rhs_scale)
+        return convert(_product(plain, a, b, np.dtype(np.float32)), ctx.shape.element_type.dtype)
+
+
+def _scaled(operand: Array, scale: Array) -> Array:
+    scale = convert(scale, np.dtype(np.float32))
+    for axis in range(scale.ndim):
+        scale = np.repeat(scale, operand.shape[axis] // scale.shape[axis], axis)
+    return convert(operand, np.dtype(np.float32)) * scale

@@ -1,0 +1,297 @@
+"""Element-wise arithmetic on two operands of one shape (spec 29 to 44, mulhi).
+
+In HLO both operands have equal dimensions; the builder writes the broadcasts (BC-20).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from hloom.errors import RunError
+from hloom.numerics import C64, compute, compute_accurately, widen
+from hloom.ops.operation import Array, Context, Operation
+from hloom.ops.rules import check_array, check_same_type
+from hloom.shape import Shape
+from hloom.types import BY_DTYPE, Kind
+
+INTEGERS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
+REALS = INTEGERS | {Kind.FLOAT}
+NUMBERS = REALS | {Kind.COMPLEX}
+BITS = INTEGERS | {Kind.PRED}
+
+
+def joint_shape(op: Operation, clause: str, *shapes: Shape) -> Shape:
+    """The shape of element-wise operands: equal sizes; a dimension is dynamic where one of theirs is (BC-20)."""
+    first = shapes[0]
+    for shape in shapes:
+        if shape.dimensions != first.dimensions:
+            op.reject(clause, f"operands must have equal dimensions, got {', '.join(map(str, shapes))}")
+    if not any(shape.is_dynamic for shape in shapes):
+        return first.without_layout()
+    dynamic = map(any, zip(*(shape.dynamic_dimensions for shape in shapes), strict=True))
+    return Shape.array(first.element_type, first.dimensions, dynamic)
+
+
+def agree(*arrays: Array) -> tuple[Array, ...]:
+    """The arrays, whose actual sizes must be equal (SETDIMENSIONSIZE-3); scalars stand for all elements."""
+    sizes = {array.shape for array in arrays if array.ndim}
+    if len(sizes) > 1:
+        raise RunError(f"SETDIMENSIONSIZE-3: element-wise operands have the actual sizes {sorted(sizes)}")
+    return arrays
+
+
+class Binary(Operation):
+    """Two operands of one shape and of a kind in `kinds`; the result has their shape (BINARY-1, BINARY-3)."""
+
+    operands = ("lhs", "rhs")
+    elementwise = True
+    kinds: ClassVar[frozenset[Kind]] = NUMBERS
+
+    def infer(self, lhs: Shape, rhs: Shape) -> Shape:
+        check_array(self, "BINARY-1", lhs, rhs)
+        check_same_type(self, "GEN-5", lhs, rhs)
+        if lhs.element_type.kind not in self.kinds:
+            valid = ", ".join(sorted(kind.value for kind in self.kinds))
+            self.reject("BINARY-3", f"takes elements of these kinds: {valid}; got {lhs}")
+        return joint_shape(self, "BINARY-1", lhs, rhs)
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
+        return compute(self.function, *agree(lhs, rhs))
+
+    @staticmethod
+    def function(x: Array, y: Array) -> Array:
+        """The function on f32, f64, c64, c128, whole integers or predicates."""
+        raise NotImplementedError
+
+
+class Add(Binary, opcode="add"):
+    """lhs + rhs; PRED: logical or (ADD-1)."""
+
+    kinds = NUMBERS | {Kind.PRED}
+    function = staticmethod(np.add)
+
+
+class Subtract(Binary, opcode="subtract"):
+    """lhs - rhs (SUB-1)."""
+
+    function = staticmethod(np.subtract)
+
+
+class Multiply(Binary, opcode="multiply"):
+    """lhs * rhs; PRED: logical and (MUL-1)."""
+
+    kinds = NUMBERS | {Kind.PRED}
+    function = staticmethod(np.multiply)
+
+
+class Divide(Binary, opcode="divide"):
+    """Integers: the quotient toward zero, x / 0 = -1, minimum / -1 = minimum; floats: IEEE (DIV-1, DIV-2)."""
+
+    @staticmethod
+    def function(x: Array, y: Array) -> Array:
+        if x.dtype.kind in "iu":
+            return integer_divide(x, y)[0]
+        if x.dtype == C64:
+            return np.asarray(np.divide(x.astype(np.complex128), y.astype(np.complex128))).astype(C64)
+        return np.asarray(np.divide(x, y))
+
+
+class Remainder(Binary, opcode="remainder"):
+    """The sign of the dividend: -7 rem 2 = -1; integers: x rem 0 = x, minimum rem -1 = 0; floats: fmod (REM-1, -2)."""
+
+    kinds = REALS
+
+    @staticmethod
+    def function(x: Array, y: Array) -> Array:
+        return integer_divide(x, y)[1] if x.dtype.kind in "iu" else np.fmod(x, y)
+
+
+def integer_divide(x: Array, y: Array) -> tuple[Array, Array]:
+    """Quotient toward zero and remainder, with XLA CPU's results for zero and overflow (DIV-2, REM-2)."""
+    zero = y == 0
+    overflow = (x == np.iinfo(x.dtype).min) & (y == -1) if x.dtype.kind == "i" else np.zeros(np.shape(zero), bool)
+    divisor = np.where(zero | overflow, np.ones((), x.dtype), y)
+    remainder = np.fmod(x, divisor)
+    quotient = np.floor_divide(x - remainder, divisor)
+    all_ones = np.asarray(-1 if x.dtype.kind == "i" else np.iinfo(x.dtype).max, x.dtype)
+    return np.where(zero, all_ones, np.where(overflow, x, quotient)), np.where(zero, x, remainder)
+
+
+class Power(Binary, opcode="power"):
+    """lhs to the power rhs; floats: IEEE pow; integers wrap, negative exponents as POW-2 says (POW-1, POW-2)."""
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
+        lhs, rhs = agree(lhs, rhs)
+        return compute_accurately(self.function, lhs, rhs)
+
+    @staticmethod
+    def function(x: Array, y: Array) -> Array:
+        return integer_power(x, y) if x.dtype.kind in "iu" else np.asarray(np.power(x, y))
+
+
+def integer_power(x: Array, y: Array) -> Array:
+    """Wrapping power by squaring; a negative exponent gives 1, +-1 or 0 by the base (POW-2)."""
+    base, exponent = np.broadcast_arrays(x, y)
+    negative = exponent < 0
+    odd = (exponent & 1) != 0
+    rest = np.where(negative, 0, exponent)
+    result, square = np.ones(base.shape, base.dtype), base
+    while np.any(rest):
+        result = np.where(rest & 1, result * square, result)
+        square = square * square
+        rest = rest >> 1
+    if x.dtype.kind == "u":
+        return result
+    of_negative = np.where(base == 1, 1, np.where(base == -1, np.where(odd, -1, 1), 0)).astype(base.dtype)
+    return np.where(negative, of_negative, result)
+
+
+class Maximum(Binary, opcode="maximum"):
+    """The larger; NaN if either is; max(-0, +0) = +0; PRED: or (MAX-1)."""
+
+    kinds = REALS | {Kind.PRED}
+
+    @staticmethod
+    def function(x: Array, y: Array) -> Array:
+        larger = np.maximum(x, y)
+        if x.dtype.kind == "f":
+            return np.where((x == 0) & (y == 0), np.where(np.signbit(x) & np.signbit(y), x, np.abs(x)), larger)
+        return larger
+
+
+class Minimum(Binary, opcode="minimum"):
+    """The smaller; NaN if either is; min(-0, +0) = -0; PRED: and (MIN-1)."""
+
+    kinds = REALS | {Kind.PRED}
+
+    @staticmethod
+    def function(x: Array, y: Array) -> Array:
+        smaller = np.minimum(x, y)
+        if x.dtype.kind == "f":
+            return np.where((x == 0) & (y == 0), np.where(np.signbit(x), x, y), smaller)
+        return smaller
+
+
+class And(Binary, opcode="and"):
+    """Bitwise and; PRED: logical (AND-1)."""
+
+    kinds = BITS
+    function = staticmethod(np.bitwise_and)
+
+
+class Or(Binary, opcode="or"):
+    """Bitwise or; PRED: logical (OR-1)."""
+
+    kinds = BITS
+    function = staticmethod(np.bitwise_or)
+
+
+class Xor(Binary, opcode="xor"):
+    """Bitwise exclusive or; PRED: logical (XOR-1)."""
+
+    kinds = BITS
+    function = staticmethod(np.bitwise_xor)
+
+
+class Shift(Binary):
+    """Shifts lhs by rhs bits; amounts outside [0, bits), read as unsigned, shift everything out."""
+
+    kinds = INTEGERS
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
+        agree(lhs, rhs)
+        bits = BY_DTYPE[lhs.dtype].bits
+        x, amount = widen(lhs), widen(rhs)
+        inside = (amount >= 0) & (amount < bits)
+        return self.shift(x, np.where(inside, amount, 0), inside, bits).astype(lhs.dtype)
+
+    @staticmethod
+    def shift(x: Array, amount: Array, inside: Array, bits: int) -> Array:
+        raise NotImplementedError
+
+
+class ShiftLeft(Shift, opcode="shift-left"):
+    """Zeros enter from the right; an amount outside [0, bits) gives 0 (SHIFTLEFT-1)."""
+
+    @staticmethod
+    def shift(x: Array, amount: Array, inside: Array, bits: int) -> Array:
+        return np.where(inside, x << amount, 0)
+
+
+class ShiftRightArithmetic(Shift, opcode="shift-right-arithmetic"):
+    """Copies of the sign bit enter; an amount outside [0, bits) leaves the sign alone (SHIFTRIGHTARITHMETIC-1)."""
+
+    @staticmethod
+    def shift(x: Array, amount: Array, inside: Array, bits: int) -> Array:
+        if x.dtype.kind == "u":
+            # Unsigned types shift by the same rule: their top bit is the sign bit.
+            signed = x.astype(np.dtype(f"i{x.dtype.itemsize}"))
+            signed = np.where(signed >> (bits - 1) & 1, signed - (1 << (bits - 1)) * 2, signed) if bits < 8 else signed
+            amount = amount.astype(signed.dtype)
+            return np.where(inside, signed >> amount, np.where(signed < 0, -1, 0)).astype(x.dtype)
+        return np.where(inside, x >> amount, np.where(x < 0, -1, 0))
+
+
+class ShiftRightLogical(Shift, opcode="shift-right-logical"):
+    """Zeros enter from the left, for signed types too; an amount outside [0, bits) gives 0 (SHIFTRIGHTLOGICAL-1)."""
+
+    @staticmethod
+    def shift(x: Array, amount: Array, inside: Array, bits: int) -> Array:
+        unsigned = x.astype(np.dtype(f"u{x.dtype.itemsize}"))
+        if bits < 8:
+            unsigned = unsigned & np.uint8((1 << bits) - 1)
+        return np.where(inside, unsigned >> amount.astype(unsigned.dtype), 0).astype(x.dtype)
+
+
+class Atan2(Binary, opcode="atan2"):
+    """The angle of the point (x = rhs, y = lhs); complex: -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)) (ATAN2-1)."""
+
+    kinds = frozenset({Kind.FLOAT, Kind.COMPLEX})
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
+        return compute_accurately(self.function, *agree(lhs, rhs))
+
+    @staticmethod
+    def function(x: Array, y: Array) -> Array:
+        if np.iscomplexobj(x):
+            return np.asarray(-1j * np.log((y + 1j * x) / np.sqrt(y * y + x * x)))
+        return np.asarray(np.arctan2(x, y))
+
+
+class Complex(Binary, opcode="complex"):
+    """lhs + i rhs: c64 of f32, c128 of f64 (COMPLEX-1)."""
+
+    kinds = frozenset({Kind.FLOAT})
+
+    def infer(self, lhs: Shape, rhs: Shape) -> Shape:
+        shape = super().infer(lhs, rhs)
+        complex_type = lhs.element_type.complex
+        if complex_type is None:
+            self.reject("COMPLEX-1", f"takes f32 or f64, got {lhs}")
+        return shape.with_element_type(complex_type)
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
+        lhs, rhs = np.broadcast_arrays(*agree(lhs, rhs))
+        result = np.empty(lhs.shape, np.complex64 if lhs.dtype == np.float32 else np.complex128)
+        result.real, result.imag = lhs, rhs
+        return result
+
+
+class Mulhi(Binary, opcode="mulhi"):
+    """The high half of the double-width product of two integers (an addition of today's XLA)."""
+
+    kinds = INTEGERS
+
+    def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
+        lhs, rhs = agree(lhs, rhs)
+        bits = BY_DTYPE[lhs.dtype].bits
+        if bits < 64:
+            wide = np.int64 if BY_DTYPE[lhs.dtype].is_signed else np.uint64
+            product = lhs.astype(wide) * rhs.astype(wide)
+            return (product >> np.asarray(bits, wide)).astype(lhs.dtype)
+        product = lhs.astype(object) * rhs.astype(object)
+        return np.asarray(product >> 64).astype(lhs.dtype)
+
+

@@ -1,0 +1,64 @@
+"""fft: Fourier transforms of the last 1 to 3 dimensions (spec 83)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hloom.ops.attributes import INTS, EnumKind, FftType, Ints
+from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.rules import check_array
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+
+class Fft(Operation, opcode="fft"):
+    """FFT and IFFT: complex to complex; RFFT: real to half of the complex result; IRFFT: back (FFT-1 to FFT-5).
+
+    `fft_length` has the lengths in the time domain. Inverse transforms divide by the number of elements.
+    """
+
+    operands = ("operand",)
+    fft_type: FftType = attribute(EnumKind(FftType))
+    fft_length: Ints = attribute(INTS)
+
+    def infer(self, operand: Shape) -> Shape:
+        check_array(self, "FFT-6", operand)
+        lengths, kind = self.fft_length, self.fft_type
+        if not 1 <= len(lengths) <= 3 or len(lengths) > operand.rank:
+            self.reject("FFT-1", f"needs 1 to 3 lengths, at most the rank of {operand}, got {list(lengths)}")
+        if any(length < 0 for length in lengths):
+            self.reject("FFT-1", f"lengths are >= 0, got {list(lengths)}")
+        element_type = operand.element_type
+        real = kind is FftType.RFFT
+        if real != (element_type in (PrimitiveType.F32, PrimitiveType.F64)) or not (real or element_type.is_complex):
+            wanted = "f32 or f64" if real else "c64 or c128"
+            self.reject("FFT-6", f"{kind.value} takes {wanted}, got {operand}")
+        half = lengths[-1] // 2 + 1 if lengths[-1] else 0
+        expected = [*lengths[:-1], half if kind is FftType.IRFFT else lengths[-1]]
+        sizes = list(operand.dimensions)
+        if sizes[len(sizes) - len(lengths) :] != expected:
+            self.reject("FFT-6", f"{kind.value} of length {list(lengths)} takes last sizes {expected}, got {operand}")
+        if real:
+            complex_type = element_type.complex
+            assert complex_type is not None
+            sizes[-1], element_type = half, complex_type
+        elif kind is FftType.IRFFT:
+            sizes[-1], element_type = lengths[-1], element_type.real
+        return Shape.array(element_type, sizes, operand.dynamic_dimensions)
+
+    def evaluate(self, ctx: Context, operand: Array) -> Array:
+        import scipy.fft
+
+        if not operand.size or not ctx.shape.element_count:
+            return np.zeros(ctx.shape.dimensions, ctx.shape.element_type.dtype)
+        function: Any = {
+            FftType.FFT: scipy.fft.fftn,
+            FftType.IFFT: scipy.fft.ifftn,
+            FftType.RFFT: scipy.fft.rfftn,
+            FftType.IRFFT: scipy.fft.irfftn,
+        }[self.fft_type]
+        axes = range(operand.ndim - len(self.fft_length), operand.ndim)
+        result: Array = function(operand, s=self.fft_length, axes=axes)
+        return result.astype(ctx.shape.element_type.dtype, copy=False)

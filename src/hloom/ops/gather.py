@@ -1,0 +1,154 @@
+"""gather: slices at start indices, stitched into one array (spec 84)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hloom.ops.attributes import BOOL, INT, INTS, Ints
+from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.rules import check_array, check_dimensions
+from hloom.shape import Shape
+
+
+class Gather(Operation, opcode="gather"):
+    """Stitches slices of `operand`, each at a start index taken from `start_indices` (GATHER-1 to GATHER-6).
+
+    Start indices are clamped so that the slices lie inside (GATHER-7).
+    """
+
+    operands = ("operand", "start_indices")
+    offset_dims: Ints = attribute(INTS, proto="gather_dimension_numbers.offset_dims")
+    collapsed_slice_dims: Ints = attribute(INTS, proto="gather_dimension_numbers.collapsed_slice_dims")
+    start_index_map: Ints = attribute(INTS, proto="gather_dimension_numbers.start_index_map")
+    operand_batching_dims: Ints = attribute(INTS, default=(), proto="gather_dimension_numbers.operand_batching_dims")
+    start_indices_batching_dims: Ints = attribute(
+        INTS, default=(), proto="gather_dimension_numbers.start_indices_batching_dims"
+    )
+    index_vector_dim: int = attribute(INT, proto="gather_dimension_numbers.index_vector_dim")
+    slice_sizes: Ints = attribute(INTS, proto="gather_slice_sizes")
+    indices_are_sorted: bool = attribute(BOOL, default=False)
+
+    def infer(self, operand: Shape, start_indices: Shape) -> Shape:
+        check_array(self, "GATHER-11", operand, start_indices)
+        rank, sizes = operand.rank, self.slice_sizes
+        if not start_indices.element_type.is_integer:
+            self.reject("GATHER-11", f"start_indices are integers, got {start_indices}")
+        check_dimensions(
+            self, "GATHER-11", self.collapsed_slice_dims, rank, "collapsed_slice_dims", increasing=True
+        )
+        check_dimensions(self, "GATHER-13", self.operand_batching_dims, rank, "operand_batching_dims", increasing=True)
+        gone = {*self.collapsed_slice_dims, *self.operand_batching_dims}
+        if len(gone) != len(self.collapsed_slice_dims) + len(self.operand_batching_dims):
+            self.reject("GATHER-13", "collapsed_slice_dims and operand_batching_dims must not share dimensions")
+        if rank != len(self.offset_dims) + len(gone):
+            self.reject(
+                "GATHER-11",
+                f"the rank of {operand} must be the number of offset_dims {list(self.offset_dims)} and of collapsed and "
+                f"batching dimensions {sorted(gone)}",
+            )
+        if len(sizes) != rank:
+            self.reject("GATHER-11", f"slice_sizes needs {rank} entries for {operand}, got {list(sizes)}")
+        for d, (part, size) in enumerate(zip(sizes, operand.dimensions, strict=True)):
+            if not 0 <= part <= size or (d in gone and part > 1):
+                bound = min(size, 1) if d in gone else size
+                self.reject("GATHER-11", f"slice size {part} of dimension {d} must be in [0, {bound}]")
+            if d in self.collapsed_slice_dims and part != 1:
+                self.reject("GATHER-11", f"collapsed dimension {d} has slice size 1, got {part}")
+        batch = check_index_vectors(
+            self,
+            "GATHER-11",
+            start_indices,
+            self.index_vector_dim,
+            self.start_index_map,
+            operand,
+            self.operand_batching_dims,
+            self.start_indices_batching_dims,
+            "start_index_map",
+        )
+        result_rank = len(batch) + len(self.offset_dims)
+        check_dimensions(self, "GATHER-11", self.offset_dims, result_rank, "offset_dims", increasing=True)
+        offsets = iter(d for d in range(rank) if d not in gone)
+        batches = iter(batch)
+        result, dynamic = [], []
+        for d in range(result_rank):
+            if d in self.offset_dims:
+                source = next(offsets)
+                result.append(sizes[source])
+                dynamic.append(operand.dynamic_dimensions[source] and sizes[source] == operand.dimensions[source])
+            else:
+                source = next(batches)
+                result.append(start_indices.dimensions[source])
+                dynamic.append(start_indices.dynamic_dimensions[source])
+        return Shape.array(operand.element_type, result, dynamic)
+
+    def evaluate(self, ctx: Context, operand: Array, start_indices: Array) -> Array:
+        gone = (*self.collapsed_slice_dims, *self.operand_batching_dims)
+        sizes = [min(part, size) for part, size in zip(self.slice_sizes, operand.shape, strict=True)]
+        starts = index_columns(start_indices, self.index_vector_dim, self.start_index_map)
+        batch_sizes = [n for d, n in enumerate(start_indices.shape) if d != self.index_vector_dim]
+        count = len(batch_sizes)
+        offsets = [d for d in range(operand.ndim) if d not in gone]
+        # One index array for each operand dimension, over the result's batch and then offset dimensions.
+        index = []
+        for d in range(operand.ndim):
+            axes = np.zeros((1,) * count, np.int64)
+            if d in starts:
+                axes = np.clip(starts[d], 0, operand.shape[d] - sizes[d])
+            elif d in self.operand_batching_dims:
+                batching = self.start_indices_batching_dims[self.operand_batching_dims.index(d)]
+                axis = batching - (batching > self.index_vector_dim)
+                axes = np.arange(operand.shape[d]).reshape([-1 if k == axis else 1 for k in range(count)])
+            axes = axes.reshape(axes.shape + (1,) * len(offsets))
+            if d in offsets:
+                place = count + offsets.index(d)
+                axes = axes + np.arange(sizes[d]).reshape(
+                    [-1 if k == place else 1 for k in range(count + len(offsets))]
+                )
+            index.append(axes)
+        result_sizes = [*batch_sizes, *(sizes[d] for d in offsets)]
+        gathered = operand[tuple(index)] if index else operand
+        gathered = np.broadcast_to(gathered, result_sizes)
+        batch_dims = [d for d in range(len(result_sizes)) if d not in self.offset_dims]
+        return np.moveaxis(gathered, range(len(result_sizes)), [*batch_dims, *self.offset_dims])
+
+
+def check_index_vectors(
+    op: Operation,
+    clause: str,
+    indices: Shape,
+    index_vector_dim: int,
+    index_map: Sequence[int],
+    operand: Shape,
+    operand_batching: Sequence[int],
+    indices_batching: Sequence[int],
+    map_name: str,
+) -> list[int]:
+    """Checks the index vectors of gather and scatter; the dimensions of `indices` that are not the index vector."""
+    if not 0 <= index_vector_dim <= indices.rank:
+        op.reject(clause, f"index_vector_dim {index_vector_dim} must be in [0, {indices.rank}] for {indices}")
+    length = indices.dimensions[index_vector_dim] if index_vector_dim < indices.rank else 1
+    if len(index_map) != length:
+        op.reject(clause, f"{map_name} needs {length} entries for {indices}, got {list(index_map)}")
+    check_dimensions(op, clause, index_map, operand.rank, map_name)
+    if set(index_map) & set(operand_batching):
+        op.reject(clause, f"{map_name} must not name batching dimensions {list(operand_batching)}")
+    check_dimensions(op, clause, indices_batching, indices.rank, "indices batching dimensions")
+    if len(operand_batching) != len(indices_batching) or index_vector_dim in indices_batching:
+        op.reject(clause, f"batching dimensions {list(operand_batching)} and {list(indices_batching)} must pair up")
+    for d, e in zip(operand_batching, indices_batching, strict=True):
+        if operand.dimensions[d] != indices.dimensions[e]:
+            op.reject(clause, f"batching dimension {d} of {operand} and {e} of {indices} must have one size")
+    return [d for d in range(indices.rank) if d != index_vector_dim]
+
+
+def index_columns(indices: Array, index_vector_dim: int, index_map: Sequence[int]) -> dict[int, Array]:
+    """Operand dimension -> the int64 array of its start indices, over the batch dimensions (GATHER-5, step 1 and 2)."""
+    if index_vector_dim == indices.ndim:
+        indices = indices[..., None]
+    vectors = np.moveaxis(indices, index_vector_dim, 0)
+    if indices.dtype == np.uint64:
+        # Beyond int64 they are out of bounds in any case.
+        vectors = np.minimum(vectors, np.uint64(2**63 - 1))
+    return {d: vectors[k].astype(np.int64) for k, d in enumerate(index_map)}

@@ -1,0 +1,265 @@
+"""How an operation is declared: operands, typed attributes, shape rule, meaning and documentation in one class.
+
+    class Transpose(Operation, opcode="transpose"):
+        '''Permutes the dimensions (TRANSPOSE-1).'''
+
+        operands = ("operand",)
+        permutation: Ints = attribute(INTS, text="dimensions", proto="dimensions")
+
+        def infer(self, operand: Shape) -> Shape: ...
+        def evaluate(self, ctx: Context, operand: Array) -> Array: ...
+
+An instance is immutable and holds the attributes' values; the operands belong to the instruction in the graph. HLO
+text, protos, the builder's methods, the verifier and the reference page read these declarations; nothing else lists
+operations. `ops/__init__` imports the families, which registers their classes in `OPERATIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, dataclass_transform
+
+import numpy as np
+
+from hloom.errors import ArgumentError, RuleError
+from hloom.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.ir import Computation, Instruction
+    from hloom.runtime.device import Device
+    from hloom.ops.attributes import AttributeKind
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Token:
+    """The value of a token at run time: there is one, `TOKEN_VALUE`; it orders effects and holds nothing."""
+
+    def __repr__(self) -> str:
+        return "token"
+
+
+TOKEN_VALUE = Token()
+
+# What an instruction computes: an array at its *actual* size (a dynamic dimension has its run-time size), a token,
+# or a tuple of values.
+Value = Any
+
+
+
+def zeros(shape: Shape) -> Value:
+    """Zeros of a shape: what contexts and buffers hold before anything is written to them."""
+    if shape.is_tuple:
+        return tuple(map(zeros, shape.elements))
+    return np.zeros(shape.dimensions, shape.element_type.dtype) if shape.is_array else TOKEN_VALUE
+
+
+REQUIRED: Any = object()
+
+OPERATIONS: dict[str, type[Operation]] = {}
+
+
+class Field:
+    """A declared attribute: its kind, its default, and where text and proto hold it."""
+
+    __slots__ = ("default", "doc", "in_parentheses", "kind", "name", "proto", "text")
+
+    def __init__(
+        self, kind: AttributeKind, default: Any, text: str | None, proto: str | None, in_parentheses: bool, doc: str
+    ) -> None:
+        self.kind = kind
+        self.default = default
+        self.text = text
+        self.proto = proto
+        self.in_parentheses = in_parentheses
+        self.doc = doc
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+        if self.text is None:
+            self.text = name
+        if self.proto is None:
+            self.proto = name
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+def attribute(
+    kind: AttributeKind,
+    *,
+    default: Any = REQUIRED,
+    text: str | None = None,
+    proto: str | None = None,
+    in_parentheses: bool = False,
+    doc: str = "",
+) -> Any:
+    """Declares an attribute of an operation.
+
+    `text` is its name in HLO text (default: the field's name; "" where text has none); a value that equals `default`
+    is not printed. `in_parentheses` puts the value where operands stand (`parameter(0)`, `constant({1, 2})`).
+    `proto` is the dotted path of the field in HloInstructionProto (default: the field's name; "" where it has none).
+    """
+    return Field(kind, default, text, proto, in_parentheses, doc)
+
+
+class Context(Protocol):
+    """What an operation may ask of the machine that evaluates it (the interpreter implements this)."""
+
+    instruction: Instruction
+    shape: Shape
+    """The result shape that the instruction declares (bounds, not actual sizes, for dynamic dimensions)."""
+    operand_shapes: tuple[Shape, ...]
+    """The declared shapes of the operands."""
+    replica_id: int
+    replica_count: int
+    partition_id: int
+    partition_count: int
+    rng: np.random.Generator
+    """The generator of this execution, for the operations that draw numbers without a state."""
+    device: Device
+    """Where infeed, outfeed and host transfers go."""
+
+    def call(self, computation: Computation, *arguments: Value) -> Value:
+        """Runs a computation on values."""
+        ...
+
+    def map(self, computation: Computation, *arrays: Array) -> Value:
+        """Applies a computation of scalars to each index of equally shaped arrays; vectorised where it can be.
+
+        Returns an array, or a tuple of arrays where the computation returns a tuple.
+        """
+        ...
+
+    def exchange(self, members: Sequence[int], value: Value, channel_id: int | None = None) -> list[Value]:
+        """A rendezvous of all `members` (device ids, this one among them): everybody's value, in member order.
+
+        Raises RunError after a time-out, naming the operation and the members that did not come.
+        """
+        ...
+
+    def send(self, channel_id: int, value: Value, target: int) -> None:
+        """Hands a value to the device `target`, which receives it from this one."""
+        ...
+
+    def receive(self, channel_id: int, source: int) -> Value:
+        """Waits for what the device `source` sends; errors as in `exchange`."""
+        ...
+
+    def update_rng_state(self, delta: int) -> int:
+        """The 128-bit random state of this execution, to which `delta` is then added."""
+        ...
+
+    def custom_call(self, target: str, args: tuple[Value, ...]) -> Value:
+        """Calls the function registered for a custom-call target; RuleError[CUSTOMCALL-5] where there is none."""
+        ...
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(attribute,))
+class Operation:
+    """The base of all declarations: an operation with its attribute values.
+
+    A subclass gives `infer`, or, where the result's shape is not a function of operands and attributes (reshape,
+    convert, custom-call ...), overrides `check`. `evaluate` is the meaning, on NumPy arrays.
+    """
+
+    opcode: ClassVar[str] = ""
+    operands: ClassVar[tuple[str, ...]] = ()
+    """Operand names in order; `*name` takes any number (several starred ones share the rest equally)."""
+    fields: ClassVar[tuple[Field, ...]] = ()
+    elementwise: ClassVar[bool] = False
+    """True where output element i reads the operands' elements i alone (scalars broadcast)."""
+    has_side_effect: ClassVar[bool] = False
+    """True where the operation must be neither dropped nor duplicated (GEN-11)."""
+
+    def __init_subclass__(cls, opcode: str = "", **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
+        inherited = {field.name: field for field in cls.fields}
+        cls.fields = tuple((inherited | own).values())
+        if opcode:
+            cls.opcode = opcode
+            OPERATIONS[opcode] = cls
+
+    def __init__(self, **attributes: Any) -> None:
+        values = self.__dict__
+        for field in self.fields:
+            value = attributes.pop(field.name, field.default)
+            if value is REQUIRED:
+                raise RuleError(self.opcode, "GEN-3", f"attribute {field.text or field.name} is missing")
+            values[field.name] = field.kind.normalize(self.opcode, field.name, value)
+        if attributes:
+            known = ", ".join(field.name for field in self.fields) or "none"
+            raise ArgumentError(f"{self.opcode} has no attribute {', '.join(attributes)}; it has: {known}")
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable: use .replace({name}=...)")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash((type(self), *self.__dict__.values()))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.__dict__.items())
+        return f"{type(self).__name__}({shown})"
+
+    def replace(self, **attributes: Any) -> Self:
+        """The same operation with some attributes changed."""
+        return type(self)(**{**self.__dict__, **attributes})
+
+    # The rules, given by subclasses
+
+    def infer(self, *operands: Any) -> Shape:
+        """The result's shape from the operands' shapes and the attributes (GEN-2); RuleError where they do not fit."""
+        raise NotImplementedError(f"{self.opcode}: the result shape is declared, not inferred")
+
+    def check(self, result: Shape, *operands: Any) -> None:
+        """Checks a declared result shape against the operands; layouts do not matter (SL-16)."""
+        inferred = self.infer(*operands)
+        if not inferred.compatible(result):
+            self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
+
+    def check_groups(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
+        """Checks what depends on the number of replicas and partitions, when a module is made ready to run (COLL-3)."""
+
+    def evaluate(self, ctx: Context, *operands: Any) -> Value:
+        """The value of the result from the operands' values."""
+        raise NotImplementedError(self.opcode)
+
+    # Services
+
+    @property
+    def computations(self) -> Iterator[Computation]:
+        """The computations among the attributes, in declaration order."""
+        for field in self.fields:
+            yield from field.kind.computations(self.__dict__[field.name])
+
+    def bind(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """Groups a flat operand list by the declared names: single ones as they are, starred ones as tuples."""
+        names = self.operands
+        starred = sum(name[0] == "*" for name in names)
+        rest = len(operands) - (len(names) - starred)
+        if starred == 0 and rest == 0:
+            return tuple(operands)
+        if rest < 0 or (starred == 0 and rest) or (starred and rest % starred):
+            wanted = ", ".join(f"{name[1:]}..." if name[0] == "*" else name for name in names) or "none"
+            self.reject("GEN-3", f"takes operands ({wanted}), got {len(operands)}")
+        each = rest // starred
+        bound: list[Any] = []
+        position = 0
+        for name in names:
+            if name[0] == "*":
+                bound.append(tuple(operands[position : position + each]))
+                position += each
+            else:
+                bound.append(operands[position])
+                position += 1
+        return tuple(bound)
+
+    def reject(self, clause: str, message: str) -> NoReturn:
+        """Raises the RuleError of this operation: `pad[PAD-3]: message`."""
+        raise RuleError(self.opcode, clause, message)

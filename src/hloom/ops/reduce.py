@@ -1,0 +1,125 @@
+"""Folding and mapping by a computation: reduce, map (spec 90, 95)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hloom.ops.attributes import COMPUTATION, INTS, Ints
+from hloom.ops.elementwise_binary import agree
+from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
+from hloom.shape import Shape, scalar
+
+if TYPE_CHECKING:
+    from hloom.ir import Computation
+
+Arrays = tuple[Array, ...]
+
+
+def fold(ctx: Context, computation: Computation, left: Arrays, right: Arrays) -> Arrays:
+    """One step of a reduction on whole arrays: running values on the left, next values on the right."""
+    value = ctx.map(computation, *left, *right)
+    return value if len(left) > 1 else (value,)
+
+
+def fold_axis(ctx: Context, computation: Computation, arrays: Arrays) -> Arrays:
+    """Folds the last axis, of size >= 1, as a balanced tree that keeps the order: as accurate as pairwise summation."""
+    while (size := arrays[0].shape[-1]) > 1:
+        even = size - size % 2
+        folded = fold(
+            ctx,
+            computation,
+            tuple(array[..., 0:even:2] for array in arrays),
+            tuple(array[..., 1:even:2] for array in arrays),
+        )
+        if size % 2:
+            folded = tuple(np.concatenate([f, a[..., -1:]], -1) for f, a in zip(folded, arrays, strict=True))
+        arrays = folded
+    return tuple(array[..., 0] for array in arrays)
+
+
+def check_reduction(
+    op: Operation, clause: str, operands: tuple[Shape, ...], init_values: tuple[Shape, ...], computation: Computation
+) -> None:
+    """Operands of equal dimensions, scalars of their types, and a computation of that signature (REDUCE-9)."""
+    if not operands:
+        op.reject(clause, "needs at least one operand")
+    check_array(op, clause, *operands, *init_values)
+    for operand, init in zip(operands, init_values, strict=True):
+        if operand.dimensions != operands[0].dimensions:
+            op.reject(clause, f"operands have equal dimensions, got {', '.join(map(str, operands))}")
+        if not init.is_scalar or init.element_type is not operand.element_type:
+            op.reject(clause, f"the initial value of {operand} is {operand.element_type}[], got {init}")
+    parameters, result = reduction_signature([operand.element_type for operand in operands])
+    check_computation(op, clause, computation, parameters, result)
+
+
+class Reduce(Operation, opcode="reduce"):
+    """Folds `dimensions` of each operand into scalars by `computation` (REDUCE-1 to REDUCE-8).
+
+    The initial value enters once, on the left; nothing to reduce over gives the initial value (REDUCE-3, -10).
+    """
+
+    operands = ("*operands", "*init_values")
+    dimensions: Ints = attribute(INTS)
+    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+
+    def infer(self, operands: tuple[Shape, ...], init_values: tuple[Shape, ...]) -> Shape:
+        check_reduction(self, "REDUCE-9", operands, init_values, self.computation)
+        check_dimensions(self, "REDUCE-9", self.dimensions, operands[0].rank)
+        kept = [d for d in range(operands[0].rank) if d not in self.dimensions]
+        shapes = [
+            Shape.array(
+                operand.element_type,
+                (operand.dimensions[d] for d in kept),
+                (operand.dynamic_dimensions[d] for d in kept),
+            )
+            for operand in operands
+        ]
+        return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+
+    def evaluate(self, ctx: Context, operands: Arrays, init_values: Arrays) -> Value:
+        agree(*operands)
+        kept = [d for d in range(operands[0].ndim) if d not in self.dimensions]
+        kept_sizes = [operands[0].shape[d] for d in kept]
+        count = int(np.prod([operands[0].shape[d] for d in self.dimensions], dtype=np.int64))
+        order = [*kept, *sorted(self.dimensions)]
+        init = tuple(np.broadcast_to(value, kept_sizes) for value in init_values)
+        if count and operands[0].size:
+            rows = tuple(operand.transpose(order).reshape(*kept_sizes, count) for operand in operands)
+            init = fold(ctx, self.computation, init, fold_axis(ctx, self.computation, rows))
+        return init if len(init) > 1 else init[0]
+
+
+class Map(Operation, opcode="map"):
+    """Applies a scalar computation to the elements at equal indices of all operands (MAP-1, MAP-2)."""
+
+    operands = ("*operands",)
+    dimensions: Ints = attribute(INTS)
+    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+
+    def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        if not operands:
+            self.reject("MAP-3", "needs at least one operand")
+        check_array(self, "MAP-3", *operands)
+        first = operands[0]
+        for operand in operands:
+            if not operand.same_dimensions(first):
+                self.reject("MAP-3", f"operands have equal dimensions, got {', '.join(map(str, operands))}")
+        if self.dimensions != tuple(range(first.rank)):
+            self.reject(
+                "MAP-3", f"dimensions are all of {list(range(first.rank))} in order, got {list(self.dimensions)}"
+            )
+        parameters = [scalar(operand.element_type) for operand in operands]
+        check_computation(self, "MAP-2", self.computation, parameters, None)
+        result = self.computation.result_shape
+        if not result.is_scalar:
+            self.reject("MAP-2", f"{self.computation.name} must return a scalar, it returns {result}")
+        return Shape.array(result.element_type, first.dimensions, first.dynamic_dimensions)
+
+    def evaluate(self, ctx: Context, operands: Arrays) -> Array:
+        agree(*operands)
+        mapped: Array = ctx.map(self.computation, *operands)
+        return mapped

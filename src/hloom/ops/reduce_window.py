@@ -1,0 +1,187 @@
+"""Windows: reduce-window, select-and-scatter (spec 98, 107, WIN-1 to WIN-6)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hloom.ops.attributes import COMPUTATION, WINDOW, Window, WindowDimension
+from hloom.ops.elementwise_binary import agree
+from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.reduce import Arrays, check_reduction, fold
+from hloom.ops.rules import check_array, check_computation
+from hloom.ops.scatter import apply_updates
+from hloom.shape import Shape, scalar
+from hloom.types import PrimitiveType
+
+if TYPE_CHECKING:
+    from hloom.ir import Computation
+
+
+def check_window(op: Operation, clause: str, window: Window, sizes: Sequence[int]) -> list[int]:
+    """Checks a window over dimensions of these sizes (WIN-6); the numbers of its positions (WIN-2)."""
+    if len(window) != len(sizes):
+        op.reject(clause, f"the window needs {len(sizes)} dimensions, got {len(window)}")
+    for d in window:
+        if d.size < 1 or d.stride < 1 or d.window_dilation < 1 or d.base_dilation < 1:
+            op.reject("WIN-6", f"window size, stride and dilations must be >= 1, got {d}")
+    return [d.count(size) for d, size in zip(window, sizes, strict=True)]
+
+
+class ReduceWindow(Operation, opcode="reduce-window"):
+    """Folds the elements of each window position by `computation` (REDUCEWINDOW-1).
+
+    The running value starts as the initial value and is the left argument; padding and holes are skipped
+    (REDUCEWINDOW-2).
+    """
+
+    operands = ("*operands", "*init_values")
+    window: Window = attribute(WINDOW, default=())
+    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+
+    def infer(self, operands: tuple[Shape, ...], init_values: tuple[Shape, ...]) -> Shape:
+        check_reduction(self, "REDUCEWINDOW-7", operands, init_values, self.computation)
+        counts = check_window(self, "REDUCEWINDOW-7", self.window, operands[0].dimensions)
+        shapes = [Shape.array(operand.element_type, counts, operand.dynamic_dimensions) for operand in operands]
+        return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+
+    def evaluate(self, ctx: Context, operands: Arrays, init_values: Arrays) -> Value:
+        agree(*operands)
+        arrays = operands
+        present = np.ones(arrays[0].shape, bool)
+        for axis, d in enumerate(self.window):
+            if d != WindowDimension():
+                arrays, present = _fold_window_axis(ctx, self.computation, arrays, present, axis, d)
+        init = tuple(np.broadcast_to(value, present.shape) for value in init_values)
+        folded = fold(ctx, self.computation, init, arrays) if present.size else init
+        results = tuple(np.where(present, new, old) for new, old in zip(folded, init, strict=True))
+        return results if len(results) > 1 else results[0]
+
+
+def _fold_window_axis(
+    ctx: Context, computation: Computation, arrays: Arrays, present: Array, axis: int, window: WindowDimension
+) -> tuple[Arrays, Array]:
+    """Folds the windows along one axis; `present` marks the places that hold elements rather than padding.
+
+    A run of 2k elements is folded from two runs of k, so a window of n elements takes log2(n) steps; the runs of the
+    binary digits of n, side by side, make the window.
+    """
+    base = window.dilated_base(arrays[0].shape[axis])
+    low, high = window.padding_low, window.padding_high
+    arrays = tuple(np.moveaxis(_padded(np.moveaxis(a, axis, 0), window, base, low, high), 0, -1) for a in arrays)
+    present = np.moveaxis(_padded(np.moveaxis(present, axis, 0), window, base, low, high), 0, -1)
+    count = _positions(present.shape[-1], window)
+    starts = np.arange(count) * window.stride
+    run, run_present, length = arrays, present, 1
+    result: Arrays | None = None
+    result_present = np.zeros(0, bool)
+    offset = 0
+    while True:
+        if window.size & length:
+            places = starts + offset * window.window_dilation
+            piece, piece_present = tuple(a[..., places] for a in run), run_present[..., places]
+            if result is None:
+                result, result_present = piece, piece_present
+            else:
+                result, result_present = _join(ctx, computation, result, result_present, piece, piece_present)
+            offset += length
+        if length * 2 > window.size:
+            break
+        step = length * window.window_dilation
+        run, run_present = _join(
+            ctx,
+            computation,
+            tuple(a[..., : a.shape[-1] - step] for a in run),
+            run_present[..., : run_present.shape[-1] - step],
+            tuple(a[..., step:] for a in run),
+            run_present[..., step:],
+        )
+        length *= 2
+    assert result is not None
+    return tuple(np.moveaxis(a, -1, axis) for a in result), np.moveaxis(result_present, -1, axis)
+
+
+def _positions(padded: int, window: WindowDimension) -> int:
+    return 0 if padded < window.dilated_size else (padded - window.dilated_size) // window.stride + 1
+
+
+def _padded(array: Array, window: WindowDimension, base: int, low: int, high: int) -> Array:
+    """The first axis dilated and padded with zeros; negative padding removes elements (WIN-4)."""
+    dilated = np.zeros((base, *array.shape[1:]), array.dtype)
+    dilated[:: window.base_dilation] = array
+    size = max(0, base + low + high)
+    result = np.zeros((size, *array.shape[1:]), array.dtype)
+    first, last = max(0, low), min(size, base + low)
+    if first < last:
+        result[first:last] = dilated[first - low : last - low]
+    return result
+
+
+def _join(
+    ctx: Context, computation: Computation, left: Arrays, left_present: Array, right: Arrays, right_present: Array
+) -> tuple[Arrays, Array]:
+    """Folds two runs where both are present; else takes the one that is."""
+    folded = fold(ctx, computation, left, right) if left_present.size else left
+    both = left_present & right_present
+    values = tuple(
+        np.where(both, f, np.where(left_present, a, b)) for f, a, b in zip(folded, left, right, strict=True)
+    )
+    return values, left_present | right_present
+
+
+class SelectAndScatter(Operation, opcode="select-and-scatter"):
+    """Selects one element of each window, then scatters `source` to the selected places (SELECTANDSCATTER-1 to -3).
+
+    Padding is never selected; of equal elements `select` decides, given the one with the lower index first.
+    """
+
+    operands = ("operand", "source", "init_value")
+    window: Window = attribute(WINDOW, default=())
+    select: Computation = attribute(COMPUTATION, proto="called_computation_ids.0")
+    scatter: Computation = attribute(COMPUTATION, proto="called_computation_ids.1")
+
+    def infer(self, operand: Shape, source: Shape, init_value: Shape) -> Shape:
+        check_array(self, "SELECTANDSCATTER-4", operand, source, init_value)
+        counts = check_window(self, "SELECTANDSCATTER-4", self.window, operand.dimensions)
+        element = scalar(operand.element_type)
+        pred = scalar(PrimitiveType.PRED)
+        check_computation(self, "SELECTANDSCATTER-4", self.select, [element, element], pred, "select")
+        check_computation(self, "SELECTANDSCATTER-4", self.scatter, [element, element], element, "scatter")
+        if source.element_type is not operand.element_type or list(source.dimensions) != counts:
+            self.reject("SELECTANDSCATTER-4", f"source must be {operand.element_type}{counts}, got {source}")
+        if not init_value.compatible(element):
+            self.reject("SELECTANDSCATTER-4", f"the initial value is {element}, got {init_value}")
+        return operand.without_layout()
+
+    def evaluate(self, ctx: Context, operand: Array, source: Array, init_value: Array) -> Array:
+        result = np.full(operand.size, init_value, operand.dtype)
+        if source.size:
+            chosen, found = self._select(ctx, operand, source.shape)
+            places, values = chosen[found], source[found]
+            apply_updates(ctx, self.scatter, [result], places, [values])
+        return result.reshape(operand.shape)
+
+    def _select(self, ctx: Context, operand: Array, counts: tuple[int, ...]) -> tuple[Array, Array]:
+        """For each window the linear index of the selected element, and whether the window holds any element."""
+        flat = operand.reshape(-1)
+        chosen = np.zeros(counts, np.int64)
+        best = np.zeros(counts, operand.dtype)
+        found = np.zeros(counts, bool)
+        grids = np.ogrid[tuple(slice(count) for count in counts)] if counts else []
+        for offsets in itertools.product(*(range(d.size) for d in self.window)):
+            linear = np.zeros((1,) * len(counts), np.int64)
+            inside = np.ones((1,) * len(counts), bool)
+            for grid, k, d, size in zip(grids, offsets, self.window, operand.shape, strict=True):
+                place = grid * d.stride + k * d.window_dilation - d.padding_low
+                index = place // d.base_dilation
+                inside = inside & (place >= 0) & (place % d.base_dilation == 0) & (index < size)
+                linear = linear * size + index
+            linear, inside = np.broadcast_to(linear, counts), np.broadcast_to(inside, counts)
+            value = flat[np.where(inside, linear, 0)]
+            keep = found & ctx.map(self.select, best, value)
+            take = inside & ~keep
+            chosen, best, found = np.where(take, linear, chosen), np.where(take, value, best), found | inside
+        return chosen, found

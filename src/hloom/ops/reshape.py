@@ -1,0 +1,128 @@
+"""Other dimensions for the same elements: reshape, dynamic-reshape, bitcast, copy (spec 15, 100)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hloom.errors import RunError
+from hloom.ops.attributes import INT
+from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.rules import check_array
+from hloom.shape import Shape
+
+
+class Reshape(Operation, opcode="reshape"):
+    """The elements in row-major order, whatever the layout, in other dimensions (RESHAPE-1).
+
+    A dynamic dimension must be kept: a result dimension with its bound, before and after which the other sizes
+    multiply to the same number (SETDIMENSIONSIZE-3).
+    """
+
+    operands = ("operand",)
+    inferred_dimension: int | None = attribute(INT, default=None, proto="dimensions", doc="XLA's name for a dynamic one")
+
+    def check(self, result: Shape, operand: Shape) -> None:
+        check_array(self, "RESHAPE-2", operand, result)
+        if operand.element_type is not result.element_type:
+            self.reject("GEN-5", f"the element type stays: got {result} from {operand}")
+        if operand.element_count != result.element_count:
+            self.reject(
+                "RESHAPE-2",
+                f"{operand} has {operand.element_count} elements, {result} has {result.element_count}: they must agree",
+            )
+        if operand.is_dynamic or result.is_dynamic:
+            kept = kept_dimensions(operand, result)
+            dynamic = {d for d in range(operand.rank) if operand.dynamic_dimensions[d]}
+            named = {d for d in range(result.rank) if result.dynamic_dimensions[d]}
+            if not dynamic <= kept.keys() or named != {kept[d] for d in dynamic}:
+                self.reject("SETDIMENSIONSIZE-3", f"a reshape keeps dynamic dimensions, got {result} from {operand}")
+
+    def evaluate(self, ctx: Context, operand: Array) -> Array:
+        if not ctx.shape.is_dynamic:
+            return operand.reshape(ctx.shape.dimensions)
+        sizes = list(ctx.shape.dimensions)
+        for d, kept in kept_dimensions(ctx.operand_shapes[0], ctx.shape).items():
+            sizes[kept] = operand.shape[d]
+        return operand.reshape(sizes)
+
+
+def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
+    """Operand dimension -> the result dimension that has the same size and as many elements before and after it."""
+    places = {}
+    for d, size in enumerate(result.dimensions):
+        place = (size, math.prod(result.dimensions[:d]), math.prod(result.dimensions[d + 1 :]))
+        places.setdefault(place, []).append(d) if size != 1 or result.dynamic_dimensions[d] else None
+    kept = {}
+    for d, size in enumerate(operand.dimensions):
+        place = (size, math.prod(operand.dimensions[:d]), math.prod(operand.dimensions[d + 1 :]))
+        if places.get(place):
+            kept[d] = places[place].pop(0)
+    return kept
+
+
+class DynamicReshape(Operation, opcode="dynamic-reshape"):
+    """A reshape whose actual sizes are scalars known at run time (an addition of today's XLA)."""
+
+    operands = ("operand", "*dim_sizes")
+
+    def check(self, result: Shape, operand: Shape, dim_sizes: tuple[Shape, ...]) -> None:
+        check_array(self, "RESHAPE-2", operand, result)
+        if operand.element_type is not result.element_type:
+            self.reject("GEN-5", f"the element type stays: got {result} from {operand}")
+        if len(dim_sizes) != result.rank:
+            self.reject("RESHAPE-2", f"needs a size for each of {result.rank} dimensions, got {len(dim_sizes)}")
+        for size in dim_sizes:
+            if not size.is_scalar or not size.element_type.is_integer:
+                self.reject("RESHAPE-2", f"sizes are integer scalars, got {size}")
+        if operand.element_count != result.element_count:
+            self.reject("RESHAPE-2", f"element counts (of bounds) must agree, got {operand} and {result}")
+
+    def evaluate(self, ctx: Context, operand: Array, dim_sizes: tuple[Array, ...]) -> Array:
+        sizes = [int(size) for size in dim_sizes]
+        for d, (size, bound) in enumerate(zip(sizes, ctx.shape.dimensions, strict=True)):
+            if not 0 <= size <= bound or (size != bound and not ctx.shape.dynamic_dimensions[d]):
+                raise RunError(f"RESHAPE-2: size {size} of dimension {d} does not fit {ctx.shape}")
+        if math.prod(sizes) != operand.size:
+            raise RunError(f"RESHAPE-2: sizes {sizes} do not hold {operand.size} elements")
+        return operand.reshape(sizes)
+
+
+class Bitcast(Operation, opcode="bitcast"):
+    """The same memory read as another shape, by the layouts of operand and result (an addition of today's XLA)."""
+
+    operands = ("operand",)
+
+    def check(self, result: Shape, operand: Shape) -> None:
+        if operand.is_tuple or result.is_tuple:
+            if not operand.compatible(result):
+                self.reject("GEN-2", f"a tuple is cast to itself, got {operand} and {result}")
+            return
+        check_array(self, "GEN-2", operand, result)
+        if operand.byte_size != result.byte_size:
+            self.reject(
+                "GEN-2", f"the buffers of {operand} and {result} have {operand.byte_size} and {result.byte_size} bytes"
+            )
+
+    def evaluate(self, ctx: Context, operand: Value) -> Value:
+        from hloom.literal import Literal
+
+        shape, (source,) = ctx.shape, ctx.operand_shapes
+        if shape.layout is None or source.layout is None:
+            return operand
+        if shape.layout.is_dense_row_major and source.layout.is_dense_row_major:
+            return np.ascontiguousarray(operand).reshape(-1).view(shape.element_type.dtype).reshape(shape.dimensions)
+        return Literal.from_linear_memory(shape, Literal(source, operand).to_linear_memory()).value
+
+
+class Copy(Operation, opcode="copy"):
+    """A copy of the operand, perhaps in another layout (an addition of today's XLA)."""
+
+    operands = ("operand",)
+
+    def infer(self, operand: Shape) -> Shape:
+        return operand
+
+    def evaluate(self, ctx: Context, operand: Value) -> Value:
+        return operand

@@ -1,0 +1,72 @@
+"""Checks that many operations share. Each takes the operation first, so that the error names it and the clause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from hloom.ops.operation import Operation
+from hloom.shape import Shape, scalar
+from hloom.types import PrimitiveType
+
+if TYPE_CHECKING:
+    from hloom.ir import Computation
+
+
+def check_array(op: Operation, clause: str, *shapes: Shape) -> None:
+    """Every shape is an array: no tuple, token or opaque value."""
+    for shape in shapes:
+        if not shape.is_array:
+            op.reject(clause, f"takes arrays, got {shape}")
+
+
+def check_dimension(op: Operation, clause: str, dimension: int, rank: int, what: str = "dimension") -> None:
+    """A dimension number in [0, rank) (GEN-4)."""
+    if not 0 <= dimension < rank:
+        valid = f"must be in [0, {rank})" if rank else "cannot be given for a scalar (rank 0)"
+        op.reject(clause, f"{what} {dimension} {valid}")
+
+
+def check_dimensions(
+    op: Operation, clause: str, dimensions: Sequence[int], rank: int, what: str = "dimensions", increasing: bool = False
+) -> None:
+    """Dimension numbers in [0, rank) without duplicates (GEN-4), increasing where the clause says so."""
+    for dimension in dimensions:
+        check_dimension(op, clause, dimension, rank, what)
+    if len(set(dimensions)) != len(dimensions):
+        op.reject(clause, f"{what} must be distinct, got {list(dimensions)}")
+    if increasing and list(dimensions) != sorted(dimensions):
+        op.reject(clause, f"{what} must be increasing, got {list(dimensions)}")
+
+
+def check_same_type(op: Operation, clause: str, *shapes: Shape) -> None:
+    """One element type for all operands (GEN-5)."""
+    if len({shape.element_type for shape in shapes}) > 1:
+        op.reject(clause, f"element types must be equal, got {', '.join(map(str, shapes))}")
+
+
+def check_computation(
+    op: Operation,
+    clause: str,
+    computation: Computation,
+    parameters: Iterable[Shape],
+    result: Shape | None,
+    what: str = "to_apply",
+) -> None:
+    """A computation's signature: parameter shapes, and the result's unless None (GEN-8)."""
+    want = list(parameters)
+    got = computation.parameter_shapes
+    if len(got) != len(want) or not all(a.compatible(b) for a, b in zip(got, want, strict=True)):
+        op.reject(clause, f"{what} {computation.name} must take {_listed(want)}, it takes {_listed(got)}")
+    if result is not None and not computation.result_shape.compatible(result):
+        op.reject(clause, f"{what} {computation.name} must return {result}, it returns {computation.result_shape}")
+
+
+def _listed(shapes: Sequence[Shape]) -> str:
+    return "(" + ", ".join(map(str, shapes)) + ")"
+
+
+def reduction_signature(types: Sequence[PrimitiveType]) -> tuple[list[Shape], Shape]:
+    """Parameters and result of a reduction computation: T0.. twice, then T or the tuple (REDUCE-2)."""
+    scalars = [scalar(t) for t in types]
+    return scalars * 2, scalars[0] if len(scalars) == 1 else Shape.tuple_of(scalars)

@@ -1,0 +1,96 @@
+"""scan: runs a computation along a dimension, carrying values from step to step (an addition of today's XLA)."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hloom.errors import RunError
+from hloom.ops.attributes import BOOL, COMPUTATION, DIMENSION, INT, EnumKind
+from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.rules import check_array, check_computation, check_dimension
+from hloom.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.ir import Computation
+
+
+class TriState(enum.Enum):
+    TRI_STATE_UNSPECIFIED, TRI_STATE_TRUE, TRI_STATE_FALSE = "unspecified", "true", "false"
+
+
+class Scan(Operation, opcode="scan"):
+    """For each index along a dimension: (outputs.., carries..) = computation(slices of inputs.., carries..).
+
+    The operands are the inputs, then `num_carries` initial carries; the result is the tuple of the stacked outputs and
+    the final carries (one of them alone is no tuple). `is_reverse` goes from the last index to the first.
+    """
+
+    operands = ("*operands",)
+    scan_dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
+    is_reverse: bool = attribute(BOOL, default=False)
+    is_associative: TriState = attribute(EnumKind(TriState), default=TriState.TRI_STATE_UNSPECIFIED)
+    num_carries: int = attribute(INT, default=0)
+    computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+
+    def _split(self, operands: tuple[Shape, ...]) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
+        count = len(operands) - self.num_carries
+        if not 0 <= self.num_carries <= len(operands) or not count:
+            self.reject("GEN-3", f"needs inputs and {self.num_carries} carries, got {len(operands)} operands")
+        return operands[:count], operands[count:]
+
+    def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        check_array(self, "GEN-3", *operands)
+        inputs, carries = self._split(operands)
+        d = self.scan_dimension
+        for shape in inputs:
+            check_dimension(self, "GEN-4", d, shape.rank)
+            if shape.dimensions[d] != inputs[0].dimensions[d]:
+                self.reject("GEN-4", f"inputs have one size along dimension {d}, got {', '.join(map(str, inputs))}")
+        slices = [shape.delete_dimensions([d]).without_layout() for shape in inputs]
+        check_computation(self, "GEN-8", self.computation, [*slices, *carries], None)
+        returned = self.computation.result_shape
+        results = returned.elements if returned.is_tuple else (returned,)
+        ends = results[len(results) - self.num_carries :]
+        if len(results) < self.num_carries or any(
+            not a.compatible(b) for a, b in zip(ends, carries, strict=True)
+        ):
+            self.reject("GEN-8", f"to_apply must return outputs and then the carries, it returns {returned}")
+        count = inputs[0].dimensions[d]
+        outputs = [self._stacked(shape, count) for shape in results[: len(results) - self.num_carries]]
+        shapes = [*outputs, *(carry.without_layout() for carry in carries)]
+        return shapes[0] if len(shapes) == 1 and not returned.is_tuple else Shape.tuple_of(shapes)
+
+    def _stacked(self, shape: Shape, count: int) -> Shape:
+        check_array(self, "GEN-8", shape)
+        if self.scan_dimension > shape.rank:
+            self.reject("GEN-4", f"outputs of {shape} cannot be stacked along dimension {self.scan_dimension}")
+        return shape.insert_dimension(self.scan_dimension, count).without_layout()
+
+    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
+        count = len(operands) - self.num_carries
+        inputs, carries = operands[:count], operands[count:]
+        d = self.scan_dimension
+        steps = {array.shape[d] for array in inputs}
+        if len(steps) > 1:
+            raise RunError(f"SETDIMENSIONSIZE-3: inputs have the actual sizes {sorted(steps)} along dimension {d}")
+        stacked: list[list[Array]] = []
+        order = range(inputs[0].shape[d])
+        for step in reversed(order) if self.is_reverse else order:
+            value = ctx.call(self.computation, *(np.take(array, step, d) for array in inputs), *carries)
+            results = value if isinstance(value, tuple) else (value,)
+            stacked.append(list(results[: len(results) - self.num_carries]))
+            carries = tuple(results[len(results) - self.num_carries :])
+        if self.is_reverse:
+            stacked.reverse()
+        shapes = ctx.shape.elements if ctx.shape.is_tuple else (ctx.shape,)
+        outputs = [
+            np.stack([step[k] for step in stacked], d)
+            if stacked
+            else np.zeros(shape.dimensions, shape.element_type.dtype)
+            for k, shape in enumerate(shapes[: len(shapes) - self.num_carries])
+        ]
+        values = (*outputs, *carries)
+        return values if ctx.shape.is_tuple else values[0]

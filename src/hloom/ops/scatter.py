@@ -1,0 +1,175 @@
+"""scatter: slices combined into an array at indices (spec 105)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hloom.ops.attributes import BOOL, COMPUTATION, INT, INTS, Ints
+from hloom.ops.gather import check_index_vectors, index_columns
+from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
+from hloom.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.ir import Computation
+
+
+class Scatter(Operation, opcode="scatter"):
+    """Combines the windows of `updates` into `operands` at the indices by `update_computation` (SCATTER-1 to SCATTER-5).
+
+    A window that lies partly outside is skipped (SCATTER-6). Updates are applied in row-major order (SCATTER-7).
+    """
+
+    operands = ("*operands", "scatter_indices", "*updates")
+    update_window_dims: Ints = attribute(INTS, proto="scatter_dimension_numbers.update_window_dims")
+    inserted_window_dims: Ints = attribute(INTS, proto="scatter_dimension_numbers.inserted_window_dims")
+    scatter_dims_to_operand_dims: Ints = attribute(
+        INTS, proto="scatter_dimension_numbers.scatter_dims_to_operand_dims"
+    )
+    input_batching_dims: Ints = attribute(INTS, default=(), proto="scatter_dimension_numbers.input_batching_dims")
+    scatter_indices_batching_dims: Ints = attribute(
+        INTS, default=(), proto="scatter_dimension_numbers.scatter_indices_batching_dims"
+    )
+    index_vector_dim: int = attribute(INT, proto="scatter_dimension_numbers.index_vector_dim")
+    indices_are_sorted: bool = attribute(BOOL, default=False)
+    unique_indices: bool = attribute(BOOL, default=False)
+    update_computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+
+    def infer(self, operands: tuple[Shape, ...], scatter_indices: Shape, updates: tuple[Shape, ...]) -> Shape:
+        if not operands:
+            self.reject("SCATTER-1", "needs at least one operand")
+        check_array(self, "SCATTER-1", *operands, scatter_indices, *updates)
+        operand, update = operands[0], updates[0]
+        for a, b in zip(operands, updates, strict=True):
+            if a.dimensions != operand.dimensions or b.dimensions != update.dimensions:
+                self.reject("SCATTER-1", "all operands have one set of dimensions, and all updates one")
+            if a.element_type is not b.element_type:
+                self.reject("SCATTER-1", f"updates have the operand's type, got {a} and {b}")
+        if not scatter_indices.element_type.is_integer:
+            self.reject("SCATTER-10", f"scatter_indices are integers, got {scatter_indices}")
+        self._check_dimensions(operand, scatter_indices, update)
+        parameters, result = reduction_signature([shape.element_type for shape in operands])
+        check_computation(self, "SCATTER-2", self.update_computation, parameters, result)
+        shapes = [shape.without_layout() for shape in operands]
+        return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+
+    def _check_dimensions(self, operand: Shape, indices: Shape, update: Shape) -> None:
+        window, inserted = self.update_window_dims, self.inserted_window_dims
+        check_dimensions(self, "SCATTER-10", inserted, operand.rank, "inserted_window_dims", increasing=True)
+        check_dimensions(
+            self, "SCATTER-11", self.input_batching_dims, operand.rank, "input_batching_dims", increasing=True
+        )
+        gone = {*inserted, *self.input_batching_dims}
+        if len(gone) != len(inserted) + len(self.input_batching_dims) or operand.rank != len(window) + len(gone):
+            self.reject(
+                "SCATTER-10",
+                f"the rank of {operand} must be the number of update_window_dims {list(window)}, inserted_window_dims "
+                f"{list(inserted)} and input_batching_dims {list(self.input_batching_dims)}, which are distinct",
+            )
+        batch = check_index_vectors(
+            self,
+            "SCATTER-10",
+            indices,
+            self.index_vector_dim,
+            self.scatter_dims_to_operand_dims,
+            operand,
+            self.input_batching_dims,
+            self.scatter_indices_batching_dims,
+            "scatter_dims_to_operand_dims",
+        )
+        if update.rank != len(window) + len(batch):
+            self.reject(
+                "SCATTER-10", f"updates need rank {len(window) + len(batch)} = windows + scatter dimensions, got {update}"
+            )
+        check_dimensions(self, "SCATTER-10", window, update.rank, "update_window_dims", increasing=True)
+        targets = [d for d in range(operand.rank) if d not in gone]
+        for u, d in zip(window, targets, strict=True):
+            if update.dimensions[u] > operand.dimensions[d]:
+                self.reject(
+                    "SCATTER-10", f"window size {update.dimensions[u]} exceeds dimension {d} of {operand}"
+                )
+        scatter_dims = [u for u in range(update.rank) if u not in window]
+        for u, e in zip(scatter_dims, batch, strict=True):
+            if update.dimensions[u] != indices.dimensions[e]:
+                self.reject("SCATTER-10", f"dimension {u} of {update} must equal dimension {e} of {indices}")
+
+    def evaluate(
+        self, ctx: Context, operands: tuple[Array, ...], scatter_indices: Array, updates: tuple[Array, ...]
+    ) -> Value:
+        targets, inside = self._targets(operands[0], scatter_indices, updates[0])
+        flat_inside = inside.reshape(-1)
+        where = targets.reshape(-1)[flat_inside]
+        results = [operand.flatten() for operand in operands]
+        values = [update.reshape(-1)[flat_inside] for update in updates]
+        apply_updates(ctx, self.update_computation, results, where, values)
+        shaped = tuple(result.reshape(operands[0].shape) for result in results)
+        return shaped if len(shaped) > 1 else shaped[0]
+
+    def _targets(self, operand: Array, indices: Array, update: Array) -> tuple[Array, Array]:
+        """For each element of `update` its linear index in the operand, and whether its whole window lies inside."""
+        starts = index_columns(indices, self.index_vector_dim, self.scatter_dims_to_operand_dims)
+        scatter_dims = [u for u in range(update.ndim) if u not in self.update_window_dims]
+        gone = {*self.inserted_window_dims, *self.input_batching_dims}
+        windowed = [d for d in range(operand.ndim) if d not in gone]
+        linear = np.zeros((1,) * update.ndim, np.int64)
+        inside = np.ones((1,) * update.ndim, bool)
+        for d in range(operand.ndim):
+            position = np.zeros((1,) * update.ndim, np.int64)
+            extent = 1
+            if d in starts:
+                position = position + _aligned(starts[d], scatter_dims, update.ndim)
+            elif d in self.input_batching_dims:
+                batching = self.scatter_indices_batching_dims[self.input_batching_dims.index(d)]
+                axis = scatter_dims[batching - (batching > self.index_vector_dim)]
+                position = position + _aligned(np.arange(operand.shape[d]), [axis], update.ndim)
+            if d in windowed:
+                extent = update.shape[self.update_window_dims[windowed.index(d)]]
+            inside = inside & (position >= 0) & (position <= operand.shape[d] - extent)
+            if d in windowed:
+                axis = self.update_window_dims[windowed.index(d)]
+                position = position + _aligned(np.arange(extent), [axis], update.ndim)
+            linear = linear * operand.shape[d] + position
+        return np.broadcast_to(linear, update.shape), np.broadcast_to(inside, update.shape)
+
+
+def apply_updates(
+    ctx: Context, computation: Computation, results: list[Array], targets: Array, values: list[Array]
+) -> None:
+    """Combines values into flat results, in place and in order: result[target] = computation(result[target], value).
+
+    The k-th updates of all targets are applied at once, so as many passes are made as one target has updates.
+    """
+    for places, chosen in _rounds(targets):
+        current = [result[places] for result in results]
+        combined = ctx.map(computation, *current, *(value[chosen] for value in values))
+        for result, new in zip(results, combined if len(results) > 1 else (combined,), strict=True):
+            result[places] = new
+
+
+def _aligned(values: Array, axes: list[int], rank: int) -> Array:
+    """An array whose dimensions stand at `axes` (increasing) of `rank` dimensions."""
+    sizes = [1] * rank
+    for axis, size in zip(axes, values.shape, strict=True):
+        sizes[axis] = size
+    return values.reshape(sizes)
+
+
+def _rounds(targets: Array) -> list[tuple[Array, Array]]:
+    """Cuts updates into rounds: the k-th round has the k-th update of each target: (targets, update numbers)."""
+    if not targets.size:
+        return []
+    order = np.argsort(targets, kind="stable")
+    ordered = targets[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    counts = np.diff(np.r_[starts, len(ordered)])
+    if counts.max() == 1:
+        return [(ordered, order)]
+    turn = np.arange(len(ordered)) - np.repeat(starts, counts)
+    by_turn = np.argsort(turn, kind="stable")
+    ends = np.cumsum(np.bincount(turn))
+    return [
+        (ordered[by_turn[start:end]], order[by_turn[start:end]])
+        for start, end in zip(np.r_[0, ends[:-1]], ends, strict=True)
+    ]

@@ -1,0 +1,150 @@
+"""Ordering: sort, topk (spec 111, 112)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hloom.numerics import total_order_key, widen
+from hloom.ops.attributes import BOOL, COMPUTATION, DIMENSION, INT
+from hloom.ops.elementwise_binary import agree
+from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.rules import check_array, check_computation, check_dimension
+from hloom.shape import Shape, scalar
+from hloom.types import BY_DTYPE, PrimitiveType
+
+if TYPE_CHECKING:
+    from hloom.ir import Computation
+
+
+class Sort(Operation, opcode="sort"):
+    """Sorts the operands together along a dimension by a less-than comparator; always stable (SORT-1 to SORT-5).
+
+    A comparator that is no strict weak order still gives a permutation of the input (SORT-6).
+    """
+
+    operands = ("*operands",)
+    dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
+    is_stable: bool = attribute(BOOL, default=False)
+    comparator: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+
+    def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        if not operands:
+            self.reject("SORT-7", "needs at least one operand")
+        check_array(self, "SORT-7", *operands)
+        first = operands[0]
+        for operand in operands:
+            if not operand.same_dimensions(first):
+                self.reject("SORT-7", f"operands have equal dimensions, got {', '.join(map(str, operands))}")
+        check_dimension(self, "SORT-7", self.dimension, first.rank)
+        parameters = [scalar(operand.element_type) for operand in operands for _ in range(2)]
+        check_computation(self, "SORT-3", self.comparator, parameters, scalar(PrimitiveType.PRED), "comparator")
+        shapes = [operand.without_layout() for operand in operands]
+        return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+
+    def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
+        agree(*operands)
+        size = operands[0].shape[self.dimension]
+        moved = [np.moveaxis(operand, self.dimension, -1) for operand in operands]
+        sizes = moved[0].shape
+        rows = [array.reshape(-1, size) if array.size else array.reshape(0, size) for array in moved]
+        order = _merge_sort(ctx, self.comparator, rows) if rows[0].size else np.zeros(rows[0].shape, np.int64)
+        results = tuple(
+            np.moveaxis(np.take_along_axis(row, order, 1).reshape(sizes), -1, self.dimension) for row in rows
+        )
+        return results if len(results) > 1 else results[0]
+
+
+def _merge_sort(ctx: Context, comparator: Computation, rows: list[Array]) -> Array:
+    """The stable order of each row: runs of 1, 2, 4 .. elements are merged, all of them at once."""
+    count, size = rows[0].shape
+    order = np.broadcast_to(np.arange(size), (count, size)).copy()
+    row_numbers = np.arange(count)[:, None]
+
+    def less(left: Array, right: Array) -> Array:
+        arguments = []
+        for row in rows:
+            arguments += [row[row_numbers, left], row[row_numbers, right]]
+        result: Array = ctx.map(comparator, *arguments)
+        return result
+
+    width = 1
+    while width < size:
+        order = _merge_runs(order, width, less)
+        width *= 2
+    return order
+
+
+def _merge_runs(order: Array, width: int, less: object) -> Array:
+    """Merges each run of `width` elements with the next one.
+
+    A left element moves up by the number of right elements that are less than it, found by binary search. Those
+    numbers are made to ascend, so that even a comparator without sense gives a permutation.
+    """
+    count, size = order.shape
+    position = np.arange(size)
+    start = position // (2 * width) * (2 * width)
+    middle = np.minimum(start + width, size)
+    end = np.minimum(start + 2 * width, size)
+    is_left = position < middle
+    left = position[is_left]
+    low = np.broadcast_to(middle[left], (count, len(left))).copy()
+    high = np.broadcast_to(end[left], (count, len(left))).copy()
+    left_items = order[:, left]
+    for _ in range(int(width).bit_length()):
+        searching = low < high
+        probe = (low + high) // 2
+        right_items = np.take_along_axis(order, np.minimum(probe, size - 1), 1)
+        goes_before = less(right_items, left_items) & searching  # type: ignore[operator]
+        low = np.where(goes_before, probe + 1, low)
+        high = np.where(searching & ~goes_before, probe, high)
+    target = left + (low - middle[left])
+    target = _ascending_in_runs(target, left // (2 * width))
+    result = np.empty_like(order)
+    taken = np.zeros(order.shape, bool)
+    np.put_along_axis(result, target, left_items, 1)
+    np.put_along_axis(taken, target, True, 1)
+    result[~taken] = order[:, ~is_left].reshape(-1)
+    return result
+
+
+def _ascending_in_runs(target: Array, run: Array) -> Array:
+    """Makes targets strictly ascending within each run, by raising them; runs lie apart already."""
+    rank = target - np.arange(target.shape[1])
+    shift = run * (4 * target.shape[1] + 4)
+    raised = np.maximum.accumulate(rank + shift, axis=1) - shift
+    return raised + np.arange(target.shape[1])
+
+
+class TopK(Operation, opcode="topk"):
+    """The k largest (or smallest) elements of the last dimension, best first, and their s32 indices (TOPK-1).
+
+    Of equal elements the one with the lower index comes first; floats by total order (TOPK-2, TOPK-3).
+    """
+
+    operands = ("operand",)
+    k: int = attribute(INT)
+    largest: bool = attribute(BOOL, default=True)
+
+    def infer(self, operand: Shape) -> Shape:
+        check_array(self, "TOPK-4", operand)
+        if not operand.rank or not 0 <= self.k <= operand.dimensions[-1] or operand.element_type.is_complex:
+            self.reject("TOPK-4", f"k must be in [0, last size] of an ordered array, got {self.k} of {operand}")
+        values = Shape.array(
+            operand.element_type, (*operand.dimensions[:-1], self.k), (*operand.dynamic_dimensions[:-1], False)
+        )
+        return Shape.tuple_of([values, values.with_element_type(PrimitiveType.S32)])
+
+    def evaluate(self, ctx: Context, operand: Array) -> Value:
+        return top_k(operand, self.k, self.largest)
+
+
+def top_k(operand: Array, k: int, largest: bool) -> tuple[Array, Array]:
+    """Values and s32 indices of the k best elements of the last dimension."""
+    key = total_order_key(operand) if BY_DTYPE[operand.dtype].is_float else widen(operand)
+    if largest:
+        # The complement reverses the order of integers without overflow, and a stable sort keeps lower indices first.
+        key = ~key
+    order = np.argsort(key, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(operand, order, -1), order.astype(np.int32)

@@ -1,0 +1,124 @@
+"""The leaves and joints of the graph: parameter, constant, tuples, tokens and barriers (spec 1, 87, 91, 115)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hloom.ops.attributes import BOOLS, INT, LITERAL, RAW
+from hloom.ops.operation import TOKEN_VALUE, Context, Operation, Token, Value, attribute
+from hloom.shape import TOKEN, Shape
+
+if TYPE_CHECKING:
+    from hloom.literal import Literal
+
+
+class Parameter(Operation, opcode="parameter"):
+    """Argument `number` of the computation; numbers are 0 .. n-1 without gaps (GEN-12)."""
+
+    number: int = attribute(INT, text="", proto="parameter_number", in_parentheses=True)
+    parameter_replicated_at_leaf_buffers: tuple[bool, ...] | None = attribute(
+        BOOLS,
+        default=None,
+        text="parameter_replication",
+        proto="parameter_replication.replicated_at_leaf_buffers",
+        doc="whether each leaf is known to be equal on all replicas",
+    )
+
+    def check(self, result: Shape) -> None:
+        if self.number < 0:
+            self.reject("GEN-12", f"parameter numbers start at 0, got {self.number}")
+
+
+class Constant(Operation, opcode="constant"):
+    """A value that the program holds (GEN-12)."""
+
+    literal: Literal = attribute(LITERAL, text="", in_parentheses=True)
+
+    def infer(self) -> Shape:
+        return self.literal.shape
+
+    def evaluate(self, ctx: Context) -> Value:
+        return self.literal.value
+
+
+class Tuple(Operation, opcode="tuple"):
+    """A tuple of any number of values; may be empty and nest (TUPLE-1)."""
+
+    operands = ("*elements",)
+
+    def infer(self, elements: tuple[Shape, ...]) -> Shape:
+        return Shape.tuple_of(elements)
+
+    def evaluate(self, ctx: Context, elements: tuple[Value, ...]) -> Value:
+        return elements
+
+
+class GetTupleElement(Operation, opcode="get-tuple-element"):
+    """The element of a tuple at a constant index (GETTUPLEELEMENT-1)."""
+
+    operands = ("tuple",)
+    index: int = attribute(INT, proto="tuple_index")
+
+    def infer(self, tuple: Shape) -> Shape:
+        if not tuple.is_tuple:
+            self.reject("GETTUPLEELEMENT-2", f"takes a tuple, got {tuple}")
+        if not 0 <= self.index < len(tuple.elements):
+            self.reject("GETTUPLEELEMENT-2", f"index {self.index} must be in [0, {len(tuple.elements)}) for {tuple}")
+        return tuple.elements[self.index]
+
+    def evaluate(self, ctx: Context, tuple: Value) -> Value:
+        return tuple[self.index]
+
+
+class AfterAll(Operation, opcode="after-all"):
+    """Joins any number of tokens into one: what takes the result happens after all of them (AFTERALL-1, -2)."""
+
+    operands = ("*operands",)
+
+    def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        for shape in operands:
+            if not shape.is_token:
+                self.reject("AFTERALL-3", f"takes tokens, got {shape}")
+        return TOKEN
+
+    def evaluate(self, ctx: Context, operands: tuple[Value, ...]) -> Token:
+        return TOKEN_VALUE
+
+
+class AddDependency(Operation, opcode="add-dependency"):
+    """Its first operand, to be computed after the token given second; moves no data (an addition of today's XLA)."""
+
+    operands = ("operand", "token")
+
+    def infer(self, operand: Shape, token: Shape) -> Shape:
+        if not token.is_token:
+            self.reject("AFTERALL-3", f"the second operand is a token, got {token}")
+        return operand
+
+    def evaluate(self, ctx: Context, operand: Value, token: Value) -> Value:
+        return operand
+
+
+class OptimizationBarrier(Operation, opcode="opt-barrier"):
+    """The identity, over which no optimisation moves computation (OPTIMIZATIONBARRIER-1, -2)."""
+
+    operands = ("operand",)
+
+    def infer(self, operand: Shape) -> Shape:
+        return operand
+
+    def evaluate(self, ctx: Context, operand: Value) -> Value:
+        return operand
+
+
+class Domain(Operation, opcode="domain"):
+    """The identity; marks where one domain (of shardings, say) ends and another begins (an addition)."""
+
+    operands = ("operand",)
+    domain: str = attribute(RAW, proto="", doc="{kind=..., entry=..., exit=...}")
+
+    def infer(self, operand: Shape) -> Shape:
+        return operand
+
+    def evaluate(self, ctx: Context, operand: Value) -> Value:
+        return operand

@@ -1,0 +1,48 @@
+"""Operations that move elements without looking at them: transpose, reverse (spec 101, 113)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloom.ops.attributes import INTS, Ints
+from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.rules import check_array, check_dimensions
+from hloom.shape import Shape
+
+
+class Transpose(Operation, opcode="transpose"):
+    """Permutes dimensions: result dimension i is operand dimension `permutation[i]` (TRANSPOSE-1)."""
+
+    operands = ("operand",)
+    permutation: Ints = attribute(INTS, text="dimensions", proto="dimensions", doc="a permutation of 0 .. rank-1")
+
+    def infer(self, operand: Shape) -> Shape:
+        check_array(self, "TRANSPOSE-2", operand)
+        if sorted(self.permutation) != list(range(operand.rank)):
+            self.reject(
+                "TRANSPOSE-2",
+                f"permutation must be one of 0 .. {operand.rank - 1} for {operand}, got {list(self.permutation)}",
+            )
+        return Shape.array(
+            operand.element_type,
+            (operand.dimensions[d] for d in self.permutation),
+            (operand.dynamic_dimensions[d] for d in self.permutation),
+        )
+
+    def evaluate(self, ctx: Context, operand: Array) -> Array:
+        return operand.transpose(self.permutation)
+
+
+class Reverse(Operation, opcode="reverse"):
+    """Index i in each dimension listed becomes N - 1 - i (REV-1); of a dynamic dimension N is the actual size."""
+
+    operands = ("operand",)
+    dimensions: Ints = attribute(INTS)
+
+    def infer(self, operand: Shape) -> Shape:
+        check_array(self, "REV-2", operand)
+        check_dimensions(self, "REV-2", self.dimensions, operand.rank)
+        return operand.without_layout()
+
+    def evaluate(self, ctx: Context, operand: Array) -> Array:
+        return np.flip(operand, self.dimensions)

@@ -1,0 +1,1 @@
+"""Devices, executables, custom calls, and what replicas exchange while they run."""

@@ -1,0 +1,220 @@
+"""The registry of custom-call targets: Python callables and C functions, and how they are called (spec 24)."""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hloom.errors import ArgumentError, HloomError, RuleError, RunError
+from hloom.ir import Instruction
+from hloom.literal import Literal
+from hloom.ops.attributes import CustomCallApiVersion
+from hloom.ops.operation import TOKEN_VALUE, Value
+from hloom.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class CustomCallSite:
+    """What a function registered with `wants_site=True` gets first: the target, the shapes and the attributes.
+
+    `attributes` is the backend config where that is a dictionary, as typed FFI calls have: `{uplo = 76 : ui8}`.
+    """
+
+    target_name: str
+    operand_shapes: tuple[Shape, ...]
+    shape: Shape
+    backend_config: str
+    attributes: dict[str, Any]
+
+
+Caller = Callable[[Instruction, tuple[Value, ...]], Value]
+_REGISTRY: dict[str, Caller] = {}
+
+
+def register_custom_call(name: str, function: Any, *, api: str = "python", wants_site: bool = False) -> None:
+    """Registers a custom-call target, replacing one of that name.
+
+    Arguments:
+        name: the target name.
+        function: with api="python" a callable that takes the operands (arrays; tuples of arrays) and returns an array,
+            or a tuple for a tuple result; with api="c" a C function `void f(void* out, void** in)` (CUSTOMCALL-2),
+            given as an address, a ctypes or cffi function, or anything with an `address` attribute.
+        api: "python" or "c".
+        wants_site: whether a Python function takes a `CustomCallSite` before the operands.
+    """
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"a custom-call target has a name that is not empty, got {name!r}")
+    if api == "c":
+        _REGISTRY[name] = _c_caller(_address_of(function))
+    elif api == "python" and callable(function):
+        _REGISTRY[name] = _python_caller(function, wants_site)
+    else:
+        raise ArgumentError(f"api is 'python' with a callable, or 'c' with a function pointer, got {api!r}")
+
+
+def lookup(name: str) -> Caller:
+    """The registered target; RuleError[CUSTOMCALL-5] where there is none."""
+    from hloom.runtime import lapack
+
+    lapack.register()
+    try:
+        return _REGISTRY[name]
+    except KeyError:
+        close = difflib.get_close_matches(name, _REGISTRY, 3)
+        hint = f"; registered are {', '.join(close)}" if close else ""
+        raise RuleError(
+            "custom-call", "CUSTOMCALL-5", f"no function is registered as {name!r}: use register_custom_call{hint}"
+        ) from None
+
+
+def parse_attributes(text: str) -> dict[str, Any]:
+    """The entries of a dictionary like `{uplo = 76 : ui8, name = "x", flag = true}`; {} for any other text."""
+    entry = re.compile(r'\s*([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^,:{}<>\[\]]+)(?:\s*:\s*[\w<>]+)?\s*(,|\Z)')
+    body = text.strip()
+    if not (body.startswith("{") and body.endswith("}")):
+        return {}
+    body, position, attributes = body[1:-1], 0, {}
+    while position < len(body.rstrip()):
+        match = entry.match(body, position)
+        if match is None:
+            return {}
+        attributes[match[1]] = _attribute_value(match[2].strip())
+        position = match.end()
+    return attributes
+
+
+def _attribute_value(text: str) -> Any:
+    if text.startswith('"'):
+        return text[1:-1]
+    if text in ("true", "false"):
+        return text == "true"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _python_caller(function: Callable[..., Any], wants_site: bool) -> Caller:
+    def call(instruction: Instruction, args: tuple[Value, ...]) -> Value:
+        name = instruction.op.target_name  # type: ignore[attr-defined]
+        if wants_site:
+            config = instruction.backend_config
+            shapes = tuple(instruction.operand_shapes)
+            args = (CustomCallSite(name, shapes, instruction.shape, config, parse_attributes(config)), *args)
+        try:
+            result = function(*args)
+        except HloomError:
+            raise
+        except Exception as error:
+            raise RunError(f"the custom call {name!r} raised {type(error).__name__}: {error}") from error
+        return _checked(result, instruction.shape, name)
+
+    return call
+
+
+def _checked(result: Any, shape: Shape, name: str) -> Value:
+    """The result of a Python function as a value of the declared shape (CUSTOMCALL-5)."""
+    if shape.is_tuple:
+        if not isinstance(result, (tuple, list)) or len(result) != len(shape.elements):
+            _reject_result(name, shape, type(result).__name__)
+        return tuple(_checked(r, s, name) for r, s in zip(result, shape.elements, strict=True))
+    if not shape.is_array:
+        return TOKEN_VALUE
+    array = result if isinstance(result, np.ndarray) else None
+    if array is None or array.dtype != shape.element_type.dtype:
+        try:
+            array = np.asarray(result, shape.element_type.dtype)
+        except (TypeError, ValueError):
+            _reject_result(name, shape, type(result).__name__)
+    assert array is not None
+    if array.shape != shape.dimensions:
+        _reject_result(name, shape, f"{array.dtype}{list(array.shape)}")
+    return array
+
+
+def _reject_result(name: str, shape: Shape, got: str) -> None:
+    raise RuleError("custom-call", "CUSTOMCALL-5", f"{name!r} must return {shape}, it returned {got}")
+
+
+def _address_of(function: Any) -> int:
+    """The address of a C function given in any of the usual ways."""
+    if isinstance(function, int):
+        return function
+    if hasattr(function, "address"):
+        return int(function.address)
+    try:
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+    except ctypes.ArgumentError:
+        pass
+    try:
+        import cffi
+
+        return int(cffi.FFI().cast("intptr_t", function))
+    except (ImportError, TypeError):
+        raise ArgumentError(f"a C function is an address or a function pointer, got {function!r}") from None
+
+
+def _c_caller(address: int) -> Caller:
+    """Calls by the C ABI of the specification, or the variants with a status (CUSTOMCALL-2, -6)."""
+    if not address:
+        raise ArgumentError("a C function pointer must not be null")
+
+    def call(instruction: Instruction, args: tuple[Value, ...]) -> Value:
+        keep: list[Any] = []
+        ins = [_buffer(value, shape, keep) for value, shape in zip(args, instruction.operand_shapes, strict=True)]
+        pointers = (ctypes.c_void_p * max(1, len(ins)))(*ins)
+        out, read = _out_buffer(instruction.shape, keep)
+        version = instruction.op.api_version  # type: ignore[attr-defined]
+        if version is CustomCallApiVersion.API_VERSION_STATUS_RETURNING_UNIFIED:
+            opaque = instruction.backend_config.encode()
+            status = ctypes.create_string_buffer(64)
+            function = ctypes.CFUNCTYPE(
+                None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
+            )(address)
+            function(out, ctypes.addressof(pointers), opaque, len(opaque), ctypes.addressof(status))
+        else:
+            # A status pointer as third argument does no harm to functions that take two.
+            status = ctypes.create_string_buffer(64)
+            function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(address)
+            function(out, ctypes.addressof(pointers), ctypes.addressof(status))
+        return read()
+
+    return call
+
+
+def _buffer(value: Value, shape: Shape, keep: list[Any]) -> int:
+    """The address of a value's buffer; of a tuple, of an array of its elements' addresses (CUSTOMCALL-5)."""
+    if shape.is_tuple:
+        addresses = [_buffer(v, s, keep) for v, s in zip(value, shape.elements, strict=True)]
+        table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+        keep.append(table)
+        return ctypes.addressof(table)
+    memory = Literal(shape, value).to_linear_memory() if shape.is_array else b""
+    buffer = ctypes.create_string_buffer(memory, max(1, len(memory)))
+    keep.append(buffer)
+    return ctypes.addressof(buffer)
+
+
+def _out_buffer(shape: Shape, keep: list[Any]) -> tuple[int, Callable[[], Value]]:
+    """An address to write a result to, and a function that reads the result from it."""
+    if shape.is_tuple:
+        parts = [_out_buffer(element, keep) for element in shape.elements]
+        table = (ctypes.c_void_p * max(1, len(parts)))(*(address for address, _ in parts))
+        keep.append(table)
+        return ctypes.addressof(table), lambda: tuple(read() for _, read in parts)
+    size = shape.byte_size if shape.is_array else 0
+    buffer = ctypes.create_string_buffer(max(1, size))
+    keep.append(buffer)
+
+    def read() -> Value:
+        return Literal.from_linear_memory(shape, buffer.raw[:size]).value if shape.is_array else TOKEN_VALUE
+
+    return ctypes.addressof(buffer), read

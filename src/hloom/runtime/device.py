@@ -1,0 +1,75 @@
+"""Devices: each replica runs on one; it holds the queues that infeed and outfeed use, and those of host transfers."""
+
+from __future__ import annotations
+
+import queue
+from typing import Any
+
+from hloom.errors import RunError
+from hloom.literal import Literal
+from hloom.ops.operation import Value
+from hloom.shape import Shape
+
+
+class Device:
+    """A place where a program runs, with an infeed and an outfeed queue (INFEED-1, INFEED-4).
+
+    `timeout` is the number of seconds that a program waits for data of the host; None waits for ever.
+    """
+
+    def __init__(self, id: int = 0, timeout: float | None = 30.0) -> None:
+        self.id = id
+        self.timeout = timeout
+        self._infeed: queue.SimpleQueue[Literal] = queue.SimpleQueue()
+        self._outfeed: queue.SimpleQueue[Literal] = queue.SimpleQueue()
+        self._to_program: dict[int, queue.SimpleQueue[Literal]] = {}
+        self._from_program: dict[int, queue.SimpleQueue[Literal]] = {}
+
+    # The host's side
+
+    def transfer_to_infeed(self, value: Any) -> None:
+        """Puts one item, an array or a tuple of arrays, at the end of the infeed queue."""
+        self._infeed.put(Literal.from_value(value))
+
+    def transfer_from_outfeed(self, timeout: float | None = 30.0) -> Value:
+        """Takes the next item from the outfeed queue; RunError where none comes within `timeout` seconds."""
+        return _take(self._outfeed, timeout, f"through the outfeed of device {self.id}").value
+
+    def send_to_program(self, channel_id: int, value: Any) -> None:
+        """Hands a value to the recv of a host transfer (SEND-6)."""
+        self._to_program.setdefault(channel_id, queue.SimpleQueue()).put(Literal.from_value(value))
+
+    def receive_from_program(self, channel_id: int, timeout: float | None = 30.0) -> Value:
+        """Waits for the send of a host transfer (SEND-6)."""
+        channel = self._from_program.setdefault(channel_id, queue.SimpleQueue())
+        return _take(channel, timeout, f"from the program by host channel {channel_id}").value
+
+    # The program's side
+
+    def take_infeed(self, shape: Shape) -> Value:
+        """The next infeed item, which must have the shape and layout that the program declares."""
+        item = _take(self._infeed, self.timeout, f"of shape {shape} through the infeed of device {self.id}")
+        if item.shape != shape:
+            raise RunError(f"INFEED-1: the program reads {shape} from the infeed, the next item is {item.shape}")
+        return item.value
+
+    def put_outfeed(self, value: Value) -> None:
+        self._outfeed.put(Literal.from_value(value))
+
+    def take_from_host(self, channel_id: int, shape: Shape) -> Value:
+        """What the host sent through a channel, which must have the shape that the program declares."""
+        channel = self._to_program.setdefault(channel_id, queue.SimpleQueue())
+        item = _take(channel, self.timeout, f"of shape {shape} from the host by channel {channel_id}")
+        if not item.shape.compatible(shape):
+            raise RunError(f"SEND-6: the program receives {shape} by channel {channel_id}, the host sent {item.shape}")
+        return item.value
+
+    def put_to_host(self, channel_id: int, value: Value) -> None:
+        self._from_program.setdefault(channel_id, queue.SimpleQueue()).put(Literal.from_value(value))
+
+
+def _take(source: queue.SimpleQueue[Literal], timeout: float | None, what: str) -> Literal:
+    try:
+        return source.get(timeout=timeout)
+    except queue.Empty:
+        raise RunError(f"INFEED-4: no item {what} within {timeout:g} s") from None

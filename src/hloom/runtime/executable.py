@@ -1,0 +1,165 @@
+"""Executable: a module that is ready to run. It checks arguments, runs the replicas and hands results back."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.errors import ArgumentError, HloomError, RunError
+from hloom.ir import Module
+from hloom.literal import Literal
+from hloom.ops.communication import check_replicas
+from hloom.ops.custom_call import CustomCall
+from hloom.ops.operation import TOKEN_VALUE, Value
+from hloom.runtime.custom_calls import lookup
+from hloom.runtime.device import Device
+from hloom.runtime.rendezvous import Rendezvous
+from hloom.shape import Shape
+
+
+class Executable(ABC):
+    """A module made ready for N replicas of P partitions, one device each (device = replica * P + partition).
+
+    Calling it with one array for each parameter (anything with `__array__` or `__dlpack__`, Python numbers and lists;
+    tuples for tuple parameters) returns an array, or a tuple for a tuple root. Made by `hloom.compile`.
+    """
+
+    def __init__(self, module: Module, replica_count: int, devices: Sequence[Device] | None, timeout: float) -> None:
+        if replica_count < 1:
+            raise ArgumentError(f"a module runs on at least one replica, got {replica_count}")
+        check_replicas(module, replica_count, module.num_partitions)
+        _check_custom_calls(module)
+        self.module = module
+        self.replica_count = replica_count
+        self.device_count = replica_count * module.num_partitions
+        self.devices = [Device(i) for i in range(self.device_count)] if devices is None else list(devices)
+        self.timeout = timeout
+        if len(self.devices) != self.device_count:
+            raise ArgumentError(f"the module runs on {self.device_count} devices, got {len(self.devices)}")
+        self._parameters = module.entry.parameters
+
+    @property
+    def input_shapes(self) -> list[Shape]:
+        """The shapes of the parameters, in order."""
+        return [parameter.shape for parameter in self._parameters]
+
+    @property
+    def output_shape(self) -> Shape:
+        """The shape of the result; dynamic dimensions come back at their actual size (SETDIMENSIONSIZE-6)."""
+        return self.module.entry.result_shape
+
+    def __call__(self, *arrays: Any) -> Value:
+        """Runs the module on one replica. ArgumentError where arrays do not fit the parameters."""
+        if self.device_count != 1:
+            raise ArgumentError(f"it runs on {self.device_count} devices: use run_replicas([arguments of each])")
+        return self.run_replicas([arrays])[0]
+
+    def run_replicas(self, arguments: Sequence[Sequence[Any]]) -> list[Value]:
+        """Runs all devices at once, a thread each, on one list of arguments for each; a list of their results."""
+        if len(arguments) != self.device_count:
+            raise ArgumentError(f"{self.device_count} devices need as many lists of arguments, got {len(arguments)}")
+        checked = [self._check_arguments(list(each)) for each in arguments]
+        rendezvous = Rendezvous(self.replica_count, self.module.num_partitions, self.timeout)
+        if self.device_count == 1:
+            return [self._guarded(0, checked[0], rendezvous)]
+        return self._run_threads(checked, rendezvous)
+
+    @abstractmethod
+    def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
+        """Runs the entry computation on one device, on values that fit its parameters."""
+
+    def _guarded(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
+        try:
+            with np.errstate(all="ignore"):
+                return self._run(device, arguments, rendezvous)
+        except RecursionError:
+            raise RunError("computations call each other too deeply to run") from None
+
+    def _run_threads(self, arguments: list[list[Value]], rendezvous: Rendezvous) -> list[Value]:
+        results: list[Value] = [None] * self.device_count
+        failures: list[tuple[int, BaseException]] = []
+
+        def work(device: int) -> None:
+            try:
+                results[device] = self._guarded(device, arguments[device], rendezvous)
+                rendezvous.end(device, "has ended its program")
+            except BaseException as error:
+                failures.append((device, error))
+                rendezvous.end(device, f"failed: {str(error).splitlines()[0] if str(error) else error!r}")
+
+        threads = [threading.Thread(target=work, args=(d,), daemon=True) for d in range(self.device_count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if failures:
+            # The first failure is the cause; the others are mostly devices that waited for it.
+            device, error = failures[0]
+            raise error.at(f"device {device}") if isinstance(error, HloomError) else error
+        return results
+
+    def _check_arguments(self, arrays: list[Any]) -> list[Value]:
+        if len(arrays) != len(self._parameters):
+            wanted = ", ".join(f"%{p.name}: {p.shape}" for p in self._parameters) or "none"
+            raise ArgumentError(f"{self.module.name} takes {len(self._parameters)} arguments ({wanted}), got {len(arrays)}")
+        return [
+            check_argument(array, parameter.shape, f"argument {i} (%{parameter.name})")
+            for i, (array, parameter) in enumerate(zip(arrays, self._parameters, strict=True))
+        ]
+
+
+def check_argument(value: Any, shape: Shape, what: str) -> Value:
+    """A value as the program takes it, from an array, number, list or tuple that fits `shape`."""
+    if shape.is_tuple:
+        if not isinstance(value, (tuple, list)) or len(value) != len(shape.elements):
+            raise ArgumentError(f"{what} takes a tuple for {shape}, got {_describe(value)}")
+        return tuple(
+            check_argument(element, element_shape, f"{what}[{i}]")
+            for i, (element, element_shape) in enumerate(zip(value, shape.elements, strict=True))
+        )
+    if not shape.is_array:
+        return TOKEN_VALUE
+    dtype = shape.element_type.dtype
+    if isinstance(value, np.ndarray) and value.dtype == dtype:
+        array = value
+    elif isinstance(value, (bool, int, float, complex, list)):
+        array = _from_python(value, dtype, shape, what)
+    else:
+        array = Literal.from_value(value).value
+    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        raise ArgumentError(f"{what} has element type {shape.element_type}, got {_describe(array)}")
+    fits = len(array.shape) == shape.rank and all(
+        size == bound or (dynamic and size < bound)
+        for size, bound, dynamic in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
+    )
+    if not fits:
+        raise ArgumentError(f"{what} has shape {shape}, got {_describe(array)}")
+    return array
+
+
+def _from_python(value: Any, dtype: np.dtype[Any], shape: Shape, what: str) -> np.ndarray[Any, np.dtype[Any]]:
+    """Python numbers take the parameter's element type where it can hold them."""
+    try:
+        return np.array(value, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"{what} has shape {shape}, got {value!r}: {error}") from None
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
+
+
+def _check_custom_calls(module: Module) -> None:
+    """Every custom-call target must be registered before the module runs (CUSTOMCALL-5)."""
+    for instruction in module.instructions():
+        if isinstance(instruction.op, CustomCall):
+            try:
+                lookup(instruction.op.target_name)
+            except HloomError as error:
+                raise error.at(repr(instruction)) from None

@@ -1,0 +1,95 @@
+"""Where the devices of one run meet: collectives exchange values, sends hand values to receives.
+
+Devices are threads of one process. Whoever waits for a device that has failed, has ended its program or does not
+come in time gets a RunError that names the operation, the group and the missing members (COLL-6): never a hang.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from hloom.errors import RunError
+from hloom.ir import Instruction
+from hloom.ops.operation import Value
+
+
+class Rendezvous:
+    """The meeting point of one run: device d is replica d // P and partition d % P; `timeout` is in seconds."""
+
+    def __init__(self, replica_count: int, partition_count: int, timeout: float) -> None:
+        self.replica_count = replica_count
+        self.partition_count = partition_count
+        self.timeout = timeout
+        self._changed = threading.Condition()
+        self._arrived: dict[Any, dict[int, Value]] = {}
+        self._taken: Counter[Any] = Counter()
+        self._times: Counter[Any] = Counter()
+        self._messages: dict[tuple[int, int, int], deque[Value]] = {}
+        self._ended: dict[int, str] = {}
+
+    def exchange(
+        self, instruction: Instruction, members: Sequence[int], device: int, value: Value, channel_id: int | None
+    ) -> list[Value]:
+        """Hands in this device's value and gives everybody's, in the order of `members`.
+
+        Operations meet that have the same opcode and channel, or without a channel are the same instruction; the n-th
+        time on one device meets the n-th time on the others.
+        """
+        site: object = channel_id
+        if channel_id is None:
+            site = (instruction.parent.name if instruction.parent else "", instruction.name)
+        group = (instruction.opcode, site, tuple(members))
+        with self._changed:
+            time_of_this = self._times[group, device]
+            self._times[group, device] += 1
+            key = (group, time_of_this)
+            arrived = self._arrived.setdefault(key, {})
+            arrived[device] = value
+            self._changed.notify_all()
+            self._wait(
+                lambda: [member for member in members if member not in arrived],
+                f"{instruction!r}: device {device} waits for the group {list(members)}",
+            )
+            self._taken[key] += 1
+            if self._taken[key] == len(members):
+                del self._arrived[key], self._taken[key]
+            return [arrived[member] for member in members]
+
+    def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
+        with self._changed:
+            self._messages.setdefault((channel_id, source, target), deque()).append(value)
+            self._changed.notify_all()
+
+    def receive(self, instruction: Instruction, channel_id: int, source: int, target: int) -> Value:
+        with self._changed:
+            queue = self._messages.setdefault((channel_id, source, target), deque())
+            self._wait(
+                lambda: [] if queue else [source],
+                f"{instruction!r}: device {target} waits for the send of channel {channel_id}",
+            )
+            return queue.popleft()
+
+    def end(self, device: int, reason: str) -> None:
+        """Notes that a device comes no more: its program has ended or failed."""
+        with self._changed:
+            self._ended[device] = reason
+            self._changed.notify_all()
+
+    def _wait(self, missing: Callable[[], list[int]], what: str) -> None:
+        deadline = time.monotonic() + self.timeout
+        while absent := missing():
+            gone = [f"device {member} {self._ended[member]}" for member in absent if member in self._ended]
+            if gone:
+                _fail(f"COLL-6: {what}, but {'; '.join(gone)}")
+            if not self._changed.wait(max(0.0, min(1.0, deadline - time.monotonic()))) and (
+                time.monotonic() >= deadline
+            ):
+                _fail(f"COLL-6: {what}; after {self.timeout:g} s devices {absent} have not come")
+
+
+def _fail(message: str) -> NoReturn:
+    raise RunError(message)

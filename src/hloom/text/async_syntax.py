@@ -1,0 +1,49 @@
+"""The short form of asynchronous instructions: `custom-call-start(%x), custom_call_target="f"` and its done.
+
+It stands for async-start of a computation that holds the operation alone; that computation is made here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hloom.ir import Computation, Instruction
+from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate
+from hloom.ops.operation import OPERATIONS, Operation
+from hloom.ops.structure import Parameter
+from hloom.shape import Shape
+
+if TYPE_CHECKING:
+    from hloom.text.parser import _ModuleParser
+
+
+def expand_async(
+    parser: _ModuleParser, opcode: str, shape: Shape, operands: list[Instruction], raw: dict[str, tuple[str, int]]
+) -> Operation | None:
+    """The asynchronous operation that an opcode like `reduce-start` stands for; None where it stands for none."""
+    base, _, step = opcode.rpartition("-")
+    declaration = OPERATIONS.get(base)
+    if declaration is None or step not in ("start", "update", "done"):
+        return None
+    if step != "start":
+        for field in declaration.fields:
+            raw.pop(field.text or "", None)
+        return AsyncUpdate() if step == "update" else AsyncDone()
+    thread = raw.pop("async_execution_thread", ('"main"', 0))[0].strip('"')
+    names = {computation.name for computation in parser.module.computations} | set(parser.computations)
+    number = 0
+    while f"async_computation.{number}" in names:
+        number += 1
+    wrapped = Computation(f"async_computation.{number}")
+    wrapped.execution_thread = thread
+    parameters = [
+        wrapped.add(Instruction(f"param_{i}", operand.shape, Parameter(number=i)))
+        for i, operand in enumerate(operands)
+    ]
+    if not shape.is_tuple or len(shape.elements) < 2:
+        parser.scanner.fail(f"the result of {opcode} is ((operands), result, contexts..), got {shape}")
+    op = parser.operation(declaration, raw, parser.scanner.pos, operands)
+    wrapped.add(Instruction(f"{base}.{number}", shape.elements[1], op, parameters))
+    parser.computations[wrapped.name] = wrapped
+    parser.module.add(wrapped)
+    return AsyncStart(async_execution_thread=thread, calls=wrapped)

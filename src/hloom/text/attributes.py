@@ -1,0 +1,422 @@
+"""How HLO text writes each kind of attribute: one pair of functions, read and write, for each kind.
+
+A reader takes a Scanner over the value's text alone; a writer gives that text. `read` caches values of immutable kinds
+by their text, since modules repeat a few attribute texts many times.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from hloom.errors import HloomError
+from hloom.ops import attributes as kinds
+from hloom.ops.attributes import (
+    AttributeKind,
+    ConvolutionDimensionNumbers,
+    EnumKind,
+    IotaReplicaGroups,
+    OutputOperandAlias,
+    PaddingDimension,
+    Precision,
+    ReplicaGroups,
+    SliceDimension,
+    WindowDimension,
+)
+from hloom.text.scanner import STRING, Scanner, quote, unquote
+from hloom.text.shapes import scan_shape
+
+Reader = Callable[[Scanner], Any]
+Writer = Callable[[Any], str]
+
+_WORD = re.compile(r"[^\s,{}()]++")
+_NUMBER = re.compile(r"[-+]?(?:\d++\.?\d*+(?:[eE][-+]?\d++)?|\.\d++(?:[eE][-+]?\d++)?|inf|nan)")
+
+
+def read(kind: AttributeKind, text: str, whole: str, base: int) -> Any:
+    """The value of a kind that `text` holds; it stands at `base` in `whole`, where errors point."""
+    if len(text) < 200:
+        try:
+            return _cached(kind, text)
+        except HloomError:
+            pass
+    return _read(kind, Scanner(text, whole, base))
+
+
+def _read(kind: AttributeKind, scanner: Scanner) -> Any:
+    reader = _enum if isinstance(kind, EnumKind) else TABLE[kind][0]
+    value = reader(scanner, kind) if isinstance(kind, EnumKind) else reader(scanner)  # type: ignore[call-arg]
+    if not scanner.at_end():
+        scanner.fail(f"expected {kind.description}, got {scanner.shown()}")
+    return value
+
+
+@functools.lru_cache(maxsize=65536)
+def _cached(kind: AttributeKind, text: str) -> Any:
+    return _read(kind, Scanner(text))
+
+
+def write(kind: AttributeKind, value: Any) -> str:
+    """The text of a value."""
+    if isinstance(kind, EnumKind):
+        return str(value.value)
+    return TABLE[kind][1](value)
+
+
+def listed(scanner: Scanner, element: Callable[[Scanner], Any], opening: str = "{", closing: str = "}") -> list[Any]:
+    """Elements in braces, separated by commas."""
+    scanner.expect(opening)
+    elements: list[Any] = []
+    while not scanner.take(closing):
+        if elements:
+            scanner.expect(",", "between elements")
+        elements.append(element(scanner))
+    return elements
+
+
+def _braced(values: Any) -> str:
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def _enum(scanner: Scanner, kind: EnumKind) -> Any:
+    found = scanner.match(_WORD)
+    for member in kind.enumeration:
+        if found and member.value == found[0]:
+            return member
+    scanner.fail(f"expected {kind.description}", 0)
+
+
+def _bool(scanner: Scanner) -> bool:
+    found = scanner.match(_WORD)
+    if not found or found[0] not in ("true", "false", "1", "0"):
+        scanner.fail("expected true or false", 0)
+    return found[0] in ("true", "1")
+
+
+def _float(scanner: Scanner) -> float:
+    found = scanner.match(_NUMBER)
+    if not found:
+        scanner.fail(f"expected a number, got {scanner.shown()}")
+    return float(found[0])
+
+
+def _float_text(value: float) -> str:
+    text = repr(value)
+    return text[:-2] if text.endswith(".0") else text
+
+
+def _string(scanner: Scanner) -> str:
+    found = scanner.match(STRING)
+    if not found:
+        scanner.fail(f"expected a quoted string, got {scanner.shown()}")
+    return unquote(found[0])
+
+
+def _word(scanner: Scanner) -> str:
+    found = scanner.match(_WORD)
+    if not found:
+        scanner.fail(f"expected a word, got {scanner.shown()}")
+    return found[0]
+
+
+def _ints(scanner: Scanner) -> tuple[int, ...]:
+    return tuple(listed(scanner, Scanner.integer))
+
+
+def _dimension(scanner: Scanner) -> int:
+    start = scanner.pos
+    values = _ints(scanner)
+    if len(values) != 1:
+        scanner.fail(f"expected one dimension number in braces, got {len(values)}", start)
+    return values[0]
+
+
+def _raw(scanner: Scanner) -> str:
+    text = scanner.raw_value()
+    return text
+
+
+# Windows: {size=3x3 stride=2x2 pad=1_1x1_1 lhs_dilate=1x1 rhs_dilate=1x1 rhs_reversal=0x0}
+
+_WINDOW_FIELDS = {
+    "size": "size",
+    "stride": "stride",
+    "lhs_dilate": "base_dilation",
+    "rhs_dilate": "window_dilation",
+    "rhs_reversal": "window_reversal",
+}
+_WINDOW_ITEM = re.compile(r"(\w++)=([-\d_x]++)")
+
+
+def _window(scanner: Scanner) -> tuple[WindowDimension, ...]:
+    scanner.expect("{")
+    columns: dict[str, list[Any]] = {}
+    while not scanner.take("}"):
+        start = scanner.pos
+        found = scanner.match(_WINDOW_ITEM)
+        if not found or found[1] in columns:
+            scanner.fail("expected size=, stride=, pad=, lhs_dilate=, rhs_dilate= or rhs_reversal=, each once", start)
+        columns[found[1]] = _columns(scanner, found[1], found[2], start)
+    counts = {len(column) for column in columns.values()}
+    if len(counts) > 1 or (columns and "size" not in columns):
+        scanner.fail("a window gives size=, and every list has an entry for each dimension", 0)
+    pads = columns.pop("pad", None)
+    dimensions = []
+    for d in range(max(counts, default=0)):
+        fields = {_WINDOW_FIELDS[name]: column[d] for name, column in columns.items()}
+        if "window_reversal" in fields:
+            fields["window_reversal"] = bool(fields["window_reversal"])
+        low, high = pads[d] if pads else (0, 0)
+        dimensions.append(WindowDimension(padding_low=low, padding_high=high, **fields))
+    return tuple(dimensions)
+
+
+def _columns(scanner: Scanner, name: str, text: str, start: int) -> list[Any]:
+    try:
+        if name == "pad":
+            pairs = [tuple(_small_int(number) for number in entry.split("_")) for entry in text.split("x")]
+            if all(len(pair) == 2 for pair in pairs):
+                return pairs
+        elif name in _WINDOW_FIELDS:
+            return [_small_int(entry) for entry in text.split("x")]
+    except ValueError:
+        pass
+    scanner.fail(f"cannot read the window's {name}={text}", start)
+
+
+def _small_int(text: str) -> int:
+    value = int(text)
+    if not -(2**62) < value < 2**62:
+        raise ValueError(text)
+    return value
+
+
+def window_text(window: tuple[WindowDimension, ...]) -> str:
+    """The text of a window: the sizes, and the other lists where they differ from the default somewhere."""
+    default = WindowDimension()
+    items = []
+    for name in ("size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal"):
+        if name == "pad":
+            shown = any(d.padding_low or d.padding_high for d in window)
+            values = [f"{d.padding_low}_{d.padding_high}" for d in window]
+        else:
+            field = _WINDOW_FIELDS[name]
+            shown = name == "size" or any(getattr(d, field) != getattr(default, field) for d in window)
+            values = [str(int(getattr(d, field))) for d in window]
+        if shown and window:
+            items.append(f"{name}={'x'.join(values)}")
+    return "{" + " ".join(items) + "}"
+
+
+# Dimension labels: b01f_01io->b01f
+
+_LABELS = re.compile(r"([\dbf?]++)_([\dio?]++)->([\dbf?]++)")
+
+
+def _dim_labels(scanner: Scanner) -> ConvolutionDimensionNumbers:
+    found = scanner.match(_LABELS)
+    if not found:
+        scanner.fail("expected dimension labels like b01f_01io->b01f", 0)
+    sides = []
+    for side, letters in ((found[1], "bf"), (found[2], "oi"), (found[3], "bf")):
+        digits = sorted(c for c in side if c.isdigit())
+        spatial = len(side) - 2
+        if sorted(side) != sorted(letters + "".join(digits)) or digits != [str(d) for d in range(spatial)]:
+            scanner.fail(f"{side!r} must have {letters[0]}, {letters[1]} and the digits 0 .. {spatial - 1}, once each", 0)
+        sides.append((side.index(letters[0]), side.index(letters[1]), tuple(side.index(d) for d in digits)))
+    (ib, if_, isp), (ko, ki, ksp), (ob, of, osp) = sides
+    return ConvolutionDimensionNumbers(ib, if_, isp, ko, ki, ksp, ob, of, osp)
+
+
+def dim_labels_text(n: ConvolutionDimensionNumbers) -> str:
+    def side(first: int, second: int, spatial: tuple[int, ...], letters: str) -> str:
+        labels = ["?"] * (len(spatial) + 2)
+        labels[first], labels[second] = letters
+        for i, d in enumerate(spatial):
+            labels[d] = str(i)
+        return "".join(labels)
+
+    return (
+        side(n.input_batch_dimension, n.input_feature_dimension, n.input_spatial_dimensions, "bf")
+        + "_"
+        + side(n.kernel_output_feature_dimension, n.kernel_input_feature_dimension, n.kernel_spatial_dimensions, "oi")
+        + "->"
+        + side(n.output_batch_dimension, n.output_feature_dimension, n.output_spatial_dimensions, "bf")
+    )
+
+
+_PADDING = re.compile(r"-?\d++(?:_-?\d++){1,2}(?:x-?\d++(?:_-?\d++){1,2})*+")
+
+
+def _padding(scanner: Scanner) -> tuple[PaddingDimension, ...]:
+    if scanner.at_end():
+        return ()
+    found = scanner.match(_PADDING)
+    if not found:
+        scanner.fail("expected padding like 0_1x2_0_1 (low_high_interior)", 0)
+    try:
+        return tuple(
+            PaddingDimension(*(_small_int(n) for n in entry.split("_"))) for entry in found[0].split("x")
+        )
+    except ValueError:
+        scanner.fail("a padding number does not fit", 0)
+
+
+def _padding_text(padding: tuple[PaddingDimension, ...]) -> str:
+    interior = any(p.interior_padding for p in padding)
+    return "x".join(
+        f"{p.edge_padding_low}_{p.edge_padding_high}" + (f"_{p.interior_padding}" if interior else "") for p in padding
+    )
+
+
+def _slice(scanner: Scanner) -> SliceDimension:
+    scanner.expect("[")
+    numbers = [scanner.integer()]
+    while scanner.take(":"):
+        numbers.append(scanner.integer())
+    scanner.expect("]")
+    if len(numbers) not in (2, 3):
+        scanner.fail("expected [start:limit] or [start:limit:stride]")
+    return SliceDimension(*numbers)
+
+
+def _slices_text(slices: tuple[SliceDimension, ...]) -> str:
+    return "{" + ", ".join(f"[{s.start}:{s.limit}" + (f":{s.stride}]" if s.stride != 1 else "]") for s in slices) + "}"
+
+
+# Replica groups: {{0,1},{2,3}}, [2,4]<=[8], [4,2]<=[2,4]T(1,0)
+
+
+def _replica_groups(scanner: Scanner) -> ReplicaGroups | IotaReplicaGroups:
+    if scanner.text.startswith("{", scanner.pos):
+        groups = listed(scanner, _ints)
+        return ReplicaGroups(tuple(groups))
+    start = scanner.pos
+    shape = listed(scanner, Scanner.integer, "[", "]")
+    scanner.expect("<=")
+    reshape, transpose = scan_iota(scanner)
+    product = 1
+    for size in reshape:
+        product *= size
+    if len(shape) != 2 or min(shape) < 1 or shape[0] * shape[1] != product or product > 1 << 24:
+        scanner.fail("expected [groups,members]<=[sizes]T(permutation) with as many ids on both sides", start)
+    return IotaReplicaGroups(shape[0], shape[1], reshape, transpose)
+
+
+def scan_iota(scanner: Scanner) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Reads `[2,4]T(1,0)`: the sizes into which ids are cut, and the order of these."""
+    start = scanner.pos
+    reshape = tuple(listed(scanner, Scanner.integer, "[", "]"))
+    transpose: tuple[int, ...] = ()
+    if scanner.take("T"):
+        transpose = tuple(listed(scanner, Scanner.integer, "(", ")"))
+        if sorted(transpose) != list(range(len(reshape))):
+            scanner.fail(f"T must permute the {len(reshape)} sizes", start)
+    if not reshape or min(reshape) < 1:
+        scanner.fail("sizes must be >= 1", start)
+    return reshape, transpose
+
+
+def iota_text(reshape: tuple[int, ...], transpose: tuple[int, ...]) -> str:
+    sizes = ",".join(map(str, reshape))
+    return f"<=[{sizes}]" + (f"T({','.join(map(str, transpose))})" if transpose else "")
+
+
+def _replica_groups_text(groups: ReplicaGroups | IotaReplicaGroups) -> str:
+    if isinstance(groups, ReplicaGroups):
+        return _braced(_braced(group) for group in groups.groups)
+    iota = iota_text(groups.iota_reshape_dims, groups.iota_transpose_perm)
+    return f"[{groups.num_replica_groups},{groups.num_devices_per_group}]{iota}"
+
+
+def _pair(scanner: Scanner) -> tuple[int, int]:
+    start = scanner.pos
+    pair = _ints(scanner)
+    if len(pair) != 2:
+        scanner.fail("expected a pair {source,target}", start)
+    return pair[0], pair[1]
+
+
+def _precision(scanner: Scanner) -> Precision:
+    word = _word(scanner)
+    try:
+        return Precision(word.lower())
+    except ValueError:
+        scanner.fail(f"expected default, high or highest, got {word!r}")
+
+
+# Aliasing: {{0}: (1, {}), {1}: (0, {}, must-alias)}
+
+
+def scan_alias(scanner: Scanner) -> OutputOperandAlias:
+    """Reads one `{output index}: (operand, {index}, kind)`."""
+    output = _ints(scanner)
+    scanner.expect(":")
+    scanner.expect("(")
+    operand = scanner.integer("an operand number")
+    index: tuple[int, ...] = ()
+    kind = ""
+    if scanner.take(","):
+        index = _ints(scanner)
+        if scanner.take(","):
+            kind = _word(scanner)
+            if kind not in ("must-alias", "may-alias"):
+                scanner.fail(f"expected must-alias or may-alias, got {kind!r}")
+    scanner.expect(")")
+    return OutputOperandAlias(output, operand, index, kind)
+
+
+def alias_text(alias: OutputOperandAlias) -> str:
+    kind = f", {alias.kind}" if alias.kind else ""
+    return f"{_index_text(alias.output_index)}: ({alias.operand_number}, {_index_text(alias.operand_index)}{kind})"
+
+
+def _index_text(index: tuple[int, ...]) -> str:
+    return "{" + ", ".join(map(str, index)) + "}"
+
+
+def names(scanner: Scanner) -> list[str]:
+    """One computation name, or several in braces."""
+    if not scanner.text.lstrip().startswith("{"):
+        return [scanner.name("a computation name")]
+    return listed(scanner, lambda s: s.name("a name"))
+
+
+TABLE: dict[AttributeKind, tuple[Reader, Writer]] = {
+    kinds.BOOL: (_bool, lambda value: "true" if value else "false"),
+    kinds.INT: (Scanner.integer, str),
+    kinds.FLOAT: (_float, _float_text),
+    kinds.STRING: (_string, quote),
+    kinds.WORD: (_word, str),
+    kinds.INTS: (_ints, _braced),
+    kinds.BOOLS: (
+        lambda scanner: tuple(listed(scanner, _bool)),
+        lambda values: _braced("true" if value else "false" for value in values),
+    ),
+    kinds.DIMENSION: (_dimension, lambda value: f"{{{value}}}"),
+    kinds.SHAPE: (scan_shape, lambda shape: shape.to_text()),
+    kinds.SHAPES: (
+        lambda scanner: tuple(listed(scanner, scan_shape)),
+        lambda shapes: "{" + ", ".join(shape.to_text() for shape in shapes) + "}",
+    ),
+    kinds.WINDOW: (_window, window_text),
+    kinds.DIM_LABELS: (_dim_labels, dim_labels_text),
+    kinds.PADDING: (_padding, _padding_text),
+    kinds.SLICES: (lambda scanner: tuple(listed(scanner, _slice)), _slices_text),
+    kinds.REPLICA_GROUPS: (_replica_groups, _replica_groups_text),
+    kinds.PAIRS: (
+        lambda scanner: tuple(listed(scanner, _pair)),
+        lambda pairs: _braced(_braced(pair) for pair in pairs),
+    ),
+    kinds.PRECISIONS: (
+        lambda scanner: tuple(listed(scanner, _precision)),
+        lambda values: _braced(value.value for value in values),
+    ),
+    kinds.ALIASING: (
+        lambda scanner: tuple(listed(scanner, scan_alias)),
+        lambda aliases: "{" + ", ".join(map(alias_text, aliases)) + "}",
+    ),
+    kinds.RAW: (_raw, str),
+}

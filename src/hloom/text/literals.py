@@ -1,0 +1,247 @@
+"""Constants in HLO text: numbers in nested braces, with nan payloads, complex numbers and tuples."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloom.errors import ParseError
+from hloom.literal import Literal
+from hloom.numerics import bits_of
+from hloom.ops.operation import TOKEN_VALUE, Array
+from hloom.shape import Shape
+from hloom.text.scanner import Scanner
+from hloom.text.shapes import strip_comments
+from hloom.types import BY_DTYPE, PrimitiveType
+
+_NUMBER = re.compile(r"[^\s{},]++")
+_PAIR = re.compile(r"\(\s*([^\s,()]++)\s*,\s*([^\s,()]++|nan\(0x[0-9a-fA-F]++\))\s*\)")
+_NAN = re.compile(r"([+-]?)nan(?:\(0x([0-9a-fA-F]++)\))?\Z")
+_SPACE = re.compile(r"\s++")
+
+
+def parse_literal(text: str, shape: Shape, scanner: Scanner, start: int) -> Literal:
+    """The literal of a shape that a text holds; `start` is where the text stands, for errors."""
+    try:
+        return _parse(strip_comments(text), shape, 0)
+    except ValueError as error:
+        scanner.fail(f"constant of {shape}: {error}", start)
+
+
+def _parse(text: str, shape: Shape, depth: int) -> Literal:
+    if shape.is_tuple:
+        return _parse_tuple(text, shape, depth)
+    if not shape.is_array:
+        return Literal(shape, TOKEN_VALUE)
+    if "..." in text:
+        raise ValueError("its values were left out ({...}) when the text was printed: print it with large constants")
+    if shape.element_type.is_complex:
+        return Literal(shape, _frozen(_parse_complex(text, shape)))
+    tokens = _NUMBER.findall(text)
+    if shape.rank:
+        # Numbers apart, what is left must be the braces and commas of the shape.
+        _check_skeleton(_SPACE.sub("", _NUMBER.sub("", text)), shape)
+    elif len(tokens) != 1 or tokens[0] != text.strip():
+        raise ValueError(f"a scalar is one number, got {text.strip()[:40]!r}")
+    if len(tokens) != shape.element_count:
+        raise ValueError(f"needs {shape.element_count} numbers, got {len(tokens)}")
+    return Literal(shape, _frozen(_numbers(tokens, shape.element_type).reshape(shape.dimensions)))
+
+
+def _frozen(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+def _parse_tuple(text: str, shape: Shape, depth: int) -> Literal:
+    body = text.strip()
+    if not (body.startswith("(") and body.endswith(")")):
+        raise ValueError("a tuple constant stands in parentheses")
+    scanner, parts = Scanner(body[1:-1]), []
+    while not scanner.at_end():
+        if parts:
+            scanner.expect(",")
+            scanner.skip()
+        begin = scanner.pos
+        try:
+            parts.append(scanner.raw_value())
+        except ParseError:
+            raise ValueError(f"cannot read a tuple element at {scanner.text[begin : begin + 20]!r}") from None
+    if len(parts) != len(shape.elements) or depth > 100:
+        raise ValueError(f"needs {len(shape.elements)} elements, got {len(parts)}")
+    return Literal.tuple_of(_parse(p, s, depth + 1) for p, s in zip(parts, shape.elements, strict=True))
+
+
+def _check_skeleton(found: str, shape: Shape) -> None:
+    if shape.element_count > 10_000_000 and len(found) < shape.element_count:
+        raise ValueError(f"needs {shape.element_count} numbers")
+    wanted = ""
+    for d, size in enumerate(reversed(shape.dimensions)):
+        if size and d and not wanted:
+            wanted = "{}"
+        if size * (len(wanted) + 1) > len(found) + 2:
+            wanted = "?"
+            break
+        wanted = "{" + ",".join([wanted] * size) + "}"
+    if found != wanted and not (shape.element_count == 0 and re.fullmatch(r"[{},]*", found)):
+        sizes = " x ".join(map(str, shape.dimensions))
+        raise ValueError(f"the braces do not nest as {sizes} numbers do")
+
+
+def _parse_complex(text: str, shape: Shape) -> Array:
+    dtype = shape.element_type.dtype
+    pairs = _PAIR.findall(text)
+    rest = _PAIR.sub("1", text)
+    tokens = _NUMBER.findall(rest)
+    if shape.rank:
+        _check_skeleton(_SPACE.sub("", _NUMBER.sub("", rest)), shape)
+    if len(tokens) != shape.element_count:
+        raise ValueError(f"needs {shape.element_count} numbers, got {len(tokens)}")
+    if len(pairs) != len(tokens):
+        if pairs:
+            raise ValueError("complex numbers are written (real, imaginary)")
+        pairs = [(token, "0") for token in tokens]
+    part = shape.element_type.real
+    result = np.empty(len(pairs), dtype)
+    result.real = _numbers([real for real, _ in pairs], part)
+    result.imag = _numbers([imaginary for _, imaginary in pairs], part)
+    return result.reshape(shape.dimensions)
+
+
+def _numbers(tokens: list[str], element_type: PrimitiveType) -> Array:
+    if element_type.is_pred:
+        try:
+            return np.array([_PREDS[token] for token in tokens], bool)
+        except KeyError as error:
+            raise ValueError(f"{error.args[0]!r} is neither true nor false") from None
+    if element_type.is_integer:
+        return _integers(tokens, element_type)
+    return _floats(tokens, element_type)
+
+
+_PREDS = {"true": True, "false": False, "1": True, "0": False}
+
+
+def _integers(tokens: list[str], element_type: PrimitiveType) -> Array:
+    try:
+        values = [int(token) for token in tokens]
+    except ValueError:
+        wrong = next(token for token in tokens if not re.fullmatch(r"[+-]?\d+", token))
+        raise ValueError(f"{wrong[:40]!r} is no integer") from None
+    limits = ml_dtypes.iinfo(element_type.dtype)
+    low, high = int(limits.min), int(limits.max)
+    if values and (min(values) < low or max(values) > high):
+        wrong_value = next(value for value in values if not low <= value <= high)
+        raise ValueError(f"{wrong_value} does not fit {element_type}, which holds {low} .. {high}")
+    wide = np.array(values, np.uint64 if high > 2**63 - 1 else np.int64)
+    return wide.astype(element_type.dtype)
+
+
+def _floats(tokens: list[str], element_type: PrimitiveType) -> Array:
+    try:
+        values = [float(token) for token in tokens]
+        payloads = [i for i, value in enumerate(values) if value != value]
+    except ValueError:
+        values, payloads = _floats_with_payloads(tokens)
+    exact = np.array(values, np.float64)
+    result = exact.astype(element_type.dtype)
+    for i in payloads:
+        _set_nan(result, i, tokens[i])
+    return result
+
+
+def _floats_with_payloads(tokens: list[str]) -> tuple[list[float], list[int]]:
+    values, payloads = [], []
+    for i, token in enumerate(tokens):
+        try:
+            values.append(float.fromhex(token) if "0x" in token and "nan" not in token else float(token))
+        except ValueError:
+            if not _NAN.match(token):
+                raise ValueError(f"{token[:40]!r} is no number") from None
+            values.append(float("nan"))
+        if values[-1] != values[-1]:
+            payloads.append(i)
+    return values, payloads
+
+
+def _set_nan(array: Array, i: int, token: str) -> None:
+    """Writes the NaN of a token with its sign and payload, where the element type has them."""
+    found = _NAN.match(token)
+    element_type = BY_DTYPE[array.dtype]
+    mantissa = int(ml_dtypes.finfo(array.dtype).nmant)
+    if not found or not np.isinf(np.asarray(np.inf).astype(np.float32).astype(array.dtype).astype(np.float32)):
+        return
+    payload = int(found[2], 16) if found[2] else 1 << (mantissa - 1)
+    if not 0 < payload < 1 << mantissa:
+        raise ValueError(f"{token!r}: the payload must be in [1, 2^{mantissa})")
+    exponent = ((1 << (element_type.bits - 1 - mantissa)) - 1) << mantissa
+    sign = 1 << (element_type.bits - 1) if found[1] == "-" else 0
+    bits_of(array)[i] = sign | exponent | payload
+
+
+def print_literal(literal: Literal, elide: int | None = None) -> str:
+    """The text of a literal; constants of more than `elide` elements print as `{...}`."""
+    shape = literal.shape
+    if shape.is_tuple:
+        return "(" + ", ".join(print_literal(element, elide) for element in literal.elements) + ")"
+    if not shape.is_array:
+        return "token[]"
+    if elide is not None and shape.element_count > elide:
+        return "{...}"
+    array = literal.value
+    numbers = _number_texts(array)
+    return _nest(numbers, shape.dimensions)
+
+
+def _nest(numbers: list[str], dimensions: tuple[int, ...]) -> str:
+    if not dimensions:
+        return numbers[0]
+    if 0 in dimensions:
+        inner = "{}"
+        for size in reversed(dimensions[: dimensions.index(0)]):
+            inner = "{" + ",".join([inner] * size) + "}"
+        return inner
+    parts = numbers
+    for d, size in enumerate(reversed(dimensions)):
+        open_, close = ("{", "}") if d == 0 else ("{ ", " }")
+        separator = "," if d == 0 else ", "
+        parts = [
+            open_ + separator.join(parts[i : i + size]) + close for i in range(0, len(parts), size)
+        ]
+    return parts[0]
+
+
+def _number_texts(array: Any) -> list[str]:
+    flat = np.ravel(array)
+    element_type = BY_DTYPE[flat.dtype]
+    if element_type.is_pred:
+        return ["true" if value else "false" for value in flat.tolist()]
+    if element_type.is_integer:
+        return [str(int(value)) for value in flat]
+    if element_type.is_complex:
+        return [
+            f"({real}, {imaginary})"
+            for real, imaginary in zip(_number_texts(flat.real), _number_texts(flat.imag), strict=True)
+        ]
+    texts = [_float_text(value) for value in flat]
+    for i in np.flatnonzero(np.isnan(flat.astype(np.float64))):
+        texts[i] = _nan_text(flat, int(i))
+    return texts
+
+
+def _float_text(value: Any) -> str:
+    text = str(value)
+    return text[:-2] if text.endswith(".0") else text
+
+
+def _nan_text(flat: Array, i: int) -> str:
+    mantissa = int(ml_dtypes.finfo(flat.dtype).nmant)
+    if not np.isinf(np.asarray(np.inf, np.float32).astype(flat.dtype).astype(np.float32)):
+        return "nan"
+    bits = int(bits_of(flat)[i])
+    sign = "-" if bits >> (BY_DTYPE[flat.dtype].bits - 1) else ""
+    payload = bits & ((1 << mantissa) - 1)
+    return f"{sign}nan" if payload == 1 << (mantissa - 1) else f"{sign}nan(0x{payload:x})"

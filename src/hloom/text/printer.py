@@ -1,0 +1,254 @@
+"""The printer of HLO text, in the form that XLA's `as_hlo_text()` gives and XLA's parser reads."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from hloom.ir import Computation, Instruction, Module, callees_first, post_order
+from hloom.ops import attributes as kinds
+from hloom.ops.attributes import ComputationKind
+from hloom.ops.operation import Field
+from hloom.shape import Shape
+from hloom.text.attributes import write
+from hloom.text.literals import print_literal
+from hloom.text.scanner import quote
+from hloom.text.sharding import sharding_text
+
+
+@dataclass(frozen=True)
+class PrintOptions:
+    """What to print.
+
+    layouts: the layouts of shapes; metadata: metadata and the tables of stack frames; backend_configs: those;
+    operand_shapes: the shape of each operand before its name; elide: constants of more elements print as `{...}`;
+    percent: `%` before names. `short` leaves out layouts, metadata and backend configs and elides at 10 elements.
+    `canonical` gives every computation and instruction a new name by its place in a fixed order, and leaves out what
+    does not change the meaning, so that equal programs print equally.
+    """
+
+    layouts: bool = True
+    metadata: bool = True
+    backend_configs: bool = True
+    operand_shapes: bool = False
+    percent: bool = False
+    elide: int | None = None
+    canonical: bool = False
+
+    @staticmethod
+    def short() -> PrintOptions:
+        return PrintOptions(layouts=False, metadata=False, backend_configs=False, elide=10)
+
+
+def print_module(
+    module: Module,
+    *,
+    short: bool = False,
+    canonical: bool = False,
+    layouts: bool = True,
+    metadata: bool = True,
+    backend_configs: bool = True,
+    operand_shapes: bool = False,
+    percent: bool = False,
+    elide: int | None = None,
+) -> str:
+    """HLO text of a module; for the options see `PrintOptions`."""
+    if short:
+        options = PrintOptions.short()
+    else:
+        options = PrintOptions(layouts, metadata and not canonical, backend_configs, operand_shapes, percent, elide, canonical)
+    return _Printer(options).module(module)
+
+
+def print_computation(computation: Computation, options: PrintOptions | None = None) -> str:
+    """HLO text of one computation."""
+    return _Printer(options or PrintOptions()).computation(computation, entry=False)
+
+
+def print_instruction(instruction: Instruction, options: PrintOptions | None = None) -> str:
+    """HLO text of one instruction, without ROOT."""
+    return _Printer(options or PrintOptions()).instruction(instruction)
+
+
+def fingerprint(module: Module) -> str:
+    """A hash that is equal for modules that differ in names, metadata and order alone."""
+    return hashlib.sha256(print_module(module, canonical=True).encode()).hexdigest()[:32]
+
+
+class _Printer:
+    def __init__(self, options: PrintOptions) -> None:
+        self.options = options
+        self.sigil = "%" if options.percent else ""
+        self.names: dict[int, str] = {}
+
+    def shape(self, shape: Shape) -> str:
+        return shape.to_text(self.options.layouts)
+
+    def name(self, thing: Computation | Instruction) -> str:
+        return self.sigil + self.names.get(id(thing), thing.name)
+
+    # Modules
+
+    def module(self, module: Module) -> str:
+        computations = module.computations
+        if self.options.canonical:
+            computations = callees_first(module.entry)
+            self._rename(computations)
+        parts = [self._header(module)]
+        if self.options.metadata:
+            for table, rows in module.stack_frames.items():
+                parts.append("\n".join([table, *(f"{i + 1} {row}" for i, row in enumerate(rows))]))
+        if _has_padding(module):
+            parts.append("// padded_dimensions and padding_value of layouts have no text form: they are left out.")
+        parts += [self.computation(c, c is module.entry_computation) for c in computations]
+        return "\n\n".join(parts) + "\n"
+
+    def _rename(self, computations: list[Computation]) -> None:
+        for i, computation in enumerate(computations):
+            self.names[id(computation)] = f"c{i}"
+            for j, instruction in enumerate(self._ordered(computation)):
+                self.names[id(instruction)] = f"i{j}"
+
+    def _ordered(self, computation: Computation) -> list[Instruction]:
+        """In canonical form: parameters first, then from the root backwards, so that listing order does not count."""
+        if not self.options.canonical:
+            return computation.instructions
+        order: dict[Instruction, None] = dict.fromkeys(computation.parameters)
+        copy = Computation(computation.name)
+        copy.instructions = [computation.root, *(i for i in computation.instructions if i.op.has_side_effect)]
+        order.update(dict.fromkeys(post_order(copy)))
+        order.update(dict.fromkeys(computation.instructions))
+        return list(order)
+
+    def _header(self, module: Module) -> str:
+        fields = [f"HloModule {'m' if self.options.canonical else module.name}"]
+        if module.is_scheduled and not self.options.canonical:
+            fields.append("is_scheduled=true")
+        if module.input_output_alias:
+            entries = ", ".join(
+                f"{_index(a.output_index)}: ({a.parameter_number}, {_index(a.parameter_index)}, "
+                f"{'must' if a.must_alias else 'may'}-alias)"
+                for a in module.input_output_alias
+            )
+            fields.append(f"input_output_alias={{ {entries} }}")
+        if module.buffer_donors:
+            donors = ", ".join(f"({d.parameter_number}, {_index(d.parameter_index)})" for d in module.buffer_donors)
+            fields.append(f"buffer_donor={{ {donors} }}")
+        if module.entry_parameter_layouts is not None and module.entry_result_layout is not None:
+            parameters = ", ".join(map(self.shape, module.entry_parameter_layouts))
+            fields.append(f"entry_computation_layout={{({parameters})->{self.shape(module.entry_result_layout)}}}")
+        fields += [f"{name}={text}" for name, text in module.extra_attributes.items()]
+        if module.replica_count != 1:
+            fields.append(f"replica_count={module.replica_count}")
+        if module.num_partitions != 1:
+            fields.append(f"num_partitions={module.num_partitions}")
+        if module.frontend_attributes:
+            fields.append(f"frontend_attributes={_frontend(module.frontend_attributes)}")
+        return ", ".join(fields)
+
+    # Computations and instructions
+
+    def computation(self, computation: Computation, entry: bool) -> str:
+        lines = [("ENTRY " if entry else "") + self.name(computation) + " {"]
+        for instruction in self._ordered(computation):
+            mark = "ROOT " if instruction is computation.root else ""
+            lines.append(f"  {mark}{self.instruction(instruction)}")
+        thread = computation.execution_thread
+        lines.append("}" + ("" if thread == "main" else f", execution_thread={quote(thread)}"))
+        return "\n".join(lines)
+
+    def instruction(self, instruction: Instruction) -> str:
+        op = instruction.op
+        payload = ""
+        attributes = []
+        for field in op.fields:
+            value = op.__dict__[field.name]
+            if field.in_parentheses:
+                payload = self._value(field, value)
+            elif field.text and (field.required or value != field.default):
+                attributes += self._attribute(instruction, field, value)
+        if not payload:
+            payload = ", ".join(map(self._operand, instruction.operands))
+        attributes += self._common(instruction)
+        text = f"{self.name(instruction)} = {self.shape(instruction.shape)} {op.opcode}({payload})"
+        return ", ".join([text, *attributes])
+
+    def _operand(self, operand: Instruction) -> str:
+        shape = self.shape(operand.shape) + " " if self.options.operand_shapes else ""
+        return shape + self.name(operand)
+
+    def _attribute(self, instruction: Instruction, field: Field, value: Any) -> list[str]:
+        if instruction.opcode == "conditional" and instruction.operands[0].shape.element_type.is_pred:
+            # With a predicate the branches have names of their own.
+            return [f"true_computation={self.name(value[0])}", f"false_computation={self.name(value[1])}"]
+        return [f"{field.text}={self._value(field, value)}"]
+
+    def _value(self, field: Field, value: Any) -> str:
+        if isinstance(field.kind, ComputationKind):
+            if field.kind is kinds.COMPUTATIONS:
+                return "{" + ", ".join(map(self.name, value)) + "}"
+            return self.name(value)
+        if field.kind is kinds.LITERAL:
+            text = print_literal(value, self.options.elide)
+            return text if field.in_parentheses else f"{value.shape.to_text()} {text}"
+        return write(field.kind, value)
+
+    def _common(self, instruction: Instruction) -> list[str]:
+        attributes = []
+        if instruction.sharding is not None:
+            attributes.append(f"sharding={sharding_text(instruction.sharding)}")
+        if instruction.frontend_attributes:
+            attributes.append(f"frontend_attributes={_frontend(instruction.frontend_attributes)}")
+        if instruction.control_predecessors:
+            names = ", ".join(map(self.name, instruction.control_predecessors))
+            attributes.append(f"control-predecessors={{{names}}}")
+        if not self.options.canonical:
+            attributes += [f"{name}={text}" for name, text in instruction.extra_attributes.items()]
+        if self.options.metadata and instruction.metadata:
+            entries = " ".join(f"{key}={_plain(value)}" for key, value in instruction.metadata.items())
+            attributes.append(f"metadata={{{entries}}}")
+        config = instruction.backend_config
+        if self.options.backend_configs and config:
+            raw = config.startswith("{") and config.endswith("}") and _is_balanced(config)
+            attributes.append(f"backend_config={config if raw else quote(config)}")
+        return attributes
+
+
+def _is_balanced(text: str) -> bool:
+    """True where text in braces reads back as one value."""
+    from hloom.errors import ParseError
+    from hloom.text.scanner import Scanner
+
+    try:
+        return Scanner(text).raw_value() == text
+    except ParseError:
+        return False
+
+
+def _frontend(attributes: dict[str, str]) -> str:
+    entries = []
+    for key, value in attributes.items():
+        raw = value.startswith("{") and value.endswith("}") and _is_balanced(value)
+        entries.append(f"{key}={value if raw else quote(value)}")
+    return "{" + ",".join(entries) + "}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and not (value.startswith("{") and value.endswith("}")):
+        return quote(value)
+    return str(value)
+
+
+def _index(index: tuple[int, ...]) -> str:
+    return "{" + ", ".join(map(str, index)) + "}"
+
+
+def _has_padding(module: Module) -> bool:
+    return any(
+        leaf.layout is not None and (leaf.layout.padded_dimensions or leaf.layout.padding_value is not None)
+        for instruction in module.instructions()
+        for leaf in instruction.shape.leaves()
+    )

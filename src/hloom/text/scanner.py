@@ -1,0 +1,175 @@
+"""Walks over HLO text: white space and comments, names, balanced values; errors with line, column and caret."""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+from hloom.errors import ParseError
+
+SPACE = re.compile(r"(?:\s++|/\*.*?\*/|//[^\n]*+)*+", re.DOTALL)
+NAME = re.compile(r"%?([A-Za-z_][\w.\-]*+)")
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+INTEGER = re.compile(r"-?\d++")
+
+_PLAIN = re.compile(r'[^\s,{}()\[\]"]++')
+_NESTING = re.compile(r'[{}()\[\]"]')
+_CLOSING = {"{": "}", "(": ")", "[": "]"}
+MAX_NESTING = 200
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
+_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)", re.DOTALL)
+
+
+class Scanner:
+    """A position in a text. `base` is the offset of the text in the whole file, so that errors point there."""
+
+    __slots__ = ("base", "pos", "text", "whole")
+
+    def __init__(self, text: str, whole: str | None = None, base: int = 0) -> None:
+        self.text = text
+        self.pos = 0
+        self.whole = text if whole is None else whole
+        self.base = base
+
+    def fail(self, message: str, pos: int | None = None) -> NoReturn:
+        """Raises the ParseError of a position (default: the current one)."""
+        offset = min(self.base + (self.pos if pos is None else pos), len(self.whole))
+        line_start = self.whole.rfind("\n", 0, offset) + 1
+        line_end = self.whole.find("\n", offset)
+        source = self.whole[line_start : line_end if line_end >= 0 else len(self.whole)]
+        line = self.whole.count("\n", 0, offset) + 1
+        raise ParseError(message, line, offset - line_start + 1, source)
+
+    def skip(self) -> None:
+        """Moves past white space and comments."""
+        match = SPACE.match(self.text, self.pos)
+        if match:
+            self.pos = match.end()
+
+    def at_end(self) -> bool:
+        self.skip()
+        return self.pos >= len(self.text)
+
+    def take(self, token: str) -> bool:
+        """Moves past `token` if it comes next."""
+        self.skip()
+        if self.text.startswith(token, self.pos):
+            self.pos += len(token)
+            return True
+        return False
+
+    def expect(self, token: str, what: str = "") -> None:
+        if not self.take(token):
+            self.fail(f"expected {token!r}{what and ' ' + what}, got {self.shown()}")
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Matches a pattern after white space and moves past it."""
+        self.skip()
+        found = pattern.match(self.text, self.pos)
+        if found:
+            self.pos = found.end()
+        return found
+
+    def name(self, what: str) -> str:
+        found = self.match(NAME)
+        if not found:
+            self.fail(f"expected {what}, got {self.shown()}")
+        return found[1]
+
+    def integer(self, what: str = "an integer") -> int:
+        found = self.match(INTEGER)
+        if not found:
+            self.fail(f"expected {what}, got {self.shown()}")
+        if len(found[0]) > 20 or not -(2**63) <= int(found[0]) < 2**63:
+            self.fail(f"{found[0][:40]} does not fit 64 bits", found.start())
+        return int(found[0])
+
+    def shown(self) -> str:
+        """What comes next, for messages."""
+        rest = self.text[self.pos : self.pos + 20].split("\n")[0]
+        return repr(rest) if rest else ("the end of the text" if self.pos >= len(self.text) else "the end of the line")
+
+    def raw_value(self) -> str:
+        """The text of an attribute's value: a string, something in balanced brackets, or words joined with such."""
+        self.skip()
+        start = self.pos
+        text = self.text
+        while self.pos < len(text):
+            character = text[self.pos]
+            if character in _CLOSING:
+                self.pos = self._closing(self.pos)
+                if character != "[" and character != "(":
+                    break
+            elif character == '"':
+                found = STRING.match(text, self.pos)
+                if not found:
+                    self.fail("the string is not closed")
+                self.pos = found.end()
+                break
+            else:
+                plain = _PLAIN.match(text, self.pos)
+                if not plain:
+                    break
+                self.pos = plain.end()
+        if self.pos == start:
+            self.fail(f"expected a value, got {self.shown()}")
+        return text[start : self.pos]
+
+    def _closing(self, start: int) -> int:
+        """The position after the bracket that closes the one at `start`; strings inside count as one."""
+        text, stack, position = self.text, [], start
+        while True:
+            found = _NESTING.search(text, position)
+            if not found:
+                self.fail(f"the {text[start]!r} is not closed", start)
+            character, position = found[0], found.end()
+            if character == '"':
+                string = STRING.match(text, found.start())
+                if not string:
+                    self.fail("the string is not closed", found.start())
+                position = string.end()
+            elif character in _CLOSING:
+                stack.append(_CLOSING[character])
+                if len(stack) > MAX_NESTING:
+                    self.fail(f"brackets nest more than {MAX_NESTING} deep", found.start())
+            elif stack.pop() != character:
+                self.fail(f"unexpected {character!r}", found.start())
+            elif not stack:
+                return position
+
+    def parenthesised(self) -> str:
+        """The text inside the parentheses that come next; moves past them."""
+        self.skip()
+        if not self.text.startswith("(", self.pos):
+            self.fail(f"expected '(', got {self.shown()}")
+        start = self.pos
+        self.pos = self._closing(start)
+        return self.text[start + 1 : self.pos - 1]
+
+
+def unquote(text: str) -> str:
+    """The content of a quoted string with C escapes; octal and hex escapes are bytes of UTF-8."""
+    body = text[1:-1]
+    if "\\" not in body:
+        return body
+    if not re.search(r"\\[0-7x]", body):
+        return _ESCAPE.sub(lambda m: _ESCAPES.get(m[1], m[1]), body)
+
+    def byte(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] in "01234567":
+            return chr(0xDC00 + (int(code, 8) & 0xFF)) if int(code, 8) > 127 else chr(int(code, 8))
+        if code[0] == "x" and len(code) > 1:
+            return chr(0xDC00 + int(code[1:], 16)) if int(code[1:], 16) > 127 else chr(int(code[1:], 16))
+        return _ESCAPES.get(code, code)
+
+    # Bytes above 127 pass as the surrogates that `surrogateescape` uses.
+    return _ESCAPE.sub(byte, body).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def quote(text: str) -> str:
+    """A string as HLO text quotes it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    return f'"{escaped}"'

@@ -1,0 +1,175 @@
+"""Shapes in HLO text: `f32[2,<=3]{1,0:T(8,128)}`, `(f32[2], token[])` (SL-24, SL-26, SL-29). Printing: `Shape.to_text`."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from hloom.errors import ParseError, RuleError
+from hloom.shape import TOKEN, Layout, Shape, SplitConfig, Tile
+from hloom.text.scanner import COMMENT, MAX_NESTING, Scanner
+from hloom.types import BY_NAME, PrimitiveType
+
+ARRAY_SHAPE = re.compile(r"[a-z]\w*+\[[^\[\]{}()]*+\](?:\{[^{}]*+\})?")
+_ELEMENT_TYPE = re.compile(r"[a-z]\w*+")
+_SIZE = re.compile(r"(<=)?\s*(\?|\d++)")
+_OPAQUE = Shape(PrimitiveType.OPAQUE)
+
+
+def parse_shape(text: str) -> Shape:
+    """The shape that a text holds; ParseError where it holds none."""
+    scanner = Scanner(text)
+    shape = _scan(scanner, 0)
+    if not scanner.at_end():
+        scanner.fail(f"expected the end of the shape, got {scanner.shown()}")
+    return shape
+
+
+@functools.lru_cache(maxsize=65536)
+def _cached_shape(text: str) -> Shape:
+    return parse_shape(text)
+
+
+def scan_shape(scanner: Scanner, depth: int = 0) -> Shape:
+    """Reads the shape that comes next."""
+    scanner.skip()
+    found = ARRAY_SHAPE.match(scanner.text, scanner.pos) if depth == 0 else None
+    if found:
+        try:
+            shape = _cached_shape(found[0])
+        except ParseError:
+            # Read it again in place, for an error that points into the whole text.
+            return _scan(scanner, depth)
+        scanner.pos = found.end()
+        return shape
+    return _scan(scanner, depth)
+
+
+def _scan(scanner: Scanner, depth: int) -> Shape:
+    if depth > MAX_NESTING:
+        scanner.fail(f"tuples nest more than {MAX_NESTING} deep")
+    if scanner.take("("):
+        elements: list[Shape] = []
+        while not scanner.take(")"):
+            if elements:
+                scanner.expect(",", "between tuple elements")
+            elements.append(_scan(scanner, depth + 1))
+        return Shape.tuple_of(elements)
+    start = scanner.pos
+    found = scanner.match(_ELEMENT_TYPE)
+    if not found or found[0] not in BY_NAME or found[0] == "tuple":
+        scanner.fail(f"expected a shape, got {scanner.text[start : start + 20]!r}", start)
+    element_type = BY_NAME[found[0]]
+    dimensions, dynamic = _scan_sizes(scanner)
+    if not element_type.is_array:
+        if dimensions:
+            scanner.fail(f"a {element_type} has no dimensions", start)
+        if scanner.take("{"):
+            scanner.expect("}")
+        return TOKEN if element_type is PrimitiveType.TOKEN else _OPAQUE
+    layout = scan_layout(scanner, len(dimensions)) if scanner.text.startswith("{", scanner.pos) else None
+    try:
+        return Shape.array(element_type, dimensions, dynamic, layout)
+    except RuleError as error:
+        scanner.fail(error.message, start)
+
+
+def _scan_sizes(scanner: Scanner) -> tuple[list[int], list[bool]]:
+    dimensions: list[int] = []
+    dynamic: list[bool] = []
+    scanner.expect("[", "with the sizes of a shape")
+    while not scanner.take("]"):
+        if dimensions:
+            scanner.expect(",", "between sizes")
+        found = scanner.match(_SIZE)
+        if not found:
+            scanner.fail(f"expected a size, got {scanner.shown()}")
+        if found[2] == "?":
+            scanner.fail("SL-25: a dynamic size needs a bound, as in <=10; '?' has none", found.start())
+        if len(found[2]) > 19 or int(found[2]) >= 2**63:
+            scanner.fail(f"size {found[2][:30]} does not fit 64 bits", found.start())
+        dimensions.append(int(found[2]))
+        dynamic.append(bool(found[1]))
+    return dimensions, dynamic
+
+
+def scan_layout(scanner: Scanner, rank: int) -> Layout:
+    """Reads `{1,0:T(8,128)E(4)S(1)}`; without dimension numbers the default order is meant."""
+    scanner.expect("{")
+    order: list[int] = []
+    while not (scanner.text.startswith((":", "}"), scanner.pos) or scanner.at_end()):
+        if order:
+            scanner.expect(",", "between dimension numbers")
+        order.append(scanner.integer("a dimension number"))
+        scanner.skip()
+    if not order:
+        order = list(range(rank - 1, -1, -1))
+    fields = _scan_layout_fields(scanner) if scanner.take(":") else {}
+    scanner.expect("}", "at the end of a layout")
+    return Layout(tuple(order), **fields)  # type: ignore[arg-type]
+
+
+def _scan_layout_fields(scanner: Scanner) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    while not scanner.text.startswith("}", scanner.pos):
+        if scanner.take("T"):
+            tiles = []
+            while scanner.text.startswith("(", scanner.pos):
+                tiles.append(Tile(tuple(_scan_tile(scanner))))
+            fields["tiles"] = tuple(tiles)
+        elif scanner.take("SC("):
+            dimension = scanner.integer()
+            scanner.expect(":")
+            splits = [scanner.integer()]
+            while scanner.take(","):
+                splits.append(scanner.integer())
+            scanner.expect(")")
+            previous = fields.get("split_configs", ())
+            fields["split_configs"] = (*previous, SplitConfig(dimension, tuple(splits)))  # type: ignore[misc]
+        elif scanner.take("P("):
+            fields["physical_shape"] = _scan(scanner, 1)
+            scanner.expect(")")
+        elif scanner.take("#("):
+            fields["index_primitive_type"] = _scan_type(scanner)
+        elif scanner.take("*("):
+            fields["pointer_primitive_type"] = _scan_type(scanner)
+        else:
+            for prefix, name in _NUMBER_FIELDS.items():
+                if scanner.take(prefix + "("):
+                    fields[name] = scanner.integer()
+                    scanner.expect(")")
+                    break
+            else:
+                scanner.fail(f"expected a layout field T, L, #, *, E, S, SC, P or M, got {scanner.shown()}")
+        scanner.skip()
+    return fields
+
+
+_NUMBER_FIELDS = {
+    "L": "tail_padding_alignment_in_elements",
+    "E": "element_size_in_bits",
+    "S": "memory_space",
+    "M": "dynamic_shape_metadata_prefix_bytes",
+}
+
+
+def _scan_tile(scanner: Scanner) -> list[int]:
+    scanner.expect("(")
+    sizes: list[int] = []
+    while not scanner.take(")"):
+        if sizes:
+            scanner.expect(",", "between tile sizes")
+        sizes.append(Tile.COMBINE if scanner.take("*") else scanner.integer("a tile size"))
+    return sizes
+
+
+def _scan_type(scanner: Scanner) -> PrimitiveType:
+    name = scanner.name("an element type")
+    if name not in BY_NAME:
+        scanner.fail(f"there is no element type {name!r}")
+    scanner.expect(")")
+    return BY_NAME[name]
+
+
+def strip_comments(text: str) -> str:
+    return COMMENT.sub("", text) if "/*" in text else text

@@ -1,0 +1,110 @@
+"""Sharding annotations in HLO text: `{replicated}`, `{devices=[2,2]<=[4]}`, `{{maximal device=0}, {manual}}`."""
+
+from __future__ import annotations
+
+import re
+
+from hloom.sharding import Sharding, ShardingType
+from hloom.text.attributes import iota_text, listed, scan_iota
+from hloom.text.scanner import MAX_NESTING, Scanner
+
+_WORD = re.compile(r"[a-z_]++")
+_SIMPLE = {t.value: t for t in ShardingType if t not in (ShardingType.TUPLE, ShardingType.OTHER)}
+
+
+def scan_sharding(scanner: Scanner, depth: int = 0) -> Sharding:
+    """Reads a sharding in braces."""
+    if depth > MAX_NESTING:
+        scanner.fail(f"shardings nest more than {MAX_NESTING} deep")
+    scanner.expect("{")
+    scanner.skip()
+    if scanner.text.startswith(("{", "}"), scanner.pos):
+        parts: list[Sharding] = []
+        while not scanner.take("}"):
+            if parts:
+                scanner.expect(",", "between shardings")
+            parts.append(scan_sharding(scanner, depth + 1))
+        return Sharding(ShardingType.TUPLE, tuple_shardings=tuple(parts))
+    start = scanner.pos
+    found = scanner.match(_WORD)
+    word = found[0] if found else ""
+    if word == "mesh":
+        # Named shardings, over the axes of a mesh, are kept as text.
+        scanner.pos = scanner.text.rindex("{", 0, start)
+        return Sharding(ShardingType.OTHER, named=scanner.raw_value()[1:-1])
+    if word == "devices":
+        return _scan_tiled(scanner)
+    if word not in _SIMPLE:
+        scanner.fail(f"expected {', '.join(_SIMPLE)} or devices=, got {word or scanner.shown()!r}", start)
+    devices: tuple[int, ...] = ()
+    if _SIMPLE[word] is ShardingType.MAXIMAL:
+        scanner.expect("device=")
+        devices = (scanner.integer("a device number"),)
+    return Sharding(_SIMPLE[word], tile_assignment_devices=devices, extra=_extra(scanner))
+
+
+def _scan_tiled(scanner: Scanner) -> Sharding:
+    scanner.expect("=")
+    dimensions = tuple(listed(scanner, Scanner.integer, "[", "]"))
+    devices: list[int] = []
+    reshape: tuple[int, ...] = ()
+    transpose: tuple[int, ...] = ()
+    if scanner.take("<="):
+        reshape, transpose = scan_iota(scanner)
+    else:
+        devices.append(scanner.integer("a device number"))
+        while scanner.take(","):
+            devices.append(scanner.integer("a device number"))
+    replicate = scanner.take("last_tile_dim_replicate")
+    last: tuple[ShardingType, ...] = ()
+    if scanner.take("last_tile_dims="):
+        last = tuple(listed(scanner, _scan_type))
+    return Sharding(
+        ShardingType.OTHER,
+        tile_assignment_dimensions=dimensions,
+        tile_assignment_devices=tuple(devices),
+        iota_reshape_dims=reshape,
+        iota_transpose_perm=transpose,
+        replicate_on_last_tile_dim=replicate,
+        last_tile_dims=last,
+        extra=_extra(scanner),
+    )
+
+
+def _scan_type(scanner: Scanner) -> ShardingType:
+    found = scanner.match(_WORD)
+    if not found or found[0] not in _SIMPLE:
+        scanner.fail(f"expected one of {', '.join(_SIMPLE)}, got {found[0] if found else scanner.shown()}")
+    return _SIMPLE[found[0]]
+
+
+def _extra(scanner: Scanner) -> str:
+    """The words up to the closing brace, which is taken too."""
+    words = []
+    while not scanner.take("}"):
+        words.append(scanner.raw_value())
+        scanner.skip()
+    return " ".join(words)
+
+
+def sharding_text(sharding: Sharding) -> str:
+    """The text of a sharding, braces included."""
+    if sharding.named:
+        return "{" + sharding.named + "}"
+    if sharding.type is ShardingType.TUPLE:
+        return "{" + ", ".join(map(sharding_text, sharding.tuple_shardings)) + "}"
+    words = [sharding.type.value]
+    if sharding.type is ShardingType.MAXIMAL:
+        words.append(f"device={sharding.tile_assignment_devices[0]}")
+    elif sharding.type is ShardingType.OTHER:
+        sizes = ",".join(map(str, sharding.tile_assignment_dimensions))
+        if sharding.iota_reshape_dims:
+            devices = iota_text(sharding.iota_reshape_dims, sharding.iota_transpose_perm)
+        else:
+            devices = ",".join(map(str, sharding.tile_assignment_devices))
+        words = [f"devices=[{sizes}]{devices}"]
+        if sharding.replicate_on_last_tile_dim:
+            words.append("last_tile_dim_replicate")
+        if sharding.last_tile_dims:
+            words.append("last_tile_dims={" + ", ".join(t.value for t in sharding.last_tile_dims) + "}")
+    return "{" + " ".join([*words, sharding.extra] if sharding.extra else words) + "}"

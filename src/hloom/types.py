@@ -1,0 +1,122 @@
+"""Element types: XLA's PrimitiveType with its text name, proto number, width and NumPy counterpart (SL-23)."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+class Kind(enum.Enum):
+    """What an element type holds; rules ask for kinds rather than list types."""
+
+    PRED = "predicate"
+    SIGNED = "signed integer"
+    UNSIGNED = "unsigned integer"
+    FLOAT = "floating point"
+    COMPLEX = "complex"
+    OTHER = "no array"
+
+
+class PrimitiveType(enum.Enum):
+    """An element type. `value` is XLA's number for it in the proto, `str()` its name in HLO text."""
+
+    PRED = 1
+    S2, S4, S8, S16, S32, S64 = 26, 21, 2, 3, 4, 5
+    U2, U4, U8, U16, U32, U64 = 27, 22, 6, 7, 8, 9
+    F16, BF16, F32, F64 = 10, 16, 11, 12
+    F8E5M2, F8E4M3, F8E4M3FN, F8E4M3B11FNUZ = 19, 28, 20, 23
+    F8E5M2FNUZ, F8E4M3FNUZ, F8E3M4, F8E8M0FNU = 24, 25, 29, 33
+    F4E2M1FN = 32
+    C64, C128 = 15, 18
+    TUPLE, OPAQUE, TOKEN = 13, 14, 17
+
+    text: str
+    kind: Kind
+    bits: int
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return self.text
+
+    __hash__ = object.__hash__
+
+    @property
+    def is_array(self) -> bool:
+        return self.kind is not Kind.OTHER
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind is Kind.SIGNED or self.kind is Kind.UNSIGNED
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind is Kind.SIGNED
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind is Kind.FLOAT
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind is Kind.COMPLEX
+
+    @property
+    def is_pred(self) -> bool:
+        return self is PrimitiveType.PRED
+
+    @property
+    def byte_width(self) -> int:
+        """Bytes that one element takes in memory when it is not packed (SL-23)."""
+        return (self.bits + 7) // 8
+
+    @property
+    def real(self) -> PrimitiveType:
+        """The type of the real part: f32 of c64, f64 of c128, else the type itself."""
+        return {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveType.F64}.get(self, self)
+
+    @property
+    def complex(self) -> PrimitiveType | None:
+        """The complex type whose parts have this type, where there is one."""
+        return {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: PrimitiveType.C128}.get(self)
+
+
+_DTYPES: dict[str, Any] = {
+    "pred": np.bool_,
+    "s2": ml_dtypes.int2, "s4": ml_dtypes.int4, "s8": np.int8, "s16": np.int16, "s32": np.int32, "s64": np.int64,
+    "u2": ml_dtypes.uint2, "u4": ml_dtypes.uint4, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+    "f8e5m2": ml_dtypes.float8_e5m2, "f8e4m3": ml_dtypes.float8_e4m3, "f8e4m3fn": ml_dtypes.float8_e4m3fn,
+    "f8e4m3b11fnuz": ml_dtypes.float8_e4m3b11fnuz, "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "f8e3m4": ml_dtypes.float8_e3m4, "f8e8m0fnu": ml_dtypes.float8_e8m0fnu,
+    "f4e2m1fn": ml_dtypes.float4_e2m1fn,
+    "c64": np.complex64, "c128": np.complex128,
+}  # fmt: skip
+
+
+def _kind_and_bits(name: str) -> tuple[Kind, int]:
+    if name == "pred":
+        return Kind.PRED, 8
+    if name in ("tuple", "opaque", "token"):
+        return Kind.OTHER, 0
+    if name == "bf16":
+        return Kind.FLOAT, 16
+    kind = {"s": Kind.SIGNED, "u": Kind.UNSIGNED, "f": Kind.FLOAT, "c": Kind.COMPLEX}[name[0]]
+    digits = name[1:].partition("e")[0]
+    return kind, int(digits)
+
+
+BY_NAME: dict[str, PrimitiveType] = {}
+BY_NUMBER: dict[int, PrimitiveType] = {}
+BY_DTYPE: dict[np.dtype[Any], PrimitiveType] = {}
+
+for _type in PrimitiveType:
+    _type.text = _type.name.lower()
+    _type.kind, _type.bits = _kind_and_bits(_type.text)
+    BY_NAME[_type.text] = _type
+    BY_NUMBER[_type.value] = _type
+    if _type.kind is not Kind.OTHER:
+        _type.dtype = np.dtype(_DTYPES[_type.text])
+        BY_DTYPE[_type.dtype] = _type
