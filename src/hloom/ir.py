@@ -7,7 +7,7 @@ graph is mutable; `users` and control edges are kept in step by the methods here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -284,6 +284,28 @@ def callees_first(entry: Computation) -> list[Computation]:
             order.append(computation)
             stack.pop()
     return order
+
+
+def clone_computation(computation: Computation, replacement: Callable[[Computation], Computation]) -> Computation:
+    """A copy with instructions of its own, which calls `replacement(c)` where the original calls c."""
+    copy = Computation(computation.name)
+    copy.execution_thread = computation.execution_thread
+    new: dict[Instruction, Instruction] = {}
+    for old in computation.instructions:
+        instruction = Instruction(
+            old.name, old.shape, old.op.with_computations(replacement), [new[operand] for operand in old.operands]
+        )
+        for attribute in ("metadata", "frontend_attributes", "extra_attributes"):
+            setattr(instruction, attribute, dict(getattr(old, attribute)))
+        instruction.sharding, instruction.backend_config = old.sharding, old.backend_config
+        instruction.location = old.location
+        new[old] = copy.add(instruction)
+    for old in computation.instructions:
+        for before in old.control_predecessors:
+            new[before].add_control_dependency(new[old])
+    if computation.instructions:
+        copy.root = new[computation.root]
+    return copy
 
 
 def flatten(shapes: Sequence[Shape]) -> list[Shape]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
+
+if TYPE_CHECKING:
+    from hloom.shape import Shape
 
 
 class Kind(enum.Enum):
@@ -42,6 +45,12 @@ class PrimitiveType(enum.Enum):
         return self.text
 
     __hash__ = object.__hash__
+
+    def __getitem__(self, sizes: int | tuple[int, ...]) -> Shape:
+        """The array shape of this element type: `f32[2, 3]`, `f32[4]`, and the scalar `f32[()]`."""
+        from hloom.shape import Shape
+
+        return Shape.array(self, (sizes,) if not isinstance(sizes, tuple) else sizes)
 
     @property
     def is_array(self) -> bool:

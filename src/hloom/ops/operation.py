@@ -238,6 +238,16 @@ class Operation:
         for field in self.fields:
             yield from field.kind.computations(self.__dict__[field.name])
 
+    def with_computations(self, replacement: Callable[[Computation], Computation]) -> Self:
+        """The same operation calling other computations."""
+        changed: dict[str, Any] = {}
+        for field in self.fields:
+            value = self.__dict__[field.name]
+            if any(True for _ in field.kind.computations(value)):
+                many = isinstance(value, tuple)
+                changed[field.name] = tuple(map(replacement, value)) if many else replacement(value)
+        return self.replace(**changed) if changed else self
+
     def bind(self, operands: Sequence[Any]) -> tuple[Any, ...]:
         """Groups a flat operand list by the declared names: single ones as they are, starred ones as tuples."""
         names = self.operands

@@ -1,0 +1,1 @@
+"""HLO modules as XLA's protocol buffers."""
