@@ -302,6 +302,12 @@ def _replica_groups(value: Any) -> ReplicaGroups | IotaReplicaGroups:
     return ReplicaGroups(tuple(_ints(group) for group in value))
 
 
+def _precisions(value: Any) -> tuple[Precision, ...]:
+    """All default says nothing, so it is the same as none."""
+    precisions = tuple(Precision(v) for v in value)
+    return () if all(p is Precision.DEFAULT for p in precisions) else precisions
+
+
 def _computation(value: Any) -> Any:
     # A built XlaComputation carries its graph: `hloom.ir.Computation` itself is what operations hold.
     return getattr(value, "entry_computation", value)
@@ -339,8 +345,6 @@ REPLICA_GROUPS = AttributeKind("REPLICA_GROUPS", "a list of lists of replica ids
 PAIRS = AttributeKind(
     "PAIRS", "a list of (source, target)", _sequence(lambda source, target: (source, target))
 )
-PRECISIONS = AttributeKind(
-    "PRECISIONS", "a list of default | high | highest", lambda value: tuple(Precision(v) for v in value)
-)
+PRECISIONS = AttributeKind("PRECISIONS", "a list of default | high | highest", _precisions)
 ALIASING = AttributeKind("ALIASING", "a list of OutputOperandAlias", _sequence(OutputOperandAlias))
 RAW = AttributeKind("RAW", "text in braces, kept as it is", _str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from hloom.numerics import total_order_key, widen
@@ -35,6 +36,17 @@ class Compare(Operation, opcode="compare"):
     elementwise = True
     direction: ComparisonDirection = attribute(EnumKind(ComparisonDirection), proto="comparison_direction")
     type: ComparisonType | None = attribute(EnumKind(ComparisonType), default=None, proto="comparison_type")
+
+    def canonical(self, operands: Sequence[Shape]) -> Operation:
+        """Without the type where it is the ordinary one of the operands' element type."""
+        if self.type is None or not operands or not operands[0].is_array:
+            return self
+        element_type = operands[0].element_type
+        if element_type.is_float or element_type.is_complex:
+            ordinary = ComparisonType.FLOAT
+        else:
+            ordinary = ComparisonType.SIGNED if element_type.is_signed else ComparisonType.UNSIGNED
+        return self.replace(type=None) if self.type is ordinary else self
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         check_array(self, "COMPARE-1", lhs, rhs)

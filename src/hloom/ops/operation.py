@@ -223,6 +223,10 @@ class Operation:
         if not inferred.compatible(result):
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
 
+    def canonical(self, operands: Sequence[Shape]) -> Operation:
+        """This operation with attributes that say nothing new about these operands left out, as text leaves them out."""
+        return self
+
     def check_groups(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
         """Checks what depends on the number of replicas and partitions, when a module is made ready to run (COLL-3)."""
 

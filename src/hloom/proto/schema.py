@@ -1,548 +1,301 @@
-"""The messages of XLA's protos (package `xla`), as tables from which `protobuf` makes its classes.
+"""XLA's proto messages, in its names and numbers, for the protobuf library.
 
-No `protoc` and no generated code: `MESSAGES` and `ENUMS` below hold XLA's own names and numbers, so that what hloom
-writes XLA reads, and the reverse. A field is written
-
-    number name [repeated | optional] type [oneof group]
-
-and fields are separated by a new line or a semicolon; a type is a scalar of proto3, `map<key, value>`, or the full
-name of a message or an enumeration of these tables. `optional` marks a scalar that knows whether it was set.
-
-The classes are made on the first call of `message_class`, in a descriptor pool of our own: jaxlib and TensorFlow may
-register the same names in the default pool. `google.protobuf` is imported only then, to keep `import hloom` fast.
+The tables below list every message that a serialised HLO module can hold. A line reads `Message: number type name; ..`;
+after the type `*` means repeated, `?` optional with presence; `|group` after the name puts a field into a oneof. The
+descriptors are made from the tables when the first message is asked for, in a pool of their own, so that they never
+meet those of another library in the process.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
-    from google.protobuf.descriptor_pool import DescriptorPool
 
-PACKAGE = "xla"
+MESSAGES = """
+PaddingConfig: 1 PaddingConfig.PaddingConfigDimension* dimensions
+PaddingConfig.PaddingConfigDimension: 1 int64 edge_padding_low; 2 int64 edge_padding_high;
+    3 int64 interior_padding
+TileProto: 1 int64* dimensions
+SplitConfigProto: 1 int64 dimension; 2 int64* split_indices
+LayoutProto: 1 int64* minor_to_major; 2 int64* padded_dimensions; 3 PaddingValue padding_value;
+    9 DimLevelType* dim_level_types; 13 bool* dim_unique; 14 bool* dim_ordered; 6 TileProto* tiles;
+    16 int64 tail_padding_alignment_in_elements; 7 int64 element_size_in_bits; 8 int64 memory_space;
+    11 PrimitiveType index_primitive_type; 12 PrimitiveType pointer_primitive_type;
+    10 ShapeProto physical_shape; 15 int64 dynamic_shape_metadata_prefix_bytes;
+    17 SplitConfigProto* split_configs
+ShapeProto: 2 PrimitiveType element_type; 3 int64* dimensions; 6 bool* is_dynamic_dimension;
+    4 ShapeProto* tuple_shapes; 5 LayoutProto layout
+ProgramShapeProto: 1 ShapeProto* parameters; 2 ShapeProto result; 3 string* parameter_names
+Payload: 1 bytes value|payload_source; 2 int64 id|payload_source
+OpMetadata: 1 string op_type; 2 string op_name; 3 string source_file; 4 int32 source_line;
+    17 int32 source_end_line; 18 int32 source_column; 19 int32 source_end_column; 5 ProfileType* profile_type;
+    8 int64 size_of_generated_code_in_bytes; 9 int64 size_of_memory_working_set_in_bytes;
+    10 OpMetadata.ProfileInfo profile_info; 12 string deduplicated_name; 15 int32 stack_frame_id;
+    16 string scheduling_name; 20 Payload metadata_payload
+OpMetadata.ProfileInfo: 1 ProfileType* profile_type; 2 double relative_speedup;
+    3 ProfileSource profile_source; 4 CompilationEvent compilation_event;
+    5 ProfileGenerationStrategy profile_generation_strategy
+DeviceAssignmentProto: 1 int32 replica_count; 2 int32 computation_count;
+    3 DeviceAssignmentProto.ComputationDevice* computation_devices
+DeviceAssignmentProto.ComputationDevice: 1 int64* replica_device_ids
+LiteralProto: 1 ShapeProto shape; 2 bool* preds; 30 bytes s1s; 26 bytes s2s; 21 bytes s4s; 15 bytes s8s;
+    31 bytes u1s; 27 bytes u2s; 22 bytes u4s; 3 bytes u8s; 4 int32* s32s; 5 int64* s64s; 6 uint32* u32s;
+    7 uint64* u64s; 8 float* f32s; 9 double* f64s; 12 float* c64s; 18 double* c128s;
+    10 LiteralProto* tuple_literals; 11 bytes f16s; 13 bytes bf16s; 16 bytes u16s; 17 bytes s16s;
+    32 bytes f4e2m1fns; 29 bytes f8e3m4s; 23 bytes f8e4m3b11fnuzs; 20 bytes f8e4m3fns; 25 bytes f8e4m3fnuzs;
+    28 bytes f8e4m3s; 24 bytes f8e5m2fnuzs; 19 bytes f8e5m2s; 33 bytes f8e8m0fnus; 35 bytes f6e3m2fns;
+    36 bytes f6e2m3fns; 14 int64* sparse_indices; 34 int32* dynamic_sizes
+WindowDimension: 1 int64 size; 2 int64 stride; 3 int64 padding_low; 4 int64 padding_high;
+    5 int64 window_dilation; 6 int64 base_dilation; 7 bool window_reversal
+Window: 1 WindowDimension* dimensions
+GatherDimensionNumbers: 1 int64* offset_dims; 2 int64* collapsed_slice_dims; 3 int64* start_index_map;
+    4 int64 index_vector_dim; 5 int64* operand_batching_dims; 6 int64* start_indices_batching_dims
+ScatterDimensionNumbers: 1 int64* update_window_dims; 2 int64* inserted_window_dims;
+    3 int64* scatter_dims_to_operand_dims; 4 int64 index_vector_dim; 5 int64* input_batching_dims;
+    6 int64* scatter_indices_batching_dims
+ConvolutionDimensionNumbers: 7 int64 input_batch_dimension; 8 int64 input_feature_dimension;
+    11 int64* input_spatial_dimensions; 3 int64 kernel_input_feature_dimension;
+    4 int64 kernel_output_feature_dimension; 6 int64* kernel_spatial_dimensions;
+    9 int64 output_batch_dimension; 10 int64 output_feature_dimension; 12 int64* output_spatial_dimensions
+SparsityConfig: 1 SparsityConfig.TensorSparsityConfig lhs; 2 SparsityConfig.TensorSparsityConfig rhs
+SparsityConfig.TensorSparsityConfig: 1 int64 num_non_zero; 2 int64 block_size; 3 int64 dimension;
+    4 int64 stride
+DotDimensionNumbers: 1 int64* lhs_contracting_dimensions; 2 int64* rhs_contracting_dimensions;
+    3 int64* lhs_batch_dimensions; 4 int64* rhs_batch_dimensions
+RaggedDotDimensionNumbers: 1 DotDimensionNumbers dot_dimension_numbers; 2 int64* lhs_ragged_dimensions;
+    3 int64* rhs_group_dimensions
+TriangularSolveOptions: 1 bool left_side; 2 bool lower; 3 bool unit_diagonal;
+    4 TriangularSolveOptions.Transpose transpose_a
+CholeskyOptions: 1 bool lower
+FrontendAttributes: 1 map<string,string> map
+Statistic: 1 string stat_name; 2 double stat_val
+StatisticsViz: 1 int64 stat_index_to_visualize; 2 Statistic* statistics
+MeshProto: 1 MeshProto.MeshAxis* axes; 2 int64* device_ids; 3 MeshProto.IotaTransform? iota_transform
+MeshProto.MeshAxis: 1 string name; 2 int64 size
+MeshProto.IotaTransform: 1 int64* reshape_dims; 2 int64* transpose_perm
+AxisRefProto: 1 int64 mesh_axis_index; 2 AxisRefProto.SubAxis? sub_axis_info
+AxisRefProto.SubAxis: 1 int64 pre_size; 2 int64 size
+NamedShardingProto: 2 MeshProto mesh; 3 NamedShardingProto.DimensionSharding* dim_shardings;
+    4 AxisRefProto* replicated_axes; 5 AxisRefProto* unreduced_axes; 7 AxisRefProto* manual_axes;
+    6 OpMetadata* metadata
+NamedShardingProto.DimensionSharding: 1 AxisRefProto* axes; 2 bool is_closed
+OpSharding: 1 OpSharding.Type type; 2 ShapeProto tile_shape; 3 int64* tile_assignment_dimensions;
+    4 int64* tile_assignment_devices; 5 OpSharding* tuple_shardings; 6 bool replicate_on_last_tile_dim;
+    7 OpMetadata* metadata; 8 OpSharding.Type* last_tile_dims; 9 int64* iota_reshape_dims;
+    10 int32* iota_transpose_perm; 11 bool is_shard_group; 12 int64 shard_group_id;
+    13 OpSharding.ShardGroupType shard_group_type; 14 NamedShardingProto? named_sharding
+ReplicaGroup: 1 int64* replica_ids
+MeshAxesReplicaGroupListProto: 1 MeshProto mesh; 2 AxisRefProto* axes
+IotaReplicaGroupListProto: 1 int64 num_replica_groups; 2 int64 num_devices_per_group;
+    3 int64* iota_reshape_dims; 4 int32* iota_transpose_perm
+CollectiveDeviceListProto: 1 ReplicaGroup* replica_groups
+SourceTarget: 1 int64 source; 2 int64 target
+ResultAccuracy: 1 ResultAccuracy.Mode mode|specs; 2 ResultAccuracy.Tolerance tolerance|specs
+ResultAccuracy.Tolerance: 1 double atol; 2 double rtol; 3 int64 ulps
+PrecisionConfig: 1 PrecisionConfig.Precision* operand_precision; 2 PrecisionConfig.Algorithm algorithm
+ParameterReplication: 1 bool* replicated_at_leaf_buffers
+OutputOperandAliasing: 1 int64* output_shape_index; 2 int64 operand_index; 3 int64* operand_shape_index
+OriginalArrayProto: 1 string instruction_name; 2 int64* shape_index
+OriginalValueElementProto: 1 int64* shape_index; 2 OriginalArrayProto original_array
+OriginalValueProto: 1 OriginalValueElementProto* elements; 2 bool is_synthetic_call
+HloInstructionProto: 1 string name; 2 string opcode; 3 ShapeProto shape; 7 OpMetadata metadata;
+    8 LiteralProto literal; 9 int64 parameter_number; 11 string fusion_kind; 13 int64 tuple_index;
+    14 int64* dimensions; 15 Window window; 16 ConvolutionDimensionNumbers convolution_dimension_numbers;
+    50 int64 feature_group_count; 58 int64 batch_group_count;
+    17 HloInstructionProto.SliceDimensions* slice_dimensions; 18 int32 exponent_bits; 19 int32 mantissa_bits;
+    20 int64* dynamic_slice_sizes; 21 PaddingConfig padding_config; 22 bytes outfeed_config;
+    23 RandomDistribution distribution; 24 float epsilon; 25 int64 feature_index; 26 int64 channel_id;
+    27 bytes infeed_config; 28 string custom_call_target; 29 ShapeProto outfeed_shape;
+    30 DotDimensionNumbers dot_dimension_numbers; 90 RaggedDotDimensionNumbers ragged_dot_dimension_numbers;
+    31 FftType fft_type; 32 int64* fft_length; 63 string comparison_direction;
+    33 GatherDimensionNumbers gather_dimension_numbers; 34 int64* gather_slice_sizes; 35 int64 id;
+    36 int64* operand_ids; 37 int64* control_predecessor_ids; 38 int64* called_computation_ids;
+    40 OpSharding sharding; 43 bytes backend_config; 99 Payload backend_config_payload;
+    49 ReplicaGroup* replica_groups; 45 int64 all_reduce_id; 71 bool use_global_device_ids;
+    47 bool is_host_transfer; 60 bool is_stable; 48 ScatterDimensionNumbers scatter_dimension_numbers;
+    51 PrecisionConfig precision_config; 52 SourceTarget* source_target_pairs;
+    54 OpSharding domain_entry_sharding; 55 OpSharding domain_exit_sharding; 56 bool constrain_layout;
+    57 ShapeProto* operand_shapes_with_layout; 59 TriangularSolveOptions triangular_solve_options;
+    62 CholeskyOptions cholesky_options; 61 ParameterReplication parameter_replication;
+    65 bool custom_call_has_side_effect; 74 OutputOperandAliasing* output_operand_aliasing;
+    76 CustomCallSchedule custom_call_schedule; 66 int64 delta; 67 bool indices_are_sorted;
+    68 FrontendAttributes frontend_attributes; 69 bool unique_indices; 70 RandomAlgorithm rng_algorithm;
+    72 string comparison_type; 73 bool is_cross_program_prefetch;
+    80 int32 cross_program_prefetch_index|optional_cross_program_prefetch_index; 75 PaddingType padding_type;
+    77 CustomCallApiVersion custom_call_api_version; 79 string async_execution_thread; 81 int64 k;
+    85 bool largest; 82 StatisticsViz statistics_viz;
+    87 CollectiveDeviceListProto collective_device_list|replica_group_list;
+    92 IotaReplicaGroupListProto iota_collective_device_list|replica_group_list;
+    93 MeshAxesReplicaGroupListProto mesh_axes_replica_group_list|replica_group_list;
+    88 OriginalValueProto original_value; 89 bool is_composite; 91 ResultAccuracy result_accuracy;
+    94 bool is_reverse; 95 int64 num_carries; 96 TriState is_associative; 97 ConvolutionKind conv_kind;
+    98 SparsityConfig sparsity_config
+HloInstructionProto.SliceDimensions: 1 int64 start; 2 int64 limit; 3 int64 stride
+HloComputationProto: 1 string name; 2 HloInstructionProto* instructions; 4 ProgramShapeProto program_shape;
+    5 int64 id; 6 int64 root_id; 7 bool is_fusion_computation; 8 string execution_thread
+HloScheduleProto: 1 map<int64,HloScheduleProto.InstructionSequence> sequences
+HloScheduleProto.InstructionSequence: 1 int64* instruction_ids
+HloInputOutputAliasProto: 1 HloInputOutputAliasProto.AliasEntryProto* entries
+HloInputOutputAliasProto.AliasEntryProto: 1 int64* output_shape_index; 2 int64 parameter_number;
+    3 int64* parameter_shape_index; 4 Kind kind
+HloBufferDonorProto: 1 HloBufferDonorProto.BufferDonorEntryProto* entries
+HloBufferDonorProto.BufferDonorEntryProto: 1 int64 parameter_number; 2 int64* parameter_shape_index
+CrossProgramPrefetch: 1 int64 parameter; 2 int64* index; 3 int64 offset
+StackFrameIndexProto: 1 string* file_names; 2 string* function_names;
+    3 StackFrameIndexProto.FileLocation* file_locations; 4 StackFrameIndexProto.StackFrame* stack_frames
+StackFrameIndexProto.FileLocation: 1 int32 file_name_id; 2 int32 function_name_id; 3 int32 line;
+    5 int32 end_line; 4 int32 column; 6 int32 end_column
+StackFrameIndexProto.StackFrame: 1 int32 file_location_id; 2 int32 parent_frame_id
+HloModuleProto: 1 string name; 2 string entry_computation_name; 6 int64 entry_computation_id;
+    3 HloComputationProto* computations; 4 ProgramShapeProto host_program_shape; 5 int64 id;
+    23 int64? pjrt_id; 7 HloScheduleProto schedule; 8 HloInputOutputAliasProto input_output_alias;
+    22 bytes* payloads; 18 HloBufferDonorProto buffer_donor;
+    10 CrossProgramPrefetch* cross_program_prefetches; 11 bool is_dynamic; 12 OpSharding spmd_output_sharding;
+    14 OpSharding* spmd_parameters_shardings; 16 bool use_auto_spmd_partitioning;
+    13 HloModuleProto.ProfileInfo* profile_info; 15 DeviceAssignmentProto device_assignment;
+    17 StackFrameIndexProto stack_frame_index; 19 FrontendAttributes frontend_attributes;
+    20 OriginalValueRecoveryTableProto original_value_recovery_table; 21 string device_type
+HloModuleProto.ProfileInfo: 1 HloModuleProto.ProfileType profile_type; 2 double relative_speedup;
+    3 ProfileSource profile_source; 4 CompilationEvent compilation_event; 5 string fingerprint;
+    6 ProfileGenerationStrategy profile_generation_strategy; 7 int64 original_changelist; 8 int64 changelist
+HloProto: 1 HloModuleProto hlo_module; 3 bytes buffer_assignment
+HloSnapshot: 1 HloProto hlo; 2 LiteralProto* arguments; 3 LiteralProto result; 4 string execution_platform
+OriginalValueRecoveryTableProto: 1 OriginalValueRecoveryTableProto.Entry* entries
+OriginalValueRecoveryTableProto.Entry: 1 OriginalArrayProto old_original_array;
+    2 OriginalArrayProto new_original_array; 3 HloModuleProto recovery_module
+"""
 
-# ---------------------------------------------------------------------------------------------- enumerations
+ENUMS = """
+PrimitiveType: PRIMITIVE_TYPE_INVALID=0 PRED=1 S1=30 S2=26 S4=21 S8=2 S16=3 S32=4 S64=5 U1=31 U2=27 U4=22 U8=6
+    U16=7 U32=8 U64=9 F16=10 F32=11 BF16=16 F64=12 F8E5M2=19 F8E4M3=28 F8E4M3FN=20 F8E4M3B11FNUZ=23 F8E3M4=29
+    F8E5M2FNUZ=24 F8E4M3FNUZ=25 F4E2M1FN=32 F8E8M0FNU=33 F6E3M2FN=35 F6E2M3FN=36 C64=15 C128=18 TUPLE=13
+    OPAQUE_TYPE=14 TOKEN=17 BUFFER=34
+DimLevelType: DIM_DENSE=0 DIM_COMPRESSED=1 DIM_SINGLETON=2 DIM_LOOSE_COMPRESSED=3
+ProfileType: INVALID=0 WINDOW=1 FLAG=2 INTEGER=3
+ProfileSource: PROFILE_SOURCE_UNKNOWN_SOURCE=0 PROFILE_SOURCE_EMBEDDED=1 PROFILE_SOURCE_REMOTE=2
+CompilationEvent: COMPILATION_EVENT_UNKNOWN_EVENT=0 COMPILATION_EVENT_FIRST_COMPILATION=1
+    COMPILATION_EVENT_RECOMPILATION=2
+ProfileGenerationStrategy: PROFILE_GENERATION_STRATEGY_UNKNOWN=0 PROFILE_GENERATION_STRATEGY_GA=1
+    PROFILE_GENERATION_STRATEGY_FANTA=2 PROFILE_GENERATION_STRATEGY_CFO=3
+    PROFILE_GENERATION_STRATEGY_EXHAUSTIVE=4 PROFILE_GENERATION_STRATEGY_LCM_GNN=5
+    PROFILE_GENERATION_STRATEGY_LCM_MOE=6
+PaddingType: PADDING_INVALID=0 PADDING_VALID=1 PADDING_SAME=2
+FftType: FFT=0 IFFT=1 RFFT=2 IRFFT=3
+RandomDistribution: RNG_INVALID=0 RNG_UNIFORM=1 RNG_NORMAL=2
+RandomAlgorithm: RNG_DEFAULT=0 RNG_THREE_FRY=1 RNG_PHILOX=2
+TriangularSolveOptions.Transpose: TRANSPOSE_INVALID=0 NO_TRANSPOSE=1 TRANSPOSE=2 ADJOINT=3
+OpSharding.Type: REPLICATED=0 MAXIMAL=1 TUPLE=2 OTHER=3 MANUAL=4 UNKNOWN=5 UNREDUCED=6
+OpSharding.ShardGroupType: AS=0 LIKE=1
+ResultAccuracy.Mode: DEFAULT=0 HIGHEST=1
+PrecisionConfig.Precision: DEFAULT=0 HIGH=1 HIGHEST=2
+PrecisionConfig.Algorithm: ALG_UNSET=0 ALG_DOT_ANY_F8_ANY_F8_F32=1 ALG_DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM=2
+    ALG_DOT_F16_F16_F16=3 ALG_DOT_F16_F16_F32=4 ALG_DOT_BF16_BF16_BF16=5 ALG_DOT_BF16_BF16_F32=6
+    ALG_DOT_BF16_BF16_F32_X3=7 ALG_DOT_BF16_BF16_F32_X6=8 ALG_DOT_TF32_TF32_F32=9 ALG_DOT_TF32_TF32_F32_X3=10
+    ALG_DOT_F32_F32_F32=11 ALG_DOT_F64_F64_F64=12 ALG_DOT_BF16_BF16_F32_X9=13
+CustomCallSchedule: SCHEDULE_NONE=0 SCHEDULE_LATEST=1 SCHEDULE_EARLIEST=2
+TriState: TRI_STATE_UNSPECIFIED=0 TRI_STATE_TRUE=1 TRI_STATE_FALSE=2
+ConvolutionKind: CONVOLUTION_KIND_UNSET=0 CONVOLUTION_KIND_FPROP=1 CONVOLUTION_KIND_DGRAD=2
+    CONVOLUTION_KIND_WGRAD=3
+CustomCallApiVersion: API_VERSION_UNSPECIFIED=0 API_VERSION_ORIGINAL=1 API_VERSION_STATUS_RETURNING=2
+    API_VERSION_STATUS_RETURNING_UNIFIED=3 API_VERSION_TYPED_FFI=4
+Kind: UNDEFINED_ALIAS=0 MAY_ALIAS=1 MUST_ALIAS=2
+HloModuleProto.ProfileType: INVALID=0 FLAG=1 FUSION=2 LAYOUT=3 DOT=4 FLAGNET=5 SHARDING=6 SCHEDULE=7
+PaddingValue: INVALID_PAD=0 ZERO_PAD=1 ONE_PAD=2 LOWEST_PAD=3 HIGHEST_PAD=4 UNKNOWN_PAD=5
+"""
 
-ENUMS: dict[str, str] = {
-    "PrimitiveType": """
-        PRIMITIVE_TYPE_INVALID=0  PRED=1
-        S1=30 S2=26 S4=21 S8=2 S16=3 S32=4 S64=5
-        U1=31 U2=27 U4=22 U8=6 U16=7 U32=8 U64=9
-        F16=10 F32=11 BF16=16 F64=12
-        F8E5M2=19 F8E4M3=28 F8E4M3FN=20 F8E4M3B11FNUZ=23 F8E3M4=29 F8E5M2FNUZ=24 F8E4M3FNUZ=25
-        F4E2M1FN=32 F8E8M0FNU=33 F6E3M2FN=35 F6E2M3FN=36
-        C64=15 C128=18
-        TUPLE=13 OPAQUE_TYPE=14 TOKEN=17 BUFFER=34""",
-    "PaddingValue": "INVALID_PAD=0 ZERO_PAD=1 ONE_PAD=2 LOWEST_PAD=3 HIGHEST_PAD=4 UNKNOWN_PAD=5",
-    "DimLevelType": "DIM_DENSE=0 DIM_COMPRESSED=1 DIM_SINGLETON=2 DIM_LOOSE_COMPRESSED=3",
-    # Operations
-    "PaddingType": "PADDING_INVALID=0 PADDING_VALID=1 PADDING_SAME=2",
-    "FftType": "FFT=0 IFFT=1 RFFT=2 IRFFT=3",
-    "RandomDistribution": "RNG_INVALID=0 RNG_UNIFORM=1 RNG_NORMAL=2",
-    "RandomAlgorithm": "RNG_DEFAULT=0 RNG_THREE_FRY=1 RNG_PHILOX=2",
-    "TriangularSolveOptions.Transpose": "TRANSPOSE_INVALID=0 NO_TRANSPOSE=1 TRANSPOSE=2 ADJOINT=3",
-    "SparsityType": "SPARSITY_INVALID=0 SPARSITY_STRUCTURED_N_M=1",
-    "ConvolutionKind": """
-        CONVOLUTION_KIND_UNSET=0 CONVOLUTION_KIND_FPROP=1 CONVOLUTION_KIND_DGRAD=2 CONVOLUTION_KIND_WGRAD=3""",
-    "TriState": "TRI_STATE_UNSPECIFIED=0 TRI_STATE_TRUE=1 TRI_STATE_FALSE=2",
-    "CustomCallSchedule": "SCHEDULE_NONE=0 SCHEDULE_LATEST=1 SCHEDULE_EARLIEST=2",
-    "CustomCallApiVersion": """
-        API_VERSION_UNSPECIFIED=0 API_VERSION_ORIGINAL=1 API_VERSION_STATUS_RETURNING=2
-        API_VERSION_STATUS_RETURNING_UNIFIED=3 API_VERSION_TYPED_FFI=4""",
-    "PrecisionConfig.Precision": "DEFAULT=0 HIGH=1 HIGHEST=2",
-    "PrecisionConfig.Algorithm": """
-        ALG_UNSET=0 ALG_DOT_ANY_F8_ANY_F8_F32=1 ALG_DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM=2
-        ALG_DOT_F16_F16_F16=3 ALG_DOT_F16_F16_F32=4
-        ALG_DOT_BF16_BF16_BF16=5 ALG_DOT_BF16_BF16_F32=6
-        ALG_DOT_BF16_BF16_F32_X3=7 ALG_DOT_BF16_BF16_F32_X6=8 ALG_DOT_BF16_BF16_F32_X9=13
-        ALG_DOT_TF32_TF32_F32=9 ALG_DOT_TF32_TF32_F32_X3=10
-        ALG_DOT_F32_F32_F32=11 ALG_DOT_F64_F64_F64=12""",
-    "ResultAccuracy.Mode": "DEFAULT=0 HIGHEST=1",
-    # Distribution
-    "OpSharding.Type": "REPLICATED=0 MAXIMAL=1 TUPLE=2 OTHER=3 MANUAL=4 UNKNOWN=5 UNREDUCED=6",
-    "OpSharding.ShardGroupType": "AS=0 LIKE=1",
-    # Modules: `Kind` is that of an input-output alias
-    "Kind": "UNDEFINED_ALIAS=0 MAY_ALIAS=1 MUST_ALIAS=2",
-    "ProfileType": "INVALID=0 WINDOW=1 FLAG=2 INTEGER=3",
-    "HloModuleProto.ProfileType": """
-        INVALID=0 FLAG=1 FUSION=2 LAYOUT=3 DOT=4 FLAGNET=5 SHARDING=6 SCHEDULE=7""",
-    "ProfileSource": """
-        PROFILE_SOURCE_UNKNOWN_SOURCE=0 PROFILE_SOURCE_EMBEDDED=1 PROFILE_SOURCE_REMOTE=2""",
-    "CompilationEvent": """
-        COMPILATION_EVENT_UNKNOWN_EVENT=0 COMPILATION_EVENT_FIRST_COMPILATION=1
-        COMPILATION_EVENT_RECOMPILATION=2""",
-    "ProfileGenerationStrategy": """
-        PROFILE_GENERATION_STRATEGY_UNKNOWN=0 PROFILE_GENERATION_STRATEGY_GA=1
-        PROFILE_GENERATION_STRATEGY_FANTA=2 PROFILE_GENERATION_STRATEGY_CFO=3
-        PROFILE_GENERATION_STRATEGY_EXHAUSTIVE=4 PROFILE_GENERATION_STRATEGY_LCM_GNN=5
-        PROFILE_GENERATION_STRATEGY_LCM_MOE=6""",
-}
-
-# ------------------------------------------------------------------------------- shapes, layouts and literals
-
-MESSAGES: dict[str, str] = {
-    "ShapeProto": """
-        2 element_type         PrimitiveType
-        3 dimensions           repeated int64
-        6 is_dynamic_dimension repeated bool
-        4 tuple_shapes         repeated ShapeProto
-        5 layout               LayoutProto""",
-    # XLA has retired fields 2 and 3; hloom keeps them in their old sense (SL-8, SL-13, SL-14).
-    "LayoutProto": """
-        1  minor_to_major         repeated int64
-        2  padded_dimensions      repeated int64
-        3  padding_value          optional PaddingValue
-        6  tiles                  repeated TileProto
-        7  element_size_in_bits   int64
-        8  memory_space           int64
-        9  dim_level_types        repeated DimLevelType
-        10 physical_shape         ShapeProto
-        11 index_primitive_type   PrimitiveType
-        12 pointer_primitive_type PrimitiveType
-        13 dim_unique             repeated bool
-        14 dim_ordered            repeated bool
-        15 dynamic_shape_metadata_prefix_bytes int64
-        16 tail_padding_alignment_in_elements  int64
-        17 split_configs          repeated SplitConfigProto""",
-    "TileProto": "1 dimensions repeated int64",
-    "SplitConfigProto": "1 dimension int64; 2 split_indices repeated int64",
-    "ProgramShapeProto": """
-        1 parameters      repeated ShapeProto
-        2 result          ShapeProto
-        3 parameter_names repeated string""",
-    "LiteralProto": """
-        1  shape ShapeProto
-        2  preds repeated bool
-        30 s1s bytes; 26 s2s bytes; 21 s4s bytes; 15 s8s bytes; 17 s16s bytes
-        31 u1s bytes; 27 u2s bytes; 22 u4s bytes; 3 u8s bytes; 16 u16s bytes
-        4  s32s repeated int32;  5 s64s repeated int64
-        6  u32s repeated uint32; 7 u64s repeated uint64
-        11 f16s bytes; 13 bf16s bytes; 8 f32s repeated float; 9 f64s repeated double
-        12 c64s repeated float; 18 c128s repeated double
-        32 f4e2m1fns bytes; 33 f8e8m0fnus bytes; 35 f6e3m2fns bytes; 36 f6e2m3fns bytes
-        19 f8e5m2s bytes; 24 f8e5m2fnuzs bytes; 29 f8e3m4s bytes
-        28 f8e4m3s bytes; 20 f8e4m3fns bytes; 25 f8e4m3fnuzs bytes; 23 f8e4m3b11fnuzs bytes
-        10 tuple_literals repeated LiteralProto
-        14 sparse_indices repeated int64
-        34 dynamic_sizes  repeated int32""",
-    # ------------------------------------------------------------------ what the attributes of operations hold
-    "Window": "1 dimensions repeated WindowDimension",
-    "WindowDimension": """
-        1 size int64; 2 stride int64; 3 padding_low int64; 4 padding_high int64
-        5 window_dilation int64; 6 base_dilation int64; 7 window_reversal bool""",
-    "PaddingConfig": "1 dimensions repeated PaddingConfig.PaddingConfigDimension",
-    "PaddingConfig.PaddingConfigDimension": """
-        1 edge_padding_low int64; 2 edge_padding_high int64; 3 interior_padding int64""",
-    "ConvolutionDimensionNumbers": """
-        7  input_batch_dimension           int64
-        8  input_feature_dimension         int64
-        11 input_spatial_dimensions        repeated int64
-        3  kernel_input_feature_dimension  int64
-        4  kernel_output_feature_dimension int64
-        6  kernel_spatial_dimensions       repeated int64
-        9  output_batch_dimension          int64
-        10 output_feature_dimension        int64
-        12 output_spatial_dimensions       repeated int64""",
-    "DotDimensionNumbers": """
-        1 lhs_contracting_dimensions repeated int64
-        2 rhs_contracting_dimensions repeated int64
-        3 lhs_batch_dimensions       repeated int64
-        4 rhs_batch_dimensions       repeated int64""",
-    "RaggedDotDimensionNumbers": """
-        1 dot_dimension_numbers DotDimensionNumbers
-        2 lhs_ragged_dimensions repeated int64
-        3 rhs_group_dimensions  repeated int64""",
-    "SparsityConfig": "1 lhs SparsityConfig.TensorSparsityConfig; 2 rhs SparsityConfig.TensorSparsityConfig",
-    "SparsityConfig.TensorSparsityConfig": """
-        1 num_non_zero int64; 2 block_size int64; 3 dimension int64; 4 stride int64""",
-    "SparsityDescriptor": "1 type SparsityType; 2 index int32; 3 dimension int32; 4 n int32; 5 m int32",
-    "GatherDimensionNumbers": """
-        1 offset_dims                  repeated int64
-        2 collapsed_slice_dims         repeated int64
-        3 start_index_map              repeated int64
-        4 index_vector_dim             int64
-        5 operand_batching_dims        repeated int64
-        6 start_indices_batching_dims  repeated int64""",
-    "ScatterDimensionNumbers": """
-        1 update_window_dims            repeated int64
-        2 inserted_window_dims          repeated int64
-        3 scatter_dims_to_operand_dims  repeated int64
-        4 index_vector_dim              int64
-        5 input_batching_dims           repeated int64
-        6 scatter_indices_batching_dims repeated int64""",
-    "TriangularSolveOptions": """
-        1 left_side bool; 2 lower bool; 3 unit_diagonal bool
-        4 transpose_a TriangularSolveOptions.Transpose""",
-    "CholeskyOptions": "1 lower bool",
-    "SortOptions": "1 descending bool",
-    "PrecisionConfig": """
-        1 operand_precision repeated PrecisionConfig.Precision
-        2 algorithm         PrecisionConfig.Algorithm""",
-    "ResultAccuracy": """
-        1 mode      ResultAccuracy.Mode      oneof specs
-        2 tolerance ResultAccuracy.Tolerance oneof specs""",
-    "ResultAccuracy.Tolerance": "1 atol double; 2 rtol double; 3 ulps int64",
-    "OutputOperandAliasing": """
-        1 output_shape_index repeated int64; 2 operand_index int64; 3 operand_shape_index repeated int64""",
-    "ParameterReplication": "1 replicated_at_leaf_buffers repeated bool",
-    "FrontendAttributes": "1 map map<string, string>",
-    # ------------------------------------------------------------------------------ devices and sharding
-    "ReplicaGroup": "1 replica_ids repeated int64",
-    "SourceTarget": "1 source int64; 2 target int64",
-    # Field 2 was the place of the iota form until it moved to HloInstructionProto (92): older dumps have it here.
-    "CollectiveDeviceListProto": """
-        1 replica_groups          repeated ReplicaGroup
-        2 iota_replica_group_list IotaReplicaGroupListProto""",
-    "IotaReplicaGroupListProto": """
-        1 num_replica_groups    int64
-        2 num_devices_per_group int64
-        3 iota_reshape_dims     repeated int64
-        4 iota_transpose_perm   repeated int32""",
-    "MeshAxesReplicaGroupListProto": "1 mesh MeshProto; 2 axes repeated AxisRefProto",
-    "MeshProto": """
-        1 axes           repeated MeshProto.MeshAxis
-        2 device_ids     repeated int64
-        3 iota_transform MeshProto.IotaTransform""",
-    "MeshProto.MeshAxis": "1 name string; 2 size int64",
-    "MeshProto.IotaTransform": "1 reshape_dims repeated int64; 2 transpose_perm repeated int64",
-    "AxisRefProto": "1 mesh_axis_index int64; 2 sub_axis_info AxisRefProto.SubAxis",
-    "AxisRefProto.SubAxis": "1 pre_size int64; 2 size int64",
-    "NamedShardingProto": """
-        2 mesh            MeshProto
-        3 dim_shardings   repeated NamedShardingProto.DimensionSharding
-        4 replicated_axes repeated AxisRefProto
-        5 unreduced_axes  repeated AxisRefProto
-        7 manual_axes     repeated AxisRefProto
-        6 metadata        repeated OpMetadata""",
-    "NamedShardingProto.DimensionSharding": "1 axes repeated AxisRefProto; 2 is_closed bool",
-    "OpSharding": """
-        1  type                       OpSharding.Type
-        2  tile_shape                 ShapeProto
-        3  tile_assignment_dimensions repeated int64
-        4  tile_assignment_devices    repeated int64
-        5  tuple_shardings            repeated OpSharding
-        6  replicate_on_last_tile_dim bool
-        7  metadata                   repeated OpMetadata
-        8  last_tile_dims             repeated OpSharding.Type
-        9  iota_reshape_dims          repeated int64
-        10 iota_transpose_perm        repeated int32
-        11 is_shard_group             bool
-        12 shard_group_id             int64
-        13 shard_group_type           OpSharding.ShardGroupType
-        14 named_sharding             NamedShardingProto""",
-    "DeviceAssignmentProto": """
-        1 replica_count       int32
-        2 computation_count   int32
-        3 computation_devices repeated DeviceAssignmentProto.ComputationDevice""",
-    "DeviceAssignmentProto.ComputationDevice": "1 replica_device_ids repeated int64",
-    # ------------------------------------------------------------------------- where an instruction came from
-    "OpMetadata": """
-        1  op_type            string
-        2  op_name            string
-        3  source_file        string
-        4  source_line        int32; 17 source_end_line   int32
-        18 source_column      int32; 19 source_end_column int32
-        5  profile_type       repeated ProfileType
-        8  size_of_generated_code_in_bytes    int64
-        9  size_of_memory_working_set_in_bytes int64
-        10 profile_info       OpMetadata.ProfileInfo
-        12 deduplicated_name  string
-        15 stack_frame_id     int32
-        16 scheduling_name    string
-        20 metadata_payload   Payload""",
-    "OpMetadata.ProfileInfo": """
-        1 profile_type                repeated ProfileType
-        2 relative_speedup            double
-        3 profile_source              ProfileSource
-        4 compilation_event           CompilationEvent
-        5 profile_generation_strategy ProfileGenerationStrategy""",
-    "Payload": "1 value bytes oneof payload_source; 2 id int64 oneof payload_source",
-    "StackFrameIndexProto": """
-        1 file_names     repeated string
-        2 function_names repeated string
-        3 file_locations repeated StackFrameIndexProto.FileLocation
-        4 stack_frames   repeated StackFrameIndexProto.StackFrame""",
-    "StackFrameIndexProto.FileLocation": """
-        1 file_name_id int32; 2 function_name_id int32
-        3 line int32; 4 column int32; 5 end_line int32; 6 end_column int32""",
-    "StackFrameIndexProto.StackFrame": "1 file_location_id int32; 2 parent_frame_id int32",
-    "StatisticsViz": "1 stat_index_to_visualize int64; 2 statistics repeated Statistic",
-    "Statistic": "1 stat_name string; 2 stat_val double",
-    "OriginalValueProto": "1 elements repeated OriginalValueElementProto; 2 is_synthetic_call bool",
-    "OriginalValueElementProto": "1 shape_index repeated int64; 2 original_array OriginalArrayProto",
-    "OriginalArrayProto": "1 instruction_name string; 2 shape_index repeated int64",
-    "OriginalValueRecoveryTableProto": "1 entries repeated OriginalValueRecoveryTableProto.Entry",
-    "OriginalValueRecoveryTableProto.Entry": """
-        1 old_original_array OriginalArrayProto
-        2 new_original_array OriginalArrayProto
-        3 recovery_module    HloModuleProto""",
-    # ---------------------------------------------------------------- instructions, computations and modules
-    "HloInstructionProto": """
-        1  name                     string
-        2  opcode                   string
-        3  shape                    ShapeProto
-        35 id                       int64
-        36 operand_ids              repeated int64
-        37 control_predecessor_ids  repeated int64
-        38 called_computation_ids   repeated int64
-        7  metadata                 OpMetadata
-        68 frontend_attributes      FrontendAttributes
-        40 sharding                 OpSharding
-        43 backend_config           bytes
-        99 backend_config_payload   Payload
-        82 statistics_viz           StatisticsViz
-        88 original_value           OriginalValueProto
-        91 result_accuracy          ResultAccuracy
-
-        8  literal                  LiteralProto
-        9  parameter_number         int64
-        61 parameter_replication    ParameterReplication
-        11 fusion_kind              string
-        13 tuple_index              int64
-        14 dimensions               repeated int64
-        17 slice_dimensions         repeated HloInstructionProto.SliceDimensions
-        20 dynamic_slice_sizes      repeated int64
-        21 padding_config           PaddingConfig
-        15 window                   Window
-        24 epsilon                  float
-        25 feature_index            int64
-        18 exponent_bits            int32; 19 mantissa_bits int32
-        63 comparison_direction     string
-        72 comparison_type          string
-        60 is_stable                bool
-        81 k                        int64; 85 largest bool
-        94 is_reverse               bool
-        95 num_carries              int64
-        96 is_associative           TriState
-
-        16 convolution_dimension_numbers ConvolutionDimensionNumbers
-        50 feature_group_count           int64
-        58 batch_group_count             int64
-        75 padding_type                  PaddingType
-        97 conv_kind                     ConvolutionKind
-        30 dot_dimension_numbers         DotDimensionNumbers
-        90 ragged_dot_dimension_numbers  RaggedDotDimensionNumbers
-        86 dot_sparsity                  repeated SparsityDescriptor
-        98 sparsity_config               SparsityConfig
-        51 precision_config              PrecisionConfig
-        31 fft_type                      FftType
-        32 fft_length                    repeated int64
-        59 triangular_solve_options      TriangularSolveOptions
-        62 cholesky_options              CholeskyOptions
-
-        33 gather_dimension_numbers  GatherDimensionNumbers
-        34 gather_slice_sizes        repeated int64
-        48 scatter_dimension_numbers ScatterDimensionNumbers
-        67 indices_are_sorted        bool
-        69 unique_indices            bool
-
-        23 distribution  RandomDistribution
-        70 rng_algorithm RandomAlgorithm
-        66 delta         int64
-
-        28 custom_call_target          string
-        65 custom_call_has_side_effect bool
-        76 custom_call_schedule        CustomCallSchedule
-        77 custom_call_api_version     CustomCallApiVersion
-        56 constrain_layout            bool
-        57 operand_shapes_with_layout  repeated ShapeProto
-        74 output_operand_aliasing     repeated OutputOperandAliasing
-        89 is_composite                bool
-
-        26 channel_id                   int64
-        45 all_reduce_id                int64
-        49 replica_groups               repeated ReplicaGroup
-        87 collective_device_list       CollectiveDeviceListProto     oneof replica_group_list
-        92 iota_collective_device_list  IotaReplicaGroupListProto     oneof replica_group_list
-        93 mesh_axes_replica_group_list MeshAxesReplicaGroupListProto oneof replica_group_list
-        71 use_global_device_ids        bool
-        52 source_target_pairs          repeated SourceTarget
-        54 domain_entry_sharding        OpSharding
-        55 domain_exit_sharding         OpSharding
-
-        47 is_host_transfer             bool
-        27 infeed_config                bytes
-        22 outfeed_config               bytes
-        29 outfeed_shape                ShapeProto
-        79 async_execution_thread       string
-        73 is_cross_program_prefetch    bool
-        80 cross_program_prefetch_index int32 oneof optional_cross_program_prefetch_index""",
-    "HloInstructionProto.SliceDimensions": "1 start int64; 2 limit int64; 3 stride int64",
-    "HloComputationProto": """
-        1 name                  string
-        2 instructions          repeated HloInstructionProto
-        4 program_shape         ProgramShapeProto
-        5 id                    int64
-        6 root_id               int64
-        7 is_fusion_computation bool
-        8 execution_thread      string""",
-    "HloModuleProto": """
-        1  name                          string
-        2  entry_computation_name        string
-        6  entry_computation_id          int64
-        3  computations                  repeated HloComputationProto
-        4  host_program_shape            ProgramShapeProto
-        5  id                            int64
-        23 pjrt_id                       optional int64
-        7  schedule                      HloScheduleProto
-        8  input_output_alias            HloInputOutputAliasProto
-        18 buffer_donor                  HloBufferDonorProto
-        10 cross_program_prefetches      repeated CrossProgramPrefetch
-        11 is_dynamic                    bool
-        12 spmd_output_sharding          OpSharding
-        14 spmd_parameters_shardings     repeated OpSharding
-        16 use_auto_spmd_partitioning    bool
-        13 profile_info                  repeated HloModuleProto.ProfileInfo
-        15 device_assignment             DeviceAssignmentProto
-        17 stack_frame_index             StackFrameIndexProto
-        19 frontend_attributes           FrontendAttributes
-        20 original_value_recovery_table OriginalValueRecoveryTableProto
-        21 device_type                   string
-        22 payloads                      repeated bytes""",
-    "HloModuleProto.ProfileInfo": """
-        1 profile_type                HloModuleProto.ProfileType
-        2 relative_speedup            double
-        3 profile_source              ProfileSource
-        4 compilation_event           CompilationEvent
-        5 fingerprint                 string
-        6 profile_generation_strategy ProfileGenerationStrategy
-        7 original_changelist         int64
-        8 changelist                  int64""",
-    "HloScheduleProto": "1 sequences map<int64, HloScheduleProto.InstructionSequence>",
-    "HloScheduleProto.InstructionSequence": "1 instruction_ids repeated int64",
-    "HloInputOutputAliasProto": "1 entries repeated HloInputOutputAliasProto.AliasEntryProto",
-    "HloInputOutputAliasProto.AliasEntryProto": """
-        1 output_shape_index    repeated int64
-        2 parameter_number      int64
-        3 parameter_shape_index repeated int64
-        4 kind                  Kind""",
-    "HloBufferDonorProto": "1 entries repeated HloBufferDonorProto.BufferDonorEntryProto",
-    "HloBufferDonorProto.BufferDonorEntryProto": """
-        1 parameter_number int64; 2 parameter_shape_index repeated int64""",
-    "CrossProgramPrefetch": "1 parameter int64; 2 index repeated int64; 3 offset int64",
-    # ------------------------------------------------------------------------------- modules in files
-    # A BufferAssignmentProto belongs to XLA's own compilation: kept as the bytes that it is on the wire.
-    "HloProto": "1 hlo_module HloModuleProto; 3 buffer_assignment bytes",
-    "HloSnapshot": """
-        1 hlo                HloProto
-        2 arguments          repeated LiteralProto
-        3 result             LiteralProto
-        4 execution_platform string""",
-    "HloModuleGroupProto": "1 name string; 2 hlo_modules repeated HloModuleProto",
-    "HloInputs": """
-        1 arguments             repeated LiteralProto
-        2 arguments_descriptors repeated HloInputs.LiteralDescriptor""",
-    "HloInputs.LiteralDescriptor": "1 version int32; 2 argument_size_bytes uint64",
-    "HloUnoptimizedSnapshot": "1 hlo_module HloModuleProto; 2 partitions repeated HloInputs; 3 version int32",
-}
-
-# ------------------------------------------------------------------------------------- reading the tables
+_SCALARS = {
+    "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12, "uint32": 13,
+}  # fmt: skip
+_MESSAGE, _ENUM = 11, 14
+_FIELD = re.compile(r"(\d+) ([\w.]+|map<\w+,[\w.]+>)([*?]?) (\w+)(?:\|(\w+))?\Z")
 
 
 @functools.cache
-def message_class(name: str) -> type[Any]:
-    """The class of a message: `message_class("HloModuleProto").FromString(data)`.
-
-    A nested message has a dotted name (`HloInstructionProto.SliceDimensions`). The type is `Any`, since the fields of
-    these classes are unknown to a type checker.
-    """
-    if name not in MESSAGES:
-        raise KeyError(f"no message {name!r} in the schema")
+def message_class(name: str) -> Any:
+    """The class of a message, `HloModuleProto` for example."""
     from google.protobuf import message_factory
 
-    with _pool_lock:
-        pool = _pool()
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
+    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"xla.{name}"))
 
 
 @functools.cache
-def enum_values(name: str) -> dict[str, int]:
-    """The values of an enumeration by name: `enum_values("FftType")["RFFT"] == 2`. Not to be changed."""
-    return {value: int(number) for value, _, number in (row.partition("=") for row in ENUMS[name].split())}
-
-
-@functools.cache
-def enum_names(name: str) -> dict[int, str]:
-    """The names of an enumeration by value: `enum_names("FftType")[2] == "RFFT"`. Not to be changed."""
-    return {number: value for value, number in enum_values(name).items()}
-
-
-# -------------------------------------------------------------------------------------- making descriptors
-
-# Two threads that made a pool each would get two classes for one message, which refuse one another's messages.
-_pool_lock = threading.Lock()
-
-_FIELD = re.compile(
-    r"(?P<number>\d+) +(?P<name>\w+) +((?P<label>repeated|optional) +)?"
-    r"(map<(?P<key>\w+), *(?P<value>[\w.]+)>|(?P<type>[\w.]+))( +oneof +(?P<oneof>\w+))?"
-)
-
-
-@functools.cache
-def _pool() -> DescriptorPool:
+def _pool() -> Any:
     from google.protobuf import descriptor_pool
 
     pool = descriptor_pool.DescriptorPool()
-    # As bytes: the C implementation of `Add` would serialise the message itself, the others want no message at all.
-    pool.AddSerializedFile(_file_descriptor().SerializeToString())
+    pool.AddSerializedFile(_file().SerializeToString())  # type: ignore[no-untyped-call]
     return pool
 
 
-def _file_descriptor() -> FileDescriptorProto:
-    """The tables as one proto3 file. A nested type stands in the message before its last dot."""
+def _rows(table: str) -> dict[str, str]:
+    """Message name -> what follows it, continuation lines joined."""
+    rows: dict[str, str] = {}
+    for line in re.sub(r"\n +", " ", table.strip()).split("\n"):
+        name, _, body = line.partition(":")
+        rows[name] = body.strip()
+    return rows
+
+
+def _file() -> FileDescriptorProto:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    file = FileDescriptorProto(name="hloom/xla.proto", package=PACKAGE, syntax="proto3")
+    file = FileDescriptorProto(name="hloom/xla.proto", package="xla", syntax="proto3")
     messages: dict[str, DescriptorProto] = {}
-    for full_name, fields in MESSAGES.items():
-        outer, _, name = full_name.rpartition(".")
+    enums = _rows(ENUMS)
+    rows = _rows(MESSAGES)
+    for name in rows:
+        outer, _, inner = name.rpartition(".")
         message = messages[outer].nested_type.add() if outer else file.message_type.add()
-        messages[full_name] = message
-        message.name = name
-        for row in re.split(r"[;\n]", fields):
-            if row.strip():
-                _add_field(message, full_name, row.strip())
-    for full_name in ENUMS:
-        outer, _, name = full_name.rpartition(".")
-        enum = messages[outer].enum_type.add(name=name) if outer else file.enum_type.add(name=name)
-        for value, number in enum_values(full_name).items():
-            enum.value.add(name=value, number=number)
+        message.name = inner
+        messages[name] = message
+    for name, body in enums.items():
+        outer, _, inner = name.rpartition(".")
+        enum = messages[outer].enum_type.add() if outer else file.enum_type.add()
+        enum.name = inner
+        for value in body.split():
+            word, _, number = value.partition("=")
+            enum.value.add(name=word, number=int(number))
+    for name, body in rows.items():
+        for field in filter(None, body.split("; ")):
+            _add_field(messages[name], name, field.strip(), enums)
     return file
 
 
-def _add_field(message: DescriptorProto, full_name: str, row: str) -> None:
-    """Adds the field that a row of the table describes to its message."""
-    match = _FIELD.fullmatch(row)
-    if match is None:
-        raise ValueError(f"message {full_name}: not a field: {row!r}")
-    part = match.groupdict()
-    field = message.field.add(name=part["name"], number=int(part["number"]))
-    field.label = field.LABEL_OPTIONAL
-    if part["label"] == "repeated" or part["key"]:
-        field.label = field.LABEL_REPEATED
-    if part["key"]:
-        # On the wire, and in descriptors, a map is a repeated message of keys and values.
-        entry = message.nested_type.add(name=part["name"].title().replace("_", "") + "Entry")
+def _add_field(message: DescriptorProto, name: str, text: str, enums: dict[str, str]) -> None:
+    found = _FIELD.match(text)
+    assert found, f"{name}: {text}"
+    number, kind, mark, field_name, group = found.groups()
+    field = message.field.add(name=field_name, number=int(number), label=3 if mark == "*" else 1)
+    if kind.startswith("map<"):
+        key, _, value = kind[4:-1].partition(",")
+        entry_name = "".join(part.capitalize() for part in field_name.split("_")) + "Entry"
+        entry = message.nested_type.add(name=entry_name)
         entry.options.map_entry = True
-        _add_field(entry, full_name, f"1 key {part['key']}")
-        _add_field(entry, full_name, f"2 value {part['value']}")
-        field.type = field.TYPE_MESSAGE
-        field.type_name = f".{PACKAGE}.{full_name}.{entry.name}"
-    elif part["type"] in MESSAGES or part["type"] in ENUMS:
-        field.type = field.TYPE_MESSAGE if part["type"] in MESSAGES else field.TYPE_ENUM
-        field.type_name = f".{PACKAGE}.{part['type']}"
-    else:
-        field.type = field.Type.Value(f"TYPE_{part['type'].upper()}")
-    # proto3 writes `optional` as a group of that one field, its name with an underscore in front.
-    field.proto3_optional = part["label"] == "optional"
-    group = f"_{field.name}" if field.proto3_optional else part["oneof"]
+        _set_type(entry.field.add(name="key", number=1, label=1), key, enums)
+        _set_type(entry.field.add(name="value", number=2, label=1), value, enums)
+        field.label = 3
+        field.type = _MESSAGE
+        field.type_name = f".xla.{name}.{entry_name}"
+        return
+    _set_type(field, kind, enums)
+    if mark == "?":
+        # An optional field is a oneof of its own.
+        group, field.proto3_optional = f"_{field_name}", True
     if group:
-        groups = [declared.name for declared in message.oneof_decl]
-        if group not in groups:
+        names = [oneof.name for oneof in message.oneof_decl]
+        if group not in names:
             message.oneof_decl.add(name=group)
-            groups.append(group)
-        field.oneof_index = groups.index(group)
+            names.append(group)
+        field.oneof_index = names.index(group)
+
+
+def _set_type(field: Any, kind: str, enums: dict[str, str]) -> None:
+    if kind in _SCALARS:
+        field.type = _SCALARS[kind]
+    else:
+        field.type = _ENUM if kind in enums else _MESSAGE
+        field.type_name = f".xla.{kind}"

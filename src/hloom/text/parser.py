@@ -331,7 +331,7 @@ class _ModuleParser:
             elif field.default is REQUIRED:
                 self.scanner.fail(f"{declaration.opcode} needs the attribute {field.text or field.name}=..", start)
         try:
-            return declaration(**values)
+            return declaration(**values).canonical([operand.shape for operand in operands])
         except HloomError as error:
             raise error.at(self._where(start)) from None
 

@@ -1,0 +1,142 @@
+"""What instructions carry beside their operation: metadata, shardings, tables of stack frames."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hloom.errors import ProtoError
+from hloom.proto.schema import message_class
+from hloom.sharding import Sharding, ShardingType
+
+_SIMPLE_TYPES = {5, 3, 8, 9}  # int32, int64, bool, string
+
+
+def read_metadata(proto: Any) -> dict[str, Any]:
+    """OpMetadata as the dictionary that text shows."""
+    metadata: dict[str, Any] = {}
+    for descriptor, value in proto.ListFields():
+        if descriptor.is_repeated and descriptor.enum_type is not None:
+            metadata[descriptor.name] = "{" + ",".join(map(str, value)) + "}"
+        elif descriptor.type in _SIMPLE_TYPES:
+            metadata[descriptor.name] = value
+    return metadata
+
+
+def write_metadata(metadata: dict[str, Any]) -> Any:
+    """OpMetadata from the dictionary; entries that XLA's proto does not have are left out."""
+    proto = message_class("OpMetadata")()
+    for name, value in metadata.items():
+        descriptor = proto.DESCRIPTOR.fields_by_name.get(name)
+        if descriptor is None:
+            continue
+        try:
+            if descriptor.is_repeated:
+                getattr(proto, name).extend(map(int, re.findall(r"\d+", str(value))))
+            elif descriptor.type in _SIMPLE_TYPES:
+                setattr(proto, name, value)
+        except (TypeError, ValueError) as error:
+            raise ProtoError(f"metadata {name}={value!r} does not fit the proto: {error}") from None
+    return proto
+
+
+def read_sharding(proto: Any, depth: int = 0) -> Sharding:
+    names = {t.number: t.name for t in message_class("OpSharding").DESCRIPTOR.enum_types_by_name["Type"].values}
+    if proto.type not in names or depth > 200 or any(t not in names for t in proto.last_tile_dims):
+        raise ProtoError(f"a sharding has the unknown type {proto.type}")
+    extra = ""
+    if proto.is_shard_group:
+        extra = f"shard_{'like' if proto.shard_group_type else 'as'} {proto.shard_group_id}"
+    kind = ShardingType[names[proto.type]]
+    if kind is ShardingType.MAXIMAL and len(proto.tile_assignment_devices) != 1:
+        raise ProtoError("a maximal sharding names one device")
+    return Sharding(
+        kind,
+        tuple(proto.tile_assignment_dimensions) if kind is not ShardingType.MAXIMAL else (),
+        tuple(proto.tile_assignment_devices),
+        tuple(proto.iota_reshape_dims),
+        _shown_permutation(tuple(proto.iota_transpose_perm)),
+        proto.replicate_on_last_tile_dim,
+        tuple(ShardingType[names[t]] for t in proto.last_tile_dims),
+        tuple(read_sharding(part, depth + 1) for part in proto.tuple_shardings),
+        extra,
+    )
+
+
+def _shown_permutation(permutation: tuple[int, ...]) -> tuple[int, ...]:
+    """Text leaves out the permutation that changes nothing."""
+    return () if permutation == tuple(range(len(permutation))) else permutation
+
+
+def write_sharding(sharding: Sharding) -> Any:
+    if sharding.named:
+        raise ProtoError("shardings over named mesh axes are kept in text alone")
+    proto = message_class("OpSharding")()
+    types = {t.name: t.number for t in proto.DESCRIPTOR.enum_types_by_name["Type"].values}
+    proto.type = types[sharding.type.name]
+    maximal = sharding.type is ShardingType.MAXIMAL
+    proto.tile_assignment_dimensions.extend([1] if maximal else sharding.tile_assignment_dimensions)
+    proto.tile_assignment_devices.extend(sharding.tile_assignment_devices)
+    proto.iota_reshape_dims.extend(sharding.iota_reshape_dims)
+    permutation = sharding.iota_transpose_perm or tuple(range(len(sharding.iota_reshape_dims)))
+    proto.iota_transpose_perm.extend(permutation)
+    proto.replicate_on_last_tile_dim = sharding.replicate_on_last_tile_dim
+    proto.last_tile_dims.extend(types[t.name] for t in sharding.last_tile_dims)
+    proto.tuple_shardings.extend(map(write_sharding, sharding.tuple_shardings))
+    group = re.search(r"shard_(as|like) (\d+)", sharding.extra)
+    if group:
+        proto.is_shard_group, proto.shard_group_id = True, int(group[2])
+        proto.shard_group_type = 1 if group[1] == "like" else 0
+    return proto
+
+
+# The tables that text shows under FileNames, FunctionNames, FileLocations and StackFrames
+
+_TABLES = {
+    "FileNames": "file_names",
+    "FunctionNames": "function_names",
+    "FileLocations": "file_locations",
+    "StackFrames": "stack_frames",
+}
+_ORDER = {
+    "file_locations": ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column"),
+    "stack_frames": ("file_location_id", "parent_frame_id"),
+}
+
+
+# XLA's text counts parents from 1 (1 for none), its proto from 0.
+_SHIFT = {"parent_frame_id": 1}
+
+
+def read_stack_frames(proto: Any) -> dict[str, list[str]]:
+    from hloom.text.scanner import quote
+
+    tables: dict[str, list[str]] = {}
+    for title, name in _TABLES.items():
+        rows = getattr(proto, name)
+        if not rows:
+            continue
+        if name in _ORDER:
+            tables[title] = [
+                "{" + " ".join(f"{field}={getattr(row, field) + _SHIFT.get(field, 0)}" for field in _ORDER[name]) + "}"
+                for row in rows
+            ]
+        else:
+            tables[title] = [quote(row) for row in rows]
+    return tables
+
+
+def write_stack_frames(tables: dict[str, list[str]], proto: Any) -> None:
+    from hloom.text.scanner import unquote
+
+    for title, rows in tables.items():
+        name = _TABLES.get(title)
+        if name is None:
+            continue
+        for row in rows:
+            if name in _ORDER:
+                fields = {key: int(number) for key, number in re.findall(r"(\w+)=(-?\d{1,9})\b", row)}
+                known = {key: value - _SHIFT.get(key, 0) for key, value in fields.items() if key in _ORDER[name]}
+                getattr(proto, name).add(**known)
+            else:
+                getattr(proto, name).append(unquote(row))

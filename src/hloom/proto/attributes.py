@@ -1,0 +1,335 @@
+"""How HloInstructionProto holds each kind of attribute: one pair of functions, read and write, for each kind.
+
+`Field.proto` is the dotted path of the field. A reader gives None where the proto does not say anything, which means
+the declared default; a writer is not called for None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from hloom.errors import ProtoError
+from hloom.ops import attributes as kinds
+from hloom.ops.attributes import (
+    AttributeKind,
+    ConvolutionDimensionNumbers,
+    EnumKind,
+    IotaReplicaGroups,
+    OutputOperandAlias,
+    PaddingDimension,
+    Precision,
+    ReplicaGroups,
+    SliceDimension,
+    WindowDimension,
+)
+from hloom.ops.operation import REQUIRED, Field
+from hloom.proto.shapes import read_literal, read_shape, write_literal, write_shape
+
+Reader = Callable[[Any, Field], Any]
+Writer = Callable[[Any, Field, Any], None]
+
+
+def read(proto: Any, field: Field) -> Any:
+    """The attribute's value in an instruction proto, or None."""
+    reader = _read_enum if isinstance(field.kind, EnumKind) else TABLE[field.kind][0]
+    return reader(proto, field)
+
+
+def write(proto: Any, field: Field, value: Any) -> None:
+    """Puts the attribute's value into an instruction proto."""
+    writer = _write_enum if isinstance(field.kind, EnumKind) else TABLE[field.kind][1]
+    writer(proto, field, value)
+
+
+def _owner(proto: Any, field: Field, create: bool) -> tuple[Any, str]:
+    """The message that holds the field at the end of its path, or None where it is absent."""
+    *path, last = (field.proto or "").split(".")
+    for name in path:
+        if not create and not proto.HasField(name):
+            return None, last
+        proto = getattr(proto, name)
+        if create:
+            proto.SetInParent()
+    return proto, last
+
+
+def _is_repeated(message: Any, name: str) -> bool:
+    return bool(message.DESCRIPTOR.fields_by_name[name].is_repeated)
+
+
+def _read_scalar(proto: Any, field: Field) -> Any:
+    message, name = _owner(proto, field, create=False)
+    if message is None:
+        return None
+    value = getattr(message, name)
+    if _is_repeated(message, name):
+        return _one(field, value)
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    descriptor = message.DESCRIPTOR.fields_by_name[name]
+    absent = not message.HasField(name) if descriptor.has_presence else not value and not isinstance(value, bool)
+    # Proto 3 does not tell 0 from absent: 0 is a value where the declaration asks for one.
+    return None if absent and field.default is not REQUIRED else value
+
+
+def _one(field: Field, values: Any) -> Any:
+    if len(values) > 1:
+        raise ProtoError(f"{field.proto} holds one number, got {list(values)}")
+    return values[0] if values else None
+
+
+def _write_scalar(proto: Any, field: Field, value: Any) -> None:
+    message, name = _owner(proto, field, create=True)
+    if _is_repeated(message, name):
+        getattr(message, name).append(value)
+        return
+    if message.DESCRIPTOR.fields_by_name[name].type == 12:
+        value = value.encode()
+    setattr(message, name, value)
+
+
+def _read_enum(proto: Any, field: Field) -> Any:
+    message, name = _owner(proto, field, create=False)
+    if message is None:
+        return None
+    value = getattr(message, name)
+    if isinstance(value, str):
+        return value or None
+    members = field.kind.enumeration.__members__  # type: ignore[attr-defined]
+    descriptor = message.DESCRIPTOR.fields_by_name[name].enum_type
+    word = descriptor.values_by_number[value].name if value in descriptor.values_by_number else None
+    if word in members:
+        return None if value == 0 and field.default is not REQUIRED else members[word]
+    if value == 0 and field.default is not REQUIRED:
+        return None
+    raise ProtoError(f"{field.proto} is {word or value}, which is no value of {field.kind}")
+
+
+def _write_enum(proto: Any, field: Field, value: Any) -> None:
+    message, name = _owner(proto, field, create=True)
+    descriptor = message.DESCRIPTOR.fields_by_name[name]
+    if descriptor.enum_type is None:
+        setattr(message, name, value.value)
+    else:
+        setattr(message, name, descriptor.enum_type.values_by_name[value.name].number)
+
+
+def _read_list(proto: Any, field: Field) -> Any:
+    message, name = _owner(proto, field, create=False)
+    if message is None:
+        return None
+    values = tuple(getattr(message, name))
+    return values if values or field.default is REQUIRED else None
+
+
+def _write_list(proto: Any, field: Field, value: Any) -> None:
+    message, name = _owner(proto, field, create=True)
+    getattr(message, name).extend(value)
+
+
+def _read_word(proto: Any, field: Field) -> Any:
+    """Dot algorithms: ALG_DOT_BF16_BF16_F32 is dot_bf16_bf16_f32 in text."""
+    message, name = _owner(proto, field, create=False)
+    number = getattr(message, name) if message is not None else 0
+    if not number:
+        return None
+    values = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number
+    return values[number].name.removeprefix("ALG_").lower() if number in values else None
+
+
+def _write_word(proto: Any, field: Field, value: Any) -> None:
+    message, name = _owner(proto, field, create=True)
+    values = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_name
+    word = f"ALG_{value.upper()}"
+    if word not in values:
+        raise ProtoError(f"XLA's proto has no algorithm {value!r}")
+    setattr(message, name, values[word].number)
+
+
+def _read_precisions(proto: Any, field: Field) -> Any:
+    message, name = _owner(proto, field, create=False)
+    if message is None:
+        return None
+    names = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number
+    try:
+        return tuple(Precision[names[number].name] for number in getattr(message, name))
+    except KeyError:
+        raise ProtoError(f"{field.proto} holds an unknown precision") from None
+
+
+def _write_precisions(proto: Any, field: Field, value: Any) -> None:
+    message, name = _owner(proto, field, create=True)
+    numbers = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_name
+    getattr(message, name).extend(numbers[precision.name].number for precision in value)
+
+
+def _records(cls: type) -> tuple[Reader, Writer]:
+    """A list of messages whose fields have the names of a data class."""
+    names = [f.name for f in dataclasses.fields(cls)]
+
+    def reader(proto: Any, field: Field) -> Any:
+        message, name = _owner(proto, field, create=False)
+        if message is None or (not getattr(message, name) and field.default is not REQUIRED):
+            return None
+        return tuple(cls(*(getattr(entry, n) for n in names)) for entry in getattr(message, name))
+
+    def writer(proto: Any, field: Field, value: Any) -> None:
+        message, name = _owner(proto, field, create=True)
+        for entry in value:
+            getattr(message, name).add(**{n: getattr(entry, n) for n in names})
+
+    return reader, writer
+
+
+_WINDOW_NAMES = [f.name for f in dataclasses.fields(WindowDimension)]
+
+
+def _read_window(proto: Any, field: Field) -> Any:
+    message, name = _owner(proto, field, create=False)
+    if not message.HasField(name):
+        return None
+    return tuple(
+        WindowDimension(
+            d.size, d.stride, d.padding_low, d.padding_high, d.window_dilation or 1, d.base_dilation or 1, d.window_reversal
+        )
+        for d in getattr(message, name).dimensions
+    )
+
+
+def _write_window(proto: Any, field: Field, value: Any) -> None:
+    message, name = _owner(proto, field, create=True)
+    window = getattr(message, name)
+    window.SetInParent()
+    for d in value:
+        window.dimensions.add(**{n: getattr(d, n) for n in _WINDOW_NAMES})
+
+
+_NUMBER_NAMES = [f.name for f in dataclasses.fields(ConvolutionDimensionNumbers)]
+
+
+def _read_dim_labels(proto: Any, field: Field) -> Any:
+    message, name = _owner(proto, field, create=False)
+    if not message.HasField(name):
+        return None
+    numbers = getattr(message, name)
+    values = {n: getattr(numbers, n) for n in _NUMBER_NAMES}
+    return ConvolutionDimensionNumbers(**{n: v if isinstance(v, int) else tuple(v) for n, v in values.items()})
+
+
+def _write_dim_labels(proto: Any, field: Field, value: Any) -> None:
+    message, name = _owner(proto, field, create=True)
+    numbers = getattr(message, name)
+    numbers.SetInParent()
+    for n in _NUMBER_NAMES:
+        number = getattr(value, n)
+        if isinstance(number, int):
+            setattr(numbers, n, number)
+        else:
+            getattr(numbers, n).extend(number)
+
+
+def _read_groups(proto: Any, field: Field) -> Any:
+    if proto.HasField("iota_collective_device_list"):
+        iota = proto.iota_collective_device_list
+        reshape = tuple(iota.iota_reshape_dims)
+        count = iota.num_replica_groups * iota.num_devices_per_group
+        product = 1
+        for size in reshape:
+            product *= size
+        if count != product or not 0 < count <= 1 << 24:
+            raise ProtoError(f"iota replica groups {list(reshape)} do not hold {count} ids")
+        return IotaReplicaGroups(
+            iota.num_replica_groups, iota.num_devices_per_group, reshape, tuple(iota.iota_transpose_perm)
+        )
+    groups = proto.collective_device_list.replica_groups or proto.replica_groups
+    return ReplicaGroups(tuple(tuple(group.replica_ids) for group in groups))
+
+
+def _write_groups(proto: Any, field: Field, value: Any) -> None:
+    if isinstance(value, IotaReplicaGroups):
+        proto.iota_collective_device_list.num_replica_groups = value.num_replica_groups
+        proto.iota_collective_device_list.num_devices_per_group = value.num_devices_per_group
+        proto.iota_collective_device_list.iota_reshape_dims.extend(value.iota_reshape_dims)
+        # XLA's reader wants the order of the sizes spelled out.
+        perm = value.iota_transpose_perm or range(len(value.iota_reshape_dims))
+        proto.iota_collective_device_list.iota_transpose_perm.extend(perm)
+        return
+    proto.collective_device_list.SetInParent()
+    for group in value.groups:
+        proto.collective_device_list.replica_groups.add(replica_ids=group)
+
+
+def _read_pairs(proto: Any, field: Field) -> Any:
+    return tuple((pair.source, pair.target) for pair in proto.source_target_pairs)
+
+
+def _write_pairs(proto: Any, field: Field, value: Any) -> None:
+    for source, target in value:
+        proto.source_target_pairs.add(source=source, target=target)
+
+
+def _read_aliasing(proto: Any, field: Field) -> Any:
+    return tuple(
+        OutputOperandAlias(tuple(a.output_shape_index), a.operand_index, tuple(a.operand_shape_index))
+        for a in proto.output_operand_aliasing
+    )
+
+
+def _write_aliasing(proto: Any, field: Field, value: Any) -> None:
+    for a in value:
+        proto.output_operand_aliasing.add(
+            output_shape_index=a.output_index, operand_index=a.operand_number, operand_shape_index=a.operand_index
+        )
+
+
+def _read_shape(proto: Any, field: Field) -> Any:
+    return read_shape(getattr(proto, field.proto or "")) if proto.HasField(field.proto) else None
+
+
+def _write_shape(proto: Any, field: Field, value: Any) -> None:
+    getattr(proto, field.proto or "").CopyFrom(write_shape(value))
+
+
+def _read_shapes(proto: Any, field: Field) -> Any:
+    return tuple(map(read_shape, getattr(proto, field.proto or ""))) if proto.constrain_layout else None
+
+
+def _write_shapes(proto: Any, field: Field, value: Any) -> None:
+    proto.constrain_layout = True
+    getattr(proto, field.proto or "").extend(map(write_shape, value))
+
+
+def _read_literal(proto: Any, field: Field) -> Any:
+    return read_literal(proto.literal) if proto.HasField("literal") else None
+
+
+def _write_literal(proto: Any, field: Field, value: Any) -> None:
+    proto.literal.CopyFrom(write_literal(value))
+
+
+_SCALAR = (_read_scalar, _write_scalar)
+_LIST = (_read_list, _write_list)
+
+TABLE: dict[AttributeKind, tuple[Reader, Writer]] = {
+    kinds.BOOL: _SCALAR,
+    kinds.INT: _SCALAR,
+    kinds.FLOAT: _SCALAR,
+    kinds.STRING: _SCALAR,
+    kinds.DIMENSION: _SCALAR,
+    kinds.WORD: (_read_word, _write_word),
+    kinds.INTS: _LIST,
+    kinds.BOOLS: _LIST,
+    kinds.SHAPE: (_read_shape, _write_shape),
+    kinds.SHAPES: (_read_shapes, _write_shapes),
+    kinds.LITERAL: (_read_literal, _write_literal),
+    kinds.WINDOW: (_read_window, _write_window),
+    kinds.DIM_LABELS: (_read_dim_labels, _write_dim_labels),
+    kinds.PADDING: _records(PaddingDimension),
+    kinds.SLICES: _records(SliceDimension),
+    kinds.REPLICA_GROUPS: (_read_groups, _write_groups),
+    kinds.PAIRS: (_read_pairs, _write_pairs),
+    kinds.PRECISIONS: (_read_precisions, _write_precisions),
+    kinds.ALIASING: (_read_aliasing, _write_aliasing),
+}

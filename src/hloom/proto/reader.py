@@ -1,0 +1,168 @@
+"""HloModuleProto to graph. Whatever the bytes hold, the outcome is a verified module or an hloom error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloom.errors import HloomError, ProtoError
+from hloom.ir import BufferDonor, Computation, InputOutputAlias, Instruction, Module
+from hloom.ops import attributes as kinds
+from hloom.ops.attributes import ComputationKind
+from hloom.ops.operation import OPERATIONS, REQUIRED, Field, Operation
+from hloom.proto.annotations import read_metadata, read_sharding, read_stack_frames
+from hloom.proto.attributes import read
+from hloom.proto.schema import message_class
+from hloom.proto.shapes import read_shape
+from hloom.verifier import verify_module
+
+
+def module_from_bytes(content: bytes) -> Module:
+    """The verified module in a serialised HloModuleProto or HloProto.
+
+    Raises ProtoError for bytes that hold neither, and RuleError or VerifyError for a module that breaks a rule.
+    """
+    from google.protobuf.message import DecodeError
+
+    for name in ("HloModuleProto", "HloProto"):
+        try:
+            proto = message_class(name).FromString(content)
+        except DecodeError:
+            continue
+        module = proto.hlo_module if name == "HloProto" else proto
+        if module.computations:
+            return module_from_proto(module)
+    raise ProtoError("the bytes hold no HloModuleProto and no HloProto: they are damaged, cut off, or something else")
+
+
+def module_from_proto(proto: Any) -> Module:
+    """The verified module of an HloModuleProto message."""
+    try:
+        module = _Reader(proto).read()
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise ProtoError(f"the proto is inconsistent: {type(error).__name__}: {error}") from None
+    verify_module(module)
+    return module
+
+
+class _Reader:
+    def __init__(self, proto: Any) -> None:
+        self.proto = proto
+        self.computations: dict[int, Computation] = {}
+
+    def read(self) -> Module:
+        proto = self.proto
+        module = Module(proto.name)
+        for computation in proto.computations:
+            if computation.id in self.computations:
+                raise ProtoError(f"two computations have the id {computation.id}")
+            self.computations[computation.id] = Computation(computation.name)
+        for computation in proto.computations:
+            module.add(self._computation(computation))
+        entry = self.computations.get(proto.entry_computation_id)
+        if entry is None:
+            raise ProtoError(f"entry_computation_id {proto.entry_computation_id} names no computation")
+        module.entry_computation = entry
+        self._header(module)
+        return module
+
+    def _header(self, module: Module) -> None:
+        proto = self.proto
+        if proto.HasField("host_program_shape"):
+            module.entry_parameter_layouts = [read_shape(shape) for shape in proto.host_program_shape.parameters]
+            module.entry_result_layout = read_shape(proto.host_program_shape.result)
+        module.is_scheduled = proto.HasField("schedule")
+        must_alias = 2
+        for alias in proto.input_output_alias.entries:
+            module.input_output_alias.append(
+                InputOutputAlias(
+                    tuple(alias.output_shape_index),
+                    alias.parameter_number,
+                    tuple(alias.parameter_shape_index),
+                    alias.kind == must_alias,
+                )
+            )
+        for donor in proto.buffer_donor.entries:
+            module.buffer_donors.append(BufferDonor(donor.parameter_number, tuple(donor.parameter_shape_index)))
+        module.frontend_attributes = dict(proto.frontend_attributes.map)
+        module.stack_frames = dict(read_stack_frames(proto.stack_frame_index))
+        if module.is_scheduled:
+            self._order(module)
+
+    def _order(self, module: Module) -> None:
+        """Puts the instructions of each computation into the order of the schedule."""
+        protos = {computation.id: computation for computation in self.proto.computations}
+        for identity, sequence in self.proto.schedule.sequences.items():
+            if identity not in protos:
+                raise ProtoError(f"the schedule names computation {identity}, which does not exist")
+            computation = self.computations[identity]
+            by_id = dict(
+                zip((i.id for i in protos[identity].instructions), computation.instructions, strict=True)
+            )
+            if sorted(sequence.instruction_ids) != sorted(by_id):
+                raise ProtoError(f"the schedule of {computation.name} does not list its instructions once each")
+            root = computation.root
+            computation.instructions = [by_id[i] for i in sequence.instruction_ids]
+            computation.root = root
+
+    def _computation(self, proto: Any) -> Computation:
+        computation = self.computations[proto.id]
+        computation.execution_thread = proto.execution_thread or "main"
+        by_id: dict[int, Instruction] = {}
+        for instruction_proto in proto.instructions:
+            try:
+                instruction = self._instruction(instruction_proto, by_id)
+            except HloomError as error:
+                raise error.at(f"instruction {instruction_proto.name!r} of {proto.name!r}") from None
+            if instruction_proto.id in by_id:
+                raise ProtoError(f"two instructions of {proto.name!r} have the id {instruction_proto.id}")
+            by_id[instruction_proto.id] = computation.add(instruction)
+        for instruction_proto in proto.instructions:
+            for identity in instruction_proto.control_predecessor_ids:
+                before = _find(by_id, identity, "control predecessor")
+                before.add_control_dependency(by_id[instruction_proto.id])
+        if proto.root_id not in by_id:
+            raise ProtoError(f"root_id {proto.root_id} names no instruction of {proto.name!r}")
+        computation.root = by_id[proto.root_id]
+        return computation
+
+    def _instruction(self, proto: Any, by_id: dict[int, Instruction]) -> Instruction:
+        declaration = OPERATIONS.get(proto.opcode)
+        if declaration is None:
+            raise ProtoError(f"there is no opcode {proto.opcode!r}")
+        shape = read_shape(proto.shape)
+        operands = [_find(by_id, identity, "operand") for identity in proto.operand_ids]
+        op = self._operation(declaration, proto).canonical([operand.shape for operand in operands])
+        instruction = Instruction(proto.name, shape, op, operands)
+        instruction.metadata = read_metadata(proto.metadata)
+        if proto.HasField("sharding"):
+            instruction.sharding = read_sharding(proto.sharding)
+        instruction.frontend_attributes = dict(proto.frontend_attributes.map)
+        instruction.backend_config = proto.backend_config.decode("utf-8", "replace")
+        return instruction
+
+    def _operation(self, declaration: type[Operation], proto: Any) -> Operation:
+        values: dict[str, Any] = {}
+        for field in declaration.fields:
+            if not field.proto:
+                continue
+            value = self._called(field, proto) if isinstance(field.kind, ComputationKind) else read(proto, field)
+            if value is not None:
+                values[field.name] = value
+            elif field.default is REQUIRED:
+                raise ProtoError(f"{declaration.opcode} needs {field.proto}")
+        return declaration(**values)
+
+    def _called(self, field: Field, proto: Any) -> Any:
+        """The computations of `called_computation_ids`, or the one at the position that the path ends with."""
+        found = [_find(self.computations, identity, "computation") for identity in proto.called_computation_ids]
+        _, _, position = (field.proto or "").partition(".")
+        if field.kind is kinds.COMPUTATIONS:
+            return tuple(found) or None
+        index = int(position or 0)
+        return found[index] if index < len(found) else None
+
+
+def _find(by_id: dict[int, Any], identity: int, what: str) -> Any:
+    if identity not in by_id:
+        raise ProtoError(f"{what} {identity} does not exist (before its user)")
+    return by_id[identity]

@@ -1,0 +1,232 @@
+"""Shapes, layouts and literals between the graph and their protos."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hloom.errors import HloomError, ProtoError
+from hloom.literal import Literal
+from hloom.ops.operation import TOKEN_VALUE, Array
+from hloom.proto.schema import message_class
+from hloom.shape import TOKEN, Layout, PaddingValue, Shape, SplitConfig, Tile
+from hloom.types import BY_NUMBER, PrimitiveType
+
+MAX_NESTING = 200
+
+
+def read_shape(proto: Any, depth: int = 0) -> Shape:
+    """The shape that a ShapeProto holds; without a layout it has the default one."""
+    element_type = BY_NUMBER.get(proto.element_type)
+    if element_type is None or depth > MAX_NESTING:
+        raise ProtoError(f"element type {proto.element_type} is not one that hloom holds")
+    if element_type is PrimitiveType.TUPLE:
+        return Shape.tuple_of(read_shape(element, depth + 1) for element in proto.tuple_shapes)
+    if not element_type.is_array:
+        return TOKEN if element_type is PrimitiveType.TOKEN else Shape(element_type)
+    dynamic = tuple(proto.is_dynamic_dimension)
+    if dynamic and len(dynamic) != len(proto.dimensions):
+        raise ProtoError(f"is_dynamic_dimension needs {len(proto.dimensions)} entries, got {len(dynamic)}")
+    layout = read_layout(proto.layout, depth) if proto.HasField("layout") else None
+    return Shape.array(element_type, tuple(proto.dimensions), dynamic, layout)
+
+
+def write_shape(shape: Shape) -> Any:
+    proto = message_class("ShapeProto")(element_type=shape.element_type.value)
+    if shape.is_tuple:
+        proto.tuple_shapes.extend(map(write_shape, shape.elements))
+    elif shape.layout is not None:
+        proto.dimensions.extend(shape.dimensions)
+        proto.is_dynamic_dimension.extend(shape.dynamic_dimensions)
+        proto.layout.CopyFrom(write_layout(shape.layout))
+    return proto
+
+
+def read_layout(proto: Any, depth: int = 0) -> Layout:
+    padding = proto.padding_value
+    if padding not in {p.value for p in PaddingValue}:
+        raise ProtoError(f"padding_value {padding} is none of XLA's")
+    physical = read_shape(proto.physical_shape, depth + 1) if proto.HasField("physical_shape") else None
+    return Layout(
+        tuple(proto.minor_to_major),
+        tuple(proto.padded_dimensions),
+        PaddingValue(padding) if padding else None,
+        tuple(Tile(tuple(tile.dimensions)) for tile in proto.tiles),
+        proto.element_size_in_bits,
+        proto.memory_space,
+        proto.tail_padding_alignment_in_elements or 1,
+        BY_NUMBER.get(proto.index_primitive_type),
+        BY_NUMBER.get(proto.pointer_primitive_type),
+        tuple(SplitConfig(split.dimension, tuple(split.split_indices)) for split in proto.split_configs),
+        physical,
+        proto.dynamic_shape_metadata_prefix_bytes,
+    )
+
+
+def write_layout(layout: Layout) -> Any:
+    proto = message_class("LayoutProto")(
+        minor_to_major=layout.minor_to_major,
+        padded_dimensions=layout.padded_dimensions,
+        padding_value=layout.padding_value.value if layout.padding_value else 0,
+        element_size_in_bits=layout.element_size_in_bits,
+        memory_space=layout.memory_space,
+        tail_padding_alignment_in_elements=layout.tail_padding_alignment_in_elements,
+        dynamic_shape_metadata_prefix_bytes=layout.dynamic_shape_metadata_prefix_bytes,
+    )
+    for tile in layout.tiles:
+        proto.tiles.add(dimensions=tile.dimensions)
+    for split in layout.split_configs:
+        proto.split_configs.add(dimension=split.dimension, split_indices=split.split_indices)
+    if layout.index_primitive_type:
+        proto.index_primitive_type = layout.index_primitive_type.value
+    if layout.pointer_primitive_type:
+        proto.pointer_primitive_type = layout.pointer_primitive_type.value
+    if layout.physical_shape:
+        proto.physical_shape.CopyFrom(write_shape(layout.physical_shape))
+    return proto
+
+
+# Literals. Floats are copied as bytes of the wire format: a Python float would lose the payload of signalling NaNs.
+
+_FIXED = {PrimitiveType.F32: 8, PrimitiveType.F64: 9, PrimitiveType.C64: 12, PrimitiveType.C128: 18}
+_VARINT = {"pred": "preds", "s32": "s32s", "s64": "s64s", "u32": "u32s", "u64": "u64s"}
+
+
+def read_literal(proto: Any, depth: int = 0) -> Literal:
+    """The literal that a LiteralProto holds."""
+    shape = read_shape(proto.shape)
+    if shape.is_tuple:
+        if len(proto.tuple_literals) != len(shape.elements) or depth > MAX_NESTING:
+            raise ProtoError(f"a literal of {shape} needs {len(shape.elements)} elements, got {len(proto.tuple_literals)}")
+        parts = [read_literal(element, depth + 1) for element in proto.tuple_literals]
+        return Literal(shape, tuple(part.value for part in parts))
+    if not shape.is_array:
+        return Literal(shape, TOKEN_VALUE)
+    array = _read_array(proto, shape)
+    if array.size != shape.element_count:
+        raise ProtoError(f"a literal of {shape} needs {shape.element_count} elements, got {array.size}")
+    array = array.reshape(shape.dimensions)
+    if not shape.layout or not shape.layout.is_dim0_major:
+        order = shape.layout.minor_to_major if shape.layout else ()
+        # XLA lists the elements in the order of linear memory.
+        physical = [shape.dimensions[d] for d in reversed(order)]
+        array = array.reshape(physical).transpose(np.argsort(order[::-1]))
+    array.flags.writeable = False
+    return Literal(shape, array)
+
+
+def _read_array(proto: Any, shape: Shape) -> Array:
+    element_type = shape.element_type
+    dtype = element_type.dtype
+    if element_type in _FIXED:
+        part = element_type.real.dtype
+        raw = b"".join(_packed_field(proto.SerializeToString(), _FIXED[element_type]))
+        if len(raw) % dtype.itemsize:
+            raise ProtoError(f"the bytes of a literal of {shape} are cut off")
+        return np.frombuffer(raw, part).view(dtype).copy()
+    if element_type.text in _VARINT:
+        return np.array(getattr(proto, _VARINT[element_type.text]), dtype)
+    raw = getattr(proto, f"{element_type.text}s")
+    if element_type.bits < 8:
+        return _unpack_narrow(np.frombuffer(raw, np.uint8), shape)
+    if len(raw) % dtype.itemsize:
+        raise ProtoError(f"the bytes of a literal of {shape} are cut off")
+    return np.frombuffer(raw, dtype).copy()
+
+
+def _unpack_narrow(raw: Array, shape: Shape) -> Array:
+    """4- and 2-bit elements: several to a byte, the first in the lowest bits."""
+    element_type, bits = shape.element_type, shape.element_type.bits
+    each = 8 // bits
+    mask = np.uint8((1 << bits) - 1)
+    codes = np.stack([(raw >> np.uint8(k * bits)) & mask for k in range(each)], axis=1).reshape(-1)
+    if len(codes) - shape.element_count not in range(each):
+        raise ProtoError(f"a literal of {shape} needs {shape.element_count} elements, got {len(codes)}")
+    codes = codes[: shape.element_count]
+    if element_type.is_signed:
+        codes = ((codes << np.uint8(8 - bits)).view(np.int8) >> np.int8(8 - bits)).view(np.uint8)
+    return codes.view(element_type.dtype)
+
+
+def _packed_field(wire: bytes, number: int) -> Iterator[bytes]:
+    """The contents of a length-delimited field in a serialised message."""
+    position = 0
+    while position < len(wire):
+        tag, position = _varint(wire, position)
+        kind = tag & 7
+        if kind == 0:
+            _, position = _varint(wire, position)
+        elif kind == 2:
+            length, position = _varint(wire, position)
+            if tag >> 3 == number:
+                yield wire[position : position + length]
+            position += length
+        else:
+            size = {1: 8, 5: 4}.get(kind)
+            if size is None:
+                raise ProtoError(f"a literal has a field of wire type {kind}")
+            if tag >> 3 == number:
+                yield wire[position : position + size]
+            position += size
+
+
+def _varint(wire: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = wire[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+        shift += 7
+
+
+def write_literal(literal: Literal) -> Any:
+    """A LiteralProto, elements in the order of linear memory as XLA lists them."""
+    shape = literal.shape
+    proto = message_class("LiteralProto")()
+    proto.shape.CopyFrom(write_shape(shape))
+    if shape.is_tuple:
+        proto.tuple_literals.extend(map(write_literal, literal.elements))
+        return proto
+    if shape.layout is None:
+        return proto
+    array = np.asarray(literal.value).transpose(shape.layout.minor_to_major[::-1]).reshape(-1)
+    element_type = shape.element_type
+    if element_type in _FIXED:
+        raw = np.ascontiguousarray(array).tobytes()
+        if raw:
+            proto.MergeFromString(_encoded(_FIXED[element_type] << 3 | 2) + _encoded(len(raw)) + raw)
+    elif element_type.text in _VARINT:
+        getattr(proto, _VARINT[element_type.text]).extend(array.tolist())
+    elif element_type.bits < 8:
+        setattr(proto, f"{element_type.text}s", _pack_narrow(array, element_type.bits))
+    else:
+        setattr(proto, f"{element_type.text}s", array.tobytes())
+    return proto
+
+
+def _pack_narrow(array: Array, bits: int) -> bytes:
+    each = 8 // bits
+    codes = np.ascontiguousarray(array).view(np.uint8) & np.uint8((1 << bits) - 1)
+    codes = np.concatenate([codes, np.zeros(-len(codes) % each, np.uint8)]).reshape(-1, each)
+    packed = np.zeros(len(codes), np.uint8)
+    for k in range(each):
+        packed |= codes[:, k] << np.uint8(k * bits)
+    return packed.tobytes()
+
+
+def _encoded(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def checked(what: str, error: Exception) -> HloomError:
+    """An hloom error for an error of the protobuf library or of a value out of range."""
+    return ProtoError(f"{what}: {error}")
