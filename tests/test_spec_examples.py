@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import SHARED
 
 import hloom as hl
+from conftest import SHARED
 from hloom.index import linear_index, multi_index
 from hloom.text import parse_shape
 from hloom.types import BY_NAME

@@ -12,7 +12,7 @@ from hloom.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class Broadcasting:
-    """How one operand is brought to `shape`: its dimension i becomes `dimensions[i]`; those in `expanded` grow from 1."""
+    """How one operand comes to `shape`: its dimension i becomes `dimensions[i]`; those in `expanded` grow from 1."""
 
     shape: Shape
     dimensions: tuple[int, ...]
@@ -46,9 +46,7 @@ class BroadcastPair(NamedTuple):
     rhs: Broadcasting
 
 
-def broadcast_shapes(
-    opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int] | None
-) -> BroadcastPair:
+def broadcast_shapes(opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int] | None) -> BroadcastPair:
     """The algorithm of BC-16: how both operands come to one shape; RuleError with the clause where they do not."""
     for operand in (lhs, rhs):
         if not operand.is_array:
@@ -81,7 +79,9 @@ def _matched_dimensions(
         identity = tuple(range(higher.rank))
         if broadcast_dimensions is not None and len(broadcast_dimensions) and tuple(broadcast_dimensions) != identity:
             raise RuleError(
-                opcode, "BC-16", f"operands of equal rank take no broadcast_dimensions, got {list(broadcast_dimensions)}"
+                opcode,
+                "BC-16",
+                f"operands of equal rank take no broadcast_dimensions, got {list(broadcast_dimensions)}",
             )
         return identity
     if broadcast_dimensions is None or (not lower.rank and not len(broadcast_dimensions)):
@@ -103,14 +103,14 @@ def _check_dimensions(opcode: str, clause: str, lower: Shape, higher: Shape, dim
         )
     for d in dimensions:
         if not isinstance(d, int) or not 0 <= d < higher.rank:
-            raise RuleError(opcode, clause, f"broadcast_dimensions must be in [0, {higher.rank}), got {list(dimensions)}")
+            raise RuleError(
+                opcode, clause, f"broadcast_dimensions must be in [0, {higher.rank}), got {list(dimensions)}"
+            )
     if any(a >= b for a, b in zip(dimensions, dimensions[1:], strict=False)):
         raise RuleError(opcode, "BC-8", f"broadcast_dimensions must be strictly increasing, got {list(dimensions)}")
 
 
-def _joint_sizes(
-    opcode: str, lower: Shape, higher: Shape, dimensions: tuple[int, ...]
-) -> tuple[list[int], list[bool]]:
+def _joint_sizes(opcode: str, lower: Shape, higher: Shape, dimensions: tuple[int, ...]) -> tuple[list[int], list[bool]]:
     sizes, dynamic = list(higher.dimensions), list(higher.dynamic_dimensions)
     for d, target in enumerate(dimensions):
         a, b = lower.dimensions[d], higher.dimensions[target]

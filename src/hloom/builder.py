@@ -244,10 +244,8 @@ class XlaBuilder:
         targets = range(len(sizes), len(sizes) + shape.rank)
         return self._add(OPERATIONS["broadcast"](broadcast_dimensions=targets), (operand,), result)
 
-    def broadcast_in_dim(
-        self, operand: Any, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
-    ) -> XlaOp:
-        """Operand dimension i becomes result dimension `broadcast_dimensions[i]`; sizes of 1 grow (BROADCASTINDIM-1)."""
+    def broadcast_in_dim(self, operand: Any, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
+        """Operand dimension i becomes dimension `broadcast_dimensions[i]`; sizes of 1 grow (BROADCASTINDIM-1)."""
         operand = self._array(operand, "broadcast", "BROADCASTINDIM-3")
         sizes = _ints("broadcast", "out_dim_size", out_dim_size)
         targets = _ints("broadcast", "broadcast_dimensions", broadcast_dimensions)
@@ -297,7 +295,9 @@ class XlaBuilder:
         limits = _ints("slice", "limit_indices", limit_indices)
         steps = [1] * len(starts) if strides is None else _ints("slice", "strides", strides)
         if not len(starts) == len(limits) == len(steps):
-            raise RuleError("slice", "SLICE-3", f"needs as many starts as limits and strides: {starts}, {limits}, {steps}")
+            raise RuleError(
+                "slice", "SLICE-3", f"needs as many starts as limits and strides: {starts}, {limits}, {steps}"
+            )
         parts = tuple(map(SliceDimension, starts, limits, steps))
         return self._add(OPERATIONS["slice"](slice=parts), (self._operand(operand),))
 
@@ -475,9 +475,7 @@ class XlaBuilder:
 
     # Reductions and windows
 
-    def reduce(
-        self, operands: Any, init_values: Any, computation: Computationlike, dimensions: Sequence[int]
-    ) -> XlaOp:
+    def reduce(self, operands: Any, init_values: Any, computation: Computationlike, dimensions: Sequence[int]) -> XlaOp:
         """Folds dimensions of one or several operands into scalars (REDUCE-1)."""
         arrays, inits = self._reduction_operands(operands, init_values)
         op = OPERATIONS["reduce"](dimensions=dimensions, computation=self._reducer(computation, arrays))
@@ -579,9 +577,7 @@ class XlaBuilder:
 
         return mapped
 
-    def sort(
-        self, operands: Any, comparator: Computationlike, dimension: int = -1, is_stable: bool = False
-    ) -> XlaOp:
+    def sort(self, operands: Any, comparator: Computationlike, dimension: int = -1, is_stable: bool = False) -> XlaOp:
         """Sorts operands together along a dimension by a less-than comparator (SORT-1 to SORT-5)."""
         arrays = self._list(operands)
         if not arrays:
@@ -589,7 +585,9 @@ class XlaBuilder:
         types = [scalar(_array_type(a.shape, "sort", "SORT-7")) for a in arrays]
         rank = arrays[0].shape.rank
         if not -rank <= dimension < rank:
-            raise RuleError("sort", "SORT-7", f"dimension {dimension} must be in [{-rank}, {rank}) of {arrays[0].shape}")
+            raise RuleError(
+                "sort", "SORT-7", f"dimension {dimension} must be in [{-rank}, {rank}) of {arrays[0].shape}"
+            )
         compare = self._callable(comparator, [t for t in types for _ in range(2)], "comparator")
         op = OPERATIONS["sort"](dimension=dimension % rank, comparator=compare, is_stable=is_stable)
         return self._add(op, arrays)
@@ -642,9 +640,7 @@ class XlaBuilder:
     ) -> XlaOp:
         """A named operation whose meaning is its decomposition, `computation` (COMPOSITECALL-1, -2)."""
         if not name or version < 0:
-            raise RuleError(
-                "call", "COMPOSITECALL-3", f"needs a name and a version >= 0, got {name!r} and {version}"
-            )
+            raise RuleError("call", "COMPOSITECALL-3", f"needs a name and a version >= 0, got {name!r} and {version}")
         operands = [self._operand(arg) for arg in args]
         callee = self._callable(computation, [operand.shape for operand in operands], "decomposition")
         result = self._add(OPERATIONS["call"](computation=callee, is_composite=True), operands)
@@ -709,7 +705,11 @@ class XlaBuilder:
         op = OPERATIONS["all-gather"](
             all_gather_dim=all_gather_dim, replica_groups=replica_groups, channel_id=channel_id
         )
-        return self._add(op, (operand,), _resized(operand.shape, all_gather_dim, operand.shape.dimensions[all_gather_dim] * shard_count))
+        return self._add(
+            op,
+            (operand,),
+            _resized(operand.shape, all_gather_dim, operand.shape.dimensions[all_gather_dim] * shard_count),
+        )
 
     def all_reduce(
         self,
@@ -775,9 +775,7 @@ class XlaBuilder:
             blocks.append(self.slice(operand, starts, limits))
         op = OPERATIONS["all-to-all"](replica_groups=replica_groups)
         received = self._add(op, blocks)
-        return self.concat_in_dim(
-            [self.get_tuple_element(received, i) for i in range(split_count)], concat_dimension
-        )
+        return self.concat_in_dim([self.get_tuple_element(received, i) for i in range(split_count)], concat_dimension)
 
     def reduce_scatter(
         self,
@@ -901,9 +899,7 @@ class XlaBuilder:
 
     # How instructions are added
 
-    def _add(
-        self, op: Operation, operands: Sequence[XlaOp], shape: Shape | None = None, name: str = ""
-    ) -> XlaOp:
+    def _add(self, op: Operation, operands: Sequence[XlaOp], shape: Shape | None = None, name: str = "") -> XlaOp:
         """Adds an instruction; its shape is inferred where none is given, else checked."""
         for operand in operands:
             self._own(operand)
@@ -954,7 +950,9 @@ class XlaBuilder:
         if not operand.shape.is_tuple:
             return [operand]
         if not operand.shape.elements or any(not element.is_array for element in operand.shape.elements):
-            raise RuleError(opcode, clause, f"takes an array or a tuple of arrays that is not empty, got {operand.shape}")
+            raise RuleError(
+                opcode, clause, f"takes an array or a tuple of arrays that is not empty, got {operand.shape}"
+            )
         return [self.get_tuple_element(operand, i) for i in range(len(operand.shape.elements))]
 
     def _callable(self, computation: Computationlike, parameters: Sequence[Shape], name: str) -> Computation:
@@ -1065,7 +1063,11 @@ def _typed_number(value: Any, element_type: PrimitiveType) -> Any:
     if isinstance(value, complex) and not element_type.is_complex:
         raise RuleError("constant", "GEN-5", f"{value} does not become {element_type}: there is no implicit conversion")
     try:
-        return np.asarray(value).astype(element_type.dtype) if element_type.bits < 8 else np.array(value, element_type.dtype)
+        return (
+            np.asarray(value).astype(element_type.dtype)
+            if element_type.bits < 8
+            else np.array(value, element_type.dtype)
+        )
     except OverflowError:
         raise RuleError("constant", "GEN-5", f"{value} does not fit {element_type}") from None
 
@@ -1159,18 +1161,14 @@ def _unary_method(opcode: str) -> Callable[..., XlaOp]:
 
 
 def _binary_method(opcode: str) -> Callable[..., XlaOp]:
-    def method(
-        self: XlaBuilder, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None
-    ) -> XlaOp:
+    def method(self: XlaBuilder, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
         return self._binary(opcode, lhs, rhs, broadcast_dimensions)
 
     return method
 
 
 def _compare_method(direction: str, total_order: bool) -> Callable[..., XlaOp]:
-    def method(
-        self: XlaBuilder, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None
-    ) -> XlaOp:
+    def method(self: XlaBuilder, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
         return self._compare(direction, lhs, rhs, broadcast_dimensions, total_order)
 
     method.__doc__ = f"lhs {direction} rhs, element by element{' in total order' if total_order else ''} (COMPARE-1)."

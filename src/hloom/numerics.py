@@ -61,7 +61,9 @@ def float_to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
     below, above = wide < low, wide >= float(high + 1)
     inside = np.where(below | above | np.isnan(wide), 0.0, wide)
     truncated = inside.astype(np.uint64 if low == 0 else np.int64)
-    clamped = np.where(below, np.asarray(low, truncated.dtype), np.where(above, np.asarray(high, truncated.dtype), truncated))
+    clamped = np.where(
+        below, np.asarray(low, truncated.dtype), np.where(above, np.asarray(high, truncated.dtype), truncated)
+    )
     return clamped.astype(dtype)
 
 

@@ -92,17 +92,13 @@ class Layout:
     @property
     def is_dense_row_major(self) -> bool:
         """True where linear memory is the row-major order of the elements, one whole slot each."""
-        return (
-            self.is_dim0_major and not self.padded_dimensions and not self.tiles and not self.element_size_in_bits
-        )
+        return self.is_dim0_major and not self.padded_dimensions and not self.tiles and not self.element_size_in_bits
 
     def permute(self, permutation: Sequence[int]) -> Layout:
         """The layout that the array has in memory when its dimension i is renamed from `permutation[i]`."""
         new_number = {old: new for new, old in enumerate(permutation)}
         padded = tuple(self.padded_dimensions[old] for old in permutation) if self.padded_dimensions else ()
-        return replace(
-            self, minor_to_major=tuple(new_number[d] for d in self.minor_to_major), padded_dimensions=padded
-        )
+        return replace(self, minor_to_major=tuple(new_number[d] for d in self.minor_to_major), padded_dimensions=padded)
 
     def __str__(self) -> str:
         """The text form without `padded_dimensions` and `padding_value`, which have none (SL-24)."""
@@ -354,9 +350,11 @@ class Shape:
         if self.is_tuple:
             # XLA marks every fifth element of long tuples with its index; the marks help to count.
             texts = (element.to_text(layouts) for element in self.elements)
-            return "(" + ", ".join(
-                f"/*index={i}*/{text}" if i and i % 5 == 0 else text for i, text in enumerate(texts)
-            ) + ")"
+            return (
+                "("
+                + ", ".join(f"/*index={i}*/{text}" if i and i % 5 == 0 else text for i, text in enumerate(texts))
+                + ")"
+            )
         if self.layout is None:
             return f"{self.element_type}[]"
         sizes = ",".join(
@@ -415,11 +413,7 @@ def merge_tile_dimensions(sizes: Sequence[int], tile: Tile) -> list[int]:
     for k in range(len(tile.dimensions) - 1):
         if tile.dimensions[k] == Tile.COMBINE:
             merged[start + k + 1] *= merged[start + k]
-    return [
-        size
-        for i, size in enumerate(merged)
-        if i < start or tile.dimensions[i - start] != Tile.COMBINE
-    ]
+    return [size for i, size in enumerate(merged) if i < start or tile.dimensions[i - start] != Tile.COMBINE]
 
 
 def _check_layout(shape: Shape, layout: Layout) -> None:

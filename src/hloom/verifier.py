@@ -38,9 +38,7 @@ def verify_module(module: Module) -> None:
     if not any(computation is module.entry_computation for computation in module.computations):
         _fail(f"module {module.name} has no ENTRY computation among its computations")
     if module.replica_count < 1 or module.num_partitions < 1:
-        _fail(
-            f"replica_count and num_partitions must be >= 1, got {module.replica_count}, {module.num_partitions}"
-        )
+        _fail(f"replica_count and num_partitions must be >= 1, got {module.replica_count}, {module.num_partitions}")
     names: set[str] = set()
     for computation in module.computations:
         if not computation.name or computation.name in names:
@@ -158,8 +156,7 @@ def _verify_entry(module: Module) -> None:
     parameters = entry.parameter_shapes
     layouts = module.entry_parameter_layouts
     if layouts is not None and (
-        len(layouts) != len(parameters)
-        or not all(a.compatible(b) for a, b in zip(layouts, parameters, strict=True))
+        len(layouts) != len(parameters) or not all(a.compatible(b) for a, b in zip(layouts, parameters, strict=True))
     ):
         _fail(f"entry_computation_layout has parameters {_listed(layouts)}, the entry {_listed(parameters)}")
     result = module.entry_result_layout

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hloom.errors import ArgumentError, RuleError
+from hloom.errors import RuleError
 from hloom.shape import Shape
 
 if TYPE_CHECKING:
@@ -342,9 +342,7 @@ DIM_LABELS = AttributeKind(
 PADDING = AttributeKind("PADDING", "a list of (low, high, interior)", _sequence(PaddingDimension))
 SLICES = AttributeKind("SLICES", "a list of [start:limit:stride]", _sequence(SliceDimension))
 REPLICA_GROUPS = AttributeKind("REPLICA_GROUPS", "a list of lists of replica ids", _replica_groups)
-PAIRS = AttributeKind(
-    "PAIRS", "a list of (source, target)", _sequence(lambda source, target: (source, target))
-)
+PAIRS = AttributeKind("PAIRS", "a list of (source, target)", _sequence(lambda source, target: (source, target)))
 PRECISIONS = AttributeKind("PRECISIONS", "a list of default | high | highest", _precisions)
 ALIASING = AttributeKind("ALIASING", "a list of OutputOperandAlias", _sequence(OutputOperandAlias))
 RAW = AttributeKind("RAW", "text in braces, kept as it is", _str)

@@ -44,7 +44,7 @@ class BatchNorm(Operation):
 
 
 class BatchNormTraining(BatchNorm, opcode="batch-norm-training"):
-    """(output, batch_mean, batch_var); the variance is biased, computed from the deviations (BATCHNORMTRAINING-1, -4)."""
+    """(output, batch_mean, batch_var); the variance is biased, from the deviations (BATCHNORMTRAINING-1, -4)."""
 
     operands = ("operand", "scale", "offset")
 
@@ -64,7 +64,7 @@ class BatchNormTraining(BatchNorm, opcode="batch-norm-training"):
 
 
 class BatchNormInference(BatchNorm, opcode="batch-norm-inference"):
-    """scale * (operand - mean) / sqrt(variance + epsilon) + offset, with moments that are given (BATCHNORMINFERENCE-1)."""
+    """scale * (operand - mean) / sqrt(variance + epsilon) + offset, with given moments (BATCHNORMINFERENCE-1)."""
 
     operands = ("operand", "scale", "offset", "mean", "variance")
 

@@ -35,9 +35,7 @@ class Broadcast(Operation, opcode="broadcast"):
                 result.dimensions[target],
                 result.dynamic_dimensions[target],
             ):
-                self.reject(
-                    "BROADCASTINDIM-3", f"dimension {d} of {operand} must equal dimension {target} of {result}"
-                )
+                self.reject("BROADCASTINDIM-3", f"dimension {d} of {operand} must equal dimension {target} of {result}")
         for d in range(result.rank):
             if result.dynamic_dimensions[d] and d not in dimensions:
                 self.reject("SETDIMENSIONSIZE-3", f"new dimension {d} of {result} must be static")

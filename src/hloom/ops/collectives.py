@@ -54,7 +54,7 @@ class Collective(Operation):
     """What collectives have in common: groups of replicas and a channel."""
 
     has_side_effect = True
-    operands = ("*operands",)
+    operands: ClassVar[tuple[str, ...]] = ("*operands",)
     channel_id: int | None = attribute(INT, default=None, doc="operations of one kind and channel communicate (COLL-5)")
     replica_groups: ReplicaGroups | IotaReplicaGroups = attribute(REPLICA_GROUPS, default=NO_GROUPS)
     constrain_layout: bool = attribute(BOOL, default=False)
@@ -130,7 +130,9 @@ def _scaled(op: Operation, clause: str, operand: Shape, dimension: int, result: 
         not result.is_array
         or result.element_type is not operand.element_type
         or result.rank != operand.rank
-        or any(a != b for d, (a, b) in enumerate(zip(operand.dimensions, result.dimensions, strict=True)) if d != dimension)
+        or any(
+            a != b for d, (a, b) in enumerate(zip(operand.dimensions, result.dimensions, strict=True)) if d != dimension
+        )
     ):
         op.reject(clause, f"the result of {operand} may differ in dimension {dimension} alone, got {result}")
     small, large = operand.dimensions[dimension], result.dimensions[dimension]
@@ -315,9 +317,7 @@ class AllToAll(Collective, opcode="all-to-all"):
         check_dimension(self, "ALLTOALL-5", self.split_dimension, operand.rank)
         for size in sizes:
             if not size or operand.dimensions[self.split_dimension] % size:
-                self.reject(
-                    "ALLTOALL-5", f"dimension {self.split_dimension} of {operand} is not divisible by {size}"
-                )
+                self.reject("ALLTOALL-5", f"dimension {self.split_dimension} of {operand} is not divisible by {size}")
         return operand.without_layout()
 
     shard_clause = "ALLTOALL-4"
@@ -412,7 +412,9 @@ class CollectiveBroadcast(Collective, opcode="collective-broadcast"):
         count = replicas if self.channel_id is None else partitions
         ids = [i for group in self.replica_groups.groups for i in group]
         if len(set(ids)) != len(ids) or any(not 0 <= i < count for i in ids):
-            self.reject("COLL-3", f"ids must be distinct and in [0, {count}), got {_listed(self.replica_groups.groups)}")
+            self.reject(
+                "COLL-3", f"ids must be distinct and in [0, {count}), got {_listed(self.replica_groups.groups)}"
+            )
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
         group = self.group(ctx)

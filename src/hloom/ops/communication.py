@@ -1,4 +1,4 @@
-"""Operations that talk to a host or to another device's program: infeed, outfeed, send, recv, copies (spec 88, 93, 94, 108, 109)."""
+"""Operations that talk to a host or another device: infeed, outfeed, send, recv, copies (spec 88, 93, 94, 108, 109)."""
 
 from __future__ import annotations
 
@@ -169,7 +169,11 @@ class CopyDone(Operation, opcode="copy-done"):
 
 
 def _check_context(op: Operation, clause: str, context: Shape) -> None:
-    if not context.is_tuple or len(context.elements) < 2 or not context.elements[1].compatible(U32) and op.opcode != "copy-done":
+    if (
+        not context.is_tuple
+        or len(context.elements) < 2
+        or (not context.elements[1].compatible(U32) and op.opcode != "copy-done")
+    ):
         op.reject(clause, f"a context is a tuple (data, u32[], ..), got {context}")
 
 

@@ -58,7 +58,7 @@ class Compare(Operation, opcode="compare"):
         ):
             self.reject("COMPARE-3", f"complex numbers have no order: EQ or NE, got {self.direction.value} of {lhs}")
         if element_type.is_float or element_type.is_complex:
-            valid = (None, ComparisonType.FLOAT, ComparisonType.TOTALORDER)
+            valid: tuple[ComparisonType | None, ...] = (None, ComparisonType.FLOAT, ComparisonType.TOTALORDER)
         elif element_type.is_signed:
             valid = (None, ComparisonType.SIGNED)
         else:

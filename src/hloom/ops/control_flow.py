@@ -1,4 +1,4 @@
-"""Operations that run computations: call, while, conditional, fusion and asynchronous pairs (spec 11, 12, 18, 19, 116)."""
+"""Operations that run computations: call, while, conditional, fusion, async pairs (spec 11, 12, 18, 19, 116)."""
 
 from __future__ import annotations
 

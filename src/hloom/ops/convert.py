@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from hloom.numerics import bits_of, convert, reduce_precision
@@ -78,7 +80,7 @@ def _to_bits(codes: Array, bits: int) -> Array:
     return ((codes[:, None] >> np.arange(bits, dtype=np.uint8)) & 1).reshape(-1)
 
 
-def _from_packed_bytes(packed: Array, bits: int, dtype: np.dtype[object]) -> Array:
+def _from_packed_bytes(packed: Array, bits: int, dtype: np.dtype[Any]) -> Array:
     if bits >= 8:
         return packed.view(dtype)
     unpacked = np.unpackbits(packed, bitorder="little").reshape(-1, bits)
@@ -90,7 +92,10 @@ def _from_packed_bytes(packed: Array, bits: int, dtype: np.dtype[object]) -> Arr
 
 
 class ReducePrecision(Operation, opcode="reduce-precision"):
-    """Rounds to a float format of fewer bits and back; values below its smallest normal become zero (REDUCEPRECISION-1 to -5)."""
+    """Rounds to a float format of fewer bits and back (REDUCEPRECISION-1 to -5).
+
+    Values below the smallest normal number of the format become zero.
+    """
 
     operands = ("operand",)
     elementwise = True
@@ -143,7 +148,7 @@ class StochasticConvert(Operation, opcode="stochastic-convert"):
         return _stochastic_float(operand, random, dtype)
 
 
-def _stochastic_float(operand: Array, random: Array, dtype: np.dtype[object]) -> Array:
+def _stochastic_float(operand: Array, random: Array, dtype: np.dtype[Any]) -> Array:
     """Adds random bits below the last mantissa bit of the target, then truncates to it."""
     import ml_dtypes
 

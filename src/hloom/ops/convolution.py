@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -76,8 +77,8 @@ class Convolution(Operation, opcode="convolution"):
         sizes = [0] * lhs.rank
         sizes[n.output_batch_dimension] = batch // batch_groups
         sizes[n.output_feature_dimension] = outputs
-        for d, count in zip(n.output_spatial_dimensions, counts, strict=True):
-            sizes[d] = count
+        for number, count in zip(n.output_spatial_dimensions, counts, strict=True):
+            sizes[number] = count
         dynamic = [False] * lhs.rank
         dynamic[n.output_batch_dimension] = lhs.dynamic_dimensions[n.input_batch_dimension]
         return Shape.array(element_type, sizes, dynamic)
@@ -88,7 +89,10 @@ class Convolution(Operation, opcode="convolution"):
             self.reject("CONVGENERAL-11", f"operands have one rank of at least 2, got {lhs} and {rhs}")
         for what, numbers in (
             ("input", (n.input_batch_dimension, n.input_feature_dimension, *n.input_spatial_dimensions)),
-            ("kernel", (n.kernel_output_feature_dimension, n.kernel_input_feature_dimension, *n.kernel_spatial_dimensions)),
+            (
+                "kernel",
+                (n.kernel_output_feature_dimension, n.kernel_input_feature_dimension, *n.kernel_spatial_dimensions),
+            ),
             ("output", (n.output_batch_dimension, n.output_feature_dimension, *n.output_spatial_dimensions)),
         ):
             if sorted(numbers) != list(range(lhs.rank)):
@@ -108,7 +112,7 @@ class Convolution(Operation, opcode="convolution"):
             order[d] = i + 1
         return convert(result.transpose(order), ctx.shape.element_type.dtype)
 
-    def _convolve(self, base: Array, kernel: Array, lhs: np.dtype[object], rhs: np.dtype[object]) -> Array:
+    def _convolve(self, base: Array, kernel: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:
         """[batch, spatial.., features] with [spatial.., inputs, outputs] gives [batch, spatial.., outputs]."""
         window = self.window
         padded = _dilate_and_pad(base, window)
@@ -134,7 +138,7 @@ class Convolution(Operation, opcode="convolution"):
         )
 
 
-def _grouped_product(rows: Array, weights: Array, lhs: np.dtype[object], rhs: np.dtype[object]) -> Array:
+def _grouped_product(rows: Array, weights: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:
     """[groups, rows, inputs] by [groups, inputs, outputs]; depthwise kernels need no matrix product."""
     if rows.shape[-1] == 1:
         return rows * weights

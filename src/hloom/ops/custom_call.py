@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class CustomCall(Operation, opcode="custom-call"):
-    """Calls the function registered as `target_name`, with any operands; the result has the declared shape (CUSTOMCALL-1).
+    """Calls the function registered as `target_name`; the result has the declared shape (CUSTOMCALL-1).
 
     Functions are registered with `hloom.register_custom_call`: Python callables, or C functions
     `void f(void* out, void** in)` (CUSTOMCALL-2). Without `custom_call_has_side_effect` it may be called more than once

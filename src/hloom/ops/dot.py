@@ -44,7 +44,11 @@ class DotDimensions(Operation):
 
     def free(self, rank: int, left: bool) -> list[int]:
         """The free dimensions of a side, increasing."""
-        used = {*self.lhs_batch_dims, *self.lhs_contracting_dims} if left else {*self.rhs_batch_dims, *self.rhs_contracting_dims}
+        used = (
+            {*self.lhs_batch_dims, *self.lhs_contracting_dims}
+            if left
+            else {*self.rhs_batch_dims, *self.rhs_contracting_dims}
+        )
         return [d for d in range(rank) if d not in used]
 
 
@@ -198,9 +202,7 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
         a, b = convert(lhs, computing), convert(rhs, computing)
         ends = np.cumsum(group_sizes.astype(np.int64), axis=-1)
         masks = self._group_masks(a, ragged, ends)
-        products = [
-            _product(plain, a * mask, self._group_rhs(b, g), computing) for g, mask in enumerate(masks)
-        ]
+        products = [_product(plain, a * mask, self._group_rhs(b, g), computing) for g, mask in enumerate(masks)]
         if ragged in self.lhs_contracting_dims:
             return convert(np.stack(products) if products else np.zeros(ctx.shape.dimensions, computing), dtype)
         total = sum(products) if ragged not in self.lhs_batch_dims else _product(plain, a, b, computing)

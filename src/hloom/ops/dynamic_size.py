@@ -30,7 +30,7 @@ class GetDimensionSize(Operation, opcode="get-dimension-size"):
 
 
 class SetDimensionSize(Operation, opcode="set-dimension-size"):
-    """Makes a dimension dynamic, with a size known at run time; elements beyond it are ignored (SETDIMENSIONSIZE-1, -2).
+    """Makes a dimension dynamic; elements beyond the run-time size are ignored (SETDIMENSIONSIZE-1, -2).
 
     The static bound as a constant makes the dimension static again (SETDIMENSIONSIZE-5).
     """
@@ -56,7 +56,9 @@ class SetDimensionSize(Operation, opcode="set-dimension-size"):
         if not 0 <= new <= bound:
             raise RunError(f"SETDIMENSIONSIZE-5: size {new} of dimension {d} must be in [0, {bound}]")
         if new < bound and not ctx.shape.dynamic_dimensions[d]:
-            raise RunError(f"SETDIMENSIONSIZE-5: size {new} makes dimension {d} dynamic, but {ctx.shape} is static there")
+            raise RunError(
+                f"SETDIMENSIONSIZE-5: size {new} makes dimension {d} dynamic, but {ctx.shape} is static there"
+            )
         kept = operand[(slice(None),) * d + (slice(new),)]
         missing = new - kept.shape[d]
         return np.pad(kept, [(0, missing if axis == d else 0) for axis in range(kept.ndim)]) if missing else kept

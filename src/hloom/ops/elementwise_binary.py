@@ -5,7 +5,8 @@ In HLO both operands have equal dimensions; the builder writes the broadcasts (B
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -60,10 +61,8 @@ class Binary(Operation):
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
         return compute(self.function, *agree(lhs, rhs))
 
-    @staticmethod
-    def function(x: Array, y: Array) -> Array:
-        """The function on f32, f64, c64, c128, whole integers or predicates."""
-        raise NotImplementedError
+    function: ClassVar[Callable[..., Any]]
+    """The function on f32, f64, c64, c128, whole integers or predicates."""
 
 
 class Add(Binary, opcode="add"):
@@ -293,5 +292,3 @@ class Mulhi(Binary, opcode="mulhi"):
             return (product >> np.asarray(bits, wide)).astype(lhs.dtype)
         product = lhs.astype(object) * rhs.astype(object)
         return np.asarray(product >> 64).astype(lhs.dtype)
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,10 +37,8 @@ class Unary(Operation):
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         return compute_accurately(self.function, operand)
 
-    @staticmethod
-    def function(x: Array) -> Any:
-        """The function on f32, f64, c64, c128 or whole integers."""
-        raise NotImplementedError
+    function: ClassVar[Callable[..., Any]]
+    """The function on f32, f64, c64, c128 or whole integers."""
 
 
 class AccurateUnary(Unary):

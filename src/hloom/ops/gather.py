@@ -35,9 +35,7 @@ class Gather(Operation, opcode="gather"):
         rank, sizes = operand.rank, self.slice_sizes
         if not start_indices.element_type.is_integer:
             self.reject("GATHER-11", f"start_indices are integers, got {start_indices}")
-        check_dimensions(
-            self, "GATHER-11", self.collapsed_slice_dims, rank, "collapsed_slice_dims", increasing=True
-        )
+        check_dimensions(self, "GATHER-11", self.collapsed_slice_dims, rank, "collapsed_slice_dims", increasing=True)
         check_dimensions(self, "GATHER-13", self.operand_batching_dims, rank, "operand_batching_dims", increasing=True)
         gone = {*self.collapsed_slice_dims, *self.operand_batching_dims}
         if len(gone) != len(self.collapsed_slice_dims) + len(self.operand_batching_dims):
@@ -45,8 +43,8 @@ class Gather(Operation, opcode="gather"):
         if rank != len(self.offset_dims) + len(gone):
             self.reject(
                 "GATHER-11",
-                f"the rank of {operand} must be the number of offset_dims {list(self.offset_dims)} and of collapsed and "
-                f"batching dimensions {sorted(gone)}",
+                f"the rank of {operand} must be the number of offset_dims {list(self.offset_dims)} and of collapsed "
+                f"and batching dimensions {sorted(gone)}",
             )
         if len(sizes) != rank:
             self.reject("GATHER-11", f"slice_sizes needs {rank} entries for {operand}, got {list(sizes)}")

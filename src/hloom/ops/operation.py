@@ -26,8 +26,8 @@ from hloom.shape import Shape
 
 if TYPE_CHECKING:
     from hloom.ir import Computation, Instruction
-    from hloom.runtime.device import Device
     from hloom.ops.attributes import AttributeKind
+    from hloom.runtime.device import Device
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -44,7 +44,6 @@ TOKEN_VALUE = Token()
 # What an instruction computes: an array at its *actual* size (a dynamic dimension has its run-time size), a token,
 # or a tuple of values.
 Value = Any
-
 
 
 def zeros(shape: Shape) -> Value:
@@ -224,7 +223,7 @@ class Operation:
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
-        """This operation with attributes that say nothing new about these operands left out, as text leaves them out."""
+        """This operation without the attributes that say nothing new about these operands, as text has it."""
         return self
 
     def check_groups(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:

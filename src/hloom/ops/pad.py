@@ -11,7 +11,7 @@ from hloom.shape import Shape
 
 
 class Pad(Operation, opcode="pad"):
-    """Puts values between neighbours, then at the edges of each dimension; negative edges remove elements (PAD-1, -2)."""
+    """Puts values between neighbours, then at the edges; negative edges remove elements (PAD-1, PAD-2)."""
 
     operands = ("operand", "padding_value")
     padding_config: tuple[PaddingDimension, ...] = attribute(
@@ -30,7 +30,9 @@ class Pad(Operation, opcode="pad"):
                 self.reject("PAD-3", f"interior padding must be >= 0, got {padding.interior_padding}")
             sizes.append(padded_size(size, padding))
             if sizes[-1] < 0:
-                self.reject("PAD-3", f"padding {padding} leaves a negative size {sizes[-1]} in dimension {d} of {operand}")
+                self.reject(
+                    "PAD-3", f"padding {padding} leaves a negative size {sizes[-1]} in dimension {d} of {operand}"
+                )
         return Shape.array(operand.element_type, sizes, operand.dynamic_dimensions)
 
     def evaluate(self, ctx: Context, operand: Array, padding_value: Array) -> Array:

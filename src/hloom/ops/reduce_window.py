@@ -126,9 +126,7 @@ def _join(
     """Folds two runs where both are present; else takes the one that is."""
     folded = fold(ctx, computation, left, right) if left_present.size else left
     both = left_present & right_present
-    values = tuple(
-        np.where(both, f, np.where(left_present, a, b)) for f, a, b in zip(folded, left, right, strict=True)
-    )
+    values = tuple(np.where(both, f, np.where(left_present, a, b)) for f, a, b in zip(folded, left, right, strict=True))
     return values, left_present | right_present
 
 

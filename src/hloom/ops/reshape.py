@@ -21,7 +21,9 @@ class Reshape(Operation, opcode="reshape"):
     """
 
     operands = ("operand",)
-    inferred_dimension: int | None = attribute(INT, default=None, proto="dimensions", doc="XLA's name for a dynamic one")
+    inferred_dimension: int | None = attribute(
+        INT, default=None, proto="dimensions", doc="XLA's name for a dynamic one"
+    )
 
     def check(self, result: Shape, operand: Shape) -> None:
         check_array(self, "RESHAPE-2", operand, result)
@@ -50,7 +52,7 @@ class Reshape(Operation, opcode="reshape"):
 
 def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
     """Operand dimension -> the result dimension that has the same size and as many elements before and after it."""
-    places = {}
+    places: dict[tuple[int, int, int], list[int]] = {}
     for d, size in enumerate(result.dimensions):
         place = (size, math.prod(result.dimensions[:d]), math.prod(result.dimensions[d + 1 :]))
         places.setdefault(place, []).append(d) if size != 1 or result.dynamic_dimensions[d] else None

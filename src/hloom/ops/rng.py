@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -165,7 +166,7 @@ def _philox_blocks(key: int, start: int, count: int) -> list[Array]:
     return c
 
 
-def _low_bits(words: Array, dtype: np.dtype[object]) -> Array:
+def _low_bits(words: Array, dtype: np.dtype[Any]) -> Array:
     """64-bit words cut to an integer type; types narrower than a byte wrap."""
     if BY_DTYPE[dtype].bits < 8:
         return np.asarray(words).astype(np.uint8).astype(np.int8).astype(dtype)

@@ -54,9 +54,7 @@ class Scan(Operation, opcode="scan"):
         returned = self.computation.result_shape
         results = returned.elements if returned.is_tuple else (returned,)
         ends = results[len(results) - self.num_carries :]
-        if len(results) < self.num_carries or any(
-            not a.compatible(b) for a, b in zip(ends, carries, strict=True)
-        ):
+        if len(results) < self.num_carries or any(not a.compatible(b) for a, b in zip(ends, carries, strict=True)):
             self.reject("GEN-8", f"to_apply must return outputs and then the carries, it returns {returned}")
         count = inputs[0].dimensions[d]
         outputs = [self._stacked(shape, count) for shape in results[: len(results) - self.num_carries]]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Scatter(Operation, opcode="scatter"):
-    """Combines the windows of `updates` into `operands` at the indices by `update_computation` (SCATTER-1 to SCATTER-5).
+    """Combines windows of `updates` into `operands` at the indices by `update_computation` (SCATTER-1 to -5).
 
     A window that lies partly outside is skipped (SCATTER-6). Updates are applied in row-major order (SCATTER-7).
     """
@@ -25,9 +25,7 @@ class Scatter(Operation, opcode="scatter"):
     operands = ("*operands", "scatter_indices", "*updates")
     update_window_dims: Ints = attribute(INTS, proto="scatter_dimension_numbers.update_window_dims")
     inserted_window_dims: Ints = attribute(INTS, proto="scatter_dimension_numbers.inserted_window_dims")
-    scatter_dims_to_operand_dims: Ints = attribute(
-        INTS, proto="scatter_dimension_numbers.scatter_dims_to_operand_dims"
-    )
+    scatter_dims_to_operand_dims: Ints = attribute(INTS, proto="scatter_dimension_numbers.scatter_dims_to_operand_dims")
     input_batching_dims: Ints = attribute(INTS, default=(), proto="scatter_dimension_numbers.input_batching_dims")
     scatter_indices_batching_dims: Ints = attribute(
         INTS, default=(), proto="scatter_dimension_numbers.scatter_indices_batching_dims"
@@ -81,15 +79,14 @@ class Scatter(Operation, opcode="scatter"):
         )
         if update.rank != len(window) + len(batch):
             self.reject(
-                "SCATTER-10", f"updates need rank {len(window) + len(batch)} = windows + scatter dimensions, got {update}"
+                "SCATTER-10",
+                f"updates need rank {len(window) + len(batch)} = windows + scatter dimensions, got {update}",
             )
         check_dimensions(self, "SCATTER-10", window, update.rank, "update_window_dims", increasing=True)
         targets = [d for d in range(operand.rank) if d not in gone]
         for u, d in zip(window, targets, strict=True):
             if update.dimensions[u] > operand.dimensions[d]:
-                self.reject(
-                    "SCATTER-10", f"window size {update.dimensions[u]} exceeds dimension {d} of {operand}"
-                )
+                self.reject("SCATTER-10", f"window size {update.dimensions[u]} exceeds dimension {d} of {operand}")
         scatter_dims = [u for u in range(update.rank) if u not in window]
         for u, e in zip(scatter_dims, batch, strict=True):
             if update.dimensions[u] != indices.dimensions[e]:

@@ -52,7 +52,7 @@ def _padded_to_static(array: Array, shape: Shape) -> Array:
 
 
 class DynamicSlice(Operation, opcode="dynamic-slice"):
-    """The sub-array of sizes `size_indices` at start indices known at run time, clamped so that it lies inside (DYNAMICSLICE-1, -2)."""
+    """The sub-array of sizes `size_indices` at run-time start indices, clamped to lie inside (DYNAMICSLICE-1, -2)."""
 
     operands = ("operand", "*start_indices")
     size_indices: Ints = attribute(INTS, text="dynamic_slice_sizes", proto="dynamic_slice_sizes")

@@ -192,7 +192,13 @@ def _read_window(proto: Any, field: Field) -> Any:
         return None
     return tuple(
         WindowDimension(
-            d.size, d.stride, d.padding_low, d.padding_high, d.window_dilation or 1, d.base_dilation or 1, d.window_reversal
+            d.size,
+            d.stride,
+            d.padding_low,
+            d.padding_high,
+            d.window_dilation or 1,
+            d.base_dilation or 1,
+            d.window_reversal,
         )
         for d in getattr(message, name).dimensions
     )
@@ -214,8 +220,9 @@ def _read_dim_labels(proto: Any, field: Field) -> Any:
     if not message.HasField(name):
         return None
     numbers = getattr(message, name)
-    values = {n: getattr(numbers, n) for n in _NUMBER_NAMES}
-    return ConvolutionDimensionNumbers(**{n: v if isinstance(v, int) else tuple(v) for n, v in values.items()})
+    numbers_and_lists = (getattr(numbers, n) for n in _NUMBER_NAMES)
+    values: list[Any] = [v if isinstance(v, int) else tuple(v) for v in numbers_and_lists]
+    return ConvolutionDimensionNumbers(*values)
 
 
 def _write_dim_labels(proto: Any, field: Field, value: Any) -> None:

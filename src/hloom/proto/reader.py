@@ -95,9 +95,7 @@ class _Reader:
             if identity not in protos:
                 raise ProtoError(f"the schedule names computation {identity}, which does not exist")
             computation = self.computations[identity]
-            by_id = dict(
-                zip((i.id for i in protos[identity].instructions), computation.instructions, strict=True)
-            )
+            by_id = dict(zip((i.id for i in protos[identity].instructions), computation.instructions, strict=True))
             if sorted(sequence.instruction_ids) != sorted(by_id):
                 raise ProtoError(f"the schedule of {computation.name} does not list its instructions once each")
             root = computation.root

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -211,6 +212,8 @@ _SCALARS = {
     "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12, "uint32": 13,
 }  # fmt: skip
 _MESSAGE, _ENUM = 11, 14
+# Two threads must not make two pools: the classes of one refuse the messages of the other.
+_LOCK = threading.Lock()
 _FIELD = re.compile(r"(\d+) ([\w.]+|map<\w+,[\w.]+>)([*?]?) (\w+)(?:\|(\w+))?\Z")
 
 
@@ -219,7 +222,9 @@ def message_class(name: str) -> Any:
     """The class of a message, `HloModuleProto` for example."""
     from google.protobuf import message_factory
 
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"xla.{name}"))
+    with _LOCK:
+        pool = _pool()
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"xla.{name}"))
 
 
 @functools.cache
@@ -269,7 +274,7 @@ def _add_field(message: DescriptorProto, name: str, text: str, enums: dict[str, 
     found = _FIELD.match(text)
     assert found, f"{name}: {text}"
     number, kind, mark, field_name, group = found.groups()
-    field = message.field.add(name=field_name, number=int(number), label=3 if mark == "*" else 1)
+    field: Any = message.field.add(name=field_name, number=int(number), label=3 if mark == "*" else 1)
     if kind.startswith("map<"):
         key, _, value = kind[4:-1].partition(",")
         entry_name = "".join(part.capitalize() for part in field_name.split("_")) + "Entry"

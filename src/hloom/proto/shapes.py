@@ -99,7 +99,9 @@ def read_literal(proto: Any, depth: int = 0) -> Literal:
     shape = read_shape(proto.shape)
     if shape.is_tuple:
         if len(proto.tuple_literals) != len(shape.elements) or depth > MAX_NESTING:
-            raise ProtoError(f"a literal of {shape} needs {len(shape.elements)} elements, got {len(proto.tuple_literals)}")
+            raise ProtoError(
+                f"a literal of {shape} needs {len(shape.elements)} elements, got {len(proto.tuple_literals)}"
+            )
         parts = [read_literal(element, depth + 1) for element in proto.tuple_literals]
         return Literal(shape, tuple(part.value for part in parts))
     if not shape.is_array:

@@ -105,7 +105,9 @@ class Executable(ABC):
     def _check_arguments(self, arrays: list[Any]) -> list[Value]:
         if len(arrays) != len(self._parameters):
             wanted = ", ".join(f"%{p.name}: {p.shape}" for p in self._parameters) or "none"
-            raise ArgumentError(f"{self.module.name} takes {len(self._parameters)} arguments ({wanted}), got {len(arrays)}")
+            raise ArgumentError(
+                f"{self.module.name} takes {len(self._parameters)} arguments ({wanted}), got {len(arrays)}"
+            )
         return [
             check_argument(array, parameter.shape, f"argument {i} (%{parameter.name})")
             for i, (array, parameter) in enumerate(zip(arrays, self._parameters, strict=True))

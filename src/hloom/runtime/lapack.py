@@ -128,7 +128,13 @@ def _gesdd(letter: str, site: CustomCallSite, a: Array, name: str = "gesdd") -> 
     mode = _letter(site, "mode", "A")
     u, s, vt, info = _lapack(letter, name)(a, compute_uv=mode != "N", full_matrices=mode == "A")
     if mode == "N":
-        return a, s, np.zeros(site.shape.elements[2].dimensions[-2:]), np.zeros(site.shape.elements[3].dimensions[-2:]), info
+        return (
+            a,
+            s,
+            np.zeros(site.shape.elements[2].dimensions[-2:]),
+            np.zeros(site.shape.elements[3].dimensions[-2:]),
+            info,
+        )
     return a, s, u, vt, info
 
 

@@ -37,8 +37,7 @@ def expand_async(
     wrapped = Computation(f"async_computation.{number}")
     wrapped.execution_thread = thread
     parameters = [
-        wrapped.add(Instruction(f"param_{i}", operand.shape, Parameter(number=i)))
-        for i, operand in enumerate(operands)
+        wrapped.add(Instruction(f"param_{i}", operand.shape, Parameter(number=i))) for i, operand in enumerate(operands)
     ]
     if not shape.is_tuple or len(shape.elements) < 2:
         parser.scanner.fail(f"the result of {opcode} is ((operands), result, contexts..), got {shape}")

@@ -224,7 +224,9 @@ def _dim_labels(scanner: Scanner) -> ConvolutionDimensionNumbers:
         digits = sorted(c for c in side if c.isdigit())
         spatial = len(side) - 2
         if sorted(side) != sorted(letters + "".join(digits)) or digits != [str(d) for d in range(spatial)]:
-            scanner.fail(f"{side!r} must have {letters[0]}, {letters[1]} and the digits 0 .. {spatial - 1}, once each", 0)
+            scanner.fail(
+                f"{side!r} must have {letters[0]}, {letters[1]} and the digits 0 .. {spatial - 1}, once each", 0
+            )
         sides.append((side.index(letters[0]), side.index(letters[1]), tuple(side.index(d) for d in digits)))
     (ib, if_, isp), (ko, ki, ksp), (ob, of, osp) = sides
     return ConvolutionDimensionNumbers(ib, if_, isp, ko, ki, ksp, ob, of, osp)
@@ -233,7 +235,7 @@ def _dim_labels(scanner: Scanner) -> ConvolutionDimensionNumbers:
 def dim_labels_text(n: ConvolutionDimensionNumbers) -> str:
     def side(first: int, second: int, spatial: tuple[int, ...], letters: str) -> str:
         labels = ["?"] * (len(spatial) + 2)
-        labels[first], labels[second] = letters
+        labels[first], labels[second] = letters[0], letters[1]
         for i, d in enumerate(spatial):
             labels[d] = str(i)
         return "".join(labels)
@@ -257,9 +259,7 @@ def _padding(scanner: Scanner) -> tuple[PaddingDimension, ...]:
     if not found:
         scanner.fail("expected padding like 0_1x2_0_1 (low_high_interior)", 0)
     try:
-        return tuple(
-            PaddingDimension(*(_small_int(n) for n in entry.split("_"))) for entry in found[0].split("x")
-        )
+        return tuple(PaddingDimension(*(_small_int(n) for n in entry.split("_"))) for entry in found[0].split("x"))
     except ValueError:
         scanner.fail("a padding number does not fit", 0)
 

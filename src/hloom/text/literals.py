@@ -60,7 +60,8 @@ def _parse_tuple(text: str, shape: Shape, depth: int) -> Literal:
     body = text.strip()
     if not (body.startswith("(") and body.endswith(")")):
         raise ValueError("a tuple constant stands in parentheses")
-    scanner, parts = Scanner(body[1:-1]), []
+    scanner = Scanner(body[1:-1])
+    parts: list[str] = []
     while not scanner.at_end():
         if parts:
             scanner.expect(",")
@@ -208,9 +209,7 @@ def _nest(numbers: list[str], dimensions: tuple[int, ...]) -> str:
     for d, size in enumerate(reversed(dimensions)):
         open_, close = ("{", "}") if d == 0 else ("{ ", " }")
         separator = "," if d == 0 else ", "
-        parts = [
-            open_ + separator.join(parts[i : i + size]) + close for i in range(0, len(parts), size)
-        ]
+        parts = [open_ + separator.join(parts[i : i + size]) + close for i in range(0, len(parts), size)]
     return parts[0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 from hloom.errors import HloomError, ParseError
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Instruction, Module
@@ -252,9 +252,10 @@ class _ModuleParser:
             inside = scanner.parenthesised()
         raw = self._raw_attributes()
         if declaration is None:
-            op = expand_async(self, opcode, shape, operands, raw)
-            if op is None:
+            asynchronous = expand_async(self, opcode, shape, operands, raw)
+            if asynchronous is None:
                 self._unknown_opcode(opcode, self.text.index(opcode, opcode_at))
+            op = asynchronous
         else:
             op = self.operation(declaration, raw, start, operands, payload, (inside, parentheses_at, shape))
         instruction = Instruction(name, shape, op, operands)
@@ -263,7 +264,7 @@ class _ModuleParser:
             self._common_attributes(instruction, raw, by_name)
         return instruction
 
-    def _unknown_opcode(self, opcode: str, position: int) -> None:
+    def _unknown_opcode(self, opcode: str, position: int) -> NoReturn:
         close = difflib.get_close_matches(opcode, OPERATIONS, 3)
         self.scanner.fail(
             f"there is no opcode {opcode!r}" + (f"; close are {', '.join(close)}" if close else ""), position

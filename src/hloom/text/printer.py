@@ -57,7 +57,9 @@ def print_module(
     if short:
         options = PrintOptions.short()
     else:
-        options = PrintOptions(layouts, metadata and not canonical, backend_configs, operand_shapes, percent, elide, canonical)
+        options = PrintOptions(
+            layouts, metadata and not canonical, backend_configs, operand_shapes, percent, elide, canonical
+        )
     return _Printer(options).module(module)
 
 

@@ -1,4 +1,7 @@
-"""Shapes in HLO text: `f32[2,<=3]{1,0:T(8,128)}`, `(f32[2], token[])` (SL-24, SL-26, SL-29). Printing: `Shape.to_text`."""
+"""Shapes in HLO text: `f32[2,<=3]{1,0:T(8,128)}`, `(f32[2], token[])` (SL-24, SL-26, SL-29).
+
+Printing is `Shape.to_text`.
+"""
 
 from __future__ import annotations
 

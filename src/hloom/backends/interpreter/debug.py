@@ -1,0 +1,105 @@
+"""Debug switches of the interpreter: observers that stop at the first NaN or infinity, or print chosen values."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.backends.interpreter.interpreter import Observer
+from hloom.errors import RunError
+from hloom.ir import Instruction
+from hloom.ops.operation import Value
+from hloom.types import BY_DTYPE
+
+
+def combine(observers: Sequence[Observer]) -> Observer | None:
+    """One observer that calls all of them; None for none."""
+    if not observers:
+        return None
+
+    def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
+        for observer in observers:
+            observer(instruction, operands, value)
+
+    return observe
+
+
+def stop_at(kind: str) -> Observer:
+    """Stops, with a RunError, at the first instruction that makes a NaN ("nan"), an infinity ("inf") or either ("any").
+
+    An instruction makes one where its result has one and none of its operands has. The error shows the statistics of
+    the operands.
+    """
+    tests: dict[str, Callable[[Any], bool]] = {
+        "nan": lambda x: bool(np.isnan(x).any()),
+        "inf": lambda x: bool(np.isinf(x).any()),
+        "any": lambda x: not bool(np.isfinite(x).all()),
+    }
+    test = tests[kind]
+
+    def has(value: Value) -> bool:
+        return any(test(array) for array in _float_arrays(value))
+
+    def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
+        # The operands of a loop or a call were looked at inside; control flow itself makes nothing.
+        if instruction.op.computations and instruction.opcode in ("while", "call", "conditional", "fusion"):
+            return
+        if has(value) and not any(has(operand) for operand in operands):
+            what = {"nan": "a NaN", "inf": "an infinity", "any": "a NaN or an infinity"}[kind]
+            lines = [f"{what} first arises in {instruction!r}", f"result: {describe(value)}"]
+            for operand, operand_value in zip(instruction.operands, operands, strict=True):
+                lines.append(f"operand %{operand.name}: {describe(operand_value)}")
+            raise RunError("\n  ".join(lines))
+
+    return observe
+
+
+def print_values(patterns: Sequence[str], write: Callable[[str], None]) -> Observer:
+    """Writes the values of the instructions whose names fit one of the patterns (`add*`), each time they run."""
+
+    def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
+        if any(fnmatch.fnmatchcase(instruction.name, pattern) for pattern in patterns):
+            write(f"{instruction!r}\n  {describe(value)}\n{summary(value)}")
+
+    return observe
+
+
+def _float_arrays(value: Value) -> list[Any]:
+    if isinstance(value, tuple):
+        return [array for element in value for array in _float_arrays(element)]
+    if not isinstance(value, np.ndarray) or not value.size:
+        return []
+    element_type = BY_DTYPE[value.dtype]
+    if element_type.is_complex:
+        return [value]
+    return [value.astype(np.float64)] if element_type.is_float else []
+
+
+def describe(value: Value) -> str:
+    """Shape and statistics of a value in one line."""
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(describe, value)) + ")"
+    if not isinstance(value, np.ndarray):
+        return "token"
+    element_type = BY_DTYPE[value.dtype]
+    text = f"{element_type}[{','.join(map(str, value.shape))}]"
+    if not value.size or element_type.is_complex:
+        return text
+    wide = value.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    parts = [f"min {finite.min():.6g}", f"max {finite.max():.6g}", f"mean {finite.mean():.6g}"] if finite.size else []
+    nans, infinities = int(np.isnan(wide).sum()), int(np.isinf(wide).sum())
+    parts += [f"{nans} NaN"] * (nans > 0) + [f"{infinities} inf"] * (infinities > 0)
+    return f"{text} {', '.join(parts)}"
+
+
+def summary(value: Value) -> str:
+    """The array with long dimensions cut short; tuples element by element."""
+    if isinstance(value, tuple):
+        return "\n".join(map(summary, value))
+    if not isinstance(value, np.ndarray):
+        return "token"
+    return np.array2string(value, threshold=60, edgeitems=3, max_line_width=100)

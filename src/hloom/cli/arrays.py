@@ -1,0 +1,113 @@
+"""Arrays in .npz files, as the command reads and writes them.
+
+Element types that NumPy does not know (bf16, f8, s4 ..) are stored as raw bits in unsigned integers of their width.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hloom.errors import ArgumentError
+from hloom.numerics import convert
+from hloom.ops.operation import TOKEN_VALUE, Array, Value
+from hloom.shape import Shape
+from hloom.types import BY_DTYPE
+
+Arrays = dict[str, Array]
+
+
+def read_arrays(path: str) -> Arrays:
+    """All arrays of an .npz file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, AttributeError) as error:
+        raise ArgumentError(f"cannot read arrays from {path}: {error}") from None
+
+
+def take_value(arrays: Arrays, shape: Shape, counter: Iterator[int], prefix: str, suffix: str) -> Value:
+    """The value of a shape from the arrays p0, p1 ..; the leaves of tuples are counted through."""
+    if shape.is_tuple:
+        return tuple(take_value(arrays, element, counter, prefix, suffix) for element in shape.elements)
+    if not shape.is_array:
+        return TOKEN_VALUE
+    name = f"{prefix}{next(counter)}"
+    for key in (name + suffix, name):
+        if key in arrays:
+            return from_raw_bits(arrays[key], shape.element_type.dtype)
+    raise ArgumentError(f"the input has no array {name + suffix}; it has: {', '.join(arrays) or 'none'}")
+
+
+def from_raw_bits(array: Array, dtype: np.dtype[Any]) -> Array:
+    raw = np.dtype(f"u{dtype.itemsize}")
+    return array.view(dtype) if dtype.kind == "V" or (dtype not in _NUMPY_TYPES and array.dtype == raw) else array
+
+
+_NUMPY_TYPES = {np.dtype(t) for t in "?bhilqBHILQefdFD"}
+
+
+def write_arrays(path: str, results: list[Value]) -> None:
+    """Writes the leaves of the results as r0, r1 .. (r0_rep0 .. for several devices)."""
+    arrays = {}
+    for device, result in enumerate(results):
+        for i, leaf in enumerate(flat(result)):
+            stored = leaf if leaf.dtype in _NUMPY_TYPES else leaf.view(np.dtype(f"u{leaf.dtype.itemsize}"))
+            arrays[f"r{i}" + (f"_rep{device}" if len(results) > 1 else "")] = stored
+    try:
+        np.savez(path, allow_pickle=False, **arrays)
+    except OSError as error:
+        raise ArgumentError(f"cannot write {path}: {error}") from None
+
+
+def flat(value: Value) -> list[Array]:
+    """The arrays in a value, in order."""
+    if isinstance(value, tuple):
+        return [leaf for element in value for leaf in flat(element)]
+    return [value] if isinstance(value, np.ndarray) else []
+
+
+def random_value(rng: np.random.Generator, shape: Shape) -> Value:
+    """A random value: normal floats, integers of -10 .. 10, predicates."""
+    if shape.is_tuple:
+        return tuple(random_value(rng, element) for element in shape.elements)
+    if not shape.is_array:
+        return TOKEN_VALUE
+    element_type, sizes = shape.element_type, shape.dimensions
+    if element_type.is_pred:
+        return rng.random(sizes) < 0.5
+    if element_type.is_integer:
+        low = -min(10, 1 << (element_type.bits - 1)) if element_type.is_signed else 0
+        high = min(10, (1 << (element_type.bits - element_type.is_signed)) - 1)
+        return rng.integers(low, high, sizes, endpoint=True).astype(element_type.dtype)
+    numbers: Array = rng.standard_normal(sizes)
+    if element_type.is_complex:
+        return (numbers + 1j * rng.standard_normal(sizes)).astype(element_type.dtype)
+    return convert(np.asarray(numbers), element_type.dtype)
+
+
+def difference(got: Array, want: Array, rtol: float, atol: float) -> str | None:
+    """How an array differs from what is expected, beyond |got - want| <= atol + rtol |want|; None where it does not."""
+    want = from_raw_bits(want, got.dtype)
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f"is {describe_type(got)}, expected {describe_type(want)}"
+    element_type = BY_DTYPE[got.dtype]
+    if not (element_type.is_float or element_type.is_complex):
+        wrong = np.asarray(got != want)
+    else:
+        wide = np.complex128 if element_type.is_complex else np.float64
+        g, w = got.astype(wide), want.astype(wide)
+        with np.errstate(all="ignore"):
+            near = np.abs(g - w) <= atol + rtol * np.abs(w)
+        wrong = ~(near | (g == w) | (np.isnan(g) & np.isnan(w)))
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0]) if got.ndim else ()
+    return f"differs in {int(wrong.sum())} of {got.size} elements, first at {list(at)}: {got[at]}, expected {want[at]}"
+
+
+def describe_type(array: Array) -> str:
+    return f"{BY_DTYPE.get(array.dtype, array.dtype)}[{','.join(map(str, array.shape))}]"

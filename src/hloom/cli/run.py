@@ -1,0 +1,170 @@
+"""`hloom run`: runs a module on given or random inputs, shows the result, and compares it."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from hloom.api import compile, load
+from hloom.backends.interpreter.debug import combine, describe, print_values, stop_at, summary
+from hloom.cli.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
+from hloom.errors import ArgumentError, HloomError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hloom.backends.interpreter.executable import InterpreterExecutable
+
+
+@click.command()
+@click.argument("module", type=click.Path())
+@click.option(
+    "--input", "input_path", type=click.Path(), help="An .npz file with p0, p1, .. (p0_rep0, .. of replicas)."
+)
+@click.option("--random", "random_seed", type=int, metavar="SEED", help="Random inputs made from this seed.")
+@click.option("--output", "output_path", type=click.Path(), help="Write the result to an .npz file as r0, r1, ...")
+@click.option("--expect", "expect_path", type=click.Path(), help="Compare the result with r0, r1, .. of an .npz file.")
+@click.option("--rtol", type=float, default=1e-5, show_default=True, help="Relative tolerance of --expect.")
+@click.option("--atol", type=float, default=1e-6, show_default=True, help="Absolute tolerance of --expect.")
+@click.option("--replicas", type=int, help="How many replicas run; by default what the module says.")
+@click.option("--seed", type=int, help="The seed of rng instructions; by default other numbers each time.")
+@click.option("--stop-at", "stop", type=click.Choice(["nan", "inf", "any"]), help="Stop where one first arises.")
+@click.option("--print", "patterns", multiple=True, metavar="NAME", help="Print the values of these instructions.")
+@click.option("--step-limit", type=int, help="Stop with an error after so many instructions.")
+@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for other replicas.")
+def run(module: str, input_path: str | None, random_seed: int | None, **options: Any) -> None:
+    """Run MODULE (HLO text or HloModuleProto) and show the result.
+
+    The exit status is 0 where the run succeeds and the result is as expected, else 1.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        if not _run(console, module, input_path, random_seed, **options):
+            sys.exit(1)
+    except HloomError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", style="red", markup=False)
+        sys.exit(1)
+
+
+def _run(
+    console: Console,
+    path: str,
+    input_path: str | None,
+    random_seed: int | None,
+    output_path: str | None,
+    expect_path: str | None,
+    rtol: float,
+    atol: float,
+    replicas: int | None,
+    seed: int | None,
+    stop: str | None,
+    patterns: tuple[str, ...],
+    step_limit: int | None,
+    timeout: float,
+) -> bool:
+    module = load(path)
+    observers = [stop_at(stop)] if stop else []
+    if patterns:
+        observers.append(print_values(patterns, lambda text: console.print(text, markup=False)))
+    executable: Any = compile(
+        module,
+        replicas=replicas,
+        seed=seed,
+        step_limit=math.inf if step_limit is None else step_limit,
+        timeout=timeout,
+        observer=combine(observers),
+    )
+    inputs = _inputs(executable, input_path, random_seed)
+    started = time.perf_counter()
+    with _progress(console, executable):
+        results = executable.run_replicas(inputs)
+    _show(console, executable, results, time.perf_counter() - started)
+    if output_path:
+        write_arrays(output_path, results)
+    return expect_path is None or _compare(console, results, read_arrays(expect_path), rtol, atol)
+
+
+def _inputs(executable: InterpreterExecutable, path: str | None, seed: int | None) -> list[list[Any]]:
+    shapes, devices = executable.input_shapes, executable.device_count
+    if path is not None and seed is not None:
+        raise ArgumentError("give --input or --random, not both")
+    if path is not None:
+        arrays = read_arrays(path)
+        return [_take_inputs(arrays, shapes, device, devices) for device in range(devices)]
+    if shapes and seed is None:
+        wanted = ", ".join(map(str, shapes))
+        raise ArgumentError(f"the module takes {len(shapes)} arguments ({wanted}): give --input FILE or --random SEED")
+    rng = np.random.default_rng(seed)
+    return [[random_value(rng, shape) for shape in shapes] for _ in range(devices)]
+
+
+def _take_inputs(arrays: Arrays, shapes: list[Any], device: int, devices: int) -> list[Any]:
+    counter = iter(range(1 << 30))
+    suffix = f"_rep{device}" if devices > 1 else ""
+    return [take_value(arrays, shape, counter, "p", suffix) for shape in shapes]
+
+
+@contextmanager
+def _progress(console: Console, executable: InterpreterExecutable) -> Iterator[None]:
+    """Shows, for runs of more than a second on a terminal, how many instructions have run and which one runs."""
+    done = threading.Event()
+
+    def show() -> None:
+        if done.wait(1.0):
+            return
+        with console.status("running") as status:
+            while not done.wait(0.2):
+                execution = executable.executions.get(0)
+                if execution is not None and execution.current is not None:
+                    status.update(f"{execution.steps:,} instructions, now %{execution.current.name}")
+
+    thread = threading.Thread(target=show, daemon=True) if console.is_terminal else None
+    if thread:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if thread:
+            thread.join()
+
+
+def _show(console: Console, executable: InterpreterExecutable, results: list[Any], seconds: float) -> None:
+    for device, result in enumerate(results):
+        leaves = flat(result)
+        for i, leaf in enumerate(leaves):
+            name = f"r{i}" + (f"_rep{device}" if len(results) > 1 else "")
+            console.print(f"[bold]{name}[/bold] {describe(leaf)}")
+            console.print(summary(leaf), markup=False)
+        if not leaves:
+            console.print("()")
+    steps = sum(execution.steps for execution in executable.executions.values())
+    console.print(f"{executable.module.name}: {steps:,} instructions in {seconds:.3f} s", style="dim")
+
+
+def _compare(console: Console, results: list[Any], expected: Arrays, rtol: float, atol: float) -> bool:
+    good, compared = True, set()
+    for device, result in enumerate(results):
+        for i, leaf in enumerate(flat(result)):
+            name = f"r{i}" + (f"_rep{device}" if len(results) > 1 else "")
+            compared.add(name)
+            if name not in expected:
+                message: str | None = "is not in the expected file"
+            else:
+                message = difference(leaf, expected[name], rtol, atol)
+            console.print(f"{name} {message or 'is as expected'}", style="red" if message else "green")
+            good = good and message is None
+    missing = sorted(set(expected) - compared)
+    if missing:
+        console.print(f"the result lacks {', '.join(missing)}", style="red")
+    return good and not missing
