@@ -160,6 +160,7 @@ class XlaBuilder:
             if computation is not self._computation:
                 _make_name_unique(module, copy)
             module.add(copy, entry=computation is self._computation)
+        module.set_default_entry_layouts()
         verify_module(module)
         return XlaComputation(module)
 
@@ -167,14 +168,14 @@ class XlaBuilder:
 
     def _binary(self, opcode: str, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None) -> XlaOp:
         lhs, rhs = self._operands(lhs, rhs)
-        plan = broadcast_shapes(opcode, lhs.shape, rhs.shape, broadcast_dimensions)
+        plan = broadcast_shapes(opcode, lhs.shape, rhs.shape, _dimensions_or_none(opcode, broadcast_dimensions))
         return self._add(OPERATIONS[opcode](), (self._widen(lhs, plan.lhs), self._widen(rhs, plan.rhs)))
 
     def _compare(
         self, direction: str, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None, total_order: bool
     ) -> XlaOp:
         lhs, rhs = self._operands(lhs, rhs)
-        plan = broadcast_shapes("compare", lhs.shape, rhs.shape, broadcast_dimensions)
+        plan = broadcast_shapes("compare", lhs.shape, rhs.shape, _dimensions_or_none("compare", broadcast_dimensions))
         element_type = lhs.shape.element_type
         kind = None
         if total_order and element_type.is_float:
@@ -314,7 +315,8 @@ class XlaBuilder:
     def _starts(self, start_indices: Any) -> list[XlaOp]:
         if isinstance(start_indices, XlaOp):
             return [start_indices]
-        return [self._operand(start, PrimitiveType.S32) for start in start_indices]
+        starts = _sequence("dynamic-slice", "start_indices", start_indices)
+        return [self._operand(start, PrimitiveType.S32) for start in starts]
 
     def _index(self, operand: XlaOp, index: tuple[Any, ...]) -> XlaOp:
         """NumPy-like indexing of arrays by integers, slices and `...`."""
@@ -419,7 +421,7 @@ class XlaBuilder:
         batch_group_count: int = 1,
     ) -> XlaOp:
         """Convolution with padding "SAME" or "VALID" (CONV-1)."""
-        if padding not in ("SAME", "VALID"):
+        if not isinstance(padding, str) or padding not in ("SAME", "VALID"):
             raise RuleError("convolution", "CONV-1", f"padding is SAME or VALID, got {padding!r}")
         return self.conv_with_general_padding(
             lhs,
@@ -554,8 +556,9 @@ class XlaBuilder:
         """
         arrays = self._list(operands)
         scalars = [scalar(_array_type(a.shape, "map", "MAP-3")) for a in arrays]
-        if static_operands:
-            computation = self._capturing(computation, list(static_operands))
+        statics = _sequence("map", "static_operands", static_operands)
+        if statics:
+            computation = self._capturing(computation, statics)
         mapped = self._callable(computation, scalars, "mapped")
         return self._add(OPERATIONS["map"](dimensions=dimensions, computation=mapped), arrays)
 
@@ -584,13 +587,39 @@ class XlaBuilder:
             raise RuleError("sort", "SORT-7", "needs at least one operand")
         types = [scalar(_array_type(a.shape, "sort", "SORT-7")) for a in arrays]
         rank = arrays[0].shape.rank
-        if not -rank <= dimension < rank:
+        if not -rank <= _int("sort", "dimension", dimension) < rank:
             raise RuleError(
                 "sort", "SORT-7", f"dimension {dimension} must be in [{-rank}, {rank}) of {arrays[0].shape}"
             )
         compare = self._callable(comparator, [t for t in types for _ in range(2)], "comparator")
         op = OPERATIONS["sort"](dimension=dimension % rank, comparator=compare, is_stable=is_stable)
         return self._add(op, arrays)
+
+    def gather(
+        self,
+        operand: Any,
+        start_indices: Any,
+        index_vector_dim: int,
+        offset_dims: Sequence[int],
+        slice_sizes: Sequence[int],
+        collapsed_slice_dims: Sequence[int],
+        start_index_map: Sequence[int],
+        indices_are_sorted: bool = False,
+        operand_batching_dims: Sequence[int] = (),
+        start_indices_batching_dims: Sequence[int] = (),
+    ) -> XlaOp:
+        """Stitches slices of the operand at start indices into one array (GATHER-1)."""
+        op = OPERATIONS["gather"](
+            offset_dims=offset_dims,
+            collapsed_slice_dims=collapsed_slice_dims,
+            start_index_map=start_index_map,
+            operand_batching_dims=operand_batching_dims,
+            start_indices_batching_dims=start_indices_batching_dims,
+            index_vector_dim=index_vector_dim,
+            slice_sizes=slice_sizes,
+            indices_are_sorted=indices_are_sorted,
+        )
+        return self._add(op, (self._operand(operand), self._operand(start_indices)))
 
     def scatter(
         self,
@@ -671,7 +700,8 @@ class XlaBuilder:
             if not index.shape.compatible(scalar(PrimitiveType.PRED)):
                 raise RuleError("conditional", "CONDITIONAL-2", f"pred is pred[], got {index.shape}")
         elif len(arguments) == 2:
-            branches, operands = list(arguments[0]), list(arguments[1])
+            branches = _sequence("conditional", "branch_computations", arguments[0])
+            operands = _sequence("conditional", "branch_operands", arguments[1])
             if not index.shape.compatible(scalar(PrimitiveType.S32)):
                 raise RuleError("conditional", "CONDITIONAL-5", f"branch_index is s32[], got {index.shape}")
         else:
@@ -700,7 +730,7 @@ class XlaBuilder:
         """Concatenates the operands of a group's members (ALLGATHER-1)."""
         operand = self._array(operand, "all-gather", "ALLGATHER-5")
         _check_split("all-gather", "ALLGATHER-5", operand.shape, all_gather_dim, "all_gather_dim")
-        if shard_count < 1:
+        if _int("all-gather", "shard_count", shard_count) < 1:
             raise RuleError("all-gather", "ALLGATHER-3", f"shard_count must be >= 1, got {shard_count}")
         op = OPERATIONS["all-gather"](
             all_gather_dim=all_gather_dim, replica_groups=replica_groups, channel_id=channel_id
@@ -758,13 +788,14 @@ class XlaBuilder:
             raise RuleError("all-to-all", "ALLTOALL-5", f"takes an array, got {shape}")
         _check_split("all-to-all", "ALLTOALL-5", shape, split_dimension, "split_dimension")
         _check_split("all-to-all", "ALLTOALL-5", shape, concat_dimension, "concat_dimension")
-        if split_count < 1 or shape.dimensions[split_dimension] % split_count:
+        if _int("all-to-all", "split_count", split_count) < 1 or shape.dimensions[split_dimension] % split_count:
             raise RuleError(
                 "all-to-all",
                 "ALLTOALL-5",
                 f"split_count {split_count} must divide dimension {split_dimension} of {shape}",
             )
-        if any(len(group) != split_count for group in replica_groups):
+        groups = OPERATIONS["all-to-all"](replica_groups=replica_groups).replica_groups  # type: ignore[attr-defined]
+        if any(len(group) != split_count for group in groups.groups):
             raise RuleError("all-to-all", "ALLTOALL-4", f"split_count {split_count} must be the size of each group")
         # HLO's tuple form states the number of participants; its array form cannot.
         block = shape.dimensions[split_dimension] // split_count
@@ -794,7 +825,7 @@ class XlaBuilder:
             shape = array.shape
             _check_split("reduce-scatter", "REDUCESCATTER-4", shape, scatter_dimension, "scatter_dimension")
             size = shape.dimensions[scatter_dimension]
-            if shard_count < 1 or size % shard_count:
+            if _int("reduce-scatter", "shard_count", shard_count) < 1 or size % shard_count:
                 raise RuleError(
                     "reduce-scatter",
                     "REDUCESCATTER-4",
@@ -920,6 +951,8 @@ class XlaBuilder:
         return name if count == 1 else f"{name}.{count}"
 
     def _own(self, operand: XlaOp) -> None:
+        if not isinstance(operand, XlaOp):
+            raise ArgumentError(f"{operand!r} is no XlaOp")
         if operand.builder is not self:
             raise ArgumentError(
                 f"{operand.instruction!r} belongs to the builder {operand.builder.name!r}, not to {self.name!r}"
@@ -1018,7 +1051,7 @@ def make_window(
             for n, w, d, s in zip(base, window_sizes, dilated_window, steps, strict=True)
         ]
     else:
-        pairs = [tuple(_ints(opcode, "padding", pair)) for pair in padding]  # type: ignore[misc]
+        pairs = [tuple(_ints(opcode, "padding", p)) for p in _sequence(opcode, "padding", padding)]  # type: ignore[misc]
         if len(pairs) != count or any(len(pair) != 2 for pair in pairs):
             raise RuleError(opcode, "WIN-6", f"padding needs {count} pairs (low, high), got {list(padding)}")
     return tuple(
@@ -1041,6 +1074,7 @@ def _resized(shape: Shape, dimension: int, size: int) -> Shape:
 
 
 def _check_split(opcode: str, clause: str, shape: Shape, dimension: int, what: str) -> None:
+    _int(opcode, what, dimension)
     if not 0 <= dimension < shape.rank:
         raise RuleError(opcode, clause, f"{what} {dimension} must be in [0, {shape.rank}) of {shape}")
 
@@ -1106,6 +1140,23 @@ def _ints(opcode: str, what: str, values: Any) -> list[int]:
         raise RuleError(opcode, "GEN-3", f"{what} is a list of integers, got {values!r}") from None
 
 
+def _dimensions_or_none(opcode: str, values: Any) -> list[int] | None:
+    return None if values is None else _ints(opcode, "broadcast_dimensions", values)
+
+
+def _int(opcode: str, what: str, value: Any) -> int:
+    try:
+        return int(ops.attributes.INT.convert(value))
+    except (TypeError, ValueError, OverflowError):
+        raise RuleError(opcode, "GEN-3", f"{what} is an integer, got {value!r}") from None
+
+
+def _sequence(opcode: str, what: str, values: Any) -> list[Any]:
+    if not isinstance(values, (list, tuple)):
+        raise RuleError(opcode, "GEN-3", f"{what} is a list, got {values!r}")
+    return list(values)
+
+
 def _make_name_unique(module: Module, computation: Computation) -> None:
     names = {other.name for other in module.computations}
     base, number = computation.name, 1
@@ -1144,8 +1195,9 @@ _BINARY = {
 }  # fmt: skip
 _DECLARED = {
     "after_all": "after-all", "batch_norm_grad": "batch-norm-grad", "batch_norm_inference": "batch-norm-inference",
-    "batch_norm_training": "batch-norm-training", "cholesky": "cholesky", "collective_broadcast": "collective-broadcast",
-    "fft": "fft", "gather": "gather", "get_dimension_size": "get-dimension-size",
+    "batch_norm_training": "batch-norm-training", "cholesky": "cholesky",
+    "collective_broadcast": "collective-broadcast",
+    "fft": "fft", "get_dimension_size": "get-dimension-size",
     "get_tuple_element": "get-tuple-element", "optimization_barrier": "opt-barrier", "pad": "pad",
     "partition_id": "partition-id", "reduce_precision": "reduce-precision", "replica_id": "replica-id",
     "rev": "reverse", "top_k": "topk", "transpose": "transpose", "triangular_solve": "triangular-solve",

@@ -224,6 +224,11 @@ class Module:
             self.entry_computation = computation
         return computation
 
+    def set_default_entry_layouts(self) -> None:
+        """Gives `entry_computation_layout` the shapes of the entry's own parameters and result."""
+        self.entry_parameter_layouts = self.entry.parameter_shapes
+        self.entry_result_layout = self.entry.result_shape
+
     def instructions(self) -> Iterator[Instruction]:
         """Every instruction of every computation."""
         for computation in self.computations:

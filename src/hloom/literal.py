@@ -33,7 +33,7 @@ class Literal:
         if dtype not in BY_DTYPE:
             known = ", ".join(str(known) for known in BY_DTYPE)
             raise ArgumentError(f"there is no element type for arrays of {array.dtype}; there is for: {known}")
-        view = array.astype(dtype, copy=False).view()
+        view = np.asarray(array).astype(dtype, copy=False).view()
         view.flags.writeable = False
         return Literal(Shape.array(BY_DTYPE[dtype], view.shape, layout=layout), view)
 

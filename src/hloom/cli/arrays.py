@@ -43,8 +43,10 @@ def take_value(arrays: Arrays, shape: Shape, counter: Iterator[int], prefix: str
 
 
 def from_raw_bits(array: Array, dtype: np.dtype[Any]) -> Array:
-    raw = np.dtype(f"u{dtype.itemsize}")
-    return array.view(dtype) if dtype.kind == "V" or (dtype not in _NUMPY_TYPES and array.dtype == raw) else array
+    """The array with its raw bits read as an element type that NumPy does not know."""
+    if dtype in _NUMPY_TYPES or array.dtype == dtype or array.dtype.itemsize != dtype.itemsize:
+        return array
+    return array.view(dtype)
 
 
 _NUMPY_TYPES = {np.dtype(t) for t in "?bhilqBHILQefdFD"}

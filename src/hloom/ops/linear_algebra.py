@@ -54,7 +54,10 @@ class TriangularSolve(Operation, opcode="triangular-solve"):
     lower: bool = attribute(BOOL, default=False, proto="triangular_solve_options.lower")
     unit_diagonal: bool = attribute(BOOL, default=False, proto="triangular_solve_options.unit_diagonal")
     transpose_a: Transpose = attribute(
-        EnumKind(Transpose), default=Transpose.NO_TRANSPOSE, proto="triangular_solve_options.transpose_a"
+        EnumKind(Transpose),
+        default=Transpose.NO_TRANSPOSE,
+        proto="triangular_solve_options.transpose_a",
+        always_printed=True,
     )
 
     def infer(self, a: Shape, b: Shape) -> Shape:

@@ -61,10 +61,17 @@ OPERATIONS: dict[str, type[Operation]] = {}
 class Field:
     """A declared attribute: its kind, its default, and where text and proto hold it."""
 
-    __slots__ = ("default", "doc", "in_parentheses", "kind", "name", "proto", "text")
+    __slots__ = ("always_printed", "default", "doc", "in_parentheses", "kind", "name", "proto", "text")
 
     def __init__(
-        self, kind: AttributeKind, default: Any, text: str | None, proto: str | None, in_parentheses: bool, doc: str
+        self,
+        kind: AttributeKind,
+        default: Any,
+        text: str | None,
+        proto: str | None,
+        in_parentheses: bool,
+        always_printed: bool,
+        doc: str,
     ) -> None:
         self.kind = kind
         self.default = default
@@ -72,6 +79,7 @@ class Field:
         self.proto = proto
         self.in_parentheses = in_parentheses
         self.doc = doc
+        self.always_printed = always_printed
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -93,15 +101,17 @@ def attribute(
     text: str | None = None,
     proto: str | None = None,
     in_parentheses: bool = False,
+    always_printed: bool = False,
     doc: str = "",
 ) -> Any:
     """Declares an attribute of an operation.
 
     `text` is its name in HLO text (default: the field's name; "" where text has none); a value that equals `default`
-    is not printed. `in_parentheses` puts the value where operands stand (`parameter(0)`, `constant({1, 2})`).
+    is not printed unless `always_printed`. `in_parentheses` puts the value where operands stand (`parameter(0)`,
+    `constant({1, 2})`).
     `proto` is the dotted path of the field in HloInstructionProto (default: the field's name; "" where it has none).
     """
-    return Field(kind, default, text, proto, in_parentheses, doc)
+    return Field(kind, default, text, proto, in_parentheses, always_printed or default is REQUIRED, doc)
 
 
 class Context(Protocol):
@@ -186,7 +196,7 @@ class Operation:
         values = self.__dict__
         for field in self.fields:
             value = attributes.pop(field.name, field.default)
-            if value is REQUIRED:
+            if value is REQUIRED or (value is None and field.default is REQUIRED):
                 raise RuleError(self.opcode, "GEN-3", f"attribute {field.text or field.name} is missing")
             values[field.name] = field.kind.normalize(self.opcode, field.name, value)
         if attributes:

@@ -38,6 +38,7 @@ class _Writer:
         self.proto = message_class("HloModuleProto")(name=module.name)
         # Computations and instructions share one count of ids.
         self.ids: dict[int, int] = {}
+        self.names: set[str] = set()
         # XLA reads computations in order, so callees come first.
         reachable = callees_first(module.entry)
         others = [c for c in module.computations if not any(c is r for r in reachable)]
@@ -81,6 +82,14 @@ class _Writer:
             write_stack_frames(module.stack_frames, proto.stack_frame_index)
         return proto
 
+    def _unique(self, name: str) -> str:
+        """XLA wants names to be unique in the module; text only in their computation."""
+        unique, number = name, 1
+        while unique in self.names:
+            unique, number = f"{name}.{number}", number + 1
+        self.names.add(unique)
+        return unique
+
     def _id(self, thing: Computation | Instruction) -> int:
         return self.ids.setdefault(id(thing), len(self.ids) + 1)
 
@@ -106,7 +115,7 @@ class _Writer:
             self._instruction(instruction, proto.instructions.add())
 
     def _instruction(self, instruction: Instruction, proto: Any) -> None:
-        proto.name = instruction.name
+        proto.name = self._unique(instruction.name)
         proto.opcode = instruction.opcode
         proto.id = self._id(instruction)
         proto.shape.CopyFrom(write_shape(instruction.shape))

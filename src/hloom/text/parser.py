@@ -74,7 +74,7 @@ class _ModuleParser:
             scanner.fail(f"there is no computation {name!r}", position)
         if self.module.entry_computation is None:
             self._choose_entry()
-        self._default_parameters()
+        self._entry_layouts()
         return self.module
 
     def _choose_entry(self) -> None:
@@ -83,9 +83,10 @@ class _ModuleParser:
             self.scanner.fail("the module has no computations")
         self.module.entry_computation = self.module.computations[-1]
 
-    def _default_parameters(self) -> None:
+    def _entry_layouts(self) -> None:
         module = self.module
         if module.entry_parameter_layouts is None:
+            module.set_default_entry_layouts()
             return
         count = len(module.entry.parameters)
         if len(module.entry_parameter_layouts) != count:

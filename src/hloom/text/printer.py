@@ -168,7 +168,7 @@ class _Printer:
             value = op.__dict__[field.name]
             if field.in_parentheses:
                 payload = self._value(field, value)
-            elif field.text and (field.required or value != field.default):
+            elif field.text and (field.always_printed or value != field.default):
                 attributes += self._attribute(instruction, field, value)
         if not payload:
             payload = ", ".join(map(self._operand, instruction.operands))

@@ -1,0 +1,137 @@
+"""The corpus of real programs: results, and round trips through text and protos, ours and XLA's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from conftest import SHARED
+from hloom.cli.arrays import difference, flat, from_raw_bits
+from hloom.compare_graphs import difference as graph_difference
+from hloom.numerics import Array
+from hloom.proto import module_from_bytes, module_to_bytes
+from hloom.text import fingerprint
+from hloom.types import BY_DTYPE
+from xla_peer import XlaPeer
+
+CORPUS = SHARED / "corpus"
+pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="needs the corpus in ../shared, which is not here")
+CASES = sorted(p.parent for p in CORPUS.glob("*/meta.json"))
+STORED = [case for case in CASES if (case / "expected.npz").exists()]
+TEXTS = sorted([*CORPUS.glob("*/module.hlo"), *CORPUS.glob("parse/*.hlo")])
+
+# GEN-7: these hold subnormal inputs, which hloom keeps and XLA's CPU backend flushes to zero in some operations. The
+# elements whose operands are subnormal are left out of the comparison; subnormal results count as zeros.
+FLUSHED = {"binary_bfloat16", "binary_float32", "compare_float", "unary_bfloat16", "unary_float32"}
+
+
+def name_of(path: Path) -> str:
+    return path.stem if path.parent.name == "parse" else path.parent.name
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[XlaPeer]:
+    pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
+    peer = XlaPeer()
+    yield peer
+    peer.close()
+
+
+def load_case(case: Path) -> tuple[dict[str, Any], hl.Module, list[list[Array]]]:
+    """The description, the module and the inputs of each replica."""
+    meta = json.loads((case / "meta.json").read_text())
+    module = hl.load(case / "module.hlo")
+    shapes = [parameter.shape for parameter in module.entry.parameters]
+    with np.load(case / "inputs.npz") as file:
+        suffixes = [f"_rep{r}" for r in range(meta["replicas"])] if meta.get("replicas") else [""]
+        inputs = [
+            [from_raw_bits(file[f"p{i}{suffix}"], shape.element_type.dtype) for i, shape in enumerate(shapes)]
+            for suffix in suffixes
+        ]
+    return meta, module, inputs
+
+
+def flush(array: Array) -> Array:
+    """Subnormal numbers as zeros of their sign."""
+    element_type = BY_DTYPE[array.dtype]
+    if not element_type.is_float:
+        return array
+    tiny = {"f16": 2.0**-14, "f64": 2.0**-1022}.get(element_type.text, 2.0**-126)
+    wide = array.astype(np.float64)
+    return np.where(np.abs(wide) < tiny, np.copysign(0.0, wide), wide).astype(array.dtype)
+
+
+@pytest.mark.parametrize("case", STORED, ids=lambda case: case.name)
+def test_results_are_those_of_xla(case: Path) -> None:
+    meta, module, inputs = load_case(case)
+    subnormal = np.zeros((), bool)
+    if case.name in FLUSHED:
+        for x in inputs[0]:
+            subnormal = subnormal | (flush(x) != x) & ~np.isnan(x.astype(np.float64))
+        assert 0 < subnormal.sum() < subnormal.size / 2
+    results = hl.compile(module).run_replicas(inputs)
+    with np.load(case / "expected.npz") as expected:
+        for device, result in enumerate(results):
+            leaves = flat(result)
+            suffix = f"_rep{device}" if meta.get("replicas") else ""
+            assert f"r{len(leaves)}{suffix}" not in expected.files
+            for i, leaf in enumerate(leaves):
+                tolerance = meta["outputs"][i] if meta.get("outputs") else {}
+                want = from_raw_bits(expected[f"r{i}{suffix}"], leaf.dtype)
+                if case.name in FLUSHED:
+                    leaf, want = flush(leaf[~subnormal]), want[~subnormal]
+                found = difference(leaf, want, tolerance.get("rtol", 1e-6), tolerance.get("atol", 0))
+                assert found is None, f"r{i} {found}"
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_parse_print_parse_gives_the_same_graph(path: Path) -> None:
+    module = hl.load(path)
+    text = module.to_text()
+    again = hl.parse(text)
+    assert graph_difference(module, again) is None
+    assert again.to_text() == text
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_a_proto_loses_nothing_that_xla_has_a_place_for(path: Path) -> None:
+    module = hl.load(path)
+    again = module_from_bytes(module_to_bytes(module))
+    names = [instruction.name for instruction in module.instructions()]
+    if len(set(names)) < len(names):
+        # XLA's proto wants names that are unique in the module, so some have changed.
+        again.replica_count, again.extra_attributes = module.replica_count, module.extra_attributes
+        assert fingerprint(module) == fingerprint(again)
+        return
+    assert graph_difference(module, again, frozenset({"replica_count", "extra_attributes"})) is None
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if (c / "module.pb").exists()], ids=lambda case: case.name)
+def test_the_stored_proto_is_the_graph_of_the_stored_text(case: Path) -> None:
+    # The texts were printed without metadata.
+    ignored = frozenset({"metadata", "stack_frames", "extra_attributes"})
+    assert graph_difference(hl.load(case / "module.pb"), hl.load(case / "module.hlo"), ignored) is None
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_xla_reads_what_hloom_writes(path: Path, peer: XlaPeer) -> None:
+    module = hl.load(path)
+    assert peer.parse(module.to_text()).startswith("HloModule")
+    assert peer.read_proto(module_to_bytes(module)).startswith("HloModule")
+
+
+@pytest.mark.parametrize("case", [c for c in STORED if not c.name.startswith("replicas")], ids=lambda case: case.name)
+def test_xla_computes_the_same_from_the_text_that_hloom_prints(case: Path, peer: XlaPeer) -> None:
+    meta, module, inputs = load_case(case)
+    results = peer.run(module.to_text(), inputs[0])
+    with np.load(case / "expected.npz") as expected:
+        for i, result in enumerate(results):
+            tolerance = meta["outputs"][i]
+            found = difference(result, expected[f"r{i}"], tolerance.get("rtol", 1e-6), tolerance.get("atol", 0))
+            assert found is None, f"r{i} {found}"
