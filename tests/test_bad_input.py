@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import ROOT, SHARED
-from generate import draw_case
-from mutate import mutate_bytes, mutate_text
 
 import hloom as hl
+from conftest import ROOT, SHARED
+from generate import draw_case
 from hloom.ops.operation import OPERATIONS
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.text import parse_module
+from mutate import mutate_bytes, mutate_text
 
 CASES = int(os.environ.get("HLOOM_CASES", "24000"))
 BLOCK = 1000
@@ -74,9 +74,36 @@ def damage_protos(first: int, count: int) -> None:
 def odd_value(rng: np.random.Generator) -> Any:
     """Something that a careless caller might pass as an attribute or operand."""
     options: list[Any] = [
-        None, -1, 0, 1, 3, 10**20, 1.5, "x", "", b"x", (), [0], [-1], [0, 0], [1, 0], [9], [[0, 1]], [[0, 1, 1]], {}, object(),
-        True, float("nan"), hl.f32, hl.f32[2, 3], "SAME", np.zeros(3), np.array("a"), lambda *a: a[0] if a else 0, lambda: 1,
-    ]  # fmt: skip
+        None,
+        -1,
+        0,
+        1,
+        3,
+        10**20,
+        1.5,
+        "x",
+        "",
+        b"x",
+        (),
+        [0],
+        [-1],
+        [0, 0],
+        [1, 0],
+        [9],
+        [[0, 1]],
+        [[0, 1, 1]],
+        {},
+        object(),
+        True,
+        float("nan"),
+        hl.f32,
+        hl.f32[2, 3],
+        "SAME",
+        np.zeros(3),
+        np.array("a"),
+        lambda *a: a[0] if a else 0,
+        lambda: 1,
+    ]
     return options[int(rng.integers(len(options)))]
 
 

@@ -1,0 +1,33 @@
+"""XlaBuilder and XlaOp: the operations of the specification, under its names and arguments, in snake_case.
+
+Methods whose operation is one HLO instruction with inferred shape come from the declarations in `hloom.ops`
+(`builder/declared.py`); the other files hold those that do more: they broadcast, derive attributes, or make several
+instructions. Shapes are known while building, and every error names the line of the user's program that caused it.
+"""
+
+from __future__ import annotations
+
+from hloom.builder.communication import CommunicationMethods
+from hloom.builder.control_flow import ControlFlowMethods
+from hloom.builder.declared import attach
+from hloom.builder.elementwise import ElementwiseMethods
+from hloom.builder.products import ProductMethods
+from hloom.builder.reductions import ReductionMethods
+from hloom.builder.shapes import ShapeMethods
+from hloom.builder.xla_op import XlaComputation, XlaOp
+
+
+class XlaBuilder(
+    ElementwiseMethods, ShapeMethods, ProductMethods, ReductionMethods, ControlFlowMethods, CommunicationMethods
+):
+    """Builds one computation: methods add instructions, `build` gives the computation.
+
+    Array arguments may be XlaOps, or NumPy arrays and Python numbers, which become constants (numbers take the element
+    type of the other operand). Computations given as arguments are XlaComputations, or Python functions on XlaOps,
+    which are traced with the parameter shapes that the operation asks for. Methods raise HloomError.
+    """
+
+
+attach(XlaBuilder)
+
+__all__ = ["XlaBuilder", "XlaComputation", "XlaOp"]

@@ -1,0 +1,91 @@
+"""What the arguments of builder methods may be, and the errors where they are something else."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from hloom.builder.xla_op import XlaOp
+from hloom.errors import ArgumentError, RuleError
+from hloom.ops.attributes import INT, INTS
+from hloom.shape import Shape
+from hloom.types import BY_NAME, PrimitiveType
+
+
+def ints(opcode: str, what: str, values: Any) -> list[int]:
+    try:
+        return list(INTS.convert(values))
+    except (TypeError, ValueError, OverflowError):
+        raise RuleError(opcode, "GEN-3", f"{what} is a list of integers, got {values!r}") from None
+
+
+def integer(opcode: str, what: str, value: Any) -> int:
+    try:
+        return int(INT.convert(value))
+    except (TypeError, ValueError, OverflowError):
+        raise RuleError(opcode, "GEN-3", f"{what} is an integer, got {value!r}") from None
+
+
+def dimensions_or_none(opcode: str, values: Any) -> list[int] | None:
+    return None if values is None else ints(opcode, "broadcast_dimensions", values)
+
+
+def sequence(opcode: str, what: str, values: Any) -> list[Any]:
+    if not isinstance(values, (list, tuple)):
+        raise RuleError(opcode, "GEN-3", f"{what} is a list, got {values!r}")
+    return list(values)
+
+
+def element_type(value: PrimitiveType | str) -> PrimitiveType:
+    found = BY_NAME.get(value) if isinstance(value, str) else value
+    if not isinstance(found, PrimitiveType) or not found.is_array:
+        raise ArgumentError(f"an element type is like hl.f32 or 'f32', got {value!r}")
+    return found
+
+
+def element_type_of(*values: Any) -> PrimitiveType | None:
+    return next((value.shape.element_type for value in values if isinstance(value, XlaOp)), None)
+
+
+def array_type(shape: Shape, opcode: str, clause: str) -> PrimitiveType:
+    if not shape.is_array:
+        raise RuleError(opcode, clause, f"takes arrays, got {shape}")
+    return shape.element_type
+
+
+def shape_of(value: Shape | str) -> Shape:
+    if isinstance(value, str):
+        from hloom.text import parse_shape
+
+        return parse_shape(value)
+    if not isinstance(value, Shape):
+        raise ArgumentError(f"a shape is like hl.f32[2, 3] or 'f32[2,3]', got {value!r}")
+    return value
+
+
+def typed_number(value: Any, element_type: PrimitiveType) -> Any:
+
+    if isinstance(value, float) and not (element_type.is_float or element_type.is_complex):
+        raise RuleError("constant", "GEN-5", f"{value} does not become {element_type}: there is no implicit conversion")
+    if isinstance(value, complex) and not element_type.is_complex:
+        raise RuleError("constant", "GEN-5", f"{value} does not become {element_type}: there is no implicit conversion")
+    try:
+        return (
+            np.asarray(value).astype(element_type.dtype)
+            if element_type.bits < 8
+            else np.array(value, element_type.dtype)
+        )
+    except OverflowError:
+        raise RuleError("constant", "GEN-5", f"{value} does not fit {element_type}") from None
+
+
+def caller() -> str:
+    """The line of the user's program: the nearest frame outside hloom."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("hloom."):
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,0 +1,132 @@
+"""Methods that the declarations in `hloom.ops` determine: operands and attributes are the arguments."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hloom.builder.arguments import caller, element_type_of
+from hloom.builder.xla_op import XlaOp
+from hloom.errors import ArgumentError, HloomError
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.operation import OPERATIONS, Operation
+
+# Specification's name in snake_case -> opcode, where they differ.
+_UNARY = {
+    "abs": "abs", "cbrt": "cbrt", "ceil": "ceil", "clz": "count-leading-zeros", "cos": "cosine", "erf": "erf",
+    "exp": "exponential", "expm1": "exponential-minus-one", "floor": "floor", "imag": "imag", "is_finite": "is-finite",
+    "log": "log", "log1p": "log-plus-one", "logistic": "logistic", "neg": "negate", "not_": "not",
+    "population_count": "popcnt", "real": "real", "round": "round-nearest-afz",
+    "round_nearest_even": "round-nearest-even", "rsqrt": "rsqrt", "sign": "sign", "sin": "sine", "sqrt": "sqrt",
+    "tan": "tan", "tanh": "tanh", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atanh": "atanh",
+    "cosh": "cosh", "sinh": "sinh",
+}  # fmt: skip
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "pow": "power", "rem": "remainder",
+    "max": "maximum", "min": "minimum", "and_": "and", "or_": "or", "xor": "xor", "shift_left": "shift-left",
+    "shift_right_arithmetic": "shift-right-arithmetic", "shift_right_logical": "shift-right-logical",
+    "atan2": "atan2", "complex": "complex", "mulhi": "mulhi",
+}  # fmt: skip
+_DECLARED = {
+    "after_all": "after-all", "batch_norm_grad": "batch-norm-grad", "batch_norm_inference": "batch-norm-inference",
+    "batch_norm_training": "batch-norm-training", "cholesky": "cholesky",
+    "collective_broadcast": "collective-broadcast",
+    "fft": "fft", "get_dimension_size": "get-dimension-size",
+    "get_tuple_element": "get-tuple-element", "optimization_barrier": "opt-barrier", "pad": "pad",
+    "partition_id": "partition-id", "reduce_precision": "reduce-precision", "replica_id": "replica-id",
+    "rev": "reverse", "top_k": "topk", "transpose": "transpose", "triangular_solve": "triangular-solve",
+    "tuple": "tuple", "add_dependency": "add-dependency", "copy": "copy",
+}  # fmt: skip
+
+
+def _unary_method(opcode: str) -> Callable[..., XlaOp]:
+    def method(self: Any, operand: Any) -> XlaOp:
+        return self._add(OPERATIONS[opcode](), (self._operand(operand),))
+
+    return method
+
+
+def _binary_method(opcode: str) -> Callable[..., XlaOp]:
+    def method(self: Any, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
+        return self._binary(opcode, lhs, rhs, broadcast_dimensions)
+
+    return method
+
+
+def _compare_method(direction: str, total_order: bool) -> Callable[..., XlaOp]:
+    def method(self: Any, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
+        return self._compare(direction, lhs, rhs, broadcast_dimensions, total_order)
+
+    method.__doc__ = f"lhs {direction} rhs, element by element{' in total order' if total_order else ''} (COMPARE-1)."
+    return method
+
+
+def _declared_method(declaration: type[Operation]) -> Callable[..., XlaOp]:
+    """A method with the operands and then the attributes of a declaration as arguments."""
+    names = [operand.lstrip("*") for operand in declaration.operands]
+    starred = [operand.startswith("*") for operand in declaration.operands]
+    only_starred = len(names) == 1 and starred[0]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter("self", kind)]
+    for name in names:
+        parameters.append(inspect.Parameter(name, inspect.Parameter.VAR_POSITIONAL if only_starred else kind))
+    for field in declaration.fields:
+        default = inspect.Parameter.empty if field.required else field.default
+        parameters.append(
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY if only_starred else kind, default=default)
+        )
+    required_first = sorted(parameters, key=lambda p: (p.kind, p.default is not inspect.Parameter.empty))
+    signature = inspect.Signature(required_first)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> XlaOp:
+        try:
+            values = signature.bind(self, *args, **kwargs).arguments
+        except TypeError as error:
+            raise ArgumentError(f"{declaration.opcode}{signature}: {error}") from None
+        values.pop("self")
+        operands: list[XlaOp] = []
+        element_type = element_type_of(*(values.get(name) for name in names))
+        for name, star in zip(names, starred, strict=True):
+            value = values.pop(name, ())
+            operands += self._list(value) if star else [self._operand(value, element_type)]
+        return self._add(declaration(**values), operands)
+
+    method.__signature__ = signature  # type: ignore[attr-defined]
+    return method
+
+
+def attach(builder: type[Any]) -> None:
+    """Gives the builder the methods that declarations determine."""
+    made: dict[str, tuple[Callable[..., XlaOp], str | None]] = {}
+    for name, opcode in _UNARY.items():
+        made[name] = (_unary_method(opcode), OPERATIONS[opcode].__doc__)
+    for name, opcode in _BINARY.items():
+        made[name] = (_binary_method(opcode), OPERATIONS[opcode].__doc__)
+    for direction in ComparisonDirection:
+        for suffix, total in (("", False), ("_total_order", True)):
+            method = _compare_method(direction.value, total)
+            made[direction.value.lower() + suffix] = (method, method.__doc__)
+    for name, opcode in _DECLARED.items():
+        made[name] = (_declared_method(OPERATIONS[opcode]), OPERATIONS[opcode].__doc__)
+    for name, (method, doc) in made.items():
+        method.__name__, method.__qualname__, method.__doc__ = name, f"XlaBuilder.{name}", doc
+        setattr(builder, name, method)
+    for name in dir(builder):
+        method = getattr(builder, name)
+        if not name.startswith("_") and inspect.isfunction(method):
+            setattr(builder, name, _locating(method))
+
+
+def _locating(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Errors of a method name the line of the user's program that called it."""
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except HloomError as error:
+            raise error.at(caller()) from None
+
+    return call

@@ -1,0 +1,118 @@
+"""Sums of products: dot and convolution (spec 20, 21, 25, 26)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hloom.builder.arguments import element_type
+from hloom.builder.core import BuilderCore
+from hloom.builder.window import make_window
+from hloom.builder.xla_op import Padding, XlaOp
+from hloom.errors import RuleError
+from hloom.ops.attributes import ConvolutionDimensionNumbers
+from hloom.ops.operation import OPERATIONS
+from hloom.types import PrimitiveType
+
+
+class ProductMethods(BuilderCore):
+    """Sums of products: dot and convolution (spec 20, 21, 25, 26)."""
+
+    def dot(self, lhs: Any, rhs: Any) -> XlaOp:
+        """Vector and matrix products: the last dimension of lhs with the first of rhs (DOT-1)."""
+        lhs, rhs = self._operands(lhs, rhs)
+        for operand in (lhs, rhs):
+            if not operand.shape.is_array or operand.shape.rank not in (1, 2):
+                raise RuleError("dot", "DOT-2", f"takes vectors and matrices, got {lhs.shape} and {rhs.shape}")
+        op = OPERATIONS["dot"](lhs_contracting_dims=(lhs.shape.rank - 1,), rhs_contracting_dims=(0,))
+        return self._add(op, (lhs, rhs))
+
+    def dot_general(
+        self,
+        lhs: Any,
+        rhs: Any,
+        dimension_numbers: Any,
+        preferred_element_type: PrimitiveType | str | None = None,
+    ) -> XlaOp:
+        """Sums of products over contracting dimensions, for each batch index (DOTGENERAL-1).
+
+        `dimension_numbers` is a mapping, or an object, with `lhs_contracting_dimensions`, `rhs_contracting_dimensions`,
+        `lhs_batch_dimensions` and `rhs_batch_dimensions`; missing ones are empty.
+        """
+        lhs, rhs = self._operands(lhs, rhs)
+        numbers = {}
+        for field in ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch"):
+            name = f"{field}_dimensions"
+            mapping = isinstance(dimension_numbers, dict)
+            value = dimension_numbers.get(name, ()) if mapping else getattr(dimension_numbers, name, ())
+            numbers[f"{field}_dims"] = value
+        op: Any = OPERATIONS["dot"](**numbers)
+        shape = None
+        if preferred_element_type is not None:
+            op.check_sides(lhs.shape, rhs.shape)
+            shape = op._result(lhs.shape, rhs.shape, element_type(preferred_element_type))
+        return self._add(op, (lhs, rhs), shape)
+
+    def conv(
+        self,
+        lhs: Any,
+        rhs: Any,
+        window_strides: Sequence[int],
+        padding: str,
+        feature_group_count: int = 1,
+        batch_group_count: int = 1,
+    ) -> XlaOp:
+        """Convolution with padding "SAME" or "VALID" (CONV-1)."""
+        if not isinstance(padding, str) or padding not in ("SAME", "VALID"):
+            raise RuleError("convolution", "CONV-1", f"padding is SAME or VALID, got {padding!r}")
+        return self.conv_with_general_padding(
+            lhs,
+            rhs,
+            window_strides,
+            padding,
+            feature_group_count=feature_group_count,
+            batch_group_count=batch_group_count,
+        )
+
+    def conv_with_general_padding(
+        self,
+        lhs: Any,
+        rhs: Any,
+        window_strides: Sequence[int],
+        padding: Padding,
+        lhs_dilation: Sequence[int] | None = None,
+        rhs_dilation: Sequence[int] | None = None,
+        feature_group_count: int = 1,
+        batch_group_count: int = 1,
+        dimension_numbers: ConvolutionDimensionNumbers | None = None,
+        preferred_element_type: PrimitiveType | str | None = None,
+    ) -> XlaOp:
+        """Convolution over n spatial dimensions with any padding, dilations and groups (CONVGENERAL-1 to -10)."""
+        lhs, rhs = self._operands(lhs, rhs)
+        rank = rhs.shape.rank
+        if lhs.shape.rank != rank or rank < 2 or not lhs.shape.is_array:
+            raise RuleError(
+                "convolution",
+                "CONVGENERAL-11",
+                f"operands have one rank of at least 2, got {lhs.shape} and {rhs.shape}",
+            )
+        numbers = dimension_numbers or ConvolutionDimensionNumbers.default(rank - 2)
+        window = make_window(
+            "convolution",
+            [lhs.shape.dimensions[d] for d in numbers.input_spatial_dimensions],
+            [rhs.shape.dimensions[d] for d in numbers.kernel_spatial_dimensions],
+            window_strides,
+            padding,
+            lhs_dilation,
+            rhs_dilation,
+        )
+        op: Any = OPERATIONS["convolution"](
+            window=window,
+            dimension_numbers=numbers,
+            feature_group_count=feature_group_count,
+            batch_group_count=batch_group_count,
+        )
+        shape = None
+        if preferred_element_type is not None:
+            shape = op._result(lhs.shape, rhs.shape, element_type(preferred_element_type))
+        return self._add(op, (lhs, rhs), shape)
