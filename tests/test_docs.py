@@ -26,6 +26,6 @@ def test_the_reference_is_up_to_date() -> None:
     assert (ROOT / "docs" / "operations.md").read_text() == made, "run: python tools/reference.py"
 
 
-def test_every_operation_is_documented() -> None:
+def test_every_operation_cites_its_clauses() -> None:
     for opcode, declaration in OPERATIONS.items():
-        assert declaration.__doc__ and len(declaration.__doc__) > 20, opcode
+        assert re.search(r"[A-Z0-9]-\d|addition", declaration.__doc__ or ""), opcode

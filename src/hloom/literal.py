@@ -109,7 +109,7 @@ class Literal:
         if shape.layout.is_dense_row_major:
             array = buffer.reshape(shape.dimensions)
         else:
-            array = buffer[linear_indices(shape)]
+            array = np.asarray(buffer[linear_indices(shape)])
         array = array.view()
         array.flags.writeable = False
         return Literal(shape, array)

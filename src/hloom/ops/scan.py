@@ -24,6 +24,8 @@ class TriState(enum.Enum):
 class Scan(Operation, opcode="scan"):
     """For each index along a dimension: (outputs.., carries..) = computation(slices of inputs.., carries..).
 
+    An addition of today's XLA.
+
     The operands are the inputs, then `num_carries` initial carries; the result is the tuple of the stacked outputs and
     the final carries (one of them alone is no tuple). `is_reverse` goes from the last index to the first.
     """

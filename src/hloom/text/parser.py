@@ -15,7 +15,7 @@ from hloom.shape import Shape
 from hloom.text import attributes
 from hloom.text.async_syntax import expand_async
 from hloom.text.literals import parse_literal
-from hloom.text.scanner import SPACE, STRING, Scanner, unquote
+from hloom.text.scanner import NAME, SPACE, STRING, Scanner, unquote
 from hloom.text.shapes import scan_shape
 from hloom.text.sharding import scan_sharding
 from hloom.verifier import verify_module
@@ -281,6 +281,10 @@ class _ModuleParser:
         while True:
             found = _OPERAND.match(text, scanner.pos)
             if not found:
+                name = scanner.match(NAME)
+                if name and not text.startswith("[", scanner.pos):
+                    scanner.fail(f"expected ',' or ')' after the operand {name[1]!r}, got {scanner.shown()}")
+                scanner.pos = name.start() if name else scanner.pos
                 scan_shape(scanner)
                 found = _OPERAND.match(text, scanner.pos)
                 if not found:

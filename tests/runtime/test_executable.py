@@ -1,0 +1,94 @@
+"""Arguments of executables: what is taken, and the errors for what is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hloom as hl
+
+TEXT = """HloModule m
+ENTRY e { x = f32[2,3] parameter(0)
+  t = (s32[], pred[2]) parameter(1)
+  ROOT r = (f32[2,3], s32[]) tuple(x, n)
+}"""
+TEXT = TEXT.replace("  ROOT", "  n = s32[] get-tuple-element(t), index=0\n  ROOT")
+
+
+def test_shapes_are_told() -> None:
+    executable = hl.compile(TEXT)
+    assert list(map(str, executable.input_shapes)) == ["f32[2,3]", "(s32[], pred[2])"]
+    assert str(executable.output_shape) == "(f32[2,3], s32[])"
+
+
+def test_python_numbers_lists_and_foreign_arrays_are_taken() -> None:
+    class Foreign:
+        def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+            return np.ones((2, 3), np.float32)
+
+    x, n = hl.compile(TEXT)(Foreign(), (7, [True, False]))
+    assert x.sum() == 6 and n == 7 and n.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], r"takes 2 arguments \(%x: f32\[2,3\], %t: \(s32\[\], pred\[2\]\)\), got 0"),
+        ([np.ones((2, 3)), (1, [True, True])], r"argument 0 \(%x\) has element type f32, got float64\[2, 3\]"),
+        (
+            [np.ones((3, 2), np.float32), (1, [True, True])],
+            r"argument 0 \(%x\) has shape f32\[2,3\], got float32\[3, 2\]",
+        ),
+        ([np.ones((2, 3), np.float32), 1], r"argument 1 \(%t\) takes a tuple"),
+        (
+            [np.ones((2, 3), np.float32), (2**40, [True, True])],
+            r"argument 1 \(%t\)\[0\] has shape s32\[\], got 1099511627776",
+        ),
+        ([object(), (1, [True, True])], "there is no element type for arrays of object"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments: list[object], message: str) -> None:
+    with pytest.raises(hl.ArgumentError, match=message):
+        hl.compile(TEXT)(*arguments)
+
+
+def test_dynamic_parameters_take_any_size_up_to_the_bound_and_results_come_at_their_size() -> None:
+    """SETDIMENSIONSIZE-6."""
+    run = hl.compile("HloModule m\nENTRY e { x = f32[<=4] parameter(0)\n ROOT y = f32[<=4] negate(x) }")
+    assert run(np.ones(3, np.float32)).shape == (3,)
+    with pytest.raises(hl.ArgumentError, match=r"has shape f32\[<=4\]"):
+        run(np.ones(5, np.float32))
+
+
+def test_element_wise_operands_of_different_actual_sizes_are_an_error() -> None:
+    """SETDIMENSIONSIZE-3."""
+    text = (
+        "HloModule m\nENTRY e { x = f32[<=4] parameter(0)\n y = f32[<=4] parameter(1)\n ROOT z = f32[<=4] add(x, y) }"
+    )
+    with pytest.raises(hl.RunError, match="SETDIMENSIONSIZE-3"):
+        hl.compile(text)(np.ones(3, np.float32), np.ones(2, np.float32))
+
+
+def test_the_step_limit_stops_an_endless_loop() -> None:
+    b = hl.XlaBuilder()
+    loop = b.while_(lambda x: x >= 0, lambda x: x * 1, b.constant(0))
+    with pytest.raises(hl.RunError, match="step limit of 500"):
+        hl.compile(b.build(loop), step_limit=500)()
+
+
+def test_inputs_are_not_changed_and_results_may_be_written_to_files() -> None:
+    b = hl.XlaBuilder()
+    x = b.parameter(0, hl.f32[4])
+    run = hl.compile(b.build(b.dynamic_update_slice(x, np.zeros(2, np.float32), [1])))
+    given = np.ones(4, np.float32)
+    assert run(given).tolist() == [1, 0, 0, 1] and given.tolist() == [1, 1, 1, 1]
+
+
+def test_rng_is_reproducible_with_a_seed_and_not_without() -> None:
+    """RNGNORMAL-3, RNGUNIFORM-1."""
+    b = hl.XlaBuilder()
+    computation = b.build(b.rng_uniform(2.0, 3.0, hl.f32[1000]))
+    first, again, other = (hl.compile(computation, seed=s)() for s in (1, 1, 2))
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
+    assert first.min() >= 2 and first.max() < 3 and abs(first.mean() - 2.5) < 0.05
+    assert not np.array_equal(hl.compile(computation)(), hl.compile(computation)())
