@@ -20,6 +20,7 @@ from hloom.shape import Shape
 if TYPE_CHECKING:
     from hloom.ir import Computation
     from hloom.literal import Literal
+    from hloom.sharding import Sharding
 
 Ints = tuple[int, ...]
 
@@ -130,6 +131,29 @@ class OutputOperandAlias:
     operand_index: Ints
     kind: str = ""
     """"" or "must-alias" / "may-alias", as the text writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultAccuracy:
+    """How accurate a transcendental function is asked to be: `mode` "default" or "highest", or a tolerance."""
+
+    mode: str = "default"
+    atol: float = 0.0
+    rtol: float = 0.0
+    ulps: int = 0
+
+    @property
+    def has_tolerance(self) -> bool:
+        return bool(self.atol or self.rtol or self.ulps)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The shardings on both sides of a domain instruction."""
+
+    kind: str
+    entry: Sharding
+    exit: Sharding
 
 
 class ComparisonDirection(enum.Enum):
@@ -259,7 +283,7 @@ def _bool(value: Any) -> bool:
 def _float(value: Any) -> float:
     if isinstance(value, str):
         raise TypeError(value)
-    return float(value)
+    return float(np.float32(value))
 
 
 def _str(value: Any) -> str:
@@ -322,6 +346,7 @@ def _literal(value: Any) -> Literal:
 BOOL = AttributeKind("BOOL", "true or false", _bool)
 INT = AttributeKind("INT", "an integer", _int)
 FLOAT = AttributeKind("FLOAT", "a number", _float)
+"""A number that XLA holds as f32."""
 STRING = AttributeKind("STRING", "a string", _str)
 WORD = AttributeKind("WORD", "a bare word", _str)
 INTS = AttributeKind("INTS", "a list of integers", _ints)
@@ -345,4 +370,5 @@ REPLICA_GROUPS = AttributeKind("REPLICA_GROUPS", "a list of lists of replica ids
 PAIRS = AttributeKind("PAIRS", "a list of (source, target)", _sequence(lambda source, target: (source, target)))
 PRECISIONS = AttributeKind("PRECISIONS", "a list of default | high | highest", _precisions)
 ALIASING = AttributeKind("ALIASING", "a list of OutputOperandAlias", _sequence(OutputOperandAlias))
-RAW = AttributeKind("RAW", "text in braces, kept as it is", _str)
+RESULT_ACCURACY = AttributeKind("RESULT_ACCURACY", "a ResultAccuracy", _instance(ResultAccuracy))
+DOMAIN = AttributeKind("DOMAIN", "a Domain: kind, entry and exit sharding", _instance(Domain))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloom.numerics import C64, C128, bits_of, compute, compute_accurately, widen
-from hloom.ops.attributes import RAW
+from hloom.ops.attributes import RESULT_ACCURACY, ResultAccuracy
 from hloom.ops.operation import Array, Context, Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.shape import Shape
@@ -44,7 +44,7 @@ class Unary(Operation):
 class AccurateUnary(Unary):
     """A transcendental function; XLA's `result_accuracy` wish is kept and always met."""
 
-    result_accuracy: str = attribute(RAW, default="", proto="", doc="the accuracy asked for, as text")
+    result_accuracy: ResultAccuracy = attribute(RESULT_ACCURACY, default=ResultAccuracy())
 
 
 class Abs(Unary, opcode="abs"):

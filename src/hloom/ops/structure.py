@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hloom.ops.attributes import BOOLS, INT, LITERAL, RAW
+from hloom.ops.attributes import BOOLS, DOMAIN, INT, LITERAL
+from hloom.ops.attributes import Domain as DomainShardings
 from hloom.ops.operation import TOKEN_VALUE, Context, Operation, Token, Value, attribute
 from hloom.shape import TOKEN, Shape
 
@@ -115,7 +116,7 @@ class Domain(Operation, opcode="domain"):
     """The identity; marks where one domain (of shardings, say) ends and another begins (an addition)."""
 
     operands = ("operand",)
-    domain: str = attribute(RAW, proto="", doc="{kind=..., entry=..., exit=...}")
+    domain: DomainShardings = attribute(DOMAIN, proto="domain_entry_sharding", doc="{kind=.., entry=.., exit=..}")
 
     def infer(self, operand: Shape) -> Shape:
         return operand

@@ -15,16 +15,19 @@ from hloom.ops import attributes as kinds
 from hloom.ops.attributes import (
     AttributeKind,
     ConvolutionDimensionNumbers,
+    Domain,
     EnumKind,
     IotaReplicaGroups,
     OutputOperandAlias,
     PaddingDimension,
     Precision,
     ReplicaGroups,
+    ResultAccuracy,
     SliceDimension,
     WindowDimension,
 )
 from hloom.ops.operation import REQUIRED, Field
+from hloom.proto.annotations import read_sharding, write_sharding
 from hloom.proto.shapes import read_literal, read_shape, write_literal, write_shape
 
 Reader = Callable[[Any, Field], Any]
@@ -316,6 +319,40 @@ def _write_literal(proto: Any, field: Field, value: Any) -> None:
     proto.literal.CopyFrom(write_literal(value))
 
 
+_MODES = ("default", "highest")
+
+
+def _read_accuracy(proto: Any, field: Field) -> Any:
+    if not proto.HasField("result_accuracy"):
+        return None
+    accuracy = proto.result_accuracy
+    if accuracy.HasField("tolerance"):
+        tolerance = accuracy.tolerance
+        return ResultAccuracy(atol=tolerance.atol, rtol=tolerance.rtol, ulps=tolerance.ulps)
+    if accuracy.mode not in (0, 1):
+        raise ProtoError(f"result_accuracy has the unknown mode {accuracy.mode}")
+    return ResultAccuracy(_MODES[accuracy.mode])
+
+
+def _write_accuracy(proto: Any, field: Field, value: Any) -> None:
+    if value.has_tolerance:
+        tolerance = proto.result_accuracy.tolerance
+        tolerance.atol, tolerance.rtol, tolerance.ulps = value.atol, value.rtol, value.ulps
+    elif value.mode != "default":
+        proto.result_accuracy.mode = _MODES.index(value.mode)
+
+
+def _read_domain(proto: Any, field: Field) -> Any:
+    if not proto.HasField("domain_entry_sharding"):
+        return None
+    return Domain("sharding", read_sharding(proto.domain_entry_sharding), read_sharding(proto.domain_exit_sharding))
+
+
+def _write_domain(proto: Any, field: Field, value: Any) -> None:
+    proto.domain_entry_sharding.CopyFrom(write_sharding(value.entry))
+    proto.domain_exit_sharding.CopyFrom(write_sharding(value.exit))
+
+
 _SCALAR = (_read_scalar, _write_scalar)
 _LIST = (_read_list, _write_list)
 
@@ -339,4 +376,6 @@ TABLE: dict[AttributeKind, tuple[Reader, Writer]] = {
     kinds.PAIRS: (_read_pairs, _write_pairs),
     kinds.PRECISIONS: (_read_precisions, _write_precisions),
     kinds.ALIASING: (_read_aliasing, _write_aliasing),
+    kinds.RESULT_ACCURACY: (_read_accuracy, _write_accuracy),
+    kinds.DOMAIN: (_read_domain, _write_domain),
 }

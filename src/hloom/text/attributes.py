@@ -11,17 +11,21 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from hloom.errors import HloomError
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import (
     AttributeKind,
     ConvolutionDimensionNumbers,
+    Domain,
     EnumKind,
     IotaReplicaGroups,
     OutputOperandAlias,
     PaddingDimension,
     Precision,
     ReplicaGroups,
+    ResultAccuracy,
     SliceDimension,
     WindowDimension,
 )
@@ -102,8 +106,8 @@ def _float(scanner: Scanner) -> float:
     return float(found[0])
 
 
-def _float_text(value: float) -> str:
-    text = repr(value)
+def _float_text(value: Any) -> str:
+    text = str(value)
     return text[:-2] if text.endswith(".0") else text
 
 
@@ -133,9 +137,59 @@ def _dimension(scanner: Scanner) -> int:
     return values[0]
 
 
-def _raw(scanner: Scanner) -> str:
-    text = scanner.raw_value()
-    return text
+# {mode=highest} or {tolerance={atol=0,rtol=0.5,ulps=2}}
+
+
+def _result_accuracy(scanner: Scanner) -> ResultAccuracy:
+    scanner.expect("{")
+    if scanner.take("mode="):
+        mode = _word(scanner).lower()
+        if mode not in ("default", "highest"):
+            scanner.fail(f"expected mode=default or mode=highest, got {mode!r}", 0)
+        scanner.expect("}")
+        return ResultAccuracy(mode)
+    scanner.expect("tolerance=", "or mode=")
+    entries = dict(listed(scanner, _tolerance_entry))
+    scanner.expect("}")
+    return ResultAccuracy(
+        atol=entries.get("atol", 0.0), rtol=entries.get("rtol", 0.0), ulps=int(entries.get("ulps", 0))
+    )
+
+
+def _tolerance_entry(scanner: Scanner) -> tuple[str, float]:
+    name = scanner.name("atol, rtol or ulps")
+    if name not in ("atol", "rtol", "ulps"):
+        scanner.fail(f"expected atol, rtol or ulps, got {name!r}")
+    scanner.expect("=")
+    return name, scanner.integer() if name == "ulps" else _float(scanner)
+
+
+def _result_accuracy_text(value: ResultAccuracy) -> str:
+    if not value.has_tolerance:
+        return f"{{mode={value.mode}}}"
+    return f"{{tolerance={{atol={_float_text(value.atol)},rtol={_float_text(value.rtol)},ulps={value.ulps}}}}}"
+
+
+def _domain(scanner: Scanner) -> Domain:
+    from hloom.text.sharding import scan_sharding
+
+    scanner.expect("{")
+    scanner.expect("kind=")
+    kind = _string(scanner)
+    scanner.expect(",")
+    scanner.expect("entry=")
+    entry = scan_sharding(scanner)
+    scanner.expect(",")
+    scanner.expect("exit=")
+    exit_ = scan_sharding(scanner)
+    scanner.expect("}")
+    return Domain(kind, entry, exit_)
+
+
+def _domain_text(value: Domain) -> str:
+    from hloom.text.sharding import sharding_text
+
+    return f"{{kind={quote(value.kind)}, entry={sharding_text(value.entry)}, exit={sharding_text(value.exit)}}}"
 
 
 # Windows: {size=3x3 stride=2x2 pad=1_1x1_1 lhs_dilate=1x1 rhs_dilate=1x1 rhs_reversal=0x0}
@@ -387,7 +441,7 @@ def names(scanner: Scanner) -> list[str]:
 TABLE: dict[AttributeKind, tuple[Reader, Writer]] = {
     kinds.BOOL: (_bool, lambda value: "true" if value else "false"),
     kinds.INT: (Scanner.integer, str),
-    kinds.FLOAT: (_float, _float_text),
+    kinds.FLOAT: (_float, lambda value: _float_text(np.float32(value))),
     kinds.STRING: (_string, quote),
     kinds.WORD: (_word, str),
     kinds.INTS: (_ints, _braced),
@@ -418,5 +472,6 @@ TABLE: dict[AttributeKind, tuple[Reader, Writer]] = {
         lambda scanner: tuple(listed(scanner, scan_alias)),
         lambda aliases: "{" + ", ".join(map(alias_text, aliases)) + "}",
     ),
-    kinds.RAW: (_raw, str),
+    kinds.RESULT_ACCURACY: (_result_accuracy, _result_accuracy_text),
+    kinds.DOMAIN: (_domain, _domain_text),
 }

@@ -311,7 +311,11 @@ class _ModuleParser:
             if name in raw:
                 scanner.fail(f"attribute {name} is given twice", found.start(1))
             scanner.pos = position = found.end()
-            raw[name] = (scanner.raw_value(), position)
+            if name == "literal":
+                # The one value of two parts: a shape and its constant.
+                scan_shape(scanner)
+            scanner.raw_value()
+            raw[name] = (text[position : scanner.pos], position)
         return raw
 
     def operation(
