@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from hloom.errors import HloomError, VerifyError
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.shape import Shape
 
 
@@ -49,9 +49,9 @@ def verify_module(module: Module) -> None:
     for computation in module.computations:
         for instruction in computation.instructions:
             verify_instruction(instruction)
-    for computation in module.computations:
-        check_infeed_order(computation)
-        if module.is_scheduled:
+    check_infeed_order(callees_first(module.entry))
+    if module.is_scheduled:
+        for computation in module.computations:
             _verify_schedule(computation)
     check_channels(module)
     _verify_entry(module)

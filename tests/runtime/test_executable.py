@@ -92,3 +92,25 @@ def test_rng_is_reproducible_with_a_seed_and_not_without() -> None:
     assert np.array_equal(first, again) and not np.array_equal(first, other)
     assert first.min() >= 2 and first.max() < 3 and abs(first.mean() - 2.5) < 0.05
     assert not np.array_equal(hl.compile(computation)(), hl.compile(computation)())
+
+
+def nested(depth: int, calls: int) -> str:
+    """Computations that call the one before `calls` times."""
+    parts = ["HloModule m", "c0 { ROOT x = f32[] parameter(0) }"]
+    for level in range(1, depth):
+        lines = [f"x = f32[] parameter(0)\n y0 = f32[] call(x), to_apply=c{level - 1}"]
+        lines += [f"y{k} = f32[] call(y{k - 1}), to_apply=c{level - 1}" for k in range(1, calls)]
+        lines[-1] = "ROOT " + lines[-1] if calls > 1 else lines[-1].replace("y0", "ROOT y0")
+        name = f"c{level}" if level < depth - 1 else "ENTRY e"
+        parts.append(name + " { " + "\n ".join(lines) + " }")
+    return "\n".join(parts)
+
+
+def test_deeply_nested_calls_are_an_error_and_not_a_crash() -> None:
+    run = hl.compile(nested(3000, 1))
+    with pytest.raises(hl.RunError, match="too deeply"):
+        run(np.float32(1))
+
+
+def test_computations_shared_by_many_calls_take_linear_time_to_compile() -> None:
+    assert hl.compile(nested(60, 2)).input_shapes == [hl.f32[()]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from hloom.errors import RuleError
@@ -190,9 +191,17 @@ def _pairs(instruction: Instruction) -> list[tuple[int, int]]:
 # What the verifier checks over whole computations and modules
 
 
-def check_infeed_order(computation: Computation) -> None:
-    """Infeeds of one computation must be totally ordered, by data or by tokens (INFEED-2)."""
-    reading = [i for i in computation.instructions if _reads_infeed(i)]
+def check_infeed_order(computations: Iterable[Computation]) -> None:
+    """Infeeds of one computation must be totally ordered, by data or by tokens (INFEED-2); callees come first."""
+    readers: set[int] = set()
+    for computation in computations:
+        reading = [i for i in computation.instructions if _reads_infeed(i, readers)]
+        if reading:
+            readers.add(id(computation))
+            _check_order(reading)
+
+
+def _check_order(reading: list[Instruction]) -> None:
     for before, after in zip(reading, reading[1:], strict=False):
         if not _depends(after, before):
             raise RuleError(
@@ -200,10 +209,9 @@ def check_infeed_order(computation: Computation) -> None:
             ).at(repr(after))
 
 
-def _reads_infeed(instruction: Instruction) -> bool:
-    return instruction.opcode == "infeed" or any(
-        _reads_infeed(inner) for c in instruction.op.computations for inner in c.instructions
-    )
+def _reads_infeed(instruction: Instruction, readers: set[int]) -> bool:
+    """True for an infeed, and for calls of the computations that hold one."""
+    return instruction.opcode == "infeed" or any(id(c) in readers for c in instruction.op.computations)
 
 
 def _depends(after: Instruction, before: Instruction) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from hloom.backends.interpreter.interpreter import Execution, Observer
-from hloom.backends.interpreter.plan import Plan
+from hloom.backends.interpreter.plan import make_plans
 from hloom.ir import Module
 from hloom.ops.operation import Value
 from hloom.runtime.device import Device
@@ -37,7 +37,7 @@ class InterpreterExecutable(Executable):
         self.step_limit = step_limit
         self.observer = observer
         self.executions: dict[int, Execution] = {}
-        self._plans: dict[int, Plan] = {id(c): Plan(c) for c in module.computations}
+        self._plans = make_plans(module.entry)
 
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         replica, partition = divmod(device, self.module.num_partitions)

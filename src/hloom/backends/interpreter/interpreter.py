@@ -53,12 +53,12 @@ class Execution:
 
     def run(self, computation: Computation, arguments: Sequence[Value]) -> Value:
         """The value of a computation on argument values."""
-        return self._evaluate(self._plan(computation), arguments, on_arrays=False)
+        return self._evaluate(self.plans[id(computation)], arguments, on_arrays=False)
 
     def map(self, computation: Computation, arrays: Sequence[Array]) -> Value:
         """A computation of scalars, applied to each index of equally shaped arrays."""
         sizes = arrays[0].shape if arrays else ()
-        plan = self._plan(computation)
+        plan = self.plans[id(computation)]
         if not sizes or plan.applies_to_arrays:
             value = self._evaluate(plan, arrays, on_arrays=bool(sizes))
             return _spread(value, sizes)
@@ -73,12 +73,6 @@ class Execution:
             for result, element in zip(results, value if shape.is_tuple else (value,), strict=True):
                 result[index] = element
         return tuple(results) if shape.is_tuple else results[0]
-
-    def _plan(self, computation: Computation) -> Plan:
-        plan = self.plans.get(id(computation))
-        if plan is None:
-            plan = self.plans[id(computation)] = Plan(computation)
-        return plan
 
     def _evaluate(self, plan: Plan, arguments: Sequence[Value], on_arrays: bool) -> Value:
         values = plan.template.copy()
@@ -161,7 +155,7 @@ class Site(Context):
     def call(self, computation: Computation, *arguments: Value) -> Value:
         if self.on_arrays:
             # Inside a map every scalar is an array, so what the computation calls is applied to arrays too.
-            return self.execution._evaluate(self.execution._plan(computation), arguments, on_arrays=True)
+            return self.execution._evaluate(self.execution.plans[id(computation)], arguments, on_arrays=True)
         return self.execution.run(computation, arguments)
 
     def map(self, computation: Computation, *arrays: Array) -> Value:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.ir import Computation, Instruction, post_order
+from hloom.ir import Computation, Instruction, callees_first, post_order
 from hloom.ops.operation import Operation, Value
 
 # Scalars pass through these unchanged, so a computation of scalars may hold them and still be applied to whole arrays.
@@ -37,13 +37,25 @@ class Step:
 
 
 class Plan:
-    """A computation ready to run: `template` has the constants in their slots; parameters take the first slots."""
+    """A computation ready to run: `template` has the constants in their slots; parameters take the first slots.
 
-    __slots__ = ("applies_to_arrays", "computation", "parameter_count", "root_slot", "steps", "template")
+    `plans` holds the plans of the computations that this one calls. `has_effects`: it must run even if nothing reads
+    its value (GEN-11). `applies_to_arrays`: it means the same element by element when its scalars are whole arrays.
+    """
 
-    def __init__(self, computation: Computation) -> None:
+    __slots__ = (
+        "applies_to_arrays",
+        "computation",
+        "has_effects",
+        "parameter_count",
+        "root_slot",
+        "steps",
+        "template",
+    )
+
+    def __init__(self, computation: Computation, plans: dict[int, Plan]) -> None:
         self.computation = computation
-        live = _live_instructions(computation)
+        live = _live_instructions(computation, plans)
         slots = {parameter: i for i, parameter in enumerate(computation.parameters)}
         self.parameter_count = len(slots)
         self.template: list[Value] = [None] * len(slots)
@@ -60,7 +72,8 @@ class Plan:
                 self.steps.append(Step(instruction, slots[instruction], operand_slots))
         self.root_slot = slots[computation.root]
         self._end_values_early(slots)
-        self.applies_to_arrays = all(_applies_to_arrays(instruction) for instruction in live)
+        self.has_effects = any(_has_effects(instruction, plans) for instruction in live)
+        self.applies_to_arrays = all(_applies_to_arrays(instruction, plans) for instruction in live)
 
     def _end_values_early(self, slots: dict[Instruction, int]) -> None:
         """Lets go of each value after its last use, so that memory holds only what is still needed."""
@@ -77,28 +90,51 @@ class Plan:
             step.ends = tuple(ended)
 
 
-def has_effects(instruction: Instruction) -> bool:
-    """True where the instruction, or what it calls, must run even if nothing reads its value (GEN-11)."""
-    return instruction.op.has_side_effect or any(
-        has_effects(inner) for computation in instruction.op.computations for inner in computation.instructions
-    )
+def make_plans(entry: Computation) -> dict[int, Plan]:
+    """The plans of a computation and of all that it calls, by the id of the computation."""
+    plans: dict[int, Plan] = {}
+    for computation in callees_first(entry):
+        plans[id(computation)] = Plan(computation, plans)
+    return plans
 
 
-def _live_instructions(computation: Computation) -> list[Instruction]:
+def _has_effects(instruction: Instruction, plans: dict[int, Plan]) -> bool:
+    return instruction.op.has_side_effect or any(plans[id(c)].has_effects for c in instruction.op.computations)
+
+
+def _live_instructions(computation: Computation, plans: dict[int, Plan]) -> list[Instruction]:
     """The instructions in running order without the pure ones whose values nobody reads."""
     order = computation.instructions
     if any(instruction.control_predecessors for instruction in order):
         order = post_order(computation)
+    if any(instruction.opcode == "recv-done" for instruction in order):
+        order = _waiting_last(order)
     live: set[Instruction] = {computation.root}
     for instruction in reversed(order):
-        if instruction in live or has_effects(instruction):
+        if instruction in live or _has_effects(instruction, plans):
             live.add(instruction)
             live.update(instruction.operands)
             live.update(instruction.control_predecessors)
     return [instruction for instruction in order if instruction in live]
 
 
-def _applies_to_arrays(instruction: Instruction) -> bool:
+def _waiting_last(order: list[Instruction]) -> list[Instruction]:
+    """An order in which a recv-done, which waits for others, comes after everything that need not wait for it."""
+    waiting = {i: len(set(i.operands) | set(i.control_predecessors)) for i in order}
+    ready = [i for i in order if not waiting[i]]
+    result: list[Instruction] = []
+    while ready:
+        position = next((k for k, i in enumerate(ready) if i.opcode != "recv-done"), 0)
+        instruction = ready.pop(position)
+        result.append(instruction)
+        for after in {**instruction.users, **dict.fromkeys(instruction.control_successors)}:
+            waiting[after] -= 1
+            if not waiting[after]:
+                ready.append(after)
+    return result
+
+
+def _applies_to_arrays(instruction: Instruction, plans: dict[int, Plan]) -> bool:
     """True where the instruction means the same element by element when its scalars are whole arrays."""
     if not all(leaf.is_scalar for leaf in instruction.shape.leaves()):
         return False
@@ -106,5 +142,5 @@ def _applies_to_arrays(instruction: Instruction) -> bool:
     if op.elementwise or op.opcode in _FREE_OF_SHAPES:
         return True
     if op.opcode in ("call", "fusion"):
-        return all(_applies_to_arrays(inner) for c in op.computations for inner in c.instructions)
+        return all(plans[id(c)].applies_to_arrays for c in op.computations)
     return op.opcode in _IDENTITY_ON_SCALARS and instruction.operands[0].shape.compatible(instruction.shape)
