@@ -36,6 +36,8 @@ def reference() -> str:
 def section(declaration: type[Operation]) -> str:
     operands = ", ".join(f"{name[1:]}.." if name.startswith("*") else name for name in declaration.operands)
     lines = [f"### `{declaration.opcode}({operands})`\n", f"{inspect.getdoc(declaration)}\n"]
+    if declaration.builder_name:
+        lines.append(f"Builder: `XlaBuilder.{declaration.builder_name}`\n")
     if declaration.fields:
         lines += ["| attribute | in HLO text | in HloInstructionProto | kind | default |", "|---|---|---|---|---|"]
         lines += [row(field) for field in declaration.fields]

@@ -11,34 +11,18 @@ from hloom.builder.arguments import caller, element_type_of
 from hloom.builder.xla_op import XlaOp
 from hloom.errors import ArgumentError, HloomError
 from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.elementwise_binary import Binary
+from hloom.ops.elementwise_unary import Unary
 from hloom.ops.operation import OPERATIONS, Operation
 
-# Specification's name in snake_case -> opcode, where they differ.
-_UNARY = {
-    "abs": "abs", "cbrt": "cbrt", "ceil": "ceil", "clz": "count-leading-zeros", "cos": "cosine", "erf": "erf",
-    "exp": "exponential", "expm1": "exponential-minus-one", "floor": "floor", "imag": "imag", "is_finite": "is-finite",
-    "log": "log", "log1p": "log-plus-one", "logistic": "logistic", "neg": "negate", "not_": "not",
-    "population_count": "popcnt", "real": "real", "round": "round-nearest-afz",
-    "round_nearest_even": "round-nearest-even", "rsqrt": "rsqrt", "sign": "sign", "sin": "sine", "sqrt": "sqrt",
-    "tan": "tan", "tanh": "tanh", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atanh": "atanh",
-    "cosh": "cosh", "sinh": "sinh",
-}  # fmt: skip
-_BINARY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "pow": "power", "rem": "remainder",
-    "max": "maximum", "min": "minimum", "and_": "and", "or_": "or", "xor": "xor", "shift_left": "shift-left",
-    "shift_right_arithmetic": "shift-right-arithmetic", "shift_right_logical": "shift-right-logical",
-    "atan2": "atan2", "complex": "complex", "mulhi": "mulhi",
-}  # fmt: skip
-_DECLARED = {
-    "after_all": "after-all", "batch_norm_grad": "batch-norm-grad", "batch_norm_inference": "batch-norm-inference",
-    "batch_norm_training": "batch-norm-training", "cholesky": "cholesky",
-    "collective_broadcast": "collective-broadcast",
-    "fft": "fft", "get_dimension_size": "get-dimension-size",
-    "get_tuple_element": "get-tuple-element", "optimization_barrier": "opt-barrier", "pad": "pad",
-    "partition_id": "partition-id", "reduce_precision": "reduce-precision", "replica_id": "replica-id",
-    "rev": "reverse", "top_k": "topk", "transpose": "transpose", "triangular_solve": "triangular-solve",
-    "tuple": "tuple", "add_dependency": "add-dependency", "copy": "copy",
-}  # fmt: skip
+
+def _method(declaration: type[Operation]) -> Callable[..., XlaOp]:
+    """The method of a declaration: element-wise families broadcast, all others take operands and attributes."""
+    if issubclass(declaration, Unary):
+        return _unary_method(declaration.opcode)
+    if issubclass(declaration, Binary):
+        return _binary_method(declaration.opcode)
+    return _declared_method(declaration)
 
 
 def _unary_method(opcode: str) -> Callable[..., XlaOp]:
@@ -100,16 +84,13 @@ def _declared_method(declaration: type[Operation]) -> Callable[..., XlaOp]:
 def attach(builder: type[Any]) -> None:
     """Gives the builder the methods that declarations determine."""
     made: dict[str, tuple[Callable[..., XlaOp], str | None]] = {}
-    for name, opcode in _UNARY.items():
-        made[name] = (_unary_method(opcode), OPERATIONS[opcode].__doc__)
-    for name, opcode in _BINARY.items():
-        made[name] = (_binary_method(opcode), OPERATIONS[opcode].__doc__)
+    for declaration in OPERATIONS.values():
+        if declaration.builder_name:
+            made[declaration.builder_name] = (_method(declaration), declaration.__doc__)
     for direction in ComparisonDirection:
         for suffix, total in (("", False), ("_total_order", True)):
             method = _compare_method(direction.value, total)
             made[direction.value.lower() + suffix] = (method, method.__doc__)
-    for name, opcode in _DECLARED.items():
-        made[name] = (_declared_method(OPERATIONS[opcode]), OPERATIONS[opcode].__doc__)
     for name, (method, doc) in made.items():
         method.__name__, method.__qualname__, method.__doc__ = name, f"XlaBuilder.{name}", doc
         setattr(builder, name, method)

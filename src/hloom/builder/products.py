@@ -50,7 +50,7 @@ class ProductMethods(BuilderCore):
         shape = None
         if preferred_element_type is not None:
             op.check_sides(lhs.shape, rhs.shape)
-            shape = op._result(lhs.shape, rhs.shape, element_type(preferred_element_type))
+            shape = op.result_shape(lhs.shape, rhs.shape, element_type(preferred_element_type))
         return self._add(op, (lhs, rhs), shape)
 
     def conv(
@@ -114,5 +114,5 @@ class ProductMethods(BuilderCore):
         )
         shape = None
         if preferred_element_type is not None:
-            shape = op._result(lhs.shape, rhs.shape, element_type(preferred_element_type))
+            shape = op.result_shape(lhs.shape, rhs.shape, element_type(preferred_element_type))
         return self._add(op, (lhs, rhs), shape)

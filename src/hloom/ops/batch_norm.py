@@ -43,7 +43,7 @@ class BatchNorm(Operation):
         return array.size // max(1, array.shape[self.feature_index])
 
 
-class BatchNormTraining(BatchNorm, opcode="batch-norm-training"):
+class BatchNormTraining(BatchNorm, opcode="batch-norm-training", builder="batch_norm_training"):
     """(output, batch_mean, batch_var); the variance is biased, from the deviations (BATCHNORMTRAINING-1, -4)."""
 
     operands = ("operand", "scale", "offset")
@@ -63,7 +63,7 @@ class BatchNormTraining(BatchNorm, opcode="batch-norm-training"):
         return convert(output, operand.dtype), convert(mean, operand.dtype), convert(variance, operand.dtype)
 
 
-class BatchNormInference(BatchNorm, opcode="batch-norm-inference"):
+class BatchNormInference(BatchNorm, opcode="batch-norm-inference", builder="batch_norm_inference"):
     """scale * (operand - mean) / sqrt(variance + epsilon) + offset, with given moments (BATCHNORMINFERENCE-1)."""
 
     operands = ("operand", "scale", "offset", "mean", "variance")
@@ -81,7 +81,7 @@ class BatchNormInference(BatchNorm, opcode="batch-norm-inference"):
         return convert(gamma * (widen(operand) - mu) / np.sqrt(v + self.epsilon) + beta, operand.dtype)
 
 
-class BatchNormGrad(BatchNorm, opcode="batch-norm-grad"):
+class BatchNormGrad(BatchNorm, opcode="batch-norm-grad", builder="batch_norm_grad"):
     """(grad_operand, grad_scale, grad_offset) of batch normalisation (BATCHNORMGRAD-1)."""
 
     operands = ("operand", "scale", "mean", "variance", "grad_output")

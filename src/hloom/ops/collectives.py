@@ -399,7 +399,7 @@ class CollectivePermuteDone(AllGatherDone, opcode="collective-permute-done"):
     """Waits for collective-permute-start and gives what was received (COLL-7)."""
 
 
-class CollectiveBroadcast(Collective, opcode="collective-broadcast"):
+class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="collective_broadcast"):
     """The first member of each group gives its operand to all; who is in no group gets zeros (an addition)."""
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
@@ -463,7 +463,7 @@ class RaggedAllToAll(Collective, opcode="ragged-all-to-all"):
         return result
 
 
-class ReplicaId(Operation, opcode="replica-id"):
+class ReplicaId(Operation, opcode="replica-id", builder="replica_id"):
     """The id of the replica that executes, in [0, N) (REPLICAID-1)."""
 
     def infer(self) -> Shape:
@@ -473,7 +473,7 @@ class ReplicaId(Operation, opcode="replica-id"):
         return np.asarray(ctx.replica_id, np.uint32)
 
 
-class PartitionId(Operation, opcode="partition-id"):
+class PartitionId(Operation, opcode="partition-id", builder="partition_id"):
     """The id of the partition that executes (an addition)."""
 
     def infer(self) -> Shape:

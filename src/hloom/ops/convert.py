@@ -91,7 +91,7 @@ def _from_packed_bytes(packed: Array, bits: int, dtype: np.dtype[Any]) -> Array:
     return codes.view(dtype)
 
 
-class ReducePrecision(Operation, opcode="reduce-precision"):
+class ReducePrecision(Operation, opcode="reduce-precision", builder="reduce_precision"):
     """Rounds to a float format of fewer bits and back (REDUCEPRECISION-1 to -5).
 
     Values below the smallest normal number of the format become zero.

@@ -42,16 +42,16 @@ class Convolution(Operation, opcode="convolution"):
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         check_array(self, "CONVGENERAL-11", lhs, rhs)
         check_product_types(self, "CONVGENERAL-11", lhs, rhs, None)
-        return self._result(lhs, rhs, lhs.element_type)
+        return self.result_shape(lhs, rhs, lhs.element_type)
 
     def check(self, result: Shape, lhs: Shape, rhs: Shape) -> None:
         check_array(self, "CONVGENERAL-11", lhs, rhs, result)
         check_product_types(self, "CONVGENERAL-11", lhs, rhs, result)
-        inferred = self._result(lhs, rhs, result.element_type)
+        inferred = self.result_shape(lhs, rhs, result.element_type)
         if not inferred.compatible(result):
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
 
-    def _result(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
+    def result_shape(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
         n = self.dimension_numbers
         self._check_numbers(lhs, rhs)
         counts = check_window(

@@ -88,18 +88,18 @@ class Dot(DotDimensions, opcode="dot"):
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         self.check_sides(lhs, rhs)
         check_product_types(self, "DOT-2", lhs, rhs, None)
-        return self._result(lhs, rhs, lhs.element_type)
+        return self.result_shape(lhs, rhs, lhs.element_type)
 
     def check(self, result: Shape, lhs: Shape, rhs: Shape) -> None:
         self.check_sides(lhs, rhs)
         check_product_types(self, "DOT-2", lhs, rhs, result)
         if not result.is_array:
             self.reject("GEN-2", f"the result is an array, got {result}")
-        inferred = self._result(lhs, rhs, result.element_type)
+        inferred = self.result_shape(lhs, rhs, result.element_type)
         if not inferred.compatible(result):
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
 
-    def _result(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
+    def result_shape(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
         left, right = self.free(lhs.rank, True), self.free(rhs.rank, False)
         sources = [*((lhs, d) for d in self.lhs_batch_dims), *((lhs, d) for d in left), *((rhs, d) for d in right)]
         return Shape.array(
@@ -177,11 +177,11 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
         free_ragged = self.lhs_ragged_dims[0] in self.free(lhs.rank, True)
         if (len(self.rhs_group_dims) == 1) != free_ragged:
             self.reject("DOTGENERAL-6", "one rhs group dimension is needed exactly where the ragged dimension is free")
-        inferred = self._result(lhs, rhs, group_sizes, result.element_type)
+        inferred = self.result_shape(lhs, rhs, group_sizes, result.element_type)
         if not inferred.compatible(result):
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
 
-    def _result(self, lhs: Shape, rhs: Shape, group_sizes: Shape, element_type: PrimitiveType) -> Shape:
+    def result_shape(self, lhs: Shape, rhs: Shape, group_sizes: Shape, element_type: PrimitiveType) -> Shape:
         left = self.free(lhs.rank, True)
         right = [d for d in self.free(rhs.rank, False) if d not in self.rhs_group_dims]
         sizes = [lhs.dimensions[d] for d in (*self.lhs_batch_dims, *left)] + [rhs.dimensions[d] for d in right]

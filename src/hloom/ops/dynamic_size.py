@@ -14,7 +14,7 @@ from hloom.types import PrimitiveType
 S32 = scalar(PrimitiveType.S32)
 
 
-class GetDimensionSize(Operation, opcode="get-dimension-size"):
+class GetDimensionSize(Operation, opcode="get-dimension-size", builder="get_dimension_size"):
     """The size of a dimension as an S32 scalar; the actual one where it is dynamic (GETDIMENSIONSIZE-1)."""
 
     operands = ("operand",)

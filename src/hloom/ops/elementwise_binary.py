@@ -65,27 +65,27 @@ class Binary(Operation):
     """The function on f32, f64, c64, c128, whole integers or predicates."""
 
 
-class Add(Binary, opcode="add"):
+class Add(Binary, opcode="add", builder="add"):
     """lhs + rhs; PRED: logical or (ADD-1)."""
 
     kinds = NUMBERS | {Kind.PRED}
     function = staticmethod(np.add)
 
 
-class Subtract(Binary, opcode="subtract"):
+class Subtract(Binary, opcode="subtract", builder="sub"):
     """lhs - rhs (SUB-1)."""
 
     function = staticmethod(np.subtract)
 
 
-class Multiply(Binary, opcode="multiply"):
+class Multiply(Binary, opcode="multiply", builder="mul"):
     """lhs * rhs; PRED: logical and (MUL-1)."""
 
     kinds = NUMBERS | {Kind.PRED}
     function = staticmethod(np.multiply)
 
 
-class Divide(Binary, opcode="divide"):
+class Divide(Binary, opcode="divide", builder="div"):
     """Integers: the quotient toward zero, x / 0 = -1, minimum / -1 = minimum; floats: IEEE (DIV-1, DIV-2)."""
 
     @staticmethod
@@ -97,7 +97,7 @@ class Divide(Binary, opcode="divide"):
         return np.asarray(np.divide(x, y))
 
 
-class Remainder(Binary, opcode="remainder"):
+class Remainder(Binary, opcode="remainder", builder="rem"):
     """The sign of the dividend: -7 rem 2 = -1; integers: x rem 0 = x, minimum rem -1 = 0; floats: fmod (REM-1, -2)."""
 
     kinds = REALS
@@ -118,7 +118,7 @@ def integer_divide(x: Array, y: Array) -> tuple[Array, Array]:
     return np.where(zero, all_ones, np.where(overflow, x, quotient)), np.where(zero, x, remainder)
 
 
-class Power(Binary, opcode="power"):
+class Power(Binary, opcode="power", builder="pow"):
     """lhs to the power rhs; floats: IEEE pow; integers wrap, negative exponents as POW-2 says (POW-1, POW-2)."""
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
@@ -147,7 +147,7 @@ def integer_power(x: Array, y: Array) -> Array:
     return np.where(negative, of_negative, result)
 
 
-class Maximum(Binary, opcode="maximum"):
+class Maximum(Binary, opcode="maximum", builder="max"):
     """The larger; NaN if either is; max(-0, +0) = +0; PRED: or (MAX-1)."""
 
     kinds = REALS | {Kind.PRED}
@@ -160,7 +160,7 @@ class Maximum(Binary, opcode="maximum"):
         return larger
 
 
-class Minimum(Binary, opcode="minimum"):
+class Minimum(Binary, opcode="minimum", builder="min"):
     """The smaller; NaN if either is; min(-0, +0) = -0; PRED: and (MIN-1)."""
 
     kinds = REALS | {Kind.PRED}
@@ -173,21 +173,21 @@ class Minimum(Binary, opcode="minimum"):
         return smaller
 
 
-class And(Binary, opcode="and"):
+class And(Binary, opcode="and", builder="and_"):
     """Bitwise and; PRED: logical (AND-1)."""
 
     kinds = BITS
     function = staticmethod(np.bitwise_and)
 
 
-class Or(Binary, opcode="or"):
+class Or(Binary, opcode="or", builder="or_"):
     """Bitwise or; PRED: logical (OR-1)."""
 
     kinds = BITS
     function = staticmethod(np.bitwise_or)
 
 
-class Xor(Binary, opcode="xor"):
+class Xor(Binary, opcode="xor", builder="xor"):
     """Bitwise exclusive or; PRED: logical (XOR-1)."""
 
     kinds = BITS
@@ -211,7 +211,7 @@ class Shift(Binary):
         raise NotImplementedError
 
 
-class ShiftLeft(Shift, opcode="shift-left"):
+class ShiftLeft(Shift, opcode="shift-left", builder="shift_left"):
     """Zeros enter from the right; an amount outside [0, bits) gives 0 (SHIFTLEFT-1)."""
 
     @staticmethod
@@ -219,7 +219,7 @@ class ShiftLeft(Shift, opcode="shift-left"):
         return np.where(inside, x << amount, 0)
 
 
-class ShiftRightArithmetic(Shift, opcode="shift-right-arithmetic"):
+class ShiftRightArithmetic(Shift, opcode="shift-right-arithmetic", builder="shift_right_arithmetic"):
     """Copies of the sign bit enter; an amount outside [0, bits) leaves the sign alone (SHIFTRIGHTARITHMETIC-1)."""
 
     @staticmethod
@@ -233,7 +233,7 @@ class ShiftRightArithmetic(Shift, opcode="shift-right-arithmetic"):
         return np.where(inside, x >> amount, np.where(x < 0, -1, 0))
 
 
-class ShiftRightLogical(Shift, opcode="shift-right-logical"):
+class ShiftRightLogical(Shift, opcode="shift-right-logical", builder="shift_right_logical"):
     """Zeros enter from the left, for signed types too; an amount outside [0, bits) gives 0 (SHIFTRIGHTLOGICAL-1)."""
 
     @staticmethod
@@ -244,7 +244,7 @@ class ShiftRightLogical(Shift, opcode="shift-right-logical"):
         return np.where(inside, unsigned >> amount.astype(unsigned.dtype), 0).astype(x.dtype)
 
 
-class Atan2(Binary, opcode="atan2"):
+class Atan2(Binary, opcode="atan2", builder="atan2"):
     """The angle of the point (x = rhs, y = lhs); complex: -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)) (ATAN2-1)."""
 
     kinds = frozenset({Kind.FLOAT, Kind.COMPLEX})
@@ -259,7 +259,7 @@ class Atan2(Binary, opcode="atan2"):
         return np.asarray(np.arctan2(x, y))
 
 
-class Complex(Binary, opcode="complex"):
+class Complex(Binary, opcode="complex", builder="complex"):
     """lhs + i rhs: c64 of f32, c128 of f64 (COMPLEX-1)."""
 
     kinds = frozenset({Kind.FLOAT})
@@ -278,7 +278,7 @@ class Complex(Binary, opcode="complex"):
         return result
 
 
-class Mulhi(Binary, opcode="mulhi"):
+class Mulhi(Binary, opcode="mulhi", builder="mulhi"):
     """The high half of the double-width product of two integers (an addition of today's XLA)."""
 
     kinds = INTEGERS

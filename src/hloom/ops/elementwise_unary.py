@@ -47,7 +47,7 @@ class AccurateUnary(Unary):
     result_accuracy: ResultAccuracy = attribute(RESULT_ACCURACY, default=ResultAccuracy())
 
 
-class Abs(Unary, opcode="abs"):
+class Abs(Unary, opcode="abs", builder="abs"):
     """|x|; complex: the modulus, in the real type; the minimum of a signed type stays itself (ABS-1)."""
 
     kinds = SIGNED
@@ -62,21 +62,21 @@ class Abs(Unary, opcode="abs"):
         return compute(np.abs, operand)
 
 
-class Ceil(Unary, opcode="ceil"):
+class Ceil(Unary, opcode="ceil", builder="ceil"):
     """The smallest integer >= x; ceil(-0.5) = -0 (CEIL-1)."""
 
     kinds = FLOATS
     function = staticmethod(np.ceil)
 
 
-class Floor(Unary, opcode="floor"):
+class Floor(Unary, opcode="floor", builder="floor"):
     """The largest integer <= x (FLOOR-1)."""
 
     kinds = FLOATS
     function = staticmethod(np.floor)
 
 
-class RoundNearestAfz(Unary, opcode="round-nearest-afz"):
+class RoundNearestAfz(Unary, opcode="round-nearest-afz", builder="round"):
     """The nearest integer, ties away from zero: 2.5 -> 3, -0.5 -> -1, 0.49999997 -> 0 (ROUND-1)."""
 
     kinds = FLOATS
@@ -87,38 +87,38 @@ class RoundNearestAfz(Unary, opcode="round-nearest-afz"):
         return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(1.0, x), whole)
 
 
-class RoundNearestEven(Unary, opcode="round-nearest-even"):
+class RoundNearestEven(Unary, opcode="round-nearest-even", builder="round_nearest_even"):
     """The nearest integer, ties to even: 2.5 -> 2, -0.5 -> -0 (ROUNDNEARESTEVEN-1)."""
 
     kinds = FLOATS
     function = staticmethod(np.rint)
 
 
-class Exponential(AccurateUnary, opcode="exponential"):
+class Exponential(AccurateUnary, opcode="exponential", builder="exp"):
     """e^x (EXP-1)."""
 
     function = staticmethod(np.exp)
 
 
-class Expm1(AccurateUnary, opcode="exponential-minus-one"):
+class Expm1(AccurateUnary, opcode="exponential-minus-one", builder="expm1"):
     """e^x - 1, accurate near 0 (EXPM1-1)."""
 
     function = staticmethod(np.expm1)
 
 
-class Log(AccurateUnary, opcode="log"):
+class Log(AccurateUnary, opcode="log", builder="log"):
     """ln(x); log(0) = -inf, of negative numbers NaN (LOG-1)."""
 
     function = staticmethod(np.log)
 
 
-class Log1p(AccurateUnary, opcode="log-plus-one"):
+class Log1p(AccurateUnary, opcode="log-plus-one", builder="log1p"):
     """ln(1 + x), accurate near 0; log1p(-1) = -inf (LOG1P-1)."""
 
     function = staticmethod(np.log1p)
 
 
-class Logistic(AccurateUnary, opcode="logistic"):
+class Logistic(AccurateUnary, opcode="logistic", builder="logistic"):
     """1 / (1 + e^-x) (LOGISTIC-1)."""
 
     @staticmethod
@@ -126,13 +126,13 @@ class Logistic(AccurateUnary, opcode="logistic"):
         return 1 / (1 + np.exp(-x))
 
 
-class Sqrt(AccurateUnary, opcode="sqrt"):
+class Sqrt(AccurateUnary, opcode="sqrt", builder="sqrt"):
     """The square root; of negative numbers NaN, sqrt(-0) = -0 (SQRT-1)."""
 
     function = staticmethod(np.sqrt)
 
 
-class Rsqrt(AccurateUnary, opcode="rsqrt"):
+class Rsqrt(AccurateUnary, opcode="rsqrt", builder="rsqrt"):
     """1 / sqrt(x); of +-0 +-inf (RSQRT-1)."""
 
     @staticmethod
@@ -140,80 +140,80 @@ class Rsqrt(AccurateUnary, opcode="rsqrt"):
         return 1 / np.sqrt(x)
 
 
-class Cbrt(AccurateUnary, opcode="cbrt"):
+class Cbrt(AccurateUnary, opcode="cbrt", builder="cbrt"):
     """The real cube root, also of negative numbers (CBRT-1)."""
 
     kinds = FLOATS
     function = staticmethod(np.cbrt)
 
 
-class Sine(AccurateUnary, opcode="sine"):
+class Sine(AccurateUnary, opcode="sine", builder="sin"):
     """sin(x) (SIN-1)."""
 
     function = staticmethod(np.sin)
 
 
-class Cosine(AccurateUnary, opcode="cosine"):
+class Cosine(AccurateUnary, opcode="cosine", builder="cos"):
     """cos(x) (COS-1)."""
 
     function = staticmethod(np.cos)
 
 
-class Tan(AccurateUnary, opcode="tan"):
+class Tan(AccurateUnary, opcode="tan", builder="tan"):
     """tan(x) (TAN-1)."""
 
     function = staticmethod(np.tan)
 
 
-class Tanh(AccurateUnary, opcode="tanh"):
+class Tanh(AccurateUnary, opcode="tanh", builder="tanh"):
     """The hyperbolic tangent; +-1 at +-inf (TANH-1)."""
 
     function = staticmethod(np.tanh)
 
 
-class Sinh(AccurateUnary, opcode="sinh"):
+class Sinh(AccurateUnary, opcode="sinh", builder="sinh"):
     """The hyperbolic sine (an addition of today's XLA)."""
 
     function = staticmethod(np.sinh)
 
 
-class Cosh(AccurateUnary, opcode="cosh"):
+class Cosh(AccurateUnary, opcode="cosh", builder="cosh"):
     """The hyperbolic cosine (an addition of today's XLA)."""
 
     function = staticmethod(np.cosh)
 
 
-class Asin(AccurateUnary, opcode="asin"):
+class Asin(AccurateUnary, opcode="asin", builder="asin"):
     """The inverse sine (an addition of today's XLA)."""
 
     function = staticmethod(np.arcsin)
 
 
-class Acos(AccurateUnary, opcode="acos"):
+class Acos(AccurateUnary, opcode="acos", builder="acos"):
     """The inverse cosine (an addition of today's XLA)."""
 
     function = staticmethod(np.arccos)
 
 
-class Asinh(AccurateUnary, opcode="asinh"):
+class Asinh(AccurateUnary, opcode="asinh", builder="asinh"):
     """The inverse hyperbolic sine (an addition of today's XLA)."""
 
     function = staticmethod(np.arcsinh)
 
 
-class Acosh(AccurateUnary, opcode="acosh"):
+class Acosh(AccurateUnary, opcode="acosh", builder="acosh"):
     """The inverse hyperbolic cosine (an addition of today's XLA)."""
 
     function = staticmethod(np.arccosh)
 
 
-class Atanh(AccurateUnary, opcode="atanh"):
+class Atanh(AccurateUnary, opcode="atanh", builder="atanh"):
     """The inverse hyperbolic tangent (an addition of today's XLA)."""
 
     function = staticmethod(np.arctanh)
 
 
-class Erf(AccurateUnary, opcode="erf"):
+class Erf(AccurateUnary, opcode="erf", builder="erf"):
     """The error function (ERF-1)."""
 
     kinds = FLOATS
@@ -225,7 +225,7 @@ class Erf(AccurateUnary, opcode="erf"):
         return erf(x)
 
 
-class Negate(Unary, opcode="negate"):
+class Negate(Unary, opcode="negate", builder="neg"):
     """-x; integers wrap; -0 from 0.0 (NEG-1)."""
 
     kinds = INTEGERS | FLOATS_COMPLEX
@@ -234,7 +234,7 @@ class Negate(Unary, opcode="negate"):
         return compute(np.negative, operand)
 
 
-class Sign(Unary, opcode="sign"):
+class Sign(Unary, opcode="sign", builder="sign"):
     """-1, -0, NaN, +0 or 1; complex: x / |x|, 0 for 0 (SIGN-1)."""
 
     kinds = SIGNED
@@ -251,7 +251,7 @@ class Sign(Unary, opcode="sign"):
         return np.where(x == 0, x, np.sign(x))
 
 
-class Real(Unary, opcode="real"):
+class Real(Unary, opcode="real", builder="real"):
     """The real part; a real operand is returned as it is (REAL-1)."""
 
     def infer(self, operand: Shape) -> Shape:
@@ -262,7 +262,7 @@ class Real(Unary, opcode="real"):
         return operand.real if np.iscomplexobj(operand) else operand
 
 
-class Imag(Unary, opcode="imag"):
+class Imag(Unary, opcode="imag", builder="imag"):
     """The imaginary part; 0 of a real operand (IMAG-1)."""
 
     def infer(self, operand: Shape) -> Shape:
@@ -273,7 +273,7 @@ class Imag(Unary, opcode="imag"):
         return operand.imag if np.iscomplexobj(operand) else np.zeros_like(operand)
 
 
-class IsFinite(Unary, opcode="is-finite"):
+class IsFinite(Unary, opcode="is-finite", builder="is_finite"):
     """True where the element is neither +-inf nor NaN (ISFINITE-1)."""
 
     kinds = FLOATS
@@ -287,7 +287,7 @@ class IsFinite(Unary, opcode="is-finite"):
         return np.isfinite(widen(operand))
 
 
-class Not(Unary, opcode="not"):
+class Not(Unary, opcode="not", builder="not_"):
     """Logical not of PRED, bitwise complement of integers (NOT-1)."""
 
     kinds = INTEGERS | {Kind.PRED}
@@ -296,7 +296,7 @@ class Not(Unary, opcode="not"):
         return compute(np.invert, operand) if operand.dtype != bool else np.logical_not(operand)
 
 
-class PopulationCount(Unary, opcode="popcnt"):
+class PopulationCount(Unary, opcode="popcnt", builder="population_count"):
     """The number of bits set in T's width (POPULATIONCOUNT-1)."""
 
     kinds = INTEGERS
@@ -305,7 +305,7 @@ class PopulationCount(Unary, opcode="popcnt"):
         return np.bitwise_count(_code(operand)).astype(operand.dtype)
 
 
-class CountLeadingZeros(Unary, opcode="count-leading-zeros"):
+class CountLeadingZeros(Unary, opcode="count-leading-zeros", builder="clz"):
     """The number of leading zero bits in T's width; of 0 the width (CLZ-1)."""
 
     kinds = INTEGERS

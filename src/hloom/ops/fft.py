@@ -13,7 +13,7 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 
-class Fft(Operation, opcode="fft"):
+class Fft(Operation, opcode="fft", builder="fft"):
     """FFT and IFFT: complex to complex; RFFT: real to half of the complex result; IRFFT: back (FFT-1 to FFT-5).
 
     `fft_length` has the lengths in the time domain. Inverse transforms divide by the number of elements.

@@ -11,7 +11,7 @@ from hloom.ops.rules import check_array
 from hloom.shape import Shape
 
 
-class Cholesky(Operation, opcode="cholesky"):
+class Cholesky(Operation, opcode="cholesky", builder="cholesky"):
     """a = l l^H with lower-triangular l, or u^H u with upper-triangular u, for each matrix (CHOLESKY-1 to -5).
 
     Reads the triangle that `lower` names; the other one of the result is zero. A matrix that is not positive definite
@@ -43,7 +43,7 @@ class Cholesky(Operation, opcode="cholesky"):
         return convert(factor, a.dtype)
 
 
-class TriangularSolve(Operation, opcode="triangular-solve"):
+class TriangularSolve(Operation, opcode="triangular-solve", builder="triangular_solve"):
     """Solves op(a) x = b, or x op(a) = b, by substitution (TRIANGULARSOLVE-1 to -4).
 
     Only the triangle of a that `lower` names is read; with `unit_diagonal` the diagonal counts as 1.

@@ -183,13 +183,17 @@ class Operation:
     has_side_effect: ClassVar[bool] = False
     """True where the operation must be neither dropped nor duplicated (GEN-11)."""
 
-    def __init_subclass__(cls, opcode: str = "", **kwargs: Any) -> None:
+    builder_name: ClassVar[str] = ""
+    """The builder method that is this operation and no more; "" where the builder has one of its own, or none."""
+
+    def __init_subclass__(cls, opcode: str = "", builder: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
         inherited = {field.name: field for field in cls.fields}
         cls.fields = tuple((inherited | own).values())
         if opcode:
             cls.opcode = opcode
+            cls.builder_name = builder
             OPERATIONS[opcode] = cls
 
     def __init__(self, **attributes: Any) -> None:

@@ -10,7 +10,7 @@ from hloom.ops.rules import check_array, check_dimension, check_same_type
 from hloom.shape import Shape
 
 
-class Pad(Operation, opcode="pad"):
+class Pad(Operation, opcode="pad", builder="pad"):
     """Puts values between neighbours, then at the edges; negative edges remove elements (PAD-1, PAD-2)."""
 
     operands = ("operand", "padding_value")

@@ -118,7 +118,7 @@ class Bitcast(Operation, opcode="bitcast"):
         return Literal.from_linear_memory(shape, Literal(source, operand).to_linear_memory()).value
 
 
-class Copy(Operation, opcode="copy"):
+class Copy(Operation, opcode="copy", builder="copy"):
     """A copy of the operand, perhaps in another layout (an addition of today's XLA)."""
 
     operands = ("operand",)

@@ -117,7 +117,7 @@ def _ascending_in_runs(target: Array, run: Array) -> Array:
     return raised + np.arange(target.shape[1])
 
 
-class TopK(Operation, opcode="topk"):
+class TopK(Operation, opcode="topk", builder="top_k"):
     """The k largest (or smallest) elements of the last dimension, best first, and their s32 indices (TOPK-1).
 
     Of equal elements the one with the lower index comes first; floats by total order (TOPK-2, TOPK-3).

@@ -42,7 +42,7 @@ class Constant(Operation, opcode="constant"):
         return self.literal.value
 
 
-class Tuple(Operation, opcode="tuple"):
+class Tuple(Operation, opcode="tuple", builder="tuple"):
     """A tuple of any number of values; may be empty and nest (TUPLE-1)."""
 
     operands = ("*elements",)
@@ -54,7 +54,7 @@ class Tuple(Operation, opcode="tuple"):
         return elements
 
 
-class GetTupleElement(Operation, opcode="get-tuple-element"):
+class GetTupleElement(Operation, opcode="get-tuple-element", builder="get_tuple_element"):
     """The element of a tuple at a constant index (GETTUPLEELEMENT-1)."""
 
     operands = ("tuple",)
@@ -71,7 +71,7 @@ class GetTupleElement(Operation, opcode="get-tuple-element"):
         return tuple[self.index]
 
 
-class AfterAll(Operation, opcode="after-all"):
+class AfterAll(Operation, opcode="after-all", builder="after_all"):
     """Joins any number of tokens into one: what takes the result happens after all of them (AFTERALL-1, -2)."""
 
     operands = ("*operands",)
@@ -86,7 +86,7 @@ class AfterAll(Operation, opcode="after-all"):
         return TOKEN_VALUE
 
 
-class AddDependency(Operation, opcode="add-dependency"):
+class AddDependency(Operation, opcode="add-dependency", builder="add_dependency"):
     """Its first operand, to be computed after the token given second; moves no data (an addition of today's XLA)."""
 
     operands = ("operand", "token")
@@ -100,7 +100,7 @@ class AddDependency(Operation, opcode="add-dependency"):
         return operand
 
 
-class OptimizationBarrier(Operation, opcode="opt-barrier"):
+class OptimizationBarrier(Operation, opcode="opt-barrier", builder="optimization_barrier"):
     """The identity, over which no optimisation moves computation (OPTIMIZATIONBARRIER-1, -2)."""
 
     operands = ("operand",)

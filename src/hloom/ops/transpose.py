@@ -10,7 +10,7 @@ from hloom.ops.rules import check_array, check_dimensions
 from hloom.shape import Shape
 
 
-class Transpose(Operation, opcode="transpose"):
+class Transpose(Operation, opcode="transpose", builder="transpose"):
     """Permutes dimensions: result dimension i is operand dimension `permutation[i]` (TRANSPOSE-1)."""
 
     operands = ("operand",)
@@ -33,7 +33,7 @@ class Transpose(Operation, opcode="transpose"):
         return operand.transpose(self.permutation)
 
 
-class Reverse(Operation, opcode="reverse"):
+class Reverse(Operation, opcode="reverse", builder="rev"):
     """Index i in each dimension listed becomes N - 1 - i (REV-1); of a dynamic dimension N is the actual size."""
 
     operands = ("operand",)
