@@ -114,3 +114,14 @@ def test_deeply_nested_calls_are_an_error_and_not_a_crash() -> None:
 
 def test_computations_shared_by_many_calls_take_linear_time_to_compile() -> None:
     assert hl.compile(nested(60, 2)).input_shapes == [hl.f32[()]]
+
+
+def test_results_are_arrays_of_their_own() -> None:
+    text = "HloModule m\nENTRY e { x = f32[3] parameter(0)\n b = f32[2,3] broadcast(x), dimensions={1}\n"
+    text += " t = (f32[3]) tuple(x)\n ROOT r = (f32[3], f32[2,3], (f32[3])) tuple(x, b, t) }"
+    given = np.ones(3, np.float32)
+    x, b, (y,) = hl.compile(text)(given)
+    x += 1
+    b[0, 0] = 5
+    y += 2
+    assert given.tolist() == [1, 1, 1] and x.tolist() == [2, 2, 2] and b[1, 0] == 1 and y.tolist() == [3, 3, 3]

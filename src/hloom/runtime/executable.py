@@ -75,7 +75,7 @@ class Executable(ABC):
     def _guarded(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         try:
             with np.errstate(all="ignore"):
-                return self._run(device, arguments, rendezvous)
+                return _own_arrays(self._run(device, arguments, rendezvous), arguments)
         except RecursionError:
             raise RunError("computations call each other too deeply to run") from None
 
@@ -112,6 +112,17 @@ class Executable(ABC):
             check_argument(array, parameter.shape, f"argument {i} (%{parameter.name})")
             for i, (array, parameter) in enumerate(zip(arrays, self._parameters, strict=True))
         ]
+
+
+def _own_arrays(value: Value, arguments: list[Value]) -> Value:
+    """Results that the caller may write to: neither views of something larger nor the arguments themselves."""
+    if isinstance(value, tuple):
+        return tuple(_own_arrays(element, arguments) for element in value)
+    if not isinstance(value, np.ndarray):
+        return value
+    flags = value.flags
+    own = flags.owndata and flags.writeable and flags.c_contiguous and not any(value is a for a in arguments)
+    return value if own else np.array(value, order="C")
 
 
 def check_argument(value: Any, shape: Shape, what: str) -> Value:
