@@ -152,3 +152,37 @@ def test_xla_computes_the_same_from_the_text_that_hloom_prints(case: Path, peer:
             tolerance = meta["outputs"][i]
             found = difference(result, expected[f"r{i}"], tolerance.get("rtol", 1e-6), tolerance.get("atol", 0))
             assert found is None, f"r{i} {found}"
+
+
+BENCH = [case for case in CASES if not (case / "expected.npz").exists()]
+
+
+def generated(how: dict[str, Any], dtype: np.dtype[Any]) -> Array:
+    """An input of the bench tier, as its description says to make it."""
+    rng, sizes = np.random.default_rng(how["seed"]), how["shape"]
+    kind = how["dist"]
+    if kind == "uniform":
+        values = rng.uniform(how["lo"], how["hi"], sizes)
+    elif kind == "integers":
+        values = rng.integers(how["lo"], how["hi"], sizes)
+    else:
+        values = rng.standard_normal(sizes) * how.get("scale", 1.0)
+        if kind == "abs_normal":
+            values = np.abs(values) + how.get("lo", 0.0)
+        elif kind in ("spd", "tril"):
+            values = values @ values.T + len(values) * np.eye(len(values))
+            values = np.tril(values) if kind == "tril" else values
+    return np.asarray(values).astype(dtype)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", BENCH, ids=lambda case: case.name)
+def test_the_bench_tier_agrees_with_xla(case: Path, peer: XlaPeer) -> None:
+    meta, module = json.loads((case / "meta.json").read_text()), hl.load(case / "module.hlo")
+    shapes = [parameter.shape for parameter in module.entry.parameters]
+    inputs = [generated(how, s.element_type.dtype) for how, s in zip(meta["generate"], shapes, strict=True)]
+    want = peer.run(module.to_text(), inputs)
+    for i, (got, expected) in enumerate(zip(flat(hl.compile(module)(*inputs)), want, strict=True)):
+        tolerance = meta["outputs"][i]
+        found = difference(got, expected, tolerance["rtol"], tolerance["atol"])
+        assert found is None, f"r{i} {found}"

@@ -12,6 +12,9 @@ import pytest
 import hloom as hl
 from generate import Case, draw_case
 from hloom.cli.arrays import difference, flat
+from hloom.compare_graphs import difference as graph_difference
+from hloom.proto import module_from_bytes, module_to_bytes
+from hloom.text import fingerprint
 from xla_peer import XlaCrash, XlaError, XlaPeer
 
 pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
@@ -85,3 +88,12 @@ def test_a_few_random_programs_agree_with_xla(peer: XlaPeer) -> None:
 @pytest.mark.parametrize("first", range(1000, 1000 + CASES, BLOCK))
 def test_random_programs_agree_with_xla(first: int, peer: XlaPeer) -> None:
     run_block(first, min(BLOCK, 1000 + CASES - first), peer)
+
+
+def test_random_programs_survive_text_and_proto() -> None:
+    for seed in range(300):
+        module = draw_case(seed).computation.module
+        assert graph_difference(module, hl.parse(module.to_text())) is None, seed
+        again = module_from_bytes(module_to_bytes(module))
+        # Names are made unique in the module, as XLA wants them in protos; everything else is the same.
+        assert fingerprint(again) == fingerprint(module), seed

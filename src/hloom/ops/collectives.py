@@ -146,6 +146,7 @@ def _scaled(op: Operation, clause: str, operand: Shape, dimension: int, result: 
 class AllGather(Collective, opcode="all-gather"):
     """Concatenates the members' operands along `all_gather_dim`, in group order (ALLGATHER-1); each gets the whole."""
 
+    shard_clause = "ALLGATHER-3"
     all_gather_dim: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
     use_global_device_ids: bool = attribute(BOOL, default=False)
 
@@ -158,8 +159,6 @@ class AllGather(Collective, opcode="all-gather"):
             if factor and self.group_sizes() - {factor}:
                 groups = _listed(self.replica_groups.groups)
                 self.reject("ALLGATHER-3", f"shard_count {factor} must be the size of each group, got {groups}")
-
-    shard_clause = "ALLGATHER-3"
 
     def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
         small = operands[0].dimensions[self.all_gather_dim]
@@ -262,6 +261,7 @@ def reduce_members(ctx: Context, computation: Computation, members: list[tuple[A
 class ReduceScatter(Collective, opcode="reduce-scatter"):
     """An all-reduce whose result is split along `scatter_dimension`; member i gets block i (REDUCESCATTER-1)."""
 
+    shard_clause = "REDUCESCATTER-4"
     use_global_device_ids: bool = attribute(BOOL, default=False)
     scatter_dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
     computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
@@ -276,8 +276,6 @@ class ReduceScatter(Collective, opcode="reduce-scatter"):
                 groups = _listed(self.replica_groups.groups)
                 self.reject("REDUCESCATTER-4", f"shard_count {factor} must be the size of each group, got {groups}")
             _check_reducer(self, "REDUCESCATTER-1", self.computation, operand)
-
-    shard_clause = "REDUCESCATTER-4"
 
     def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
         small = _elements(result)[0].dimensions[self.scatter_dimension]
@@ -300,6 +298,7 @@ class AllToAll(Collective, opcode="all-to-all"):
     and the result is the tuple of what the members sent (ALLTOALL-7).
     """
 
+    shard_clause = "ALLTOALL-4"
     split_dimension: int | None = attribute(DIMENSION, default=None, text="dimensions", proto="dimensions")
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
@@ -319,8 +318,6 @@ class AllToAll(Collective, opcode="all-to-all"):
             if not size or operand.dimensions[self.split_dimension] % size:
                 self.reject("ALLTOALL-5", f"dimension {self.split_dimension} of {operand} is not divisible by {size}")
         return operand.without_layout()
-
-    shard_clause = "ALLTOALL-4"
 
     def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
         return len(operands) if self.split_dimension is None else None

@@ -162,7 +162,8 @@ class CopyDone(Operation, opcode="copy-done"):
     operands = ("context",)
 
     def infer(self, context: Shape) -> Shape:
-        _check_context(self, "GEN-2", context)
+        if not context.is_tuple or not context.elements:
+            self.reject("GEN-2", f"takes the context of copy-start, got {context}")
         return context.elements[0]
 
     def evaluate(self, ctx: Context, context: Value) -> Value:
@@ -170,11 +171,7 @@ class CopyDone(Operation, opcode="copy-done"):
 
 
 def _check_context(op: Operation, clause: str, context: Shape) -> None:
-    if (
-        not context.is_tuple
-        or len(context.elements) < 2
-        or (not context.elements[1].compatible(U32) and op.opcode != "copy-done")
-    ):
+    if not context.is_tuple or len(context.elements) < 2 or not context.elements[1].compatible(U32):
         op.reject(clause, f"a context is a tuple (data, u32[], ..), got {context}")
 
 
