@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hloom.runtime.custom_calls import register_custom_call
     from hloom.runtime.device import Device
     from hloom.runtime.executable import Executable
+    from hloom.text import parse_shape
 
 bf16, f16, f32, f64 = PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64
 s2, s4, s8, s16 = PrimitiveType.S2, PrimitiveType.S4, PrimitiveType.S8, PrimitiveType.S16
@@ -37,6 +38,7 @@ _MODULES = {
     "XlaBuilder": "builder", "XlaComputation": "builder", "XlaOp": "builder",
     "Computation": "ir", "Instruction": "ir", "Module": "ir", "Literal": "literal",
     "Device": "runtime.device", "Executable": "runtime.executable", "register_custom_call": "runtime.custom_calls",
+    "parse_shape": "text",
 }  # fmt: skip
 
 
@@ -57,6 +59,6 @@ __all__ = [
     "PaddingValue", "ParseError", "PrimitiveType", "ProtoError", "RuleError", "RunError", "Shape", "Tile",
     "VerifyError", "XlaBuilder", "XlaComputation", "XlaOp",
     "bf16", "c64", "c128", "compile", "f4e2m1fn", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn", "f8e4m3fnuz",
-    "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f16", "f32", "f64", "load", "parse", "pred", "register_custom_call",
-    "s2", "s4", "s8", "s16", "s32", "s64", "u2", "u4", "u8", "u16", "u32", "u64",
+    "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f16", "f32", "f64", "load", "parse", "parse_shape", "pred",
+    "register_custom_call", "s2", "s4", "s8", "s16", "s32", "s64", "u2", "u4", "u8", "u16", "u32", "u64",
 ]  # fmt: skip

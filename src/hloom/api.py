@@ -26,11 +26,14 @@ def parse(text: str) -> Module:
 
 def load(path: str | PathLike[str]) -> Module:
     """The module in a file: HLO text, or a serialised HloModuleProto or HloProto; told apart by content."""
-    file = Path(path)
+    try:
+        file = Path(path)
+    except TypeError:
+        raise ArgumentError(f"a path is a string or path object, got {path!r}") from None
     try:
         content = file.read_bytes()
-    except OSError as error:
-        raise ArgumentError(f"cannot read {file}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
     try:
         if is_text(content):
             return parse(content.decode())
@@ -81,6 +84,12 @@ def compile(
 
     if backend != "interpreter":
         raise ArgumentError(f"there is no backend {backend!r}: the backends are 'interpreter'")
+    if replicas is not None and not isinstance(replicas, int):
+        raise ArgumentError(f"replicas is an integer, got {replicas!r}")
+    if seed is not None and (not isinstance(seed, int) or seed < 0):
+        raise ArgumentError(f"seed is an integer >= 0, got {seed!r}")
+    if not isinstance(timeout, (int, float)) or not isinstance(step_limit, (int, float)):
+        raise ArgumentError(f"timeout and step_limit are numbers, got {timeout!r} and {step_limit!r}")
     if isinstance(module, str):
         module = parse(module)
     elif isinstance(module, Computation):

@@ -1,0 +1,94 @@
+"""The functions users start with, and their errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.proto import module_to_bytes
+
+TEXT = "HloModule m\nENTRY e { x = f32[2] parameter(0)\n ROOT y = f32[2] negate(x) }"
+
+
+def test_text_and_protos_are_told_apart_by_content(tmp_path: Path) -> None:
+    text, proto = tmp_path / "a.pb", tmp_path / "a.hlo"
+    text.write_text(TEXT)
+    proto.write_bytes(module_to_bytes(hl.parse(TEXT)))
+    for path in (text, str(proto)):
+        assert hl.compile(hl.load(path))(np.ones(2, np.float32)).tolist() == [-1, -1]
+
+
+def test_modules_text_and_built_computations_compile() -> None:
+    b = hl.XlaBuilder()
+    built = b.build(-b.parameter(0, hl.f32[2]))
+    for program in (TEXT, hl.parse(TEXT), built, built.module, built.module.entry):
+        assert hl.compile(program)(np.ones(2, np.float32)).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: hl.compile(3), "compile takes a Module, an XlaComputation or HLO text, got int"),
+        (lambda: hl.compile(TEXT, backend="gpu"), "there is no backend 'gpu'"),
+        (lambda: hl.compile(TEXT, replicas=0), "at least one replica"),
+        (lambda: hl.compile(TEXT, replicas="2"), "replicas is an integer"),
+        (lambda: hl.compile(TEXT, seed=-1), "seed is an integer >= 0"),
+        (lambda: hl.compile(TEXT, timeout="long"), "timeout and step_limit are numbers"),
+        (lambda: hl.compile(TEXT, devices=[]), "runs on 1 devices, got 0"),
+        (lambda: hl.load(3), "a path is a string"),
+        (lambda: hl.load("no\0name"), "cannot read"),
+        (lambda: hl.load("/"), "cannot read"),
+        (lambda: hl.parse(b"x"), "HLO text is a str"),
+        (lambda: hl.parse_shape("f32"), "expected '\\['"),
+        (lambda: hl.compile(TEXT, replicas=2)(1), "use run_replicas"),
+    ],
+)
+def test_arguments_that_make_no_sense(call: object, message: str) -> None:
+    with pytest.raises(hl.HloomError, match=message):
+        call()  # type: ignore[operator]
+
+
+def test_errors_of_the_builder_name_the_users_line() -> None:
+    b = hl.XlaBuilder()
+    x = b.parameter(0, hl.f32[2, 3])
+    with pytest.raises(hl.RuleError) as error:
+        b.transpose(x, [0, 0])
+    assert str(error.value).startswith(
+        "transpose[TRANSPOSE-2]: permutation must be one of 0 .. 1 for f32[2,3], got [0, 0]"
+    )
+    assert "test_api.py:" in str(error.value)
+
+
+def test_operators_and_indexing_of_operations() -> None:
+    b = hl.XlaBuilder()
+    x = b.parameter(0, hl.s32[4, 3])
+    roots = [x + 1, 10 - x, x * x, x % 2, x & 6, x << 1, ~x, abs(-x), x[1], x[1:3, ::2]]
+    roots += [x[..., -1], x > 2, x != 3, b.tuple(x, x)[1]]
+    given = np.arange(12, dtype=np.int32).reshape(4, 3)
+    got = hl.compile(b.build(b.tuple(*roots)))(given)
+    want = [given + 1, 10 - given, given * given, given % 2, given & 6, given << 1, ~given, given, given[1]]
+    want += [given[1:3, ::2], given[..., -1], given > 2, given != 3, given]
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_array_equal(g, w)
+    with pytest.raises(hl.ArgumentError, match="not known while building"):
+        bool(x)
+    with pytest.raises(hl.RuleError, match="BC-3"):
+        _ = x + b.constant(np.zeros(3, np.int32))
+    with pytest.raises(hl.ArgumentError, match="belongs to the builder"):
+        hl.XlaBuilder("other").neg(x)
+
+
+def test_a_computation_may_be_used_in_several_others_and_a_builder_may_go_on() -> None:
+    a = hl.XlaBuilder("inner")
+    inner = a.build(a.parameter(0, hl.f32[()]) * 2.0)
+    results = []
+    for factor in (1.0, 3.0):
+        b = hl.XlaBuilder("outer")
+        x = b.parameter(0, hl.f32[()])
+        first = b.build(b.call(inner, x) * factor)
+        second = b.build(b.call(inner, b.call(inner, x)))
+        results += [float(hl.compile(c)(1.0)) for c in (first, second)]
+    assert results == [2, 4, 6, 4]
