@@ -123,6 +123,53 @@ class IotaReplicaGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class AxisRef:
+    """An axis of a mesh, or a part of it: `size` of its positions after `pre_size` coarser ones; 0 means the whole."""
+
+    axis: int
+    pre_size: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MeshReplicaGroups:
+    """Groups along axes of a device mesh, `mesh['a'=2,'b'=2] {'a'}` (COLL-7).
+
+    The devices are 0, 1, .. in row-major order of the mesh, or `device_ids`, or iota reshaped and transposed. Each
+    group runs over `axes`, the first slowest; there is one for each place on the rest of the mesh.
+    """
+
+    axis_names: tuple[str, ...]
+    axis_sizes: Ints
+    axes: tuple[AxisRef, ...]
+    device_ids: Ints = ()
+    iota_reshape_dims: Ints = ()
+    iota_transpose_perm: Ints = ()
+
+    @property
+    def groups(self) -> tuple[Ints, ...]:
+        ids = np.array(self.device_ids) if self.device_ids else np.arange(int(np.prod(self.axis_sizes)))
+        if self.iota_reshape_dims:
+            ids = ids.reshape(self.iota_reshape_dims).transpose(self.iota_transpose_perm or None)
+        # Axes that are used in part are cut into coarser, used and finer positions.
+        sizes: list[int] = []
+        place: dict[AxisRef, int] = {}
+        for axis, size in enumerate(self.axis_sizes):
+            done = 1
+            for ref in sorted((r for r in self.axes if r.axis == axis), key=lambda r: r.pre_size):
+                sizes.append(max(ref.pre_size, 1) // done)
+                place[ref] = len(sizes)
+                sizes.append(ref.size or size)
+                done = max(ref.pre_size, 1) * (ref.size or size)
+            sizes.append(size // done)
+        used = [place[ref] for ref in self.axes]
+        rest = [d for d in range(len(sizes)) if d not in used]
+        count = int(np.prod([sizes[d] for d in used], dtype=int))
+        rows = ids.reshape(sizes).transpose(rest + used).reshape(-1, count).tolist()
+        return tuple(tuple(row) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
 class OutputOperandAlias:
     """Output at `output_index` shares the buffer of operand `operand_number` at `operand_index`."""
 
@@ -131,6 +178,9 @@ class OutputOperandAlias:
     operand_index: Ints
     kind: str = ""
     """"" or "must-alias" / "may-alias", as the text writes it."""
+
+
+AnyReplicaGroups = ReplicaGroups | IotaReplicaGroups | MeshReplicaGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,8 +370,8 @@ def _sequence(cls: Callable[..., Any]) -> Callable[[Any], tuple[Any, ...]]:
     return convert
 
 
-def _replica_groups(value: Any) -> ReplicaGroups | IotaReplicaGroups:
-    if isinstance(value, (ReplicaGroups, IotaReplicaGroups)):
+def _replica_groups(value: Any) -> AnyReplicaGroups:
+    if isinstance(value, (ReplicaGroups, IotaReplicaGroups, MeshReplicaGroups)):
         return value
     return ReplicaGroups(tuple(_ints(group) for group in value))
 

@@ -20,7 +20,7 @@ from hloom.ops.attributes import (
     INT,
     PAIRS,
     REPLICA_GROUPS,
-    IotaReplicaGroups,
+    AnyReplicaGroups,
     ReplicaGroups,
 )
 from hloom.ops.operation import Array, Context, Operation, Value, attribute, zeros
@@ -56,7 +56,7 @@ class Collective(Operation):
     has_side_effect = True
     operands: ClassVar[tuple[str, ...]] = ("*operands",)
     channel_id: int | None = attribute(INT, default=None, doc="operations of one kind and channel communicate (COLL-5)")
-    replica_groups: ReplicaGroups | IotaReplicaGroups = attribute(REPLICA_GROUPS, default=NO_GROUPS)
+    replica_groups: AnyReplicaGroups = attribute(REPLICA_GROUPS, default=NO_GROUPS)
     constrain_layout: bool = attribute(BOOL, default=False)
     shard_clause: ClassVar[str] = "COLL-3"
 

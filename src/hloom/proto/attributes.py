@@ -14,10 +14,12 @@ from hloom.errors import ProtoError
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import (
     AttributeKind,
+    AxisRef,
     ConvolutionDimensionNumbers,
     Domain,
     EnumKind,
     IotaReplicaGroups,
+    MeshReplicaGroups,
     OutputOperandAlias,
     PaddingDimension,
     Precision,
@@ -253,11 +255,45 @@ def _read_groups(proto: Any, field: Field) -> Any:
         return IotaReplicaGroups(
             iota.num_replica_groups, iota.num_devices_per_group, reshape, tuple(iota.iota_transpose_perm)
         )
+    if proto.HasField("mesh_axes_replica_group_list"):
+        return _read_mesh(proto.mesh_axes_replica_group_list)
     groups = proto.collective_device_list.replica_groups or proto.replica_groups
     return ReplicaGroups(tuple(tuple(group.replica_ids) for group in groups))
 
 
+def _read_mesh(proto: Any) -> MeshReplicaGroups:
+    mesh = proto.mesh
+    names, sizes = tuple(axis.name for axis in mesh.axes), tuple(axis.size for axis in mesh.axes)
+    refs = tuple(AxisRef(ref.mesh_axis_index, ref.sub_axis_info.pre_size, ref.sub_axis_info.size) for ref in proto.axes)
+    iota = mesh.iota_transform
+    groups = MeshReplicaGroups(
+        names, sizes, refs, tuple(mesh.device_ids), tuple(iota.reshape_dims), tuple(iota.transpose_perm)
+    )
+    if any(not 0 < size <= 1 << 24 for size in sizes) or any(not 0 <= ref.axis < len(sizes) for ref in refs):
+        raise ProtoError("mesh replica groups name axes that the mesh does not have")
+    if len(set(refs)) != len(refs) or not groups.groups:
+        raise ProtoError("mesh replica groups name an axis twice")
+    return groups
+
+
+def _write_mesh(proto: Any, value: MeshReplicaGroups) -> None:
+    target = proto.mesh_axes_replica_group_list
+    for name, size in zip(value.axis_names, value.axis_sizes, strict=True):
+        target.mesh.axes.add(name=name, size=size)
+    target.mesh.device_ids.extend(value.device_ids)
+    if value.iota_reshape_dims:
+        target.mesh.iota_transform.reshape_dims.extend(value.iota_reshape_dims)
+        target.mesh.iota_transform.transpose_perm.extend(value.iota_transpose_perm)
+    for ref in value.axes:
+        axis = target.axes.add(mesh_axis_index=ref.axis)
+        if ref.size:
+            axis.sub_axis_info.pre_size, axis.sub_axis_info.size = ref.pre_size, ref.size
+
+
 def _write_groups(proto: Any, field: Field, value: Any) -> None:
+    if isinstance(value, MeshReplicaGroups):
+        _write_mesh(proto, value)
+        return
     if isinstance(value, IotaReplicaGroups):
         proto.iota_collective_device_list.num_replica_groups = value.num_replica_groups
         proto.iota_collective_device_list.num_devices_per_group = value.num_devices_per_group

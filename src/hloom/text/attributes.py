@@ -16,11 +16,14 @@ import numpy as np
 from hloom.errors import HloomError
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import (
+    AnyReplicaGroups,
     AttributeKind,
+    AxisRef,
     ConvolutionDimensionNumbers,
     Domain,
     EnumKind,
     IotaReplicaGroups,
+    MeshReplicaGroups,
     OutputOperandAlias,
     PaddingDimension,
     Precision,
@@ -343,7 +346,9 @@ def _slices_text(slices: tuple[SliceDimension, ...]) -> str:
 # Replica groups: {{0,1},{2,3}}, [2,4]<=[8], [4,2]<=[2,4]T(1,0)
 
 
-def _replica_groups(scanner: Scanner) -> ReplicaGroups | IotaReplicaGroups:
+def _replica_groups(scanner: Scanner) -> AnyReplicaGroups:
+    if scanner.take("mesh"):
+        return _mesh_groups(scanner)
     if scanner.text.startswith("{", scanner.pos):
         groups = listed(scanner, _ints)
         return ReplicaGroups(tuple(groups))
@@ -378,7 +383,75 @@ def iota_text(reshape: tuple[int, ...], transpose: tuple[int, ...]) -> str:
     return f"<=[{sizes}]" + (f"T({','.join(map(str, transpose))})" if transpose else "")
 
 
-def _replica_groups_text(groups: ReplicaGroups | IotaReplicaGroups) -> str:
+_AXIS_NAME = re.compile(r"'([^'\n]*+)'")
+
+
+def _mesh_groups(scanner: Scanner) -> MeshReplicaGroups:
+    """Reads `['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'a':(1)2}` after the word mesh."""
+    start = scanner.pos
+    axes = dict(listed(scanner, _mesh_axis, "[", "]"))
+    names, sizes = tuple(axes), tuple(axes.values())
+    devices: tuple[int, ...] = ()
+    reshape: tuple[int, ...] = ()
+    transpose: tuple[int, ...] = ()
+    count = int(np.prod(sizes, dtype=object))
+    if scanner.take(","):
+        scanner.expect("device_ids=(")
+        if scanner.text.startswith("[", scanner.pos):
+            reshape, transpose = scan_iota(scanner)
+        else:
+            devices = (scanner.integer(), *(scanner.integer() for _ in iter(lambda: scanner.take(","), False)))
+        scanner.expect(")")
+    refs = tuple(listed(scanner, lambda s: _axis_ref(s, names)))
+    if not sizes or min(sizes) < 1 or count > 1 << 24 or len(set(refs)) != len(refs):
+        scanner.fail("a mesh has named axes of sizes >= 1, and groups name each of its axes once", start)
+    if (devices and sorted(devices) != list(range(count))) or (reshape and np.prod(reshape, dtype=object) != count):
+        scanner.fail(f"device_ids must hold each of 0 .. {count - 1} once", start)
+    groups = MeshReplicaGroups(names, sizes, refs, devices, reshape, transpose)
+    try:
+        assert len(groups.groups)
+    except (ValueError, AssertionError, ZeroDivisionError):
+        scanner.fail("the parts of an axis do not divide it", start)
+    return groups
+
+
+def _mesh_axis(scanner: Scanner) -> tuple[str, int]:
+    found = scanner.match(_AXIS_NAME)
+    if not found:
+        scanner.fail(f"expected an axis like 'x'=2, got {scanner.shown()}")
+    scanner.expect("=")
+    return found[1], scanner.integer("the size of the axis")
+
+
+def _axis_ref(scanner: Scanner, names: tuple[str, ...]) -> AxisRef:
+    found = scanner.match(_AXIS_NAME)
+    if not found or found[1] not in names:
+        scanner.fail(f"expected one of the axes {', '.join(names)}, got {scanner.shown()}")
+    if not scanner.take(":"):
+        return AxisRef(names.index(found[1]))
+    scanner.expect("(")
+    before = scanner.integer()
+    scanner.expect(")")
+    size = scanner.integer()
+    if before < 1 or size < 1:
+        scanner.fail("the parts of an axis have sizes >= 1")
+    return AxisRef(names.index(found[1]), before, size)
+
+
+def _mesh_text(groups: MeshReplicaGroups) -> str:
+    axes = ",".join(f"'{name}'={size}" for name, size in zip(groups.axis_names, groups.axis_sizes, strict=True))
+    devices = ",".join(map(str, groups.device_ids))
+    if groups.iota_reshape_dims:
+        devices = iota_text(groups.iota_reshape_dims, groups.iota_transpose_perm).removeprefix("<=")
+    refs = ",".join(
+        f"'{groups.axis_names[ref.axis]}'" + (f":({ref.pre_size}){ref.size}" if ref.size else "") for ref in groups.axes
+    )
+    return f"mesh[{axes}]" + (f", device_ids=({devices})" if devices else "") + f" {{{refs}}}"
+
+
+def _replica_groups_text(groups: AnyReplicaGroups) -> str:
+    if isinstance(groups, MeshReplicaGroups):
+        return _mesh_text(groups)
     if isinstance(groups, ReplicaGroups):
         return _braced(_braced(group) for group in groups.groups)
     iota = iota_text(groups.iota_reshape_dims, groups.iota_transpose_perm)

@@ -24,6 +24,7 @@ _INSTRUCTION = re.compile(r'(ROOT\s++)?%?([A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=\s+
 _OPCODE = re.compile(r"[a-z][\w\-]*+")
 _OPERAND = re.compile(r"\s*+(?:/\*.*?\*/\s*+)?%?([A-Za-z_][\w.\-]*+)\s*+(,|\))", re.DOTALL)
 _ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
+_MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]*+\}")
 _HEADER_NAME = re.compile(r"[^\s,]++")
 _COMPUTATION = re.compile(r"(ENTRY\b\s*+)?%?([A-Za-z_][\w.\-]*+)?")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
@@ -311,6 +312,11 @@ class _ModuleParser:
             if name in raw:
                 scanner.fail(f"attribute {name} is given twice", found.start(1))
             scanner.pos = position = found.end()
+            mesh = _MESH_GROUPS.match(text, position) if name == "replica_groups" else None
+            if mesh:
+                scanner.pos = mesh.end()
+                raw[name] = (mesh[0], position)
+                continue
             if name == "literal":
                 # The one value of two parts: a shape and its constant.
                 scan_shape(scanner)
