@@ -92,3 +92,14 @@ def test_a_computation_may_be_used_in_several_others_and_a_builder_may_go_on() -
         second = b.build(b.call(inner, b.call(inner, x)))
         results += [float(hl.compile(c)(1.0)) for c in (first, second)]
     assert results == [2, 4, 6, 4]
+
+
+def test_static_operands_of_map_are_constants_or_scalars() -> None:
+    """MAP-3."""
+    b = hl.XlaBuilder()
+    x, n = b.parameter(0, hl.f32[3]), b.parameter(1, hl.f32[()])
+    root = b.map([x], lambda e, c, m: e * m + c, [0], static_operands=[np.float32(10), n])
+    got = hl.compile(b.build(root))(np.array([1, 2, 3], np.float32), np.float32(2))
+    assert got.tolist() == [12, 14, 16]
+    with pytest.raises(hl.RuleError, match="MAP-3"):
+        b.map([x], lambda e, c: e, [0], static_operands=[x])

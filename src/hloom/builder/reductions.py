@@ -89,33 +89,24 @@ class ReductionMethods(BuilderCore):
     ) -> XlaOp:
         """Applies a scalar computation to the elements at equal indices (MAP-1).
 
-        HLO has no place for static operands: they are captured by the mapped computation as constants (MAP-3).
+        HLO has no place for static operands (MAP-3): constants move into the mapped computation, other scalars are
+        broadcast and mapped along.
         """
         arrays = self._list(operands)
+        count = len(arrays)
+        captured: list[Literal | None] = []
+        for static in sequence("map", "static_operands", static_operands):
+            literal = _constant_value(static)
+            captured.append(literal)
+            if literal is None:
+                if not static.shape.is_scalar or not arrays:
+                    raise RuleError("map", "MAP-3", f"static operands are constants or scalars, got {static.shape}")
+                arrays.append(self.broadcast(static, arrays[0].shape.dimensions))
         scalars = [scalar(array_type(a.shape, "map", "MAP-3")) for a in arrays]
-        statics = sequence("map", "static_operands", static_operands)
-        if statics:
-            computation = self._capturing(computation, statics)
+        if captured:
+            computation = _with_statics(computation, count, captured)
         mapped = self._callable(computation, scalars, "mapped")
         return self._add(OPERATIONS["map"](dimensions=dimensions, computation=mapped), arrays)
-
-    def _capturing(self, computation: Computationlike, statics: list[Any]) -> Callable[..., XlaOp]:
-        """The computation with its last arguments fixed to the values of constants."""
-        literals = []
-        for static in statics:
-            if isinstance(static, XlaOp):
-                if static.instruction.opcode != "constant":
-                    raise RuleError("map", "MAP-3", f"static operands are constants, got {static.instruction!r}")
-                literals.append(static.instruction.op.literal)  # type: ignore[attr-defined]
-            else:
-                literals.append(Literal.from_value(static))
-
-        def mapped(*scalars: XlaOp) -> XlaOp:
-            inner = scalars[0].builder
-            arguments = [*scalars, *(inner.constant(literal) for literal in literals)]
-            return inner.call(computation, *arguments) if not callable(computation) else computation(*arguments)
-
-        return mapped
 
     def sort(self, operands: Any, comparator: Computationlike, dimension: int = -1, is_stable: bool = False) -> XlaOp:
         """Sorts operands together along a dimension by a less-than comparator (SORT-1 to SORT-5)."""
@@ -161,3 +152,24 @@ class ReductionMethods(BuilderCore):
             scatter_indices_batching_dims=scatter_indices_batching_dims,
         )
         return self._add(op, (*arrays, self._operand(scatter_indices), *values))
+
+
+def _constant_value(static: Any) -> Literal | None:
+    """The value of a static operand that is known while building; None for one that is not."""
+    if not isinstance(static, XlaOp):
+        return Literal.from_value(static)
+    op = static.instruction.op
+    return op.literal if static.instruction.opcode == "constant" else None  # type: ignore[attr-defined]
+
+
+def _with_statics(computation: Computationlike, count: int, captured: Sequence[Literal | None]) -> Callable[..., XlaOp]:
+    """The computation as a function of `count` elements and the static operands that are not captured."""
+
+    def mapped(*scalars: XlaOp) -> XlaOp:
+        inner, further = scalars[0].builder, iter(scalars[count:])
+        statics = [next(further) if literal is None else inner.constant(literal) for literal in captured]
+        arguments = [*scalars[:count], *statics]
+        result: XlaOp = computation(*arguments) if callable(computation) else inner.call(computation, *arguments)
+        return result
+
+    return mapped
