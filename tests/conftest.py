@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from xla_peer import XlaPeer
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"
@@ -17,8 +20,9 @@ settings.load_profile("long" if os.environ.get("HLOOM_LONG") else "default")
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """The development material beside the project; tests that need it are skipped where it is absent."""
-    if not SHARED.is_dir():
-        pytest.skip("needs the development material in ../shared, which is not here")
-    return SHARED
+def peer() -> Iterator[XlaPeer]:
+    """XLA's CPU backend; tests that need it are skipped where jaxlib is absent."""
+    pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
+    peer = XlaPeer()
+    yield peer
+    peer.close()

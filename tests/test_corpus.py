@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,6 @@ FLUSHED = {"binary_bfloat16", "binary_float32", "compare_float", "unary_bfloat16
 
 def name_of(path: Path) -> str:
     return path.stem if path.parent.name == "parse" else path.parent.name
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[XlaPeer]:
-    pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
-    peer = XlaPeer()
-    yield peer
-    peer.close()
 
 
 def load_case(case: Path) -> tuple[dict[str, Any], hl.Module, list[list[Array]]]:

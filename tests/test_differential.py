@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,6 @@ pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
 
 CASES = int(os.environ.get("HLOOM_CASES", "2400"))
 BLOCK = 200
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[XlaPeer]:
-    peer = XlaPeer()
-    yield peer
-    peer.close()
 
 
 def check(case: Case, peer: XlaPeer) -> str | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from hloom.errors import ArgumentError, RuleError
 from hloom.index import linear_indices
+from hloom.numerics import pack_narrow, unpack_narrow
 from hloom.ops.operation import TOKEN_VALUE, Array, Token, Value
 from hloom.shape import TOKEN, Layout, PaddingValue, Shape, tiled_buffer_size
 from hloom.types import BY_DTYPE, PrimitiveType
@@ -92,7 +93,7 @@ class Literal:
                 buffer[_tile_padding(shape)] = 0
         buffer[linear_indices(shape).reshape(-1)] = array.reshape(-1)
         bits = shape.layout.element_size_in_bits
-        return _pack(buffer, bits) if 0 < bits < 8 else buffer.tobytes()
+        return (pack_narrow(buffer) if 0 < bits < 8 else buffer).tobytes()
 
     @staticmethod
     def from_linear_memory(shape: Shape, memory: bytes | memoryview) -> Literal:
@@ -103,7 +104,7 @@ class Literal:
             raise RuleError("literal", "SL-22", f"the buffer of {shape} has {shape.byte_size} bytes, got {len(memory)}")
         bits, dtype = shape.layout.element_size_in_bits, shape.element_type.dtype
         if 0 < bits < 8:
-            buffer = _unpack(memory, bits, tiled_buffer_size(shape)).view(np.uint8).astype(np.uint8).view(dtype)
+            buffer = unpack_narrow(np.frombuffer(memory, np.uint8), tiled_buffer_size(shape), dtype)
         else:
             buffer = np.frombuffer(memory, dtype)
         if shape.layout.is_dense_row_major:
@@ -180,21 +181,3 @@ def _tile_padding(shape: Shape) -> Array:
     outside = np.ones(tiled_buffer_size(shape), bool)
     outside[linear_indices(widened).reshape(-1)] = False
     return outside
-
-
-def _pack(buffer: Array, bits: int) -> bytes:
-    """Elements of `bits` bits, the one with the lower linear index in the lower bits (SL-23)."""
-    codes = buffer.view(np.uint8) & ((1 << bits) - 1)
-    each = 8 // bits
-    codes = np.concatenate([codes, np.zeros(-len(codes) % each, np.uint8)]).reshape(-1, each)
-    packed = np.zeros(len(codes), np.uint8)
-    for k in range(each):
-        packed |= codes[:, k] << np.uint8(k * bits)
-    return packed.tobytes()
-
-
-def _unpack(memory: bytes | memoryview, bits: int, count: int) -> Array:
-    packed = np.frombuffer(memory, np.uint8)
-    each = 8 // bits
-    codes = np.stack([(packed >> np.uint8(k * bits)) & np.uint8((1 << bits) - 1) for k in range(each)], axis=1)
-    return codes.reshape(-1)[:count]

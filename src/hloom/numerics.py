@@ -109,6 +109,26 @@ def bits_of(x: Array) -> Array:
     return x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
 
+def pack_narrow(x: Array) -> Array:
+    """2- and 4-bit elements as bytes, several to a byte, the first in the lowest bits."""
+    bits = BY_DTYPE[x.dtype].bits
+    each = 8 // bits
+    codes = bits_of(np.ascontiguousarray(x)).reshape(-1) & np.uint8((1 << bits) - 1)
+    codes = np.concatenate([codes, np.zeros(-len(codes) % each, np.uint8)]).reshape(-1, each)
+    packed = np.zeros(len(codes), np.uint8)
+    for k in range(each):
+        packed |= codes[:, k] << np.uint8(k * bits)
+    return packed
+
+
+def unpack_narrow(packed: Array, count: int, dtype: np.dtype[Any]) -> Array:
+    """The first `count` 2- or 4-bit elements in bytes; the inverse of `pack_narrow`."""
+    bits = BY_DTYPE[dtype].bits
+    mask = np.uint8((1 << bits) - 1)
+    codes = np.stack([(packed >> np.uint8(k * bits)) & mask for k in range(8 // bits)], axis=1).reshape(-1)[:count]
+    return codes.view(dtype)
+
+
 def total_order_key(x: Array) -> Array:
     """Signed integers that order as -NaN < -Inf < .. < -0 < +0 < .. < +Inf < +NaN (TOTALORDER-1, -2)."""
     signed = np.ascontiguousarray(x).view(np.dtype(f"i{x.dtype.itemsize}")).reshape(x.shape)

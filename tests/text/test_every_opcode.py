@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -89,14 +87,6 @@ NOT_RUN = {
 def program(name: str) -> hl.Module:
     line = LINES[name] if "ROOT" in LINES[name] else f"ROOT {LINES[name]}"
     return hl.parse(f"HloModule m\n{ADD}ENTRY e {{\n{HEAD}  {line}\n}}\n")
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[XlaPeer]:
-    pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
-    peer = XlaPeer()
-    yield peer
-    peer.close()
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from hloom.numerics import bits_of, convert, reduce_precision
+from hloom.numerics import bits_of, convert, pack_narrow, reduce_precision, unpack_narrow
 from hloom.ops.attributes import INT
 from hloom.ops.operation import Array, Context, Operation, attribute
 from hloom.ops.rules import check_array
@@ -64,31 +65,9 @@ class BitcastConvert(Operation, opcode="bitcast-convert"):
         dtype = ctx.shape.element_type.dtype
         old, new = BY_DTYPE[operand.dtype].bits, BY_DTYPE[dtype].bits
         sizes = operand.shape if old == new else (*operand.shape, old // new) if old > new else operand.shape[:-1]
-        packed = _packed_bytes(np.ascontiguousarray(operand), old)
-        return _from_packed_bytes(packed, new, dtype).reshape(sizes)
-
-
-def _packed_bytes(array: Array, bits: int) -> Array:
-    """The bits as bytes, elements narrower than a byte packed where they will be joined, the first lowest."""
-    if bits >= 8:
-        return array.reshape(-1).view(np.uint8)
-    codes = bits_of(array).reshape(-1) & np.uint8((1 << bits) - 1)
-    return codes if array.size == 0 else np.packbits(_to_bits(codes, bits), bitorder="little")
-
-
-def _to_bits(codes: Array, bits: int) -> Array:
-    return ((codes[:, None] >> np.arange(bits, dtype=np.uint8)) & 1).reshape(-1)
-
-
-def _from_packed_bytes(packed: Array, bits: int, dtype: np.dtype[Any]) -> Array:
-    if bits >= 8:
-        return packed.view(dtype)
-    unpacked = np.unpackbits(packed, bitorder="little").reshape(-1, bits)
-    codes = (unpacked << np.arange(bits, dtype=np.uint8)).sum(axis=1, dtype=np.uint8)
-    # ml_dtypes keeps signed narrow integers sign-extended in their byte.
-    if BY_DTYPE[dtype].is_signed:
-        codes = np.where(codes >> np.uint8(bits - 1), codes | np.uint8(0xFF << bits & 0xFF), codes)
-    return codes.view(dtype)
+        packed = np.ascontiguousarray(operand).reshape(-1).view(np.uint8) if old >= 8 else pack_narrow(operand)
+        values = packed.view(dtype) if new >= 8 else unpack_narrow(packed, math.prod(sizes), dtype)
+        return values.reshape(sizes)
 
 
 class ReducePrecision(Operation, opcode="reduce-precision", builder="reduce_precision"):

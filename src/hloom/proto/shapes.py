@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hloom.errors import HloomError, ProtoError
+from hloom.errors import ProtoError
 from hloom.literal import Literal
+from hloom.numerics import pack_narrow, unpack_narrow
 from hloom.ops.operation import TOKEN_VALUE, Array
 from hloom.proto.schema import message_class
 from hloom.shape import TOKEN, Layout, PaddingValue, Shape, SplitConfig, Tile
@@ -132,24 +133,13 @@ def _read_array(proto: Any, shape: Shape) -> Array:
         return np.array(getattr(proto, _VARINT[element_type.text]), dtype)
     raw = getattr(proto, f"{element_type.text}s")
     if element_type.bits < 8:
-        return _unpack_narrow(np.frombuffer(raw, np.uint8), shape)
+        each = 8 // element_type.bits
+        if len(raw) != -(-shape.element_count // each):
+            raise ProtoError(f"a literal of {shape} needs {shape.element_count} elements, got about {len(raw) * each}")
+        return unpack_narrow(np.frombuffer(raw, np.uint8), shape.element_count, dtype)
     if len(raw) % dtype.itemsize:
         raise ProtoError(f"the bytes of a literal of {shape} are cut off")
     return np.frombuffer(raw, dtype).copy()
-
-
-def _unpack_narrow(raw: Array, shape: Shape) -> Array:
-    """4- and 2-bit elements: several to a byte, the first in the lowest bits."""
-    element_type, bits = shape.element_type, shape.element_type.bits
-    each = 8 // bits
-    mask = np.uint8((1 << bits) - 1)
-    codes = np.stack([(raw >> np.uint8(k * bits)) & mask for k in range(each)], axis=1).reshape(-1)
-    if len(codes) - shape.element_count not in range(each):
-        raise ProtoError(f"a literal of {shape} needs {shape.element_count} elements, got {len(codes)}")
-    codes = codes[: shape.element_count]
-    if element_type.is_signed:
-        codes = ((codes << np.uint8(8 - bits)).view(np.int8) >> np.int8(8 - bits)).view(np.uint8)
-    return codes.view(element_type.dtype)
 
 
 def _packed_field(wire: bytes, number: int) -> Iterator[bytes]:
@@ -204,20 +194,10 @@ def write_literal(literal: Literal) -> Any:
     elif element_type.text in _VARINT:
         getattr(proto, _VARINT[element_type.text]).extend(array.tolist())
     elif element_type.bits < 8:
-        setattr(proto, f"{element_type.text}s", _pack_narrow(array, element_type.bits))
+        setattr(proto, f"{element_type.text}s", pack_narrow(array).tobytes())
     else:
         setattr(proto, f"{element_type.text}s", array.tobytes())
     return proto
-
-
-def _pack_narrow(array: Array, bits: int) -> bytes:
-    each = 8 // bits
-    codes = np.ascontiguousarray(array).view(np.uint8) & np.uint8((1 << bits) - 1)
-    codes = np.concatenate([codes, np.zeros(-len(codes) % each, np.uint8)]).reshape(-1, each)
-    packed = np.zeros(len(codes), np.uint8)
-    for k in range(each):
-        packed |= codes[:, k] << np.uint8(k * bits)
-    return packed.tobytes()
 
 
 def _encoded(value: int) -> bytes:
@@ -227,8 +207,3 @@ def _encoded(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
-
-
-def checked(what: str, error: Exception) -> HloomError:
-    """An hloom error for an error of the protobuf library or of a value out of range."""
-    return ProtoError(f"{what}: {error}")
