@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -20,8 +21,12 @@ def linear_index(shape: Shape, index: Sequence[int]) -> int:
     Raises RuleError[SL-18] for an index with the wrong number of entries or an entry outside [0, size).
     """
     layout = _layout(shape)
+    try:
+        index = [operator.index(entry) for entry in index]
+    except TypeError:
+        _reject("SL-17", f"an index into {shape} is a list of {shape.rank} integers, got {index!r}")
     if len(index) != shape.rank:
-        _reject("SL-18", f"an index into {shape} has {shape.rank} entries, got {list(index)}")
+        _reject("SL-18", f"an index into {shape} has {shape.rank} entries, got {index}")
     for d, (i, size) in enumerate(zip(index, shape.dimensions, strict=True)):
         if not 0 <= i < size:
             _reject("SL-18", f"index {list(index)} is outside {shape}: entry {d} must be in [0, {size})")
@@ -36,6 +41,10 @@ def multi_index(shape: Shape, linear: int) -> tuple[int, ...]:
     """
     layout = _layout(shape)
     size = tiled_buffer_size(shape)
+    try:
+        linear = operator.index(linear)
+    except TypeError:
+        _reject("SL-17", f"a linear index into {shape} is an integer, got {linear!r}")
     if not 0 <= linear < size:
         _reject("SL-18", f"linear index {linear} is outside the buffer of {shape}: must be in [0, {size})")
     sizes = [_physical_sizes(shape)]
@@ -68,6 +77,8 @@ def next_index(shape: Shape, index: list[int], order: Sequence[int] | None = Non
 
     The default order is the layout's `minor_to_major`, which visits the elements in the order of linear memory.
     """
+    if 0 in shape.dimensions:
+        return False
     for d in _layout(shape).minor_to_major if order is None else order:
         index[d] += 1
         if index[d] < shape.dimensions[d]:

@@ -29,14 +29,15 @@ class Literal:
 
     @staticmethod
     def from_numpy(array: Array, layout: Layout | None = None) -> Literal:
-        """A literal of a NumPy array, without a copy unless its bytes are swapped."""
+        """A literal of a NumPy array, which is copied: a literal does not change when the array does."""
+        array = np.asarray(array)
         dtype = array.dtype.newbyteorder("=")
         if dtype not in BY_DTYPE:
             known = ", ".join(str(known) for known in BY_DTYPE)
             raise ArgumentError(f"there is no element type for arrays of {array.dtype}; there is for: {known}")
-        view = np.asarray(array).astype(dtype, copy=False).view()
-        view.flags.writeable = False
-        return Literal(Shape.array(BY_DTYPE[dtype], view.shape, layout=layout), view)
+        own = np.array(array, dtype, order="C")
+        own.flags.writeable = False
+        return Literal(Shape.array(BY_DTYPE[dtype], own.shape, layout=layout), own)
 
     @staticmethod
     def from_value(value: Any) -> Literal:
@@ -100,8 +101,9 @@ class Literal:
         """The array that lies in a buffer; RuleError[SL-22] where the buffer has another size than the shape says."""
         if shape.layout is None:
             raise ArgumentError(f"{shape} has no linear memory of its own")
-        if len(memory) != shape.byte_size:
-            raise RuleError("literal", "SL-22", f"the buffer of {shape} has {shape.byte_size} bytes, got {len(memory)}")
+        size = memoryview(memory).nbytes
+        if size != shape.byte_size:
+            raise RuleError("literal", "SL-22", f"the buffer of {shape} has {shape.byte_size} bytes, got {size}")
         bits, dtype = shape.layout.element_size_in_bits, shape.element_type.dtype
         if 0 < bits < 8:
             buffer = unpack_narrow(np.frombuffer(memory, np.uint8), tiled_buffer_size(shape), dtype)
@@ -120,16 +122,24 @@ class Literal:
             return False
         if self.shape.is_tuple:
             return self.elements == other.elements
-        return not self.shape.is_array or self.value.tobytes() == other.value.tobytes()
+        return not self.shape.is_array or _element_bits(self.value) == _element_bits(other.value)
 
     def __hash__(self) -> int:
         if self.shape.is_tuple:
             return hash(self.elements)
-        return hash((str(self.shape.without_layout()), self.value.tobytes() if self.shape.is_array else b""))
+        return hash((str(self.shape.without_layout()), _element_bits(self.value) if self.shape.is_array else b""))
 
     def __repr__(self) -> str:
         text = np.array2string(self.value, threshold=8, edgeitems=2) if self.shape.is_array else str(self.value)
         return f"Literal({self.shape} {text})"
+
+
+def _element_bits(array: Array) -> bytes:
+    """The bits that count: those of the element type's width, and for predicates whether they are true."""
+    element_type = BY_DTYPE[array.dtype]
+    if element_type.is_pred:
+        return np.ascontiguousarray(array).view(np.uint8).astype(bool).tobytes()
+    return (pack_narrow(array) if element_type.bits < 8 else array).tobytes()
 
 
 def _from_python(value: Any) -> Array:
@@ -138,7 +148,7 @@ def _from_python(value: Any) -> Array:
         return array.astype(np.float32)
     if array.dtype == np.complex128:
         return array.astype(np.complex64)
-    if array.dtype == np.int64 and (array.size == 0 or (abs(array.min()) <= 2**31 - 1 and array.max() < 2**31)):
+    if array.dtype == np.int64 and (array.size == 0 or (array.min() >= -(2**31) and array.max() < 2**31)):
         return array.astype(np.int32)
     return array
 

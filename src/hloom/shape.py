@@ -429,6 +429,9 @@ def _check_layout(shape: Shape, layout: Layout) -> None:
                 _reject("SL-13", f"padded width {width} of dimension {d} is less than its size {size}")
     if shape.element_type.is_complex and layout.padding_value in (PaddingValue.LOWEST_PAD, PaddingValue.HIGHEST_PAD):
         _reject("SL-14", f"{shape.element_type} has no order, so no {layout.padding_value.name}")
+    bits = layout.element_size_in_bits
+    if bits and bits != shape.element_type.bits and bits != 8 * shape.element_type.byte_width:
+        _reject("SL-23", f"E({bits}) is not the width of {shape.element_type}, {shape.element_type.bits} bits")
     dimensions = rank
     for tile in layout.tiles:
         if len(tile.dimensions) > dimensions:
