@@ -131,18 +131,36 @@ def unpack_narrow(packed: Array, count: int, dtype: np.dtype[Any]) -> Array:
 
 def total_order_key(x: Array) -> Array:
     """Signed integers that order as -NaN < -Inf < .. < -0 < +0 < .. < +Inf < +NaN (TOTALORDER-1, -2)."""
+    name = BY_DTYPE[x.dtype].text
+    if name == "f8e8m0fnu":
+        # It has no sign: the code ascends with the value.
+        return bits_of(np.ascontiguousarray(x)).reshape(x.shape).astype(np.int16)
     signed = np.ascontiguousarray(x).view(np.dtype(f"i{x.dtype.itemsize}")).reshape(x.shape)
     bits = BY_DTYPE[x.dtype].bits
     if bits < 8:
         signed = (signed << np.int8(8 - bits)) >> np.int8(8 - bits)
     flip = np.asarray((1 << (bits - 1)) - 1, signed.dtype)
-    return np.where(signed < 0, signed ^ flip, signed)
+    key = np.where(signed < 0, signed ^ flip, signed)
+    if name.endswith("fnuz"):
+        # What would be -0 is the one NaN, which comes last.
+        return np.where(np.isnan(x), np.int16(1 << bits), key.astype(np.int16))
+    return key
+
+
+def has_infinity(dtype: np.dtype[Any]) -> bool:
+    """Whether a float type holds infinities; some of the narrow ones do not."""
+    return bool(np.isinf(np.asarray(np.inf, F32).astype(dtype).astype(F32)))
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
     """Rounds to a float format of the given widths and back, on the bit pattern (REDUCEPRECISION-1 to -5)."""
     element_type = BY_DTYPE[x.dtype]
     limits = ml_dtypes.finfo(x.dtype)
+    if not has_infinity(x.dtype):
+        # Overflow gives NaN, by way of the infinity of f32.
+        own_exponent = element_type.bits - 1 - int(limits.nmant)
+        exponent = exponent_bits if exponent_bits < own_exponent else 8
+        return reduce_precision(x.astype(F32), exponent, mantissa_bits).astype(x.dtype)
     own_mantissa, width = int(limits.nmant), element_type.bits
     own_exponent = width - 1 - own_mantissa
     unsigned = bits_of(np.ascontiguousarray(x)).reshape(x.shape)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hloom.errors import ParseError
 from hloom.literal import Literal
-from hloom.numerics import bits_of
+from hloom.numerics import bits_of, has_infinity
 from hloom.ops.operation import TOKEN_VALUE, Array
 from hloom.shape import Shape
 from hloom.text.scanner import Scanner
@@ -173,7 +173,7 @@ def _set_nan(array: Array, i: int, token: str) -> None:
     found = _NAN.match(token)
     element_type = BY_DTYPE[array.dtype]
     mantissa = int(ml_dtypes.finfo(array.dtype).nmant)
-    if not found or not np.isinf(np.asarray(np.inf).astype(np.float32).astype(array.dtype).astype(np.float32)):
+    if not found or not has_infinity(array.dtype):
         return
     payload = int(found[2], 16) if found[2] else 1 << (mantissa - 1)
     if not 0 < payload < 1 << mantissa:
@@ -238,7 +238,7 @@ def _float_text(value: Any) -> str:
 
 def _nan_text(flat: Array, i: int) -> str:
     mantissa = int(ml_dtypes.finfo(flat.dtype).nmant)
-    if not np.isinf(np.asarray(np.inf, np.float32).astype(flat.dtype).astype(np.float32)):
+    if not has_infinity(flat.dtype):
         return "nan"
     bits = int(bits_of(flat)[i])
     sign = "-" if bits >> (BY_DTYPE[flat.dtype].bits - 1) else ""
