@@ -38,12 +38,14 @@ def _parse(text: str, shape: Shape, depth: int) -> Literal:
         return Literal(shape, TOKEN_VALUE)
     if "..." in text:
         raise ValueError("its values were left out ({...}) when the text was printed: print it with large constants")
+    if not text.isascii() or "_" in text or "infinity" in text.lower():
+        # Python would read these; HLO text has no such numbers.
+        raise ValueError(f"cannot read the numbers in {text.strip()[:40]!r}")
     if shape.element_type.is_complex:
         return Literal(shape, _frozen(_parse_complex(text, shape)))
     tokens = _NUMBER.findall(text)
     if shape.rank:
-        # Numbers apart, what is left must be the braces and commas of the shape.
-        _check_skeleton(_SPACE.sub("", _NUMBER.sub("", text)), shape)
+        _check_skeleton(text, shape)
     elif len(tokens) != 1 or tokens[0] != text.strip():
         raise ValueError(f"a scalar is one number, got {text.strip()[:40]!r}")
     if len(tokens) != shape.element_count:
@@ -76,13 +78,11 @@ def _parse_tuple(text: str, shape: Shape, depth: int) -> Literal:
     return Literal.tuple_of(_parse(p, s, depth + 1) for p, s in zip(parts, shape.elements, strict=True))
 
 
-def _check_skeleton(found: str, shape: Shape) -> None:
-    if shape.element_count > 10_000_000 and len(found) < shape.element_count:
-        raise ValueError(f"needs {shape.element_count} numbers")
-    wanted = ""
-    for d, size in enumerate(reversed(shape.dimensions)):
-        if size and d and not wanted:
-            wanted = "{}"
+def _check_skeleton(text: str, shape: Shape) -> None:
+    """Numbers apart, a constant must have the braces and commas of its shape."""
+    found = _SPACE.sub("", _NUMBER.sub("1", text))
+    wanted = "1"
+    for size in reversed(shape.dimensions):
         if size * (len(wanted) + 1) > len(found) + 2:
             wanted = "?"
             break
@@ -98,7 +98,7 @@ def _parse_complex(text: str, shape: Shape) -> Array:
     rest = _PAIR.sub("1", text)
     tokens = _NUMBER.findall(rest)
     if shape.rank:
-        _check_skeleton(_SPACE.sub("", _NUMBER.sub("", rest)), shape)
+        _check_skeleton(rest, shape)
     if len(tokens) != shape.element_count:
         raise ValueError(f"needs {shape.element_count} numbers, got {len(tokens)}")
     if len(pairs) != len(tokens):
@@ -149,6 +149,9 @@ def _floats(tokens: list[str], element_type: PrimitiveType) -> Array:
         values, payloads = _floats_with_payloads(tokens)
     exact = np.array(values, np.float64)
     result = exact.astype(element_type.dtype)
+    lost = np.isfinite(exact) & ~np.isfinite(result)
+    if lost.any():
+        raise ValueError(f"{tokens[int(np.argmax(lost))][:40]} does not fit {element_type}")
     for i in payloads:
         _set_nan(result, i, tokens[i])
     return result
@@ -173,6 +176,8 @@ def _set_nan(array: Array, i: int, token: str) -> None:
     found = _NAN.match(token)
     element_type = BY_DTYPE[array.dtype]
     mantissa = int(ml_dtypes.finfo(array.dtype).nmant)
+    if found and element_type is PrimitiveType.F8E4M3FN:
+        bits_of(array)[i] = 0xFF if found[1] == "-" else 0x7F
     if not found or not has_infinity(array.dtype):
         return
     payload = int(found[2], 16) if found[2] else 1 << (mantissa - 1)
@@ -238,6 +243,8 @@ def _float_text(value: Any) -> str:
 
 def _nan_text(flat: Array, i: int) -> str:
     mantissa = int(ml_dtypes.finfo(flat.dtype).nmant)
+    if BY_DTYPE[flat.dtype] is PrimitiveType.F8E4M3FN:
+        return "-nan" if int(bits_of(flat)[i]) & 0x80 else "nan"
     if not has_infinity(flat.dtype):
         return "nan"
     bits = int(bits_of(flat)[i])
