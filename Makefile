@@ -18,7 +18,7 @@ check: $(VENV)/.installed-dev
 
 # HLOOM_CASES bounds how many cases each generated test runs.
 test-long: $(VENV)/.installed-dev
-	HLOOM_LONG=1 $(BIN)/python -m pytest -n 2 -m long --timeout=3000
+	$(BIN)/python -m pytest -n 2 -m long --timeout=3000
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

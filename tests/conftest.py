@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +14,7 @@ ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared"
 
 settings.register_profile("default", max_examples=50, deadline=None)
-settings.register_profile("long", max_examples=1000, deadline=None)
-settings.load_profile("long" if os.environ.get("HLOOM_LONG") else "default")
+settings.load_profile("default")
 
 
 @pytest.fixture(scope="session")

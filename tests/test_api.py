@@ -103,3 +103,10 @@ def test_static_operands_of_map_are_constants_or_scalars() -> None:
     assert got.tolist() == [12, 14, 16]
     with pytest.raises(hl.RuleError, match="MAP-3"):
         b.map([x], lambda e, c: e, [0], static_operands=[x])
+
+
+def test_names_become_such_as_hlo_text_has() -> None:
+    b = hl.XlaBuilder("my model, 1")
+    text = b.build(b.neg(b.parameter(0, hl.f32[2], "s2 x"))).to_text()
+    assert hl.parse(text).name == "my_model__1" and "s2_x = f32[2]{0} parameter(0)" in text
+    assert hl.XlaBuilder("").name == "computation"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,7 +51,6 @@ def damage_texts(first: int, count: int) -> dict[str, int]:
         try:
             kind = outcome(text)
         except Exception as error:
-            Path("/tmp/hloom-damaged.hlo").write_text(text)
             raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}") from error
         counts[kind] = counts.get(kind, 0) + 1
     return counts
@@ -155,13 +153,13 @@ def test_damaged_texts_give_hloom_errors(first: int) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(10_000, 10_000 + CASES // 4, BLOCK))
 def test_damaged_protos_give_hloom_errors(first: int) -> None:
-    damage_protos(first, min(BLOCK, CASES))
+    damage_protos(first, min(BLOCK, CASES // 4))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(10_000, 10_000 + CASES // 4, BLOCK))
 def test_misused_builders_give_hloom_errors(first: int) -> None:
-    misuse_builder(first, min(BLOCK, CASES))
+    misuse_builder(first, min(BLOCK, CASES // 4))
 
 
 def test_every_operation_rejects_shapes_without_a_python_error() -> None:

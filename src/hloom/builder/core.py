@@ -25,8 +25,8 @@ class BuilderCore:
     """The instructions so far, and how methods add to them; the families of operations build on it."""
 
     def __init__(self, name: str = "computation") -> None:
-        self.name = name
-        self._computation = Computation(name)
+        self.name = re.sub(r"[^\w.\-]", "_", name) if isinstance(name, str) and name else "computation"
+        self._computation = Computation(self.name)
         self._counts: dict[str, int] = {}
         self._last_effect: dict[str, Instruction] = {}
 

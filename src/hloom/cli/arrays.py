@@ -103,7 +103,8 @@ def difference(got: Array, want: Array, rtol: float, atol: float) -> str | None:
         wide = np.complex128 if element_type.is_complex else np.float64
         g, w = got.astype(wide), want.astype(wide)
         with np.errstate(all="ignore"):
-            near = np.abs(g - w) <= atol + rtol * np.abs(w)
+            # An infinity is near nothing but itself: the tolerance around it would be infinite.
+            near = np.isfinite(w) & (np.abs(g - w) <= atol + rtol * np.abs(w))
         wrong = ~(near | (g == w) | (np.isnan(g) & np.isnan(w)))
     if not wrong.any():
         return None

@@ -63,9 +63,9 @@ class _ModuleParser:
         if not scanner.take("HloModule"):
             scanner.fail(f"HLO text starts with 'HloModule name', got {scanner.shown()}")
         found = scanner.match(_HEADER_NAME)
-        if not found:
+        self.module.name = found[0].strip('%"') if found else ""
+        if not self.module.name:
             scanner.fail(f"expected the module's name, got {scanner.shown()}")
-        self.module.name = found[0].strip('%"')
         self._header()
         while scanner.match(re.compile("|".join(_TABLES))):
             self._table()
