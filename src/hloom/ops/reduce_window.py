@@ -94,8 +94,8 @@ def _fold_window_axis(
         run, run_present = _join(
             ctx,
             computation,
-            tuple(a[..., : a.shape[-1] - step] for a in run),
-            run_present[..., : run_present.shape[-1] - step],
+            tuple(a[..., : max(0, a.shape[-1] - step)] for a in run),
+            run_present[..., : max(0, run_present.shape[-1] - step)],
             tuple(a[..., step:] for a in run),
             run_present[..., step:],
         )
@@ -156,7 +156,7 @@ class SelectAndScatter(Operation, opcode="select-and-scatter"):
 
     def evaluate(self, ctx: Context, operand: Array, source: Array, init_value: Array) -> Array:
         result = np.full(operand.size, init_value, operand.dtype)
-        if source.size:
+        if source.size and operand.size:
             chosen, found = self._select(ctx, operand, source.shape)
             places, values = chosen[found], source[found]
             apply_updates(ctx, self.scatter, [result], places, [values])

@@ -488,9 +488,11 @@ def scan_alias(scanner: Scanner) -> OutputOperandAlias:
     if scanner.take(","):
         index = _ints(scanner)
         if scanner.take(","):
+            scanner.skip()
+            start = scanner.pos
             kind = _word(scanner)
             if kind not in ("must-alias", "may-alias"):
-                scanner.fail(f"expected must-alias or may-alias, got {kind!r}")
+                scanner.fail(f"expected must-alias or may-alias, got {kind!r}", start)
     scanner.expect(")")
     return OutputOperandAlias(output, operand, index, kind)
 

@@ -25,6 +25,7 @@ _OPCODE = re.compile(r"[a-z][\w\-]*+")
 _OPERAND = re.compile(r"\s*+(?:/\*.*?\*/\s*+)?%?([A-Za-z_][\w.\-]*+)\s*+(,|\))", re.DOTALL)
 _ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
 _MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]*+\}")
+_HEADER = re.compile(r"HloModule(?![\w.\-])")
 _HEADER_NAME = re.compile(r"[^\s,]++")
 _COMPUTATION = re.compile(r"(ENTRY\b\s*+)?%?([A-Za-z_][\w.\-]*+)?")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
@@ -60,7 +61,7 @@ class _ModuleParser:
 
     def parse(self) -> Module:
         scanner = self.scanner
-        if not scanner.take("HloModule"):
+        if not scanner.match(_HEADER):
             scanner.fail(f"HLO text starts with 'HloModule name', got {scanner.shown()}")
         found = scanner.match(_HEADER_NAME)
         self.module.name = found[0].strip('%"') if found else ""

@@ -167,9 +167,10 @@ def _scan_tile(scanner: Scanner) -> list[int]:
 
 
 def _scan_type(scanner: Scanner) -> PrimitiveType:
+    start = scanner.pos
     name = scanner.name("an element type")
     if name not in BY_NAME:
-        scanner.fail(f"there is no element type {name!r}")
+        scanner.fail(f"there is no element type {name!r}", start)
     scanner.expect(")")
     return BY_NAME[name]
 
