@@ -79,11 +79,10 @@ def compile(
 
     Raises HloomError where the module breaks a rule or calls a custom-call target that is not registered.
     """
-    from hloom.backends.interpreter.executable import InterpreterExecutable
     from hloom.verifier import verify_module
 
-    if backend != "interpreter":
-        raise ArgumentError(f"there is no backend {backend!r}: the backends are 'interpreter'")
+    if backend not in ("cpu", "interpreter"):
+        raise ArgumentError(f"there is no backend {backend!r}: the backends are 'cpu' and 'interpreter'")
     if replicas is not None and not isinstance(replicas, int):
         raise ArgumentError(f"replicas is an integer, got {replicas!r}")
     if seed is not None and (not isinstance(seed, int) or seed < 0):
@@ -98,6 +97,13 @@ def compile(
         module = _built_module(module)
     verify_module(module)
     count = module.replica_count if replicas is None else replicas
+    if backend == "cpu":
+        from hloom.backends.cpu.compiler import compile_module
+        from hloom.backends.cpu.executable import CpuExecutable
+
+        return CpuExecutable(module, count, devices, timeout, seed, compile_module(module))
+    from hloom.backends.interpreter.executable import InterpreterExecutable
+
     return InterpreterExecutable(module, count, devices, timeout, seed, step_limit, observer)
 
 

@@ -1,0 +1,323 @@
+"""Where every buffer lies: copies are removed by sharing memory, what is left gets an offset in one arena.
+
+Steps are numbered in the order in which they stand, loops and branches included. A buffer is alive between a step that
+writes it and the last step that reads what was written. Two buffers can share memory if neither is written while the
+other is alive (Chaitin's condition), copies between them aside.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hloom.backends.cpu.program import (
+    Buffer,
+    CodeStep,
+    ConditionalStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    Program,
+    Step,
+    WhileStep,
+    leaves,
+)
+
+STACK_BYTES = 64
+"""Temporaries of at most so many bytes lie on the stack, where they may end up in registers."""
+ALIGNMENT = 64
+
+
+@dataclass(slots=True)
+class Assignment:
+    """`home` maps a buffer to the one whose memory it shares; `offsets` gives arena offsets of homes."""
+
+    home: dict[Buffer, Buffer] = field(default_factory=dict)
+    offsets: dict[Buffer, int] = field(default_factory=dict)
+    arena_bytes: int = 0
+
+    def of(self, buffer: Buffer) -> Buffer:
+        while (shared := self.home.get(buffer)) is not None:
+            buffer = shared
+        return buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One step's access to a buffer. `region`: the loops and branches around it, from the outermost."""
+
+    position: int
+    reads: bool
+    writes: bool
+    step: Step
+    region: tuple[Region, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """A loop, or one branch of a conditional: the positions after `start` up to `end`."""
+
+    is_loop: bool
+    start: int
+    end: int = 0
+
+
+Interval = tuple[int, int]
+"""(a, b): what step a wrote is read, last, by step b."""
+
+
+def live_intervals(uses: Sequence[Use], start: int, end: int) -> list[Interval]:
+    """Between which steps the buffer holds a value that is still read. `uses` are in order of position."""
+    intervals: list[Interval] = []
+    _scan(list(uses), 0, start, end, False, intervals)
+    return intervals
+
+
+def _scan(uses: list[Use], depth: int, start: int, end: int, live: bool, found: list[Interval]) -> bool:
+    """Walks backwards through a region; `live` is whether the value is read after it. Whether it is read before."""
+    until = end
+    position = len(uses)
+    while position:
+        position -= 1
+        use = uses[position]
+        if len(use.region) > depth:
+            region = use.region[depth]
+            first = position
+            while first and len(uses[first - 1].region) > depth and uses[first - 1].region[depth] is region:
+                first -= 1
+            inside = uses[first : position + 1]
+            position = first
+            if live:
+                found.append((region.end, until))
+            live = _scan_region(inside, depth, region, live, found)
+            until = region.start
+            continue
+        if use.writes and not use.reads:
+            if live:
+                found.append((use.position, until))
+            live = False
+        elif use.writes and live:
+            found.append((use.position, until))
+            until = use.position
+        if use.reads and not live:
+            live, until = True, use.position
+    if live:
+        found.append((start, until))
+    return live
+
+
+def _scan_region(uses: list[Use], depth: int, region: Region, live: bool, found: list[Interval]) -> bool:
+    """A loop may run again, or not at all; a branch may not be taken."""
+    mark = len(found)
+    before = _scan(uses, depth + 1, region.start, region.end, live, found)
+    if region.is_loop and (before or live):
+        del found[mark:]
+        _scan(uses, depth + 1, region.start, region.end, True, found)
+    return before or live
+
+
+def assign_buffers(program: Program) -> Assignment:
+    """Removes copies, then places every temporary."""
+    return _Assigner(program).run()
+
+
+class _Assigner:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.assignment = Assignment()
+        self.uses: dict[Buffer, list[Use]] = {}
+        self.wishes: list[tuple[Buffer, Buffer]] = []
+        self.count = 0
+
+    def run(self) -> Assignment:
+        self._number(self.program.steps, ())
+        self._read_results()
+        for first, second in self.wishes:
+            self._try_to_share(first, second)
+        self._place()
+        return self.assignment
+
+    # Uses
+
+    def _number(self, steps: list[Step], region: tuple[Region, ...]) -> None:
+        for step in steps:
+            self.count += 1
+            if isinstance(step, WhileStep):
+                loop = Region(True, self.count)
+                self._number(step.condition, (*region, loop))
+                self.count += 1
+                self._use(step.predicate, True, False, step, (*region, loop))
+                self._number(step.body, (*region, loop))
+                self.count += 1
+                loop.end = self.count
+            elif isinstance(step, ConditionalStep):
+                self._use(step.selector, True, False, step, region)
+                for steps_of_branch in step.branches:
+                    branch = Region(False, self.count)
+                    self._number(steps_of_branch, (*region, branch))
+                    self.count += 1
+                    branch.end = self.count
+            else:
+                self._plain(step, region)
+
+    def _plain(self, step: KernelStep | CodeStep | CopyStep | HostStep, region: tuple[Region, ...]) -> None:
+        read = {buffer for buffer, writes in accesses(step) if not writes}
+        written = {buffer for buffer, writes in accesses(step) if writes}
+        partly = set()
+        if isinstance(step, CopyStep):
+            self.wishes.append((step.source, step.target))
+        elif isinstance(step, KernelStep):
+            partly = {step.buffers[k] for k in step.partial}
+            for output, source in step.kernel.in_place:
+                self.wishes.append((step.buffers[source], step.buffers[output]))
+        for buffer in dict.fromkeys([*read, *written]):
+            self._use(buffer, buffer in read or buffer in partly, buffer in written, step, region)
+
+    def _use(self, buffer: Buffer, reads: bool, writes: bool, step: Step, region: tuple[Region, ...]) -> None:
+        self.uses.setdefault(buffer, []).append(Use(self.count, reads, writes, step, region))
+
+    def _read_results(self) -> None:
+        """The caller reads the outputs in the end."""
+        self.count += 1
+        for leaf in leaves(self.program.result):
+            if isinstance(leaf, Buffer):
+                self._use(leaf, True, False, CopyStep(leaf, leaf), ())
+
+    # Sharing
+
+    def _try_to_share(self, first: Buffer, second: Buffer) -> None:
+        """Makes two buffers one where neither is written while the other holds a value that is still read."""
+        a, b = self.assignment.of(first), self.assignment.of(second)
+        if a is b or a.byte_size != b.byte_size or a.type.byte_width != b.type.byte_width:
+            return
+        if {a.kind, b.kind} - {"temp", "output"} or a.kind == b.kind == "output":
+            return
+        if self._overwrites(a, b) or self._overwrites(b, a):
+            return
+        keep, drop = (a, b) if a.kind == "output" else (b, a)
+        self.assignment.home[drop] = keep
+        merged = sorted([*self.uses[keep], *self.uses.pop(drop)], key=lambda use: use.position)
+        self.uses[keep] = _joined(merged, self.assignment)
+
+    def _overwrites(self, writer: Buffer, holder: Buffer) -> bool:
+        """Whether a step writes `writer` while `holder` is alive; copies between the two do not count."""
+        writes = [use for use in self.uses[writer] if use.writes]
+        intervals = live_intervals(self.uses[holder], 0, self.count + 1)
+        for use in writes:
+            if isinstance(use.step, CopyStep) and self.assignment.of(use.step.source) is holder:
+                continue
+            for a, b in intervals:
+                if a < use.position < b or use.position == a:
+                    return True
+                if use.position == b and not self._in_place(use.step, writer, holder):
+                    return True
+        return False
+
+    def _in_place(self, step: Step, written: Buffer, read: Buffer) -> bool:
+        """Whether the step reads every element of one buffer before it writes the same element of the other."""
+        if not isinstance(step, KernelStep):
+            return False
+        homes = [self.assignment.of(buffer) for buffer in step.buffers]
+        roles = [kind.role for kind in step.kernel.buffers]
+        outputs = [k for k, home in enumerate(homes) if home is written and roles[k] == "output"]
+        inputs = [k for k, home in enumerate(homes) if home is read and roles[k] == "input"]
+        return all((o, i) in step.kernel.in_place for o in outputs for i in inputs)
+
+    # The arena
+
+    def _place(self) -> None:
+        """Best fit, in the order of first use."""
+        intervals = []
+        for buffer, uses in self.uses.items():
+            if buffer.kind == "temp" and buffer.byte_size > STACK_BYTES:
+                live = live_intervals(uses, 0, self.count + 1)
+                first = min([uses[0].position, *(a for a, _ in live)])
+                last = max([uses[-1].position, *(b for _, b in live)])
+                intervals.append((first, last, buffer))
+        intervals.sort(key=lambda item: item[0])
+        free = _FreeList()
+        active: list[tuple[int, int, int]] = []
+        for first, last, buffer in intervals:
+            while active and active[0][0] < first:
+                _, offset, size = active.pop(0)
+                free.release(offset, size)
+            size = -(-buffer.byte_size // ALIGNMENT) * ALIGNMENT
+            offset = free.take(size)
+            self.assignment.offsets[buffer] = offset
+            bisect.insort(active, (last, offset, size))
+        self.assignment.arena_bytes = free.end
+
+
+class _FreeList:
+    """Free parts of the arena by offset; the arena grows at its end."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, int]] = []
+        self.end = 0
+
+    def take(self, size: int) -> int:
+        fitting = [(length, offset) for offset, length in self.parts if length >= size]
+        if fitting:
+            length, offset = min(fitting)
+            self.parts.remove((offset, length))
+            if length > size:
+                bisect.insort(self.parts, (offset + size, length - size))
+            return offset
+        if self.parts and sum(self.parts[-1]) == self.end:
+            offset, _ = self.parts.pop()
+            self.end = offset + size
+            return offset
+        self.end += size
+        return self.end - size
+
+    def release(self, offset: int, size: int) -> None:
+        position = bisect.bisect(self.parts, (offset, 0))
+        if position < len(self.parts) and self.parts[position][0] == offset + size:
+            size += self.parts.pop(position)[1]
+        if position and sum(self.parts[position - 1]) == offset:
+            offset, before = self.parts.pop(position - 1)
+            size += before
+        bisect.insort(self.parts, (offset, size))
+
+
+def _joined(uses: list[Use], assignment: Assignment) -> list[Use]:
+    """The uses of a shared buffer: copies to itself vanish, and what one step does is one use."""
+    result: list[Use] = []
+    for use in uses:
+        if _copies_to_itself(use.step, assignment):
+            continue
+        if result and result[-1].step is use.step and result[-1].position == use.position:
+            old = result.pop()
+            # In place, the reads come before the writes of the same elements: the old value is read, then lost.
+            result.append(Use(use.position, old.reads or use.reads, old.writes or use.writes, use.step, use.region))
+        else:
+            result.append(use)
+    return result
+
+
+def _copies_to_itself(step: Step, assignment: Assignment) -> bool:
+    if not isinstance(step, CopyStep) or step.source is step.target:
+        return False
+    return assignment.of(step.source) is assignment.of(step.target)
+
+
+def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
+    """The buffers that a plain step reads (False) and writes (True)."""
+    if isinstance(step, CopyStep):
+        yield step.source, False
+        yield step.target, True
+    elif isinstance(step, KernelStep):
+        for kind, buffer in zip(step.kernel.buffers, step.buffers, strict=False):
+            yield buffer, kind.role == "output"
+    elif isinstance(step, CodeStep):
+        for position, buffer in enumerate(step.buffers):
+            yield buffer, position >= step.results
+    elif isinstance(step, HostStep):
+        for place in step.operands:
+            for leaf in leaves(place):
+                if isinstance(leaf, Buffer):
+                    yield leaf, False
+        for leaf in leaves(step.result):
+            if isinstance(leaf, Buffer):
+                yield leaf, True

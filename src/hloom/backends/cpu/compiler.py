@@ -1,0 +1,57 @@
+"""The pipeline of the compiled backend: passes, a program of kernels, buffers, LLVM IR, machine code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hloom.backends.cpu.buffer_assignment import Assignment, assign_buffers
+from hloom.backends.cpu.element_ops import can_apply
+from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object, vector_bytes
+from hloom.backends.cpu.program import Program, build_program
+from hloom.backends.cpu.program_emitter import emit_program
+from hloom.backends.cpu.thread_pool import thread_count
+from hloom.ir import Module
+from hloom.loops.lower import can_lower
+from hloom.passes import Pipeline, clone_module, run_passes, simplification_pipeline
+from hloom.passes.dot_operands import DotOperands
+from hloom.passes.expand.batch_norm import BatchNormExpander
+from hloom.passes.expand.map_inline import MapInliner
+from hloom.passes.fusion import FusionPass
+from hloom.passes.while_loops import WhileLoopInvariantCodeMotion
+
+
+@dataclass(slots=True)
+class CompiledModule:
+    """A module's program with its machine code."""
+
+    program: Program
+    assignment: Assignment
+    code: MachineCode
+    text: str
+
+
+def cpu_pipeline() -> Pipeline:
+    """The passes before code generation."""
+    return Pipeline(
+        "cpu",
+        (
+            BatchNormExpander(),
+            MapInliner(),
+            simplification_pipeline(),
+            WhileLoopInvariantCodeMotion(),
+            simplification_pipeline(),
+            DotOperands(),
+            FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)),
+        ),
+    )
+
+
+def compile_module(module: Module) -> CompiledModule:
+    """Compiles a module for the processor we run on."""
+    module = clone_module(module)
+    run_passes(module, cpu_pipeline())
+    program = build_program(module, vector_bytes(), thread_count())
+    assignment = assign_buffers(program)
+    text = emit_program(program, assignment, vector_bytes())
+    code = load_object(compile_text(text))
+    return CompiledModule(program, assignment, code, text)

@@ -1,0 +1,1 @@
+"""Kernels that are more than a loop nest: products, sorts, scatters."""

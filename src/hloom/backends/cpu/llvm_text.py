@@ -1,0 +1,236 @@
+"""Writes LLVM IR as text: types, values, and a builder whose methods append one instruction each.
+
+Every method works for scalars and vectors alike: the type of a value says its element and its width, and constants
+take the type of what they meet. Text is several times faster to make than objects for each instruction.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Sequence
+
+_FLOAT_BITS = {"half": 16, "float": 32, "double": 64}
+_SUFFIX = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
+
+
+class Type:
+    """An LLVM type: an element (`float`, `double`, `half`, `i1` .. `i64`, `ptr`) and a width; 0 stands for a scalar."""
+
+    __slots__ = ("bits", "element", "is_float", "text", "width")
+
+    def __init__(self, element: str, width: int) -> None:
+        self.element = element
+        self.width = width
+        self.is_float = element in _FLOAT_BITS
+        self.bits = _FLOAT_BITS[element] if self.is_float else 64 if element == "ptr" else int(element[1:])
+        self.text = f"<{width} x {element}>" if width else element
+
+    def of(self, element: str) -> Type:
+        """The type of another element and the same width."""
+        return type_of(element, self.width)
+
+    @property
+    def integer(self) -> Type:
+        """The integer type of the same bits and width."""
+        return type_of(f"i{self.bits}", self.width)
+
+    @property
+    def scalar(self) -> Type:
+        return type_of(self.element, 0)
+
+    @property
+    def suffix(self) -> str:
+        """What the names of overloaded intrinsics end with: `v16f32`, `i64`."""
+        element = _SUFFIX.get(self.element, self.element)
+        return f"v{self.width}{element}" if self.width else element
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@functools.cache
+def type_of(element: str, width: int = 0) -> Type:
+    """The type of an element and a width; equal types are one object."""
+    return Type(element, width)
+
+
+I1, I8, I16, I32, I64, F32, F64, PTR = (type_of(e) for e in ("i1", "i8", "i16", "i32", "i64", "float", "double", "ptr"))
+
+
+class Value:
+    """An operand: the text that names it (`%12`, `splat (i32 3)`) and its type."""
+
+    __slots__ = ("text", "type")
+
+    def __init__(self, text: str, type: Type) -> None:
+        self.text = text
+        self.type = type
+
+    def __str__(self) -> str:
+        return f"{self.type.text} {self.text}"
+
+
+def constant(type: Type, value: float | int | bool) -> Value:
+    """A constant, the same in each lane; floats are rounded to the type."""
+    if type.is_float:
+        if type.element == "double":
+            bits = struct.unpack("<Q", struct.pack("<d", value))[0]
+        else:
+            bits = _double_bits_of_float(value)
+        text = f"0xH{_half_bits(value):04X}" if type.element == "half" else f"0x{bits:016X}"
+    elif type.element == "i1":
+        text = "true" if value else "false"
+    elif type.element == "ptr":
+        text = "null" if not value else f"inttoptr (i64 {int(value)} to ptr)"
+    else:
+        wrapped = int(value) & ((1 << type.bits) - 1)
+        text = str(wrapped - (1 << type.bits) if wrapped >> (type.bits - 1) else wrapped)
+    return Value(f"splat ({type.element} {text})" if type.width else text, type)
+
+
+def _double_bits_of_float(value: float) -> int:
+    """LLVM writes a float as the double of the same value; NaN keeps its sign and quiet payload."""
+    try:
+        packed = struct.pack("<f", value)
+    except OverflowError:
+        packed = struct.pack("<f", float("inf") if value > 0 else float("-inf"))
+    return int(struct.unpack("<Q", struct.pack("<d", struct.unpack("<f", packed)[0]))[0])
+
+
+def _half_bits(value: float) -> int:
+    return int(struct.unpack("<H", struct.pack("<e", value))[0])
+
+
+def lane_numbers(type: Type) -> Value:
+    """The vector 0, 1, .., width - 1."""
+    numbers = range(type.width)
+    texts = (constant(type.scalar, k).text for k in numbers)
+    return Value("<" + ", ".join(f"{type.element} {text}" for text in texts) + ">", type)
+
+
+class Builder:
+    """Appends instructions to the body of one function; `declarations` gathers the intrinsics it calls."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.declarations: dict[str, None] = {}
+        self.block = "entry"
+        self._count = 0
+
+    # Plumbing
+
+    def name(self) -> str:
+        self._count += 1
+        return f"%v{self._count}"
+
+    def emit(self, text: str, type: Type) -> Value:
+        """Appends `%new = text`."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self.lines.append(f"  {name} = {text}")
+        return Value(name, type)
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def label(self, hint: str = "b") -> str:
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def start(self, label: str) -> None:
+        """Begins a basic block."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def branch(self, label: str) -> None:
+        self.line(f"br label %{label}")
+
+    def branch_if(self, condition: Value, then: str, otherwise: str) -> None:
+        self.line(f"br i1 {condition.text}, label %{then}, label %{otherwise}")
+
+    def phi(self, type: Type, *incoming: tuple[Value, str]) -> Value:
+        return self.emit(f"phi {type} " + ", ".join(f"[ {v.text}, %{b} ]" for v, b in incoming), type)
+
+    # Arithmetic: `flags` such as "nsw", "reassoc nsz"
+
+    def binary(self, opcode: str, a: Value, b: Value, flags: str = "") -> Value:
+        return self.emit(f"{opcode} {flags + ' ' if flags else ''}{a.type.text} {a.text}, {b.text}", a.type)
+
+    def fneg(self, a: Value) -> Value:
+        return self.emit(f"fneg {a}", a.type)
+
+    def compare(self, predicate: str, a: Value, b: Value) -> Value:
+        """`predicate` as LLVM has it: oeq, olt, une .. for floats, eq, slt, ult .. for integers."""
+        opcode = "fcmp" if a.type.is_float else "icmp"
+        return self.emit(f"{opcode} {predicate} {a.type.text} {a.text}, {b.text}", a.type.of("i1"))
+
+    def select(self, condition: Value, a: Value, b: Value) -> Value:
+        return self.emit(f"select {condition}, {a}, {b}", a.type)
+
+    def convert(self, opcode: str, a: Value, element: str) -> Value:
+        """`opcode`: sext, zext, trunc, sitofp, uitofp, fptosi, fptoui, fpext, fptrunc."""
+        type = a.type.of(element)
+        return self.emit(f"{opcode} {a} to {type}", type)
+
+    def bitcast(self, a: Value, type: Type) -> Value:
+        return a if a.type is type else self.emit(f"bitcast {a} to {type}", type)
+
+    def call(self, function: str, result: Type, *args: Value, flags: str = "") -> Value:
+        """Calls a function or intrinsic by its full name, and declares it."""
+        self.declarations[f"declare {result} @{function}({', '.join(a.type.text for a in args)})"] = None
+        flags = flags + " " if flags else ""
+        return self.emit(f"call {flags}{result} @{function}({', '.join(map(str, args))})", result)
+
+    def call_void(self, function: str, *args: Value) -> None:
+        self.declarations[f"declare void @{function}({', '.join(a.type.text for a in args)})"] = None
+        self.line(f"call void @{function}({', '.join(map(str, args))})")
+
+    def intrinsic(self, name: str, *args: Value, flags: str = "") -> Value:
+        """An intrinsic overloaded on its one type: `intrinsic("fma", a, b, c)` calls llvm.fma.v16f32."""
+        type = args[0].type
+        return self.call(f"llvm.{name}.{type.suffix}", type, *args, flags=flags)
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        return self.intrinsic("fma", a, b, c)
+
+    def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
+        """Horner's scheme with fused multiply-adds; the highest power first."""
+        result = constant(x.type, coefficients[0])
+        for coefficient in coefficients[1:]:
+            result = self.fma(result, x, constant(x.type, coefficient))
+        return result
+
+    # Vectors
+
+    def splat(self, a: Value, width: int) -> Value:
+        """The scalar in each of `width` lanes; constants and vectors as they are."""
+        if not width or a.type.width:
+            return a
+        type = type_of(a.type.element, width)
+        if not a.text.startswith("%"):
+            return Value(f"splat ({a.type.element} {a.text})", type)
+        one = self.emit(f"insertelement {type} poison, {a}, i64 0", type)
+        return self.emit(f"shufflevector {one}, {type} poison, <{width} x i32> zeroinitializer", type)
+
+    def shuffle(self, a: Value, b: Value | None, lanes: Sequence[int]) -> Value:
+        """The lanes chosen from a and b, b's numbered after a's."""
+        type = type_of(a.type.element, len(lanes))
+        mask = "<" + ", ".join(f"i32 {lane}" for lane in lanes) + ">"
+        second = b.text if b is not None else "poison"
+        return self.emit(f"shufflevector {a}, {a.type} {second}, <{len(lanes)} x i32> {mask}", type)
+
+    def extract(self, a: Value, lane: int) -> Value:
+        return self.emit(f"extractelement {a}, i64 {lane}", a.type.scalar)
+
+    # Memory
+
+    def element_pointer(self, base: Value, index: Value, element: str) -> Value:
+        return self.emit(f"getelementptr {element}, ptr {base.text}, {index}", PTR)
+
+    def load(self, pointer: Value, type: Type, align: int, note: str = "") -> Value:
+        """`note` is metadata, such as `!invariant.load !{}`."""
+        return self.emit(f"load {type}, ptr {pointer.text}, align {align}{', ' + note if note else ''}", type)
+
+    def store(self, value: Value, pointer: Value, align: int, note: str = "") -> None:
+        self.line(f"store {value}, ptr {pointer.text}, align {align}{', ' + note if note else ''}")

@@ -1,0 +1,77 @@
+"""From LLVM IR text to machine code in memory, for the processor we run on."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import llvmlite.binding as llvm
+
+_lock = threading.Lock()
+
+
+class MachineCode:
+    """Loaded machine code; it must live as long as any address taken from it is used."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def address(self, function: str) -> int:
+        return int(self._engine.get_function_address(function))
+
+
+@functools.cache
+def features() -> str:
+    """The features of this processor, with the widest registers that it has."""
+    found = llvm.get_host_cpu_features()
+    found["prefer-256-bit"] = False
+    return str(found.flatten())
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """The width of a vector register."""
+    found = llvm.get_host_cpu_features()
+    if found.get("avx512f") and found.get("avx512vl") and found.get("avx512bw") and found.get("avx512dq"):
+        return 64
+    return 32 if found.get("avx2") else 16
+
+
+@functools.cache
+def _initialized() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def _target_machine(optimization: int) -> Any:
+    _initialized()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features(), opt=optimization, jit=True, codemodel="jitdefault"
+    )
+
+
+def compile_text(text: str) -> bytes:
+    """The object file of a module. Nests are vectorised already: few of LLVM's passes are worth their time."""
+    with _lock:
+        machine = _target_machine(2)
+        module = llvm.parse_assembly(text)
+        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        passes.run(module, builder)
+        return bytes(machine.emit_object(module))
+
+
+def load_object(object_file: bytes) -> MachineCode:
+    """Makes an object file executable."""
+    with _lock:
+        empty = llvm.parse_assembly("")
+        engine = llvm.create_mcjit_compiler(empty, _target_machine(2))
+        engine.add_object_file(llvm.ObjectFileRef.from_data(object_file))
+        engine.finalize_object()
+        return MachineCode(engine)

@@ -1,0 +1,372 @@
+"""A module as a program on buffers: kernels, copies, loops and branches in order.
+
+Tuples vanish: every array leaf of every value is a buffer of its own. What has no native code yet is a `HostStep`,
+which calls back into the interpreter's meaning of one instruction. Values without a fixed size (dynamic dimensions,
+tokens) live in slots on the host's side and pass from one host step to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hloom.backends.cpu.element_ops import can_apply
+from hloom.backends.cpu.kernels import dot
+from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.interpreter.plan import Plan, make_plans
+from hloom.ir import Computation, Instruction, Module
+from hloom.loops.lower import can_lower, lower
+from hloom.loops.nest import Kernel
+from hloom.loops.schedule import schedule
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+KERNELS: dict[str, Callable[[str, Instruction, int, int], KernelCode | None]] = {"dot": dot.emit}
+"""Writers of kernels by opcode: (name, instruction, threads, bytes of a vector) -> code, None where it cannot."""
+
+
+class Buffer:
+    """Memory for an array, row-major. `kind`: "temp", "parameter", "output" or "constant"; each kind is numbered."""
+
+    __slots__ = ("data", "dimensions", "kind", "number", "type")
+
+    def __init__(self, kind: str, number: int, shape: Shape, data: np.ndarray[Any, Any] | None = None) -> None:
+        self.kind = kind
+        self.number = number
+        self.type = shape.element_type
+        self.dimensions = shape.dimensions
+        self.data = data
+
+    @property
+    def byte_size(self) -> int:
+        size = self.type.byte_width
+        for d in self.dimensions:
+            size *= d
+        return size
+
+    def __repr__(self) -> str:
+        return f"{self.kind}{self.number}: {self.type}{list(self.dimensions)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of a value that only the host holds."""
+
+    number: int
+
+
+# A value: a buffer, a slot, or a tuple of values.
+Place = Any
+
+
+@dataclass(eq=False, slots=True)
+class KernelStep:
+    """Runs a kernel on buffers, one for each of its inputs and outputs; of those in `partial` it keeps a part."""
+
+    kernel: Kernel
+    buffers: list[Buffer]
+    name: str
+    partial: tuple[int, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class CodeStep:
+    """Runs a kernel that is more than a nest: `buffers` are its operands, results and, where it has one, workspace."""
+
+    code: KernelCode
+    buffers: list[Buffer]
+    results: int
+    """How many of the buffers, from the first on, are operands; the others are written."""
+
+
+@dataclass(eq=False, slots=True)
+class CopyStep:
+    target: Buffer
+    source: Buffer
+
+
+@dataclass(eq=False, slots=True)
+class WhileStep:
+    """Runs `condition`, which leaves a predicate in `predicate`, and `body` while it is true."""
+
+    condition: list[Step]
+    predicate: Buffer
+    body: list[Step]
+
+
+@dataclass(eq=False, slots=True)
+class ConditionalStep:
+    """Runs the branch chosen by a predicate (0 is for true) or an s32 index."""
+
+    selector: Buffer
+    branches: list[list[Step]]
+
+
+@dataclass(eq=False, slots=True)
+class HostStep:
+    """Evaluates an instruction on the host; `site` numbers the host steps."""
+
+    instruction: Instruction
+    operands: list[Place]
+    result: Place
+    site: int
+
+
+Step = KernelStep | CodeStep | CopyStep | WhileStep | ConditionalStep | HostStep
+
+
+@dataclass(slots=True)
+class Program:
+    """The steps of a module's entry, and what it reads and writes."""
+
+    module: Module
+    plans: dict[int, Plan]
+    steps: list[Step] = field(default_factory=list)
+    parameters: list[Place] = field(default_factory=list)
+    result: Place = None
+    buffers: list[Buffer] = field(default_factory=list)
+    host_steps: list[HostStep] = field(default_factory=list)
+    slots: int = 0
+    """How many values only the host holds."""
+
+
+def leaves(place: Place) -> Iterator[Buffer | Slot]:
+    if isinstance(place, tuple):
+        for element in place:
+            yield from leaves(element)
+    elif place is not None:
+        yield place
+
+
+def build_program(module: Module, vector_bytes: int, threads: int) -> Program:
+    """The program of a module (whose entry is as the passes left it)."""
+    return _Builder(module, vector_bytes, threads).build()
+
+
+class _Builder:
+    def __init__(self, module: Module, vector_bytes: int, threads: int) -> None:
+        self.program = Program(module, make_plans(module.entry))
+        self.vector_bytes = vector_bytes
+        self.threads = threads
+        self.counts: dict[str, int] = {}
+        self.constants: dict[tuple[Any, ...], Buffer] = {}
+        self.codes: dict[Any, KernelCode | None] = {}
+        self.kernels: dict[Any, tuple[Kernel, tuple[int, ...], tuple[tuple[int, int], ...]]] = {}
+
+    def build(self) -> Program:
+        program = self.program
+        entry = program.module.entry
+        program.parameters = [self._place(p.shape, "parameter") for p in entry.parameters]
+        value = self._run(entry, program.parameters, program.steps)
+        program.result = self._results(value, entry.result_shape)
+        self._copy(program.result, value, program.steps)
+        return program
+
+    # Places
+
+    def _buffer(self, shape: Shape, kind: str, data: Any = None) -> Buffer:
+        number = self.counts.get(kind, 0)
+        self.counts[kind] = number + 1
+        buffer = Buffer(kind, number, shape, data)
+        self.program.buffers.append(buffer)
+        return buffer
+
+    def _place(self, shape: Shape, kind: str = "temp") -> Place:
+        if shape.is_tuple:
+            return tuple(self._place(element, kind) for element in shape.elements)
+        if shape.is_array and not shape.is_dynamic:
+            return self._buffer(shape, kind)
+        self.program.slots += 1
+        return Slot(self.program.slots - 1)
+
+    def _results(self, value: Place, shape: Shape) -> Place:
+        """Places for the results: buffers to be written, or the slots that the host reads in the end."""
+        if isinstance(value, tuple):
+            return tuple(self._results(v, s) for v, s in zip(value, shape.elements, strict=True))
+        return value if isinstance(value, Slot) else self._buffer(shape, "output")
+
+    def _constant(self, instruction: Instruction) -> Buffer:
+        value = np.ascontiguousarray(instruction.op.literal.value)  # type: ignore[attr-defined]
+        key = (instruction.shape.element_type, instruction.shape.dimensions, value.tobytes())
+        buffer = self.constants.get(key)
+        if buffer is None:
+            buffer = self.constants[key] = self._buffer(instruction.shape, "constant", value)
+        return buffer
+
+    # Computations
+
+    def _run(self, computation: Computation, arguments: Sequence[Place], steps: list[Step]) -> Place:
+        """Appends the steps of a computation on arguments; the place of its result."""
+        plan = self.program.plans[id(computation)]
+        values: dict[Instruction, Place] = dict(zip(computation.parameters, arguments, strict=True))
+
+        def value_of(instruction: Instruction) -> Place:
+            if instruction not in values:
+                values[instruction] = self._constant(instruction)
+            return values[instruction]
+
+        for planned in plan.steps:
+            instruction = planned.instruction
+            operands = [value_of(operand) for operand in instruction.operands]
+            values[instruction] = self._instruction(instruction, operands, steps)
+        return value_of(computation.root)
+
+    def _instruction(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        opcode = instruction.opcode
+        if opcode == "tuple":
+            return tuple(operands)
+        if opcode == "get-tuple-element" and isinstance(operands[0], tuple):
+            return operands[0][instruction.op.index]  # type: ignore[attr-defined]
+        if opcode in ("opt-barrier", "copy", "domain") and instruction.shape.compatible(instruction.operands[0].shape):
+            return operands[0]
+        if opcode == "add-dependency":
+            return operands[0]
+        if any(isinstance(leaf, Slot) for operand in operands for leaf in leaves(operand)):
+            return self._host(instruction, operands, steps)
+        if opcode == "call":
+            return self._run(instruction.op.computation, operands, steps)  # type: ignore[attr-defined]
+        if opcode == "while" and _is_native_shape(instruction.shape):
+            return self._while(instruction, operands[0], steps)
+        if opcode == "conditional" and _is_native_shape(instruction.shape):
+            return self._conditional(instruction, operands, steps)
+        if opcode == "reshape" and not instruction.shape.is_dynamic:
+            return operands[0]
+        if opcode == "fusion" or can_lower(instruction, can_apply):
+            return self._kernel(instruction, operands, steps)
+        code = self._code(instruction)
+        return self._code_step(instruction, code, operands, steps) if code else self._host(instruction, operands, steps)
+
+    def _code(self, instruction: Instruction) -> KernelCode | None:
+        """The code of an instruction that has a kernel of its own; instructions of one structure share it."""
+        emit = KERNELS.get(instruction.opcode)
+        shapes = [*instruction.shape.leaves(), *(leaf for o in instruction.operands for leaf in o.shape.leaves())]
+        if emit is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
+            return None
+        key = structure(instruction)
+        if key not in self.codes:
+            name = f"{instruction.opcode.replace('-', '_')}{len(self.codes)}"
+            self.codes[key] = emit(name, instruction, self.threads, self.vector_bytes)
+        return self.codes[key]
+
+    def _code_step(self, instruction: Instruction, code: KernelCode, operands: list[Place], steps: list[Step]) -> Place:
+        result = self._place(instruction.shape)
+        inputs = [leaf for operand in operands for leaf in leaves(operand)]
+        buffers: list[Any] = [*inputs, *leaves(result)]
+        if code.scratch_bytes:
+            buffers.append(self._buffer(Shape.array(PrimitiveType.U8, (code.scratch_bytes,)), "temp"))
+        steps.append(CodeStep(code, buffers, len(inputs)))
+        return result
+
+    def _kernel(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        kernel, inputs, copies = self._lowered(instruction)
+        result = self._place(instruction.shape)
+        outputs = list(leaves(result))
+        buffers = [operands[number] for number in inputs] + outputs
+        for output, source in copies:
+            self._copy(buffers[output], buffers[source], steps)
+        steps.append(KernelStep(kernel, buffers, instruction.name, tuple(output for output, _ in copies)))
+        return result
+
+    def _lowered(self, instruction: Instruction) -> tuple[Kernel, tuple[int, ...], tuple[tuple[int, int], ...]]:
+        """The scheduled kernel; instructions of one structure share it."""
+        key = structure(instruction)
+        found = self.kernels.get(key)
+        if found is None:
+            lowered = lower(instruction)
+            schedule(lowered.kernel, self.vector_bytes, self.threads)
+            found = self.kernels[key] = (lowered.kernel, lowered.operands, lowered.copies)
+        return found
+
+    def _while(self, instruction: Instruction, initial: Place, steps: list[Step]) -> Place:
+        op: Any = instruction.op
+        state = self._place(instruction.shape)
+        self._copy(state, initial, steps)
+        condition: list[Step] = []
+        body: list[Step] = []
+        predicate = self._run(op.condition, [state], condition)
+        result = self._run(op.body, [state], body)
+        self._copy_at_once(state, result, body)
+        steps.append(WhileStep(condition, predicate, body))
+        return state
+
+    def _conditional(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        op: Any = instruction.op
+        result = self._place(instruction.shape)
+        branches: list[list[Step]] = []
+        for computation, operand in zip(op.branch_computations, operands[1:], strict=True):
+            branch: list[Step] = []
+            self._copy(result, self._run(computation, [operand], branch), branch)
+            branches.append(branch)
+        steps.append(ConditionalStep(operands[0], branches))
+        return result
+
+    def _host(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        result = self._place(instruction.shape)
+        step = HostStep(instruction, operands, result, len(self.program.host_steps))
+        self.program.host_steps.append(step)
+        steps.append(step)
+        return result
+
+    def _copy(self, target: Place, source: Place, steps: list[Step]) -> None:
+        for to, origin in zip(leaves(target), leaves(source), strict=True):
+            if to is not origin and isinstance(to, Buffer) and isinstance(origin, Buffer):
+                steps.append(CopyStep(to, origin))
+
+    def _copy_at_once(self, target: Place, source: Place, steps: list[Step]) -> None:
+        """Copies that may read each other's targets: those are saved first."""
+        both = zip(leaves(target), leaves(source), strict=True)
+        pairs = [(t, s) for t, s in both if t is not s and isinstance(t, Buffer) and isinstance(s, Buffer)]
+        targets = {t for t, _ in pairs}
+        saved: dict[Buffer, Buffer] = {}
+        for _, source_leaf in pairs:
+            if source_leaf in targets and source_leaf not in saved:
+                shape = Shape.array(source_leaf.type, source_leaf.dimensions)
+                saved[source_leaf] = self._buffer(shape, "temp")
+                steps.append(CopyStep(saved[source_leaf], source_leaf))
+        for to, origin in pairs:
+            steps.append(CopyStep(to, saved.get(origin, origin)))
+
+
+def _is_native_shape(shape: Shape) -> bool:
+    return all(leaf.is_array and not leaf.is_dynamic for leaf in shape.leaves())
+
+
+def structure(instruction: Instruction) -> Any:
+    """A key that is equal for instructions that need the same code."""
+    operands = instruction.operands
+    sharing = tuple(operands.index(operand) for operand in operands)
+    shapes = tuple(_shape_key(o.shape) for o in operands)
+    if instruction.opcode == "fusion":
+        (computation,) = instruction.op.computations
+        return ("fusion", sharing, shapes, computation_structure(computation))
+    return (_operation_key(instruction), sharing, shapes, _shape_key(instruction.shape))
+
+
+def computation_structure(computation: Computation) -> Any:
+    numbers = {instruction: k for k, instruction in enumerate(computation.instructions)}
+    rows = tuple(
+        (_operation_key(i), _shape_key(i.shape), tuple(numbers[o] for o in i.operands))
+        for i in computation.instructions
+    )
+    return rows, numbers[computation.root]
+
+
+def _operation_key(instruction: Instruction) -> Any:
+    op = instruction.op
+    computations = list(op.computations)
+    if not computations:
+        return op
+    rest = tuple(v for v in op.__dict__.values() if not isinstance(v, (Computation, tuple)))
+    tuples = tuple(
+        v for v in op.__dict__.values() if isinstance(v, tuple) and not any(isinstance(c, Computation) for c in v)
+    )
+    return op.opcode, rest, tuples, tuple(computation_structure(c) for c in computations)
+
+
+def _shape_key(shape: Shape) -> Any:
+    if shape.is_tuple:
+        return tuple(_shape_key(element) for element in shape.elements)
+    return shape.element_type, shape.dimensions

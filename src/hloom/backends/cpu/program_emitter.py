@@ -1,0 +1,271 @@
+"""Writes a program as one LLVM module: a function for each nest, and `hloom_main`, which runs the steps.
+
+`i32 hloom_main(ptr table)` takes a table of pointers (see `TABLE`), then those of the parameters, outputs and
+constants. It returns 0, or 1 where a host step failed. Loops and branches are native control flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hloom.backends.cpu.buffer_assignment import STACK_BYTES, Assignment
+from hloom.backends.cpu.llvm_text import I8, I32, I64, PTR, Builder, Value, constant
+from hloom.backends.cpu.nest_emitter import emit_nest
+from hloom.backends.cpu.program import (
+    Buffer,
+    CodeStep,
+    ConditionalStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    Program,
+    Slot,
+    Step,
+    WhileStep,
+    leaves,
+)
+from hloom.loops.nest import Kernel, Nest
+
+TABLE = ("arena", "pool", "parallel_for", "host_call", "host_data")
+INLINED_LINES = 200
+"""Functions of at most so many lines that run on one thread become part of the loop that calls them."""
+INLINED_CALLS = 64
+
+_PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
+# Kernels that fork deep inside call this; the address is the same for every call of the process.
+_PARALLEL_FOR = """@parallel_for.address = internal global ptr null
+define internal void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
+  %address = load ptr, ptr @parallel_for.address, align 8
+  call void %address(ptr %pool, ptr %function, ptr %context, i64 %chunks)
+  ret void
+}"""
+
+
+@dataclass(slots=True)
+class NestFunction:
+    """A nest's function: its name, the kernel buffers it takes, and the text."""
+
+    name: str
+    buffers: list[int]
+    lines: list[str]
+    chunk: int
+    extent: int
+
+
+def emit_program(program: Program, assignment: Assignment, vector_bytes: int) -> str:
+    """The text of the module."""
+    return _Emitter(program, assignment, vector_bytes).text()
+
+
+class _Emitter:
+    def __init__(self, program: Program, assignment: Assignment, vector_bytes: int) -> None:
+        self.program = program
+        self.assignment = assignment
+        self.vector_bytes = vector_bytes
+        self.builder = Builder()
+        self.functions: dict[tuple[int, int], NestFunction] = {}
+        self.tasks: dict[str, list[str]] = {}
+        self.codes: dict[str, str] = {}
+        self.stack: dict[Buffer, str] = {}
+        self.pointers: dict[Buffer, str] = {}
+        self.head: list[str] = []
+        self.frame_size = 1
+        self.inlined: dict[str, int] = {}
+
+    def text(self) -> str:
+        self._steps(self.program.steps, depth=0)
+        self.builder.line("ret i32 0")
+        parts = ["\n".join(function.lines) for function in self.functions.values()]
+        parts += ["\n".join(lines) for lines in self.tasks.values()]
+        parts += [*self.codes.values(), _PARALLEL_FOR]
+        self.builder.declarations.pop(_PARALLEL_FOR_DECLARATION, None)
+        main = [
+            "define i32 @hloom_main(ptr %table) nounwind #0 {",
+            "entry:",
+            *self._table_loads(),
+            "  store ptr %parallel_for, ptr @parallel_for.address, align 8",
+            f"  %frame = alloca [{self.frame_size} x ptr], align 16",
+            *self.head,
+            *self.builder.lines,
+            "}",
+        ]
+        attributes = 'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }'
+        return "\n".join([*self.builder.declarations, *parts, *main, attributes, ""])
+
+    # Memory
+
+    def _table_loads(self) -> list[str]:
+        lines = []
+        for position, name in enumerate(TABLE):
+            lines.append(f"  %{name}.p = getelementptr ptr, ptr %table, i64 {position}")
+            lines.append(f"  %{name} = load ptr, ptr %{name}.p, align 8")
+        return lines
+
+    def _pointer(self, buffer: Buffer) -> Value:
+        home = self.assignment.of(buffer)
+        if home.kind == "temp":
+            if home.byte_size > STACK_BYTES:
+                offset = self.assignment.offsets.get(home, 0)
+                return self.builder.emit(f"getelementptr i8, ptr %arena, i64 {offset}", PTR)
+            if home not in self.stack:
+                self.stack[home] = f"%stack{len(self.stack)}"
+                self.head.append(f"  {self.stack[home]} = alloca [{max(home.byte_size, 1)} x i8], align 64")
+            return Value(self.stack[home], PTR)
+        if home not in self.pointers:
+            name = f"%{home.kind}{home.number}"
+            self.head.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {table_position(self.program, home)}")
+            self.head.append(f"  {name} = load ptr, ptr {name}.p, align 8")
+            self.pointers[home] = name
+        return Value(self.pointers[home], PTR)
+
+    # Steps
+
+    def _steps(self, steps: list[Step], depth: int) -> None:
+        for step in steps:
+            if isinstance(step, KernelStep):
+                for position, nest in enumerate(step.kernel.nests):
+                    self._nest(step, position, nest, depth)
+            elif isinstance(step, CodeStep):
+                self._code(step)
+            elif isinstance(step, CopyStep):
+                self._copy(step)
+            elif isinstance(step, WhileStep):
+                self._while(step, depth)
+            elif isinstance(step, ConditionalStep):
+                self._conditional(step, depth)
+            else:
+                self._host(step)
+
+    def _code(self, step: CodeStep) -> None:
+        code = step.code
+        self.codes.setdefault(code.entry, code.text)
+        self.builder.declarations.update(code.declarations)
+        pointers = [str(self._pointer(buffer)) for buffer in step.buffers]
+        scratch = [] if code.scratch_bytes else ["ptr null"]
+        arguments = ", ".join([*pointers, *scratch, "ptr %pool", "ptr %parallel_for"])
+        self.builder.line(f"call void @{code.entry}({arguments})")
+
+    def _copy(self, step: CopyStep) -> None:
+        if self.assignment.of(step.target) is self.assignment.of(step.source) or not step.target.byte_size:
+            return
+        b = self.builder
+        target, source = self._pointer(step.target), self._pointer(step.source)
+        b.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+        b.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, i64 {step.target.byte_size}, i1 false)")
+
+    def _while(self, step: WhileStep, depth: int) -> None:
+        b = self.builder
+        head, body, done = b.label("while"), b.label("body"), b.label("done")
+        b.branch(head)
+        b.start(head)
+        self._steps(step.condition, depth + 1)
+        predicate = b.load(self._pointer(step.predicate), I8, 1)
+        b.branch_if(b.compare("ne", predicate, constant(I8, 0)), body, done)
+        b.start(body)
+        self._steps(step.body, depth + 1)
+        b.branch(head)
+        b.start(done)
+
+    def _conditional(self, step: ConditionalStep, depth: int) -> None:
+        b = self.builder
+        labels = [b.label("branch") for _ in step.branches]
+        done = b.label("done")
+        if step.selector.type.is_pred:
+            chosen = b.compare("ne", b.load(self._pointer(step.selector), I8, 1), constant(I8, 0))
+            b.branch_if(chosen, labels[0], labels[1])
+        else:
+            index = b.load(self._pointer(step.selector), I32, 4)
+            cases = " ".join(f"i32 {k}, label %{label}" for k, label in enumerate(labels))
+            b.line(f"switch {index}, label %{labels[-1]} [ {cases} ]")
+        for label, branch in zip(labels, step.branches, strict=True):
+            b.start(label)
+            self._steps(branch, depth)
+            b.branch(done)
+        b.start(done)
+
+    def _host(self, step: HostStep) -> None:
+        """The host is handed the addresses of all arrays that the instruction reads and writes."""
+        b = self.builder
+        places = [*host_buffers(step)]
+        self._fill_frame([self._pointer(buffer) for buffer in places])
+        failed = b.emit(f"call i32 %host_call(ptr %host_data, i64 {step.site}, ptr %frame)", I32)
+        stop, go = b.label("failed"), b.label("go")
+        b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
+        b.start(stop)
+        b.line("ret i32 1")
+        b.start(go)
+
+    def _fill_frame(self, pointers: list[Value]) -> None:
+        b = self.builder
+        self.frame_size = max(self.frame_size, len(pointers))
+        for position, pointer in enumerate(pointers):
+            place = b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr")
+            b.store(pointer, place, 8)
+
+    # Nests
+
+    def _nest(self, step: KernelStep, position: int, nest: Nest, depth: int) -> None:
+        b = self.builder
+        function = self._function(step.kernel, position, nest)
+        pointers = [self._pointer(step.buffers[k]) for k in function.buffers]
+        if function.chunk:
+            self._fill_frame(pointers)
+            chunks = -(-function.extent // function.chunk)
+            b.line(f"call void %parallel_for(ptr %pool, ptr @{self._task(function)}, ptr %frame, i64 {chunks})")
+            return
+        arguments = ", ".join([*map(str, pointers), "i64 0", f"i64 {function.extent}"])
+        calls = self.inlined.get(function.name, 0)
+        inline = len(function.lines) <= INLINED_LINES and calls < INLINED_CALLS and (depth or calls < 2)
+        self.inlined[function.name] = calls + inline
+        b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")
+
+    def _function(self, kernel: Kernel, position: int, nest: Nest) -> NestFunction:
+        key = (id(kernel), position)
+        found = self.functions.get(key)
+        if found is None:
+            name = f"nest{len(self.functions)}"
+            text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes)
+            extent = nest.loops[0].extent if nest.loops else 1
+            found = NestFunction(name, buffers, text.split("\n"), nest.schedule.chunk, extent)
+            self.functions[key] = found
+            self.builder.declarations.update(declarations)
+        return found
+
+    def _task(self, function: NestFunction) -> str:
+        """A chunk of a nest for the thread pool: `void (ptr frame, i64 chunk)`."""
+        name = f"{function.name}.task"
+        if name not in self.tasks:
+            b = Builder()
+            arguments = []
+            for position in range(len(function.buffers)):
+                place = b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr")
+                arguments.append(b.load(place, PTR, 8))
+            first = b.binary("mul", Value("%chunk", I64), constant(I64, function.chunk))
+            end = b.binary("add", first, constant(I64, function.chunk))
+            last = b.intrinsic("smin", end, constant(I64, function.extent))
+            b.line(f"call void @{function.name}({', '.join(map(str, [*arguments, first, last]))}) #1")
+            b.line("ret void")
+            self.builder.declarations.update(b.declarations)
+            head = f"define internal void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
+            self.tasks[name] = [head, *b.lines, "}"]
+        return name
+
+
+def table_position(program: Program, buffer: Buffer) -> int:
+    """Where the table holds the pointer of a parameter, output or constant."""
+    counts = {kind: sum(b.kind == kind for b in program.buffers) for kind in ("parameter", "output")}
+    start = len(TABLE)
+    if buffer.kind != "parameter":
+        start += counts["parameter"]
+    if buffer.kind == "constant":
+        start += counts["output"]
+    return start + buffer.number
+
+
+def host_buffers(step: HostStep) -> Iterator[Buffer]:
+    """The arrays that a host step reads, then those it writes."""
+    for place in (*step.operands, step.result):
+        for leaf in leaves(place):
+            if not isinstance(leaf, Slot):
+                yield leaf

@@ -1,0 +1,137 @@
+"""How many arithmetic operations a module does, counted from its instructions as they are written.
+
+A product with its sum counts as two; any other operation on one element, a transcendental function or one on complex
+numbers included, counts as one. Data movement is free. Where the number depends on the algorithm (sort, reduce-window,
+cholesky ..), on run-time values (a loop without a counter) or on somebody else's code (custom-call), it is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from hloom.ir import Computation, Instruction, Module, callees_first
+from hloom.ops.attributes import ComparisonDirection, FftType
+from hloom.ops.compare import Compare
+from hloom.ops.control_flow import AsyncStart, Call, Conditional, Fusion, While
+from hloom.ops.convolution import Convolution
+from hloom.ops.dot import Dot, ScaledDot
+from hloom.ops.fft import Fft
+from hloom.ops.reduce import Map, Reduce
+from hloom.ops.scatter import Scatter
+from hloom.ops.structure import Constant, GetTupleElement
+
+FREE = frozenset({
+    "add-dependency", "after-all", "async-done", "async-update", "bitcast", "bitcast-convert", "broadcast",
+    "concatenate", "constant", "copy", "copy-done", "copy-start", "domain", "dynamic-reshape", "dynamic-slice",
+    "dynamic-update-slice", "gather", "get-dimension-size", "get-tuple-element", "iota", "opt-barrier", "pad",
+    "parameter", "partition-id", "replica-id", "reshape", "reverse", "set-dimension-size", "slice", "transpose",
+    "tuple",
+})  # fmt: skip
+"""The instructions that move data or compute addresses."""
+
+Counts = dict[Computation, int | None]
+
+
+def count_flops(module: Module) -> int | None:
+    """The operations of one run of the module; None where a part is unknown."""
+    counts: Counts = {}
+    for computation in callees_first(module.entry):
+        counts[computation] = _sum(_count(instruction, counts) for instruction in computation.instructions)
+    return counts[module.entry]
+
+
+def _count(instruction: Instruction, counts: Counts) -> int | None:
+    """The operations of one instruction, given those of the computations that it calls."""
+    op, operands, elements = instruction.op, instruction.operand_shapes, instruction.shape.element_count
+    match op:
+        case Dot() | ScaledDot():
+            return 2 * elements * math.prod(operands[0].dimensions[d] for d in op.lhs_contracting_dims)
+        case Convolution():
+            outputs = operands[1].dimensions[op.dimension_numbers.kernel_output_feature_dimension]
+            return 2 * elements * operands[1].element_count // max(1, outputs)
+        case Fft():
+            # The customary 5 n log2 n of a complex transform, half of it where one side is real.
+            real = op.fft_type in (FftType.RFFT, FftType.IRFFT)
+            points, length = max(elements, operands[0].element_count), max(1, math.prod(op.fft_length))
+            return round((2.5 if real else 5) * points * math.log2(length))
+        case Reduce():
+            return _times(operands[0].element_count, counts[op.computation])
+        case Map():
+            return _times(elements, counts[op.computation])
+        case Scatter():
+            return _times(operands[-1].element_count, counts[op.update_computation])
+        case Call():
+            return counts[op.computation]
+        case Fusion() | AsyncStart():
+            return counts[op.calls]
+        case While():
+            return _times(trip_count(instruction, op), _sum([counts[op.condition], counts[op.body]]))
+        case Conditional():
+            branches = {counts[branch] for branch in op.branch_computations}
+            return branches.pop() if len(branches) == 1 else None
+    if op.elementwise:
+        return elements
+    return 0 if op.opcode in FREE else None
+
+
+def _times(count: int | None, each: int | None) -> int | None:
+    return None if count is None or each is None else count * each
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = list(counts)
+    return None if None in known else sum(count for count in known if count is not None)
+
+
+def trip_count(loop: Instruction, op: While) -> int | None:
+    """How often the body runs, where the loop counts from a constant to a constant in steps of one, or says so.
+
+    A compiler says so in the backend configuration: `{"known_trip_count":{"n":"10"}}`.
+    """
+    if said := re.search(r'"known_trip_count":\s*\{\s*"n":\s*"(\d+)"', loop.backend_config):
+        return int(said[1])
+    test, init, after = op.condition.root, loop.operands[0], op.body.root
+    if not isinstance(test.op, Compare) or init.opcode != "tuple" or after.opcode != "tuple":
+        return None
+    index, limit = _loop_element(test.operands[0]), _constant(test.operands[1])
+    if index is None or limit is None:
+        return None
+    start, step = _constant(init.operands[index]), _step(after.operands[index], index)
+    if start is None or step is None:
+        return None
+    match test.op.direction, step > 0:
+        case (ComparisonDirection.LT, True) | (ComparisonDirection.GT, False):
+            return len(range(start, limit, step))
+        case (ComparisonDirection.LE, True):
+            return len(range(start, limit + 1, step))
+        case (ComparisonDirection.GE, False):
+            return len(range(start, limit - 1, step))
+    return None
+
+
+def _step(update: Instruction, index: int) -> int | None:
+    """The constant other than 0 that `update` adds to element `index` of the loop's tuple."""
+    if update.opcode != "add":
+        return None
+    for counter, step in (update.operands, update.operands[::-1]):
+        if _loop_element(counter) == index:
+            return _constant(step) or None
+    return None
+
+
+def _loop_element(instruction: Instruction) -> int | None:
+    """Which element of the computation's parameter the instruction reads, where it does just that."""
+    op = instruction.op
+    return op.index if isinstance(op, GetTupleElement) and instruction.operands[0].opcode == "parameter" else None
+
+
+def _constant(instruction: Instruction) -> int | None:
+    """The value of an integer constant."""
+    op, shape = instruction.op, instruction.shape
+    return (
+        int(op.literal.value)
+        if isinstance(op, Constant) and shape.is_scalar and shape.element_type.is_integer
+        else None
+    )

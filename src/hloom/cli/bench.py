@@ -1,0 +1,154 @@
+"""`hloom bench`: times modules, side by side with XLA's CPU backend."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hloom.api import compile
+from hloom.errors import ArgumentError, HloomError
+
+if TYPE_CHECKING:
+    from hloom.bench.machine import Limits
+    from hloom.bench.measure import Result
+    from hloom.bench.workloads import Workload
+
+DEFAULT_BACKEND = "cpu"
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR_OR_MODULE...")
+@click.option("--filter", "pattern", default="*", metavar="GLOB", help="Only workloads whose names match.")
+@click.option("--all", "all_cases", is_flag=True, help="All cases of a corpus, not only those tagged bench.")
+@click.option("--backend", default=DEFAULT_BACKEND, show_default=True, help="The backend of hloom.compile.")
+@click.option("--peer/--no-peer", default=None, help="Time XLA too; by default where jax and jaxlib are installed.")
+@click.option("--repeats", type=click.IntRange(1), default=30, show_default=True, help="Rounds of each workload.")
+@click.option(
+    "--seconds", type=float, default=2.0, show_default=True, help="Fewer rounds, at least 3, where all take longer."
+)
+@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds until a workload is ended.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write everything, each round's times too.")
+@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the ratios as an .svg file.")
+def bench(paths: tuple[Path, ...], json_path: Path | None, plot_path: Path | None, **options: Any) -> None:
+    """Time modules on hloom and, in the same process and in turns, on XLA's CPU backend.
+
+    DIR_OR_MODULE is a module file (HLO text or HloModuleProto), which gets random arguments; or the folder of a case,
+    with module.hlo, meta.json and its arguments; or a corpus, a folder of cases, of which those tagged bench are
+    taken.
+
+    Compilation is timed once, without reading the text. Runs are timed in rounds, hloom and XLA in turns, and the
+    medians shown: of hloom on NumPy arrays, of XLA on buffers that lie on its device. Both results are compared.
+    GB/s counts arguments and results, GFLOP/s the operations in the HLO; in parentheses, percent of what the machine
+    reaches in a copy and in a matrix product just before.
+
+    The exit status is 0 where every workload ran and gave XLA's result, else 1.
+    """
+    from rich.console import Console
+
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        results = _bench(paths, json_path, plot_path, **options)
+    except HloomError as error:
+        errors.print(f"error: {error}", style="red", markup=False)
+        sys.exit(1)
+    if any(result.status != "ok" for result in results):
+        sys.exit(1)
+
+
+def _bench(
+    paths: tuple[Path, ...],
+    json_path: Path | None,
+    plot_path: Path | None,
+    pattern: str,
+    all_cases: bool,
+    backend: str,
+    peer: bool | None,
+    repeats: int,
+    seconds: float,
+    timeout: float,
+) -> list[Result]:
+    from hloom.bench.isolated import measure_apart
+    from hloom.bench.machine import measure_limits
+    from hloom.bench.measure import TRIVIAL, Settings
+    from hloom.bench.peer import has_peer
+    from hloom.bench.report import as_json
+    from hloom.bench.workloads import find_workloads
+
+    _check_outputs(json_path, plot_path)
+    if peer and not has_peer():
+        raise ArgumentError("--peer needs XLA's CPU backend: pip install jax")
+    compile(TRIVIAL, backend)  # an unknown backend is an error here rather than in every workload
+    settings = Settings(backend, has_peer() if peer is None else peer, repeats, seconds)
+    workloads = find_workloads(paths, pattern, all_cases)
+    limits = measure_limits()
+    measured = (measure_apart(workload, settings, timeout) for workload in workloads)
+    results = list(_with_progress(workloads, measured))
+    _show(results, limits)
+    if json_path:
+        _write(json_path, json.dumps(as_json(results, limits, settings), indent=1) + "\n")
+    if plot_path:
+        _plot(results, plot_path)
+    return results
+
+
+def _check_outputs(json_path: Path | None, plot_path: Path | None) -> None:
+    """Errors that would otherwise come after all the work."""
+    if plot_path and plot_path.suffix != ".svg":
+        raise ArgumentError(f"--plot draws .svg files, got {plot_path}")
+    for path in (json_path, plot_path):
+        if path and not path.parent.is_dir():
+            raise ArgumentError(f"there is no folder {path.parent} to write {path.name} to")
+
+
+def _with_progress(workloads: Sequence[Workload], measured: Iterator[Result]) -> Iterator[Result]:
+    """Passes the results on; on a terminal, shows which workload is at work."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(workloads[0].name, total=len(workloads))
+        for following, result in zip([*workloads[1:], None], measured, strict=True):
+            progress.update(task, advance=1, description=following.name if following else "")
+            yield result
+
+
+def _show(results: list[Result], limits: Limits) -> None:
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    from hloom.bench.report import notes, summary, table
+
+    console = Console(highlight=False)
+    shown = table(results, limits)
+    # At the edge of a narrow terminal rows wrap, rather than being cut by rich.
+    console.width = max(console.width, Measurement.get(console, console.options.update(max_width=1000), shown).maximum)
+    console.print(shown)
+    console.print()
+    for note in notes(results):
+        console.print(note, style="red", markup=False, soft_wrap=True)
+    for line in filter(None, (summary(results), f"100 % are {limits}")):
+        console.print(line, soft_wrap=True)
+
+
+def _plot(results: list[Result], path: Path) -> None:
+    from hloom.bench.chart import ratio_chart
+    from hloom.bench.report import summary
+
+    ratios = [(result.workload, result.ratio) for result in results if result.ratio is not None]
+    if not ratios:
+        raise ArgumentError("there is nothing to plot: no workload has times of both hloom and XLA")
+    _write(path, ratio_chart(ratios, "hloom's speed as a multiple of XLA CPU's", summary(results)))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise ArgumentError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,372 @@
+"""What one element of a result is computed from: an immutable graph of scalar expressions over loop variables.
+
+Equal expressions of one `ExpressionSpace` are one object, so common work is found by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.loops.index import Dynamic, Index, IndexSpace, Quotient, Remainder, Variable
+from hloom.ops.operation import Operation
+from hloom.types import PrimitiveType
+
+PRED = PrimitiveType.PRED
+
+
+class Expression:
+    """A scalar of an element type; `variables` are the loop variables it depends on."""
+
+    __slots__ = ("type", "variables")
+
+    type: PrimitiveType
+    variables: frozenset[Variable]
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return ()
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        return ()
+
+
+class Constant(Expression):
+    __slots__ = ("value",)
+
+    def __init__(self, type: PrimitiveType, value: Any) -> None:
+        self.type, self.value = type, value
+        self.variables = frozenset()
+
+    def __repr__(self) -> str:
+        return f"{self.value}"
+
+
+class Load(Expression):
+    """The element of a buffer at a linear offset; `in_bounds`: ranges prove that it lies inside the buffer."""
+
+    __slots__ = ("buffer", "in_bounds", "index")
+
+    def __init__(self, type: PrimitiveType, buffer: int, index: Index, size: int) -> None:
+        self.type, self.buffer, self.index = type, buffer, index
+        self.in_bounds = index.low >= 0 and index.high < size
+        self.variables = index.variables
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        return (self.index,)
+
+    def __repr__(self) -> str:
+        return f"b{self.buffer}[{self.index}]"
+
+
+class FromIndex(Expression):
+    """The value of an index as an element: what iota is made of."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, type: PrimitiveType, index: Index) -> None:
+        self.type, self.index = type, index
+        self.variables = index.variables
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        return (self.index,)
+
+    def __repr__(self) -> str:
+        return f"{self.type}({self.index})"
+
+
+class InRange(Expression):
+    """low <= index < high."""
+
+    __slots__ = ("high", "index", "low")
+
+    def __init__(self, index: Index, low: int, high: int) -> None:
+        self.type, self.index, self.low, self.high = PRED, index, low, high
+        self.variables = index.variables
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        return (self.index,)
+
+    def __repr__(self) -> str:
+        return f"({self.low} <= {self.index} < {self.high})"
+
+
+class Apply(Expression):
+    """An element-wise operation on its operands' elements."""
+
+    __slots__ = ("op", "operands")
+
+    def __init__(self, op: Operation, type: PrimitiveType, operands: tuple[Expression, ...]) -> None:
+        self.op, self.type, self.operands = op, type, operands
+        self.variables = _union(operands)
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return self.operands
+
+    def __repr__(self) -> str:
+        return f"{self.op.opcode}({', '.join(map(str, self.operands))})"
+
+
+class Where(Expression):
+    """`then` where the condition holds, else `otherwise`; what is not chosen may read nothing."""
+
+    __slots__ = ("condition", "otherwise", "then")
+
+    def __init__(self, condition: Expression, then: Expression, otherwise: Expression) -> None:
+        self.type, self.condition, self.then, self.otherwise = then.type, condition, then, otherwise
+        self.variables = _union((condition, then, otherwise))
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (self.condition, self.then, self.otherwise)
+
+    def __repr__(self) -> str:
+        return f"({self.then} if {self.condition} else {self.otherwise})"
+
+
+class Argument(Expression):
+    """A parameter of a fold's combiner; the emitter binds it."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, type: PrimitiveType, number: int) -> None:
+        self.type, self.number = type, number
+        self.variables = frozenset()
+
+    def __repr__(self) -> str:
+        return f"%{self.number}"
+
+
+class Fold:
+    """A reduction: for all values of `over`, accumulators = combine(accumulators, values), starting from `initial`.
+
+    `combine` holds expressions of Arguments: the accumulators come first, then the values. There may be more values
+    than accumulators. `opcode` names the combiner where it is one associative and commutative operation with an
+    identity ("add", "maximum" ..), else "".
+    """
+
+    __slots__ = ("combine", "initial", "opcode", "over", "values", "variables")
+
+    def __init__(
+        self,
+        over: tuple[Variable, ...],
+        values: tuple[Expression, ...],
+        initial: tuple[Expression, ...],
+        combine: tuple[Expression, ...],
+        opcode: str,
+    ) -> None:
+        self.over, self.values, self.initial, self.combine, self.opcode = over, values, initial, combine, opcode
+        self.variables = (_union(values) - frozenset(over)) | _union(initial)
+
+    def __repr__(self) -> str:
+        loops = ", ".join(f"{v} < {v.extent}" for v in self.over)
+        return f"fold[{loops}; {self.opcode or self.combine}]({', '.join(map(str, self.values))})"
+
+
+class FoldResult(Expression):
+    """The k-th accumulator of a fold after all values."""
+
+    __slots__ = ("fold", "position")
+
+    def __init__(self, fold: Fold, position: int) -> None:
+        self.fold, self.position = fold, position
+        self.type = fold.initial[position].type
+        self.variables = fold.variables
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (*self.fold.values, *self.fold.initial)
+
+    def __repr__(self) -> str:
+        return repr(self.fold) if len(self.fold.initial) == 1 else f"{self.fold!r}.{self.position}"
+
+
+def _union(expressions: Sequence[Expression]) -> frozenset[Variable]:
+    if len(expressions) == 1:
+        return expressions[0].variables
+    result: frozenset[Variable] = frozenset()
+    for expression in expressions:
+        if expression.variables and expression.variables is not result:
+            result = result | expression.variables
+    return result
+
+
+class ExpressionSpace:
+    """Makes expressions, each once, and the loop variables of folds."""
+
+    def __init__(self, buffer_sizes: Sequence[int]) -> None:
+        self.indices = IndexSpace()
+        self.buffer_sizes = list(buffer_sizes)
+        self._made: dict[Any, Any] = {}
+        self._fold_variables: dict[int, list[Variable]] = {}
+
+    def constant(self, type: PrimitiveType, value: Any) -> Expression:
+        array = value
+        return self._once((Constant, type, array.tobytes()), lambda: Constant(type, value))
+
+    def load(self, type: PrimitiveType, buffer: int, index: Index) -> Expression:
+        return self._once((Load, buffer, index), lambda: Load(type, buffer, index, self.buffer_sizes[buffer]))
+
+    def from_index(self, type: PrimitiveType, index: Index) -> Expression:
+        return self._once((FromIndex, type, index), lambda: FromIndex(type, index))
+
+    def apply(self, op: Operation, type: PrimitiveType, *operands: Expression) -> Expression:
+        return self._once((op, type, *map(id, operands)), lambda: Apply(op, type, operands))
+
+    def in_range(self, index: Index, low: int, high: int) -> Expression | bool:
+        """low <= index < high, decided where ranges decide it."""
+        if low <= index.low and index.high < high:
+            return True
+        if index.high < low or index.low >= high:
+            return False
+        return self._once((InRange, index, low, high), lambda: InRange(index, low, high))
+
+    def where(self, condition: Expression | bool, then: Expression, otherwise: Expression) -> Expression:
+        if isinstance(condition, bool):
+            return then if condition else otherwise
+        if then is otherwise:
+            return then
+        return self._once((Where, id(condition), id(then), id(otherwise)), lambda: Where(condition, then, otherwise))
+
+    def argument(self, type: PrimitiveType, number: int) -> Expression:
+        return self._once((Argument, type, number), lambda: Argument(type, number))
+
+    def fold(
+        self,
+        over: tuple[Variable, ...],
+        values: tuple[Expression, ...],
+        initial: tuple[Expression, ...],
+        combine: tuple[Expression, ...],
+        opcode: str,
+    ) -> list[Expression]:
+        """The results of a fold, one for each accumulator."""
+        key = (Fold, over, *map(id, values), *map(id, initial), *map(id, combine))
+        fold: Fold = self._once(key, lambda: Fold(over, values, initial, combine, opcode))
+        return [self._result(fold, position) for position in range(len(initial))]
+
+    def _result(self, fold: Fold, position: int) -> Expression:
+        return self._once((FoldResult, id(fold), position), lambda: FoldResult(fold, position))
+
+    def fold_variable(self, extent: int, taken: frozenset[Variable]) -> Variable:
+        """A variable for a fold's loop: the same for folds of one extent side by side, so that loops can be shared."""
+        made = self._fold_variables.setdefault(extent, [])
+        for variable in made:
+            if variable not in taken:
+                return variable
+        made.append(self.indices.variable(f"r{self.indices.number()}", extent))
+        return made[-1]
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = make()
+        return found
+
+    def substitute(self, roots: Sequence[Expression], values: Mapping[Variable, Index]) -> list[Expression]:
+        """The expressions with loop variables replaced; those that folds run over by variables or constants."""
+        new: dict[int, Expression] = {}
+        for expression in walk(roots):
+            if expression.variables.isdisjoint(values) and not _folds_over(expression, values):
+                new[id(expression)] = expression
+            else:
+                new[id(expression)] = self._substituted(expression, values, new)
+        return [new[id(root)] for root in roots]
+
+    def _substituted(
+        self, expression: Expression, values: Mapping[Variable, Index], new: dict[int, Expression]
+    ) -> Expression:
+        if isinstance(expression, Apply):
+            return self.apply(expression.op, expression.type, *(new[id(o)] for o in expression.operands))
+        if isinstance(expression, Where):
+            condition, then, otherwise = (new[id(child)] for child in expression.children)
+            known = condition.value if isinstance(condition, Constant) else condition
+            return self.where(bool(known) if isinstance(condition, Constant) else condition, then, otherwise)
+        if isinstance(expression, FoldResult):
+            fold = expression.fold
+            over = tuple(_replaced(variable, values) for variable in fold.over)
+            parts = [tuple(new[id(e)] for e in group) for group in (fold.values, fold.initial)]
+            return self.fold(tuple(v for v in over if v), parts[0], parts[1], fold.combine, fold.opcode)[
+                expression.position
+            ]
+        index = self.substitute_index(expression.indices[0], values, new)
+        if isinstance(expression, Load):
+            return self.load(expression.type, expression.buffer, index)
+        if isinstance(expression, FromIndex):
+            return self.from_index(expression.type, index)
+        assert isinstance(expression, InRange)
+        inside = self.in_range(index, expression.low, expression.high)
+        return self.constant(PRED, np.asarray(inside)) if isinstance(inside, bool) else inside
+
+    def substitute_index(
+        self, index: Index, values: Mapping[Variable, Index], new: Mapping[int, Expression] | None = None
+    ) -> Index:
+        """The index with variables replaced; `new` maps the ids of expressions inside it to what replaces them."""
+        indices = self.indices
+        if index.variables.isdisjoint(values):
+            return index
+        parts = [indices.constant(index.constant)]
+        for atom, coefficient in index.terms:
+            if isinstance(atom, Variable):
+                part = values.get(atom) or indices.of(atom)
+            elif isinstance(atom, Dynamic):
+                value = new[id(atom.value)] if new is not None else self.substitute([atom.value], values)[0]
+                part = indices.dynamic(value, atom.low, atom.high)
+            elif isinstance(atom, Quotient):
+                part = indices.quotient(self.substitute_index(atom.operand, values, new), atom.divisor)
+            else:
+                assert isinstance(atom, Remainder)
+                part = indices.remainder(self.substitute_index(atom.operand, values, new), atom.divisor)
+            parts.append(indices.scale(part, coefficient))
+        return indices.add(*parts)
+
+
+def _folds_over(expression: Expression, values: Mapping[Variable, Index]) -> bool:
+    return isinstance(expression, FoldResult) and not values.keys().isdisjoint(expression.fold.over)
+
+
+def _replaced(variable: Variable, values: Mapping[Variable, Index]) -> Variable | None:
+    """The variable that a fold runs over instead; None where it is replaced by a constant."""
+    new = values.get(variable)
+    if new is None:
+        return variable
+    if not new.terms:
+        return None
+    atom = new.terms[0][0]
+    assert isinstance(atom, Variable)
+    return atom
+
+
+def walk(roots: Sequence[Expression]) -> list[Expression]:
+    """Every expression reachable from the roots, operands before users."""
+    order: list[Expression] = []
+    done: set[int] = set()
+    stack: list[tuple[Expression, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        expression, ready = stack.pop()
+        if ready:
+            order.append(expression)
+        elif id(expression) not in done:
+            done.add(id(expression))
+            stack.append((expression, True))
+            stack.extend((child, False) for child in children_of(expression) if id(child) not in done)
+    return order
+
+
+def children_of(expression: Expression) -> list[Expression]:
+    """The operands, those inside indices included."""
+    children = list(expression.children)
+    pending = [atom for index in expression.indices for atom, _ in index.terms]
+    while pending:
+        atom = pending.pop()
+        if isinstance(atom, Dynamic):
+            children.append(atom.value)
+        elif isinstance(atom, (Quotient, Remainder)):
+            pending.extend(inner for inner, _ in atom.operand.terms)
+    return children

@@ -1,0 +1,245 @@
+"""Index arithmetic: integer expressions that are affine in loop variables wherever that can be proved.
+
+An `Index` is `constant + sum(coefficient * atom)`. An atom is a loop variable, a quotient or remainder that ranges
+could not simplify away (reshapes make them), or an integer read at run time. Every atom knows its bounds, so that most
+divisions vanish: with j in [0, 4), (8 i + j) // 8 is i and (8 i + j) % 4 is j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hloom.loops.expressions import Expression
+
+
+class Atom:
+    """A part of an index that is not split further; its values lie in [low, high]. `variables`: what it depends on."""
+
+    __slots__ = ("high", "low", "number", "variables")
+
+    number: int
+    low: int
+    high: int
+    variables: frozenset[Variable]
+
+
+class Variable(Atom):
+    """The counter of a loop, in [low, low + extent)."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, number: int, extent: int, low: int = 0) -> None:
+        self.name = name
+        self.number = number
+        self.low = low
+        self.high = low + extent - 1
+        self.variables = frozenset((self,))
+
+    @property
+    def extent(self) -> int:
+        return self.high - self.low + 1
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Quotient(Atom):
+    """operand // divisor, rounded down."""
+
+    __slots__ = ("divisor", "operand")
+
+    def __init__(self, number: int, operand: Index, divisor: int) -> None:
+        self.number = number
+        self.operand, self.divisor = operand, divisor
+        self.low, self.high = operand.low // divisor, operand.high // divisor
+        self.variables = operand.variables
+
+    def __repr__(self) -> str:
+        return f"({self.operand} // {self.divisor})"
+
+
+class Remainder(Atom):
+    """operand mod divisor, in [0, divisor)."""
+
+    __slots__ = ("divisor", "operand")
+
+    def __init__(self, number: int, operand: Index, divisor: int) -> None:
+        self.number = number
+        self.operand, self.divisor = operand, divisor
+        self.low, self.high = 0, divisor - 1
+        self.variables = operand.variables
+
+    def __repr__(self) -> str:
+        return f"({self.operand} mod {self.divisor})"
+
+
+class Dynamic(Atom):
+    """An integer that the program computes, clamped to [low, high]."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, number: int, value: Expression, low: int, high: int) -> None:
+        self.number = number
+        self.value = value
+        self.low, self.high = low, max(low, high)
+        self.variables = value.variables
+
+    def __repr__(self) -> str:
+        return f"clamp({self.low}, {self.value}, {self.high})"
+
+
+class Index:
+    """constant + sum of coefficient * atom, the atoms in the order of their numbers; values lie in [low, high]."""
+
+    __slots__ = ("_hash", "constant", "high", "low", "terms", "variables")
+
+    def __init__(self, terms: tuple[tuple[Atom, int], ...], constant: int = 0) -> None:
+        self.terms = terms
+        self.constant = constant
+        low = high = constant
+        for atom, coefficient in terms:
+            if coefficient > 0:
+                low += coefficient * atom.low
+                high += coefficient * atom.high
+            else:
+                low += coefficient * atom.high
+                high += coefficient * atom.low
+        self.low, self.high = low, high
+        if len(terms) == 1:
+            self.variables = terms[0][0].variables
+        else:
+            self.variables = frozenset().union(*(atom.variables for atom, _ in terms)) if terms else frozenset()
+        self._hash = hash((terms, constant))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Index) and self.constant == other.constant and self.terms == other.terms
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def coefficient(self, atom: Atom) -> int:
+        for own, coefficient in self.terms:
+            if own is atom:
+                return coefficient
+        return 0
+
+    def is_affine_in(self, variable: Variable) -> bool:
+        """True where the variable appears as a term of its own only, if at all."""
+        return all(atom is variable or variable not in atom.variables for atom, _ in self.terms)
+
+    def __repr__(self) -> str:
+        parts = [str(atom) if c == 1 else f"{c}*{atom}" for atom, c in self.terms]
+        if self.constant or not parts:
+            parts.append(str(self.constant))
+        return " + ".join(parts)
+
+
+class IndexSpace:
+    """Makes indices; equal quotients and remainders are one atom, so equal indices compare equal."""
+
+    def __init__(self) -> None:
+        self._atoms: dict[Any, Atom] = {}
+        self._count = 0
+
+    def number(self) -> int:
+        self._count += 1
+        return self._count
+
+    def variable(self, name: str, extent: int, low: int = 0) -> Variable:
+        return Variable(name, self.number(), extent, low)
+
+    def constant(self, value: int) -> Index:
+        return Index((), value)
+
+    def of(self, atom: Atom) -> Index:
+        if atom.low == atom.high:
+            return Index((), atom.low)
+        return Index(((atom, 1),))
+
+    def dynamic(self, value: Expression, low: int, high: int) -> Index:
+        key = (id(value), low, high)
+        atom = self._atoms.get(key)
+        if atom is None:
+            atom = self._atoms[key] = Dynamic(self.number(), value, low, high)
+        return self.of(atom)
+
+    def add(self, *indices: Index) -> Index:
+        terms: dict[Atom, int] = {}
+        constant = 0
+        for index in indices:
+            constant += index.constant
+            for atom, coefficient in index.terms:
+                terms[atom] = terms.get(atom, 0) + coefficient
+        return self._sum(terms, constant)
+
+    def scale(self, index: Index, factor: int) -> Index:
+        if factor == 1:
+            return index
+        if factor == 0:
+            return Index((), 0)
+        return Index(tuple((atom, c * factor) for atom, c in index.terms), index.constant * factor)
+
+    def shift(self, index: Index, offset: int) -> Index:
+        return Index(index.terms, index.constant + offset) if offset else index
+
+    def linear(self, indices: Iterable[Index], strides: Iterable[int]) -> Index:
+        """sum of index * stride."""
+        return self.add(*(self.scale(i, s) for i, s in zip(indices, strides, strict=True)))
+
+    def quotient(self, index: Index, divisor: int) -> Index:
+        if divisor == 1:
+            return index
+        whole, rest = self._split(index, divisor)
+        if rest.low // divisor == rest.high // divisor:
+            return self.shift(whole, rest.low // divisor)
+        return self.add(whole, self.of(self._atom(Quotient, rest, divisor)))
+
+    def remainder(self, index: Index, divisor: int) -> Index:
+        if divisor == 1:
+            return Index((), 0)
+        _, rest = self._split(index, divisor)
+        if rest.low // divisor == rest.high // divisor:
+            return self.shift(rest, -(rest.low // divisor) * divisor)
+        return self.of(self._atom(Remainder, rest, divisor))
+
+    def delinearize(self, linear: Index, sizes: tuple[int, ...]) -> list[Index]:
+        """The indices into an array of these sizes at a row-major position."""
+        result: list[Index] = []
+        for size in reversed(sizes[1:]):
+            result.append(self.remainder(linear, size) if size else Index((), 0))
+            linear = self.quotient(linear, size) if size else linear
+        return [linear, *reversed(result)] if sizes else []
+
+    def _split(self, index: Index, divisor: int) -> tuple[Index, Index]:
+        """index = divisor * whole + rest, with all multiples of the divisor in `whole`."""
+        whole = tuple((atom, c // divisor) for atom, c in index.terms if c % divisor == 0)
+        rest = tuple((atom, c) for atom, c in index.terms if c % divisor)
+        quotient, remainder = divmod(index.constant, divisor)
+        return Index(whole, quotient), Index(rest, remainder)
+
+    def _atom(self, kind: type[Quotient] | type[Remainder], operand: Index, divisor: int) -> Atom:
+        key = (kind, operand, divisor)
+        atom = self._atoms.get(key)
+        if atom is None:
+            atom = self._atoms[key] = kind(self.number(), operand, divisor)
+        return atom
+
+    def _sum(self, terms: dict[Atom, int], constant: int) -> Index:
+        for atom in list(terms):
+            # q * (x // d) * d + q * (x mod d) = q * x
+            if isinstance(atom, Quotient) and terms.get(atom):
+                twin = self._atoms.get((Remainder, atom.operand, atom.divisor))
+                if twin is not None and terms.get(twin) and terms[atom] == terms[twin] * atom.divisor:
+                    factor = terms.pop(twin)
+                    del terms[atom]
+                    rest = Index(tuple(sorted(terms.items(), key=_by_number)), constant)
+                    return self.add(rest, self.scale(atom.operand, factor))
+        return Index(tuple(sorted(((a, c) for a, c in terms.items() if c), key=_by_number)), constant)
+
+
+def _by_number(term: tuple[Atom, int]) -> int:
+    return term[0].number

@@ -1,0 +1,185 @@
+"""From an instruction to the kernel that computes it: its elements pulled back to its operands, stored by loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hloom.ir import Computation, Instruction
+from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.index import Index, Variable
+from hloom.loops.nest import BufferType, Kernel, Nest, Store, in_place_pairs
+from hloom.loops.pull import ELEMENT_FUNCTIONS, Puller, is_scalar_computation, row_major_strides, start_indices
+from hloom.ops.operation import Operation
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+# Whether the target can compute an element-wise operation: (operation, result type, operand types).
+CanApply = Callable[[Operation, PrimitiveType, list[PrimitiveType]], bool]
+
+LARGEST_WINDOW = 128
+"""Windows of more elements are not folded element by element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel whose buffers are the distinct operands (arrays) of an instruction and then its results."""
+
+    kernel: Kernel
+    operands: tuple[int, ...]
+    """The operand number of each input buffer."""
+    copies: tuple[tuple[int, int], ...] = ()
+    """Pairs (output, input) of buffers: the output starts as a copy of the input, and the kernel changes a part."""
+
+
+def can_lower(instruction: Instruction, can_apply: CanApply) -> bool:
+    """Whether an instruction, outside or inside of a fusion, has an element function that the target can compute."""
+    shapes = [*instruction.shape.leaves(), *instruction.operand_shapes]
+    if instruction.shape.is_tuple or any(not shape.is_array or shape.is_dynamic for shape in shapes):
+        # Of tuples only those that a reduction gives.
+        tuple_of_arrays = instruction.shape.is_tuple and all(s.is_array and not s.is_dynamic for s in shapes)
+        if not (tuple_of_arrays and instruction.opcode in ("reduce", "reduce-window")):
+            return False
+    op = instruction.op
+    types = [shape.element_type for shape in instruction.operand_shapes]
+    result = next(instruction.shape.leaves()).element_type
+    if op.elementwise or op.opcode == "bitcast-convert":
+        return can_apply(op, result, types)
+    if op.opcode not in ELEMENT_FUNCTIONS or not _can_hold(can_apply, [*types, result]):
+        return False
+    if op.opcode in ("reduce", "reduce-window", "map"):
+        (computation,) = op.computations
+        if math.prod(d.size for d in getattr(op, "window", ())) > LARGEST_WINDOW:
+            return False
+        return is_scalar_computation(computation) and all(
+            can_lower(i, can_apply) for i in computation.instructions if i.opcode not in ("parameter", "tuple")
+        )
+    if op.opcode == "constant":
+        return is_uniform(instruction)
+    if op.opcode == "bitcast":
+        layouts = [instruction.shape.layout, instruction.operands[0].shape.layout]
+        same_type = instruction.shape.element_type is instruction.operands[0].shape.element_type
+        return same_type and all(layout is not None and layout.is_dense_row_major for layout in layouts)
+    return True
+
+
+def _can_hold(can_apply: CanApply, types: Sequence[PrimitiveType]) -> bool:
+    from hloom.ops.select import Select
+
+    return all(can_apply(Select(), type, [PrimitiveType.PRED, type, type]) for type in types)
+
+
+def is_uniform(constant: Instruction) -> bool:
+    """Whether all elements of a constant are one value."""
+    value = np.ascontiguousarray(constant.op.literal.value).reshape(-1)  # type: ignore[attr-defined]
+    return value.size <= 1 or bool((value.view(np.uint8).reshape(value.size, -1) == value[:1].view(np.uint8)).all())
+
+
+def lower(instruction: Instruction) -> Lowered:
+    """The kernel of a fusion, or of one instruction that `can_lower` accepts."""
+    if instruction.opcode == "fusion":
+        (computation,) = instruction.op.computations
+        sources = dict(zip(computation.parameters, range(len(instruction.operands)), strict=True))
+        roots = outputs_of(computation)
+    else:
+        sources = {}
+        for number, operand in enumerate(instruction.operands):
+            sources.setdefault(operand, number)
+        roots = [instruction]
+    return _Lowering(instruction, sources, roots).lowered()
+
+
+def outputs_of(computation: Computation) -> list[Instruction]:
+    """The instructions whose values a fused computation returns."""
+    root = computation.root
+    return list(root.operands) if root.opcode == "tuple" else [root]
+
+
+class _Lowering:
+    def __init__(self, instruction: Instruction, sources: dict[Instruction, int], roots: list[Instruction]) -> None:
+        self.roots = roots
+        numbers: dict[int, int] = {}
+        inputs: list[int] = []
+        distinct: dict[Instruction, int] = {}
+        for source, number in sources.items():
+            operand = instruction.operands[number]
+            if id(operand) not in numbers:
+                numbers[id(operand)] = len(inputs)
+                inputs.append(number)
+            distinct[source] = numbers[id(operand)]
+        self.inputs = tuple(inputs)
+        shapes = [instruction.operands[number].shape for number in inputs]
+        self.buffers = [BufferType(s.element_type, s.element_count, "input") for s in shapes]
+        results = [leaf for root in roots for leaf in root.shape.leaves()]
+        self.buffers += [BufferType(s.element_type, s.element_count, "output") for s in results]
+        self.space = ExpressionSpace([buffer.size for buffer in self.buffers])
+        self.puller = Puller(self.space, distinct)
+        self.copies: list[tuple[int, int]] = []
+
+    def lowered(self) -> Lowered:
+        nests: list[Nest] = []
+        output = len(self.inputs)
+        plain: list[tuple[Instruction, int]] = []
+        for root in self.roots:
+            if root.opcode == "dynamic-update-slice" and root.operands[0] in self.puller.buffers:
+                nests.append(self._update(root, output))
+            elif root.opcode == "concatenate":
+                nests += self._pieces(root, output)
+            else:
+                plain.append((root, output))
+            output += sum(1 for _ in root.shape.leaves())
+        nests += self._stores(plain)
+        kernel = Kernel(self.buffers, [nest for nest in nests if nest.iterations], self.space)
+        kernel.in_place = frozenset(in_place_pairs(kernel.nests))
+        return Lowered(kernel, self.inputs, tuple(self.copies))
+
+    def _loops(self, sizes: Sequence[int]) -> tuple[tuple[Variable, ...], tuple[Index, ...]]:
+        indices = self.space.indices
+        loops = tuple(indices.variable(f"i{d}", size) for d, size in enumerate(sizes))
+        return loops, tuple(indices.of(v) if v.extent else indices.constant(0) for v in loops)
+
+    def _stores(self, roots: list[tuple[Instruction, int]]) -> list[Nest]:
+        """One nest for all results of the same sizes."""
+        nests = []
+        groups: dict[tuple[int, ...], list[tuple[Instruction, int]]] = {}
+        for root, output in roots:
+            groups.setdefault(next(root.shape.leaves()).dimensions, []).append((root, output))
+        for sizes, members in groups.items():
+            loops, index = self._loops(sizes)
+            offset = self.space.indices.linear(index, row_major_strides(sizes))
+            stores = [
+                Store(output + k, offset, value)
+                for root, output in members
+                for k, value in enumerate(self.puller.elements(root, index))
+            ]
+            nests.append(Nest(loops, tuple(stores)))
+        return nests
+
+    def _update(self, root: Instruction, output: int) -> Nest:
+        """Only the updated part is stored; the rest is what the operand holds."""
+        operand, update = root.operands[:2]
+        self.copies.append((output, self.puller.buffers[operand]))
+        starts = start_indices(self.puller, root.operands[2:], operand.shape, update.shape.dimensions)
+        return self._part(root.shape, output, update, starts)
+
+    def _pieces(self, root: Instruction, output: int) -> list[Nest]:
+        """A store for each operand of a concatenation."""
+        nests = []
+        start = 0
+        for operand in root.operands:
+            starts = [self.space.indices.constant(0)] * root.shape.rank
+            starts[root.op.dimension] = self.space.indices.constant(start)  # type: ignore[attr-defined]
+            nests.append(self._part(root.shape, output, operand, starts))
+            start += operand.shape.dimensions[root.op.dimension]  # type: ignore[attr-defined]
+        return nests
+
+    def _part(self, whole: Shape, output: int, part: Instruction, starts: Sequence[Index]) -> Nest:
+        """Stores the elements of `part` into the result from `starts` on."""
+        loops, index = self._loops(part.shape.dimensions)
+        indices = self.space.indices
+        places = [indices.add(i, s) for i, s in zip(index, starts, strict=True)]
+        offset = indices.linear(places, row_major_strides(whole.dimensions))
+        return Nest(loops, (Store(output, offset, self.puller.element(part, index)),))

@@ -1,0 +1,230 @@
+"""A kernel: nests of loops that store expressions into buffers, with the schedule by which they run.
+
+parallel i < 4096:
+  vector j < 1024 by 16:
+    b2[1024*i + j] = add(b0[1024*i + j], b1[j])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from hloom.loops.expressions import Apply, Expression, ExpressionSpace, Fold, FoldResult, Load, walk
+from hloom.loops.index import Atom, Dynamic, Index, Quotient, Remainder, Variable
+from hloom.passes.costs import element_cost
+from hloom.types import PrimitiveType
+
+
+@dataclass(frozen=True, slots=True)
+class BufferType:
+    """What a kernel's argument points to: `size` elements, row-major; a scratch is the kernel's own."""
+
+    type: PrimitiveType
+    size: int
+    role: str
+    """"input", "output" or "scratch"."""
+
+    @property
+    def byte_size(self) -> int:
+        return self.size * self.type.byte_width
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: int
+    index: Index
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a nest runs.
+
+    `vector` is the loop whose iterations run `lanes` at a time; `transposed` is a loop that is cut into tiles of as
+    many iterations, so that elements contiguous along it are read as vectors and turned in registers. The first loop
+    is cut into chunks of `chunk` iterations for the threads where `chunk` is not 0. `staged` names expressions of a
+    fold that later loops need again: they are kept in a scratch buffer.
+    """
+
+    vector: Variable | None = None
+    lanes: int = 0
+    transposed: Variable | None = None
+    chunk: int = 0
+    staged: tuple[tuple[Expression, int, Index], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops from the outermost to the innermost around stores."""
+
+    loops: tuple[Variable, ...]
+    stores: tuple[Store, ...]
+    schedule: Schedule = Schedule()
+
+    @property
+    def iterations(self) -> int:
+        count = 1
+        for loop in self.loops:
+            count *= loop.extent
+        return count
+
+
+@dataclass(slots=True)
+class Kernel:
+    """Nests that run one after another on one set of buffers."""
+
+    buffers: list[BufferType]
+    nests: list[Nest]
+    space: ExpressionSpace
+    in_place: frozenset[tuple[int, int]] = field(default_factory=frozenset)
+    """Pairs (output, input) of buffers that may be one: every element is read before, and where, it is written."""
+
+    def to_text(self) -> str:
+        lines = [f"b{i}: {b.role} {b.type}[{b.size}]" for i, b in enumerate(self.buffers)]
+        for nest in self.nests:
+            lines += nest_lines(nest)
+        return "\n".join(lines)
+
+
+def nest_lines(nest: Nest) -> list[str]:
+    schedule = nest.schedule
+    lines = []
+    for depth, loop in enumerate(nest.loops):
+        words = "parallel" if depth == 0 and schedule.chunk else "for"
+        by = f" by {schedule.chunk}" if depth == 0 and schedule.chunk else ""
+        if loop is schedule.vector:
+            words, by = f"{words} vector" if words != "for" else "vector", f"{by} lanes {schedule.lanes}"
+        if loop is schedule.transposed:
+            words += " tile"
+        lines.append("  " * depth + f"{words} {loop} < {loop.extent}{by}:")
+    for expression, buffer, index in schedule.staged:
+        lines.append("  " * len(nest.loops) + f"keep b{buffer}[{index}] = {expression}")
+    for store in nest.stores:
+        lines.append("  " * len(nest.loops) + f"b{store.buffer}[{store.index}] = {store.value}")
+    return lines
+
+
+def atoms_of(index: Index) -> list[Atom]:
+    """The atoms of an index, those inside quotients and remainders included."""
+    atoms: list[Atom] = []
+    pending = [index]
+    while pending:
+        for atom, _ in pending.pop().terms:
+            atoms.append(atom)
+            if isinstance(atom, (Quotient, Remainder)):
+                pending.append(atom.operand)
+    return atoms
+
+
+def folds_of(expressions: Sequence[Expression]) -> list[Fold]:
+    """The folds among the expressions, inner ones first, each once."""
+    found: dict[int, Fold] = {}
+    for expression in walk(expressions):
+        if isinstance(expression, FoldResult):
+            found.setdefault(id(expression.fold), expression.fold)
+    return list(found.values())
+
+
+def expressions_of(nest: Nest) -> list[Expression]:
+    """Every expression of the nest, those inside the indices of its stores included, operands before users."""
+    roots = [store.value for store in nest.stores]
+    for store in nest.stores:
+        roots += [atom.value for atom in atoms_of(store.index) if isinstance(atom, Dynamic)]
+    return walk(roots)
+
+
+def indices_of(nest: Nest) -> list[Index]:
+    """Every index that the nest computes."""
+    indices = [store.index for store in nest.stores]
+    for expression in expressions_of(nest):
+        indices += expression.indices
+    return indices
+
+
+def collapse(nest: Nest, space: ExpressionSpace) -> Nest:
+    """Joins neighbouring loops that walk through all buffers as one: (i < 4, j < 8) with indices 8 i + j -> ij < 32."""
+    loops = list(nest.loops)
+    position = len(loops) - 2
+    while position >= 0:
+        outer, inner = loops[position], loops[position + 1]
+        if all(_joins(index, outer, inner) for index in indices_of(nest)):
+            joint = space.indices.variable(inner.name, outer.extent * inner.extent)
+            values = {outer: space.indices.constant(0), inner: space.indices.of(joint)}
+            nest = substitute(nest, space, values)
+            loops[position : position + 2] = [joint]
+            nest = replace(nest, loops=tuple(loops))
+        position -= 1
+    return nest
+
+
+def collapse_folds(nest: Nest, space: ExpressionSpace) -> Nest:
+    """As `collapse`, for the loops inside folds."""
+    for fold in folds_of([store.value for store in nest.stores]):
+        over = list(fold.over)
+        for position in range(len(over) - 2, -1, -1):
+            outer, inner = over[position], over[position + 1]
+            if outer in nest.loops or inner in nest.loops:
+                continue
+            others = [f for f in folds_of([s.value for s in nest.stores]) if (outer in f.over) != (inner in f.over)]
+            if others or not all(_joins(index, outer, inner) for index in indices_of(nest)):
+                continue
+            joint = space.indices.variable(inner.name, outer.extent * inner.extent)
+            nest = substitute(nest, space, {outer: space.indices.constant(0), inner: space.indices.of(joint)})
+            over[position : position + 2] = [joint]
+    return nest
+
+
+def _joins(index: Index, outer: Variable, inner: Variable) -> bool:
+    if outer not in index.variables and inner not in index.variables:
+        return True
+    if not (index.is_affine_in(outer) and index.is_affine_in(inner)):
+        return False
+    return index.coefficient(outer) == index.coefficient(inner) * inner.extent
+
+
+def substitute(nest: Nest, space: ExpressionSpace, values: dict[Variable, Index]) -> Nest:
+    """The nest with loop variables replaced by other indices; the loops themselves stay."""
+    roots = space.substitute([store.value for store in nest.stores], values)
+    stores = tuple(
+        Store(store.buffer, space.substitute_index(store.index, values), root)
+        for store, root in zip(nest.stores, roots, strict=True)
+    )
+    return replace(nest, stores=stores)
+
+
+def loads_of(expressions: Sequence[Expression]) -> list[Load]:
+    return [e for e in walk(expressions) if isinstance(e, Load)]
+
+
+def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
+    """Pairs (written, read) of buffers whose elements are read at most where and when they are written."""
+    if len(nests) != 1:
+        return set()
+    (nest,) = nests
+    pairs: set[tuple[int, int]] = set()
+    bad: set[tuple[int, int]] = set()
+    inside_folds = {
+        id(load)
+        for fold in folds_of([s.value for s in nest.stores])
+        for load in loads_of([*fold.values, *fold.initial])
+    }
+    loads = [e for e in expressions_of(nest) if isinstance(e, Load)]
+    for store in nest.stores:
+        whole = nest.iterations > 0
+        for load in loads:
+            pair = (store.buffer, load.buffer)
+            same = whole and load.index == store.index and id(load) not in inside_folds
+            (pairs if same else bad).add(pair)
+    for load in loads:
+        for store in nest.stores:
+            if id(load) in inside_folds:
+                bad.add((store.buffer, load.buffer))
+    return pairs - bad
+
+
+def weight(expression: Expression) -> int:
+    """What one evaluation costs, in units of an addition."""
+    if isinstance(expression, Apply):
+        return element_cost(expression.op.opcode) + (expression.type.bits < 32)
+    return 2 if isinstance(expression, Load) else 1

@@ -1,0 +1,452 @@
+"""Which operand elements an output element reads, and what it computes of them: one function an operation.
+
+`Puller.element(instruction, index)` composes these functions from an instruction back to the buffers it starts from.
+Nothing is computed twice for one index: expressions are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hloom.ir import Computation, Instruction
+from hloom.loops.expressions import Expression, ExpressionSpace
+from hloom.loops.index import Index
+from hloom.ops.elementwise_binary import And
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+if TYPE_CHECKING:
+    from hloom.ops.attributes import WindowDimension
+
+Indices = tuple[Index, ...]
+
+# Combiners that are associative and commutative, and have an identity: their folds may run in any order.
+REORDERABLE = {"add", "multiply", "maximum", "minimum", "and", "or", "xor"}
+
+
+def row_major_strides(sizes: Sequence[int]) -> list[int]:
+    strides, step = [0] * len(sizes), 1
+    for d in range(len(sizes) - 1, -1, -1):
+        strides[d] = step
+        step *= sizes[d]
+    return strides
+
+
+class Puller:
+    """Expressions of the elements of instructions, over `buffers`: the instructions whose values lie in memory."""
+
+    def __init__(self, space: ExpressionSpace, buffers: Mapping[Instruction, int]) -> None:
+        self.space = space
+        self.buffers = buffers
+        self._memo: dict[Any, list[Expression]] = {}
+
+    def element(self, instruction: Instruction, index: Indices) -> Expression:
+        """The element of an array instruction at an index."""
+        return self.elements(instruction, index)[0]
+
+    def elements(self, instruction: Instruction, index: Indices) -> list[Expression]:
+        """The elements of an array, or of all arrays of a tuple, at one index."""
+        key = (instruction, index)
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = self._pull(instruction, index)
+        return found
+
+    def _pull(self, instruction: Instruction, index: Indices) -> list[Expression]:
+        buffer = self.buffers.get(instruction)
+        if buffer is not None:
+            shape = instruction.shape
+            offset = self.space.indices.linear(index, row_major_strides(shape.dimensions))
+            return [self.space.load(shape.element_type, buffer, offset)]
+        op = instruction.op
+        if op.elementwise:
+            operands = [self.element(o, index if o.shape.rank or not index else ()) for o in instruction.operands]
+            return [self.space.apply(op, instruction.shape.element_type, *operands)]
+        result = ELEMENT_FUNCTIONS[op.opcode](self, instruction, index)
+        return result if isinstance(result, list) else [result]
+
+    def compute(self, computation: Computation, arguments: Sequence[Expression]) -> list[Expression]:
+        """The results of a computation of scalars on scalar expressions."""
+        bound = _Bound(self, dict(zip(computation.parameters, arguments, strict=True)))
+        root = computation.root
+        if root.opcode == "tuple":
+            return [bound.value(operand) for operand in root.operands]
+        return [bound.value(root)]
+
+    def scalar_index(self, instruction: Instruction, low: int, high: int) -> Index:
+        """A scalar integer instruction as an index clamped to [low, high]."""
+        value = self.element(instruction, ())
+        return self.clamped(value, low, high)
+
+    def clamped(self, value: Expression, low: int, high: int) -> Index:
+        from hloom.loops.expressions import Constant
+
+        if isinstance(value, Constant):
+            return self.space.indices.constant(max(low, min(int(value.value), high)))
+        return self.space.indices.dynamic(value, low, high)
+
+    def both(self, a: Expression | bool, b: Expression | bool) -> Expression | bool:
+        """Logical and of conditions, some of which are known."""
+        if isinstance(a, bool):
+            return b if a else False
+        if isinstance(b, bool):
+            return a if b else False
+        return self.space.apply(And(), PrimitiveType.PRED, a, b)
+
+
+class _Bound:
+    """Evaluates a scalar computation whose parameters are expressions."""
+
+    def __init__(self, puller: Puller, values: dict[Instruction, Expression]) -> None:
+        self.puller = puller
+        self.values = values
+
+    def value(self, root: Instruction) -> Expression:
+        stack = [root]
+        while stack:
+            instruction = stack[-1]
+            if instruction in self.values:
+                stack.pop()
+                continue
+            missing = [operand for operand in instruction.operands if operand not in self.values]
+            if missing:
+                stack.extend(missing)
+            else:
+                self.values[instruction] = self._apply(instruction)
+                stack.pop()
+        return self.values[root]
+
+    def _apply(self, instruction: Instruction) -> Expression:
+        operands = [self.values[operand] for operand in instruction.operands]
+        if instruction.op.elementwise:
+            return self.puller.space.apply(instruction.op, instruction.shape.element_type, *operands)
+        if instruction.opcode == "constant":
+            return _constant(self.puller, instruction, ())
+        return operands[0]
+
+
+def is_scalar_computation(computation: Computation) -> bool:
+    """True where `Puller.compute` can evaluate it: element-wise instructions on scalars, and what passes them on."""
+    passing = ("parameter", "constant", "copy", "reshape", "bitcast", "broadcast", "opt-barrier")
+    for instruction in computation.instructions:
+        if instruction.opcode == "tuple" and instruction is computation.root:
+            continue
+        if not instruction.shape.is_scalar or not (instruction.op.elementwise or instruction.opcode in passing):
+            return False
+    return True
+
+
+# The element functions
+
+
+def _constant(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    value = instruction.op.literal.value  # type: ignore[attr-defined]
+    flat = value.reshape(-1)
+    if flat.size == 0:
+        return puller.space.constant(instruction.shape.element_type, np.zeros((), value.dtype))
+    position = puller.space.indices.linear(index, row_major_strides(value.shape))
+    if flat.size > 1 and position.low != position.high:
+        first = flat[:1]
+        if not (flat.view(np.uint8) == np.tile(first.view(np.uint8), flat.size)).all():
+            raise ValueError("an array constant lies in memory")
+        return puller.space.constant(instruction.shape.element_type, flat[0])
+    return puller.space.constant(instruction.shape.element_type, flat[min(max(position.low, 0), flat.size - 1)])
+
+
+def _iota(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    dimension = instruction.op.iota_dimension  # type: ignore[attr-defined]
+    return puller.space.from_index(instruction.shape.element_type, index[dimension])
+
+
+def _broadcast(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    dimensions = instruction.op.broadcast_dimensions  # type: ignore[attr-defined]
+    return puller.element(instruction.operands[0], tuple(index[d] for d in dimensions))
+
+
+def _same(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
+    return puller.elements(instruction.operands[0], index)
+
+
+def _reshape(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    indices = puller.space.indices
+    old, new = instruction.operands[0].shape.dimensions, instruction.shape.dimensions
+    if 0 in new:
+        return puller.element(instruction.operands[0], tuple(indices.constant(0) for _ in old))
+    linear = indices.linear(index, row_major_strides(new))
+    return puller.element(instruction.operands[0], tuple(indices.delinearize(linear, old)))
+
+
+def _transpose(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    permutation = instruction.op.permutation  # type: ignore[attr-defined]
+    inner: list[Index] = [index[0]] * len(index)
+    for result, source in enumerate(permutation):
+        inner[source] = index[result]
+    return puller.element(instruction.operands[0], tuple(inner))
+
+
+def _reverse(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    indices = puller.space.indices
+    turned = [
+        indices.shift(indices.scale(i, -1), size - 1) if d in instruction.op.dimensions else i  # type: ignore[attr-defined]
+        for d, (i, size) in enumerate(zip(index, instruction.shape.dimensions, strict=True))
+    ]
+    return puller.element(instruction.operands[0], tuple(turned))
+
+
+def _slice(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    indices = puller.space.indices
+    parts = instruction.op.slice  # type: ignore[attr-defined]
+    inner = tuple(indices.shift(indices.scale(i, p.stride), p.start) for i, p in zip(index, parts, strict=True))
+    return puller.element(instruction.operands[0], inner)
+
+
+def start_indices(puller: Puller, operands: Sequence[Instruction], shape: Shape, sizes: Sequence[int]) -> list[Index]:
+    """The clamped start indices of dynamic-slice and dynamic-update-slice."""
+    limits = [size - part for size, part in zip(shape.dimensions, sizes, strict=True)]
+    if len(operands) == 1 and operands[0].shape.rank == 1:
+        values = [puller.element(operands[0], (puller.space.indices.constant(d),)) for d in range(shape.rank)]
+        return [puller.clamped(value, 0, limit) for value, limit in zip(values, limits, strict=True)]
+    return [puller.scalar_index(o, 0, limit) for o, limit in zip(operands, limits, strict=True)]
+
+
+def _dynamic_slice(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    operand = instruction.operands[0]
+    starts = start_indices(puller, instruction.operands[1:], operand.shape, instruction.shape.dimensions)
+    return puller.element(operand, tuple(puller.space.indices.add(i, s) for i, s in zip(index, starts, strict=True)))
+
+
+def _dynamic_update_slice(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    operand, update = instruction.operands[:2]
+    indices, space = puller.space.indices, puller.space
+    starts = start_indices(puller, instruction.operands[2:], operand.shape, update.shape.dimensions)
+    inner = tuple(indices.add(i, indices.scale(s, -1)) for i, s in zip(index, starts, strict=True))
+    inside: Expression | bool = True
+    for i, size in zip(inner, update.shape.dimensions, strict=True):
+        inside = puller.both(inside, space.in_range(i, 0, size))
+    if inside is False:
+        return puller.element(operand, index)
+    return space.where(inside, puller.element(update, inner), puller.element(operand, index))
+
+
+def _pad(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    operand, padding = instruction.operands
+    config = instruction.op.padding_config  # type: ignore[attr-defined]
+    inside: Expression | bool = True
+    inner = []
+    for i, p, size in zip(index, config, operand.shape.dimensions, strict=True):
+        position, here = dilated_index(
+            puller, puller.space.indices.shift(i, -p.edge_padding_low), size, p.interior_padding + 1
+        )
+        inside = puller.both(inside, here)
+        inner.append(position)
+    filler = puller.element(padding, ())
+    return filler if inside is False else puller.space.where(inside, puller.element(operand, tuple(inner)), filler)
+
+
+def dilated_index(puller: Puller, position: Index, size: int, step: int) -> tuple[Index, Expression | bool]:
+    """The element that lies at a position of a dimension with holes, and whether one lies there."""
+    indices, space = puller.space.indices, puller.space
+    inside = space.in_range(position, 0, (size - 1) * step + 1 if size else 0)
+    if step == 1 or inside is False:
+        return position, inside
+    here = space.in_range(indices.remainder(position, step), 0, 1)
+    return indices.quotient(position, step), puller.both(inside, here)
+
+
+def _concatenate(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    dimension = instruction.op.dimension  # type: ignore[attr-defined]
+    indices, space = puller.space.indices, puller.space
+    position = index[dimension]
+    result: Expression | None = None
+    end = instruction.shape.dimensions[dimension]
+    for operand in reversed(instruction.operands):
+        size = operand.shape.dimensions[dimension]
+        start = end - size
+        here = space.in_range(position, start, max(start, end)) if size else False
+        if here is not False:
+            inner = (*index[:dimension], indices.shift(position, -start), *index[dimension + 1 :])
+            element = puller.element(operand, inner)
+            result = element if result is None else space.where(here, element, result)
+        end = start
+    if result is None:
+        return space.constant(instruction.shape.element_type, np.zeros((), instruction.shape.element_type.dtype))
+    return result
+
+
+def _gather(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    op: Any = instruction.op
+    operand, starts = instruction.operands
+    batch = [index[d] for d in range(len(index)) if d not in op.offset_dims]
+    offsets = [index[d] for d in op.offset_dims]
+    inner: list[Index] = [puller.space.indices.constant(0)] * operand.shape.rank
+    gone = {*op.collapsed_slice_dims, *op.operand_batching_dims}
+    for d, offset in zip((d for d in range(operand.shape.rank) if d not in gone), offsets, strict=True):
+        inner[d] = offset
+    for component, d in enumerate(op.start_index_map):
+        place = list(batch)
+        place.insert(op.index_vector_dim, puller.space.indices.constant(component))
+        place = place if op.index_vector_dim < starts.shape.rank else batch
+        value = puller.element(starts, tuple(place))
+        start = puller.clamped(value, 0, operand.shape.dimensions[d] - op.slice_sizes[d])
+        inner[d] = puller.space.indices.add(inner[d], start)
+    for d, source in zip(op.operand_batching_dims, op.start_indices_batching_dims, strict=True):
+        inner[d] = batch[source - (source > op.index_vector_dim)]
+    return puller.element(operand, tuple(inner))
+
+
+def _reduce(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
+    op: Any = instruction.op
+    count = len(instruction.operands) // 2
+    operands, initial = instruction.operands[:count], instruction.operands[count:]
+    sizes = operands[0].shape.dimensions
+    kept = iter(index)
+    taken = frozenset().union(*(i.variables for i in index))
+    inner: list[Index] = []
+    over = []
+    for d, size in enumerate(sizes):
+        if d in op.dimensions:
+            variable = puller.space.fold_variable(size, taken)
+            taken |= {variable}
+            if size != 1:
+                over.append(variable)
+            inner.append(puller.space.indices.of(variable) if size else puller.space.indices.constant(0))
+        else:
+            inner.append(next(kept))
+    values = tuple(puller.element(operand, tuple(inner)) for operand in operands)
+    return _fold(puller, op.computation, tuple(over), values, tuple(puller.element(i, ()) for i in initial))
+
+
+def _fold(
+    puller: Puller, computation: Computation, over: tuple[Any, ...], values: tuple[Expression, ...],
+    initial: tuple[Expression, ...],
+) -> list[Expression]:  # fmt: skip
+    types = [value.type for value in values]
+    arguments = [puller.space.argument(type, k) for k, type in enumerate([*types, *types])]
+    combine = tuple(puller.compute(computation, arguments))
+    return puller.space.fold(over, values, initial, combine, combiner_opcode(computation))
+
+
+def combiner_opcode(computation: Computation) -> str:
+    """The opcode where a computation is just `op(parameter 0, parameter 1)` of a reorderable operation, else ""."""
+    root = computation.root
+    parameters = set(computation.parameters)
+    if root.opcode in REORDERABLE and len(parameters) == 2 and set(root.operands) == parameters:
+        return root.opcode
+    return ""
+
+
+def _reduce_window(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
+    op: Any = instruction.op
+    count = len(instruction.operands) // 2
+    operands, initial = instruction.operands[:count], instruction.operands[count:]
+    window: Sequence[WindowDimension] = op.window
+    indices = puller.space.indices
+    taken = frozenset().union(*(i.variables for i in index))
+    inside: Expression | bool = True
+    inner, over = [], []
+    for i, d, size in zip(index, window, operands[0].shape.dimensions, strict=True):
+        step = indices.constant(0)
+        if d.size > 1:
+            variable = puller.space.fold_variable(d.size, taken)
+            taken |= {variable}
+            over.append(variable)
+            step = indices.scale(indices.of(variable), d.window_dilation)
+        position = indices.shift(indices.add(indices.scale(i, d.stride), step), -d.padding_low)
+        element, here = dilated_index(puller, position, size, d.base_dilation)
+        inside = puller.both(inside, here)
+        inner.append(element)
+    starts = tuple(puller.element(i, ()) for i in initial)
+    if inside is False:
+        return list(starts)
+    values = tuple(puller.element(operand, tuple(inner)) for operand in operands)
+    if inside is True:
+        return _fold(puller, op.computation, tuple(over), values, starts)
+    return _guarded_fold(puller, op.computation, tuple(over), inside, values, starts)
+
+
+def _guarded_fold(
+    puller: Puller, computation: Computation, over: tuple[Any, ...], inside: Expression,
+    values: tuple[Expression, ...], initial: tuple[Expression, ...],
+) -> list[Expression]:  # fmt: skip
+    """A fold that skips the values for which `inside` does not hold."""
+    space = puller.space
+    opcode = combiner_opcode(computation)
+    if opcode:
+        neutral = space.constant(values[0].type, identity(opcode, values[0].type))
+        return _fold(puller, computation, over, (space.where(inside, values[0], neutral),), initial)
+    types = [value.type for value in values]
+    arguments = [space.argument(type, k) for k, type in enumerate([*types, *types])]
+    flag = space.argument(PrimitiveType.PRED, len(arguments))
+    combined = puller.compute(computation, arguments)
+    chosen = tuple(space.where(flag, new, old) for new, old in zip(combined, arguments))
+    zeros = [space.constant(type, np.zeros((), type.dtype)) for type in types]
+    safe = tuple(space.where(inside, value, zero) for value, zero in zip(values, zeros, strict=True))
+    return space.fold(over, (*safe, inside), initial, chosen, "")
+
+
+def identity(opcode: str, type: PrimitiveType) -> Any:
+    """The value that a reorderable combiner leaves everything unchanged with, as a NumPy scalar."""
+    from hloom.literal import extreme
+
+    dtype = type.dtype
+    if opcode == "add":
+        return (
+            np.asarray(-0.0 if type.is_float else 0, dtype)
+            if not type.is_complex
+            else np.asarray(complex(-0.0, -0.0), dtype)
+        )
+    if opcode == "multiply":
+        return np.asarray(1, dtype)
+    if opcode in ("maximum", "minimum"):
+        return np.asarray(extreme(type, highest=opcode == "minimum"))
+    if opcode == "and":
+        return np.asarray(True) if type.is_pred else np.asarray(-1, np.int64).astype(dtype)
+    return np.zeros((), dtype)
+
+
+def _get_dimension_size(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    size = instruction.operands[0].shape.dimensions[instruction.op.dimension]  # type: ignore[attr-defined]
+    return puller.space.constant(PrimitiveType.S32, np.asarray(size, np.int32))
+
+
+def _get_tuple_element(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    return puller.elements(instruction.operands[0], index)[instruction.op.index]  # type: ignore[attr-defined]
+
+
+def _map(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
+    computation = instruction.op.computation  # type: ignore[attr-defined]
+    return puller.compute(computation, [puller.element(operand, index) for operand in instruction.operands])
+
+
+def _bitcast_convert(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
+    return puller.space.apply(
+        instruction.op, instruction.shape.element_type, puller.element(instruction.operands[0], index)
+    )
+
+
+ELEMENT_FUNCTIONS: dict[str, Callable[[Puller, Instruction, Indices], Expression | list[Expression]]] = {
+    "bitcast": _reshape,
+    "bitcast-convert": _bitcast_convert,
+    "broadcast": _broadcast,
+    "concatenate": _concatenate,
+    "constant": _constant,
+    "copy": _same,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "gather": _gather,
+    "get-dimension-size": _get_dimension_size,
+    "get-tuple-element": _get_tuple_element,
+    "iota": _iota,
+    "map": _map,
+    "opt-barrier": _same,
+    "pad": _pad,
+    "reduce": _reduce,
+    "reduce-window": _reduce_window,
+    "reshape": _reshape,
+    "reverse": _reverse,
+    "slice": _slice,
+    "transpose": _transpose,
+}

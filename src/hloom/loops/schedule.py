@@ -1,0 +1,271 @@
+"""Chooses how a nest runs: which loop is vectorised, how wide, what is turned in registers, what the threads share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hloom.loops.expressions import Apply, Expression, ExpressionSpace, Fold, FoldResult, walk
+from hloom.loops.index import Index, Variable
+from hloom.loops.nest import (
+    BufferType,
+    Kernel,
+    Nest,
+    Store,
+    collapse,
+    collapse_folds,
+    folds_of,
+    loads_of,
+    substitute,
+    weight,
+)
+
+PARALLEL_COST = 40_000
+"""Work, in element additions, below which a nest runs on one thread."""
+CHUNK_COST = 20_000
+STAGE_WEIGHT = 8
+"""Expressions that cost as much are kept rather than computed again."""
+STAGED_ELEMENTS = 1 << 14
+UNROLLED_LOOP = 4
+"""Loops of at most so many iterations may be written out around a fold."""
+
+
+def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
+    """Gives every nest of the kernel its loops and schedule."""
+    kernel.nests = [_schedule_nest(kernel, nest, vector_bytes, threads) for nest in kernel.nests]
+
+
+def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) -> Nest:
+    space = kernel.space
+    nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
+    nest = collapse_folds(collapse(nest, space), space)
+    nest = _write_out_short_loops(nest, space)
+    vector = _vector_loop(nest)
+    tile = _tile_loop(nest, vector) if vector else None
+    nest = _order_loops(nest, vector, tile)
+    nest = _stage(kernel, nest, vector)
+    lanes = _lanes(nest, vector, tile, vector_bytes) if vector else 0
+    chunk = _chunk(nest, vector, tile, lanes, threads)
+    return replace(nest, schedule=replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, chunk=chunk))
+
+
+# Which loop is vectorised
+
+
+def _vector_loop(nest: Nest) -> Variable | None:
+    """The loop along which most of memory is contiguous; None where folds are better run along their own loops."""
+    best, best_score = None, 0.0
+    for loop in nest.loops:
+        if loop.extent < 4 and loop.extent < max(v.extent for v in nest.loops):
+            continue
+        score = _contiguity(nest, loop) + (0.1 if loop is nest.loops[-1] else 0.0)
+        if best is None or score > best_score:
+            best, best_score = loop, score
+    if best is None:
+        return None
+    for fold in folds_of([store.value for store in nest.stores]):
+        if not (fold.opcode and fold.over) or best not in fold.variables:
+            continue
+        loads = loads_of(fold.values)
+        own = max(sum(_unit(load.index, v) for load in loads) for v in fold.over)
+        if own > sum(_unit(load.index, best) for load in loads) and max(v.extent for v in fold.over) >= 8:
+            return None
+    return best
+
+
+def _contiguity(nest: Nest, loop: Variable) -> float:
+    score = sum(2.0 * _unit(store.index, loop) for store in nest.stores)
+    for load in loads_of([store.value for store in nest.stores]):
+        score += _unit(load.index, loop)
+    return score
+
+
+def _unit(index: Index, loop: Variable) -> float:
+    """How well vectors along the loop read or write at the index."""
+    if loop not in index.variables:
+        return 0.0
+    if not index.is_affine_in(loop):
+        return -1.0
+    coefficient = index.coefficient(loop)
+    return 1.0 if coefficient == 1 else -0.25 if 0 < coefficient <= 4 else -1.0
+
+
+def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
+    """A loop along which loads are contiguous that are not along the vector loop."""
+    if any(isinstance(e, FoldResult) for store in nest.stores for e in walk([store.value])) or len(nest.stores) != 1:
+        return None
+    for load in loads_of([store.value for store in nest.stores]):
+        for loop in nest.loops:
+            if (
+                loop is not vector
+                and load.in_bounds
+                and not load.type.is_complex
+                and min(loop.extent, vector.extent) >= 16
+                and load.index.is_affine_in(loop)
+                and load.index.is_affine_in(vector)
+                and load.index.coefficient(loop) == 1
+                and load.index.coefficient(vector) > 1
+            ):
+                return loop
+    return None
+
+
+def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> Nest:
+    """The vector loop innermost, the tile's around it, of the others the largest outermost if it gives threads work."""
+    last = [loop for loop in (tile, vector) if loop is not None]
+    others = [loop for loop in nest.loops if loop not in last]
+    if len(nest.stores) == 1 and others and others[0].extent < 8:
+        others.sort(key=lambda loop: -loop.extent)
+    return replace(nest, loops=(*others, *last))
+
+
+# How wide
+
+
+def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: int) -> int:
+    expressions = walk([store.value for store in nest.stores])
+    width = _native_lanes(expressions, vector_bytes)
+    if tile is not None:
+        return min(width, 16)
+    cost = sum(weight(e) for e in expressions)
+    folds = [f for f in folds_of([store.value for store in nest.stores]) if vector in f.variables]
+    factor = 8 if folds and cost <= 10 else 4 if folds and cost <= 24 else 2 if cost <= 12 else 1
+    return _fitting(width * factor, width, vector.extent)
+
+
+def _native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
+    """Lanes of one register of the widest element that is computed with."""
+    widest = max((e.type.real.bits for e in expressions if not e.type.is_pred), default=32)
+    if all(e.type.is_pred or (e.type.is_integer and e.type.bits <= 8) for e in expressions):
+        return vector_bytes
+    return vector_bytes * 8 // max(32, widest)
+
+
+def _fitting(lanes: int, least: int, extent: int) -> int:
+    """Fewer lanes where the loop is short: a power of two that wastes little."""
+    while lanes > least and extent < lanes:
+        lanes //= 2
+    while lanes > 4 and extent <= lanes // 2:
+        lanes //= 2
+    return lanes
+
+
+def fold_lanes(folds: Sequence[Fold], vector_bytes: int) -> tuple[Variable | None, int]:
+    """The loop along which folds of scalars run in lanes, and how many; None where they cannot."""
+    if not all(fold.opcode for fold in folds):
+        return None, 0
+    values = [value for fold in folds for value in fold.values]
+    loads = loads_of(values)
+    best = max(folds[0].over, key=lambda v: (sum(_unit(load.index, v) for load in loads), v.extent), default=None)
+    if best is None or best.extent < 8:
+        return None, 0
+    expressions = walk(values)
+    width = _native_lanes(expressions, vector_bytes)
+    cost = sum(weight(e) for e in expressions)
+    factor = 8 if cost <= 8 else 4 if cost <= 30 else 2 if cost <= 60 else 1
+    factor = max(1, factor // len(folds))
+    return best, _fitting(width * factor, width, best.extent)
+
+
+# Work that is shared
+
+
+def _write_out_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
+    """Short loops around folds become one store for each iteration, so that the folds share their loops and work."""
+    if not folds_of([store.value for store in nest.stores]):
+        return nest
+    for loop in nest.loops:
+        if loop.extent <= UNROLLED_LOOP and len(nest.loops) > 1 and loop is nest.loops[-1]:
+            stores: list[Store] = []
+            for k in range(loop.extent):
+                stores += substitute(nest, space, {loop: space.indices.constant(k)}).stores
+            nest = replace(nest, loops=tuple(v for v in nest.loops if v is not loop), stores=tuple(stores))
+    return nest
+
+
+def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
+    """Keeps costly values of a row that a fold computes and the vector loop needs again."""
+    if vector is None or len(nest.loops) < 1:
+        return nest
+    space = kernel.space
+    wanted = walk([store.value for store in nest.stores])
+    outside = {id(e): e for e in wanted}
+    staged = []
+    replaced: dict[int, Expression] = {}
+    for fold in folds_of([store.value for store in nest.stores]):
+        if len(fold.over) != 1 or fold.over[0].extent != vector.extent or vector.extent > STAGED_ELEMENTS:
+            continue
+        if vector in fold.variables or not fold.opcode:
+            continue
+        own = fold.over[0]
+        for expression in _costly(fold.values, own):
+            twin = space.substitute([expression], {own: space.indices.of(vector)})[0]
+            if id(twin) in outside and id(twin) not in replaced and twin is not expression:
+                buffer = len(kernel.buffers)
+                kernel.buffers.append(BufferType(expression.type, vector.extent, "scratch"))
+                space.buffer_sizes.append(vector.extent)
+                staged.append((expression, buffer, space.indices.of(own)))
+                replaced[id(twin)] = space.load(expression.type, buffer, space.indices.of(vector))
+                break
+    if not staged:
+        return nest
+    stores = tuple(replace(s, value=_replace(space, s.value, replaced)) for s in nest.stores)
+    return replace(nest, stores=stores, schedule=replace(nest.schedule, staged=tuple(staged)))
+
+
+def _costly(values: Sequence[Expression], own: Variable) -> list[Expression]:
+    """Expressions worth keeping, the largest first."""
+    found: list[Expression] = []
+    for expression in reversed(walk(values)):
+        if isinstance(expression, Apply) and own in expression.variables:
+            work = sum(weight(e) for e in walk([expression]) if own in e.variables)
+            found += [expression] * (work >= STAGE_WEIGHT)
+    return found
+
+
+def _replace(space: ExpressionSpace, root: Expression, new: dict[int, Expression]) -> Expression:
+    """The expression with some of its parts, outside of folds, replaced."""
+    done: dict[int, Expression] = dict(new)
+
+    def visit(expression: Expression) -> Expression:
+        found = done.get(id(expression))
+        if found is None:
+            if isinstance(expression, Apply):
+                found = space.apply(expression.op, expression.type, *map(visit, expression.operands))
+            else:
+                found = expression
+            done[id(expression)] = found
+        return found
+
+    return visit(root)
+
+
+# Threads
+
+
+def nest_cost(nest: Nest) -> int:
+    """The work of a nest in vectorised element additions."""
+    stores = [store.value for store in nest.stores]
+    folds = folds_of(stores)
+    inside = {id(e) for fold in folds for e in walk(fold.values)}
+    total = sum(weight(e) for e in walk(stores) if id(e) not in inside) + 2 * len(nest.stores)
+    for fold in folds:
+        steps = 1
+        for variable in fold.over:
+            steps *= variable.extent
+        total += steps * sum(weight(e) for e in walk(fold.values))
+    return total * nest.iterations
+
+
+def _chunk(nest: Nest, vector: Variable | None, tile: Variable | None, lanes: int, threads: int) -> int:
+    """How many iterations of the first loop a thread takes at a time; 0: the nest runs on one thread."""
+    cost = nest_cost(nest)
+    if threads <= 1 or not nest.loops or cost < PARALLEL_COST:
+        return 0
+    first = nest.loops[0]
+    step = lanes if first in (vector, tile) else 1
+    pieces = min(threads * 8, max(1, cost // CHUNK_COST), -(-first.extent // step))
+    if pieces <= 1:
+        return 0
+    each = -(-first.extent // pieces)
+    return -(-each // step) * step

@@ -1,0 +1,17 @@
+"""HLO -> HLO: passes that simplify and expand modules. `hloom opt` runs them from the command line."""
+
+from hloom.passes.pipeline import Pass, PassStatistics, Pipeline, clone_module, run_passes, totals
+from hloom.passes.registry import PASSES, PIPELINES, parse_passes, simplification_pipeline
+
+__all__ = [
+    "PASSES",
+    "PIPELINES",
+    "Pass",
+    "PassStatistics",
+    "Pipeline",
+    "clone_module",
+    "parse_passes",
+    "run_passes",
+    "simplification_pipeline",
+    "totals",
+]

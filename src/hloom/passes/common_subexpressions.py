@@ -1,0 +1,99 @@
+"""cse: equal instructions are computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.passes.edit import (
+    Edit,
+    callees_first_of,
+    calls,
+    effectful_computations,
+    has_control_edges,
+    has_effect,
+)
+
+_KEPT_APART = {"parameter", "opt-barrier", "async-start", "async-update", "async-done", "copy-start", "copy-done"}
+
+
+@dataclass(frozen=True)
+class CommonSubexpressionElimination:
+    """Merges equal computations, then equal instructions of each computation.
+
+    Before: instructions with the same operation (attributes; constants by their bits), operands, shape with layout,
+    sharding and frontend attributes; computations with the same instructions in the same order. After: the first of
+    them is used instead of the others; what is unused then stays for dce, but for the merged instructions.
+    Effects, random numbers, tokens, asynchronous pairs, barriers and instructions with control edges stay apart.
+    """
+
+    name: ClassVar[str] = "cse"
+
+    def run(self, module: Module) -> int:
+        changes = merge_computations(module)
+        effectful = effectful_computations(module)
+        return changes + sum(_merge_instructions(computation, effectful) for computation in module.computations)
+
+
+def merge_computations(module: Module) -> int:
+    """Makes callers call the first of equal computations; gives the number of those that lost their callers."""
+    first: dict[Hashable, Computation] = {}
+    merged: dict[Computation, Computation] = {}
+    for computation in callees_first_of(module):
+        if merged:
+            for instruction in computation.instructions:
+                if any(callee in merged for callee in calls(instruction.op)):
+                    instruction.op = instruction.op.with_computations(lambda callee: merged.get(callee, callee))
+        if computation is not module.entry_computation:
+            same = first.setdefault(_computation_key(computation), computation)
+            if same is not computation:
+                merged[computation] = same
+    if merged:
+        module.computations = [computation for computation in module.computations if computation not in merged]
+    return len(merged)
+
+
+def _computation_key(computation: Computation) -> Hashable:
+    """Equal for computations with equal instructions, whatever their names and metadata."""
+    number = {instruction: k for k, instruction in enumerate(computation.instructions)}
+    instructions = tuple(
+        (
+            *_key(instruction),
+            tuple(number[operand] for operand in instruction.operands),
+            tuple(number[before] for before in instruction.control_predecessors),
+        )
+        for instruction in computation.instructions
+    )
+    return computation.execution_thread, number[computation.root], instructions
+
+
+def _key(instruction: Instruction) -> tuple[Hashable, ...]:
+    """What must be equal but for the operands."""
+    if instruction.sharding is None and not instruction.frontend_attributes and not instruction.backend_config:
+        return instruction.op, instruction.shape
+    attributes = tuple(sorted(instruction.frontend_attributes.items()))
+    return instruction.op, instruction.shape, instruction.sharding, attributes, instruction.backend_config
+
+
+def _merge_instructions(computation: Computation, effectful: set[Computation]) -> int:
+    edit = Edit(computation)
+    first: dict[Hashable, Instruction] = {}
+    changes = 0
+    for instruction in computation.instructions:
+        if (
+            instruction.opcode in _KEPT_APART
+            or instruction.shape.is_token
+            or has_control_edges(instruction)
+            or has_effect(instruction, effectful)
+        ):
+            continue
+        key = (*_key(instruction), *map(id, instruction.operands))
+        same = first.setdefault(key, instruction)
+        if same is not instruction:
+            instruction.replace_all_uses_with(same)
+            edit.remove(instruction)
+            changes += 1
+    edit.finish()
+    return changes

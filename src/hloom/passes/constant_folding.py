@@ -1,0 +1,94 @@
+"""constant_folding: computes at compile time what depends on constants alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hloom.errors import HloomError
+from hloom.ir import Computation, Instruction, Module
+from hloom.literal import Literal
+from hloom.ops.operation import Array
+from hloom.ops.structure import Constant
+from hloom.passes.edit import Edit, has_control_edges
+
+_FOLDED = frozenset({
+    "bitcast-convert", "reshape", "transpose", "reverse", "slice", "dynamic-slice", "dynamic-update-slice", "pad",
+    "concatenate", "gather", "reduce", "dot",
+})  # fmt: skip
+"""What is folded besides element-wise operations; broadcasts and iotas are smaller than their results."""
+
+
+@dataclass(frozen=True)
+class ConstantFolding:
+    """Before: an instruction without effects whose operands are constants. After: a constant.
+
+    The values are those of the interpreter. A result of more than `max_bytes` is only made where it is not larger than
+    the operands; nothing that takes more than `max_steps` multiplications or moves is computed. Broadcasts, iotas,
+    random numbers, loops, custom calls and tuples are left alone.
+    """
+
+    name: ClassVar[str] = "constant_folding"
+    max_bytes: int = 65536
+    max_steps: int = 1_000_000
+
+    def run(self, module: Module) -> int:
+        return sum(self._fold(computation) for computation in module.computations)
+
+    def _fold(self, computation: Computation) -> int:
+        edit = Edit(computation)
+        changes = 0
+        for instruction in computation.instructions:
+            if instruction.operands and instruction not in edit.removed and self._is_foldable(instruction):
+                value = evaluate(instruction)
+                if value is not None:
+                    literal = Literal(instruction.shape, value)
+                    constant = edit.add(Constant(literal=literal), (), instruction.shape, instruction)
+                    constant.sharding = instruction.sharding
+                    edit.replace(instruction, constant)
+                    changes += 1
+        edit.finish()
+        return changes
+
+    def _is_foldable(self, instruction: Instruction) -> bool:
+        op, shape = instruction.op, instruction.shape
+        return (
+            all(operand.opcode == "constant" for operand in instruction.operands)
+            and (op.elementwise or op.opcode in _FOLDED)
+            and not op.has_side_effect
+            and not has_control_edges(instruction)
+            and shape.is_array
+            and not shape.is_dynamic
+            and self._is_small(instruction)
+        )
+
+    def _is_small(self, instruction: Instruction) -> bool:
+        shape, operands = instruction.shape, instruction.operand_shapes
+        steps = max(shape.element_count, *(operand.element_count for operand in operands))
+        if instruction.opcode == "dot":
+            steps = shape.element_count * math.prod(operands[0].dimensions)
+        return steps <= self.max_steps and (
+            shape.byte_size <= self.max_bytes or shape.byte_size <= sum(operand.byte_size for operand in operands)
+        )
+
+
+def evaluate(instruction: Instruction) -> Array | None:
+    """The value of an instruction whose operands are constants; None where evaluating it is an error at run time."""
+    from hloom.backends.interpreter.interpreter import Execution, Site
+    from hloom.backends.interpreter.plan import make_plans
+    from hloom.runtime.device import Device
+    from hloom.runtime.rendezvous import Rendezvous
+
+    plans = {key: plan for called in instruction.op.computations for key, plan in make_plans(called).items()}
+    execution = Execution(plans, Device(0), Rendezvous(1, 1, 1.0), 0, 0, seed=0)
+    values = [operand.op.literal.value for operand in instruction.operands]  # type: ignore[attr-defined]
+    try:
+        value = instruction.op.evaluate(Site(execution, instruction, False), *instruction.op.bind(values))
+    except HloomError:
+        return None
+    array = np.array(value, order="C")
+    array.flags.writeable = False
+    return array

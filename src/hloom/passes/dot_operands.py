@@ -1,0 +1,82 @@
+"""Brings the operands of dots into an order in which batch, free and contracting dimensions are each one stride."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.dot import Dot
+from hloom.ops.transpose import Transpose
+from hloom.passes.edit import Edit
+from hloom.shape import Shape
+
+
+@dataclass(frozen=True)
+class DotOperands:
+    """dot(a, b) -> dot(transpose(a), transpose(b)) where the dimensions of a role are not neighbours in order.
+
+    Afterwards each role of each operand is one dimension with one stride. Dots of dynamic shapes stay as they are.
+    """
+
+    name: ClassVar[str] = "dot-operands"
+
+    def run(self, module: Module) -> int:
+        return sum(_run(computation) for computation in module.computations)
+
+
+def _run(computation: Computation) -> int:
+    dots = [i for i in computation.instructions if i.opcode == "dot" and not _dynamic(i)]
+    edit = Edit(computation)
+    changes = sum(_arrange(edit, dot) for dot in dots)
+    if changes:
+        edit.finish()
+    return changes
+
+
+def _dynamic(dot: Instruction) -> bool:
+    return any(shape.is_dynamic for shape in (dot.shape, *dot.operand_shapes))
+
+
+def _arrange(edit: Edit, dot: Instruction) -> int:
+    op = dot.op
+    assert isinstance(op, Dot)
+    lhs, rhs = dot.operands
+    left = (op.lhs_batch_dims, op.free(lhs.shape.rank, True), op.lhs_contracting_dims)
+    right = (op.rhs_batch_dims, op.rhs_contracting_dims, op.free(rhs.shape.rank, False))
+    new: list[Instruction] = []
+    attributes = {}
+    for side, operand, roles in (("lhs", lhs, left), ("rhs", rhs, right)):
+        if all(stride_of(operand.shape, role) is not None for role in roles):
+            new.append(operand)
+            continue
+        order = tuple(d for role in roles for d in role)
+        shape = Shape.array(operand.shape.element_type, (operand.shape.dimensions[d] for d in order))
+        new.append(edit.add(Transpose(permutation=order), [operand], shape, dot))
+        place = {d: k for k, d in enumerate(order)}
+        attributes[f"{side}_batch_dims"] = tuple(place[d] for d in roles[0])
+        contracting = roles[2] if side == "lhs" else roles[1]
+        attributes[f"{side}_contracting_dims"] = tuple(place[d] for d in contracting)
+    if not attributes:
+        return 0
+    edit.replace(dot, edit.add(op.replace(**attributes), new, dot.shape, dot))
+    return 1
+
+
+def stride_of(shape: Shape, dimensions: Sequence[int]) -> tuple[int, int] | None:
+    """(size, stride) of several dimensions of a row-major array taken as one; None where they are not one."""
+    strides = [1] * shape.rank
+    for d in range(shape.rank - 2, -1, -1):
+        strides[d] = strides[d + 1] * shape.dimensions[d + 1]
+    size, stride = 1, 0
+    for d in reversed(dimensions):
+        own = shape.dimensions[d]
+        if own == 1:
+            continue
+        if size == 1:
+            stride = strides[d]
+        elif strides[d] != stride * size:
+            return None
+        size *= own
+    return size, stride

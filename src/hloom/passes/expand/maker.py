@@ -1,0 +1,121 @@
+"""Making instructions, in a computation that is edited or in a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.literal import Literal
+from hloom.numerics import convert
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.convert import Convert
+from hloom.ops.operation import Operation
+from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.passes.edit import Edit, callees_first_of, has_control_edges
+from hloom.shape import Shape, scalar
+from hloom.types import PrimitiveType
+
+
+class Maker:
+    """Makes instructions with inferred shapes, each where `add` puts it."""
+
+    def __init__(self, add: Callable[[Operation, Iterable[Instruction], Shape], Instruction]) -> None:
+        self._add = add
+
+    @staticmethod
+    def at(edit: Edit, place: Instruction) -> Maker:
+        """Makes instructions before `place`, with its metadata."""
+        return Maker(lambda op, operands, shape: edit.add(op, operands, shape, place))
+
+    @staticmethod
+    def of(computation: Computation) -> Maker:
+        """Makes instructions at the end of a computation; the last one is its root."""
+
+        def add(op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
+            name = f"{op.opcode}.{len(computation.instructions)}"
+            return computation.add(Instruction(name, shape, op, operands))
+
+        return Maker(add)
+
+    def __call__(self, op: Operation, *operands: Instruction, shape: Shape | None = None) -> Instruction:
+        """An instruction; its shape is inferred unless given."""
+        return self._add(op, operands, shape or op.infer(*op.bind([operand.shape for operand in operands])))
+
+    def parameter(self, number: int, shape: Shape) -> Instruction:
+        return self(Parameter(number=number), shape=shape)
+
+    def constant(self, value: Any, element_type: PrimitiveType) -> Instruction:
+        """A scalar constant."""
+        return self(Constant(literal=Literal.from_numpy(convert(np.asarray(value), element_type.dtype))))
+
+    def broadcast(self, operand: Instruction, shape: Shape, dimensions: tuple[int, ...] = ()) -> Instruction:
+        """The operand repeated to the dimensions of a shape, in its own element type."""
+        if operand.shape.dimensions == shape.dimensions:
+            return operand
+        target = Shape.array(operand.shape.element_type, shape.dimensions)
+        return self(Broadcast(broadcast_dimensions=dimensions), operand, shape=target)
+
+    def convert(self, operand: Instruction, element_type: PrimitiveType) -> Instruction:
+        if operand.shape.element_type is element_type:
+            return operand
+        return self(Convert(), operand, shape=operand.shape.with_element_type(element_type))
+
+    def element(self, operand: Instruction, index: int) -> Instruction:
+        return self(GetTupleElement(index=index), operand)
+
+    def tuple(self, *operands: Instruction) -> Instruction:
+        return self(Tuple(), *operands)
+
+
+def new_computation(module: Module, name: str) -> Computation:
+    """An empty computation of the module, with a name that no other has."""
+    names = {computation.name for computation in module.computations}
+    number = len(names)
+    while f"{name}.{number}" in names:
+        number += 1
+    computation = Computation(f"{name}.{number}")
+    computation.parent = module
+    module.computations.insert(0, computation)  # its callers come later
+    return computation
+
+
+def scalar_computation(module: Module, op: Operation, element_type: PrimitiveType) -> Computation:
+    """A computation that applies an operation to two scalars."""
+    computation = new_computation(module, op.opcode)
+    make = Maker.of(computation)
+    make(op, make.parameter(0, scalar(element_type)), make.parameter(1, scalar(element_type)))
+    return computation
+
+
+Expander = Callable[[Maker, Instruction, Module], Instruction | None]
+
+
+def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
+    """Replaces the instructions of some opcodes by what their expander makes; gives their number.
+
+    An expander returns an instruction of the same shape, or None, having made nothing, where it does not apply.
+    """
+    changes = 0
+    for computation in [*module.computations]:
+        edit = Edit(computation)
+        for old in computation.instructions:
+            expander = expanders.get(old.opcode)
+            if expander is None or has_control_edges(old) or _is_dynamic(old):
+                continue
+            new = expander(Maker.at(edit, old), old, module)
+            if new is not None:
+                if new not in old.operands:
+                    new.sharding = old.sharding
+                edit.replace(old, new)
+                changes += 1
+        edit.finish()
+    if changes:
+        module.computations = callees_first_of(module)
+    return changes
+
+
+def _is_dynamic(instruction: Instruction) -> bool:
+    return instruction.shape.is_dynamic or any(shape.is_dynamic for shape in instruction.operand_shapes)

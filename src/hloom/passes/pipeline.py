@@ -1,0 +1,160 @@
+"""Passes and pipelines: what a pass is, how several of them run, and what can be seen of it.
+
+A pass is a frozen data class whose fields are its options. It takes a valid module and leaves a valid one. A `Pipeline`
+is a sequence of passes, or a group that is repeated until nothing changes; it is a pass itself, so pipelines nest.
+`run_passes` runs one and gives the statistics. Two environment variables look inside:
+
+    HLOOM_VERIFY=1   verifies the module before the first pass and after each one, and names the pass that broke it
+    HLOOM_DUMP=dir   writes dir/MODULE/000.start.hlo, and after each pass that changed something NNN.PASS.hlo
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from hloom.errors import HloomError
+from hloom.ir import Computation, Module, clone_computation
+from hloom.verifier import verify_module
+
+FIXPOINT_LIMIT = 30
+"""How often a group is repeated at most: more rounds than that mean passes that undo each other."""
+
+
+class Pass(Protocol):
+    """One transformation of a module. The docstring says what it needs, before -> after, and what it does not do."""
+
+    name: ClassVar[str]
+    """As XLA has it, and as `--passes` and dumps show it."""
+
+    def run(self, module: Module) -> int:
+        """Changes the module in place; returns the number of changes, 0 where it left the module as it was."""
+        ...
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes in order; with `fixpoint` they are repeated until all of them, one after the other, changed nothing."""
+
+    name: str
+    passes: tuple[Pass | Pipeline, ...]
+    fixpoint: bool = False
+
+    def run(self, module: Module) -> int:
+        return sum(statistics.changes for statistics in run_passes(module, self))
+
+
+@dataclass(frozen=True)
+class PassStatistics:
+    """One run of one pass: how many changes it made, and how long it took."""
+
+    name: str
+    changes: int
+    seconds: float
+
+
+def run_passes(
+    module: Module, pipeline: Pass | Pipeline, *, verify: bool | None = None, dump: str | None = None
+) -> list[PassStatistics]:
+    """Runs a pass or pipeline on the module, in place; `verify` and `dump` override the environment."""
+    if verify is None:
+        verify = os.environ.get("HLOOM_VERIFY", "") not in ("", "0")
+    if dump is None:
+        dump = os.environ.get("HLOOM_DUMP", "")
+    run = _Run(module, verify, _dump_folder(dump, module) if dump else None)
+    run.observe("start")
+    run.run(pipeline)
+    return run.statistics
+
+
+def _dump_folder(dump: str, module: Module) -> Path:
+    folder = Path(dump) / (re.sub(r"[^\w.-]+", "_", module.name) or "module")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@dataclass
+class _Run:
+    """A pipeline under way on one module."""
+
+    module: Module
+    verify: bool
+    folder: Path | None
+    statistics: list[PassStatistics] = field(default_factory=list)
+
+    def run(self, step: Pass | Pipeline) -> int:
+        if not isinstance(step, Pipeline):
+            return self.run_pass(step)
+        if step.fixpoint:
+            return self.run_to_fixpoint(step.passes)
+        return sum(self.run(part) for part in step.passes)
+
+    def run_to_fixpoint(self, steps: tuple[Pass | Pipeline, ...]) -> int:
+        """Stops as soon as every step in a row left the module alone."""
+        total = quiet = 0
+        for _ in range(FIXPOINT_LIMIT):
+            for step in steps:
+                changes = self.run(step)
+                total += changes
+                quiet = 0 if changes else quiet + 1
+                if quiet == len(steps):
+                    return total
+        return total
+
+    def run_pass(self, step: Pass) -> int:
+        started = time.perf_counter()
+        changes = step.run(self.module)
+        self.statistics.append(PassStatistics(step.name, changes, time.perf_counter() - started))
+        if changes:
+            self.observe(step.name)
+        return changes
+
+    def observe(self, name: str) -> None:
+        """What debugging asks for, after the pass of that name."""
+        if self.folder is not None:
+            path = self.folder / f"{len(self.statistics):03d}.{name}.hlo"
+            path.write_text(self.module.to_text())
+        if self.verify:
+            try:
+                verify_module(self.module)
+            except HloomError as error:
+                raise error.at(f"the module {self.module.name} after pass {name}") from None
+
+
+def totals(statistics: Iterable[PassStatistics]) -> list[PassStatistics]:
+    """The runs of each pass added up, in the order in which the passes first ran."""
+    sums: dict[str, PassStatistics] = {}
+    for run in statistics:
+        sofar = sums.get(run.name, PassStatistics(run.name, 0, 0.0))
+        sums[run.name] = PassStatistics(run.name, sofar.changes + run.changes, sofar.seconds + run.seconds)
+    return list(sums.values())
+
+
+def clone_module(module: Module) -> Module:
+    """A copy that shares no computation, instruction or list with the original: a compiler works on one."""
+    copies: dict[int, Computation] = {}
+
+    def copy(computation: Computation) -> Computation:
+        if id(computation) not in copies:
+            copies[id(computation)] = clone_computation(computation, copy)
+        return copies[id(computation)]
+
+    clone = replace(
+        module,
+        computations=[],
+        entry_computation=None,
+        entry_parameter_layouts=None if module.entry_parameter_layouts is None else [*module.entry_parameter_layouts],
+        input_output_alias=[replace(alias) for alias in module.input_output_alias],
+        buffer_donors=[replace(donor) for donor in module.buffer_donors],
+        frontend_attributes=dict(module.frontend_attributes),
+        stack_frames={table: [*rows] for table, rows in module.stack_frames.items()},
+        extra_attributes=dict(module.extra_attributes),
+    )
+    for computation in module.computations:
+        clone.add(copy(computation), entry=computation is module.entry_computation)
+    return clone

@@ -1,0 +1,112 @@
+"""The passes by name, the pipelines made of them, and the text that names them on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from hloom.errors import ArgumentError
+from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
+from hloom.passes.call_inliner import CallInliner
+from hloom.passes.common_subexpressions import CommonSubexpressionElimination
+from hloom.passes.conditional import ConditionalSimplifier
+from hloom.passes.constant_folding import ConstantFolding
+from hloom.passes.dead_code import DeadCodeElimination
+from hloom.passes.expand.batch_norm import BatchNormExpander
+from hloom.passes.expand.map_inline import MapInliner
+from hloom.passes.expand.scan import ScanExpander
+from hloom.passes.expand.top_k import TopKDecomposer
+from hloom.passes.pipeline import Pass, Pipeline
+from hloom.passes.tuple_simplifier import TupleSimplifier
+from hloom.passes.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
+
+PASSES: dict[str, type[Any]] = {
+    cls.name: cls
+    for cls in (
+        CallInliner,
+        DeadCodeElimination,
+        TupleSimplifier,
+        CommonSubexpressionElimination,
+        AlgebraicSimplifier,
+        ConstantFolding,
+        ConditionalSimplifier,
+        WhileLoopSimplifier,
+        WhileLoopInvariantCodeMotion,
+        BatchNormExpander,
+        MapInliner,
+        ScanExpander,
+        TopKDecomposer,
+    )
+}
+
+
+def simplification_pipeline() -> Pipeline:
+    """What every compilation starts with: calls inlined, and everything simplified until nothing changes."""
+    group = (
+        DeadCodeElimination(),
+        TupleSimplifier(),
+        CommonSubexpressionElimination(),
+        AlgebraicSimplifier(),
+        ConstantFolding(),
+        ConditionalSimplifier(),
+        WhileLoopSimplifier(),
+    )
+    return Pipeline("simplification", (CallInliner(), Pipeline("simplify", group, fixpoint=True)))
+
+
+PIPELINES = {"simplification": simplification_pipeline}
+
+_ITEM = re.compile(r"\s*([\w-]+)\s*(?:\{([^{}]*)\})?\s*")
+
+
+def parse_passes(text: str) -> Pipeline:
+    """Reads `name{field=value,..},name,..`: passes and pipelines by name, with options that set a pass's fields.
+
+    Values are integers, `true`, `false`, words, and words joined by `+`, after the type of the field.
+    """
+    steps: list[Pass | Pipeline] = []
+    position = 0
+    while text[position:].strip():
+        match = _ITEM.match(text, position)
+        if match is None or text[match.end() : match.end() + 1] not in ("", ","):
+            raise ArgumentError(
+                f"passes are written name{{field=value,..}},name,.. but {text!r} has {text[position:]!r}"
+            )
+        steps.append(_make(match[1], match[2] or ""))
+        position = match.end() + 1
+    return Pipeline("passes", tuple(steps))
+
+
+def _make(name: str, options: str) -> Pass | Pipeline:
+    if name in PIPELINES:
+        if options.strip():
+            raise ArgumentError(f"the pipeline {name} has no fields, got {{{options}}}")
+        return PIPELINES[name]()
+    if name not in PASSES:
+        raise ArgumentError(f"there is no pass {name!r}; the passes are: {', '.join([*PASSES, *PIPELINES])}")
+    cls = PASSES[name]
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    values: dict[str, Any] = {}
+    for option in filter(None, map(str.strip, options.split(","))):
+        key, _, value = map(str.strip, option.partition("="))
+        if key not in fields:
+            raise ArgumentError(f"pass {name} has no field {key!r}; its fields are: {', '.join(fields) or 'none'}")
+        values[key] = _value(name, fields[key], value)
+    made: Pass = cls(**values)
+    return made
+
+
+def _value(name: str, field: dataclasses.Field[Any], text: str) -> Any:
+    """The text of an option as a value of the field's type, which the field's default shows."""
+    kind = type(field.default)
+    if kind is bool and text in ("true", "false"):
+        return text == "true"
+    if kind is int and re.fullmatch(r"-?\d{1,18}", text):
+        return int(text)
+    if kind is tuple:
+        return tuple(filter(None, text.split("+")))
+    if kind is str:
+        return text
+    wanted = {bool: "true or false", int: "an integer"}[kind]
+    raise ArgumentError(f"field {field.name} of pass {name} takes {wanted}, got {text!r}")

@@ -1,0 +1,263 @@
+"""Rewrite rules: a pattern, a condition and a replacement, and the engine that applies them.
+
+A pattern is written like HLO: `add(x, negate(y))`. A name matches any instruction, and the same name the same
+instruction each time; `$c` matches a splat, a constant whose elements are all equal (a constant of one element, or the
+broadcast of one); `reduce(*)` matches whatever the operands are; `elementwise(*)` matches any element-wise operation.
+
+    Rule("subtract-negate", "subtract(x, negate(y))", lambda m: m.result(Add(), m.x, m.y), "x - (-y) = x + y")
+
+The engine leaves dynamic shapes, control edges and layouts alone: a rule sees static shapes, and where what it gives
+has another shape or layout than what it would replace, it does not apply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.literal import Literal
+from hloom.numerics import convert
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.operation import OPERATIONS, Array, Operation
+from hloom.ops.structure import Constant
+from hloom.passes.edit import Edit, has_control_edges, runs_effects
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+
+def always(match: Match) -> bool:
+    """The condition of rules that need none."""
+    return True
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Where `pattern` matches and `when` holds, `replacement` takes the instruction's place; `why` says it is right."""
+
+    name: str
+    pattern: str
+    replacement: Callable[[Match], Instruction]
+    why: str
+    when: Callable[[Match], bool] = always
+    root: Pattern = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", parse_pattern(self.pattern))
+
+
+# Patterns
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """An opcode with operand patterns (None: any operands), or, without an opcode, a name to bind."""
+
+    name: str = ""
+    opcode: str = ""
+    operands: tuple[Pattern, ...] | None = ()
+    is_splat: bool = False
+
+    def match(self, instruction: Instruction, bound: dict[str, Instruction]) -> bool:
+        if self.opcode:
+            if self.opcode != instruction.op.opcode:
+                return False
+            return self.operands is None or self.match_operands(instruction, bound)
+        if self.is_splat and splat_source(instruction) is None:
+            return False
+        return bound.setdefault(self.name, instruction) is instruction
+
+    def match_operands(self, instruction: Instruction, bound: dict[str, Instruction]) -> bool:
+        patterns, operands = self.operands or (), instruction.operands
+        if len(patterns) != len(operands):
+            return False
+        return all(pattern.match(operand, bound) for pattern, operand in zip(patterns, operands))
+
+
+_TOKEN = re.compile(r"\s*([$\w*-]+|[(),])")
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Reads a pattern, `add(x, negate($c))`."""
+    tokens = deque(_TOKEN.findall(text))
+
+    def read() -> Pattern:
+        word = tokens.popleft()
+        if not tokens or tokens[0] != "(":
+            return Pattern(name=word.lstrip("$"), is_splat=word[0] == "$")
+        if word not in OPERATIONS and word != "elementwise":
+            raise AssertionError(f"pattern {text!r} names {word!r}, which is no operation")
+        tokens.popleft()
+        if tokens[0] == "*":
+            tokens.popleft()
+            operands = None
+        else:
+            operands = tuple(read_list())
+        tokens.popleft()
+        return Pattern(opcode=word, operands=operands)
+
+    def read_list() -> Iterable[Pattern]:
+        while tokens[0] != ")":
+            yield read()
+            if tokens[0] == ",":
+                tokens.popleft()
+
+    return read()
+
+
+def splat_source(instruction: Instruction) -> Instruction | None:
+    """The constant of one element that gives every element of the instruction; None where there is none."""
+    if instruction.op.opcode == "broadcast":
+        instruction = instruction.operands[0]
+    if instruction.op.opcode == "constant" and instruction.shape.is_effective_scalar:
+        return instruction
+    return None
+
+
+# Matches
+
+
+class Match:
+    """An instruction that a pattern matched: `root`, the instructions that names stand for (`m.x`), and an edit."""
+
+    __slots__ = ("bound", "edit", "made", "root")
+
+    def __init__(self, root: Instruction, bound: dict[str, Instruction], edit: Edit) -> None:
+        self.root = root
+        self.bound = bound
+        self.edit = edit
+        self.made: list[Instruction] = []
+
+    def __getattr__(self, name: str) -> Instruction:
+        return self.bound[name]
+
+    @property
+    def element_type(self) -> PrimitiveType:
+        """That of the result."""
+        return self.root.shape.element_type
+
+    @property
+    def op(self) -> Any:
+        """The operation of the root."""
+        return self.root.op
+
+    @property
+    def inner(self) -> Any:
+        """The operation of the root's first operand, where the pattern goes through it."""
+        return self.root.operands[0].op
+
+    def value(self, name: str) -> Array:
+        """The element of a splat, as a scalar array."""
+        source = splat_source(self.bound[name])
+        assert source is not None
+        literal: Array = source.op.literal.value  # type: ignore[attr-defined]
+        return literal.reshape(())
+
+    # What replacements are made of
+
+    def make(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
+        """A new instruction with the metadata of the root."""
+        instruction = self.edit.add(op, operands, shape, self.root)
+        self.made.append(instruction)
+        return instruction
+
+    def result(self, op: Operation, *operands: Instruction) -> Instruction:
+        """A new instruction with the root's shape."""
+        return self.make(op, operands, self.root.shape)
+
+    def scalar(self, value: Any, element_type: PrimitiveType | None = None) -> Instruction:
+        """A constant of one element; by default of the root's element type."""
+        element_type = element_type or self.element_type
+        array = np.array(value) if isinstance(value, np.ndarray) else convert(np.asarray(value), element_type.dtype)
+        literal = Literal.from_numpy(array)
+        return self.make(Constant(literal=literal), (), literal.shape)
+
+    def splat(self, value: Any) -> Instruction:
+        """The root's shape filled with one value."""
+        return self.spread(self.scalar(value), self.root.shape)
+
+    def spread(self, scalar: Instruction, shape: Shape) -> Instruction:
+        """A scalar repeated over a shape."""
+        if shape.is_scalar:
+            return scalar
+        return self.make(Broadcast(broadcast_dimensions=()), [scalar], shape)
+
+
+# The engine
+
+
+class RuleSet:
+    """Rules by the opcode of their root, in the order in which they are tried."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.by_opcode: dict[str, list[Rule]] = {}
+        for rule in rules:
+            for opcode in _root_opcodes(rule.root):
+                self.by_opcode.setdefault(opcode, []).append(rule)
+
+    def apply(self, module: Module) -> Counter[str]:
+        """Rewrites every computation until no rule applies; gives how often each rule did."""
+        applied: Counter[str] = Counter()
+        for computation in module.computations:
+            self._rewrite(computation, applied)
+        return applied
+
+    def _rewrite(self, computation: Computation, applied: Counter[str]) -> None:
+        todo = deque(i for i in computation.instructions if i.op.opcode in self.by_opcode)
+        if not todo:
+            return
+        edit = Edit(computation)
+        queued = set(todo)
+        limit = applied.total() + 1000 + 100 * len(todo)
+        while todo:
+            assert applied.total() < limit, f"rules that undo each other, in {computation.name}: {applied}"
+            instruction = todo.popleft()
+            queued.discard(instruction)
+            if instruction in edit.removed:
+                continue
+            for again in self._rewrite_instruction(instruction, edit, applied):
+                if again not in queued and again.op.opcode in self.by_opcode:
+                    queued.add(again)
+                    todo.append(again)
+        edit.finish()
+
+    def _rewrite_instruction(self, root: Instruction, edit: Edit, applied: Counter[str]) -> Iterable[Instruction]:
+        """Applies the first rule that fits; gives the instructions to look at then."""
+        if has_control_edges(root) or runs_effects(root.op):
+            return ()
+        for rule in self.by_opcode[root.op.opcode]:
+            bound: dict[str, Instruction] = {}
+            if rule.root.operands is not None and not rule.root.match_operands(root, bound):
+                continue
+            match = Match(root, bound, edit)
+            if not _is_static(root, *root.operands, *bound.values()) or not rule.when(match):
+                continue
+            new = rule.replacement(match)
+            if not _may_replace(root, new):
+                continue
+            applied[rule.name] += 1
+            if root.sharding is not None and new in match.made:
+                new.sharding = root.sharding
+            edit.replace(root, new)
+            return [*match.made, *new.users]
+        return ()
+
+
+def _root_opcodes(pattern: Pattern) -> list[str]:
+    if pattern.opcode == "elementwise":
+        return [opcode for opcode, op in OPERATIONS.items() if op.elementwise]
+    return [pattern.opcode]
+
+
+def _is_static(*instructions: Instruction) -> bool:
+    return not any(any(i.shape.dynamic_dimensions) or (i.shape.elements and i.shape.is_dynamic) for i in instructions)
+
+
+def _may_replace(old: Instruction, new: Instruction) -> bool:
+    """The same shape with the same layout, and no sharding lost."""
+    return old.shape == new.shape and (old.sharding is None or new.sharding in (None, old.sharding))

@@ -1,0 +1,1 @@
+"""The rewrite rules of the algebraic simplifier, one file a family; the law they obey stands in the simplifier."""

@@ -1,0 +1,293 @@
+"""Rules of arithmetic, logic, comparisons, choices and conversions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from hloom.ir import Instruction
+from hloom.literal import extreme
+from hloom.numerics import bits_of, convert, widen
+from hloom.ops.attributes import ComparisonDirection, ComparisonType
+from hloom.ops.compare import Compare
+from hloom.ops.convert import BitcastConvert, Convert
+from hloom.ops.elementwise_binary import Add, And, Multiply, ShiftRightLogical, Subtract
+from hloom.ops.elementwise_unary import Abs, Negate
+from hloom.ops.operation import Array
+from hloom.ops.select import Select
+from hloom.passes.rewrite import Match, Rule, splat_source
+from hloom.types import PrimitiveType
+
+_COMMUTATIVE = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
+_ASSOCIATIVE_IN_INTEGERS = ("add", "multiply", "and", "or", "xor")
+_EQ, _NE = ComparisonDirection.EQ, ComparisonDirection.NE
+_GE, _GT, _LE, _LT = (ComparisonDirection[name] for name in ("GE", "GT", "LE", "LT"))
+_SWAPPED = {_EQ: _EQ, _NE: _NE, _GE: _LE, _LE: _GE, _GT: _LT, _LT: _GT}
+_INVERTED = {_EQ: _NE, _NE: _EQ, _GE: _LT, _LT: _GE, _GT: _LE, _LE: _GT}
+
+# Conditions on a splat
+
+
+def _is(value: float) -> Any:
+    """$c is this number, -0 apart from 0; complex numbers are left alone."""
+
+    def condition(m: Match) -> bool:
+        c = widen(m.value("c"))
+        return not np.iscomplexobj(c) and bool(c == value) and not (c.dtype.kind == "f" and c == 0 and np.signbit(c))
+
+    return condition
+
+
+def _integer(condition: Any) -> Any:
+    """The condition, in integers and predicates."""
+    return lambda m: (m.element_type.is_integer or m.element_type.is_pred) and condition(m)
+
+
+def _is_minus_zero(m: Match) -> bool:
+    c = widen(m.value("c"))
+    return c.dtype.kind == "f" and bool(c == 0) and bool(np.signbit(c))
+
+
+def _is_ones(m: Match) -> bool:
+    """All bits set, or true."""
+    c = m.value("c")
+    return bool(c == True) if c.dtype == bool else bool(widen(c) == widen(np.asarray(-1).astype(c.dtype)))  # noqa: E712
+
+
+def _is_extreme(highest: bool) -> Any:
+    """$c is the highest or lowest value of a real type, an infinity where the type has one."""
+
+    def condition(m: Match) -> bool:
+        element_type = m.element_type
+        return not element_type.is_complex and bool(widen(m.value("c")) == widen(extreme(element_type, highest)))
+
+    return condition
+
+
+def _is_power_of_two(m: Match) -> bool:
+    """$c is a power of two of an unsigned type."""
+    c = m.value("c")
+    return m.element_type.kind.name == "UNSIGNED" and m.element_type.bits >= 8 and int(c).bit_count() == 1
+
+
+def _has_exact_reciprocal(m: Match) -> bool:
+    """$c is a power of two, positive or negative, whose reciprocal is a normal number of the float type."""
+    if m.element_type.text not in ("f16", "bf16", "f32", "f64"):
+        return False
+    c = float(m.value("c"))
+    if c == 0 or not np.isfinite(c) or abs(np.frexp(c)[0]) != 0.5:
+        return False
+    smallest, reciprocal = float(ml_dtypes.finfo(m.element_type.dtype).smallest_normal), abs(1 / c)
+    return reciprocal >= smallest and bool(np.isfinite(convert(np.asarray(1 / c), m.element_type.dtype)))
+
+
+def _log2(m: Match) -> int:
+    return int(m.value("c")).bit_length() - 1
+
+
+# Comparisons
+
+
+def _compare(m: Match, direction: ComparisonDirection, lhs: Instruction, rhs: Instruction, op: Compare) -> Instruction:
+    return m.result(op.replace(direction=direction), lhs, rhs)
+
+
+def _is_total(m: Match) -> bool:
+    """Exactly one of <, = and > holds for any two elements that the root compares."""
+    return _orders_totally(m.root)
+
+
+def _orders_totally(comparison: Instruction) -> bool:
+    element_type = comparison.operands[0].shape.element_type
+    kind = comparison.op.type  # type: ignore[attr-defined]
+    return kind is ComparisonType.TOTALORDER or element_type.is_integer or element_type.is_pred
+
+
+def _can_invert(m: Match) -> bool:
+    """A NaN makes all comparisons false but NE, so only EQ and NE can be inverted for floats."""
+    return m.inner.direction in (_EQ, _NE) or _orders_totally(m.root.operands[0])
+
+
+def _unsigned_below_zero(m: Match) -> bool:
+    element_type = m.x.shape.element_type
+    unsigned = element_type.kind.name == "UNSIGNED"
+    return unsigned and m.op.direction in (_LT, _GE) and bool(widen(m.value("c")) == 0)
+
+
+# Conversions
+
+
+def _holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
+    """Every number of `narrow` is one of `wide`, infinities and -0 included."""
+    if narrow is wide:
+        return True
+    if narrow.is_pred:
+        return wide.is_integer or wide.is_float
+    if narrow.is_integer and wide.is_integer:
+        return wide.bits > narrow.bits if wide.is_signed or not narrow.is_signed else False
+    if narrow.text in ("f16", "bf16", "f32"):
+        return wide.text in ("f32", "f64") and wide.bits > narrow.bits
+    return False
+
+
+def _conversion_is_lossless(m: Match) -> bool:
+    """x -> wide -> result, where wide holds all of x's type."""
+    source, middle = m.x.shape.element_type, m.root.operands[0].shape.element_type
+    return _holds(middle, source)
+
+
+def _is_one_bitcast(m: Match) -> bool:
+    types = {m.x.shape.element_type.bits, m.root.operands[0].shape.element_type.bits, m.element_type.bits}
+    return len(types) == 1
+
+
+def _reconvert(m: Match) -> Instruction:
+    return m.x if m.x.shape.element_type is m.element_type else m.result(Convert(), m.x)
+
+
+def _recast(m: Match) -> Instruction:
+    return m.x if m.x.shape.element_type is m.element_type else m.result(BitcastConvert(), m.x)
+
+
+def _squares_exactly(m: Match) -> bool:
+    """x * x is rounded once; so is x ** 2 of types whose squares f64 holds."""
+    return m.element_type.is_integer or m.element_type.text in ("f16", "bf16", "f32")
+
+
+def _has_equal_elements(m: Match) -> bool:
+    value = m.op.literal.value
+    if m.root.shape.element_count < 2:
+        return False
+    codes: Array = np.ascontiguousarray(value).reshape(-1)
+    if codes.dtype.kind == "c":
+        codes = codes.view(codes.real.dtype).reshape(-1, 2)
+    codes = codes if codes.dtype.kind == "b" else bits_of(codes)
+    return bool((codes[:2] == codes[0]).all() and (codes == codes[0]).all())
+
+
+CONSTANTS = [
+    Rule(
+        "constant-of-equal-elements", "constant(*)",
+        lambda m: m.spread(m.scalar(m.op.literal.value.reshape(-1)[:1].reshape(())), m.root.shape),
+        "a constant of equal elements is a broadcast, which takes no memory",
+        when=lambda m: m.root.shape.is_array and _has_equal_elements(m),
+    ),
+    *(
+        Rule(
+            f"{opcode}-constant-right", f"{opcode}($c, x)", lambda m: m.result(m.op, m.x, m.c),
+            "the operation is commutative: constants stand on the right, where rules look for them",
+            when=lambda m: splat_source(m.x) is None,
+        )
+        for opcode in _COMMUTATIVE
+    ),
+    *(
+        Rule(
+            f"{opcode}-constants", f"{opcode}({opcode}(x, $c), $d)",
+            lambda m: m.result(m.op, m.x, m.make(m.op, [m.c, m.d], m.root.shape)),
+            "integers wrap, so the operation is associative; the constants are folded",
+            when=_integer(lambda m: splat_source(m.x) is None),
+        )
+        for opcode in _ASSOCIATIVE_IN_INTEGERS
+    ),
+]  # fmt: skip
+
+ARITHMETIC = [
+    Rule("add-zero", "add(x, $c)", lambda m: m.x, "x + 0 = x in integers; pred: or false", when=_integer(_is(0))),
+    Rule("add-minus-zero", "add(x, $c)", lambda m: m.x, "of floats only -0 is neutral: -0 + 0 = 0",
+         when=_is_minus_zero),
+    Rule("subtract-zero", "subtract(x, $c)", lambda m: m.x, "x - 0 = x, also for -0", when=_is(0)),
+    Rule("subtract-self", "subtract(x, x)", lambda m: m.splat(0), "x - x = 0 in integers (inf - inf is NaN)",
+         when=_integer(lambda m: True)),
+    Rule("add-negate", "add(x, negate(y))", lambda m: m.result(Subtract(), m.x, m.y), "x + (-y) = x - y, also in IEEE"),
+    Rule("negate-add", "add(negate(y), x)", lambda m: m.result(Subtract(), m.x, m.y), "(-y) + x = x - y, also in IEEE"),
+    Rule("subtract-negate", "subtract(x, negate(y))", lambda m: m.result(Add(), m.x, m.y), "x - (-y) = x + y"),
+    Rule("multiply-one", "multiply(x, $c)", lambda m: m.x, "x * 1 = x; pred: and true", when=_is(1)),
+    Rule("multiply-zero", "multiply(x, $c)", lambda m: m.c, "x * 0 = 0 in integers (not for NaN, inf, -x)",
+         when=_integer(_is(0))),
+    Rule("multiply-minus-one", "multiply(x, $c)", lambda m: m.result(Negate(), m.x), "x * -1 = -x, integers wrap alike",
+         when=_is(-1)),
+    Rule("multiply-negated", "multiply(negate(x), negate(y))", lambda m: m.result(Multiply(), m.x, m.y),
+         "the signs cancel", when=lambda m: not m.element_type.is_complex),
+    Rule("divide-one", "divide(x, $c)", lambda m: m.x, "x / 1 = x", when=_is(1)),
+    Rule("divide-power-of-two", "divide(x, $c)",
+         lambda m: m.result(Multiply(), m.x, m.splat(1 / m.value("c").astype(np.float64))),
+         "the reciprocal is exact, so both round the same number", when=_has_exact_reciprocal),
+    Rule("divide-unsigned-power-of-two", "divide(x, $c)",
+         lambda m: m.result(ShiftRightLogical(), m.x, m.splat(_log2(m))), "x / 2^k = x >> k", when=_is_power_of_two),
+    Rule("remainder-one", "remainder(x, $c)", lambda m: m.splat(0), "integers: x rem 1 = 0", when=_integer(_is(1))),
+    Rule("remainder-unsigned-power-of-two", "remainder(x, $c)",
+         lambda m: m.result(And(), m.x, m.splat((1 << _log2(m)) - 1)), "x rem 2^k keeps the low k bits",
+         when=_is_power_of_two),
+    Rule("negate-negate", "negate(negate(x))", lambda m: m.x, "-(-x) = x, also for the smallest integer"),
+    Rule("abs-abs", "abs(abs(x))", lambda m: m.root.operands[0], "|x| has no sign (complex: the inner one is real)"),
+    Rule("abs-negate", "abs(negate(x))", lambda m: m.result(Abs(), m.x), "|-x| = |x|"),
+    Rule("power-zero", "power(x, $c)", lambda m: m.splat(1), "x ** 0 = 1, even for NaN", when=_is(0)),
+    Rule("power-one", "power(x, $c)", lambda m: m.x, "x ** 1 = x", when=_is(1)),
+    Rule("power-two", "power(x, $c)", lambda m: m.result(Multiply(), m.x, m.x),
+         "x ** 2 = x * x where the square is rounded once",
+         when=lambda m: _squares_exactly(m) and _is(2)(m)),
+    *(
+        Rule(f"{opcode}-zero", f"{opcode}(x, $c)", lambda m: m.x, "a shift by 0", when=_is(0))
+        for opcode in ("shift-left", "shift-right-logical", "shift-right-arithmetic")
+    ),
+    *(
+        Rule(f"{opcode}-self", f"{opcode}(x, x)", lambda m: m.x, "of two equal values either is the result")
+        for opcode in ("maximum", "minimum", "and", "or")
+    ),
+    Rule("xor-self", "xor(x, x)", lambda m: m.splat(0), "equal bits cancel"),
+    Rule("maximum-lowest", "maximum(x, $c)", lambda m: m.x, "nothing is below the lowest value; NaN stays NaN",
+         when=_is_extreme(False)),
+    Rule("minimum-highest", "minimum(x, $c)", lambda m: m.x, "nothing is above the highest value; NaN stays NaN",
+         when=_is_extreme(True)),
+    Rule("maximum-highest", "maximum(x, $c)", lambda m: m.c, "integers: nothing is above",
+         when=_integer(_is_extreme(True))),
+    Rule("minimum-lowest", "minimum(x, $c)", lambda m: m.c, "integers: nothing is below",
+         when=_integer(_is_extreme(False))),
+]  # fmt: skip
+
+LOGIC = [
+    Rule("not-not", "not(not(x))", lambda m: m.x, "every bit turns twice"),
+    Rule("and-zero", "and(x, $c)", lambda m: m.c, "x & 0 = 0", when=_is(0)),
+    Rule("and-ones", "and(x, $c)", lambda m: m.x, "x & ~0 = x", when=_is_ones),
+    Rule("or-zero", "or(x, $c)", lambda m: m.x, "x | 0 = x", when=_is(0)),
+    Rule("or-ones", "or(x, $c)", lambda m: m.c, "x | ~0 = ~0", when=_is_ones),
+    Rule("xor-zero", "xor(x, $c)", lambda m: m.x, "x ^ 0 = x", when=_is(0)),
+    Rule("compare-constant-right", "compare($c, x)",
+         lambda m: _compare(m, _SWAPPED[m.op.direction], m.x, m.c, m.op), "c < x means x > c",
+         when=lambda m: splat_source(m.x) is None),
+    Rule("compare-self", "compare(x, x)", lambda m: m.splat(m.op.direction in (_EQ, _GE, _LE)),
+         "x = x where all values are ordered (NaN is not equal to itself)", when=_is_total),
+    Rule("compare-unsigned-zero", "compare(x, $c)", lambda m: m.splat(m.op.direction is _GE),
+         "no unsigned number is below 0", when=_unsigned_below_zero),
+    Rule("not-compare", "not(compare(x, y))", lambda m: _compare(m, _INVERTED[m.inner.direction], m.x, m.y, m.inner),
+         "not < is >= where all values are ordered", when=_can_invert),
+    Rule("select-constant", "select($c, x, y)", lambda m: m.x if m.value("c") else m.y, "the choice is known"),
+    Rule("select-equal", "select(p, x, x)", lambda m: m.x, "there is no choice"),
+    Rule("select-not", "select(not(p), x, y)", lambda m: m.result(Select(), m.p, m.y, m.x), "the other one instead"),
+    Rule("select-true-false", "select(p, $c, $d)", lambda m: m.p, "the predicate itself",
+         when=lambda m: m.element_type.is_pred and bool(m.value("c")) and not m.value("d")),
+    Rule("clamp-unbounded", "clamp($c, x, $d)", lambda m: m.x, "integers: all lie between lowest and highest",
+         when=_integer(lambda m: bool(
+             widen(m.value("c")) == widen(extreme(m.element_type, False))
+             and widen(m.value("d")) == widen(extreme(m.element_type, True))))),
+    Rule("clamp-clamp", "clamp(a, clamp(a, x, b), b)", lambda m: m.root.operands[1], "clamped values stay"),
+]  # fmt: skip
+
+CONVERSIONS = [
+    Rule("convert-same", "convert(x)", lambda m: m.x, "the type is the same already"),
+    Rule("convert-convert", "convert(convert(x))", _reconvert, "the type between holds every value of the first one",
+         when=_conversion_is_lossless),
+    Rule("bitcast-convert-same", "bitcast-convert(x)", lambda m: m.x, "the type is the same already"),
+    Rule("bitcast-convert-twice", "bitcast-convert(bitcast-convert(x))", _recast, "the bits stay",
+         when=_is_one_bitcast),
+    Rule("real-complex", "real(complex(x, y))", lambda m: m.x, "the part it was made of"),
+    Rule("imag-complex", "imag(complex(x, y))", lambda m: m.y, "the part it was made of"),
+    Rule("complex-parts", "complex(real(z), imag(z))", lambda m: m.z, "the parts, put together again"),
+    Rule("real-real", "real(x)", lambda m: m.x, "a real number is its real part"),
+    Rule("imag-real", "imag(x)", lambda m: m.splat(0), "a real number has no imaginary part",
+         when=lambda m: m.x.shape.element_type.is_float),
+]  # fmt: skip
+
+RULES = [*CONSTANTS, *ARITHMETIC, *LOGIC, *CONVERSIONS]

@@ -1,0 +1,99 @@
+"""Rules of reductions, sorts and products."""
+
+from __future__ import annotations
+
+from hloom.ir import Computation, Instruction
+from hloom.ops.dot import Dot
+from hloom.ops.operation import Operation
+from hloom.ops.reshape import Reshape
+from hloom.ops.structure import Tuple
+from hloom.passes.rewrite import Match, Rule
+from hloom.types import PrimitiveType
+
+# Reductions
+
+
+def _single_step(computation: Computation) -> Operation | None:
+    """The element-wise operation that the computation applies to its two parameters, in this order."""
+    root = computation.root
+    if len(computation.instructions) != 3 or not root.op.elementwise or len(root.operands) != 2:
+        return None
+    numbers = [getattr(operand.op, "number", None) for operand in root.operands]
+    return root.op if numbers == [0, 1] and not root.op.has_side_effect else None
+
+
+def _reduces_ones(m: Match) -> bool:
+    """One operand, one element to fold into each result, by an operation that works on whole arrays."""
+    if len(m.root.operands) != 2 or _single_step(m.op.computation) is None:
+        return False
+    sizes = m.root.operands[0].shape.dimensions
+    return all(sizes[d] == 1 for d in m.op.dimensions)
+
+
+def _fold_once(m: Match) -> Instruction:
+    operand, init = m.root.operands
+    step = _single_step(m.op.computation)
+    assert step is not None
+    if m.op.dimensions:
+        operand = m.make(Reshape(), [operand], m.root.shape)
+    return m.result(step, m.spread(init, m.root.shape), operand)
+
+
+def _reduces_nothing(m: Match) -> bool:
+    sizes = m.root.operands[0].shape.dimensions
+    return len(m.root.operands) == 2 and any(sizes[d] == 0 for d in m.op.dimensions)
+
+
+REDUCTIONS = [
+    Rule("reduce-of-ones", "reduce(*)", _fold_once, "one element each: the computation is applied once, to all of them",
+         when=_reduces_ones),
+    Rule("reduce-of-none", "reduce(*)", lambda m: m.spread(m.root.operands[1], m.root.shape),
+         "nothing to fold gives the initial value", when=_reduces_nothing),
+]  # fmt: skip
+
+# Sorts
+
+
+def _sorts_ones(m: Match) -> bool:
+    return m.root.operands[0].shape.dimensions[m.op.dimension] <= 1
+
+
+SORTS = [
+    Rule("sort-of-ones", "sort(*)",
+         lambda m: m.result(Tuple(), *m.root.operands) if m.root.shape.is_tuple else m.root.operands[0],
+         "one element is in order", when=_sorts_ones),
+]  # fmt: skip
+
+# Products
+
+
+def _untransposed(m: Match, side: str, operand: Instruction) -> Dot | None:
+    """The dot on a transpose's operand, where its free dimensions keep their order."""
+    op: Dot = m.op
+    permutation = operand.op.permutation  # type: ignore[attr-defined]
+    free = [permutation[d] for d in op.free(operand.shape.rank, left=side == "lhs")]
+    if free != sorted(free):
+        return None
+    names = (f"{side}_batch_dims", f"{side}_contracting_dims")
+    return op.replace(**{name: tuple(permutation[d] for d in getattr(op, name)) for name in names})
+
+
+def _untranspose(m: Match, side: str) -> Instruction:
+    op = _untransposed(m, side, m.root.operands[side == "rhs"])
+    assert op is not None
+    return m.result(op, m.x, m.y)
+
+
+PRODUCTS = [
+    Rule("dot-transpose-left", "dot(transpose(x), y)", lambda m: _untranspose(m, "lhs"),
+         "the same products are added in the same order",
+         when=lambda m: _untransposed(m, "lhs", m.root.operands[0]) is not None),
+    Rule("dot-transpose-right", "dot(x, transpose(y))", lambda m: _untranspose(m, "rhs"),
+         "the same products are added in the same order",
+         when=lambda m: _untransposed(m, "rhs", m.root.operands[1]) is not None),
+    Rule("dot-of-none", "dot(x, y)", lambda m: m.splat(0), "a sum of no products",
+         when=lambda m: any(m.x.shape.dimensions[d] == 0 for d in m.op.lhs_contracting_dims)
+         and m.element_type is not PrimitiveType.PRED),
+]  # fmt: skip
+
+RULES = [*REDUCTIONS, *SORTS, *PRODUCTS]

@@ -1,0 +1,220 @@
+"""Rules of reshapes, broadcasts, transposes, and of moving them through element-wise operations.
+
+The normal form of a broadcast has an operand without dimensions of size 1: reshapes that add or drop them are moved to
+the operand's side, where they meet others and cancel.
+"""
+
+from __future__ import annotations
+
+from hloom.ir import Instruction
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.reshape import Reshape
+from hloom.ops.transpose import Reverse, Transpose
+from hloom.passes.rewrite import Match, Rule, splat_source
+from hloom.shape import Shape
+
+Ints = tuple[int, ...]
+
+
+def _large(shape: Shape) -> list[int]:
+    """The dimensions whose size is not 1."""
+    return [d for d, size in enumerate(shape.dimensions) if size != 1]
+
+
+def _squeezed(shape: Shape) -> Shape:
+    return Shape.array(shape.element_type, (size for size in shape.dimensions if size != 1))
+
+
+def _is_degenerate(before: Shape, after: Shape) -> bool:
+    """The shapes differ only in dimensions of size 1."""
+    return [s for s in before.dimensions if s != 1] == [s for s in after.dimensions if s != 1]
+
+
+def _spread(m: Match, operand: Instruction, dimensions: Ints) -> Instruction:
+    return m.result(Broadcast(broadcast_dimensions=dimensions), operand)
+
+
+# Reshapes
+
+
+def _reshape_of_broadcast(m: Match) -> Instruction:
+    """Dimension k of those that are not 1 before is dimension k of those that are not 1 after."""
+    renamed = dict(zip(_large(m.root.operands[0].shape), _large(m.root.shape), strict=True))
+    return _spread(m, m.x, tuple(renamed[d] for d in m.inner.broadcast_dimensions))
+
+
+RESHAPES = [
+    Rule("reshape-same", "reshape(x)", lambda m: m.x, "the dimensions are the same already"),
+    Rule("reshape-reshape", "reshape(reshape(x))", lambda m: m.result(Reshape(), m.x), "both keep the row-major order"),
+    Rule("reshape-splat", "reshape(broadcast(x))", lambda m: _spread(m, m.x, ()), "all elements are equal",
+         when=lambda m: m.x.shape.is_scalar),
+    Rule("reshape-broadcast", "reshape(broadcast(x))", _reshape_of_broadcast,
+         "a reshape that adds or drops dimensions of size 1 only renames the others",
+         when=lambda m: 1 not in m.x.shape.dimensions and _is_degenerate(m.root.operands[0].shape, m.root.shape)),
+]  # fmt: skip
+
+# Broadcasts
+
+
+def _squeeze_operand(m: Match) -> Instruction:
+    operand = m.make(Reshape(), [m.x], _squeezed(m.x.shape))
+    return _spread(m, operand, tuple(m.op.broadcast_dimensions[d] for d in _large(m.x.shape)))
+
+
+BROADCASTS = [
+    Rule("broadcast-same", "broadcast(x)", lambda m: m.x, "nothing is repeated",
+         when=lambda m: m.op.broadcast_dimensions == tuple(range(m.root.shape.rank))),
+    Rule("broadcast-broadcast", "broadcast(broadcast(x))",
+         lambda m: _spread(m, m.x, tuple(m.op.broadcast_dimensions[d] for d in m.inner.broadcast_dimensions)),
+         "dimension d goes to where its place in between goes"),
+    Rule("broadcast-of-ones", "broadcast(x)", _squeeze_operand, "dimensions of size 1 are repeated like new ones",
+         when=lambda m: 1 in m.x.shape.dimensions),
+]  # fmt: skip
+
+# Transposes and reverses
+
+
+def _transpose_transpose(m: Match) -> Instruction:
+    return m.result(Transpose(permutation=tuple(m.inner.permutation[d] for d in m.op.permutation)), m.x)
+
+
+def _moves_only_ones(m: Match) -> bool:
+    moved = [d for d in m.op.permutation if m.x.shape.dimensions[d] != 1]
+    return moved == sorted(moved)
+
+
+def _places_after_transpose(m: Match) -> Ints:
+    return tuple(m.op.permutation.index(d) for d in m.inner.broadcast_dimensions)
+
+
+def _reverse_reverse(m: Match) -> Instruction:
+    once = {*m.op.dimensions} ^ {*m.inner.dimensions}
+    return m.result(Reverse(dimensions=tuple(sorted(once))), m.x)
+
+
+def _visibly_reversed(m: Match) -> list[int]:
+    return [d for d in m.op.dimensions if m.root.shape.dimensions[d] > 1]
+
+
+def _reverse_of_broadcast(m: Match) -> Instruction:
+    kept = tuple(d for d in m.op.dimensions if d in m.inner.broadcast_dimensions)
+    return m.result(Reverse(dimensions=kept), m.root.operands[0])
+
+
+TRANSPOSES = [
+    Rule("transpose-same", "transpose(x)", lambda m: m.x, "every dimension stays",
+         when=lambda m: m.op.permutation == tuple(range(m.root.shape.rank))),
+    Rule("transpose-transpose", "transpose(transpose(x))", _transpose_transpose, "permutations compose"),
+    Rule("transpose-of-ones", "transpose(x)", lambda m: m.result(Reshape(), m.x),
+         "moving dimensions of size 1 keeps the row-major order", when=_moves_only_ones),
+    Rule("transpose-broadcast", "transpose(broadcast(x))", lambda m: _spread(m, m.x, _places_after_transpose(m)),
+         "the operand's dimensions go to their places at once",
+         when=lambda m: list(_places_after_transpose(m)) == sorted(_places_after_transpose(m))),
+    Rule("reverse-of-ones", "reverse(x)",
+         lambda m: m.result(Reverse(dimensions=tuple(_visibly_reversed(m))), m.x) if _visibly_reversed(m) else m.x,
+         "sizes 0 and 1 have no other order", when=lambda m: len(_visibly_reversed(m)) < len(m.op.dimensions)),
+    Rule("reverse-none", "reverse(x)", lambda m: m.x, "nothing is reversed", when=lambda m: not m.op.dimensions),
+    Rule("reverse-reverse", "reverse(reverse(x))", _reverse_reverse, "twice is not at all"),
+    Rule("reverse-broadcast", "reverse(broadcast(x))", _reverse_of_broadcast, "repeated elements have no order",
+         when=lambda m: not {*m.op.dimensions} <= {*m.inner.broadcast_dimensions}),
+]  # fmt: skip
+
+# Movement through element-wise operations
+
+
+def _small_operand(m: Match, operand: Instruction, shape: Shape) -> Instruction:
+    """What the operand repeats, at the size of `shape`; scalar operands (of select, clamp) stay."""
+    if operand.shape.is_scalar:
+        return operand
+    source = operand.operands[0]
+    return source if source.shape.same_dimensions(shape) else m.spread(source, shape)
+
+
+def _is_scalar_broadcast(operand: Instruction) -> bool:
+    return operand.opcode == "broadcast" and operand.operands[0].shape.is_scalar
+
+
+def _widest(m: Match) -> Instruction | None:
+    """The broadcast that all operands which are not broadcasts of scalars agree with; None where they do not."""
+    widest: Instruction | None = None
+    for operand in m.root.operands:
+        if operand.shape.is_scalar and not m.root.shape.is_scalar:
+            continue
+        if operand.opcode != "broadcast":
+            return None
+        if widest is None or _is_scalar_broadcast(widest):
+            widest = operand
+        elif not _is_scalar_broadcast(operand) and (
+            operand.op != widest.op or not operand.operands[0].shape.same_dimensions(widest.operands[0].shape)
+        ):
+            return None
+    return widest
+
+
+def _computes_repeatedly(m: Match) -> bool:
+    widest = _widest(m)
+    return widest is not None and widest.operands[0].shape.element_count < m.root.shape.element_count
+
+
+def _broadcast_of_elementwise(m: Match) -> Instruction:
+    widest = _widest(m)
+    assert widest is not None
+    small = widest.operands[0].shape
+    operands = [_small_operand(m, operand, small) for operand in m.root.operands]
+    shape = Shape.array(m.element_type, small.dimensions)
+    return m.result(widest.op, m.make(m.op, operands, shape))
+
+
+def _moved_alike(m: Match, opcode: str) -> Instruction | None:
+    """The first of the operands, where all of them move in the same way and for the root alone; splats may be between.
+
+    One operand is enough where it is a reshape that adds or drops dimensions of size 1.
+    """
+    moves = [operand for operand in m.root.operands if splat_source(operand) is None]
+    if not moves or any(len(operand.users) > 1 or operand.opcode != opcode for operand in moves):
+        return None
+    first, root = moves[0], m.edit.computation.root
+    source = first.operands[0].shape
+    for operand in moves:
+        if operand.op != first.op or not operand.operands[0].shape.same_dimensions(source) or operand is root:
+            return None
+    several = any(operand is not first for operand in moves)
+    return first if several or (opcode == "reshape" and _is_degenerate(source, first.shape)) else None
+
+
+def _respread(m: Match, splat: Instruction, shape: Shape) -> Instruction:
+    """A splat in another shape; a scalar beside arrays (the predicate of a select, the bounds of a clamp) stays."""
+    if splat.shape.is_scalar and not m.root.shape.is_scalar:
+        return splat
+    source = splat_source(splat)
+    assert source is not None
+    if not source.shape.is_scalar:
+        source = m.make(Reshape(), [source], _squeezed(source.shape))
+    return m.spread(source, shape)
+
+
+def _move_after(m: Match, opcode: str) -> Instruction:
+    first = _moved_alike(m, opcode)
+    assert first is not None
+    source = first.operands[0].shape
+    operands = [
+        operand.operands[0] if splat_source(operand) is None else _respread(m, operand, source)
+        for operand in m.root.operands
+    ]
+    shape = Shape.array(m.element_type, source.dimensions)
+    return m.result(first.op, m.make(m.op, operands, shape))
+
+
+MOVEMENT = [
+    Rule("elementwise-of-broadcasts", "elementwise(*)", _broadcast_of_elementwise,
+         "equal inputs give equal results: compute once and repeat", when=_computes_repeatedly),
+    *(
+        Rule(f"elementwise-of-{opcode}s", "elementwise(*)",
+             lambda m, opcode=opcode: _move_after(m, opcode),  # type: ignore[misc]
+             "move the result once, instead of every operand and as late as possible",
+             when=lambda m, opcode=opcode: _moved_alike(m, opcode) is not None)  # type: ignore[misc]
+        for opcode in ("reshape", "transpose")
+    ),
+]  # fmt: skip
+
+RULES = [*RESHAPES, *BROADCASTS, *TRANSPOSES, *MOVEMENT]

@@ -1,0 +1,208 @@
+"""Rules of slices, concatenations, paddings, dynamic slices, and of counting."""
+
+from __future__ import annotations
+
+from hloom.ir import Instruction
+from hloom.ops.attributes import SliceDimension
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.operation import Array
+from hloom.ops.pad import Concatenate
+from hloom.ops.slice import Slice, clamped_starts
+from hloom.passes.rewrite import Match, Rule, splat_source
+from hloom.shape import Shape
+
+Slices = tuple[SliceDimension, ...]
+
+
+def _is_whole(part: SliceDimension, size: int) -> bool:
+    return part == SliceDimension(0, size)
+
+
+def _slice(m: Match, operand: Instruction, parts: Slices) -> Instruction:
+    return m.result(Slice(slice=parts), operand)
+
+
+# Slices
+
+
+def _slice_slice(m: Match) -> Instruction:
+    parts = []
+    for outer, inner, count in zip(m.op.slice, m.inner.slice, m.root.shape.dimensions, strict=True):
+        start, stride = inner.start + outer.start * inner.stride, inner.stride * outer.stride
+        parts.append(SliceDimension(start, start + (count - 1) * stride + 1, stride) if count else SliceDimension(0, 0))
+    return _slice(m, m.x, tuple(parts))
+
+
+def _slice_of_broadcast(m: Match) -> Instruction:
+    """Only dimensions of the operand are sliced; of the repeated ones there are fewer repetitions."""
+    parts = tuple(m.op.slice[d] for d in m.inner.broadcast_dimensions)
+    operand = m.x
+    if not all(map(_is_whole, parts, m.x.shape.dimensions)):
+        sizes = (m.root.shape.dimensions[d] for d in m.inner.broadcast_dimensions)
+        operand = m.make(Slice(slice=parts), [m.x], Shape.array(m.element_type, sizes))
+    return m.result(Broadcast(broadcast_dimensions=m.inner.broadcast_dimensions), operand)
+
+
+def _piece(m: Match) -> tuple[Instruction, int] | None:
+    """The operand of the concatenation that holds all of the slice, and where it starts."""
+    joined = m.root.operands[0]
+    d, offset = m.inner.dimension, 0
+    part = m.op.slice[d]
+    for operand in joined.operands:
+        size = operand.shape.dimensions[d]
+        if offset <= part.start < part.limit <= offset + size:
+            return operand, offset
+        offset += size
+    return None
+
+
+def _slice_of_piece(m: Match) -> Instruction:
+    piece = _piece(m)
+    assert piece is not None
+    operand, offset = piece
+    d = m.inner.dimension
+    part = m.op.slice[d]
+    moved = SliceDimension(part.start - offset, part.limit - offset, part.stride)
+    return _slice(m, operand, (*m.op.slice[:d], moved, *m.op.slice[d + 1 :]))
+
+
+SLICES = [
+    Rule("slice-all", "slice(x)", lambda m: m.x, "nothing is cut off",
+         when=lambda m: all(map(_is_whole, m.op.slice, m.x.shape.dimensions))),
+    Rule("slice-slice", "slice(slice(x))", _slice_slice, "starts add up, strides multiply"),
+    Rule("slice-broadcast", "slice(broadcast(x))", _slice_of_broadcast, "fewer repetitions of a part"),
+    Rule("slice-concatenate", "slice(concatenate(*))", _slice_of_piece, "all of it comes from one operand",
+         when=lambda m: _piece(m) is not None),
+]  # fmt: skip
+
+# Concatenations
+
+
+def _flat_operands(m: Match) -> list[Instruction]:
+    """The operands, those of concatenations along the same dimension that nobody else uses in their place."""
+    operands: list[Instruction] = []
+    for operand in m.root.operands:
+        single = operand.opcode == "concatenate" and operand.op == m.op and len(operand.users) == 1
+        operands += operand.operands if single and m.root.operands.count(operand) == 1 else [operand]
+    return operands
+
+
+def _filled_operands(m: Match) -> list[Instruction]:
+    return [operand for operand in m.root.operands if operand.shape.dimensions[m.op.dimension]]
+
+
+def _joined_slices(m: Match) -> Slices | None:
+    """The one slice that adjacent slices of one array make together."""
+    first = m.root.operands[0]
+    if any(o.opcode != "slice" or o.operands[0] is not first.operands[0] for o in m.root.operands):
+        return None
+    d = m.op.dimension
+    slices: list[Slices] = [o.op.slice for o in m.root.operands]  # type: ignore[attr-defined]
+    parts = [s[d] for s in slices]
+    adjacent = all(a.limit == b.start for a, b in zip(parts, parts[1:], strict=False))
+    alike = all(s[:d] == slices[0][:d] and s[d + 1 :] == slices[0][d + 1 :] for s in slices)
+    if not adjacent or not alike or any(part.stride != 1 for part in parts):
+        return None
+    return (*slices[0][:d], SliceDimension(parts[0].start, parts[-1].limit), *slices[0][d + 1 :])
+
+
+def _join_slices(m: Match) -> Instruction:
+    parts = _joined_slices(m)
+    assert parts is not None
+    return _slice(m, m.root.operands[0].operands[0], parts)
+
+
+def _are_equal_splats(m: Match) -> bool:
+    sources = {splat_source(operand) for operand in m.root.operands}
+    return len(sources) == 1 and None not in sources and all(o.opcode == "broadcast" for o in m.root.operands)
+
+
+CONCATENATIONS = [
+    Rule("concatenate-one", "concatenate(x)", lambda m: m.x, "there is nothing to join"),
+    Rule("concatenate-empty", "concatenate(*)",
+         lambda m: m.result(m.op, *(_filled_operands(m) or m.root.operands[:1])), "nothing is joined",
+         when=lambda m: len(_filled_operands(m)) < len(m.root.operands) > 1),
+    Rule("concatenate-concatenate", "concatenate(*)",
+         lambda m: m.result(Concatenate(dimension=m.op.dimension), *_flat_operands(m)),
+         "the pieces are joined at once", when=lambda m: len(_flat_operands(m)) > len(m.root.operands)),
+    Rule("concatenate-slices", "concatenate(*)", _join_slices, "the slices were adjacent",
+         when=lambda m: len(m.root.operands) > 1 and _joined_slices(m) is not None),
+    Rule("concatenate-splats", "concatenate(*)",
+         lambda m: m.result(Broadcast(broadcast_dimensions=()), m.root.operands[0].operands[0]),
+         "all elements are equal",
+         when=lambda m: _are_equal_splats(m) and m.root.operands[0].operands[0].shape.is_scalar),
+]  # fmt: skip
+
+# Paddings
+
+
+def _pads_nothing(m: Match) -> bool:
+    return all(
+        p.edge_padding_low == p.edge_padding_high == 0 and (p.interior_padding == 0 or size <= 1)
+        for p, size in zip(m.op.padding_config, m.x.shape.dimensions, strict=True)
+    )
+
+
+def _only_removes(m: Match) -> bool:
+    return all(
+        p.edge_padding_low <= 0 >= p.edge_padding_high and p.interior_padding == 0 and size > 0
+        for p, size in zip(m.op.padding_config, m.x.shape.dimensions, strict=True)
+    )
+
+
+def _slice_instead_of_pad(m: Match) -> Instruction:
+    return _slice(m, m.x, tuple(
+        SliceDimension(-p.edge_padding_low, size + p.edge_padding_high)
+        for p, size in zip(m.op.padding_config, m.x.shape.dimensions, strict=True)
+    ))  # fmt: skip
+
+
+PADDINGS = [
+    Rule("pad-nothing", "pad(x, c)", lambda m: m.x, "no element is added or removed", when=_pads_nothing),
+    Rule("pad-negative", "pad(x, c)", _slice_instead_of_pad, "removing elements at the edges is a slice",
+         when=_only_removes),
+    Rule("pad-empty", "pad(x, c)", lambda m: m.spread(m.c, m.root.shape), "there is padding alone",
+         when=lambda m: 0 in m.x.shape.dimensions and 0 not in m.root.shape.dimensions),
+    Rule("pad-splat", "pad(broadcast(c), c)", lambda m: m.spread(m.c, m.root.shape), "all elements are equal",
+         when=lambda m: 0 not in m.root.shape.dimensions),
+]  # fmt: skip
+
+# Dynamic slices
+
+
+def _constant_starts(m: Match, first: int) -> list[Array] | None:
+    """The start indices, from operand `first` on, where all of them are constants."""
+    starts = m.root.operands[first:]
+    if any(start.opcode != "constant" for start in starts):
+        return None
+    return [start.op.literal.value for start in starts]  # type: ignore[attr-defined]
+
+
+def _static_slice(m: Match) -> Instruction:
+    operand, sizes = m.root.operands[0], m.op.size_indices
+    starts = clamped_starts(_constant_starts(m, 1) or [], operand.shape.dimensions, sizes)
+    return _slice(m, operand, tuple(SliceDimension(s, s + n) for s, n in zip(starts, sizes, strict=True)))
+
+
+def _updates_nothing(m: Match) -> bool:
+    return 0 in m.root.operands[1].shape.dimensions
+
+
+DYNAMIC_SLICES = [
+    Rule("dynamic-slice-all", "dynamic-slice(*)", lambda m: m.root.operands[0], "the start is clamped to 0"),
+    Rule("dynamic-slice-constant", "dynamic-slice(*)", _static_slice, "the start is known",
+         when=lambda m: _constant_starts(m, 1) is not None),
+    Rule("dynamic-update-slice-none", "dynamic-update-slice(*)", lambda m: m.root.operands[0], "nothing is written",
+         when=_updates_nothing),
+    Rule("dynamic-update-slice-all", "dynamic-update-slice(*)", lambda m: m.root.operands[1], "all is overwritten"),
+]  # fmt: skip
+
+COUNTING = [
+    Rule("iota-one", "iota(*)", lambda m: m.splat(0), "it counts from 0 to 0",
+         when=lambda m: m.root.shape.dimensions[m.op.iota_dimension] == 1),
+    Rule("get-dimension-size", "get-dimension-size(x)",
+         lambda m: m.scalar(m.x.shape.dimensions[m.op.dimension]), "the size is static"),
+    Rule("copy", "copy(x)", lambda m: m.x, "values do not change, so a copy in the same layout is the value itself"),
+]  # fmt: skip
+
+RULES = [*SLICES, *CONCATENATIONS, *PADDINGS, *DYNAMIC_SLICES, *COUNTING]

@@ -1,0 +1,120 @@
+"""Small modules for tests of passes: text shorthand, running, comparing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+import hloom as hl
+from hloom.cli.arrays import flat
+from hloom.passes import clone_module
+from hloom.passes.dead_code import DeadCodeElimination
+from hloom.text import fingerprint
+from hloom.verifier import verify_module
+
+PARAMETERS = {
+    "x": "f32[4]", "y": "f32[4]", "z": "f32[4]", "d": "f64[4]", "h": "bf16[4]", "c": "c64[4]", "s": "f32[]",
+    "i": "s32[4]", "j": "s32[4]", "u": "u32[4]", "p": "pred[4]", "q": "pred[4]",
+    "m": "f32[2,3]", "n": "f32[2,3]", "o": "f32[1,4]", "e": "f32[0]", "t": "f32[2,1,3]", "k": "s32[]", "v": "f32[1]",
+    "m3": "f32[3,2]", "n3": "f32[3,2]", "e2": "f32[2,0]", "e3": "f32[0,3]",
+}  # fmt: skip
+
+SPLATS = {
+    "i0": ("s32", "0"), "i1": ("s32", "1"), "i2": ("s32", "2"), "i_1": ("s32", "-1"), "i5": ("s32", "5"),
+    "imin": ("s32", "-2147483648"), "imax": ("s32", "2147483647"), "u0": ("u32", "0"), "u8": ("u32", "8"),
+    "f0": ("f32", "0"), "f_0": ("f32", "-0"), "f1": ("f32", "1"), "f_1": ("f32", "-1"), "f2": ("f32", "2"),
+    "f3": ("f32", "3"), "f8": ("f32", "8"), "f_inf": ("f32", "-inf"), "finf": ("f32", "inf"), "fhalf": ("f32", "0.5"),
+    "d2": ("f64", "2"), "t1": ("pred", "true"), "t0": ("pred", "false"),
+}  # fmt: skip
+
+
+def module(body: str, like: str = "") -> hl.Module:
+    """A module of one computation, written as `add(x, i0)` or as lines `a = f32[4] negate(x); ROOT r = ...`.
+
+    Names of PARAMETERS are parameters (those that `like` uses too), names of SPLATS constants of four equal elements.
+    """
+    words = re.findall(r"\b[a-z]\w*\b(?!\s*=)", f"{body} {like}")
+    parameters = [name for name in PARAMETERS if name in words]
+    lines = [f"{name} = {PARAMETERS[name]} parameter({k})" for k, name in enumerate(parameters)]
+    for name, (kind, value) in SPLATS.items():
+        if name in words:
+            lines.append(f"{name}s = {kind}[] constant({value})")
+            lines.append(f"{name} = {kind}[4] broadcast({name}s), dimensions={{}}")
+    if re.fullmatch(r"\w+", body.strip()):
+        lines = [f"ROOT {line}" if line.startswith(f"{body.strip()} = ") else line for line in lines]
+    else:
+        lines += body.split(";")
+    return hl.parse("HloModule m\n" + ADD + "ENTRY e {\n" + "\n".join(lines) + "\n}\n")
+
+
+ADD = """sum {
+  l = f32[] parameter(0)
+  r = f32[] parameter(1)
+  ROOT a = f32[] add(l, r)
+}
+less {
+  l = f32[] parameter(0)
+  r = f32[] parameter(1)
+  ROOT a = pred[] compare(l, r), direction=LT
+}
+"""
+
+
+def same_graph(a: hl.Module, b: hl.Module) -> bool:
+    """Equal but for names, order and dead code."""
+    for each in (a, b):
+        DeadCodeElimination().run(each)
+    return fingerprint(a) == fingerprint(b)
+
+
+def inputs(of: hl.Module, seed: int = 0) -> list[np.ndarray]:
+    """Arrays with zeros of both signs, infinities, NaN and the extremes of integers among them."""
+    rng = np.random.default_rng(seed)
+    return [_values(rng, shape) for shape in of.entry.parameter_shapes]
+
+
+def _values(rng: np.random.Generator, shape: hl.Shape) -> np.ndarray:
+    element_type = shape.element_type
+    sizes = shape.dimensions
+    if element_type.is_pred:
+        return rng.random(sizes) < 0.5
+    if element_type.is_integer:
+        limits = np.iinfo(element_type.dtype)
+        special = np.array([0, 1, 2, 5, 7, limits.max, limits.min, limits.max - 1], element_type.dtype)
+    else:
+        special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.5, 3.7, 1e-40, 1e30]).astype(element_type.dtype)
+    return special[rng.integers(len(special), size=sizes)]
+
+
+def run(of: hl.Module, arrays: list[Any]) -> list[np.ndarray]:
+    return flat(hl.compile(of, seed=0)(*arrays))
+
+
+def difference(a: list[np.ndarray], b: list[np.ndarray]) -> str | None:
+    """How results differ bit by bit; a NaN is like any other."""
+    assert len(a) == len(b)
+    for k, (left, right) in enumerate(zip(a, b, strict=True)):
+        left, right = np.asarray(left), np.asarray(right)
+        if left.shape != right.shape or left.dtype != right.dtype:
+            return f"result {k}: {left.dtype}{left.shape} and {right.dtype}{right.shape}"
+        parts = [(left.real, right.real), (left.imag, right.imag)] if left.dtype.kind == "c" else [(left, right)]
+        for one, other in parts:
+            one, other = np.ascontiguousarray(one), np.ascontiguousarray(other)
+            equal = one.view(f"V{one.itemsize}") == other.view(f"V{other.itemsize}")
+            if one.dtype.kind not in "iub":
+                equal = equal | (np.isnan(one) & np.isnan(other))
+            if not equal.all():
+                return f"result {k}: {left} and {right}"
+    return None
+
+
+def check_same_results(before: hl.Module, transform: Any, arrays: list[Any]) -> hl.Module:
+    """Transforms a copy, which stays valid and gives the same results; gives it back."""
+    after = clone_module(before)
+    transform(after)
+    verify_module(after)
+    found = difference(run(before, arrays), run(after, arrays))
+    assert found is None, f"{found}\n{before.to_text()}\n{after.to_text()}"
+    return after

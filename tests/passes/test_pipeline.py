@@ -1,0 +1,125 @@
+"""Pipelines: order, fixpoints, verification, dumps, statistics, and the text that names passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from click.testing import CliRunner
+
+import hloom as hl
+from hloom.cli import main
+from hloom.compare_graphs import difference
+from hloom.errors import ArgumentError, HloomError
+from hloom.passes import (
+    PASSES,
+    Pipeline,
+    clone_module,
+    parse_passes,
+    run_passes,
+    simplification_pipeline,
+    totals,
+)
+from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
+from hloom.passes.constant_folding import ConstantFolding
+from hloom.passes.dead_code import DeadCodeElimination
+from passes.modules import module
+
+
+@dataclass(frozen=True)
+class Countdown:
+    """Reports changes until `left` is used up, and breaks the module where `harmful`."""
+
+    name: ClassVar[str] = "countdown"
+    left: list[int]
+    harmful: bool = False
+
+    def run(self, module: hl.Module) -> int:
+        if self.harmful:
+            module.entry.instructions.reverse()
+        self.left[0] -= 1
+        return int(self.left[0] >= 0)
+
+
+def test_a_group_ends_when_every_pass_in_a_row_changed_nothing() -> None:
+    first, second = Countdown([2]), Countdown([0])
+    runs = run_passes(module("x"), Pipeline("p", (first, second), fixpoint=True))
+    assert [run.changes for run in runs] == [1, 0, 1, 0, 0]
+    assert [(total.name, total.changes) for total in totals(runs)] == [("countdown", 2)]
+
+
+def test_passes_that_never_end_are_stopped() -> None:
+    assert Pipeline("p", (Countdown([10**6]),), fixpoint=True).run(module("x")) == 30
+
+
+def test_verification_names_the_pass_that_broke_the_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOOM_VERIFY", "1")
+    with pytest.raises(HloomError, match="must come before it.*\n.*\n  at the module m after pass countdown"):
+        run_passes(module("ROOT r = f32[4] negate(x)"), Countdown([1], harmful=True))
+
+
+def test_dumps_are_numbered_and_made_only_of_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOOM_DUMP", str(tmp_path))
+    run_passes(module("ROOT r = s32[4] add(i, i0)"), parse_passes("inline, algsimp, dce, dce"))
+    assert sorted(path.name for path in (tmp_path / "m").iterdir()) == [
+        "000.start.hlo",
+        "002.algsimp.hlo",
+        "003.dce.hlo",
+    ]
+    assert " add(i" not in (tmp_path / "m" / "002.algsimp.hlo").read_text()
+
+
+def test_a_clone_shares_nothing_with_the_original() -> None:
+    original = module('ROOT r = s32[4] add(i, i0), metadata={op_name="a"}')
+    clone = clone_module(original)
+    assert difference(original, clone) is None
+    text = original.to_text()
+    run_passes(clone, simplification_pipeline())
+    clone.frontend_attributes["a"] = "b"
+    assert original.to_text() == text != clone.to_text()
+
+
+def test_passes_as_text() -> None:
+    pipeline = parse_passes(" algsimp{without=add-zero+sub}, constant_folding{ max_bytes=8, max_steps=9 },dce ")
+    assert pipeline.passes == (
+        AlgebraicSimplifier(without=("add-zero", "sub")),
+        ConstantFolding(max_bytes=8, max_steps=9),
+        DeadCodeElimination(),
+    )
+    assert parse_passes("simplification").passes == (simplification_pipeline(),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fuse", "there is no pass 'fuse'; the passes are: inline, dce, .*, simplification"),
+        ("dce{x=1}", "pass dce has no field 'x'; its fields are: none"),
+        ("constant_folding{max=1}", "no field 'max'; its fields are: max_bytes, max_steps"),
+        ("constant_folding{max_bytes=many}", "field max_bytes of pass constant_folding takes an integer, got 'many'"),
+        ("dce;cse", "passes are written .* but 'dce;cse' has 'dce;cse'"),
+        ("simplification{a=1}", "the pipeline simplification has no fields"),
+    ],
+)
+def test_errors_of_passes_as_text(text: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        parse_passes(text)
+
+
+def test_every_pass_says_what_it_does() -> None:
+    for name, cls in PASSES.items():
+        assert cls.name == name
+        assert "efore" in (cls.__doc__ or "") or "Merges" in (cls.__doc__ or "") or "->" in (cls.__doc__ or ""), name
+
+
+def test_opt_prints_the_module_after_the_passes(tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text(module("ROOT r = s32[4] add(i, i0)").to_text())
+    result = CliRunner().invoke(main, ["opt", str(path), "--verify", "--statistics"])
+    assert result.exit_code == 0 and "ROOT i = s32[4]" in result.stdout and "algsimp" in result.stderr
+    result = CliRunner().invoke(main, ["opt", str(path), "--passes", "nothing"])
+    assert result.exit_code == 1 and "there is no pass 'nothing'" in result.stderr
+    result = CliRunner().invoke(main, ["opt", "--list"])
+    assert result.exit_code == 0 and all(name in result.stdout for name in PASSES)
+    assert CliRunner().invoke(main, ["opt"]).exit_code == 2
