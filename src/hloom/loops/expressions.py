@@ -269,11 +269,13 @@ class ExpressionSpace:
             found = self._made[key] = make()
         return found
 
-    def substitute(self, roots: Sequence[Expression], values: Mapping[Variable, Index]) -> list[Expression]:
-        """The expressions with loop variables replaced; those that folds run over by variables or constants."""
+    def substitute(
+        self, roots: Sequence[Expression], values: Mapping[Variable, Index], in_folds: bool = True
+    ) -> list[Expression]:
+        """The expressions with loop variables replaced; those that folds run over, too, unless `in_folds` is false."""
         new: dict[int, Expression] = {}
         for expression in walk(roots):
-            if expression.variables.isdisjoint(values) and not _folds_over(expression, values):
+            if expression.variables.isdisjoint(values) and not (in_folds and _folds_over(expression, values)):
                 new[id(expression)] = expression
             else:
                 new[id(expression)] = self._substituted(expression, values, new)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from hloom.ir import Computation, Instruction
-from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.expressions import ExpressionSpace, Load
 from hloom.loops.index import Index, Variable
-from hloom.loops.nest import BufferType, Kernel, Nest, Store, in_place_pairs
+from hloom.loops.nest import BufferType, Kernel, Nest, Store, expressions_of, in_place_pairs
 from hloom.loops.pull import ELEMENT_FUNCTIONS, Puller, is_scalar_computation, row_major_strides, start_indices
 from hloom.ops.operation import Operation
 from hloom.shape import Shape
@@ -134,6 +134,7 @@ class _Lowering:
         nests += self._stores(plain)
         kernel = Kernel(self.buffers, [nest for nest in nests if nest.iterations], self.space)
         kernel.in_place = frozenset(in_place_pairs(kernel.nests))
+        kernel.reads = frozenset(e.buffer for nest in nests for e in expressions_of(nest) if isinstance(e, Load))
         return Lowered(kernel, self.inputs, tuple(self.copies))
 
     def _loops(self, sizes: Sequence[int]) -> tuple[tuple[Variable, ...], tuple[Index, ...]]:

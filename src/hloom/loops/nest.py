@@ -79,6 +79,8 @@ class Kernel:
     space: ExpressionSpace
     in_place: frozenset[tuple[int, int]] = field(default_factory=frozenset)
     """Pairs (output, input) of buffers that may be one: every element is read before, and where, it is written."""
+    reads: frozenset[int] = field(default_factory=frozenset)
+    """The buffers that are read."""
 
     def to_text(self) -> str:
         lines = [f"b{i}: {b.role} {b.type}[{b.size}]" for i, b in enumerate(self.buffers)]

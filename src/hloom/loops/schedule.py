@@ -199,7 +199,7 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
             continue
         own = fold.over[0]
         for expression in _costly(fold.values, own):
-            twin = space.substitute([expression], {own: space.indices.of(vector)})[0]
+            twin = space.substitute([expression], {own: space.indices.of(vector)}, in_folds=False)[0]
             if id(twin) in outside and id(twin) not in replaced and twin is not expression:
                 buffer = len(kernel.buffers)
                 kernel.buffers.append(BufferType(expression.type, vector.extent, "scratch"))

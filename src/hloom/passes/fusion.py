@@ -23,6 +23,7 @@ from hloom.ops.control_flow import Fusion
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.costs import element_cost
 from hloom.passes.edit import Edit, has_control_edges, runs_effects
+from hloom.passes.sibling_fusion import merge_siblings
 from hloom.shape import Shape
 
 CanFuse = Callable[[Instruction], bool]
@@ -221,15 +222,18 @@ class _ComputationFusion:
 
     def _kept_along_rows(self, instruction: Instruction, times: float) -> bool:
         """Several uses in one fusion of rows: the value is kept for the row, or is computed together with itself."""
-        return times <= 4.0 and all(user.op.elementwise or user.opcode == "reduce" for user in instruction.users)
+        return times <= 8.0 and all(self._keeps_rows(user, instruction) for user in instruction.users)
 
     # Groups: the instructions in memory, and which of them share a fusion
 
     def _groups(self) -> list[list[Instruction]]:
         """The last steps of each fusion: alone, or with siblings over the same elements."""
         roots = [i for i in self.computation.instructions if i in self.fusible and i not in self.inlined]
-        merged = _merge_siblings(self, roots)
+        merged = merge_siblings(roots, self._members, self.order, self._may_merge, self.options.max_instructions)
         return [group for group in merged if self._worth(group)]
+
+    def _may_merge(self, root: Instruction) -> bool:
+        return root.opcode not in LAST and root.shape.is_array and bool(root.shape.dimensions)
 
     def _worth(self, group: list[Instruction]) -> bool:
         """A single instruction is a kernel as it is."""
@@ -295,11 +299,6 @@ class _ComputationFusion:
 
     def _fresh_name(self) -> str:
         return f"fused_computation.{len(self.module.computations)}"
-
-
-def _merge_siblings(fusion: _ComputationFusion, roots: list[Instruction]) -> list[list[Instruction]]:
-    """Groups of roots over the same elements that read an operand in common, where no path leads between them."""
-    return [[root] for root in roots]
 
 
 def _own_cost(instruction: Instruction) -> float:

@@ -127,13 +127,14 @@ class _Assigner:
         self.program = program
         self.assignment = Assignment()
         self.uses: dict[Buffer, list[Use]] = {}
-        self.wishes: list[tuple[Buffer, Buffer]] = []
+        self.copies: list[tuple[Buffer, Buffer]] = []
+        self.in_place: list[tuple[Buffer, Buffer]] = []
         self.count = 0
 
     def run(self) -> Assignment:
         self._number(self.program.steps, ())
         self._read_results()
-        for first, second in self.wishes:
+        for first, second in [*self.copies, *self.in_place]:
             self._try_to_share(first, second)
         self._place()
         return self.assignment
@@ -166,11 +167,11 @@ class _Assigner:
         written = {buffer for buffer, writes in accesses(step) if writes}
         partly = set()
         if isinstance(step, CopyStep):
-            self.wishes.append((step.source, step.target))
+            self.copies.append((step.source, step.target))
         elif isinstance(step, KernelStep):
             partly = {step.buffers[k] for k in step.partial}
             for output, source in step.kernel.in_place:
-                self.wishes.append((step.buffers[source], step.buffers[output]))
+                self.in_place.append((step.buffers[source], step.buffers[output]))
         for buffer in dict.fromkeys([*read, *written]):
             self._use(buffer, buffer in read or buffer in partly, buffer in written, step, region)
 
@@ -192,6 +193,9 @@ class _Assigner:
         if a is b or a.byte_size != b.byte_size or a.type.byte_width != b.type.byte_width:
             return
         if {a.kind, b.kind} - {"temp", "output"} or a.kind == b.kind == "output":
+            return
+        if a.kind != b.kind and a.byte_size <= STACK_BYTES:
+            # On the stack it may end up in registers.
             return
         if self._overwrites(a, b) or self._overwrites(b, a):
             return
@@ -308,8 +312,10 @@ def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
         yield step.source, False
         yield step.target, True
     elif isinstance(step, KernelStep):
-        for kind, buffer in zip(step.kernel.buffers, step.buffers, strict=False):
-            yield buffer, kind.role == "output"
+        for position, buffer in enumerate(step.buffers):
+            writes = step.kernel.buffers[position].role == "output"
+            if writes or position in step.kernel.reads:
+                yield buffer, writes
     elif isinstance(step, CodeStep):
         for position, buffer in enumerate(step.buffers):
             yield buffer, position >= step.results

@@ -139,31 +139,37 @@ class NestEmitter:
     def _vector_loop(
         self, variable: Variable, lanes: int, first: Value, last: Value, chunked: bool, body: Callable[[Value], None]
     ) -> None:
-        """Whole vectors, then the rest under a mask."""
+        """Whole vectors, then the rest under a mask; short loops are vectors of several widths, one after another."""
         b = self.builder
         rest = variable.extent % lanes
         main = variable.low + variable.extent - rest
         saved = self.vector, self.lanes
         self.vector, self.lanes = variable, lanes
-        if main > variable.low:
-            end = constant(I64, main)
+        if variable.extent < lanes and not chunked:
+            self._short_vectors(variable, body)
+        else:
             if chunked:
-                end = b.intrinsic("smin", last, end) if rest else last
+                end = b.intrinsic("smin", last, constant(I64, main)) if rest else last
                 self._guarded(b.compare("slt", first, end), lambda: self._steps(first, end, lanes, body), rest > 0)
             else:
-                self._steps(first, end, lanes, body, single=main == variable.low + lanes)
-        if rest:
-
-            def tail() -> None:
-                self.tail = _mask_constant(rest, lanes)
-                body(constant(I64, main))
-                self.tail = None
-
-            if chunked:
-                self._guarded(b.compare("eq", last, constant(I64, variable.high + 1)), tail, True)
-            else:
-                tail()
+                self._steps(first, constant(I64, main), lanes, body, single=main == variable.low + lanes)
+            if rest:
+                at_end = b.compare("eq", last, constant(I64, variable.high + 1)) if chunked else None
+                self._guarded(at_end, lambda: self._masked(main, rest, body), chunked)
         self.vector, self.lanes = saved
+
+    def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
+        at, rest = variable.low, variable.extent
+        while rest:
+            width = 1 << (rest.bit_length() - 1)
+            self.vector, self.lanes = (variable, width) if width > 1 else (None, 0)
+            body(constant(I64, at))
+            at, rest = at + width, rest - width
+
+    def _masked(self, at: int, active: int, body: Callable[[Value], None]) -> None:
+        self.tail = _mask_constant(active, self.lanes)
+        body(constant(I64, at))
+        self.tail = None
 
     def _steps(self, first: Value, last: Value, step: int, body: Callable[[Value], None], single: bool = False) -> None:
         def in_loop(value: Value, _: list[Value]) -> list[Value]:
@@ -172,8 +178,8 @@ class NestEmitter:
 
         self.loop(first, last, step, [], in_loop, single=single)
 
-    def _guarded(self, condition: Value, body: Callable[[], object], needed: bool) -> None:
-        if not needed:
+    def _guarded(self, condition: Value | None, body: Callable[[], object], needed: bool) -> None:
+        if condition is None or not needed:
             body()
             return
         b = self.builder

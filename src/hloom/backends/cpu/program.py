@@ -283,6 +283,10 @@ class _Builder:
     def _while(self, instruction: Instruction, initial: Place, steps: list[Step]) -> Place:
         op: Any = instruction.op
         state = self._place(instruction.shape)
+        if isinstance(state, tuple):
+            # What the body hands on as it came stays where it is.
+            unchanged = passed_on(op.body)
+            state = tuple(i if k in unchanged else s for k, (s, i) in enumerate(zip(state, initial, strict=True)))
         self._copy(state, initial, steps)
         condition: list[Step] = []
         body: list[Step] = []
@@ -332,6 +336,18 @@ class _Builder:
 
 def _is_native_shape(shape: Shape) -> bool:
     return all(leaf.is_array and not leaf.is_dynamic for leaf in shape.leaves())
+
+
+def passed_on(body: Computation) -> set[int]:
+    """The elements of a loop's state that its body returns as they came."""
+    root, (parameter,) = body.root, body.parameters
+    if root.opcode != "tuple":
+        return set()
+    return {
+        k
+        for k, operand in enumerate(root.operands)
+        if operand.opcode == "get-tuple-element" and operand.operands[0] is parameter and operand.op.index == k  # type: ignore[attr-defined]
+    }
 
 
 def structure(instruction: Instruction) -> Any:

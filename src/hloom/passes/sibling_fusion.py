@@ -1,0 +1,143 @@
+"""Which fusions are merged into one of several results, so that what they read in common is read once.
+
+A fusion is known by its roots, the instructions whose values it stores. Two are merged if their roots have equal sizes
+and no path outside of the two leads from one to the other; and either they read an array in common, or one reads the
+other's result element by element, which then need not be read back from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hloom.ir import Instruction
+
+MAX_CANDIDATES = 6
+MAX_SEARCH = 300
+"""Instructions looked at in the search for a path; where it ends without an answer, nothing is merged."""
+MAX_ROOTS = 12
+
+
+def merge_siblings(
+    roots: Sequence[Instruction],
+    members_of: Callable[[list[Instruction]], dict[Instruction, None]],
+    order: dict[Instruction, int],
+    may_merge: Callable[[Instruction], bool],
+    max_members: int,
+) -> list[list[Instruction]]:
+    """Groups of roots that become one fusion each; `members_of` gives what a group computes."""
+    return _Merger(roots, members_of, order, may_merge, max_members).run()
+
+
+class _Merger:
+    def __init__(
+        self,
+        roots: Sequence[Instruction],
+        members_of: Callable[[list[Instruction]], dict[Instruction, None]],
+        order: dict[Instruction, int],
+        may_merge: Callable[[Instruction], bool],
+        max_members: int,
+    ) -> None:
+        self.roots, self.order, self.may_merge, self.max_members = roots, order, may_merge, max_members
+        self.members = {root: members_of([root]) for root in roots}
+        self.group_of: dict[Instruction, list[Instruction]] = {root: [root] for root in roots}
+        self.readers: dict[Instruction, list[Instruction]] = {}
+        """Array outside of a fusion -> the roots of the fusions that read it."""
+        self.first_merged = len(order)
+
+    def run(self) -> list[list[Instruction]]:
+        for root in self.roots:
+            if not self.may_merge(root):
+                continue
+            operands = self._operands(root)
+            for candidate in self._candidates(operands):
+                if self._try(self.group_of[candidate], root):
+                    break
+            for operand in operands:
+                self.readers.setdefault(operand, []).append(root)
+        groups: dict[int, list[Instruction]] = {id(group): group for group in self.group_of.values()}
+        return list(groups.values())
+
+    def _operands(self, root: Instruction) -> list[Instruction]:
+        """The arrays that the fusion of a root reads from memory."""
+        members = self.members[root]
+        found: dict[Instruction, None] = {}
+        for member in members:
+            for operand in member.operands:
+                if operand not in members and operand.shape.is_array and operand.shape.dimensions:
+                    found[operand] = None
+        return list(found)
+
+    def _candidates(self, operands: list[Instruction]) -> list[Instruction]:
+        found: dict[int, Instruction] = {}
+        for operand in operands:
+            if operand in self.group_of and self.may_merge(operand):
+                found.setdefault(id(self.group_of[operand]), operand)
+            for reader in reversed(self.readers.get(operand, [])[-MAX_CANDIDATES:]):
+                found.setdefault(id(self.group_of[reader]), reader)
+        return list(found.values())[:MAX_CANDIDATES]
+
+    def _try(self, group: list[Instruction], root: Instruction) -> bool:
+        if len(group) >= MAX_ROOTS or any(not _alike(member, root) for member in group):
+            return False
+        together = {m for r in group for m in self.members[r]} | set(self.members[root])
+        if len(together) > self.max_members or not self._reads_elementwise(group, root):
+            return False
+        if self._path(group, [root], together) or self._path([root], group, together):
+            return False
+        group.append(root)
+        self.first_merged = min(self.first_merged, *(self.order[r] for r in group))
+        group.sort(key=self.order.__getitem__)
+        self.group_of[root] = group
+        return True
+
+    def _reads_elementwise(self, group: list[Instruction], root: Instruction) -> bool:
+        """Whether the root's fusion reads the group's results, if at all, at the index that it computes."""
+        members = self.members[root]
+        reached = {r for r in group if r not in members}
+        for member in members:
+            if any(operand in reached for operand in member.operands):
+                if not member.op.elementwise or member.shape.dimensions != root.shape.dimensions:
+                    return False
+                reached.add(member)
+        return True
+
+    def _path(self, start: list[Instruction], end: list[Instruction], inside: set[Instruction]) -> bool:
+        """Whether a path leads from one fusion to the other through something else."""
+        targets = {m for r in start for m in self.members[r]}
+        # What stands before all targets does not depend on them, if it does not read one result of a merged fusion.
+        lowest = min(self.first_merged, *(self.order[m] for m in targets))
+        stack = [o for r in end for m in self.members[r] for o in self._before(m) if o not in inside]
+        seen: set[Instruction] = set()
+        while stack:
+            instruction = stack.pop()
+            if instruction in seen:
+                continue
+            seen.add(instruction)
+            if len(seen) > MAX_SEARCH:
+                return True
+            if instruction in targets:
+                return True
+            group = self.group_of.get(instruction)
+            if group is None and self.order[instruction] < lowest:
+                continue
+            stack += self._before(instruction)
+            for other in group or ():
+                # All of a merged fusion comes before what reads one of its results.
+                stack += [o for m in self.members[other] for o in self._before(m)]
+        return False
+
+    @staticmethod
+    def _before(instruction: Instruction) -> list[Instruction]:
+        return [*instruction.operands, *instruction.control_predecessors]
+
+
+def _alike(a: Instruction, b: Instruction) -> bool:
+    """Roots that one nest can store: equal sizes, and reductions with reductions of the same dimensions."""
+    if a.shape.is_tuple or b.shape.is_tuple or a.shape.dimensions != b.shape.dimensions:
+        return False
+    if (a.opcode == "reduce") != (b.opcode == "reduce"):
+        return False
+    if a.opcode != "reduce":
+        return True
+    same = a.op.dimensions == b.op.dimensions  # type: ignore[attr-defined]
+    return same and a.operands[0].shape.dimensions == b.operands[0].shape.dimensions
