@@ -205,7 +205,7 @@ class ExpressionSpace:
         self.indices = IndexSpace()
         self.buffer_sizes = list(buffer_sizes)
         self._made: dict[Any, Any] = {}
-        self._fold_variables: dict[int, list[Variable]] = {}
+        self._fold_variables: dict[tuple[int, int, int], Variable] = {}
 
     def constant(self, type: PrimitiveType, value: Any) -> Expression:
         array = value
@@ -254,14 +254,16 @@ class ExpressionSpace:
     def _result(self, fold: Fold, position: int) -> Expression:
         return self._once((FoldResult, id(fold), position), lambda: FoldResult(fold, position))
 
-    def fold_variable(self, extent: int, taken: frozenset[Variable]) -> Variable:
-        """A variable for a fold's loop: the same for folds of one extent side by side, so that loops can be shared."""
-        made = self._fold_variables.setdefault(extent, [])
-        for variable in made:
-            if variable not in taken:
-                return variable
-        made.append(self.indices.variable(f"r{self.indices.number()}", extent))
-        return made[-1]
+    def fold_variable(self, extent: int, height: int, position: int) -> Variable:
+        """The variable of a fold's loop: the same for all folds of one extent and height, so that they share loops.
+
+        The height of a fold is greater than that of every fold inside its values; so no loop contains itself.
+        """
+        key = (extent, height, position)
+        made = self._fold_variables.get(key)
+        if made is None:
+            made = self._fold_variables[key] = self.indices.variable(f"r{self.indices.number()}", extent)
+        return made
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         found = self._made.get(key)

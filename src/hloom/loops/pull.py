@@ -42,6 +42,21 @@ class Puller:
         self.space = space
         self.buffers = buffers
         self._memo: dict[Any, list[Expression]] = {}
+        self._heights: dict[Instruction, int] = {}
+
+    def height(self, instruction: Instruction) -> int:
+        """How many reductions lie on a path from the buffers to the instruction, itself included, at most."""
+        stack = [instruction]
+        while stack:
+            top = stack[-1]
+            missing = [] if top in self.buffers else [o for o in top.operands if o not in self._heights]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            before = 0 if top in self.buffers else max((self._heights[o] for o in top.operands), default=0)
+            self._heights[top] = before + (top.opcode in ("reduce", "reduce-window") and top not in self.buffers)
+        return self._heights[instruction]
 
     def element(self, instruction: Instruction, index: Indices) -> Expression:
         """The element of an array instruction at an index."""
@@ -303,13 +318,12 @@ def _reduce(puller: Puller, instruction: Instruction, index: Indices) -> list[Ex
     operands, initial = instruction.operands[:count], instruction.operands[count:]
     sizes = operands[0].shape.dimensions
     kept = iter(index)
-    taken = frozenset().union(*(i.variables for i in index))
+    height = puller.height(instruction)
     inner: list[Index] = []
     over = []
     for d, size in enumerate(sizes):
         if d in op.dimensions:
-            variable = puller.space.fold_variable(size, taken)
-            taken |= {variable}
+            variable = puller.space.fold_variable(size, height, len(inner))
             if size != 1:
                 over.append(variable)
             inner.append(puller.space.indices.of(variable) if size else puller.space.indices.constant(0))
@@ -344,14 +358,13 @@ def _reduce_window(puller: Puller, instruction: Instruction, index: Indices) -> 
     operands, initial = instruction.operands[:count], instruction.operands[count:]
     window: Sequence[WindowDimension] = op.window
     indices = puller.space.indices
-    taken = frozenset().union(*(i.variables for i in index))
+    height = puller.height(instruction)
     inside: Expression | bool = True
     inner, over = [], []
     for i, d, size in zip(index, window, operands[0].shape.dimensions, strict=True):
         step = indices.constant(0)
         if d.size > 1:
-            variable = puller.space.fold_variable(d.size, taken)
-            taken |= {variable}
+            variable = puller.space.fold_variable(d.size, height, len(inner))
             over.append(variable)
             step = indices.scale(indices.of(variable), d.window_dilation)
         position = indices.shift(indices.add(indices.scale(i, d.stride), step), -d.padding_low)

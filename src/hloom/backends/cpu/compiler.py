@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hloom.backends.cpu.buffer_assignment import Assignment, assign_buffers
+from hloom.backends.cpu.dispatch import emit_dispatch
 from hloom.backends.cpu.element_ops import can_apply
 from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object, vector_bytes
-from hloom.backends.cpu.program import Program, build_program
+from hloom.backends.cpu.program import CopyStep, KernelStep, Program, build_program
 from hloom.backends.cpu.program_emitter import emit_program
 from hloom.backends.cpu.thread_pool import thread_count
 from hloom.ir import Module
 from hloom.loops.lower import can_lower
+from hloom.loops.schedule import nest_cost
 from hloom.passes import Pipeline, clone_module, run_passes, simplification_pipeline
 from hloom.passes.dot_operands import DotOperands
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.fusion import FusionPass
 from hloom.passes.while_loops import WhileLoopInvariantCodeMotion
+
+
+BRIEF_COST = 20_000
 
 
 @dataclass(slots=True)
@@ -28,6 +33,15 @@ class CompiledModule:
     assignment: Assignment
     code: MachineCode
     text: str
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether a run is sure to take a few microseconds at most."""
+        steps = self.program.steps
+        if not all(isinstance(step, (KernelStep, CopyStep)) for step in steps):
+            return False
+        nests = [nest for step in steps if isinstance(step, KernelStep) for nest in step.kernel.nests]
+        return sum(map(nest_cost, nests)) <= BRIEF_COST
 
 
 def cpu_pipeline() -> Pipeline:
@@ -52,6 +66,6 @@ def compile_module(module: Module) -> CompiledModule:
     run_passes(module, cpu_pipeline())
     program = build_program(module, vector_bytes(), thread_count())
     assignment = assign_buffers(program)
-    text = emit_program(program, assignment, vector_bytes())
+    text = emit_program(program, assignment, vector_bytes()) + emit_dispatch(program)
     code = load_object(compile_text(text))
     return CompiledModule(program, assignment, code, text)

@@ -52,7 +52,8 @@ def load_element(b: Builder, raw: Value, type: PrimitiveType) -> Value:
     if type is PrimitiveType.BF16:
         wide = b.convert("zext", raw, "i32")
         return b.bitcast(b.binary("shl", wide, constant(wide.type, 16)), wide.type.of("float"))
-    return raw
+    # Of narrow integers only the low bits of the byte count.
+    return rounded(b, raw, type) if type.is_integer else raw
 
 
 def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:

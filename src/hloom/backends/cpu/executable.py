@@ -11,8 +11,9 @@ import numpy as np
 
 from hloom.backends.cpu import buffers
 from hloom.backends.cpu.compiler import CompiledModule
+from hloom.backends.cpu.dispatch import DOES_NOT_FIT, layout_is_known, template
 from hloom.backends.cpu.program import Buffer, HostStep, Slot, leaves
-from hloom.backends.cpu.program_emitter import TABLE, host_buffers, table_position
+from hloom.backends.cpu.program_emitter import host_buffers
 from hloom.backends.cpu.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, RunError
@@ -24,7 +25,9 @@ from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
 
 _HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-_MAIN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+_CALL_ARGUMENTS = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+KEPT_ARENA_BYTES = 1 << 20
+"""Arenas of at most so many bytes are kept between calls."""
 
 
 class CpuExecutable(Executable):
@@ -40,59 +43,75 @@ class CpuExecutable(Executable):
         compiled: CompiledModule,
     ) -> None:
         super().__init__(module, replica_count, devices, timeout)
+        if not layout_is_known():
+            raise RunError("this Python's arrays and tuples lie in memory in an unknown way: use backend='interpreter'")
         self.seed = seed
         self.compiled = compiled
-        self._main = _MAIN(compiled.code.address("hloom_main"))
-        self._host_call = _HOST_CALL(self._call_host)
         self._runs = threading.local()
-        program = compiled.program
+        self._arenas: list[buffers.Block] = []
+        self._host_call = _HOST_CALL(self._call_host)
         pool = shared_pool()
-        constants = [buffer for buffer in program.buffers if buffer.kind == "constant"]
-        self._outputs = [buffer for buffer in program.buffers if buffer.kind == "output"]
-        inputs = [buffer for buffer in program.buffers if buffer.kind == "parameter"]
-        size = len(TABLE) + len(inputs) + len(self._outputs) + len(constants)
-        self._table = np.zeros(size, np.uint64)
-        self._table[1] = pool.address
-        self._table[2] = pool.parallel_for_address
-        self._table[3] = ctypes.cast(self._host_call, ctypes.c_void_p).value or 0
-        for buffer in constants:
-            assert buffer.data is not None
-            self._table[table_position(program, buffer)] = buffer.data.ctypes.data
-        self._first_input = len(TABLE)
-        self._first_output = len(TABLE) + len(inputs)
+        program = compiled.program
+        self._template = template(
+            program,
+            {
+                "pool": pool.address,
+                "parallel_for": pool.parallel_for_address,
+                "host_call": ctypes.cast(self._host_call, ctypes.c_void_p).value or 0,
+            },
+        )
+        place = ctypes.c_void_p.from_address(compiled.code.address("hloom_template"))
+        place.value = self._template.ctypes.data
+        # Programs that take no time keep Python's lock: releasing it would cost as much as they do.
+        make = ctypes.PYFUNCTYPE if compiled.is_brief else ctypes.CFUNCTYPE
+        self._call = make(*_CALL_ARGUMENTS)(compiled.code.address("hloom_call"))
+        self._outputs = [(b.dimensions, b.type.dtype) for b in program.buffers if b.kind == "output"]
+        self._is_plain = not program.host_steps and not program.slots and self.device_count == 1
+        self._result_is_flat = isinstance(program.result, tuple) and all(isinstance(p, Buffer) for p in program.result)
+        self._result_is_array = isinstance(program.result, Buffer)
 
     def report(self) -> list[str]:
         """The instructions that call back into the interpreter, one line each."""
         return [repr(step.instruction) for step in self.compiled.program.host_steps]
 
+    def __call__(self, *arrays: Any) -> Value:
+        if self._is_plain:
+            results = tuple([buffers.empty(sizes, dtype) for sizes, dtype in self._outputs])
+            if self._native(arrays, results) == 0:
+                if self._result_is_array:
+                    return results[0]
+                return results if self._result_is_flat else _collect(self.compiled.program.result, results, [])
+        # Arguments that are no dense arrays of the right types, and programs that need the host.
+        return super().__call__(*arrays)
+
+    def _native(self, arguments: tuple[Any, ...], results: tuple[Array, ...]) -> int:
+        size = self.compiled.assignment.arena_bytes
+        if not size:
+            return int(self._call(id(arguments), id(results), 0))
+        arena = self._arenas.pop() if self._arenas else buffers.allocate(size)
+        status = self._call(id(arguments), id(results), arena.address)
+        if size <= KEPT_ARENA_BYTES:
+            self._arenas.append(arena)
+        return int(status)
+
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         program = self.compiled.program
         run = _Run(self, device, rendezvous)
         self._runs.current = run
-        table = self._table.copy()
-        kept = []
-        position = self._first_input
+        inputs = []
         for place, value in zip(program.parameters, arguments, strict=True):
-            for leaf, array in zip(_flat_place(place), _flat_value(value), strict=True):
+            for leaf, array in zip(leaves(place), _flat_value(value), strict=True):
                 if isinstance(leaf, Slot):
                     run.slots[leaf.number] = array
                 else:
-                    array = np.ascontiguousarray(array)
-                    kept.append(array)
-                    table[position] = array.ctypes.data
-                    position += 1
-        for number, buffer in enumerate(self._outputs):
-            output = buffers.empty(buffer.dimensions, buffer.type.dtype)
-            run.outputs.append(output)
-            table[self._first_output + number] = output.ctypes.data
-        arena = buffers.allocate(self.compiled.assignment.arena_bytes) if self.compiled.assignment.arena_bytes else None
-        if arena is not None:
-            table[0] = arena.address
-        failed = self._main(table.ctypes.data)
-        if failed:
-            assert run.error is not None
+                    inputs.append(_dense(array, leaf))
+        results = tuple([buffers.empty(sizes, dtype) for sizes, dtype in self._outputs])
+        status = self._native(tuple(inputs), results)
+        if status == DOES_NOT_FIT:
+            raise AssertionError("checked arguments do not fit: a defect in hloom")
+        if run.error is not None:
             raise run.error
-        return run.collect(program.result)
+        return _collect(program.result, results, run.slots)
 
     def _call_host(self, _: int, site: int, frame: int) -> int:
         run: _Run = self._runs.current
@@ -105,14 +124,13 @@ class CpuExecutable(Executable):
 
 
 class _Run:
-    """One call: its results, the values that only the host holds, and the error that stopped it."""
+    """One call that needs the host: the values that only the host holds, and the error that stopped it."""
 
     def __init__(self, executable: CpuExecutable, device: int, rendezvous: Rendezvous) -> None:
         self.executable = executable
         self.device = device
         self.rendezvous = rendezvous
         self.slots: list[Any] = [None] * executable.compiled.program.slots
-        self.outputs: list[np.ndarray[Any, Any]] = []
         self.error: BaseException | None = None
         self._execution: Execution | None = None
 
@@ -175,26 +193,37 @@ class _Run:
         else:
             next(arrays)[...] = value
 
-    def collect(self, place: Any) -> Value:
-        if isinstance(place, tuple):
-            return tuple(self.collect(element) for element in place)
-        if isinstance(place, Slot):
-            value = self.slots[place.number]
-            return TOKEN_VALUE if value is None else value
-        return self.outputs[place.number]
+
+def _collect(place: Any, results: Sequence[Array], slots: list[Any]) -> Value:
+    """The result in the form of the root: arrays that were filled, and what the host holds."""
+    if isinstance(place, tuple):
+        return tuple(_collect(element, results, slots) for element in place)
+    if isinstance(place, Slot):
+        value = slots[place.number]
+        return TOKEN_VALUE if value is None else value
+    return results[place.number]
 
 
-def _array_at(address: int, buffer: Buffer) -> np.ndarray[Any, Any]:
+def _dense(array: Array, buffer: Buffer) -> Array:
+    """The array as `hloom_call` takes it: dense, aligned, of exactly the element type's descriptor."""
+    dense = np.require(array, requirements=("C", "A"))
+    if type(dense) is not np.ndarray or dense.dtype is not buffer.type.dtype:
+        dense = (
+            np.frombuffer(memoryview(dense).cast("B"), buffer.type.dtype).reshape(buffer.dimensions)
+            if dense.size
+            else dense
+        )
+        dense = dense if dense.size else np.empty(buffer.dimensions, buffer.type.dtype)
+    return dense
+
+
+def _array_at(address: int, buffer: Buffer) -> Array:
     """The array that lies in a buffer."""
     size = buffer.byte_size
     if not size:
         return np.empty(buffer.dimensions, buffer.type.dtype)
     memory = (ctypes.c_char * size).from_address(address)
     return np.frombuffer(memoryview(memory), buffer.type.dtype).reshape(buffer.dimensions)
-
-
-def _flat_place(place: Any) -> list[Buffer | Slot]:
-    return list(leaves(place))
 
 
 def _flat_value(value: Value) -> list[Any]:

@@ -74,6 +74,7 @@ class _Emitter:
         self.inlined: dict[str, int] = {}
 
     def text(self) -> str:
+        self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         self._steps(self.program.steps, depth=0)
         self.builder.line("ret i32 0")
         parts = ["\n".join(function.lines) for function in self.functions.values()]
@@ -151,7 +152,6 @@ class _Emitter:
             return
         b = self.builder
         target, source = self._pointer(step.target), self._pointer(step.source)
-        b.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         b.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, i64 {step.target.byte_size}, i1 false)")
 
     def _while(self, step: WhileStep, depth: int) -> None:
