@@ -283,6 +283,21 @@ class ExpressionSpace:
                 new[id(expression)] = self._substituted(expression, values, new)
         return [new[id(root)] for root in roots]
 
+    def replace(
+        self, roots: Sequence[Expression], new: Mapping[int, Expression], in_folds: bool = True
+    ) -> list[Expression]:
+        """The expressions with some, given by their ids, replaced by others; inside of folds too if so wished."""
+        done: dict[int, Expression] = {}
+        for expression in walk(roots):
+            found = new.get(id(expression))
+            if found is None:
+                changed = any(done[id(child)] is not child for child in children_of(expression))
+                if isinstance(expression, FoldResult) and not in_folds:
+                    changed = False
+                found = self._substituted(expression, {}, done) if changed else expression
+            done[id(expression)] = found
+        return [done[id(root)] for root in roots]
+
     def _substituted(
         self, expression: Expression, values: Mapping[Variable, Index], new: dict[int, Expression]
     ) -> Expression:
@@ -313,7 +328,7 @@ class ExpressionSpace:
     ) -> Index:
         """The index with variables replaced; `new` maps the ids of expressions inside it to what replaces them."""
         indices = self.indices
-        if index.variables.isdisjoint(values):
+        if new is None and index.variables.isdisjoint(values):
             return index
         parts = [indices.constant(index.constant)]
         for atom, coefficient in index.terms:

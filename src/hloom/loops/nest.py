@@ -23,7 +23,7 @@ class BufferType:
     type: PrimitiveType
     size: int
     role: str
-    """"input", "output" or "scratch"."""
+    """"input", "output", "temporary" between nests, or "scratch" inside one."""
 
     @property
     def byte_size(self) -> int:
@@ -230,3 +230,17 @@ def weight(expression: Expression) -> int:
     if isinstance(expression, Apply):
         return element_cost(expression.op.opcode) + (expression.type.bits < 32)
     return 2 if isinstance(expression, Load) else 1
+
+
+def nest_cost(nest: Nest) -> int:
+    """The work of a nest in vectorised element additions."""
+    stores = [store.value for store in nest.stores]
+    folds = folds_of(stores)
+    inside = {id(e) for fold in folds for e in walk(fold.values)}
+    total = sum(weight(e) for e in walk(stores) if id(e) not in inside) + 2 * len(nest.stores)
+    for fold in folds:
+        steps = 1
+        for variable in fold.over:
+            steps *= variable.extent
+        total += steps * sum(weight(e) for e in walk(fold.values))
+    return total * nest.iterations

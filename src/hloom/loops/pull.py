@@ -13,7 +13,7 @@ import numpy as np
 
 from hloom.ir import Computation, Instruction
 from hloom.loops.expressions import Expression, ExpressionSpace
-from hloom.loops.index import Index
+from hloom.loops.index import Index, Variable
 from hloom.ops.elementwise_binary import And
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -360,7 +360,8 @@ def _reduce_window(puller: Puller, instruction: Instruction, index: Indices) -> 
     indices = puller.space.indices
     height = puller.height(instruction)
     inside: Expression | bool = True
-    inner, over = [], []
+    inner: list[Index] = []
+    over: list[Variable] = []
     for i, d, size in zip(index, window, operands[0].shape.dimensions, strict=True):
         step = indices.constant(0)
         if d.size > 1:

@@ -16,9 +16,11 @@ from hloom.loops.nest import (
     collapse_folds,
     folds_of,
     loads_of,
+    nest_cost,
     substitute,
     weight,
 )
+from hloom.loops.split_reduction import split_reductions
 
 PARALLEL_COST = 40_000
 """Work, in element additions, below which a nest runs on one thread."""
@@ -26,20 +28,23 @@ CHUNK_COST = 20_000
 STAGE_WEIGHT = 8
 """Expressions that cost as much are kept rather than computed again."""
 STAGED_ELEMENTS = 1 << 14
+TILED_SQUARES = 4
 UNROLLED_LOOP = 4
 """Loops of at most so many iterations may be written out around a fold."""
 
 
 def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
     """Gives every nest of the kernel its loops and schedule."""
-    kernel.nests = [_schedule_nest(kernel, nest, vector_bytes, threads) for nest in kernel.nests]
+    nests = []
+    for nest in kernel.nests:
+        nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
+        nest = collapse_folds(collapse(nest, kernel.space), kernel.space)
+        nests += split_reductions(kernel, _write_out_short_loops(nest, kernel.space), threads)
+    kernel.nests = [_schedule_nest(kernel, nest, vector_bytes, threads) for nest in nests]
 
 
 def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) -> Nest:
-    space = kernel.space
     nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
-    nest = collapse_folds(collapse(nest, space), space)
-    nest = _write_out_short_loops(nest, space)
     vector = _vector_loop(nest)
     tile = _tile_loop(nest, vector) if vector else None
     nest = _order_loops(nest, vector, tile)
@@ -117,6 +122,11 @@ def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> 
     if len(nest.stores) == 1 and others and others[0].extent < 8:
         others.sort(key=lambda loop: -loop.extent)
     return replace(nest, loops=(*others, *last))
+
+
+def tile_step(tile: Variable, lanes: int) -> int:
+    """Rows of a tile that are worked on together: several squares of lanes, so that each visit reads longer runs."""
+    return lanes * TILED_SQUARES if tile.extent % (lanes * TILED_SQUARES) == 0 else lanes
 
 
 # How wide
@@ -209,7 +219,8 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
                 break
     if not staged:
         return nest
-    stores = tuple(replace(s, value=_replace(space, s.value, replaced)) for s in nest.stores)
+    values = space.replace([store.value for store in nest.stores], replaced, in_folds=False)
+    stores = tuple(replace(s, value=v) for s, v in zip(nest.stores, values, strict=True))
     return replace(nest, stores=stores, schedule=replace(nest.schedule, staged=tuple(staged)))
 
 
@@ -223,38 +234,7 @@ def _costly(values: Sequence[Expression], own: Variable) -> list[Expression]:
     return found
 
 
-def _replace(space: ExpressionSpace, root: Expression, new: dict[int, Expression]) -> Expression:
-    """The expression with some of its parts, outside of folds, replaced."""
-    done: dict[int, Expression] = dict(new)
-
-    def visit(expression: Expression) -> Expression:
-        found = done.get(id(expression))
-        if found is None:
-            if isinstance(expression, Apply):
-                found = space.apply(expression.op, expression.type, *map(visit, expression.operands))
-            else:
-                found = expression
-            done[id(expression)] = found
-        return found
-
-    return visit(root)
-
-
 # Threads
-
-
-def nest_cost(nest: Nest) -> int:
-    """The work of a nest in vectorised element additions."""
-    stores = [store.value for store in nest.stores]
-    folds = folds_of(stores)
-    inside = {id(e) for fold in folds for e in walk(fold.values)}
-    total = sum(weight(e) for e in walk(stores) if id(e) not in inside) + 2 * len(nest.stores)
-    for fold in folds:
-        steps = 1
-        for variable in fold.over:
-            steps *= variable.extent
-        total += steps * sum(weight(e) for e in walk(fold.values))
-    return total * nest.iterations
 
 
 def _chunk(nest: Nest, vector: Variable | None, tile: Variable | None, lanes: int, threads: int) -> int:
@@ -263,7 +243,7 @@ def _chunk(nest: Nest, vector: Variable | None, tile: Variable | None, lanes: in
     if threads <= 1 or not nest.loops or cost < PARALLEL_COST:
         return 0
     first = nest.loops[0]
-    step = lanes if first in (vector, tile) else 1
+    step = tile_step(first, lanes) if first is tile else lanes if first is vector else 1
     pieces = min(threads * 8, max(1, cost // CHUNK_COST), -(-first.extent // step))
     if pieces <= 1:
         return 0

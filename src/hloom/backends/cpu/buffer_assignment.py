@@ -313,7 +313,7 @@ def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
         yield step.target, True
     elif isinstance(step, KernelStep):
         for position, buffer in enumerate(step.buffers):
-            writes = step.kernel.buffers[position].role == "output"
+            writes = step.kernel.buffers[position].role in ("output", "temporary")
             if writes or position in step.kernel.reads:
                 yield buffer, writes
     elif isinstance(step, CodeStep):

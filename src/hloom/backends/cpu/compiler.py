@@ -13,14 +13,13 @@ from hloom.backends.cpu.program_emitter import emit_program
 from hloom.backends.cpu.thread_pool import thread_count
 from hloom.ir import Module
 from hloom.loops.lower import can_lower
-from hloom.loops.schedule import nest_cost
+from hloom.loops.nest import nest_cost
 from hloom.passes import Pipeline, clone_module, run_passes, simplification_pipeline
 from hloom.passes.dot_operands import DotOperands
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.fusion import FusionPass
 from hloom.passes.while_loops import WhileLoopInvariantCodeMotion
-
 
 BRIEF_COST = 20_000
 

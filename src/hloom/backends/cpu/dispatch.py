@@ -72,7 +72,7 @@ def emit_dispatch(program: Program) -> str:
     by_kind = {kind: [b for b in program.buffers if b.kind == kind] for kind in ("parameter", "output", "constant")}
     inputs, outputs = by_kind["parameter"], len(by_kind["output"])
     size = len(TABLE) + len(inputs) + outputs + len(by_kind["constant"])
-    starts, sizes = [0], []
+    starts, sizes = [0], list[int]()
     for buffer in inputs:
         sizes += buffer.dimensions
         starts.append(len(sizes))

@@ -208,12 +208,8 @@ def _dense(array: Array, buffer: Buffer) -> Array:
     """The array as `hloom_call` takes it: dense, aligned, of exactly the element type's descriptor."""
     dense = np.require(array, requirements=("C", "A"))
     if type(dense) is not np.ndarray or dense.dtype is not buffer.type.dtype:
-        dense = (
-            np.frombuffer(memoryview(dense).cast("B"), buffer.type.dtype).reshape(buffer.dimensions)
-            if dense.size
-            else dense
-        )
-        dense = dense if dense.size else np.empty(buffer.dimensions, buffer.type.dtype)
+        # Equal element types may be different objects.
+        return np.array(dense, buffer.type.dtype, order="C", subok=False)
     return dense
 
 

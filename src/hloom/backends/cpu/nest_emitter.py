@@ -38,11 +38,15 @@ from hloom.loops.expressions import (
 from hloom.loops.index import Atom, Dynamic, Index, Quotient, Remainder, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, atoms_of, expressions_of, folds_of, indices_of
 from hloom.loops.pull import identity
-from hloom.loops.schedule import fold_lanes
+from hloom.loops.schedule import fold_lanes, tile_step
 from hloom.types import PrimitiveType
 
 UNROLLED_FOLD = 12
 """Folds of at most so many steps are written out."""
+ALIGNMENT = 64
+"""Large buffers start at a multiple of it, in bytes: a cache line."""
+STREAMED_BYTES = 1 << 24
+"""Results of at least so many bytes are written past the caches."""
 SUMMATION_BLOCK = 64
 """Sums of floats longer than this are sums of sums of blocks, which keeps their error small."""
 
@@ -238,17 +242,24 @@ class NestEmitter:
         lanes = self.nest.schedule.lanes
         b = self.builder
         chunked = depth == 0 and self.nest.schedule.chunk
-        tiled_end, vector_end = tile.extent // lanes * lanes, vector.extent // lanes * lanes
+        tiled_end = tile.extent // tile_step(tile, lanes) * tile_step(tile, lanes)
+        vector_end = vector.extent // lanes * lanes
         end = constant(I64, tiled_end)
         if chunked:
             end = b.intrinsic("smin", last, end)
 
+        step = tile_step(tile, lanes)
+
         def block_row(row: Value, _: list[Value]) -> list[Value]:
-            self.loop(constant(I64, 0), constant(I64, vector_end), lanes, [], lambda column, _: block(row, column))
+            self.loop(constant(I64, 0), constant(I64, vector_end), lanes, [], lambda column, _: blocks(row, column))
             if vector_end < vector.extent:
                 rest = constant(I64, vector_end)
-                self.loop(row, b.binary("add", row, constant(I64, lanes)), 1, [], lambda r, _: edge(r, rest))
+                self.loop(row, b.binary("add", row, constant(I64, step)), 1, [], lambda r, _: edge(r, rest))
             return []
+
+        def blocks(row: Value, column: Value) -> list[Value]:
+            end = b.binary("add", row, constant(I64, step))
+            return self.loop(row, end, lanes, [], lambda r, _: block(r, column), single=step == lanes)
 
         def block(row: Value, column: Value) -> list[Value]:
             self.vector, self.lanes = vector, lanes
@@ -287,7 +298,7 @@ class NestEmitter:
         if tiled_end and vector_end:
             self._guarded(
                 b.compare("slt", first, end),
-                lambda: self.loop(first, end, lanes, [], block_row),
+                lambda: self.loop(first, end, step, [], block_row),
                 bool(chunked),
             )
         else:
@@ -990,7 +1001,23 @@ class NestEmitter:
             self._vector_store(both, at, type.byte_width // 2, self._twice(mask))
         else:
             at = b.element_pointer(pointer, base, element)
-            self._vector_store(store_element(b, value, type), at, type.byte_width, mask)
+            stored = store_element(b, value, type)
+            if mask is None and self._is_streamed(buffer, index):
+                b.store(stored, at, ALIGNMENT, "!nontemporal !0")
+            else:
+                self._vector_store(stored, at, type.byte_width, mask)
+
+    def _is_streamed(self, buffer: int, index: Index) -> bool:
+        """Whether the stores to a large result are whole cache lines that nobody reads soon."""
+        kind = self.buffers[buffer]
+        per_line = ALIGNMENT // kind.type.byte_width
+        return (
+            kind.role == "output"
+            and kind.byte_size >= STREAMED_BYTES
+            and self.lanes % per_line == 0
+            and index.constant % per_line == 0
+            and all(c % per_line == 0 for atom, c in index.terms if atom is not self.vector)
+        )
 
     def _scalar_store(self, pointer: Value, base: Value, value: Element, type: PrimitiveType) -> None:
         b, element = self.builder, memory_element(type)

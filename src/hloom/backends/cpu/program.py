@@ -19,7 +19,7 @@ from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.interpreter.plan import Plan, make_plans
 from hloom.ir import Computation, Instruction, Module
 from hloom.loops.lower import can_lower, lower
-from hloom.loops.nest import Kernel
+from hloom.loops.nest import BufferType, Kernel
 from hloom.loops.schedule import schedule
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -64,7 +64,7 @@ Place = Any
 
 @dataclass(eq=False, slots=True)
 class KernelStep:
-    """Runs a kernel on buffers, one for each of its inputs and outputs; of those in `partial` it keeps a part."""
+    """Runs a kernel on buffers, one for each of its own; of the outputs in `partial` it keeps a part."""
 
     kernel: Kernel
     buffers: list[Buffer]
@@ -264,7 +264,8 @@ class _Builder:
         kernel, inputs, copies = self._lowered(instruction)
         result = self._place(instruction.shape)
         outputs = list(leaves(result))
-        buffers = [operands[number] for number in inputs] + outputs
+        buffers: list[Buffer] = [operands[number] for number in inputs] + outputs
+        buffers += [self._buffer(_shape_of(kind), "temp") for kind in kernel.buffers[len(buffers) :]]
         for output, source in copies:
             self._copy(buffers[output], buffers[source], steps)
         steps.append(KernelStep(kernel, buffers, instruction.name, tuple(output for output, _ in copies)))
@@ -332,6 +333,11 @@ class _Builder:
                 steps.append(CopyStep(saved[source_leaf], source_leaf))
         for to, origin in pairs:
             steps.append(CopyStep(to, saved.get(origin, origin)))
+
+
+def _shape_of(kind: BufferType) -> Shape:
+    """A scratch is the kernel's own: it gets no memory here."""
+    return Shape.array(kind.type, (kind.size if kind.role == "temporary" else 0,))
 
 
 def _is_native_shape(shape: Shape) -> bool:

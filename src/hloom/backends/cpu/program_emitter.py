@@ -91,7 +91,7 @@ class _Emitter:
             *self.builder.lines,
             "}",
         ]
-        attributes = 'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }'
+        attributes = 'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n!0 = !{i32 1}'
         return "\n".join([*self.builder.declarations, *parts, *main, attributes, ""])
 
     # Memory
