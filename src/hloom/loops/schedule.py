@@ -147,8 +147,14 @@ def _native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
     """Lanes of one register of the widest element that is computed with."""
     widest = max((e.type.real.bits for e in expressions if not e.type.is_pred), default=32)
     if all(e.type.is_pred or (e.type.is_integer and e.type.bits <= 8) for e in expressions):
-        return vector_bytes
+        contiguous = all(atom_is_variable for e in expressions for i in e.indices for atom_is_variable in _plain(i))
+        return vector_bytes if contiguous else 16
     return vector_bytes * 8 // max(32, widest)
+
+
+def _plain(index: Index) -> list[bool]:
+    """Whether each part of an index is a loop variable."""
+    return [isinstance(atom, Variable) for atom, _ in index.terms]
 
 
 def _fitting(lanes: int, least: int, extent: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
-from hloom.ops.control_flow import Call
+from hloom.ops.control_flow import Call, Fusion
 from hloom.passes.dead_code import remove_unused_computations
 from hloom.passes.edit import Edit, callees_first_of, copy_into, has_control_edges
 
@@ -17,21 +17,22 @@ class CallInliner:
     """Before: %c = call(%a, ..), to_apply=f. After: the instructions of f on %a, .., at the place of the call.
 
     Composites are calls too. Calls with control edges, to other execution threads, and those whose frontend attributes
-    say `inlineable="false"` stay; so do fusions and asynchronous calls.
+    say `inlineable="false"` stay; so do asynchronous calls, and fusions unless `fusions` is set.
     """
 
     name: ClassVar[str] = "inline"
+    fusions: bool = False
 
     def run(self, module: Module) -> int:
-        changes = sum(inline_calls(computation) for computation in callees_first_of(module))
+        changes = sum(inline_calls(computation, self.fusions) for computation in callees_first_of(module))
         if changes:
             remove_unused_computations(module)
         return changes
 
 
-def inline_calls(computation: Computation) -> int:
+def inline_calls(computation: Computation, fusions: bool = False) -> int:
     """Inlines the calls of one computation, whose callees have none left."""
-    found = [instruction for instruction in computation.instructions if _is_inlined(instruction)]
+    found = [instruction for instruction in computation.instructions if _is_inlined(instruction, fusions)]
     if found:
         edit = Edit(computation)
         for call in found:
@@ -47,8 +48,10 @@ def inline(edit: Edit, caller: Instruction, callee: Computation, arguments: Sequ
     edit.remove(caller)
 
 
-def _is_inlined(instruction: Instruction) -> bool:
+def _is_inlined(instruction: Instruction, fusions: bool) -> bool:
     op = instruction.op
+    if isinstance(op, Fusion):
+        return fusions and not has_control_edges(instruction)
     return (
         isinstance(op, Call)
         and op.computation.execution_thread == "main"

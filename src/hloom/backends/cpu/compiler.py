@@ -15,6 +15,7 @@ from hloom.ir import Module
 from hloom.loops.lower import can_lower
 from hloom.loops.nest import nest_cost
 from hloom.passes import Pipeline, clone_module, run_passes, simplification_pipeline
+from hloom.passes.call_inliner import CallInliner
 from hloom.passes.dot_operands import DotOperands
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.map_inline import MapInliner
@@ -48,6 +49,7 @@ def cpu_pipeline() -> Pipeline:
     return Pipeline(
         "cpu",
         (
+            CallInliner(fusions=True),
             BatchNormExpander(),
             MapInliner(),
             simplification_pipeline(),

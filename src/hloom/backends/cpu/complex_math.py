@@ -358,7 +358,14 @@ def _binary(
 
 
 def _abs(b: Builder, z: _Values) -> Value:
-    return modulus(_lanes(b, z, "double")).to(z[0].type.element).value
+    """max * sqrt(1 + (min / max)^2), which stays in the parts' own type."""
+    x, y = (abs(part) for part in _lanes(b, z, z[0].type.element))
+    if z[0].type.element == "double":
+        return modulus((x, y)).value
+    large, small = where(x < y, y, x), where(x < y, x, y)
+    ratio = small / where(large.equals(0.0), 1.0, large)
+    size = where(_is_infinite((x, y)), INF, large * sqrt(fma(ratio, ratio, 1.0)))
+    return where(small.equals(0.0), large, size).value
 
 
 COMPLEX_UNARY: dict[str, Callable[[Builder, _Values], _Values | Value]] = {

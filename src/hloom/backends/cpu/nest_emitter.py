@@ -479,7 +479,8 @@ class NestEmitter:
 
     def _emit_ready_folds(self, ready: Sequence[Expression]) -> None:
         """Folds over the same loops that do not need each other share them."""
-        folds = [fold for fold in folds_of(ready) if fold.variables <= self.variables.keys()]
+        bound = self.variables.keys()
+        folds = [f for f in folds_of(ready) if f.variables <= bound and all(map(self._is_safe, f.values))]
         depth: dict[int, int] = {}
         groups: dict[tuple[int, tuple[Variable, ...]], list[Fold]] = {}
         for fold in folds:
@@ -500,8 +501,9 @@ class NestEmitter:
             results = self._serial_folds(folds)
         else:
             saved = self.vector, self.lanes, self.tail, self.mask
-            if self.vector is not None:
-                self.vector, self.lanes, self.tail = None, 0, None
+            self.vector, self.lanes, self.tail = None, 0, None
+            if self.mask is not None and self.mask.type.width:
+                self.mask = self._any_lane(self.mask)
             variable, lanes = fold_lanes(folds, self.vector_bytes)
             results = self._vector_folds(folds, variable, lanes) if variable else self._serial_folds(folds)
             self.vector, self.lanes, self.tail, self.mask = saved
@@ -890,8 +892,8 @@ class NestEmitter:
             mask = b.splat(mask, self.lanes)
         if extra is None and coefficient == 1:
             return self._contiguous_load(pointer, base, type, mask)
-        if extra is None and 2 <= coefficient <= 4 and mask is None and not type.is_complex:
-            return self._strided_load(pointer, base, type, coefficient)
+        if extra is None and 2 <= coefficient <= 4 and not type.is_complex:
+            return self._strided_load(pointer, base, type, coefficient, mask)
         return self._gather(pointer, base, coefficient, extra, type, mask)
 
     def _scalar_load(self, pointer: Value, base: Value, type: PrimitiveType) -> Element:
@@ -908,9 +910,11 @@ class NestEmitter:
     def _guarded_scalar_load(self, pointer: Value, base: Value, type: PrimitiveType) -> Element:
         """Where the mask is off (in all lanes, of a vector mask), element 0 is read instead."""
         b, mask = self.builder, cast(Value, self.mask)
-        if mask.type.width:
-            mask = b.call(f"llvm.vector.reduce.or.{mask.type.suffix}", type_of("i1"), mask)
+        mask = self._any_lane(mask) if mask.type.width else mask
         return self._scalar_load(pointer, b.select(mask, base, constant(I64, 0)), type)
+
+    def _any_lane(self, mask: Value) -> Value:
+        return self.builder.call(f"llvm.vector.reduce.or.{mask.type.suffix}", type_of("i1"), mask)
 
     def _contiguous_load(self, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
         b, element = self.builder, memory_element(type)
@@ -935,12 +939,17 @@ class NestEmitter:
         """The mask of pairs of elements."""
         return None if mask is None else self.builder.shuffle(mask, None, [k // 2 for k in range(2 * self.lanes)])
 
-    def _strided_load(self, pointer: Value, base: Value, type: PrimitiveType, stride: int) -> Element:
+    def _strided_load(
+        self, pointer: Value, base: Value, type: PrimitiveType, stride: int, mask: Value | None
+    ) -> Element:
         """Every stride-th element of one long vector, which ends with the last element that is needed."""
         b, element = self.builder, memory_element(type)
         length = (self.lanes - 1) * stride + 1
         at = b.element_pointer(pointer, base, element)
-        whole = b.load(at, type_of(element, length), type.byte_width)
+        if mask is not None:
+            nowhere = Value("zeroinitializer", mask.type)
+            mask = b.shuffle(mask, nowhere, [self.lanes if k % stride else k // stride for k in range(length)])
+        whole = self._vector_load(at, type_of(element, length), type.byte_width, mask)
         return load_element(b, b.shuffle(whole, None, range(0, length, stride)), type)
 
     def _gather(

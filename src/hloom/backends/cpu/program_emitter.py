@@ -7,8 +7,9 @@ constants. It returns 0, or 1 where a host step failed. Loops and branches are n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from hloom.backends.cpu.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
 from hloom.backends.cpu.buffer_assignment import STACK_BYTES, Assignment
 from hloom.backends.cpu.llvm_text import I8, I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.nest_emitter import emit_nest
@@ -53,6 +54,16 @@ class NestFunction:
     extent: int
 
 
+@dataclass(slots=True)
+class _Block:
+    """The block of a blocked loop that is written: where its memory lies, and its elements first <= i < last."""
+
+    loop: BlockedLoop
+    pointers: dict[Buffer, Value]
+    first: Value
+    last: Value
+
+
 def emit_program(program: Program, assignment: Assignment, vector_bytes: int) -> str:
     """The text of the module."""
     return _Emitter(program, assignment, vector_bytes).text()
@@ -64,7 +75,9 @@ class _Emitter:
         self.assignment = assignment
         self.vector_bytes = vector_bytes
         self.builder = Builder()
-        self.functions: dict[tuple[int, int], NestFunction] = {}
+        self.functions: dict[tuple[int, int, bool], NestFunction] = {}
+        self.block: _Block | None = None
+        self.snapshots = 0
         self.tasks: dict[str, list[str]] = {}
         self.codes: dict[str, str] = {}
         self.stack: dict[Buffer, str] = {}
@@ -105,6 +118,8 @@ class _Emitter:
 
     def _pointer(self, buffer: Buffer) -> Value:
         home = self.assignment.of(buffer)
+        if self.block is not None:
+            return self.block.pointers[home]
         if home.kind == "temp":
             if home.byte_size > STACK_BYTES:
                 offset = self.assignment.offsets.get(home, 0)
@@ -150,11 +165,77 @@ class _Emitter:
     def _copy(self, step: CopyStep) -> None:
         if self.assignment.of(step.target) is self.assignment.of(step.source) or not step.target.byte_size:
             return
-        b = self.builder
         target, source = self._pointer(step.target), self._pointer(step.source)
-        b.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, i64 {step.target.byte_size}, i1 false)")
+        size = constant(I64, step.target.byte_size)
+        if self.block is not None and is_blocked_step(step, self.assignment, self.block.loop):
+            b, width = self.builder, constant(I64, step.target.type.byte_width)
+            start = b.binary("mul", self.block.first, width)
+            size = b.binary("mul", b.binary("sub", self.block.last, self.block.first), width)
+            target, source = b.element_pointer(target, start, "i8"), b.element_pointer(source, start, "i8")
+        self._memcpy(target, source, size)
+
+    def _memcpy(self, target: Value, source: Value, size: Value) -> None:
+        self.builder.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, {size}, i1 false)")
 
     def _while(self, step: WhileStep, depth: int) -> None:
+        blocked = blocked_loop(step, self.assignment) if self.block is None else None
+        if blocked is not None:
+            self._blocked_while(step, blocked)
+        else:
+            self._plain_while(step, depth)
+
+    def _blocked_while(self, step: WhileStep, blocked: BlockedLoop) -> None:
+        """The loop as a task on a block: scalars are handed over as they are before the loop; block 0 leaves them."""
+        b = self.builder
+        name = f"loop{len(self.tasks)}.task"
+        self.tasks[name] = []
+        snapshots = []
+        for scalar in blocked.scalars:
+            snapshot = Value(f"%snapshot{self.snapshots}", PTR)
+            self.snapshots += 1
+            self.head.append(f"  {snapshot.text} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
+            self._memcpy(snapshot, self._pointer(scalar), constant(I64, scalar.byte_size))
+            snapshots.append(snapshot)
+        outer = [self._pointer(buffer) for buffer in (*blocked.scalars, *blocked.shared)]
+        self._fill_frame([*snapshots, *outer])
+        chunks = -(-blocked.size // blocked.block)
+        b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
+        self.tasks[name] = self._block_task(name, step, blocked)
+
+    def _block_task(self, name: str, step: WhileStep, blocked: BlockedLoop) -> list[str]:
+        outside = self.builder, self.stack, self.pointers, self.head
+        b = self.builder = Builder()
+        self.head = []
+        count = len(blocked.scalars)
+
+        def given(position: int) -> Value:
+            return b.load(b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr"), PTR, 8)
+
+        inside = {home: given(2 * count + k) for k, home in enumerate(blocked.shared)}
+        for k, scalar in enumerate(blocked.scalars):
+            inside[scalar] = Value(f"%own{k}", PTR)
+            self.head.append(f"  %own{k} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
+            self._memcpy(inside[scalar], given(k), constant(I64, scalar.byte_size))
+        first = b.binary("mul", Value("%chunk", I64), constant(I64, blocked.block))
+        end = b.binary("add", first, constant(I64, blocked.block))
+        self.block = _Block(blocked, inside, first, b.intrinsic("smin", end, constant(I64, blocked.size)))
+        self._plain_while(step, depth=1)
+        leave, done = b.label("leave"), b.label("done")
+        b.branch_if(b.compare("eq", Value("%chunk", I64), constant(I64, 0)), leave, done)
+        b.start(leave)
+        for k, scalar in enumerate(blocked.scalars):
+            self._memcpy(given(count + k), inside[scalar], constant(I64, scalar.byte_size))
+        b.branch(done)
+        b.start(done)
+        b.line("ret void")
+        head = f"define internal void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
+        lines = [head, *self.head, *b.lines, "}"]
+        self.block = None
+        self.builder, self.stack, self.pointers, self.head = outside
+        self.builder.declarations.update(b.declarations)
+        return lines
+
+    def _plain_while(self, step: WhileStep, depth: int) -> None:
         b = self.builder
         head, body, done = b.label("while"), b.label("body"), b.label("done")
         b.branch(head)
@@ -207,8 +288,13 @@ class _Emitter:
 
     def _nest(self, step: KernelStep, position: int, nest: Nest, depth: int) -> None:
         b = self.builder
-        function = self._function(step.kernel, position, nest)
+        in_block = self.block is not None and is_blocked_step(step, self.assignment, self.block.loop)
+        function = self._function(step.kernel, position, nest, in_block)
         pointers = [self._pointer(step.buffers[k]) for k in function.buffers]
+        if self.block is not None and in_block:
+            arguments = ", ".join(map(str, [*pointers, self.block.first, self.block.last]))
+            b.line(f"call void @{function.name}({arguments})")
+            return
         if function.chunk:
             self._fill_frame(pointers)
             chunks = -(-function.extent // function.chunk)
@@ -220,11 +306,14 @@ class _Emitter:
         self.inlined[function.name] = calls + inline
         b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")
 
-    def _function(self, kernel: Kernel, position: int, nest: Nest) -> NestFunction:
-        key = (id(kernel), position)
+    def _function(self, kernel: Kernel, position: int, nest: Nest, in_block: bool) -> NestFunction:
+        """The function of a nest; in a block it runs on a part of its loop whether or not it is cut into chunks."""
+        key = (id(kernel), position, in_block and not nest.schedule.chunk)
         found = self.functions.get(key)
         if found is None:
             name = f"nest{len(self.functions)}"
+            if key[2]:
+                nest = replace(nest, schedule=replace(nest.schedule, chunk=nest.loops[0].extent))
             text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes)
             extent = nest.loops[0].extent if nest.loops else 1
             found = NestFunction(name, buffers, text.split("\n"), nest.schedule.chunk, extent)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from hloom.backends.cpu.element_types import is_native
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.llvm_text import PTR, Type
+from hloom.ir import Instruction, flatten
+from hloom.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +26,41 @@ class KernelCode:
     declarations: dict[str, None]
     scratch_bytes: int
     entry: str
+
+
+def operand_shapes(instruction: Instruction) -> list[Shape]:
+    """The arrays that the operands hold."""
+    return flatten(instruction.operand_shapes)
+
+
+def result_shapes(instruction: Instruction) -> list[Shape]:
+    """The arrays that the result holds."""
+    return list(instruction.shape.leaves())
+
+
+def has_native_arrays(instruction: Instruction) -> bool:
+    """Whether all operands and results are arrays of fixed size, of element types that can be computed with."""
+    shapes = [*operand_shapes(instruction), *result_shapes(instruction)]
+    return all(s.is_array and not s.is_dynamic and is_native(s.element_type) for s in shapes)
+
+
+def entry_function(name: str, instruction: Instruction) -> KernelFunction:
+    """The entry, whose parameters are operand0, .., result0, .., scratch, pool, parallel_for."""
+    parameters: dict[str, Type] = {f"operand{k}": PTR for k in range(len(operand_shapes(instruction)))}
+    parameters |= {f"result{k}": PTR for k in range(len(result_shapes(instruction)))}
+    return KernelFunction(name, **parameters, scratch=PTR, pool=PTR, parallel_for=PTR)
+
+
+def code_of(entry: str, functions: Iterable[KernelFunction], scratch_bytes: int = 0) -> KernelCode:
+    """The code of functions, one of which is the entry."""
+    declarations: dict[str, None] = {}
+    texts = []
+    for function in functions:
+        texts.append(function.text())
+        declarations.update(function.declarations)
+    return KernelCode("\n".join(texts), declarations, aligned(scratch_bytes), entry)
+
+
+def aligned(size: int) -> int:
+    """The size in whole cache lines."""
+    return -(-size // 64) * 64
