@@ -21,7 +21,7 @@ def table(results: Sequence[Result], limits: Limits) -> Table:
     shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     shown.add_column("\nworkload", no_wrap=True)
     for heading in (
-        "hloom\nms", "XLA\nms", "XLA/\nhloom", "compile\nhloom ms", "\nXLA ms", "XLA/\nhloom",
+        "hloom\nms", "XLA\nms", "XLA/\nhloom", "compile\nhloom ms", "\ncached", "\nXLA ms", "XLA/\nhloom",
         "hloom\nGB/s   (%)", "\nGFLOP/s   (%)",
     ):  # fmt: skip
         shown.add_column(heading, justify="right", no_wrap=True)
@@ -39,6 +39,7 @@ def _cells(result: Result, limits: Limits) -> list[str | Text]:
         _milliseconds(theirs.median if theirs else math.nan),
         _ratio(result.ratio) if result.status == "ok" else Text(result.status, "bold red"),
         _milliseconds(result.hloom.compiling if result.hloom else math.nan),
+        _milliseconds((result.hloom and result.hloom.compiling_again) or math.nan),
         _milliseconds(result.peer.compiling if result.peer else math.nan),
         _ratio(result.compile_ratio),
         _rate(result.byte_count / seconds, limits.bytes_per_second),

@@ -8,7 +8,12 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from hloom.backends.cpu.object_cache import cached
+
 _lock = threading.Lock()
+
+_PIPELINE = "1"
+"""Changes with what `_compiled` does, so that the cache on disk forgets what was made otherwise."""
 
 
 class MachineCode:
@@ -53,7 +58,14 @@ def _target_machine(optimization: int) -> Any:
 
 
 def compile_text(text: str) -> bytes:
-    """The object file of a module. Nests are vectorised already: few of LLVM's passes are worth their time."""
+    """The object file of a module, from the cache on disk if it was compiled before."""
+    version = ".".join(map(str, llvm.llvm_version_info))
+    target = f"{llvm.get_default_triple()} {llvm.get_host_cpu_name()} {features()} LLVM {version} {_PIPELINE}"
+    return cached(text, target, lambda: _compiled(text))
+
+
+def _compiled(text: str) -> bytes:
+    """Nests are vectorised already: few of LLVM's passes are worth their time."""
     with _lock:
         machine = _target_machine(2)
         module = llvm.parse_assembly(text)

@@ -1,0 +1,103 @@
+"""Machine code on disk, so that a program is compiled once and not once for each process.
+
+A file holds a checksum and an object file; its name is the digest of the LLVM IR, the processor, and the versions that
+take part. Files appear whole or not at all, and what is damaged counts as missing, so any number of processes may
+share the folder. It is `$HLOOM_CACHE_DIR` (empty: nothing is kept), else hloom's folder among the user's caches. Where
+it cannot be written to, programs are compiled each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+LIMIT_BYTES = 1 << 30
+"""The least recently used files go when all together take more."""
+_CHECKSUM_BYTES = 32
+
+
+def cached(text: str, target: str, make: Callable[[], bytes]) -> bytes:
+    """The object file for LLVM IR and a target (everything else that the code depends on); made if it is not there."""
+    folder = cache_folder()
+    if folder is None:
+        return make()
+    path = folder / f"{_digest(text, target)}.o"
+    found = _read(path)
+    if found is None:
+        found = make()
+        _write(path, found)
+    return found
+
+
+def cache_folder() -> Path | None:
+    """Where object files are kept; None for nowhere."""
+    chosen = os.environ.get("HLOOM_CACHE_DIR")
+    if chosen is not None:
+        return Path(chosen) if chosen else None
+    return _user_folder()
+
+
+@functools.cache
+def _user_folder() -> Path | None:
+    try:
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Caches" / "hloom"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hloom"
+    except RuntimeError:
+        return None
+
+
+def _digest(text: str, target: str) -> str:
+    return hashlib.sha256(f"{target}\n{text}".encode()).hexdigest()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        content = path.read_bytes()
+        os.utime(path)
+    except OSError:
+        return None
+    body = content[_CHECKSUM_BYTES:]
+    return body if hashlib.sha256(body).digest() == content[:_CHECKSUM_BYTES] else None
+
+
+def _write(path: Path, body: bytes) -> None:
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(body).digest() + body)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+        _prune(path.parent)
+
+
+def _prune(folder: Path) -> None:
+    """Looks at the whole folder now and then only: at one file in 64."""
+    if os.urandom(1)[0] % 64:
+        return
+    remove_oldest(folder, LIMIT_BYTES)
+
+
+def remove_oldest(folder: Path, limit: int) -> None:
+    """Removes the least recently used files until the rest takes at most `limit` bytes."""
+    files = []
+    for path in folder.glob("*.o"):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            files.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total <= limit:
+            break
+        path.unlink(missing_ok=True)
+        total -= size
