@@ -55,7 +55,7 @@ def is_text(content: bytes) -> bool:
 
 def compile(
     module: Module | XlaComputation | Computation | str,
-    backend: str = "interpreter",
+    backend: str = "cpu",
     *,
     replicas: int | None = None,
     devices: Sequence[Device] | None = None,
@@ -68,14 +68,14 @@ def compile(
 
     Arguments:
         module: what to compile; it is verified first.
-        backend: "interpreter".
+        backend: "cpu" compiles to native code; "interpreter" runs one instruction after another, the reference.
         replicas: how many replicas run it; by default what the module says.
         devices: one device for each replica (and partition), with the queues that infeed and outfeed use;
             made where not given.
         timeout: seconds that a replica waits for the others in a collective before that is an error.
         seed: the seed of RngUniform and RngNormal; without it every run draws other numbers (RNGNORMAL-3).
-        step_limit: the number of instructions after which a run is stopped with an error.
-        observer: called after each instruction with the instruction, its operands' values and its value.
+        step_limit: the number of instructions after which the interpreter stops with an error.
+        observer: called by the interpreter after each instruction with it, its operands' values and its value.
 
     Raises HloomError where the module breaks a rule or calls a custom-call target that is not registered.
     """
@@ -83,6 +83,8 @@ def compile(
 
     if backend not in ("cpu", "interpreter"):
         raise ArgumentError(f"there is no backend {backend!r}: the backends are 'cpu' and 'interpreter'")
+    if backend == "cpu" and (observer is not None or step_limit != math.inf):
+        raise ArgumentError("step_limit and observer watch single instructions: they need backend='interpreter'")
     if replicas is not None and not isinstance(replicas, int):
         raise ArgumentError(f"replicas is an integer, got {replicas!r}")
     if seed is not None and (not isinstance(seed, int) or seed < 0):

@@ -73,7 +73,7 @@ def test_the_step_limit_stops_an_endless_loop() -> None:
     b = hl.XlaBuilder()
     loop = b.while_(lambda x: x >= 0, lambda x: x * 1, b.constant(0))
     with pytest.raises(hl.RunError, match="step limit of 500"):
-        hl.compile(b.build(loop), step_limit=500)()
+        hl.compile(b.build(loop), "interpreter", step_limit=500)()
 
 
 def test_inputs_are_not_changed_and_results_may_be_written_to_files() -> None:
@@ -107,7 +107,7 @@ def nested(depth: int, calls: int) -> str:
 
 
 def test_deeply_nested_calls_are_an_error_and_not_a_crash() -> None:
-    run = hl.compile(nested(3000, 1))
+    run = hl.compile(nested(3000, 1), "interpreter")
     with pytest.raises(hl.RunError, match="too deeply"):
         run(np.float32(1))
 

@@ -15,13 +15,14 @@ import numpy as np
 
 from hloom.api import compile, load
 from hloom.backends.interpreter.debug import combine, describe, print_values, stop_at, summary
+from hloom.backends.interpreter.executable import InterpreterExecutable
 from hloom.cli.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
 from hloom.errors import ArgumentError, HloomError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hloom.backends.interpreter.executable import InterpreterExecutable
+    from hloom.runtime.executable import Executable
 
 
 @click.command()
@@ -31,9 +32,20 @@ if TYPE_CHECKING:
 )
 @click.option("--random", "random_seed", type=int, metavar="SEED", help="Random inputs made from this seed.")
 @click.option("--output", "output_path", type=click.Path(), help="Write the result to an .npz file as r0, r1, ...")
+@click.option(
+    "--backend",
+    type=click.Choice(["cpu", "interpreter"]),
+    help="Native code, or one instruction after another; by default cpu, but the interpreter for --stop-at, --print "
+    "and --step-limit.",
+)
+@click.option("--compare", type=click.Choice(["interpreter"]), help="Run the interpreter too and compare the results.")
 @click.option("--expect", "expect_path", type=click.Path(), help="Compare the result with r0, r1, .. of an .npz file.")
-@click.option("--rtol", type=float, default=1e-5, show_default=True, help="Relative tolerance of --expect.")
-@click.option("--atol", type=float, default=1e-6, show_default=True, help="Absolute tolerance of --expect.")
+@click.option(
+    "--rtol", type=float, default=1e-5, show_default=True, help="Relative tolerance of --expect and --compare."
+)
+@click.option(
+    "--atol", type=float, default=1e-6, show_default=True, help="Absolute tolerance of --expect and --compare."
+)
 @click.option("--replicas", type=int, help="How many replicas run; by default what the module says.")
 @click.option("--seed", type=int, help="The seed of rng instructions; by default other numbers each time.")
 @click.option("--stop-at", "stop", type=click.Choice(["nan", "inf", "any"]), help="Stop where one first arises.")
@@ -62,6 +74,8 @@ def _run(
     input_path: str | None,
     random_seed: int | None,
     output_path: str | None,
+    backend: str | None,
+    compare: str | None,
     expect_path: str | None,
     rtol: float,
     atol: float,
@@ -76,8 +90,11 @@ def _run(
     observers = [stop_at(stop)] if stop else []
     if patterns:
         observers.append(print_values(patterns, lambda text: console.print(text, markup=False)))
+    watched = bool(observers) or step_limit is not None
+    started = time.perf_counter()
     executable: Any = compile(
         module,
+        backend or ("interpreter" if watched else "cpu"),
         replicas=replicas,
         seed=seed,
         step_limit=math.inf if step_limit is None else step_limit,
@@ -85,16 +102,24 @@ def _run(
         observer=combine(observers),
     )
     inputs = _inputs(executable, input_path, random_seed)
-    started = time.perf_counter()
+    compiled = time.perf_counter()
     with _progress(console, executable):
         results = executable.run_replicas(inputs)
-    _show(console, executable, results, time.perf_counter() - started)
+    _show(console, results)
+    ended = time.perf_counter()
+    console.print(_account(executable, compiled - started, ended - compiled), style="dim")
     if output_path:
         write_arrays(output_path, results)
-    return expect_path is None or _compare(console, results, read_arrays(expect_path), rtol, atol)
+    good = True
+    if compare:
+        reference = compile(module, compare, replicas=replicas, seed=seed, timeout=timeout).run_replicas(inputs)
+        good = _compare(console, results, _named(reference), rtol, atol)
+    if expect_path is not None:
+        good = _compare(console, results, read_arrays(expect_path), rtol, atol) and good
+    return good
 
 
-def _inputs(executable: InterpreterExecutable, path: str | None, seed: int | None) -> list[list[Any]]:
+def _inputs(executable: Executable, path: str | None, seed: int | None) -> list[list[Any]]:
     shapes, devices = executable.input_shapes, executable.device_count
     if path is not None and seed is not None:
         raise ArgumentError("give --input or --random, not both")
@@ -115,8 +140,8 @@ def _take_inputs(arrays: Arrays, shapes: list[Any], device: int, devices: int) -
 
 
 @contextmanager
-def _progress(console: Console, executable: InterpreterExecutable) -> Iterator[None]:
-    """Shows, for runs of more than a second on a terminal, how many instructions have run and which one runs."""
+def _progress(console: Console, executable: Executable) -> Iterator[None]:
+    """Shows, for runs of more than a second on a terminal, what the interpreter is at."""
     done = threading.Event()
 
     def show() -> None:
@@ -124,7 +149,7 @@ def _progress(console: Console, executable: InterpreterExecutable) -> Iterator[N
             return
         with console.status("running") as status:
             while not done.wait(0.2):
-                execution = executable.executions.get(0)
+                execution = executable.executions.get(0) if isinstance(executable, InterpreterExecutable) else None
                 if execution is not None and execution.current is not None:
                     status.update(f"{execution.steps:,} instructions, now %{execution.current.name}")
 
@@ -139,32 +164,45 @@ def _progress(console: Console, executable: InterpreterExecutable) -> Iterator[N
             thread.join()
 
 
-def _show(console: Console, executable: InterpreterExecutable, results: list[Any], seconds: float) -> None:
-    for device, result in enumerate(results):
-        leaves = flat(result)
-        for i, leaf in enumerate(leaves):
-            name = f"r{i}" + (f"_rep{device}" if len(results) > 1 else "")
-            console.print(f"[bold]{name}[/bold] {describe(leaf)}")
-            console.print(summary(leaf), markup=False)
-        if not leaves:
-            console.print("()")
-    steps = sum(execution.steps for execution in executable.executions.values())
-    console.print(f"{executable.module.name}: {steps:,} instructions in {seconds:.3f} s", style="dim")
+def _show(console: Console, results: list[Any]) -> None:
+    named = _named(results)
+    for name, leaf in named.items():
+        console.print(f"[bold]{name}[/bold] {describe(leaf)}")
+        console.print(summary(leaf), markup=False)
+    if not named:
+        console.print("()")
+
+
+def _named(results: list[Any]) -> Arrays:
+    """The arrays of all devices' results: r0, r1, .., of several devices r0_rep0, .."""
+    return {
+        f"r{i}" + (f"_rep{device}" if len(results) > 1 else ""): leaf
+        for device, result in enumerate(results)
+        for i, leaf in enumerate(flat(result))
+    }
+
+
+def _account(executable: Executable, compiling: float, running: float) -> str:
+    """What was done and how long it took."""
+    name = executable.module.name
+    if isinstance(executable, InterpreterExecutable):
+        steps = sum(execution.steps for execution in executable.executions.values())
+        return f"{name}: {steps:,} instructions in {running:.3f} s"
+    calls = len(executable.report())
+    host = f", {calls} instructions call back into the interpreter" if calls else ""
+    return f"{name}: compiled in {compiling:.3f} s, run in {1e3 * running:.3f} ms{host}"
 
 
 def _compare(console: Console, results: list[Any], expected: Arrays, rtol: float, atol: float) -> bool:
-    good, compared = True, set()
-    for device, result in enumerate(results):
-        for i, leaf in enumerate(flat(result)):
-            name = f"r{i}" + (f"_rep{device}" if len(results) > 1 else "")
-            compared.add(name)
-            if name not in expected:
-                message: str | None = "is not in the expected file"
-            else:
-                message = difference(leaf, expected[name], rtol, atol)
-            console.print(f"{name} {message or 'is as expected'}", style="red" if message else "green")
-            good = good and message is None
-    missing = sorted(set(expected) - compared)
+    good, named = True, _named(results)
+    for name, leaf in named.items():
+        if name not in expected:
+            message: str | None = "is not in the expected file"
+        else:
+            message = difference(leaf, expected[name], rtol, atol)
+        console.print(f"{name} {message or 'is as expected'}", style="red" if message else "green")
+        good = good and message is None
+    missing = sorted(set(expected) - named.keys())
     if missing:
         console.print(f"the result lacks {', '.join(missing)}", style="red")
     return good and not missing

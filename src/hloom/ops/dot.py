@@ -130,7 +130,8 @@ def _matrix(
 
 def matmul(a: Array, b: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:
     """A batched matrix product. Integers go through f64, and BLAS, where every partial sum is exact there."""
-    if a.dtype.kind in "iu":
+    wraps = a.dtype.kind == "u" and (BY_DTYPE[lhs].is_signed or BY_DTYPE[rhs].is_signed)
+    if a.dtype.kind in "iu" and not wraps:
         bits = BY_DTYPE[lhs].bits + BY_DTYPE[rhs].bits + max(1, a.shape[-1]).bit_length()
         if bits <= 53:
             return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64).astype(a.dtype)

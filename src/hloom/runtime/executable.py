@@ -68,6 +68,10 @@ class Executable(ABC):
             return [self._guarded(0, checked[0], rendezvous)]
         return self._run_threads(checked, rendezvous)
 
+    def report(self) -> list[str]:
+        """The instructions that the backend hands to the interpreter's meaning of them, one line each."""
+        return []
+
     @abstractmethod
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         """Runs the entry computation on one device, on values that fit its parameters."""

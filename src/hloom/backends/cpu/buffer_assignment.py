@@ -171,7 +171,8 @@ class _Assigner:
         elif isinstance(step, KernelStep):
             partly = {step.buffers[k] for k in step.partial}
             for output, source in step.kernel.in_place:
-                self.in_place.append((step.buffers[source], step.buffers[output]))
+                if step.buffers[source].type.byte_width == step.buffers[output].type.byte_width:
+                    self.in_place.append((step.buffers[source], step.buffers[output]))
         for buffer in dict.fromkeys([*read, *written]):
             self._use(buffer, buffer in read or buffer in partly, buffer in written, step, region)
 
@@ -190,7 +191,7 @@ class _Assigner:
     def _try_to_share(self, first: Buffer, second: Buffer) -> None:
         """Makes two buffers one where neither is written while the other holds a value that is still read."""
         a, b = self.assignment.of(first), self.assignment.of(second)
-        if a is b or a.byte_size != b.byte_size or a.type.byte_width != b.type.byte_width:
+        if a is b or a.byte_size != b.byte_size:
             return
         if {a.kind, b.kind} - {"temp", "output"} or a.kind == b.kind == "output":
             return
@@ -226,7 +227,8 @@ class _Assigner:
         roles = [kind.role for kind in step.kernel.buffers]
         outputs = [k for k, home in enumerate(homes) if home is written and roles[k] == "output"]
         inputs = [k for k, home in enumerate(homes) if home is read and roles[k] == "input"]
-        return all((o, i) in step.kernel.in_place for o in outputs for i in inputs)
+        same_width = len({step.buffers[k].type.byte_width for k in (*outputs, *inputs)}) == 1
+        return same_width and all((o, i) in step.kernel.in_place for o in outputs for i in inputs)
 
     # The arena
 

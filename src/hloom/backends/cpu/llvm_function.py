@@ -210,8 +210,7 @@ class Function(Builder):
         if mask is None:
             self.store(raw, pointer, align)
         else:
-            intrinsic = f"llvm.masked.store.{raw.type.suffix}.p0"
-            self.call_void(intrinsic, raw, pointer, constant(type_of("i32"), align), mask)
+            self.store_masked(raw, pointer, align, mask)
 
     def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
         """a * b + c: fused for floats, modulo 2^n for integers."""

@@ -49,9 +49,13 @@ class Type:
         return self.text
 
 
-@functools.cache
 def type_of(element: str, width: int = 0) -> Type:
     """The type of an element and a width; equal types are one object."""
+    return _type(element, width)
+
+
+@functools.cache
+def _type(element: str, width: int) -> Type:
     return Type(element, width)
 
 
@@ -234,3 +238,14 @@ class Builder:
 
     def store(self, value: Value, pointer: Value, align: int, note: str = "") -> None:
         self.line(f"store {value}, ptr {pointer.text}, align {align}{', ' + note if note else ''}")
+
+    def store_masked(self, value: Value, pointer: Value, align: int, mask: Value) -> None:
+        """Stores the lanes of a mask.
+
+        LLVM 22 stores too many bytes where it folds a truncation into a store of one constant lane, so masks of stores
+        that may follow a truncation depend on something that LLVM does not know: that the pointer is not null.
+        """
+        if not value.type.is_float and value.type.bits < 64:
+            is_somewhere = self.compare("ne", pointer, constant(PTR, 0))
+            mask = self.binary("and", mask, self.splat(is_somewhere, value.type.width))
+        self.call_void(f"llvm.masked.store.{value.type.suffix}.p0", value, pointer, constant(I32, align), mask)

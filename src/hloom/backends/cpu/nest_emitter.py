@@ -1042,11 +1042,8 @@ class NestEmitter:
         b = self.builder
         if mask is None:
             b.store(value, at, align)
-        elif mask.text.startswith("<i1 true, i1 false"):
-            # LLVM 22 stores a single lane of a truncated vector before it is truncated.
-            b.store(b.extract(value, 0), at, align)
         else:
-            b.call_void(f"llvm.masked.store.{value.type.suffix}.p0", value, at, constant(type_of("i32"), align), mask)
+            b.store_masked(value, at, align, mask)
 
     def _scatter(
         self, pointer: Value, base: Value, coefficient: int, extra: Value | None, value: Element, type: PrimitiveType,

@@ -7,14 +7,14 @@ tokens) live in slots on the host's side and pass from one host step to the next
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import importlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hloom.backends.cpu.element_ops import can_apply
-from hloom.backends.cpu.kernels import dot
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.interpreter.plan import Plan, make_plans
 from hloom.ir import Computation, Instruction, Module
@@ -24,8 +24,17 @@ from hloom.loops.schedule import schedule
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-KERNELS: dict[str, Callable[[str, Instruction, int, int], KernelCode | None]] = {"dot": dot.emit}
-"""Writers of kernels by opcode: (name, instruction, threads, bytes of a vector) -> code, None where it cannot."""
+KERNELS = {
+    "convolution": "convolution",
+    "dot": "dot",
+    "reduce-window": "cumulative",
+    "rng-bit-generator": "rng",
+    "scatter": "scatter",
+    "select-and-scatter": "select_and_scatter",
+    "sort": "sort",
+    "topk": "top_k",
+}
+"""Operations with kernels of their own, and the modules of `kernels` that write them."""
 
 
 class Buffer:
@@ -234,6 +243,10 @@ class _Builder:
             return self._conditional(instruction, operands, steps)
         if opcode == "reshape" and not instruction.shape.is_dynamic:
             return operands[0]
+        if opcode == "bitcast-convert" and self._is_reinterpreted(instruction):
+            result = self._place(instruction.shape)
+            self._copy(result, operands[0], steps)
+            return result
         if opcode == "fusion" or can_lower(instruction, can_apply):
             return self._kernel(instruction, operands, steps)
         code = self._code(instruction)
@@ -241,24 +254,38 @@ class _Builder:
 
     def _code(self, instruction: Instruction) -> KernelCode | None:
         """The code of an instruction that has a kernel of its own; instructions of one structure share it."""
-        emit = KERNELS.get(instruction.opcode)
+        writer = KERNELS.get(instruction.opcode)
         shapes = [*instruction.shape.leaves(), *(leaf for o in instruction.operands for leaf in o.shape.leaves())]
-        if emit is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
+        if writer is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
             return None
         key = structure(instruction)
         if key not in self.codes:
             name = f"{instruction.opcode.replace('-', '_')}{len(self.codes)}"
+            emit = importlib.import_module(f"hloom.backends.cpu.kernels.{writer}").emit
             self.codes[key] = emit(name, instruction, self.threads, self.vector_bytes)
         return self.codes[key]
 
     def _code_step(self, instruction: Instruction, code: KernelCode, operands: list[Place], steps: list[Step]) -> Place:
         result = self._place(instruction.shape)
-        inputs = [leaf for operand in operands for leaf in leaves(operand)]
-        buffers: list[Any] = [*inputs, *leaves(result)]
+        inputs: list[Any] = [leaf for operand in operands for leaf in leaves(operand)]
+        results: list[Any] = [*leaves(result)]
+        if instruction.opcode == "scatter":
+            # It changes its first operands in place.
+            for k, (target, source) in enumerate(zip(results, inputs, strict=False)):
+                self._copy(target, source, steps)
+                inputs[k] = target
+        buffers = [*inputs, *results]
         if code.scratch_bytes:
             buffers.append(self._buffer(Shape.array(PrimitiveType.U8, (code.scratch_bytes,)), "temp"))
         steps.append(CodeStep(code, buffers, len(inputs)))
         return result
+
+    @staticmethod
+    def _is_reinterpreted(instruction: Instruction) -> bool:
+        """Whether elements of another width lie in the very same bytes."""
+        old, new = instruction.operands[0].shape, instruction.shape
+        widths = {old.element_type.bits, new.element_type.bits}
+        return not old.is_dynamic and len(widths) == 2 and min(widths) >= 8
 
     def _kernel(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
         kernel, inputs, copies = self._lowered(instruction)

@@ -124,7 +124,7 @@ def _holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
     if narrow is wide:
         return True
     if narrow.is_pred:
-        return wide.is_integer or wide.is_float
+        return wide.is_integer or (wide.is_float and wide.text != "f8e8m0fnu")
     if narrow.is_integer and wide.is_integer:
         return wide.bits > narrow.bits if wide.is_signed or not narrow.is_signed else False
     if narrow.text in ("f16", "bf16", "f32"):

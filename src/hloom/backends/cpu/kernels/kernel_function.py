@@ -1,0 +1,142 @@
+"""A function of a kernel: loops that may run never, variables, packed arguments of tasks, and elements of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hloom.backends.cpu.element_types import Element, load_element, memory_element, store_element
+from hloom.backends.cpu.llvm_function import Function, Index
+from hloom.backends.cpu.llvm_text import I32, I64, PTR, Type, Value, constant, type_of
+from hloom.types import PrimitiveType
+
+
+class Variable:
+    """A place for values that loops change; LLVM turns it into registers."""
+
+    __slots__ = ("f", "pointer", "type")
+
+    def __init__(self, f: KernelFunction, type: Type, pointer: Value) -> None:
+        self.f, self.type, self.pointer = f, type, pointer
+
+    def get(self) -> Value:
+        return self.f.load(self.pointer, self.type, 1)
+
+    def set(self, value: Value) -> None:
+        self.f.store(value, self.pointer, 1)
+
+
+class KernelFunction(Function):
+    """A Function whose parameters can be named, and which runs tasks: functions `(ptr context, i64 chunk)`."""
+
+    def __getitem__(self, parameter: str) -> Value:
+        for value in self.parameters:
+            if value.text == f"%{parameter}":
+                return value
+        raise KeyError(parameter)
+
+    # Control flow
+
+    def variable(self, initial: Value) -> Variable:
+        variable = Variable(self, initial.type, self.slot(initial.type, 1, align=1))
+        variable.set(initial)
+        return variable
+
+    @contextmanager
+    def each(self, first: Index, stop: Index, step: Index = 1) -> Iterator[Value]:
+        """Runs the body for first, first + step, .. below `stop`, all at least zero; perhaps never."""
+        counter = self.variable(self.index(first))
+        with self.repeat(lambda: self.compare("ult", counter.get(), self.index(stop))):
+            index = counter.get()
+            yield index
+            counter.set(self.index(self.add(index, step)))
+
+    @contextmanager
+    def repeat(self, condition: Callable[[], Value]) -> Iterator[None]:
+        """Runs the body while the condition holds."""
+        head, body, after = self.label("while"), self.label("body"), self.label("after")
+        self.branch(head)
+        self.start(head)
+        self.branch_if(condition(), body, after)
+        self.start(body)
+        yield
+        self.branch(head)
+        self.start(after)
+
+    # Tasks
+
+    def pack(self, *words: Value) -> Value:
+        """Words (pointers and i64) side by side on the stack: the context of a task."""
+        context = self.slot(I64, max(1, len(words)))
+        for position, word in enumerate(words):
+            self.store(word, self.at(context, position, "i64"), 8)
+        return context
+
+    def unpack(self, context: Value, *types: Type) -> list[Value]:
+        """The words that `pack` wrote."""
+        return [self.load(self.at(context, k, "i64"), type, 8) for k, type in enumerate(types)]
+
+    def run_chunks(self, task: str, context: Value, chunks: Index, on: tuple[Value, Value] | None) -> None:
+        """Calls a task for each chunk: `on` the pool and its `parallel_for`, or one after the other."""
+        if on is None:
+            with self.each(0, chunks) as chunk:
+                self.invoke(task, context, chunk)
+            return
+        pool, parallel_for = on
+        arguments = f"{pool}, ptr @{task}, {context}, {self.index(chunks)}"
+        self.line(f"call void {parallel_for.text}({arguments})")
+
+    # Memory
+
+    def copy(self, target: Value, source: Value, size: Index) -> None:
+        """Copies bytes between places that do not overlap."""
+        self.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+        self.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, {self.index(size)}, i1 false)")
+
+    def element_at(self, base: Value, index: Index, type: PrimitiveType) -> Value:
+        """The place of an element of an array."""
+        parts = 2 if type.is_complex else 1
+        return self.at(base, self.multiply(index, parts), memory_element(type))
+
+    def load_lanes(self, place: Value, type: PrimitiveType, lanes: int = 0, mask: Value | None = None) -> Element:
+        """The element at a place, or `lanes` of them side by side; those outside the mask are zero."""
+        parts, element = (2 if type.is_complex else 1), memory_element(type)
+        align = type.byte_width // parts
+        if type.is_complex and not lanes:
+            first, second = place, self.at(place, 1, element)
+            return self.load(first, type_of(element), align), self.load(second, type_of(element), align)
+        memory = type_of(element, lanes * parts)
+        if mask is None:
+            raw = self.load(place, memory, align)
+        else:
+            mask = self.shuffle(mask, None, [k // parts for k in range(lanes * parts)]) if parts > 1 else mask
+            name = f"llvm.masked.load.{memory.suffix}.p0"
+            raw = self.call(name, memory, place, constant(I32, align), mask, Value("zeroinitializer", memory))
+        if type.is_complex:
+            even, odd = range(0, 2 * lanes, 2), range(1, 2 * lanes, 2)
+            return self.shuffle(raw, None, even), self.shuffle(raw, None, odd)
+        return load_element(self, raw, type)
+
+    def store_lanes(self, value: Element, place: Value, type: PrimitiveType, mask: Value | None = None) -> None:
+        """Stores an element, or a vector of them side by side, in the lanes of the mask."""
+        parts, element = (2 if type.is_complex else 1), memory_element(type)
+        align = type.byte_width // parts
+        if isinstance(value, tuple):
+            lanes = value[0].type.width
+            if not lanes:
+                self.store(value[0], place, align)
+                self.store(value[1], self.at(place, 1, element), align)
+                return
+            raw = self.shuffle(value[0], value[1], [k // 2 + k % 2 * lanes for k in range(2 * lanes)])
+            mask = self.shuffle(mask, None, [k // 2 for k in range(2 * lanes)]) if mask is not None else None
+        else:
+            raw = store_element(self, value, type)
+        if mask is None:
+            self.store(raw, place, align)
+        else:
+            self.store_masked(raw, place, align, mask)
+
+
+def task_function(name: str) -> KernelFunction:
+    """A task, which gets a context and the number of its chunk."""
+    return KernelFunction(name, context=PTR, chunk=I64)

@@ -1,0 +1,219 @@
+"""`rng-bit-generator`: ThreeFry and Philox on vectors of counters, bit for bit as XLA CPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.lanes import Lanes
+from hloom.backends.cpu.llvm_function import Index
+from hloom.backends.cpu.llvm_text import I64, PTR, Value, constant, lane_numbers, type_of
+from hloom.ir import Instruction
+from hloom.ops.attributes import RandomAlgorithm
+from hloom.shape import Shape
+
+BLOCKS_OF_TASK = 1 << 13
+"""Counters that one task turns into random bits."""
+
+
+def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+    """The code of an rng-bit-generator; None for data of integers narrower than a byte."""
+    op: Any = instruction.op
+    if not has_native_arrays(instruction) or instruction.shape.elements[1].element_type.bits < 8:
+        return None
+    writer = _ThreeFry if op.algorithm is RandomAlgorithm.RNG_THREE_FRY else _Philox
+    return writer(name, instruction, threads, vector_bytes).code()
+
+
+class _Generator:
+    """Writes the functions of a generator: each of `count` blocks makes some words, which go to several places."""
+
+    count: int
+
+    def __init__(self, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
+        self.name, self.instruction, self.threads = name, instruction, threads
+        self.lanes = vector_bytes // 8
+        self.data: Shape = instruction.shape.elements[1]
+        self.width = instruction.operands[0].shape.dimensions[0]
+        self.element = f"i{self.data.element_type.bits}"
+        self.is_wide = self.data.element_type.bits == 64
+
+    def code(self) -> KernelCode:
+        f = entry_function(self.name, self.instruction)
+        state = [f.load(f.at(f["operand0"], k, "i64"), I64, 8) for k in range(self.width)]
+        tasks = -(-self.count // BLOCKS_OF_TASK)
+        on = (f["pool"], f["parallel_for"]) if self.threads > 1 and tasks > 1 else None
+        f.run_chunks(f"{self.name}.blocks", f.pack(f["result1"], *state), tasks, on)
+        for k, word in enumerate(self.next_state(f, state)):
+            f.store(word, f.at(f["result0"], k, "i64"), 8)
+        return code_of(self.name, [self._blocks(), f])
+
+    def _blocks(self) -> KernelFunction:
+        f = task_function(f"{self.name}.blocks")
+        data, *state = f.unpack(f["context"], PTR, *[I64] * self.width)
+        first = f.multiply(f["chunk"], BLOCKS_OF_TASK)
+        with f.each(first, f.minimum(f.add(first, BLOCKS_OF_TASK), self.count), self.lanes) as start:
+            self.blocks(f, data, state, start, f.subtract(self.count, start))
+        return f
+
+    def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: Index) -> None:
+        """Writes the data of a vector of blocks from number `start` on, of which `left` count."""
+        raise NotImplementedError
+
+    def next_state(self, f: KernelFunction, state: list[Value]) -> list[Value]:
+        raise NotImplementedError
+
+    def numbers(self, f: KernelFunction, start: Value) -> Value:
+        """The numbers of a vector of blocks."""
+        vector = type_of("i64", self.lanes)
+        return f.binary("add", f.splat(start, self.lanes), lane_numbers(vector))
+
+    def store(self, f: KernelFunction, words: Value, place: Value, left: Index) -> None:
+        """Stores 32-bit or 64-bit words, cut to the type of the data, side by side; of them `left` count."""
+        bits = f.convert("trunc", words, self.element) if words.type.bits > type_of(self.element).bits else words
+        mask = f.first_lanes(left, bits.type.width)
+        f.store_masked(bits, place, bits.type.bits // 8, mask)
+
+
+class _ThreeFry(_Generator):
+    """A block makes two words: the halves of a 64-bit number, or two elements that are neighbours in one dimension."""
+
+    def __init__(self, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
+        super().__init__(name, instruction, threads, vector_bytes)
+        self.lanes = vector_bytes // 4
+        sizes = list(self.data.dimensions) or [1]
+        even = [d for d, size in enumerate(sizes) if size % 2 == 0]
+        split = even[0] if even else sizes.index(max(sizes))
+        self.size, self.inner = sizes[split], math.prod(sizes[split + 1 :])
+        self.row = -(-self.size // 2) * self.inner
+        self.outer = math.prod(sizes[:split])
+        self.count = math.prod(sizes) if self.is_wide else self.outer * self.row
+
+    def next_state(self, f: KernelFunction, state: list[Value]) -> list[Value]:
+        return [state[0], f.binary("add", state[1], constant(I64, self.count))]
+
+    def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: Index) -> None:
+        counter = f.binary("add", self.numbers(f, start), f.splat(state[1], self.lanes))
+        words = _three_fry(f, state[0], counter)
+        is_side_by_side = self.inner == 1 and (self.outer == 1 or self.size % 2 == 0)
+        if self.is_wide:
+            low, high = (Lanes(f, f.convert("zext", word, "i64")) for word in words)
+            self.store(f, (low | high << 32).value, f.at(data, start, self.element), left)
+        elif is_side_by_side:
+            place = f.multiply(start, 2)
+            whole = f.subtract(self.data.element_count, place)
+            self.store(f, _interleaved(f, words), f.at(data, place, self.element), whole)
+        elif self.inner % self.lanes == 0:
+            self._store_rows(f, data, words, start)
+        else:
+            self._store_apart(f, data, words, self.numbers(f, start), f.first_lanes(left, self.lanes))
+
+    def _place(self, number: Lanes) -> tuple[Value, Value]:
+        """Where the first word of a block goes, and whether the second, `inner` further on, is an element."""
+        outer = number / self.row
+        within = number - outer * self.row
+        step = within / self.inner
+        place = outer * (self.size * self.inner) + within + step * self.inner
+        return place.value, step.compare("ult", self.size // 2).value
+
+    def _store_rows(self, f: KernelFunction, data: Value, words: tuple[Value, Value], start: Value) -> None:
+        place, has_second = self._place(Lanes(f, start))
+        self.store(f, words[0], f.at(data, place, self.element), self.lanes)
+        with f.when(has_second):
+            self.store(f, words[1], f.at(data, f.add(place, self.inner), self.element), self.lanes)
+
+    def _store_apart(
+        self, f: KernelFunction, data: Value, words: tuple[Value, Value], numbers: Value, inside: Value
+    ) -> None:
+        place, has_second = self._place(Lanes(f, numbers))
+        second = f.binary("add", place, constant(place.type, self.inner))
+        masks = inside, f.binary("and", inside, has_second)
+        for word, places, mask in zip(words, (place, second), masks, strict=True):
+            bits = f.convert("trunc", word, self.element) if self.element != "i32" else word
+            pointers = f.emit(f"getelementptr {self.element}, {data}, {places}", type_of("ptr", self.lanes))
+            align = constant(type_of("i32"), bits.type.bits // 8)
+            f.call_void(f"llvm.masked.scatter.{bits.type.suffix}.v{self.lanes}p0", bits, pointers, align, mask)
+
+
+class _Philox(_Generator):
+    """A block makes four words: two 64-bit numbers, or four elements side by side."""
+
+    def __init__(self, name: str, instruction: Instruction, threads: int, vector_bytes: int) -> None:
+        super().__init__(name, instruction, threads, vector_bytes)
+        self.each = 2 if self.is_wide else 4
+        self.count = -(-self.data.element_count // self.each)
+
+    def _start(self, state: list[Value]) -> Value:
+        return state[2] if len(state) == 3 else state[0]
+
+    def next_state(self, f: KernelFunction, state: list[Value]) -> list[Value]:
+        low = f.binary("add", state[1], constant(I64, self.count))
+        carry = f.convert("zext", f.compare("ult", low, state[1]), "i64")
+        return [state[0], low, f.binary("add", self._start(state), carry)][: self.width]
+
+    def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: Index) -> None:
+        steps = Lanes(f, self.numbers(f, start))
+        low = steps + Lanes(f, f.splat(state[1], self.lanes))
+        carry = Lanes(f, f.convert("zext", f.compare("ult", low.value, steps.value), "i64"))
+        high = carry + Lanes(f, f.splat(self._start(state), self.lanes))
+        words = _philox(f, state[0], [low & 0xFFFFFFFF, low >> 32, high & 0xFFFFFFFF, high >> 32])
+        if self.is_wide:
+            parts = [(words[0] | words[1] << 32).value, (words[2] | words[3] << 32).value]
+        else:
+            parts = [f.convert("trunc", word.value, "i32") for word in words]
+        place = f.multiply(start, self.each)
+        self.store(
+            f, _interleaved(f, parts), f.at(data, place, self.element), f.subtract(self.data.element_count, place)
+        )
+
+
+def _three_fry(f: KernelFunction, key: Value, counter: Value) -> tuple[Value, Value]:
+    """20 rounds on the 32-bit halves of the counters."""
+    word = counter.type.of("i32")
+    low, high = f.convert("trunc", key, "i32"), f.convert("trunc", f.binary("lshr", key, constant(I64, 32)), "i32")
+    parity = f.binary("xor", f.binary("xor", low, high), constant(low.type, 0x1BD11BDA))
+    keys = [Lanes(f, f.splat(k, word.width)) for k in (low, high, parity)]
+    counters = Lanes(f, counter)
+    x0 = Lanes(f, f.convert("trunc", counter, "i32")) + keys[0]
+    x1 = Lanes(f, f.convert("trunc", (counters >> 32).value, "i32")) + keys[1]
+    for i in range(5):
+        for rotation in (13, 15, 26, 6) if i % 2 == 0 else (17, 29, 16, 24):
+            x0 = x0 + x1
+            x1 = _rotated(x1, rotation) ^ x0
+        x0 = x0 + keys[(i + 1) % 3]
+        x1 = x1 + keys[(i + 2) % 3] + (i + 1)
+    return x0.value, x1.value
+
+
+def _rotated(x: Lanes, count: int) -> Lanes:
+    return (x << count) | (x >> (32 - count))
+
+
+def _philox(f: KernelFunction, key: Value, counters: list[Lanes]) -> list[Lanes]:
+    """Ten rounds on 32-bit numbers in 64-bit lanes."""
+    lanes = counters[0].type.width
+    low, high = f.binary("and", key, constant(I64, 0xFFFFFFFF)), f.binary("lshr", key, constant(I64, 32))
+    k0, k1 = Lanes(f, f.splat(low, lanes)), Lanes(f, f.splat(high, lanes))
+    c = counters
+    for _ in range(10):
+        product0, product1 = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        c = [
+            (product1 >> 32) ^ c[1] ^ k0,
+            product1 & 0xFFFFFFFF,
+            (product0 >> 32) ^ c[3] ^ k1,
+            product0 & 0xFFFFFFFF,
+        ]
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c
+
+
+def _interleaved(f: KernelFunction, parts: Sequence[Value]) -> Value:
+    """Lane 0 of all parts, then lane 1 of all, ..: the number of parts is 2 or 4."""
+    width = parts[0].type.width
+    pairs = [f.shuffle(a, b, range(2 * width)) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    if len(pairs) == 1:
+        return f.shuffle(pairs[0], None, [k // 2 + k % 2 * width for k in range(2 * width)])
+    return f.shuffle(pairs[0], pairs[1], [k // 4 + k % 4 * width for k in range(4 * width)])

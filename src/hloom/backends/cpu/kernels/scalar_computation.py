@@ -1,0 +1,75 @@
+"""Comparators and combiners: computations of scalars, emitted in line on registers of any width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloom.backends.cpu import element_ops
+from hloom.backends.cpu.element_types import Element, is_native, register_element
+from hloom.backends.cpu.llvm_text import Builder, Value, constant, type_of
+from hloom.ir import Computation
+from hloom.loops.expressions import Apply, Argument, Constant, Expression, ExpressionSpace, walk
+from hloom.loops.lower import can_lower
+from hloom.loops.pull import Puller, is_scalar_computation
+
+
+class ScalarComputation:
+    """A computation as expressions of its parameters; `space` makes equal expressions one object."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.computation = computation
+        self.types = [shape.element_type for shape in computation.parameter_shapes]
+        self.space = ExpressionSpace([])
+        self.arguments = [self.space.argument(type, number) for number, type in enumerate(self.types)]
+        self.results = self.on(self.arguments)
+
+    @staticmethod
+    def of(computation: Computation) -> ScalarComputation | None:
+        """None where something in the computation cannot be emitted."""
+        if not is_scalar_computation(computation) or not all(
+            is_native(shape.element_type) for i in computation.instructions for shape in i.shape.leaves()
+        ):
+            return None
+        inner = [i for i in computation.instructions if i.opcode not in ("parameter", "tuple")]
+        if not all(can_lower(i, element_ops.can_apply) for i in inner):
+            return None
+        return ScalarComputation(computation)
+
+    def on(self, arguments: Sequence[Expression]) -> list[Expression]:
+        """The results for other arguments."""
+        return Puller(self.space, {}).compute(self.computation, arguments)
+
+    def emit(self, b: Builder, arguments: Sequence[Element]) -> list[Element]:
+        """The results for arguments of equal width."""
+        return emit_expressions(b, self.results, arguments)
+
+
+def emit_expressions(b: Builder, roots: Sequence[Expression], arguments: Sequence[Element]) -> list[Element]:
+    """Emits expressions of Arguments, whose numbers are positions in `arguments`."""
+    width = max((parts(argument)[0].type.width for argument in arguments), default=0)
+    values: dict[int, Element] = {}
+    for expression in walk(roots):
+        if isinstance(expression, Argument):
+            value = arguments[expression.number]
+        elif isinstance(expression, Constant):
+            value = _constant(expression, width)
+        else:
+            assert isinstance(expression, Apply)
+            value = element_ops.apply(b, expression, [values[id(operand)] for operand in expression.operands])
+        values[id(expression)] = value
+    return [values[id(root)] for root in roots]
+
+
+def _constant(expression: Constant, width: int) -> Element:
+    type, value = expression.type, expression.value
+    register = type_of(register_element(type), width)
+    if type.is_complex:
+        return constant(register, float(value.real)), constant(register, float(value.imag))
+    if type.is_float:
+        return constant(register, float(value))
+    return constant(register, bool(value) if type.is_pred else int(value))
+
+
+def parts(element: Element) -> tuple[Value, ...]:
+    """The registers of an element."""
+    return element if isinstance(element, tuple) else (element,)

@@ -1,0 +1,95 @@
+"""Compiles the kernel of a module's root instruction and runs it on arrays, beside the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import hloom as hl
+from hloom.backends.cpu.kernels.code import KernelCode, operand_shapes, result_shapes
+from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object, vector_bytes
+from hloom.backends.cpu.thread_pool import ThreadPool
+from hloom.ir import Instruction
+from hloom.verifier import verify_module
+
+Array = np.ndarray[Any, Any]
+MARK = 77
+Emit = Callable[[str, Instruction, int, int], KernelCode | None]
+
+
+@functools.cache
+def pool(threads: int) -> ThreadPool:
+    return ThreadPool(threads)
+
+
+class Kernel:
+    """A compiled kernel, ready to run."""
+
+    def __init__(self, emit: Emit, text: str, threads: int = 1, width: int | None = None) -> None:
+        module = hl.parse(text)
+        verify_module(module)
+        self.instruction = module.entry.root
+        code = emit("kernel", self.instruction, threads, width or vector_bytes())
+        assert code is not None, "the kernel does not handle this instruction"
+        arrays = len(operand_shapes(self.instruction)) + len(result_shapes(self.instruction)) + 3
+        parameters = ", ".join(f"ptr %p{k}" for k in range(arrays))
+        main = f"define void @run({parameters}) {{\n  call void @{code.entry}({parameters})\n  ret void\n}}\n"
+        self.text = "\n".join([*code.declarations, code.text, main])
+        self.code: MachineCode = load_object(compile_text(self.text))
+        self.native = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arrays)(self.code.address("run"))
+        self.scratch, self.guard = guarded(code.scratch_bytes)
+        self.pool = pool(threads)
+
+    def __call__(self, *operands: Array, into: Sequence[Array] | None = None) -> list[Array]:
+        inputs = [np.ascontiguousarray(a) for a in operands]
+        memory = [guarded(s.byte_size) for s in result_shapes(self.instruction)]
+        results = [
+            bytes.view(s.element_type.dtype).reshape(s.dimensions)
+            for (bytes, _), s in zip(memory, result_shapes(self.instruction))
+        ]
+        results = results if into is None else list(into)
+        pointers = [a.ctypes.data for a in [*inputs, *results, self.scratch]]
+        self.native(*pointers, self.pool.address, self.pool.parallel_for_address)
+        for guard in [self.guard, *(guard for _, guard in memory)]:
+            assert (guard == MARK).all(), "wrote past the end"
+        return results
+
+
+def guarded(size: int) -> tuple[Array, Array]:
+    """Bytes at a multiple of 64, and marks right behind them."""
+    memory = np.full(size + 128, MARK, np.uint8)
+    start = -memory.ctypes.data % 64
+    memory[start : start + size] = 0xCD
+    return memory[start : start + size], memory[start + size :]
+
+
+def interpreted(text: str, *operands: Array) -> list[Array]:
+    """What the interpreter computes."""
+    value = hl.compile(text, backend="interpreter")(*operands)
+    return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def assert_same(found: Sequence[Array], expected: Sequence[Array]) -> None:
+    """Bit for bit."""
+    assert len(found) == len(expected)
+    for f, e in zip(found, expected):
+        e = np.asarray(e)
+        assert f.dtype == e.dtype and f.shape == e.shape
+        same = (
+            f.reshape(-1).view(np.uint8).reshape(f.size, -1)
+            == np.ascontiguousarray(e).reshape(-1).view(np.uint8).reshape(e.size, -1)
+            if f.size
+            else np.ones(0)
+        )
+        assert same.all(), f"{np.flatnonzero(~same.all(-1))[:5]} of {f.size}: {f.reshape(-1)[:20]} {e.reshape(-1)[:20]}"
+
+
+def check(emit: Emit, text: str, *operands: Array, threads: Sequence[int] = (1, 2, 3)) -> None:
+    """The kernel gives what the interpreter gives, bit for bit, on any number of threads and with any vectors."""
+    expected = interpreted(text, *operands)
+    for count, width in zip(threads, (vector_bytes(), 32, 16)):
+        assert_same(Kernel(emit, text, count, width)(*operands), expected)

@@ -1,0 +1,53 @@
+"""Random bits against the interpreter, bit for bit: algorithms, types, shapes, carries of the counter, threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from backends.cpu.kernels.run_kernel import check
+from hloom.backends.cpu.kernels import rng
+
+SHAPES = [
+    (),
+    (1,),
+    (2,),
+    (3,),
+    (7,),
+    (16,),
+    (33,),
+    (1000,),
+    (3, 5),
+    (4, 3),
+    (3, 4),
+    (5, 3, 7),
+    (2, 5, 6),
+    (0,),
+    (3, 0),
+    (70001,),
+    (5, 6001),
+]
+
+
+def text(algorithm: str, state: int, type: str, sizes: tuple[int, ...]) -> str:
+    dims = ",".join(map(str, sizes))
+    return (
+        f"HloModule m\nENTRY e {{\n  s = u64[{state}] parameter(0)\n"
+        f"  ROOT r = (u64[{state}], {type}[{dims}]) rng-bit-generator(s), algorithm={algorithm}\n}}"
+    )
+
+
+@pytest.mark.parametrize("sizes", SHAPES)
+@pytest.mark.parametrize("type", ["u8", "s8", "u16", "u32", "s32", "u64", "s64"])
+@pytest.mark.parametrize(
+    ("algorithm", "width"), [("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3), ("rng_default", 3)]
+)
+def test_bits(algorithm: str, width: int, type: str, sizes: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0).integers(0, 2**64, width, np.uint64, endpoint=False)
+    check(rng.emit, text(algorithm, width, type, sizes), random, threads=(1, 2))
+
+
+@pytest.mark.parametrize(("algorithm", "width"), [("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3)])
+def test_the_counter_carries(algorithm: str, width: int) -> None:
+    state = np.array([5, 2**64 - 10, 2**64 - 1][:width], np.uint64)
+    check(rng.emit, text(algorithm, width, "u32", (100,)), state)
