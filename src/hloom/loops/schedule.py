@@ -119,7 +119,9 @@ def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> 
     """The vector loop innermost, the tile's around it, of the others the largest outermost if it gives threads work."""
     last = [loop for loop in (tile, vector) if loop is not None]
     others = [loop for loop in nest.loops if loop not in last]
-    if len(nest.stores) == 1 and others and others[0].extent < 8:
+    written = {store.buffer for store in nest.stores}
+    accumulates = any(load.buffer in written for load in loads_of([store.value for store in nest.stores]))
+    if len(nest.stores) == 1 and not accumulates and others and others[0].extent < 8:
         others.sort(key=lambda loop: -loop.extent)
     return replace(nest, loops=(*others, *last))
 

@@ -235,7 +235,7 @@ class RuleSet:
             if rule.root.operands is not None and not rule.root.match_operands(root, bound):
                 continue
             match = Match(root, bound, edit)
-            if not _is_static(root, *root.operands, *bound.values()) or not rule.when(match):
+            if not _is_ordinary(root, *root.operands, *bound.values()) or not rule.when(match):
                 continue
             new = rule.replacement(match)
             if not _may_replace(root, new):
@@ -254,8 +254,14 @@ def _root_opcodes(pattern: Pattern) -> list[str]:
     return [pattern.opcode]
 
 
-def _is_static(*instructions: Instruction) -> bool:
-    return not any(any(i.shape.dynamic_dimensions) or (i.shape.elements and i.shape.is_dynamic) for i in instructions)
+def _is_ordinary(*instructions: Instruction) -> bool:
+    """Whether all shapes are static, and numbers have a sign and a zero."""
+    return not any(
+        any(i.shape.dynamic_dimensions)
+        or (i.shape.elements and i.shape.is_dynamic)
+        or i.shape.element_type is PrimitiveType.F8E8M0FNU
+        for i in instructions
+    )
 
 
 def _may_replace(old: Instruction, new: Instruction) -> bool:

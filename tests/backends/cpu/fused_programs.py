@@ -29,7 +29,7 @@ class ProgramGenerator(Generator):
     def __init__(self, seed: int, smooth: bool = False) -> None:
         super().__init__(seed)
         self.smooth = smooth
-        self.limit = int(self.pick([60, 300, 300, 2000, 2000, 2000, 10_000, 60_000]))
+        self.limit = int(self.pick([60, 300, 300, 2000, 2000, 2000, 10_000, 60_000, 300_000]))
         kinds = self.pick(
             [
                 [hl.f32], [hl.f32], [hl.f32, hl.s32, hl.pred], [hl.f32, hl.f16, hl.bf16, hl.f64], [hl.s32], [hl.s8, hl.u8],
@@ -45,7 +45,7 @@ class ProgramGenerator(Generator):
     def program(self) -> hl.Module:
         for _ in range(int(self.rng.integers(1, 4))):
             self.pool.append(self.leaf(self.draw_sizes()))
-        for _ in range(int(self.rng.integers(1, 26))):
+        for _ in range(int(self.rng.integers(1, 26 if self.limit < 100_000 else 8))):
             self.step()
         return self.builder.build(self.result()).module
 
@@ -172,7 +172,7 @@ class ProgramGenerator(Generator):
         names = [name for name in sorted(dir(self)) if name.startswith("do_")]
         if self.smooth:
             names = [name for name in names if name not in self.DISCONTINUOUS]
-        weights = np.array([self.WEIGHTS.get(name, 1.0) for name in names])
+        weights = np.array([self.WEIGHTS.get(name, 0.2 if type(self) is LoopGenerator else 1.0) for name in names])
         name = names[self.rng.choice(len(names), p=weights / weights.sum())]
         made = getattr(self, name)()
         for x in made if isinstance(made, list) else [made]:
@@ -185,6 +185,7 @@ class ProgramGenerator(Generator):
         "do_leaf": 0.5, "do_barrier": 0.2, "do_dimension_size": 0.1, "do_cumulative": 0.2, "do_bitcast_convert": 0.5,
     }  # fmt: skip
 
+    DEEPEST_LOOP = 1
     DISCONTINUOUS = {"do_variadic_reduce", "do_sort", "do_dot", "do_bitcast_convert"}
 
     def do_leaf(self) -> hl.XlaOp:
@@ -197,7 +198,24 @@ class ProgramGenerator(Generator):
     def unary(self, b: Any, x: hl.XlaOp) -> hl.XlaOp:
         t = x.shape.element_type
         if self.smooth:
-            name = self.pick("tanh logistic sin cos erf neg abs gauss expm1 log1p rsqrt sqrt cbrt atan2".split())
+            name = self.pick(
+                [
+                    "tanh",
+                    "logistic",
+                    "sin",
+                    "cos",
+                    "erf",
+                    "neg",
+                    "abs",
+                    "gauss",
+                    "expm1",
+                    "log1p",
+                    "rsqrt",
+                    "sqrt",
+                    "cbrt",
+                    "atan2",
+                ]
+            )
             if name == "gauss":
                 return b.exp(-(x * x))
             if name in ("log1p", "sqrt"):
@@ -219,7 +237,20 @@ class ProgramGenerator(Generator):
         if t.is_integer:
             names = ["not_", "neg", "clz", "population_count"] + (["abs", "sign"] if t.is_signed else [])
             return getattr(b, self.pick(names))(x)
-        name = self.pick("neg abs sign floor ceil round round_nearest_even sqrt is_finite reduce_precision".split())
+        name = self.pick(
+            [
+                "neg",
+                "abs",
+                "sign",
+                "floor",
+                "ceil",
+                "round",
+                "round_nearest_even",
+                "sqrt",
+                "is_finite",
+                "reduce_precision",
+            ]
+        )
         if name == "sqrt":
             return b.sqrt(b.abs(x))
         if name == "reduce_precision":
@@ -241,7 +272,9 @@ class ProgramGenerator(Generator):
                 return x / (b.abs(y) + np.asarray(1.0, t.dtype))
             return b.tanh(getattr(b, name)(x, y))
         if t.is_pred:
-            return getattr(b, self.pick(["and_", "or_", "xor", "eq", "ne", "add", "mul", "max", "min", "lt", "ge"]))(x, y)
+            return getattr(b, self.pick(["and_", "or_", "xor", "eq", "ne", "add", "mul", "max", "min", "lt", "ge"]))(
+                x, y
+            )
         if t.is_complex:
             return getattr(b, self.pick(["add", "sub", "eq", "ne"]))(x, y)
         comparisons = ["eq", "ne", "ge", "gt", "le", "lt"]
@@ -277,8 +310,7 @@ class ProgramGenerator(Generator):
             return None
         if t.is_float:
             # Which NaN an operation gives is left open.
-            x = b.select(b.eq(x, x), x, b.broadcast(b.constant(np.zeros((), t.dtype)), x.shape.dimensions))
-            return b.bitcast_convert_type(x, {16: hl.s16, 32: hl.u32, 64: hl.s64}[t.bits])
+            return b.bitcast_convert_type(self.without_nan(x), {16: hl.s16, 32: hl.u32, 64: hl.s64}[t.bits])
         targets = [u for u in self.types if not u.is_pred and not u.is_complex and u.bits >= 8]
         target = self.pick(targets or [t])
         if target.bits > t.bits:
@@ -287,8 +319,13 @@ class ProgramGenerator(Generator):
                 return None
         if x.shape.rank >= 5:
             return None
-        y = b.bitcast_convert_type(x, target)
-        return b.select(b.eq(y, y), y, b.broadcast(b.constant(np.zeros((), target.dtype)), y.shape.dimensions))
+        return self.without_nan(b.bitcast_convert_type(x, target))
+
+    def without_nan(self, x: hl.XlaOp) -> hl.XlaOp:
+        b, t = self.builder, x.shape.element_type
+        if not t.is_float:
+            return x
+        return b.select(b.eq(x, x), x, b.broadcast(b.constant(np.zeros((), t.dtype)), x.shape.dimensions))
 
     # Moving elements
 
@@ -345,7 +382,9 @@ class ProgramGenerator(Generator):
         """A scalar integer: a start that may lie outside."""
         b = self.builder
         scalars = [
-            x for x in self.pool if x.shape.is_scalar and x.shape.element_type.is_integer and x.shape.element_type.bits >= 8
+            x
+            for x in self.pool
+            if x.shape.is_scalar and x.shape.element_type.is_integer and x.shape.element_type.bits >= 8
         ]
         if scalars and self.rng.random() < 0.4:
             return self.cast(self.pick(scalars), hl.s32)
@@ -423,7 +462,9 @@ class ProgramGenerator(Generator):
         if not rank or 0 in sizes:
             return None
         mapped = sorted(self.rng.choice(rank, self.rng.integers(1, min(rank, 2) + 1), replace=False).tolist())
-        slices = [n if d not in mapped else int(self.pick([1, 1, self.rng.integers(1, n + 1)])) for d, n in enumerate(sizes)]
+        slices = [
+            n if d not in mapped else int(self.pick([1, 1, self.rng.integers(1, n + 1)])) for d, n in enumerate(sizes)
+        ]
         collapsed = [d for d in mapped if slices[d] == 1 and self.rng.random() < 0.8]
         batch = self.rng.choice([1, 2, 3, 5, 17, 40], self.rng.integers(0, 3)).tolist()
         if int(np.prod(batch + slices, dtype=int)) > self.limit:
@@ -434,7 +475,9 @@ class ProgramGenerator(Generator):
         total = len(batch) + offsets
         offset_dims = sorted(self.rng.choice(total, offsets, replace=False).tolist()) if offsets else []
         kind = self.pick([hl.s32, hl.s64, hl.u32, hl.u8, hl.s8])
-        values = self.rng.integers(-2 if kind.is_signed else 0, min(max(sizes) + 2, 100), index_sizes).astype(kind.dtype)
+        values = self.rng.integers(-2 if kind.is_signed else 0, min(max(sizes) + 2, 100), index_sizes).astype(
+            kind.dtype
+        )
         indices = self.parameter(kind, index_sizes, array=values) if self.is_entry else b.constant(values)
         if self.rng.random() < 0.3:
             indices = b.max(indices, b.constant(np.asarray(1, kind.dtype)))
@@ -526,8 +569,7 @@ class ProgramGenerator(Generator):
         t, b, sizes = x.shape.element_type, self.builder, list(x.shape.dimensions)
         if not sizes or t.is_complex or t.is_pred:
             return None
-        if t.is_float:
-            x = b.select(b.eq(x, x), x, b.broadcast(b.constant(np.zeros((), t.dtype)), sizes))
+        x = self.without_nan(x)
         d = int(self.rng.integers(len(sizes)))
         index = b.iota(hl.Shape.array(hl.s32, sizes), d)
 
@@ -583,7 +625,10 @@ class ProgramGenerator(Generator):
         x = self.any(lambda x: x.shape.rank > 0 and not x.shape.element_type.is_complex)
         if not x.shape.rank or x.shape.element_type.is_complex or x.shape.element_type.is_pred:
             return None
-        return self.builder.sort([x], lambda p, q: p.builder.lt(p, q), int(self.rng.integers(x.shape.rank)), is_stable=True)
+        x = self.without_nan(x)
+        return self.builder.sort(
+            [x], lambda p, q: p.builder.lt(p, q), int(self.rng.integers(x.shape.rank)), is_stable=True
+        )
 
     def do_dot(self) -> hl.XlaOp | None:
         x = self.any(lambda x: x.shape.rank == 2)
@@ -614,7 +659,7 @@ class ProgramGenerator(Generator):
         n = x.shape.dimensions[d]
         size = self.parameter(hl.s32, [], array=np.asarray(self.rng.integers(0, n + 1), np.int32))
         y = b.set_dimension_size(x, size, d)
-        y = self.unary(b, self.bounded(y))
+        y = b.neg(self.bounded(y)) if self.smooth else self.unary(b, y)
         operand, init, combine = self.reducer(y, n)
         return b.reduce(y, init, combine, [d]) if operand is y else None
 
@@ -629,7 +674,7 @@ class ProgramGenerator(Generator):
 
     def scope(self, builder: Any, pool: list[hl.XlaOp]) -> ProgramGenerator:
         """A generator for a computation inside: it draws from the same numbers."""
-        inner = object.__new__(ProgramGenerator)
+        inner = object.__new__(type(self))
         inner.__dict__.update(self.__dict__)
         inner.builder, inner.pool, inner.is_entry, inner.depth = builder, pool, False, self.depth + 1
         return inner
@@ -642,7 +687,11 @@ class ProgramGenerator(Generator):
         results = []
         for shape in wanted:
             same = [x for x in inner.pool if x.shape.dimensions == shape.dimensions]
-            x = inner.pick(same) if same and inner.rng.random() < 0.85 else inner.leaf(list(shape.dimensions), shape.element_type)
+            x = (
+                inner.pick(same)
+                if same and inner.rng.random() < 0.85
+                else inner.leaf(list(shape.dimensions), shape.element_type)
+            )
             results.append(inner.cast(x, shape.element_type))
         return builder.tuple(*results)
 
@@ -663,7 +712,9 @@ class ProgramGenerator(Generator):
         y = self.like(x)
 
         def mapped(p: hl.XlaOp, q: hl.XlaOp) -> hl.XlaOp:
-            return self.cast_in(p.builder, self.binary(p.builder, p, self.cast_in(p.builder, self.unary(p.builder, q), p)), p)
+            return self.cast_in(
+                p.builder, self.binary(p.builder, p, self.cast_in(p.builder, self.unary(p.builder, q), p)), p
+            )
 
         return self.builder.map([x, y], mapped, list(range(x.shape.rank)))
 
@@ -694,7 +745,7 @@ class ProgramGenerator(Generator):
 
     def do_while(self) -> list[hl.XlaOp] | None:
         """A loop over a counter and several arrays: kept, exchanged, computed anew, changed in place."""
-        if self.depth > 1:
+        if self.depth > self.DEEPEST_LOOP:
             return None
         b = self.builder
         state = [self.any() for _ in range(int(self.rng.integers(1, 5)))]
@@ -729,7 +780,9 @@ class ProgramGenerator(Generator):
                     parts = [1 if d == 0 else n for d, n in enumerate(shape.dimensions)]
                     source = inner.pick(swaps) if inner.rng.random() < 0.5 else inner.pick(same)
                     source = inner.cast(source, shape.element_type)
-                    row = c.dynamic_slice(source, [inner.index(n) if inner.rng.random() < 0.5 else counter for n in parts], parts)
+                    row = c.dynamic_slice(
+                        source, [inner.index(n) if inner.rng.random() < 0.5 else counter for n in parts], parts
+                    )
                     row = inner.cast(inner.binary(c, row, inner.like(row)), shape.element_type)
                     x = c.dynamic_update_slice(values[k], row, [counter, *[c.constant(np.int32(0))] * (shape.rank - 1)])
                 else:
@@ -739,6 +792,31 @@ class ProgramGenerator(Generator):
 
         made = b.while_(condition, body, init)
         return [b.get_tuple_element(made, k + 2) for k in range(len(state))]
+
+
+class LoopGenerator(ProgramGenerator):
+    """Programs of loops, branches and updates in place on small arrays: what buffer sharing works on."""
+
+    WEIGHTS = {
+        "do_while": 5, "do_conditional": 3, "do_dynamic_update_slice": 4, "do_dynamic_slice": 3, "do_binary": 5, "do_call": 1,
+        "do_reverse": 2, "do_transpose": 2, "do_concatenate": 1, "do_slice": 1, "do_reduce": 2, "do_sort": 0.5, "do_select": 1,
+        "do_unary": 1, "do_normalize": 1, "do_dot": 0.5, "do_dynamic": 0.0,
+    }  # fmt: skip
+    DEEPEST_LOOP = 2
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.limit = int(self.pick([12, 40, 100, 1000]))
+        self.types = self.pick([[hl.s32], [hl.f32], [hl.f32, hl.s32], [hl.s8, hl.s32], [hl.s64]])
+
+    def draw_sizes(self) -> list[int]:
+        return self.pick([[3], [4], [5], [2, 3], [3, 3], [4, 4], [2, 2, 2], [17], [40], [], [8, 5]])
+
+
+def draw_loops(seed: int) -> tuple[hl.Module, list[np.ndarray]]:
+    """A program of loops with its inputs."""
+    generator = LoopGenerator(seed)
+    return generator.program(), generator.inputs
 
 
 def draw_program(seed: int, smooth: bool = False) -> tuple[hl.Module, list[np.ndarray]]:

@@ -40,7 +40,7 @@ def blocked_loop(loop: WhileStep, assignment: Assignment) -> BlockedLoop | None:
     steps = [*loop.condition, *loop.body]
     if not all(isinstance(step, (KernelStep, CopyStep)) for step in steps):
         return None
-    written = {assignment.of(b) for step in steps for b, writes in accesses(step) if writes}
+    written = dict.fromkeys(assignment.of(b) for step in steps for b, writes in accesses(step) if writes)
     arrays = {home for home in written if home.byte_size > STACK_BYTES}
     scalars = [home for home in written if home not in arrays]
     if not arrays or any(home.kind != "temp" for home in scalars):

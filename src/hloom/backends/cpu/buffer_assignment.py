@@ -163,8 +163,8 @@ class _Assigner:
                 self._plain(step, region)
 
     def _plain(self, step: KernelStep | CodeStep | CopyStep | HostStep, region: tuple[Region, ...]) -> None:
-        read = {buffer for buffer, writes in accesses(step) if not writes}
-        written = {buffer for buffer, writes in accesses(step) if writes}
+        read = dict.fromkeys(buffer for buffer, writes in accesses(step) if not writes)
+        written = dict.fromkeys(buffer for buffer, writes in accesses(step) if writes)
         partly = set()
         if isinstance(step, CopyStep):
             self.copies.append((step.source, step.target))

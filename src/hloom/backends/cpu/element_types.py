@@ -96,3 +96,13 @@ def register_type(type: PrimitiveType, lanes: int) -> Type:
 
 def is_signed(type: PrimitiveType) -> bool:
     return type.kind is Kind.SIGNED
+
+
+def parts(element: Element) -> tuple[Value, ...]:
+    """The registers of an element: one, or the real and the imaginary part."""
+    return element if isinstance(element, tuple) else (element,)
+
+
+def width_of(element: Element) -> int:
+    """The lanes of an element; 0 for a scalar."""
+    return parts(element)[0].type.width

@@ -113,6 +113,12 @@ def lane_numbers(type: Type) -> Value:
     return Value("<" + ", ".join(f"{type.element} {text}" for text in texts) + ">", type)
 
 
+def mask_constant(active: int, lanes: int) -> Value:
+    """The mask of the first `active` lanes."""
+    bits = ", ".join("i1 true" if k < active else "i1 false" for k in range(lanes))
+    return Value(f"<{bits}>", type_of("i1", lanes))
+
+
 class Builder:
     """Appends instructions to the body of one function; `declarations` gathers the intrinsics it calls."""
 

@@ -1,0 +1,203 @@
+"""Compiled programs: the corpus, the specification's examples, and random programs against the interpreter."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fused_programs import draw_loops, draw_program
+
+import hloom as hl
+import test_corpus as corpus
+import test_spec_examples as spec
+from generate import draw_case
+from hloom.cli.arrays import flat
+from hloom.types import BY_DTYPE
+from passes.test_algebraic_simplifier import MovesAndConstants
+
+CASES = int(os.environ.get("HLOOM_CASES", "5000"))
+BLOCK = 250
+
+# The corpus
+
+needs_corpus = pytest.mark.skipif(not corpus.CORPUS.is_dir(), reason="needs the corpus in ../shared, which is not here")
+
+
+@needs_corpus
+@pytest.mark.parametrize("case", corpus.STORED, ids=lambda case: case.name)
+def test_results_are_those_of_xla(case: Path) -> None:
+    meta, module, inputs = corpus.load_case(case)
+    corpus.check_results(case.name, meta, inputs, hl.compile(module, backend="cpu").run_replicas(inputs))
+
+
+@needs_corpus
+@pytest.mark.parametrize("path", corpus.OPTIMISED, ids=corpus.name_of)
+def test_what_xla_has_optimised_gives_the_same_results(path: Path) -> None:
+    meta, _, inputs = corpus.load_case(corpus.CORPUS / path.stem)
+    corpus.check_results(path.stem, meta, inputs, hl.compile(hl.load(path), backend="cpu").run_replicas(inputs))
+
+
+# The specification
+
+RUNNABLE = [example for example in spec.EXAMPLES if example["op"] not in spec.SHAPE_OPS]
+
+
+@pytest.mark.skipif(not RUNNABLE, reason="needs ../shared/spec/examples.json, which is not here")
+@pytest.mark.parametrize("example", RUNNABLE, ids=[e["id"] for e in RUNNABLE])
+def test_example(example: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As test_spec_examples runs it, but compiled."""
+    monkeypatch.setattr(hl, "compile", functools.partial(hl.compile, backend="cpu"))
+    spec.test_example(json.loads(json.dumps(example)))
+
+
+# Random programs
+
+EXACT = {
+    "abs", "add", "and", "bitcast-convert", "broadcast", "call", "ceil", "clamp", "compare", "complex", "concatenate",
+    "conditional", "constant", "convert", "copy", "count-leading-zeros", "divide", "dynamic-slice",
+    "dynamic-update-slice", "floor", "gather", "get-tuple-element", "imag", "iota", "is-finite", "map", "maximum",
+    "minimum", "mulhi", "multiply", "negate", "not", "or", "pad", "parameter", "popcnt", "real", "reduce-precision",
+    "remainder", "reshape", "reverse", "round-nearest-afz", "round-nearest-even", "select", "shift-left",
+    "shift-right-arithmetic", "shift-right-logical", "sign", "slice", "sort", "sqrt", "subtract", "transpose",
+    "tuple", "while", "xor",
+}  # fmt: skip
+ULPS = 4
+"""Functions that are not rounded correctly: how far apart two good values of them may be, in units in the last place."""
+ONE_STEP = {"draw_unary", "draw_binary", "draw_compare", "draw_select", "draw_clamp"}
+
+
+def is_exact(module: hl.Module) -> bool:
+    """Whether all its operations are rounded correctly, in an order that is given."""
+    return all(
+        i.opcode in EXACT
+        and not (i.opcode in ("multiply", "divide", "abs", "sign", "sqrt") and _is_complex(i))
+        for i in module.instructions()
+    )  # fmt: skip
+
+
+def _is_complex(instruction: hl.Instruction) -> bool:
+    return any(shape.is_array and shape.element_type.is_complex for shape in instruction.operand_shapes)
+
+
+def difference(got: Any, want: Any, rtol: float, atol: float) -> str | None:
+    """How results differ: NaN is like any NaN, zeros have their sign where there is no tolerance."""
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f"is {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}"
+    element_type = BY_DTYPE[got.dtype]
+    if not (element_type.is_float or element_type.is_complex):
+        wrong = np.asarray(got != want)
+    else:
+        wide = np.complex128 if element_type.is_complex else np.float64
+        g, w = got.astype(wide), want.astype(wide)
+        parts = [(g.real, w.real), (g.imag, w.imag)] if element_type.is_complex else [(g, w)]
+        near = np.abs(g - w) <= atol + rtol * np.abs(w)
+        wrong = np.zeros(got.shape, bool)
+        for a, b in parts:
+            equal = a == b
+            if not rtol and not atol:
+                equal &= np.signbit(a) == np.signbit(b)
+            wrong |= ~(equal | (np.isnan(a) & np.isnan(b)) | (near & np.isfinite(b)))
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0]) if got.ndim else ()
+    return (
+        f"differs in {int(wrong.sum())} of {got.size} elements, first at {list(at)}: {got[at]!r}, expected {want[at]!r}"
+    )
+
+
+def check(module: hl.Module, inputs: list[Any], rtol: float = 0.0, atol: float = 0.0) -> str | None:
+    """How compiled results differ from the interpreter's, and those of a second run from the first's."""
+    want = flat(hl.compile(module, seed=1)(*inputs))
+    before = [np.array(x) for x in inputs]
+    executable = hl.compile(module, backend="cpu", seed=1)
+    got, again = flat(executable(*inputs)), flat(executable(*inputs))
+    if len(got) != len(want):
+        return f"has {len(got)} results, expected {len(want)}"
+    for i, (g, w) in enumerate(zip(got, want)):
+        if found := difference(g, w, rtol, atol):
+            return f"result {i} {found}"
+    for i, (g, w) in enumerate(zip(again, got)):
+        if found := difference(g, w, 0.0, 0.0):
+            return f"result {i} of a second run {found}"
+    for i, (x, old) in enumerate(zip(inputs, before)):
+        if np.asarray(x).tobytes() != old.tobytes():
+            return f"input {i} was changed"
+    return None
+
+
+def tolerances(case: Any) -> tuple[float, float]:
+    module = case.computation.module
+    if is_exact(module):
+        return 0.0, 0.0
+    leaves = [leaf.element_type for leaf in module.entry.result_shape.leaves()]
+    inexact = [t for t in leaves if t.is_float or t.is_complex]
+    if case.name == "draw_reduce" and inexact:
+        # Sums differ by their order: by as much as rounding all partial sums in another way can make.
+        magnitude = float(np.abs(case.inputs[0].astype(np.float64)).sum())
+        return 0.0, float(np.finfo(inexact[0].dtype).eps) * magnitude
+    if case.name in ONE_STEP and inexact and not inexact[0].is_complex:
+        eps = {16: 2.0**-10 if inexact[0] is hl.f16 else 2.0**-7, 32: 2.0**-23, 64: 2.0**-52}[inexact[0].bits]
+        return ULPS * eps if inexact[0].bits >= 32 else eps, float(np.finfo(np.float32).tiny) * eps
+    return case.rtol, case.atol
+
+
+def check_case(seed: int) -> str | None:
+    case = draw_case(seed)
+    if " rng(" in case.computation.to_text():
+        return None
+    found = check(case.computation.module, case.inputs, *tolerances(case))
+    return f"({case.name}) {found}" if found else None
+
+
+def check_moves(seed: int) -> str | None:
+    generator = MovesAndConstants(seed)
+    module = generator.program()
+    powers = any(i.opcode == "power" and i.shape.element_type.is_float for i in module.instructions())
+    return check(module, generator.inputs, 1e-4 if powers else 0.0)
+
+
+def check_fused(seed: int) -> str | None:
+    return check(*draw_program(seed))
+
+
+def check_loops(seed: int) -> str | None:
+    return check(*draw_loops(seed))
+
+
+def check_smooth(seed: int) -> str | None:
+    """Inexact functions of bounded values: errors grow by small factors from step to step."""
+    module, inputs = draw_program(seed, smooth=True)
+    single = any(
+        leaf.element_type is hl.f32 for i in module.instructions() for leaf in i.shape.leaves() if leaf.is_array
+    )
+    return check(module, inputs, *((3e-4, 3e-5) if single else (1e-10, 1e-10)))
+
+
+GENERATORS = {
+    "case": check_case, "moves": check_moves, "fused": check_fused, "loops": check_loops, "smooth": check_smooth,
+}  # fmt: skip
+
+
+def run_block(generator: str, first: int, count: int) -> None:
+    wrong = []
+    for seed in range(first, first + count):
+        if found := GENERATORS[generator](seed):
+            wrong.append(f"seed {seed}: {found}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_a_few_random_programs_agree_with_the_interpreter(generator: str) -> None:
+    run_block(generator, 0, 60)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("generator", GENERATORS)
+@pytest.mark.parametrize("first", range(1000, 1000 + CASES // len(GENERATORS), BLOCK))
+def test_random_programs_agree_with_the_interpreter(generator: str, first: int) -> None:
+    run_block(generator, first, min(BLOCK, 1000 + CASES // len(GENERATORS) - first))

@@ -1,0 +1,110 @@
+"""HLO text of small modules, and what the two backends make of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import hloom as hl
+from hloom.cli.arrays import flat
+
+COMBINERS = """
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] add(a, b)
+}
+largest {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = f32[] maximum(a, b)
+}
+second {
+  a = f32[] parameter(0)
+  ROOT b = f32[] parameter(1)
+}
+"""
+
+SOFTMAX = """
+x = f32[ROWS,COLUMNS] parameter(0)
+zero = f32[] constant(0)
+least = f32[] constant(-inf)
+m = f32[ROWS] reduce(x, least), dimensions={1}, to_apply=largest
+mb = f32[ROWS,COLUMNS] broadcast(m), dimensions={0}
+d = f32[ROWS,COLUMNS] subtract(x, mb)
+e = f32[ROWS,COLUMNS] exponential(d)
+s = f32[ROWS] reduce(e, zero), dimensions={1}, to_apply=sum
+sb = f32[ROWS,COLUMNS] broadcast(s), dimensions={0}
+ROOT r = f32[ROWS,COLUMNS] divide(e, sb)
+"""
+
+
+def module_text(entry: str, computations: str = "") -> str:
+    """A module: combiners of f32 scalars, other computations, and the entry's lines."""
+    return f"HloModule m\n{COMBINERS}{computations}\nENTRY e {{\n{entry}\n}}\n"
+
+
+def softmax(rows: int, columns: int) -> str:
+    """The softmax of each row."""
+    return module_text(SOFTMAX.replace("ROWS", str(rows)).replace("COLUMNS", str(columns)))
+
+
+def loop(state: str, body: str, rounds: int = 5) -> str:
+    """A condition and a body named so: `state` are the shapes after the counter `i`, of x0, x1 ..; the body gives y0 ..
+
+    The counter is the last element of the state.
+    """
+    shapes = state.split(" ")
+    whole = f"({', '.join([*shapes, 's32[]'])})"
+    count = len(shapes)
+    elements = "\n".join(f"x{k} = {s} get-tuple-element(t), index={k}" for k, s in enumerate(shapes))
+    results = ", ".join(f"y{k}" for k in range(count))
+    return f"""
+condition {{
+  t = {whole} parameter(0)
+  i = s32[] get-tuple-element(t), index={count}
+  n = s32[] constant({rounds})
+  ROOT less = pred[] compare(i, n), direction=LT
+}}
+body {{
+  t = {whole} parameter(0)
+  i = s32[] get-tuple-element(t), index={count}
+  {elements}
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  {body}
+  ROOT r = {whole} tuple({results}, next)
+}}
+"""
+
+
+def run_loop(state: str) -> str:
+    """Lines of an entry: runs the loop on parameters; `w` is its state afterwards, y0, y1 .. the elements."""
+    shapes = state.split(" ")
+    whole = f"({', '.join([*shapes, 's32[]'])})"
+    lines = [f"p{k} = {s} parameter({k})" for k, s in enumerate(shapes)]
+    lines += ["start = s32[] constant(0)", f"t = {whole} tuple({', '.join(f'p{k}' for k in range(len(shapes)))}, start)"]
+    lines.append(f"w = {whole} while(t), condition=condition, body=body")
+    lines += [f"y{k} = {s} get-tuple-element(w), index={k}" for k, s in enumerate(shapes)]
+    return "\n".join(lines)
+
+
+def arrays_for(module: hl.Module | str, seed: int = 0) -> list[np.ndarray]:
+    """Arguments: small random numbers."""
+    module = hl.parse(module) if isinstance(module, str) else module
+    rng = np.random.default_rng(seed)
+    return [
+        (rng.integers(-8, 9, s.dimensions) / (1 if s.element_type.is_integer else 4)).astype(s.element_type.dtype)
+        for s in module.entry.parameter_shapes
+    ]
+
+
+def interpreted(module: hl.Module | str, *arrays: Any) -> list[np.ndarray]:
+    """The results by the reference."""
+    return flat(hl.compile(module, backend="interpreter")(*arrays))
+
+
+def compiled(module: hl.Module | str, *arrays: Any) -> list[np.ndarray]:
+    """The results of native code."""
+    return flat(hl.compile(module, backend="cpu")(*arrays))
