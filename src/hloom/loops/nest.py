@@ -7,6 +7,7 @@ parallel i < 4096:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -233,14 +234,23 @@ def weight(expression: Expression) -> int:
 
 
 def nest_cost(nest: Nest) -> int:
-    """The work of a nest in vectorised element additions."""
+    """The work of a nest in vectorised element additions; what does not depend on inner loops is done before them."""
     stores = [store.value for store in nest.stores]
     folds = folds_of(stores)
     inside = {id(e) for fold in folds for e in walk(fold.values)}
-    total = sum(weight(e) for e in walk(stores) if id(e) not in inside) + 2 * len(nest.stores)
+    total = 2 * len(nest.stores) * nest.iterations
+    for expression in walk(stores):
+        if id(expression) not in inside:
+            total += weight(expression) * _times(nest, expression.variables)
     for fold in folds:
-        steps = 1
-        for variable in fold.over:
-            steps *= variable.extent
-        total += steps * sum(weight(e) for e in walk(fold.values))
-    return total * nest.iterations
+        steps = math.prod(variable.extent for variable in fold.over)
+        body = sum(weight(e) for e in walk(fold.values) if not e.variables.isdisjoint(fold.over))
+        total += body * steps * _times(nest, fold.variables)
+    return total
+
+
+def _times(nest: Nest, variables: frozenset[Variable]) -> int:
+    """How often something is computed that depends on these variables: in the innermost of their loops."""
+    depth = max((d + 1 for d, loop in enumerate(nest.loops) if loop in variables), default=0)
+    own = math.prod(loop.extent for loop in nest.loops[:depth])
+    return own * math.prod(variable.extent for variable in variables if variable not in nest.loops)

@@ -1,6 +1,6 @@
 """HLO -> HLO: passes that simplify and expand modules. `hloom opt` runs them from the command line."""
 
-from hloom.passes.pipeline import Pass, PassStatistics, Pipeline, clone_module, run_passes, totals
+from hloom.passes.pipeline import Pass, PassStatistics, Pipeline, clone_module, dump, run_passes, totals
 from hloom.passes.registry import PASSES, PIPELINES, parse_passes, simplification_pipeline
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "PassStatistics",
     "Pipeline",
     "clone_module",
+    "dump",
     "parse_passes",
     "run_passes",
     "simplification_pipeline",

@@ -5,7 +5,8 @@ is a sequence of passes, or a group that is repeated until nothing changes; it i
 `run_passes` runs one and gives the statistics. Two environment variables look inside:
 
     HLOOM_VERIFY=1   verifies the module before the first pass and after each one, and names the pass that broke it
-    HLOOM_DUMP=dir   writes dir/MODULE/000.start.hlo, and after each pass that changed something NNN.PASS.hlo
+    HLOOM_DUMP=dir   writes dir/MODULE/000.start.hlo, and after each pass that changed something NNN.PASS.hlo; the
+                     compiler adds what it makes of the module: program.txt (kernels, buffers) and program.ll
 """
 
 from __future__ import annotations
@@ -70,6 +71,13 @@ def run_passes(
     run.observe("start")
     run.run(pipeline)
     return run.statistics
+
+
+def dump(module: Module, name: str, text: str) -> None:
+    """Writes a file into the module's folder of dumps, where HLOOM_DUMP asks for them."""
+    folder = os.environ.get("HLOOM_DUMP", "")
+    if folder:
+        (_dump_folder(folder, module) / name).write_text(text)
 
 
 def _dump_folder(dump: str, module: Module) -> Path:

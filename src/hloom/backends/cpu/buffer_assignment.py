@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.program import (
     Buffer,
@@ -26,12 +26,17 @@ from hloom.backends.cpu.program import (
 
 STACK_BYTES = 64
 """Temporaries of at most so many bytes lie on the stack, where they may end up in registers."""
+STACK_SLOTS = 128
+"""So many at most, but for those that loops use."""
 ALIGNMENT = 64
 
 
 @dataclass(slots=True)
 class Assignment:
-    """`home` maps a buffer to the one whose memory it shares; `offsets` gives arena offsets of homes."""
+    """`home` maps a buffer to the one whose memory it shares; `offsets` gives arena offsets of homes.
+
+    Homes without an offset lie on the stack.
+    """
 
     home: dict[Buffer, Buffer] = field(default_factory=dict)
     offsets: dict[Buffer, int] = field(default_factory=dict)
@@ -52,6 +57,8 @@ class Use:
     writes: bool
     step: Step
     region: tuple[Region, ...]
+    part: int
+    """The part of the program that the step is in (see `Program.parts`)."""
 
 
 @dataclass(eq=False, slots=True)
@@ -130,9 +137,12 @@ class _Assigner:
         self.copies: list[tuple[Buffer, Buffer]] = []
         self.in_place: list[tuple[Buffer, Buffer]] = []
         self.count = 0
+        self.part = 0
 
     def run(self) -> Assignment:
-        self._number(self.program.steps, ())
+        for number, steps in enumerate(self.program.parts()):
+            self.part = number
+            self._number(steps, ())
         self._read_results()
         for first, second in [*self.copies, *self.in_place]:
             self._try_to_share(first, second)
@@ -177,7 +187,7 @@ class _Assigner:
             self._use(buffer, buffer in read or buffer in partly, buffer in written, step, region)
 
     def _use(self, buffer: Buffer, reads: bool, writes: bool, step: Step, region: tuple[Region, ...]) -> None:
-        self.uses.setdefault(buffer, []).append(Use(self.count, reads, writes, step, region))
+        self.uses.setdefault(buffer, []).append(Use(self.count, reads, writes, step, region, self.part))
 
     def _read_results(self) -> None:
         """The caller reads the outputs in the end."""
@@ -235,8 +245,11 @@ class _Assigner:
     def _place(self) -> None:
         """Best fit, in the order of first use."""
         intervals = []
+        small = [b for b in self.uses if b.kind == "temp" and b.byte_size <= STACK_BYTES]
+        small = [b for b in small if len({use.part for use in self.uses[b]}) == 1]
+        on_stack = {b for b in small if any(use.region for use in self.uses[b])} | set(small[:STACK_SLOTS])
         for buffer, uses in self.uses.items():
-            if buffer.kind == "temp" and buffer.byte_size > STACK_BYTES:
+            if buffer.kind == "temp" and buffer not in on_stack:
                 live = live_intervals(uses, 0, self.count + 1)
                 first = min([uses[0].position, *(a for a, _ in live)])
                 last = max([uses[-1].position, *(b for _, b in live)])
@@ -296,7 +309,8 @@ def _joined(uses: list[Use], assignment: Assignment) -> list[Use]:
         if result and result[-1].step is use.step and result[-1].position == use.position:
             old = result.pop()
             # In place, the reads come before the writes of the same elements: the old value is read, then lost.
-            result.append(Use(use.position, old.reads or use.reads, old.writes or use.writes, use.step, use.region))
+            reads, writes = old.reads or use.reads, old.writes or use.writes
+            result.append(replace(use, reads=reads, writes=writes))
         else:
             result.append(use)
     return result

@@ -8,13 +8,13 @@ from hloom.backends.cpu.buffer_assignment import Assignment, assign_buffers
 from hloom.backends.cpu.dispatch import emit_dispatch
 from hloom.backends.cpu.element_ops import can_apply
 from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object, vector_bytes
-from hloom.backends.cpu.program import CopyStep, KernelStep, Program, build_program
+from hloom.backends.cpu.program import CopyStep, KernelStep, Program, build_program, program_lines
 from hloom.backends.cpu.program_emitter import emit_program
 from hloom.backends.cpu.thread_pool import thread_count
 from hloom.ir import Module
 from hloom.loops.lower import can_lower
 from hloom.loops.nest import nest_cost
-from hloom.passes import Pipeline, clone_module, run_passes, simplification_pipeline
+from hloom.passes import Pipeline, clone_module, dump, run_passes, simplification_pipeline
 from hloom.passes.call_inliner import CallInliner
 from hloom.passes.dot_operands import DotOperands
 from hloom.passes.expand.batch_norm import BatchNormExpander
@@ -68,5 +68,7 @@ def compile_module(module: Module) -> CompiledModule:
     program = build_program(module, vector_bytes(), thread_count())
     assignment = assign_buffers(program)
     text = emit_program(program, assignment, vector_bytes()) + emit_dispatch(program)
+    dump(module, "program.txt", "\n".join(program_lines(program.steps)))
+    dump(module, "program.ll", text)
     code = load_object(compile_text(text))
     return CompiledModule(program, assignment, code, text)

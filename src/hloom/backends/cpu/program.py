@@ -67,6 +67,8 @@ class Slot:
     number: int
 
 
+PART_STEPS = 256
+
 # A value: a buffer, a slot, or a tuple of values.
 Place = Any
 
@@ -141,6 +143,10 @@ class Program:
     slots: int = 0
     """How many values only the host holds."""
 
+    def parts(self) -> list[list[Step]]:
+        """The steps in pieces that become functions of their own: LLVM's time is not linear in a function's length."""
+        return [self.steps[k : k + PART_STEPS] for k in range(0, len(self.steps), PART_STEPS)]
+
 
 def leaves(place: Place) -> Iterator[Buffer | Slot]:
     if isinstance(place, tuple):
@@ -148,6 +154,28 @@ def leaves(place: Place) -> Iterator[Buffer | Slot]:
             yield from leaves(element)
     elif place is not None:
         yield place
+
+
+def program_lines(steps: list[Step], indent: str = "") -> list[str]:
+    """The steps as text: what runs in which order on which buffers."""
+    lines = []
+    for step in steps:
+        if isinstance(step, KernelStep):
+            lines.append(f"{indent}kernel {step.name}({', '.join(map(str, step.buffers))})")
+            lines += [f"{indent}  {line}" for line in step.kernel.to_text().split("\n")]
+        elif isinstance(step, CodeStep):
+            lines.append(f"{indent}code {step.code.entry}({', '.join(map(str, step.buffers))})")
+        elif isinstance(step, CopyStep):
+            lines.append(f"{indent}copy {step.target} <- {step.source}")
+        elif isinstance(step, WhileStep):
+            lines += [f"{indent}while", *program_lines(step.condition, indent + "  ")]
+            lines += [f"{indent}  {step.predicate}", f"{indent}do", *program_lines(step.body, indent + "  ")]
+        elif isinstance(step, ConditionalStep):
+            for number, branch in enumerate(step.branches):
+                lines += [f"{indent}branch {number} of {step.selector}", *program_lines(branch, indent + "  ")]
+        else:
+            lines.append(f"{indent}host {step.instruction!r}")
+    return lines
 
 
 def build_program(module: Module, vector_bytes: int, threads: int) -> Program:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
-from hloom.backends.cpu.buffer_assignment import STACK_BYTES, Assignment
+from hloom.backends.cpu.buffer_assignment import Assignment
 from hloom.backends.cpu.llvm_text import I8, I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.nest_emitter import emit_nest
 from hloom.backends.cpu.program import (
@@ -88,24 +88,50 @@ class _Emitter:
 
     def text(self) -> str:
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
-        self._steps(self.program.steps, depth=0)
-        self.builder.line("ret i32 0")
-        parts = ["\n".join(function.lines) for function in self.functions.values()]
-        parts += ["\n".join(lines) for lines in self.tasks.values()]
-        parts += [*self.codes.values(), _PARALLEL_FOR]
+        parts = self.program.parts()
+        whole = [self._part(f"hloom_part{k}", steps) for k, steps in enumerate(parts)]
+        main = self._main(len(parts))
+        texts = ["\n".join(function.lines) for function in self.functions.values()]
+        texts += ["\n".join(lines) for lines in self.tasks.values()]
+        texts += [*self.codes.values(), _PARALLEL_FOR, *whole, main]
         self.builder.declarations.pop(_PARALLEL_FOR_DECLARATION, None)
-        main = [
-            "define i32 @hloom_main(ptr %table) nounwind #0 {",
-            "entry:",
-            *self._table_loads(),
-            "  store ptr %parallel_for, ptr @parallel_for.address, align 8",
-            f"  %frame = alloca [{self.frame_size} x ptr], align 16",
-            *self.head,
-            *self.builder.lines,
-            "}",
-        ]
         attributes = 'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n!0 = !{i32 1}'
-        return "\n".join([*self.builder.declarations, *parts, *main, attributes, ""])
+        return "\n".join([*self.builder.declarations, *texts, attributes, ""])
+
+    def _part(self, name: str, steps: list[Step]) -> str:
+        """`i32 @name(ptr table)`: a part of the program."""
+        declarations = self.builder.declarations
+        self.builder = Builder()
+        self.builder.declarations = declarations
+        self.stack, self.pointers, self.head, self.frame_size = {}, {}, [], 1
+        self._steps(steps, depth=0)
+        self.builder.line("ret i32 0")
+        return "\n".join(
+            [
+                f"define internal i32 @{name}(ptr %table) nounwind #0 {{",
+                "entry:",
+                *self._table_loads(),
+                f"  %frame = alloca [{self.frame_size} x ptr], align 16",
+                *self.head,
+                *self.builder.lines,
+                "}",
+            ]
+        )
+
+    def _main(self, parts: int) -> str:
+        """Runs the parts until one fails."""
+        b = Builder()
+        place = b.element_pointer(Value("%table", PTR), constant(I64, TABLE.index("parallel_for")), "ptr")
+        b.store(b.load(place, PTR, 8), Value("@parallel_for.address", PTR), 8)
+        for k in range(parts):
+            failed = b.emit(f"call i32 @hloom_part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
+            stop, go = b.label("failed"), b.label("go")
+            b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
+            b.start(stop)
+            b.line("ret i32 1")
+            b.start(go)
+        b.line("ret i32 0")
+        return "\n".join(["define i32 @hloom_main(ptr %table) nounwind #0 {", "entry:", *b.lines, "}"])
 
     # Memory
 
@@ -121,8 +147,8 @@ class _Emitter:
         if self.block is not None:
             return self.block.pointers[home]
         if home.kind == "temp":
-            if home.byte_size > STACK_BYTES:
-                offset = self.assignment.offsets.get(home, 0)
+            offset = self.assignment.offsets.get(home)
+            if offset is not None:
                 return self.builder.emit(f"getelementptr i8, ptr %arena, i64 {offset}", PTR)
             if home not in self.stack:
                 self.stack[home] = f"%stack{len(self.stack)}"

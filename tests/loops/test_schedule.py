@@ -1,0 +1,180 @@
+"""Schedules: which loop of a nest runs in lanes, tiles and chunks, and what is kept, split or written out."""
+
+from __future__ import annotations
+
+import pytest
+
+import hloom as hl
+from hlo_text import module_text, softmax
+from hloom.loops.lower import can_lower, lower
+from hloom.loops.nest import Kernel
+from hloom.loops.schedule import schedule
+from hloom.passes.fusion import FusionPass
+
+AVX2_BYTES = 32
+Z = "zero = f32[] constant(0)\n"
+ROW_SUM = "x = f32[1000,1000] parameter(0)\n" + Z + "ROOT r = f32[1000] reduce(x, zero), dimensions={1}, to_apply=sum"
+COLUMN_SUM = ROW_SUM.replace("{1}", "{0}")
+SUM = "x = f32[1000,1000] parameter(0)\n" + Z + "ROOT r = f32[] reduce(x, zero), dimensions={0,1}, to_apply=sum"
+NORMALISED = (
+    "x = f32[ROWS,COLUMNS] parameter(0)\n" + Z + "y = f32[ROWS,COLUMNS] sine(x)\n"
+    "s = f32[ROWS] reduce(y, zero), dimensions={1}, to_apply=sum\n"
+    "b = f32[ROWS,COLUMNS] broadcast(s), dimensions={0}\nROOT r = f32[ROWS,COLUMNS] divide(y, b)"
+)
+
+
+def scheduled(text: str, threads: int = 2) -> Kernel:
+    """The kernel of a module whose entry is fused into one instruction."""
+    module = hl.parse(text if text.startswith("HloModule") else module_text(text))
+    FusionPass(can_fuse=lambda i: can_lower(i, lambda *_: True)).run(module)
+    kernel = lower(module.entry.root).kernel
+    schedule(kernel, AVX2_BYTES, threads)
+    return kernel
+
+
+def nests(text: str, threads: int = 2) -> str:
+    """The text of the nests alone."""
+    return "\n".join(line for line in scheduled(text, threads).to_text().split("\n") if not _is_buffer(line))
+
+
+def _is_buffer(line: str) -> bool:
+    return line.startswith("b") and line.split(":")[0][1:].isdigit()
+
+
+def normalised(rows: int, columns: int, function: str = "sine") -> str:
+    text = NORMALISED.replace("sine", function)
+    return nests(text.replace("ROWS", str(rows)).replace("COLUMNS", str(columns)))
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        # Loops that walk through all arrays become one.
+        (
+            "x = f32[40,60] parameter(0)\nROOT r = f32[40,60] negate(x)",
+            "vector i1 < 2400 lanes 16:\n  b1[i1] = negate(b0[i1])",
+        ),
+        # Vectors as wide as the elements allow: more registers at a time for cheap work, half as many doubles.
+        (
+            "x = s8[64,64] parameter(0)\nROOT r = s8[64,64] not(x)",
+            "vector i1 < 4096 lanes 64:\n  b1[i1] = not(b0[i1])",
+        ),
+        (
+            "x = f64[1000] parameter(0)\nROOT r = f64[1000] sine(x)",
+            "vector i0 < 1000 lanes 4:\n  b1[i0] = sine(b0[i0])",
+        ),
+        (
+            "x = f32[7] parameter(0)\nROOT r = f32[7] sine(x)",
+            "vector i0 < 7 lanes 8:\n  b1[i0] = sine(b0[i0])",
+        ),
+        # A row that is read again in each iteration stays the inner loop.
+        (
+            "x = f32[60] parameter(0)\ny = f32[40,60] broadcast(x), dimensions={1}\nROOT r = f32[40,60] negate(y)",
+            "for i0 < 40:\n  vector i1 < 60 lanes 16:\n    b1[60*i0 + i1] = negate(b0[i1])",
+        ),
+        # Small squares are read with gaps, larger ones tile by tile and turned in registers.
+        (
+            "x = f32[8,8] parameter(0)\nROOT r = f32[8,8] transpose(x), dimensions={1,0}",
+            "for i0 < 8:\n  vector i1 < 8 lanes 8:\n    b1[8*i0 + i1] = b0[i0 + 8*i1]",
+        ),
+        (
+            "x = f32[64,64] parameter(0)\nROOT r = f32[64,64] transpose(x), dimensions={1,0}",
+            "for tile i0 < 64:\n  vector i1 < 64 lanes 8:\n    b1[64*i0 + i1] = b0[i0 + 64*i1]",
+        ),
+        # Where rows stay rows, nothing is turned.
+        (
+            "x = f32[4,10,30] parameter(0)\nROOT r = f32[10,4,30] transpose(x), dimensions={1,0,2}",
+            "for i0 < 10:\n  for i1 < 4:\n    vector i2 < 30 lanes 16:\n"
+            "      b1[120*i0 + 30*i1 + i2] = b0[30*i0 + 300*i1 + i2]",
+        ),
+    ],
+)
+def test_loops_of_elements(entry: str, expected: str) -> None:
+    assert nests(entry) == expected
+
+
+def test_rows_are_summed_along_themselves_and_divided_among_the_threads() -> None:
+    assert nests(ROW_SUM) == "parallel i0 < 1000 by 63:\n  b1[i0] = fold[r2 < 1000; add](b0[1000*i0 + r2])"
+    assert nests(ROW_SUM, threads=1) == nests(ROW_SUM).replace("parallel", "for").replace(" by 63", "")
+
+
+def test_short_rows_are_summed_side_by_side() -> None:
+    assert nests(ROW_SUM.replace("1000", "6")).startswith("vector i0 < 6 lanes")
+
+
+def test_columns_are_summed_in_parts_of_rows() -> None:
+    """Each part adds up its rows, 8 at a time, in a row of sums; then the parts and the rows left over are added."""
+    assert nests(COLUMN_SUM).split("\n") == [
+        "for p < 8:",
+        "  vector i0 < 1000 lanes 16:",
+        "    b2[i0 + 1000*p] = -0.0",
+        "parallel p < 8 by 1:",
+        "  for t < 15:",
+        "    vector i0 < 1000 lanes 64:",
+        "      b2[i0 + 1000*p] = add(b2[i0 + 1000*p], fold[s < 8; add](b0[i0 + 120000*p + 8000*t + 1000*s]))",
+        "parallel vector i0 < 1000 by 256 lanes 64:",
+        "  b1[i0] = add(fold[p < 8; add](b2[i0 + 1000*p]), fold[q < 40; add](b0[i0 + 1000*q + 960000]))",
+    ]
+    assert [(b.role, b.size) for b in scheduled(COLUMN_SUM).buffers][2:] == [("temporary", 8000)]
+
+
+def test_few_columns_are_summed_whole() -> None:
+    assert nests(COLUMN_SUM.replace("1000,1000", "20,1000")).startswith("parallel vector i0 < 1000 by 512 lanes 64:\n")
+
+
+def test_a_full_sum_is_split_into_parts() -> None:
+    assert nests(SUM).split("\n") == [
+        "parallel p < 8 by 1:",
+        "  b2[p] = fold[s < 125000; add](b0[125000*p + s])",
+        "b1[0] = fold[p < 8; add](b2[p])",
+    ]
+
+
+def test_small_sums_and_folds_that_have_an_order_are_not_split() -> None:
+    assert nests(SUM.replace("1000,1000", "10,10")) == "b1[0] = fold[r3 < 100; add](b0[r3])"
+    assert "b2" not in scheduled(SUM.replace("sum", "second")).to_text()
+
+
+def test_softmax_keeps_the_exponentials_of_a_row() -> None:
+    exponential = "exponential(subtract(b0[1000*i0 + r5], fold[r3 < 1000; maximum](b0[1000*i0 + r3])))"
+    assert scheduled(softmax(100, 1000)).to_text().split("\n")[2:] == [
+        "b2: scratch f32[1000]",
+        "parallel i0 < 100 by 7:",
+        "  vector i1 < 1000 lanes 8:",
+        f"    keep b2[r5] = {exponential}",
+        f"    b1[1000*i0 + i1] = divide(b2[i1], fold[r5 < 1000; add]({exponential}))",
+    ]
+
+
+def test_cheap_values_are_computed_again_rather_than_kept() -> None:
+    assert "keep b2[r3] = sine" in normalised(100, 100)
+    assert "keep" not in normalised(100, 100, "negate")
+    assert "keep" not in normalised(20, 20_000), "a row must fit into the cache"
+
+
+def test_short_rows_are_written_out() -> None:
+    """One store for each element of a row, so that all share the row's sum."""
+    row = "fold[r3 < 2; add](sine(b0[2*i0 + r3]))"
+    assert normalised(1000, 2).split("\n") == [
+        "parallel vector i0 < 1000 by 144 lanes 8:",
+        f"  b1[2*i0] = divide(sine(b0[2*i0]), {row})",
+        f"  b1[2*i0 + 1] = divide(sine(b0[2*i0 + 1]), {row})",
+    ]
+
+
+def test_threads_get_chunks_where_there_is_enough_work() -> None:
+    text = "x = f32[ELEMENTS] parameter(0)\nROOT r = f32[ELEMENTS] negate(x)"
+    assert nests(text.replace("ELEMENTS", "1000")).startswith("vector")
+    for threads, chunk in ((2, 62512), (3, 41680), (16, 7824)):
+        (nest,) = scheduled(text.replace("ELEMENTS", "1000000"), threads).nests
+        assert nest.schedule.chunk == chunk
+        assert chunk % nest.schedule.lanes == 0
+
+
+def test_updates_in_place_may_share_memory_and_moved_elements_may_not() -> None:
+    add = scheduled("x = f32[100] parameter(0)\ny = f32[100] parameter(1)\nROOT r = f32[100] add(x, y)")
+    assert add.in_place == {(2, 0), (2, 1)}
+    mixed = scheduled(
+        "x = f32[100] parameter(0)\ny = f32[100] reverse(x), dimensions={0}\nROOT r = f32[100] add(x, y)"
+    )
+    assert mixed.in_place == frozenset()
