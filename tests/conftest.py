@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,10 @@ SHARED = ROOT.parent / "shared"
 
 settings.register_profile("default", max_examples=50, deadline=None)
 settings.load_profile("default")
+
+# What tests compile stays out of the user's cache, and is compiled by what is tested.
+_cache = tempfile.TemporaryDirectory(prefix="hloom-tests-")
+os.environ["HLOOM_CACHE_DIR"] = _cache.name
 
 
 @pytest.fixture(scope="session")

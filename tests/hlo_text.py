@@ -84,7 +84,10 @@ def run_loop(state: str) -> str:
     shapes = state.split(" ")
     whole = f"({', '.join([*shapes, 's32[]'])})"
     lines = [f"p{k} = {s} parameter({k})" for k, s in enumerate(shapes)]
-    lines += ["start = s32[] constant(0)", f"t = {whole} tuple({', '.join(f'p{k}' for k in range(len(shapes)))}, start)"]
+    lines += [
+        "start = s32[] constant(0)",
+        f"t = {whole} tuple({', '.join(f'p{k}' for k in range(len(shapes)))}, start)",
+    ]
     lines.append(f"w = {whole} while(t), condition=condition, body=body")
     lines += [f"y{k} = {s} get-tuple-element(w), index={k}" for k, s in enumerate(shapes)]
     return "\n".join(lines)

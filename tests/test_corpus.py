@@ -82,7 +82,7 @@ def check_results(name: str, meta: dict[str, Any], inputs: list[list[Array]], re
 @pytest.mark.parametrize("case", STORED, ids=lambda case: case.name)
 def test_results_are_those_of_xla(case: Path) -> None:
     meta, module, inputs = load_case(case)
-    check_results(case.name, meta, inputs, hl.compile(module).run_replicas(inputs))
+    check_results(case.name, meta, inputs, hl.compile(module, backend="interpreter").run_replicas(inputs))
 
 
 OPTIMISED = [p for p in sorted(CORPUS.glob("parse/*.hlo")) if (CORPUS / p.stem / "expected.npz").exists()]
@@ -92,7 +92,7 @@ OPTIMISED = [p for p in sorted(CORPUS.glob("parse/*.hlo")) if (CORPUS / p.stem /
 def test_what_xla_has_optimised_gives_the_same_results(path: Path) -> None:
     """Fusions, bitcasts by layout, copies, and the custom calls that XLA's CPU compiler leaves in a module."""
     meta, _, inputs = load_case(CORPUS / path.stem)
-    check_results(path.stem, meta, inputs, hl.compile(hl.load(path)).run_replicas(inputs))
+    check_results(path.stem, meta, inputs, hl.compile(hl.load(path), backend="interpreter").run_replicas(inputs))
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)

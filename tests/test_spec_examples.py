@@ -18,6 +18,9 @@ from hloom.text import parse_shape
 from hloom.types import BY_NAME
 
 PATH = SHARED / "spec" / "examples.json"
+BACKEND = "interpreter"
+"""What runs the examples; test_compiled.py runs them again on the compiled backend."""
+
 EXAMPLES = json.loads(PATH.read_text()) if PATH.exists() else []
 NAMES = {"And": "and_", "Or": "or_", "Not": "not_", "While": "while_", "Conv": "conv", "TopK": "top_k"}
 
@@ -181,7 +184,7 @@ def run_example(example: dict[str, Any]) -> Any:
     replicas = attributes.get("replicas")
     inputs = [[to_array(x) for x in row] for row in (example["inputs"] if replicas else [example["inputs"]])]
     if "hlo" in attributes:
-        executable = hl.compile(attributes["hlo"], timeout=2.0)
+        executable = hl.compile(attributes["hlo"], timeout=2.0, backend=BACKEND)
         results = executable.run_replicas(inputs)
         return results if replicas else results[0]
     if "function" in attributes:
@@ -199,7 +202,9 @@ def run_example(example: dict[str, Any]) -> Any:
     devices = [hl.Device(i) for i in range(replicas or 1)]
     for item in attributes.get("infeed", ()):
         devices[0].transfer_to_infeed(to_array(item))
-    executable = hl.compile(builder.build(root), replicas=replicas or 1, devices=devices, timeout=5.0, seed=1)
+    executable = hl.compile(
+        builder.build(root), replicas=replicas or 1, devices=devices, timeout=5.0, seed=1, backend=BACKEND
+    )
     results = executable.run_replicas(inputs)
     return results if replicas else results[0]
 

@@ -174,7 +174,5 @@ def test_threads_get_chunks_where_there_is_enough_work() -> None:
 def test_updates_in_place_may_share_memory_and_moved_elements_may_not() -> None:
     add = scheduled("x = f32[100] parameter(0)\ny = f32[100] parameter(1)\nROOT r = f32[100] add(x, y)")
     assert add.in_place == {(2, 0), (2, 1)}
-    mixed = scheduled(
-        "x = f32[100] parameter(0)\ny = f32[100] reverse(x), dimensions={0}\nROOT r = f32[100] add(x, y)"
-    )
+    mixed = scheduled("x = f32[100] parameter(0)\ny = f32[100] reverse(x), dimensions={0}\nROOT r = f32[100] add(x, y)")
     assert mixed.in_place == frozenset()

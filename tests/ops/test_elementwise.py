@@ -32,7 +32,7 @@ def program(opcode: str, types: list[str], count: int, attributes: str = "", res
 def apply(opcode: str, element_type: str, *columns: Any, attributes: str = "", result: str = "") -> np.ndarray:
     arrays = [of(element_type, column) for column in columns]
     text = program(opcode, [element_type] * len(arrays), len(arrays[0]), attributes, result)
-    return hl.compile(text)(*arrays)
+    return hl.compile(text, backend="interpreter")(*arrays)
 
 
 def of(element_type: str, values: Any) -> np.ndarray:
@@ -259,7 +259,7 @@ def test_clamp(minimum: str) -> None:
         f"HloModule m\nENTRY e {{ a = {minimum} parameter(0)\n x = s32[3] parameter(1)\n b = s32[] parameter(2)\n"
         " ROOT r = s32[3] clamp(a, x, b) }"
     )
-    run = hl.compile(text)
+    run = hl.compile(text, backend="interpreter")
     low = np.zeros((3,) if "3" in minimum[3:] else (), np.int32)
     assert run(low, np.array([-1, 5, 9], np.int32), np.int32(6)).tolist() == [0, 5, 6]
     assert run(low + 8, np.array([-1, 5, 9], np.int32), np.int32(6)).tolist() == [6, 6, 6]
@@ -278,8 +278,13 @@ def test_select() -> None:
         " ROOT r = s32[4] select(p, x, y) }"
     )
     x, y = np.array([1, 2, 3, 4], np.int32), np.array([100, 200, 300, 400], np.int32)
-    assert hl.compile(text)(np.array([True, False, False, True]), x, y).tolist() == [1, 200, 300, 4]
-    scalar = hl.compile(text.replace("pred[4]", "pred[]"))
+    assert hl.compile(text, backend="interpreter")(np.array([True, False, False, True]), x, y).tolist() == [
+        1,
+        200,
+        300,
+        4,
+    ]
+    scalar = hl.compile(text.replace("pred[4]", "pred[]"), backend="interpreter")
     assert scalar(True, x, y).tolist() == x.tolist() and scalar(False, x, y).tolist() == y.tolist()
 
 
@@ -346,6 +351,6 @@ def test_corners_agree_with_xla(peer: XlaPeer, opcode: str, element_type: str) -
     y = np.array([b for _ in values for b in values]).astype(dtype)
     text = program(opcode, [element_type] * 2, len(x))
     (theirs,) = peer.run(text, [x, y])
-    ours, theirs = hl.compile(text)(x, y).astype(np.float64), theirs.astype(np.float64)
+    ours, theirs = hl.compile(text, backend="interpreter")(x, y).astype(np.float64), theirs.astype(np.float64)
     assert np.allclose(ours, theirs, rtol=1e-6 if element_type == "f32" else 0.01, atol=0, equal_nan=True)
     assert np.array_equal(np.signbit(ours)[ours == 0], np.signbit(theirs)[ours == 0])

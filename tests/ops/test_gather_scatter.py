@@ -97,7 +97,9 @@ def gather(operand: np.ndarray, indices: Any, dims: Dims, slice_sizes: list[int]
     """hloom's result; its shape is checked by the verifier against the naive one's."""
     indices = np.array(indices, np.int64)
     want = naive_gather(operand, indices, dims, slice_sizes)
-    got = hl.compile(gather_text(operand, indices, dims, slice_sizes, want.shape))(operand, indices)
+    got = hl.compile(gather_text(operand, indices, dims, slice_sizes, want.shape), backend="interpreter")(
+        operand, indices
+    )
     assert np.array_equal(got, want)
     return got
 
@@ -142,7 +144,7 @@ def test_unsigned_starts_are_large_and_not_negative() -> None:
     """GATHER-7."""
     text = gather_text(TABLE, np.zeros((1, 1)), Dims([1], [0], [0], 1), [1, 11], (1, 11))
     for name, largest in (("u64", 2**64 - 1), ("u32", 2**32 - 1), ("u8", 255)):
-        run = hl.compile(text.replace("s64", name))
+        run = hl.compile(text.replace("s64", name), backend="interpreter")
         assert run(TABLE, np.array([[largest]], np.dtype(name.replace("u", "uint"))))[0].tolist() == TABLE[15].tolist()
 
 
@@ -170,7 +172,10 @@ def test_promises_change_nothing() -> None:
     """GATHER-12."""
     text = gather_text(TABLE, np.zeros((2, 1)), Dims([1], [0], [0], 1), [1, 11], (2, 11))
     text = text.replace("slice_sizes={1,11}", "slice_sizes={1,11}, indices_are_sorted=true")
-    assert hl.compile(text)(TABLE, np.array([[9], [2]], np.int64)).tolist() == TABLE[[9, 2]].tolist()
+    assert (
+        hl.compile(text, backend="interpreter")(TABLE, np.array([[9], [2]], np.int64)).tolist()
+        == TABLE[[9, 2]].tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -308,7 +313,9 @@ def scatter(operand: Any, indices: Any, updates: Any, dims: Dims, function: str 
     operand, updates = np.array(operand, np.int32), np.array(updates, np.int32)
     indices = np.array(indices, np.int64)
     body, model = FUNCTIONS[function]
-    got = hl.compile(scatter_text(operand, indices, updates, dims, body, more))(operand, indices, updates)
+    got = hl.compile(scatter_text(operand, indices, updates, dims, body, more), backend="interpreter")(
+        operand, indices, updates
+    )
     assert np.array_equal(got, naive_scatter(operand, indices, updates, dims, model))
     return got.tolist()
 
@@ -390,7 +397,7 @@ ENTRY e {
 }"""
     x, y = np.array([1, 2, 3], np.int32), np.array([1, 2, 3], np.float32)
     indices, u, v = np.array([[0], [2]], np.int32), np.array([10, 20], np.int32), np.array([0.5, -1], np.float32)
-    first, second = hl.compile(text)(x, y, indices, u, v)
+    first, second = hl.compile(text, backend="interpreter")(x, y, indices, u, v)
     assert first.tolist() == [-9, 2, -17] and second.tolist() == [0.5, 2, -3]
 
 

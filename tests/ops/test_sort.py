@@ -34,7 +34,7 @@ def sort_text(arrays: list[np.ndarray], comparator: str, dimension: int, more: s
 
 
 def sort(*arrays: np.ndarray, comparator: str = LESS, dimension: int = 0, more: str = "") -> Any:
-    got = hl.compile(sort_text(list(arrays), comparator, dimension, more))(*arrays)
+    got = hl.compile(sort_text(list(arrays), comparator, dimension, more), backend="interpreter")(*arrays)
     return [array.tolist() for array in got] if len(arrays) > 1 else got.tolist()
 
 
@@ -73,7 +73,7 @@ def test_a_total_order_comparator_puts_nans_at_the_ends() -> None:
     """SORT-6: -NaN first and NaN last."""
     bits = np.array([0x7FC00000, 0, 0xFFC00000, 0x80000000, 0x7F800000, 0xFF800000, 0x3F800000], np.uint32)
     text = sort_text([bits.view(np.float32)], LESS + ", type=TOTALORDER", 0)
-    got = hl.compile(text)(bits.view(np.float32)).view(np.uint32)
+    got = hl.compile(text, backend="interpreter")(bits.view(np.float32)).view(np.uint32)
     assert got.tolist() == [0xFFC00000, 0xFF800000, 0x80000000, 0, 0x3F800000, 0x7F800000, 0x7FC00000]
 
 
@@ -83,7 +83,7 @@ def test_every_kind_of_element(name: str) -> None:
     rng = np.random.default_rng(5)
     dtype = BY_NAME[name].dtype
     x = rng.permutation(np.array([0, 1, 1, 3, 2, 0] if name != "pred" else [0, 1, 1, 0])).astype(dtype)
-    got = hl.compile(sort_text([x], LESS, 0))(x)
+    got = hl.compile(sort_text([x], LESS, 0), backend="interpreter")(x)
     assert got.dtype == dtype and got.astype(float).tolist() == sorted(x.astype(float).tolist())
 
 
@@ -188,7 +188,7 @@ def test_no_strict_weak_order_still_gives_a_permutation(values: list[float], dir
     """SORT-6: NaN with plain less-than, a reflexive and a symmetric relation."""
     x = np.array(values, np.float32)
     text = sort_text([x], LESS.replace("LT", direction), 0)
-    got = hl.compile(text)(x).view(np.uint32)
+    got = hl.compile(text, backend="interpreter")(x).view(np.uint32)
     assert sorted(got.tolist()) == sorted(x.view(np.uint32).tolist())
 
 
@@ -211,7 +211,7 @@ ENTRY e {{
   x = {t}[{",".join(map(str, x.shape))}] parameter(0)
   ROOT r = ({t}[{lead}{k}], s32[{lead}{k}]) topk(x), k={k}, largest={str(largest).lower()}
 }}"""
-    values, places = hl.compile(text)(x)
+    values, places = hl.compile(text, backend="interpreter")(x)
     return [values, places.tolist()]
 
 
@@ -262,5 +262,5 @@ def test_stable_sorts_agree_with_xla(peer: XlaPeer) -> None:
     rng = np.random.default_rng(2)
     keys, places = rng.integers(0, 5, (3, 50)).astype(np.int32), np.tile(np.arange(50, dtype=np.int32), (3, 1))
     text = sort_text([keys, places], LESS, 1, ", is_stable=true")
-    ours, theirs = hl.compile(text)(keys, places), peer.run(text, [keys, places])
+    ours, theirs = hl.compile(text, backend="interpreter")(keys, places), peer.run(text, [keys, places])
     assert functools.reduce(operator.and_, (np.array_equal(a, b) for a, b in zip(ours, theirs)))

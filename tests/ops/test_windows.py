@@ -40,7 +40,7 @@ ENTRY e {{
   i = {element_type}[] parameter(1)
   ROOT r = {element_type}[{",".join(map(str, counts))}] reduce-window(x, i), window={window}, to_apply=f
 }}"""
-    return hl.compile(text)(array, np.asarray(init, array.dtype))
+    return hl.compile(text, backend="interpreter")(array, np.asarray(init, array.dtype))
 
 
 def counts_of(window: str, sizes: tuple[int, ...]) -> list[int]:
@@ -148,7 +148,7 @@ ENTRY e {
   none = s32[] constant(-1)
   ROOT r = (f32[4], s32[4]) reduce-window(x, k, low, none), window={size=3}, to_apply=f
 }"""
-    values, places = hl.compile(text)(vector(3, 1, 4, 1, 5, 9))
+    values, places = hl.compile(text, backend="interpreter")(vector(3, 1, 4, 1, 5, 9))
     assert values.tolist() == [4, 4, 5, 9] and places.tolist() == [2, 2, 4, 5]
 
 
@@ -244,7 +244,7 @@ ENTRY e {{
   i = s32[] parameter(1)
   ROOT r = s32[{",".join(map(str, counts))}] reduce-window(x, i), window={text_window}, to_apply=f
 }}"""
-    got = hl.compile(text)(array, np.int32(init))
+    got = hl.compile(text, backend="interpreter")(array, np.int32(init))
     for position in positions(array, window):
         found = elements(array, window, position)
         assert got[position] == (array[found[-1]] if found else init)
@@ -271,7 +271,7 @@ ENTRY e {{
   ROOT r = f32[{counts}] reduce-window(x, i), window={window}, to_apply=f
 }}"""
         (theirs,) = peer.run(text, [x])
-        assert np.array_equal(hl.compile(text)(x), theirs)
+        assert np.array_equal(hl.compile(text, backend="interpreter")(x), theirs)
 
 
 def select_and_scatter(x: np.ndarray, source: np.ndarray, init: int, window: str, direction: str = "GE") -> Any:
@@ -293,7 +293,7 @@ ENTRY e {{
   i = s32[] parameter(2)
   ROOT r = s32[{shape}] select-and-scatter(x, s, i), window={window}, select=better, scatter=sum
 }}"""
-    return hl.compile(text)(x, source, np.int32(init))
+    return hl.compile(text, backend="interpreter")(x, source, np.int32(init))
 
 
 def ints(*values: int) -> np.ndarray:

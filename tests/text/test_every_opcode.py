@@ -120,7 +120,7 @@ def test_xla_computes_the_same(name: str, peer: XlaPeer) -> None:
         want = peer.run(module.to_text(), arguments)
     except (XlaError, XlaCrash) as error:
         pytest.fail(f"XLA does not run it: {error}")
-    for got, expected in zip(flat(hl.compile(module)(*arguments)), want, strict=True):
+    for got, expected in zip(flat(hl.compile(module, backend="interpreter")(*arguments)), want, strict=True):
         assert difference(got, expected, 1e-5, 1e-5) is None
 
 
@@ -132,7 +132,7 @@ def test_results_where_xla_cpu_has_none() -> None:
     rest = [np.float32(0), np.int32(4), n, np.array([3, 4], np.uint64)]
 
     def run(name: str, x: np.ndarray = x) -> np.ndarray:
-        return hl.compile(program(name))(x, m, *rest)
+        return hl.compile(program(name), backend="interpreter")(x, m, *rest)
 
     for name in ("acos", "asin", "atanh", "cosh", "sinh", "asinh"):
         wide = getattr(np, name.replace("a", "arc", 1) if name[0] == "a" else name)(x.astype(np.float64))
@@ -144,12 +144,19 @@ def test_results_where_xla_cpu_has_none() -> None:
     np.testing.assert_allclose(run("scaled-dot"), (m * scale) @ (m * scale).T, rtol=1e-5, atol=1e-5)
     assert run("bitcast").tolist() == m.reshape(-1).tolist()
     text = "HloModule m\nENTRY e { x = f32[2,3]{0,1} parameter(0)\n ROOT r = f32[6]{0} bitcast(x) }"
-    assert hl.compile(text)(np.array([[1, 2, 3], [4, 5, 6]], np.float32)).tolist() == [1, 4, 2, 5, 3, 6]
+    assert hl.compile(text, backend="interpreter")(np.array([[1, 2, 3], [4, 5, 6]], np.float32)).tolist() == [
+        1,
+        4,
+        2,
+        5,
+        3,
+        6,
+    ]
     text = "HloModule m\nENTRY e { x = f32[4] parameter(0)\n a = s32[] parameter(1)\n b = s32[] parameter(2)\n"
     text += " ROOT r = f32[<=4,<=1] dynamic-reshape(x, a, b) }"
-    assert hl.compile(text)(x, 4, 1).shape == (4, 1)
+    assert hl.compile(text, backend="interpreter")(x, 4, 1).shape == (4, 1)
     with pytest.raises(hl.RunError, match="RESHAPE-2"):
-        hl.compile(text)(x, 3, 1)
+        hl.compile(text, backend="interpreter")(x, 3, 1)
 
 
 def test_ragged_dot_with_a_ragged_contracting_dimension_gives_a_result_for_each_group() -> None:
@@ -161,7 +168,7 @@ ENTRY e { a = f32[2,5] parameter(0)
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, 5)).astype(np.float32), rng.standard_normal((5, 3)).astype(np.float32)
     want = np.stack([a[:, :2] @ b[:2], a[:, 2:] @ b[2:]])
-    np.testing.assert_allclose(hl.compile(text)(a, b), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(hl.compile(text, backend="interpreter")(a, b), want, rtol=1e-5, atol=1e-6)
 
 
 def test_ragged_dot_with_ragged_rows_takes_the_matrix_of_each_group() -> None:
@@ -173,4 +180,4 @@ ENTRY e { a = f32[5,3] parameter(0)
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((5, 3)).astype(np.float32), rng.standard_normal((2, 3, 4)).astype(np.float32)
     want = np.concatenate([a[:2] @ b[0], a[2:] @ b[1]])
-    np.testing.assert_allclose(hl.compile(text)(a, b), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(hl.compile(text, backend="interpreter")(a, b), want, rtol=1e-5, atol=1e-6)

@@ -35,7 +35,7 @@ def test_groups_of_a_mesh(groups: str, members: list[tuple[int, ...]]) -> None:
     assert f"replica_groups={groups}" in module.to_text()
     again = module_from_bytes(module_to_bytes(module))
     assert again.entry.root.op.replica_groups == module.entry.root.op.replica_groups  # type: ignore[attr-defined]
-    hl.compile(module)
+    hl.compile(module, backend="interpreter")
 
 
 @pytest.mark.parametrize(

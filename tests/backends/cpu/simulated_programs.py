@@ -32,10 +32,14 @@ MOST_ROUNDS = 4
 
 
 class Drawer:
-    """Draws programs as they are built from modules: each step writes new buffers, loops copy their states."""
+    """Draws programs as they are built from modules: each step writes new buffers, loops copy their states.
 
-    def __init__(self, seed: int) -> None:
+    Conditions of loops compute on arrays only where they are `busy`.
+    """
+
+    def __init__(self, seed: int, busy_conditions: bool) -> None:
         self.random = random.Random(seed)
+        self.busy_conditions = busy_conditions
         self.counts: dict[str, int] = {}
         self.program = Program(None, {})  # type: ignore[arg-type]
 
@@ -114,7 +118,13 @@ class Drawer:
         state = [self.buffer("temp", b.dimensions[0]) for b in initial]
         steps += [CopyStep(to, origin) for to, origin in zip(state, initial)]
         condition: list[Step] = []
-        predicate = self.random.choice(self.block(condition, [*known, *state], depth + 1)[-3:])
+        if self.busy_conditions:
+            predicate = self.random.choice(self.block(condition, [*known, *state], depth + 1)[-3:])
+        else:
+            predicate = self.buffer("temp", 16)
+            types = [BufferType(F32, state[-1].dimensions[0], "input"), BufferType(F32, 16, "output")]
+            kernel = Kernel(types, [], None, reads=frozenset((0,)))  # type: ignore[arg-type]
+            condition.append(KernelStep(kernel, [state[-1], predicate], "predicate"))
         body: list[Step] = []
         inside = self.block(body, [*state, *known, *state], depth + 1)
         chosen = [self.random.choice([b for b in inside[len(known) - 2 :] if b.dimensions == s.dimensions]
@@ -196,7 +206,7 @@ class Simulation:
             self.memory.update(new)
 
     def run_whole(self, step: CodeStep | HostStep) -> None:
-        """What it writes first may be read later by mistake: the results are written before the last read."""
+        """It may read and write at any time: only what is given as both, a scatter's operand, is one memory."""
         if isinstance(step, CodeStep):
             operands, results = step.buffers[: step.results], step.buffers[step.results :]
         else:
