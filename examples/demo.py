@@ -1,4 +1,4 @@
-"""Runs a real HLO module, as JAX gives it, on hloom's interpreter: masked attention of two sequences."""
+"""Runs a real HLO module, as JAX gives it, on hloom: masked attention of two sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ print(module.to_text(short=True))
 print(f"{module}\n")
 
 sys.stdout.flush()
-status = subprocess.run([sys.executable, "-m", "hloom", "run", str(PATH), "--random", "0"]).returncode
+status = subprocess.run(
+    [sys.executable, "-m", "hloom", "run", str(PATH), "--random", "0", "--compare", "interpreter"]
+).returncode
 
 print(
     """

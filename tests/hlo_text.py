@@ -24,6 +24,11 @@ second {
   a = f32[] parameter(0)
   ROOT b = f32[] parameter(1)
 }
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT
+}
 """
 
 SOFTMAX = """
@@ -50,47 +55,45 @@ def softmax(rows: int, columns: int) -> str:
     return module_text(SOFTMAX.replace("ROWS", str(rows)).replace("COLUMNS", str(columns)))
 
 
-def loop(state: str, body: str, rounds: int = 5) -> str:
-    """A condition and a body named so: `state` are the shapes after the counter `i`, of x0, x1 ..; the body gives y0 ..
+def loop(state: str, body: str) -> str:
+    """A condition and a body named so: `state` are the shapes of x0, x1 ..; the body gives y0, y1 ..
 
-    The counter is the last element of the state.
+    The state ends with a counter `i` and the number of rounds, which the compiler does not know.
     """
     shapes = state.split(" ")
-    whole = f"({', '.join([*shapes, 's32[]'])})"
-    count = len(shapes)
+    whole = f"({', '.join([*shapes, 's32[]', 's32[]'])})"
     elements = "\n".join(f"x{k} = {s} get-tuple-element(t), index={k}" for k, s in enumerate(shapes))
-    results = ", ".join(f"y{k}" for k in range(count))
+    results = ", ".join(f"y{k}" for k in range(len(shapes)))
+    counter = f"""t = {whole} parameter(0)
+  i = s32[] get-tuple-element(t), index={len(shapes)}
+  rounds = s32[] get-tuple-element(t), index={len(shapes) + 1}"""
     return f"""
 condition {{
-  t = {whole} parameter(0)
-  i = s32[] get-tuple-element(t), index={count}
-  n = s32[] constant({rounds})
-  ROOT less = pred[] compare(i, n), direction=LT
+  {counter}
+  ROOT less = pred[] compare(i, rounds), direction=LT
 }}
 body {{
-  t = {whole} parameter(0)
-  i = s32[] get-tuple-element(t), index={count}
+  {counter}
   {elements}
   one = s32[] constant(1)
   next = s32[] add(i, one)
   {body}
-  ROOT r = {whole} tuple({results}, next)
+  ROOT r = {whole} tuple({results}, next, rounds)
 }}
 """
 
 
-def run_loop(state: str) -> str:
-    """Lines of an entry: runs the loop on parameters; `w` is its state afterwards, y0, y1 .. the elements."""
+def run_loop(state: str, rounds: int = 5) -> str:
+    """Lines of an entry: runs the loop on parameters; y0, y1 .. are the state afterwards, `count` is the counter."""
     shapes = state.split(" ")
-    whole = f"({', '.join([*shapes, 's32[]'])})"
+    count = len(shapes)
+    whole = f"({', '.join([*shapes, 's32[]', 's32[]'])})"
     lines = [f"p{k} = {s} parameter({k})" for k, s in enumerate(shapes)]
-    lines += [
-        "start = s32[] constant(0)",
-        f"t = {whole} tuple({', '.join(f'p{k}' for k in range(len(shapes)))}, start)",
-    ]
+    lines += ["start = s32[] constant(0)", f"known = s32[] constant({rounds})", "rounds = s32[] opt-barrier(known)"]
+    lines.append(f"t = {whole} tuple({', '.join(f'p{k}' for k in range(count))}, start, rounds)")
     lines.append(f"w = {whole} while(t), condition=condition, body=body")
     lines += [f"y{k} = {s} get-tuple-element(w), index={k}" for k, s in enumerate(shapes)]
-    return "\n".join(lines)
+    return "\n".join([*lines, f"count = s32[] get-tuple-element(w), index={count}"])
 
 
 def arrays_for(module: hl.Module | str, seed: int = 0) -> list[np.ndarray]:

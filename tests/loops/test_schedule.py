@@ -105,17 +105,17 @@ def test_short_rows_are_summed_side_by_side() -> None:
 def test_columns_are_summed_in_parts_of_rows() -> None:
     """Each part adds up its rows, 8 at a time, in a row of sums; then the parts and the rows left over are added."""
     assert nests(COLUMN_SUM).split("\n") == [
-        "for p < 8:",
+        "for p < 15:",
         "  vector i0 < 1000 lanes 16:",
         "    b2[i0 + 1000*p] = -0.0",
-        "parallel p < 8 by 1:",
-        "  for t < 15:",
+        "parallel p < 15 by 1:",
+        "  for t < 8:",
         "    vector i0 < 1000 lanes 64:",
-        "      b2[i0 + 1000*p] = add(b2[i0 + 1000*p], fold[s < 8; add](b0[i0 + 120000*p + 8000*t + 1000*s]))",
+        "      b2[i0 + 1000*p] = add(b2[i0 + 1000*p], fold[s < 8; add](b0[i0 + 64000*p + 8000*t + 1000*s]))",
         "parallel vector i0 < 1000 by 256 lanes 64:",
-        "  b1[i0] = add(fold[p < 8; add](b2[i0 + 1000*p]), fold[q < 40; add](b0[i0 + 1000*q + 960000]))",
+        "  b1[i0] = add(fold[p < 15; add](b2[i0 + 1000*p]), fold[q < 40; add](b0[i0 + 1000*q + 960000]))",
     ]
-    assert [(b.role, b.size) for b in scheduled(COLUMN_SUM).buffers][2:] == [("temporary", 8000)]
+    assert [(b.role, b.size) for b in scheduled(COLUMN_SUM).buffers][2:] == [("temporary", 15000)]
 
 
 def test_few_columns_are_summed_whole() -> None:
@@ -124,9 +124,9 @@ def test_few_columns_are_summed_whole() -> None:
 
 def test_a_full_sum_is_split_into_parts() -> None:
     assert nests(SUM).split("\n") == [
-        "parallel p < 8 by 1:",
-        "  b2[p] = fold[s < 125000; add](b0[125000*p + s])",
-        "b1[0] = fold[p < 8; add](b2[p])",
+        "parallel p < 16 by 1:",
+        "  b2[p] = fold[s < 62500; add](b0[62500*p + s])",
+        "b1[0] = fold[p < 16; add](b2[p])",
     ]
 
 

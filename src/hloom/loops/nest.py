@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from hloom.loops.expressions import Apply, Expression, ExpressionSpace, Fold, FoldResult, Load, walk
+from hloom.loops.expressions import Apply, Expression, ExpressionSpace, Fold, FoldResult, Load, Where, children_of, walk
 from hloom.loops.index import Atom, Dynamic, Index, Quotient, Remainder, Variable
 from hloom.passes.costs import element_cost
 from hloom.types import PrimitiveType
@@ -92,7 +92,7 @@ class Kernel:
 
 def nest_lines(nest: Nest) -> list[str]:
     schedule = nest.schedule
-    lines = []
+    lines: list[str] = []
     for depth, loop in enumerate(nest.loops):
         words = "parallel" if depth == 0 and schedule.chunk else "for"
         by = f" by {schedule.chunk}" if depth == 0 and schedule.chunk else ""
@@ -101,11 +101,44 @@ def nest_lines(nest: Nest) -> list[str]:
         if loop is schedule.transposed:
             words += " tile"
         lines.append("  " * depth + f"{words} {loop} < {loop.extent}{by}:")
-    for expression, buffer, index in schedule.staged:
-        lines.append("  " * len(nest.loops) + f"keep b{buffer}[{index}] = {expression}")
-    for store in nest.stores:
-        lines.append("  " * len(nest.loops) + f"b{store.buffer}[{store.index}] = {store.value}")
-    return lines
+    indent = "  " * len(nest.loops)
+    if _text_size(nest) > LONGEST_TEXT:
+        return lines + [indent + line for line in _listed(nest)]
+    lines += [f"{indent}keep b{buffer}[{index}] = {expression}" for expression, buffer, index in schedule.staged]
+    return lines + [f"{indent}b{store.buffer}[{store.index}] = {store.value}" for store in nest.stores]
+
+
+LONGEST_TEXT = 400
+"""Nests of more expressions, shared ones counted as often as they are used, are listed one by one."""
+
+
+def _text_size(nest: Nest) -> int:
+    sizes: dict[int, int] = {}
+    for expression in expressions_of(nest):
+        sizes[id(expression)] = 1 + sum(sizes[id(child)] for child in children_of(expression))
+    return sum(sizes[id(store.value)] for store in nest.stores)
+
+
+def _listed(nest: Nest) -> list[str]:
+    """A line for each expression, operands by their names."""
+    names: dict[int, str] = {}
+    lines: list[str] = []
+    for expression in expressions_of(nest):
+        if isinstance(expression, Apply):
+            text = f"{expression.op.opcode}({', '.join(names[id(o)] for o in expression.operands)})"
+        elif isinstance(expression, Where):
+            condition, then, otherwise = (names[id(child)] for child in expression.children)
+            text = f"{then} if {condition} else {otherwise}"
+        elif isinstance(expression, FoldResult):
+            fold = expression.fold
+            over = ", ".join(f"{v} < {v.extent}" for v in fold.over)
+            text = f"fold[{over}; {fold.opcode}]({', '.join(names[id(v)] for v in fold.values)}).{expression.position}"
+        else:
+            names[id(expression)] = str(expression)
+            continue
+        names[id(expression)] = f"t{len(lines)}"
+        lines.append(f"t{len(lines)} = {text}")
+    return lines + [f"b{store.buffer}[{store.index}] = {names[id(store.value)]}" for store in nest.stores]
 
 
 def atoms_of(index: Index) -> list[Atom]:

@@ -407,11 +407,11 @@ def identity(opcode: str, type: PrimitiveType) -> Any:
 
     dtype = type.dtype
     if opcode == "add":
-        return (
-            np.asarray(-0.0 if type.is_float else 0, dtype)
-            if not type.is_complex
-            else np.asarray(complex(-0.0, -0.0), dtype)
-        )
+        if type.is_complex:
+            return np.asarray(complex(-0.0, -0.0), dtype)
+        # Not all narrow floats have a zero; they are summed up in f32.
+        is_narrow = type.is_float and type.bits < 16
+        return np.asarray(-0.0 if type.is_float else 0, np.float32 if is_narrow else dtype)
     if opcode == "multiply":
         return np.asarray(1, dtype)
     if opcode in ("maximum", "minimum"):

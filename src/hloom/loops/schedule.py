@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hloom.loops.expressions import Apply, Expression, ExpressionSpace, Fold, FoldResult, walk
+from hloom.loops.expressions import Apply, Expression, ExpressionSpace, Fold, FoldResult, Load, walk
 from hloom.loops.index import Index, Variable
 from hloom.loops.nest import (
     BufferType,
@@ -39,7 +39,7 @@ def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
     for nest in kernel.nests:
         nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
         nest = collapse_folds(collapse(nest, kernel.space), kernel.space)
-        nests += split_reductions(kernel, _write_out_short_loops(nest, kernel.space), threads)
+        nests += split_reductions(kernel, _write_out_short_loops(nest, kernel.space))
     kernel.nests = [_schedule_nest(kernel, nest, vector_bytes, threads) for nest in nests]
 
 
@@ -147,11 +147,14 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
 
 def _native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
     """Lanes of one register of the widest element that is computed with."""
-    widest = max((e.type.real.bits for e in expressions if not e.type.is_pred), default=32)
+    widths = [e.type.real.bits for e in expressions if isinstance(e, (Apply, Load)) and not e.type.is_pred]
+    wide = sum(bits == 64 for bits in widths)
+    # A few wide steps among narrow ones take two registers each.
+    widest = 64 if 4 * wide > len(widths) else 32
     if all(e.type.is_pred or (e.type.is_integer and e.type.bits <= 8) for e in expressions):
         contiguous = all(atom_is_variable for e in expressions for i in e.indices for atom_is_variable in _plain(i))
         return vector_bytes if contiguous else 16
-    return vector_bytes * 8 // max(32, widest)
+    return vector_bytes * 8 // widest
 
 
 def _plain(index: Index) -> list[bool]:

@@ -20,21 +20,25 @@ from hloom.loops.pull import identity, row_major_strides
 
 LEAST_WORK = 150_000
 """Work, in additions, below which a reduction stays whole."""
+PARTS = 16
 ROWS_AT_ONCE = 8
 LARGEST_ROW_BYTES = 1 << 18
 LEAST_PART = 64
 """Steps of a part, at least."""
 
 
-def split_reductions(kernel: Kernel, nest: Nest, threads: int) -> list[Nest]:
-    """The nests that replace one; that nest alone where splitting does not pay."""
+def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
+    """The nests that replace one; that nest alone where splitting does not pay.
+
+    The parts do not depend on the number of threads, so neither does the result.
+    """
     folds = _splittable(nest)
     if not folds or nest_cost(nest) < LEAST_WORK:
         return [nest]
     variable = folds[0].over[0]
-    parts = min(4 * threads, variable.extent // LEAST_PART)
+    parts = min(PARTS, variable.extent // LEAST_PART)
     by_rows = _walks_rows(nest, folds, variable)
-    if parts < 2 or not (by_rows or nest.iterations < 2 * threads):
+    if parts < 2 or not (by_rows or nest.iterations < PARTS):
         return [nest]
     return _Split(kernel, nest, folds, variable, parts, by_rows).nests()
 

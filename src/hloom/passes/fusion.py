@@ -51,7 +51,7 @@ class FusionPass:
 
     name: ClassVar[str] = "fusion"
     can_fuse: CanFuse = field(compare=False)
-    max_instructions: int = 160
+    max_instructions: int = 400
     max_operands: int = 48
 
     def run(self, module: Module) -> int:
@@ -131,7 +131,7 @@ class _ComputationFusion:
         )
         if inline:
             roots = set().union(*(self.roots[user] for user in users))
-            times = sum(self.times[user] * self._reads(user, instruction) for user in users)
+            times = self._evaluations(instruction, users)
             inline = self._pays(instruction, roots, times)
         if not inline:
             self.roots[instruction] = {instruction}
@@ -143,6 +143,12 @@ class _ComputationFusion:
         self.times[instruction] = max(1.0, times)
         for root in roots:
             self.sizes[root] += 1
+
+    def _evaluations(self, instruction: Instruction, users: list[Instruction]) -> float:
+        """How often an element is computed: once for all users that read it at the index that they compute."""
+        same = [u for u in users if u.op.elementwise and u.shape.dimensions == instruction.shape.dimensions]
+        others = sum(self.times[u] * self._reads(u, instruction) for u in users if u not in same)
+        return others + max((self.times[user] for user in same), default=0.0)
 
     def _takes(self, user: Instruction, operand: Instruction) -> bool:
         """Whether the user can compute the operand's elements where it needs them."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -73,11 +73,11 @@ def run_passes(
     return run.statistics
 
 
-def dump(module: Module, name: str, text: str) -> None:
+def dump(module: Module, name: str, text: Callable[[], str]) -> None:
     """Writes a file into the module's folder of dumps, where HLOOM_DUMP asks for them."""
     folder = os.environ.get("HLOOM_DUMP", "")
     if folder:
-        (_dump_folder(folder, module) / name).write_text(text)
+        (_dump_folder(folder, module) / name).write_text(text())
 
 
 def _dump_folder(dump: str, module: Module) -> Path:

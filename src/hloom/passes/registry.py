@@ -17,6 +17,7 @@ from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.expand.scan import ScanExpander
 from hloom.passes.expand.top_k import TopKDecomposer
+from hloom.passes.loop_unroller import WhileLoopUnroller
 from hloom.passes.pipeline import Pass, Pipeline
 from hloom.passes.tuple_simplifier import TupleSimplifier
 from hloom.passes.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
@@ -33,6 +34,7 @@ PASSES: dict[str, type[Any]] = {
         ConditionalSimplifier,
         WhileLoopSimplifier,
         WhileLoopInvariantCodeMotion,
+        WhileLoopUnroller,
         BatchNormExpander,
         MapInliner,
         ScanExpander,

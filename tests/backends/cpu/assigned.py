@@ -1,10 +1,13 @@
-"""From HLO text to the program of steps and where its buffers lie, for tests."""
+"""From HLO text to the program of steps, where its buffers lie, and its results, for tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 import hloom as hl
+from hlo_text import arrays_for, compiled, interpreted
 from hloom.backends.cpu.buffer_assignment import Assignment, assign_buffers
 from hloom.backends.cpu.compiler import cpu_pipeline
 from hloom.backends.cpu.program import ConditionalStep, CopyStep, Program, Step, WhileStep, build_program
@@ -32,3 +35,10 @@ def copies(program: Program, assignment: Assignment, steps: list[Step] | None = 
     """The copies of arrays that are left: from one memory to another."""
     found = [step for step in all_steps(program.steps if steps is None else steps) if isinstance(step, CopyStep)]
     return [c for c in found if assignment.of(c.target) is not assignment.of(c.source) and c.target.dimensions]
+
+
+def check_results(text: str, *arrays: np.ndarray, rtol: float = 0.0) -> None:
+    """Compiled as interpreted, on these arrays or on random ones."""
+    arguments = arrays or arrays_for(text)
+    for got, want in zip(compiled(text, *arguments), interpreted(text, *arguments), strict=True):
+        np.testing.assert_allclose(got, want, rtol=rtol)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable
 
-from hloom.backends.cpu.buffer_assignment import ALIGNMENT, STACK_BYTES, Assignment
+from hloom.backends.cpu.buffer_assignment import ALIGNMENT, Assignment
 from hloom.backends.cpu.program import (
     Buffer,
     CodeStep,
@@ -166,9 +166,7 @@ class Simulation:
         if self.assignment is None:
             return buffer, k
         home = self.assignment.of(buffer)
-        if home.kind == "temp" and home.byte_size > STACK_BYTES:
-            return self.assignment.offsets[home] // CELL + k
-        return home, k
+        return self.assignment.offsets[home] // CELL + k if home in self.assignment.offsets else (home, k)
 
     def read_all(self, buffer: Buffer) -> list[int]:
         return [self.memory.get(self.cell(buffer, k), 0) for k in range(cells(buffer))]

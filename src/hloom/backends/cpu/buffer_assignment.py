@@ -68,6 +68,8 @@ class Region:
     is_loop: bool
     start: int
     end: int = 0
+    exit: int = 0
+    """Where a loop is left: the end of its condition."""
 
 
 Interval = tuple[int, int]
@@ -115,13 +117,17 @@ def _scan(uses: list[Use], depth: int, start: int, end: int, live: bool, found: 
 
 
 def _scan_region(uses: list[Use], depth: int, region: Region, live: bool, found: list[Interval]) -> bool:
-    """A loop may run again, or not at all; a branch may not be taken."""
-    mark = len(found)
-    before = _scan(uses, depth + 1, region.start, region.end, live, found)
-    if region.is_loop and (before or live):
+    """A branch may not be taken. A loop is left after its condition, and its body leads to the condition again."""
+    if not region.is_loop:
+        return _scan(uses, depth + 1, region.start, region.end, live, found) or live
+    condition = [use for use in uses if use.position <= region.exit]
+    body = [use for use in uses if use.position > region.exit]
+    mark, before = len(found), False
+    for _ in range(2):
         del found[mark:]
-        _scan(uses, depth + 1, region.start, region.end, True, found)
-    return before or live
+        after_condition = _scan(body, depth + 1, region.exit, region.end, before, found) or live
+        before = _scan(condition, depth + 1, region.start, region.exit, after_condition, found)
+    return before
 
 
 def assign_buffers(program: Program) -> Assignment:
@@ -159,6 +165,7 @@ class _Assigner:
                 self._number(step.condition, (*region, loop))
                 self.count += 1
                 self._use(step.predicate, True, False, step, (*region, loop))
+                loop.exit = self.count
                 self._number(step.body, (*region, loop))
                 self.count += 1
                 loop.end = self.count

@@ -20,6 +20,7 @@ from hloom.passes.dot_operands import DotOperands
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.fusion import FusionPass
+from hloom.passes.loop_unroller import WhileLoopUnroller
 from hloom.passes.while_loops import WhileLoopInvariantCodeMotion
 
 BRIEF_COST = 20_000
@@ -53,6 +54,7 @@ def cpu_pipeline() -> Pipeline:
             BatchNormExpander(),
             MapInliner(),
             simplification_pipeline(),
+            WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
             simplification_pipeline(),
             DotOperands(),
@@ -68,7 +70,7 @@ def compile_module(module: Module) -> CompiledModule:
     program = build_program(module, vector_bytes(), thread_count())
     assignment = assign_buffers(program)
     text = emit_program(program, assignment, vector_bytes()) + emit_dispatch(program)
-    dump(module, "program.txt", "\n".join(program_lines(program.steps)))
-    dump(module, "program.ll", text)
+    dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
+    dump(module, "program.ll", lambda: text)
     code = load_object(compile_text(text))
     return CompiledModule(program, assignment, code, text)

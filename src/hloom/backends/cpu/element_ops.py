@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import ml_dtypes
 
-from hloom.backends.cpu import complex_math, vector_math
+from hloom.backends.cpu import complex_math, narrow_floats, vector_math
 from hloom.backends.cpu.element_types import (
     Element,
     is_native,
@@ -19,6 +19,7 @@ from hloom.backends.cpu.element_types import (
 )
 from hloom.backends.cpu.llvm_text import Builder, Value, constant, type_of
 from hloom.loops.expressions import Apply, Constant
+from hloom.numerics import has_infinity
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
 from hloom.ops.operation import Operation
@@ -192,7 +193,9 @@ def _abs(b: Builder, e: Apply, x: Value) -> Element:
 
 
 def _negate(b: Builder, e: Apply, x: Value) -> Element:
-    return b.fneg(x) if e.type.is_float else rounded(b, b.binary("sub", constant(x.type, 0), x), e.type)
+    if e.type.is_float:
+        return _representable(b, b.fneg(x), e.type)
+    return rounded(b, b.binary("sub", constant(x.type, 0), x), e.type)
 
 
 def _sign(b: Builder, e: Apply, x: Value) -> Element:
@@ -203,13 +206,18 @@ def _sign(b: Builder, e: Apply, x: Value) -> Element:
     return b.select(b.compare("slt", x, zero), constant(x.type, -1), positive)
 
 
+def _representable(b: Builder, x: Value, type: PrimitiveType) -> Value:
+    """What an operation gives that leaves floats of 16 bits and more representable, rounded for narrower ones."""
+    return rounded(b, x, type) if narrow_floats.is_narrow(type) else x
+
+
 def _nan_or(b: Builder, x: Value, otherwise: Value) -> Value:
     return b.select(b.compare("uno", x, x), x, otherwise)
 
 
 def _rounding(intrinsic: str) -> Emit:
     def emit(b: Builder, e: Apply, x: Value) -> Element:
-        return b.intrinsic(intrinsic, x)
+        return _representable(b, b.intrinsic(intrinsic, x), e.type)
 
     return emit
 
@@ -258,6 +266,8 @@ def _compare(b: Builder, e: Apply, x: Value, y: Value) -> Element:
     if type.is_float:
         if op.type is not ComparisonType.TOTALORDER:
             return b.compare(_ORDERED[name], x, y)
+        if narrow_floats.is_narrow(type):
+            x, y = narrow_floats.ordered(b, x, type), narrow_floats.ordered(b, y, type)
         x, y, signed = _total_order_key(b, x), _total_order_key(b, y), True
     predicate = _INTEGER[name]
     return b.compare(predicate if name in ("EQ", "NE") else ("s" if signed else "u") + predicate, x, y)
@@ -308,6 +318,8 @@ def _float_to_integer(b: Builder, x: Value, target: PrimitiveType) -> Value:
 
 
 def _float_to_float(b: Builder, x: Value, source: PrimitiveType, target: PrimitiveType) -> Value:
+    if narrow_floats.is_narrow(source):
+        x = narrow_floats.plain_nan(b, x, source)
     if target is PrimitiveType.F64:
         return b.convert("fpext", x, "double")
     if source is PrimitiveType.F64:
@@ -346,13 +358,15 @@ def _bitcast_convert(b: Builder, e: Apply, x: Value) -> Element:
 
 
 def _reduce_precision(b: Builder, e: Apply, x: Value) -> Element:
-    """On the bits of the type itself (REDUCEPRECISION-1 to -5)."""
+    """On the bits of the type itself, or of f32 where the type has no infinity (REDUCEPRECISION-1 to -5)."""
     op: Any = e.op
-    stored = store_element(b, x, e.type)
+    own = e.type if has_infinity(e.type.dtype) else PrimitiveType.F32
+    stored = store_element(b, x, own)
     bits = b.bitcast(stored, stored.type.integer)
     width, type = bits.type.bits, bits.type
-    own_mantissa = int(ml_dtypes.finfo(e.type.dtype).nmant)
+    own_mantissa = int(ml_dtypes.finfo(own.dtype).nmant)
     own_exponent = width - 1 - own_mantissa
+    narrowest = own_exponent if own is e.type else e.type.bits - 1 - int(ml_dtypes.finfo(e.type.dtype).nmant)
     new = bits
     if op.mantissa_bits < own_mantissa:
         drop = own_mantissa - op.mantissa_bits
@@ -360,15 +374,15 @@ def _reduce_precision(b: Builder, e: Apply, x: Value) -> Element:
         half = constant(type, (1 << (drop - 1)) - 1)
         up = b.binary("add", b.binary("add", bits, half), last)
         new = b.binary("and", up, constant(type, ~((1 << drop) - 1)))
-    if op.exponent_bits < own_exponent:
+    if op.exponent_bits < narrowest:
         bias, reduced = (1 << (own_exponent - 1)) - 1, (1 << (op.exponent_bits - 1)) - 1
         mask = constant(type, ((1 << own_exponent) - 1) << own_mantissa)
         exponent, sign = b.binary("and", new, mask), b.binary("and", new, constant(type, 1 << (width - 1)))
         large = b.compare("ugt", exponent, constant(type, (bias + reduced) << own_mantissa))
         small = b.compare("ule", exponent, constant(type, (bias - reduced) << own_mantissa))
         new = b.select(large, b.binary("or", sign, mask), b.select(small, sign, new))
-    value = load_element(b, b.bitcast(new, stored.type), e.type)
-    return b.select(b.compare("uno", x, x), x, value)
+    value = load_element(b, b.bitcast(new, stored.type), own)
+    return b.select(b.compare("uno", x, x), x, value if own is e.type else rounded(b, value, e.type))
 
 
 # Complex numbers: what is not a function of both parts at once

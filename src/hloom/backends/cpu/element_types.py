@@ -7,6 +7,7 @@ are pairs of registers.
 
 from __future__ import annotations
 
+from hloom.backends.cpu import narrow_floats
 from hloom.backends.cpu.llvm_text import Builder, Type, Value, constant, type_of
 from hloom.types import Kind, PrimitiveType
 
@@ -17,8 +18,8 @@ _NATIVE_FLOATS = {PrimitiveType.F32: "float", PrimitiveType.F64: "double"}
 
 
 def is_native(type: PrimitiveType) -> bool:
-    """Whether elements of the type can be computed with; the 8- and 4-bit floats are left to the interpreter."""
-    return type.is_array and not (type.is_float and type.bits < 16)
+    """Whether elements of the type can be computed with."""
+    return type.is_array
 
 
 def register_element(type: PrimitiveType) -> str:
@@ -40,7 +41,7 @@ def memory_element(type: PrimitiveType) -> str:
         return "half"
     if type is PrimitiveType.BF16:
         return "i16"
-    return register_element(type)
+    return "i8" if narrow_floats.is_narrow(type) else register_element(type)
 
 
 def load_element(b: Builder, raw: Value, type: PrimitiveType) -> Value:
@@ -52,6 +53,8 @@ def load_element(b: Builder, raw: Value, type: PrimitiveType) -> Value:
     if type is PrimitiveType.BF16:
         wide = b.convert("zext", raw, "i32")
         return b.bitcast(b.binary("shl", wide, constant(wide.type, 16)), wide.type.of("float"))
+    if narrow_floats.is_narrow(type):
+        return narrow_floats.decode(b, raw, type)
     # Of narrow integers only the low bits of the byte count.
     return rounded(b, raw, type) if type.is_integer else raw
 
@@ -65,7 +68,7 @@ def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:
     if type is PrimitiveType.BF16:
         bits = b.bitcast(value, value.type.integer)
         return b.convert("trunc", b.binary("lshr", bits, constant(bits.type, 16)), "i16")
-    return value
+    return narrow_floats.encode(b, value, type) if narrow_floats.is_narrow(type) else value
 
 
 def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
@@ -74,6 +77,8 @@ def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
         return b.convert("fpext", b.convert("fptrunc", value, "half"), "float")
     if type is PrimitiveType.BF16:
         return _rounded_to_bfloat16(b, value)
+    if narrow_floats.is_narrow(type):
+        return narrow_floats.rounded(b, value, type)
     if type.is_integer and type.bits < 8:
         amount = constant(value.type, 8 - type.bits)
         return b.binary("ashr" if type.is_signed else "lshr", b.binary("shl", value, amount), amount)

@@ -209,7 +209,7 @@ def _dense(array: Array, buffer: Buffer) -> Array:
     dense = np.require(array, requirements=("C", "A"))
     if type(dense) is not np.ndarray or dense.dtype is not buffer.type.dtype:
         # Equal element types may be different objects.
-        return np.array(dense, buffer.type.dtype, order="C", subok=False)
+        return np.asarray(dense).astype(buffer.type.dtype, order="C", subok=False)
     return dense
 
 

@@ -37,13 +37,13 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     counts = [shape.element_count for shape in shapes]
     if not has_native_arrays(instruction) or max(counts) >= MOST_ELEMENTS or _taps(instruction) > MOST_TAPS:
         return None
-    if min(counts) == 0:
-        return _zeros(name, instruction)
     try:
         lhs, rhs, out = (str(shape.element_type) for shape in shapes)
         sums = accumulator(MatmulSpec(1, 1, 1, 1, lhs, rhs, out, (0, 0, 0), (0, 0, 0), (0, 0, 0)))
     except ValueError:
         return None
+    if min(counts) == 0:
+        return _zeros(name, instruction)
     form = normal_form(instruction)
     if form.taps == 0:
         return _zeros(name, instruction)

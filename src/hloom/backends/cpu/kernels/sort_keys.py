@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloom.backends.cpu.element_types import Element, memory_element, store_element
+from hloom.backends.cpu import narrow_floats
+from hloom.backends.cpu.element_types import Element, memory_element, register_element, store_element
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, emit_expressions
 from hloom.backends.cpu.llvm_text import Builder, Value, constant, type_of
 from hloom.loops.expressions import Apply, Argument, Expression, ExpressionSpace, walk
@@ -25,7 +26,8 @@ class SortKey:
 
     @property
     def bits(self) -> int:
-        return type_of(memory_element(self.expression.type)).bits
+        type = self.expression.type
+        return type_of((register_element if narrow_floats.is_narrow(type) else memory_element)(type)).bits
 
     def emit(self, b: Builder, element: Element) -> Value:
         """An unsigned integer of `bits` bits that is less where the element comes first."""
@@ -42,8 +44,9 @@ class SortKey:
 
 
 def _float_key(b: Builder, value: Value, type: PrimitiveType) -> Value:
-    """Total order: the sign bit turned, and of negative numbers all others too."""
-    stored = store_element(b, value, type)
+    """Total order: the sign bit turned, and of negative numbers all others too; of 8- and 4-bit floats as f32."""
+    is_narrow = narrow_floats.is_narrow(type)
+    stored = narrow_floats.ordered(b, value, type) if is_narrow else store_element(b, value, type)
     bits = b.bitcast(stored, stored.type.integer)
     width = bits.type.bits
     sign = b.binary("ashr", bits, constant(bits.type, width - 1))
