@@ -18,6 +18,7 @@ from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.expand.scan import ScanExpander
 from hloom.passes.expand.top_k import TopKDecomposer
 from hloom.passes.loop_unroller import WhileLoopUnroller
+from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.pipeline import Pass, Pipeline
 from hloom.passes.tuple_simplifier import TupleSimplifier
 from hloom.passes.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
@@ -35,6 +36,7 @@ PASSES: dict[str, type[Any]] = {
         WhileLoopSimplifier,
         WhileLoopInvariantCodeMotion,
         WhileLoopUnroller,
+        MemoryScheduler,
         BatchNormExpander,
         MapInliner,
         ScanExpander,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fused_programs import draw_loops, draw_program
+from replica_programs import draw_replicas
 
 import hloom as hl
 import test_corpus as corpus
@@ -177,8 +178,20 @@ def check_smooth(seed: int) -> str | None:
     return check(module, inputs, *((3e-4, 3e-5) if single else (1e-10, 1e-10)))
 
 
+def check_replicas(seed: int) -> str | None:
+    module, arguments = draw_replicas(seed)
+    want = hl.compile(module, backend="interpreter").run_replicas(arguments)
+    got = hl.compile(module, backend="cpu").run_replicas(arguments)
+    for replica, (mine, theirs) in enumerate(zip(got, want, strict=True)):
+        for i, (g, w) in enumerate(zip(flat(mine), flat(theirs), strict=True)):
+            if found := difference(g, w, 0.0, 0.0):
+                return f"result {i} of replica {replica} {found}"
+    return None
+
+
 GENERATORS = {
     "case": check_case, "moves": check_moves, "fused": check_fused, "loops": check_loops, "smooth": check_smooth,
+    "replicas": check_replicas,
 }  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.fusion import FusionPass
 from hloom.passes.loop_unroller import WhileLoopUnroller
+from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.while_loops import WhileLoopInvariantCodeMotion
 
 BRIEF_COST = 20_000
@@ -59,6 +60,7 @@ def cpu_pipeline() -> Pipeline:
             simplification_pipeline(),
             DotOperands(),
             FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)),
+            MemoryScheduler(),
         ),
     )
 
