@@ -88,7 +88,11 @@ class CpuExecutable(Executable):
         size = self.compiled.assignment.arena_bytes
         if not size:
             return int(self._call(id(arguments), id(results), 0))
-        arena = self._arenas.pop() if self._arenas else buffers.allocate(size)
+        try:
+            # Another thread may take the last one meanwhile.
+            arena = self._arenas.pop()
+        except IndexError:
+            arena = buffers.allocate(size)
         status = self._call(id(arguments), id(results), arena.address)
         if size <= KEPT_ARENA_BYTES:
             self._arenas.append(arena)
