@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import hloom as hl
-from hloom.cli.arrays import flat
+from hloom.arrays import flat
 
 COMBINERS = """
 sum {

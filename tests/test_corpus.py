@@ -11,7 +11,8 @@ import pytest
 
 import hloom as hl
 from conftest import SHARED
-from hloom.cli.arrays import difference, flat, from_raw_bits
+from hloom.arrays import difference, flat, from_raw_bits
+from hloom.bench.workloads import generate
 from hloom.compare_graphs import difference as graph_difference
 from hloom.numerics import Array
 from hloom.proto import module_from_bytes, module_to_bytes
@@ -145,24 +146,6 @@ def test_xla_computes_the_same_from_the_text_that_hloom_prints(case: Path, peer:
 BENCH = [case for case in CASES if not (case / "expected.npz").exists()]
 
 
-def generated(how: dict[str, Any], dtype: np.dtype[Any]) -> Array:
-    """An input of the bench tier, as its description says to make it."""
-    rng, sizes = np.random.default_rng(how["seed"]), how["shape"]
-    kind = how["dist"]
-    if kind == "uniform":
-        values = rng.uniform(how["lo"], how["hi"], sizes)
-    elif kind == "integers":
-        values = rng.integers(how["lo"], how["hi"], sizes)
-    else:
-        values = rng.standard_normal(sizes) * how.get("scale", 1.0)
-        if kind == "abs_normal":
-            values = np.abs(values) + how.get("lo", 0.0)
-        elif kind in ("spd", "tril"):
-            values = values @ values.T + len(values) * np.eye(len(values))
-            values = np.tril(values) if kind == "tril" else values
-    return np.asarray(values).astype(dtype)
-
-
 def in_f64(module: hl.Module, inputs: list[Array]) -> list[Array]:
     """What a program of f32 computes when all its f32 are f64: the truth for both of two f32 results."""
     text = module.to_text().replace("f32[", "f64[")
@@ -176,7 +159,7 @@ def test_the_bench_tier_agrees_with_xla(case: Path, peer: XlaPeer) -> None:
     """Where rounding errors grow over hundreds of steps, no f32 result is the truth: then ours is as near to f64."""
     meta, module = json.loads((case / "meta.json").read_text()), hl.load(case / "module.hlo")
     shapes = [parameter.shape for parameter in module.entry.parameters]
-    inputs = [generated(how, s.element_type.dtype) for how, s in zip(meta["generate"], shapes, strict=True)]
+    inputs = [generate(how, s) for how, s in zip(meta["generate"], shapes, strict=True)]
     want = peer.run(module.to_text(), inputs)
     for i, (got, expected) in enumerate(zip(flat(hl.compile(module)(*inputs)), want, strict=True)):
         tolerance = meta["outputs"][i]

@@ -10,7 +10,7 @@ import pytest
 
 import hloom as hl
 from generate import Case, draw_case
-from hloom.cli.arrays import difference, flat
+from hloom.arrays import difference, flat
 from hloom.compare_graphs import difference as graph_difference
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.text import fingerprint

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import hloom as hl
-from hloom.cli.arrays import flat
+from hloom.arrays import flat
 from hloom.passes import clone_module
 from hloom.passes.dead_code import DeadCodeElimination
 from hloom.text import fingerprint

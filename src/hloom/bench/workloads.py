@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from hloom.cli.arrays import difference, random_value, read_arrays, take_value
+from hloom.arrays import difference, random_value, read_arrays, take_value
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.numerics import convert

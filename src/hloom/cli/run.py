@@ -14,9 +14,9 @@ import click
 import numpy as np
 
 from hloom.api import compile, load
+from hloom.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
 from hloom.backends.interpreter.debug import combine, describe, print_values, stop_at, summary
 from hloom.backends.interpreter.executable import InterpreterExecutable
-from hloom.cli.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
 from hloom.errors import ArgumentError, HloomError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import hloom as hl
 import test_corpus as corpus
 import test_spec_examples as spec
 from generate import draw_case
-from hloom.cli.arrays import flat
+from hloom.arrays import flat
 from hloom.types import BY_DTYPE
 from passes.test_algebraic_simplifier import MovesAndConstants
 

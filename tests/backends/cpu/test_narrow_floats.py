@@ -8,9 +8,9 @@ import pytest
 from compile_elementwise import Array, compile_elementwise
 
 import hloom as hl
+from hloom.arrays import flat
 from hloom.backends.cpu import narrow_floats
 from hloom.backends.cpu.llvm_text import Builder, Value
-from hloom.cli.arrays import flat
 from hloom.literal import Literal
 from hloom.numerics import total_order_key
 from hloom.types import BY_DTYPE, BY_NAME, PrimitiveType

@@ -17,7 +17,7 @@ from thread_programs import PROGRAMS, arrays_of, digest
 
 import hloom as hl
 from hlo_text import module_text
-from hloom.cli.arrays import flat
+from hloom.arrays import flat
 
 COUNTS = (1, 2, 3, 7)
 TESTS = Path(__file__).parents[2]

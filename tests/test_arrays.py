@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hloom.cli.arrays import difference
+from hloom.arrays import difference
 
 INF, NAN = np.inf, np.nan
 
