@@ -45,53 +45,53 @@ class Constant(Expression):
         return f"{self.value}"
 
 
-class Load(Expression):
+class Indexed(Expression):
+    """An expression of one index."""
+
+    __slots__ = ("index",)
+
+    index: Index
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        return (self.index,)
+
+
+class Load(Indexed):
     """The element of a buffer at a linear offset; `in_bounds`: ranges prove that it lies inside the buffer."""
 
-    __slots__ = ("buffer", "in_bounds", "index")
+    __slots__ = ("buffer", "in_bounds")
 
     def __init__(self, type: PrimitiveType, buffer: int, index: Index, size: int) -> None:
         self.type, self.buffer, self.index = type, buffer, index
         self.in_bounds = index.low >= 0 and index.high < size
         self.variables = index.variables
 
-    @property
-    def indices(self) -> tuple[Index, ...]:
-        return (self.index,)
-
     def __repr__(self) -> str:
         return f"b{self.buffer}[{self.index}]"
 
 
-class FromIndex(Expression):
+class FromIndex(Indexed):
     """The value of an index as an element: what iota is made of."""
 
-    __slots__ = ("index",)
+    __slots__ = ()
 
     def __init__(self, type: PrimitiveType, index: Index) -> None:
         self.type, self.index = type, index
         self.variables = index.variables
 
-    @property
-    def indices(self) -> tuple[Index, ...]:
-        return (self.index,)
-
     def __repr__(self) -> str:
         return f"{self.type}({self.index})"
 
 
-class InRange(Expression):
+class InRange(Indexed):
     """low <= index < high."""
 
-    __slots__ = ("high", "index", "low")
+    __slots__ = ("high", "low")
 
     def __init__(self, index: Index, low: int, high: int) -> None:
         self.type, self.index, self.low, self.high = PRED, index, low, high
         self.variables = index.variables
-
-    @property
-    def indices(self) -> tuple[Index, ...]:
-        return (self.index,)
 
     def __repr__(self) -> str:
         return f"({self.low} <= {self.index} < {self.high})"

@@ -65,10 +65,12 @@ class Nest:
 
     @property
     def iterations(self) -> int:
-        count = 1
-        for loop in self.loops:
-            count *= loop.extent
-        return count
+        return math.prod(loop.extent for loop in self.loops)
+
+    @property
+    def values(self) -> list[Expression]:
+        """What is stored."""
+        return [store.value for store in self.stores]
 
 
 @dataclass(slots=True)
@@ -164,7 +166,7 @@ def folds_of(expressions: Sequence[Expression]) -> list[Fold]:
 
 def expressions_of(nest: Nest) -> list[Expression]:
     """Every expression of the nest, those inside the indices of its stores included, operands before users."""
-    roots = [store.value for store in nest.stores]
+    roots = nest.values
     for store in nest.stores:
         roots += [atom.value for atom in atoms_of(store.index) if isinstance(atom, Dynamic)]
     return walk(roots)
@@ -196,13 +198,13 @@ def collapse(nest: Nest, space: ExpressionSpace) -> Nest:
 
 def collapse_folds(nest: Nest, space: ExpressionSpace) -> Nest:
     """As `collapse`, for the loops inside folds."""
-    for fold in folds_of([store.value for store in nest.stores]):
+    for fold in folds_of(nest.values):
         over = list(fold.over)
         for position in range(len(over) - 2, -1, -1):
             outer, inner = over[position], over[position + 1]
             if outer in nest.loops or inner in nest.loops:
                 continue
-            others = [f for f in folds_of([s.value for s in nest.stores]) if (outer in f.over) != (inner in f.over)]
+            others = [f for f in folds_of(nest.values) if (outer in f.over) != (inner in f.over)]
             if others or not all(_joins(index, outer, inner) for index in indices_of(nest)):
                 continue
             joint = space.indices.variable(inner.name, outer.extent * inner.extent)
@@ -221,7 +223,7 @@ def _joins(index: Index, outer: Variable, inner: Variable) -> bool:
 
 def substitute(nest: Nest, space: ExpressionSpace, values: dict[Variable, Index]) -> Nest:
     """The nest with loop variables replaced by other indices; the loops themselves stay."""
-    roots = space.substitute([store.value for store in nest.stores], values)
+    roots = space.substitute(nest.values, values)
     stores = tuple(
         Store(store.buffer, space.substitute_index(store.index, values), root)
         for store, root in zip(nest.stores, roots, strict=True)
@@ -240,22 +242,13 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
     (nest,) = nests
     pairs: set[tuple[int, int]] = set()
     bad: set[tuple[int, int]] = set()
-    inside_folds = {
-        id(load)
-        for fold in folds_of([s.value for s in nest.stores])
-        for load in loads_of([*fold.values, *fold.initial])
-    }
+    inside_folds = {id(load) for fold in folds_of(nest.values) for load in loads_of([*fold.values, *fold.initial])}
     loads = [e for e in expressions_of(nest) if isinstance(e, Load)]
     for store in nest.stores:
-        whole = nest.iterations > 0
         for load in loads:
             pair = (store.buffer, load.buffer)
-            same = whole and load.index == store.index and id(load) not in inside_folds
+            same = nest.iterations > 0 and load.index == store.index and id(load) not in inside_folds
             (pairs if same else bad).add(pair)
-    for load in loads:
-        for store in nest.stores:
-            if id(load) in inside_folds:
-                bad.add((store.buffer, load.buffer))
     return pairs - bad
 
 
@@ -268,11 +261,10 @@ def weight(expression: Expression) -> int:
 
 def nest_cost(nest: Nest) -> int:
     """The work of a nest in vectorised element additions; what does not depend on inner loops is done before them."""
-    stores = [store.value for store in nest.stores]
-    folds = folds_of(stores)
+    folds = folds_of(nest.values)
     inside = {id(e) for fold in folds for e in walk(fold.values)}
     total = 2 * len(nest.stores) * nest.iterations
-    for expression in walk(stores):
+    for expression in walk(nest.values):
         if id(expression) not in inside:
             total += weight(expression) * _times(nest, expression.variables)
     for fold in folds:

@@ -68,7 +68,7 @@ def _vector_loop(nest: Nest) -> Variable | None:
             best, best_score = loop, score
     if best is None:
         return None
-    for fold in folds_of([store.value for store in nest.stores]):
+    for fold in folds_of(nest.values):
         if not (fold.opcode and fold.over) or best not in fold.variables:
             continue
         loads = loads_of(fold.values)
@@ -80,7 +80,7 @@ def _vector_loop(nest: Nest) -> Variable | None:
 
 def _contiguity(nest: Nest, loop: Variable) -> float:
     score = sum(2.0 * _unit(store.index, loop) for store in nest.stores)
-    for load in loads_of([store.value for store in nest.stores]):
+    for load in loads_of(nest.values):
         score += _unit(load.index, loop)
     return score
 
@@ -99,7 +99,7 @@ def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
     """A loop along which loads are contiguous that are not along the vector loop."""
     if any(isinstance(e, FoldResult) for store in nest.stores for e in walk([store.value])) or len(nest.stores) != 1:
         return None
-    for load in loads_of([store.value for store in nest.stores]):
+    for load in loads_of(nest.values):
         for loop in nest.loops:
             if (
                 loop is not vector
@@ -120,7 +120,7 @@ def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> 
     last = [loop for loop in (tile, vector) if loop is not None]
     others = [loop for loop in nest.loops if loop not in last]
     written = {store.buffer for store in nest.stores}
-    accumulates = any(load.buffer in written for load in loads_of([store.value for store in nest.stores]))
+    accumulates = any(load.buffer in written for load in loads_of(nest.values))
     if len(nest.stores) == 1 and not accumulates and others and others[0].extent < 8:
         others.sort(key=lambda loop: -loop.extent)
     return replace(nest, loops=(*others, *last))
@@ -135,12 +135,12 @@ def tile_step(tile: Variable, lanes: int) -> int:
 
 
 def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: int) -> int:
-    expressions = walk([store.value for store in nest.stores])
+    expressions = walk(nest.values)
     width = _native_lanes(expressions, vector_bytes)
     if tile is not None:
         return min(width, 16)
     cost = sum(weight(e) for e in expressions)
-    folds = [f for f in folds_of([store.value for store in nest.stores]) if vector in f.variables]
+    folds = [f for f in folds_of(nest.values) if vector in f.variables]
     factor = 8 if folds and cost <= 10 else 4 if folds and cost <= 24 else 2 if cost <= 12 else 1
     return _fitting(width * factor, width, vector.extent)
 
@@ -193,7 +193,7 @@ def fold_lanes(folds: Sequence[Fold], vector_bytes: int) -> tuple[Variable | Non
 
 def _write_out_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
     """Short loops around folds become one store for each iteration, so that the folds share their loops and work."""
-    if not folds_of([store.value for store in nest.stores]):
+    if not folds_of(nest.values):
         return nest
     for loop in nest.loops:
         if loop.extent <= UNROLLED_LOOP and len(nest.loops) > 1 and loop is nest.loops[-1]:
@@ -209,11 +209,11 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
     if vector is None or len(nest.loops) < 1:
         return nest
     space = kernel.space
-    wanted = walk([store.value for store in nest.stores])
+    wanted = walk(nest.values)
     outside = {id(e): e for e in wanted}
     staged = []
     replaced: dict[int, Expression] = {}
-    for fold in folds_of([store.value for store in nest.stores]):
+    for fold in folds_of(nest.values):
         if len(fold.over) != 1 or fold.over[0].extent != vector.extent or vector.extent > STAGED_ELEMENTS:
             continue
         if vector in fold.variables or not fold.opcode:
@@ -230,7 +230,7 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
                 break
     if not staged:
         return nest
-    values = space.replace([store.value for store in nest.stores], replaced, in_folds=False)
+    values = space.replace(nest.values, replaced, in_folds=False)
     stores = tuple(replace(s, value=v) for s, v in zip(nest.stores, values, strict=True))
     return replace(nest, stores=stores, schedule=replace(nest.schedule, staged=tuple(staged)))
 

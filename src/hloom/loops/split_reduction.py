@@ -45,7 +45,7 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
 
 def _splittable(nest: Nest) -> list[Fold]:
     """The outermost folds, if all are alike."""
-    folds = folds_of([store.value for store in nest.stores])
+    folds = folds_of(nest.values)
     inner = {id(f) for fold in folds for f in folds_of([*fold.values, *fold.initial])}
     outer = [fold for fold in folds if id(fold) not in inner]
     if any(v.extent > 16 for fold in folds if id(fold) in inner for v in fold.over):
@@ -158,6 +158,6 @@ class _Split:
                 at = indices.shift(indices.of(rest), done)
                 joined = self._combined(fold, joined, self._folded(fold, rest, at))
             new[id(results[fold])] = joined
-        roots = space.replace([store.value for store in self.nest.stores], new)
+        roots = space.replace(self.nest.values, new)
         stores = tuple(replace(s, value=v) for s, v in zip(self.nest.stores, roots, strict=True))
         return replace(self.nest, stores=stores)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Computation, Instruction, Module, post_order
 from hloom.ops.attributes import FusionKind
 from hloom.ops.control_flow import Fusion
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
@@ -52,7 +52,6 @@ class FusionPass:
     name: ClassVar[str] = "fusion"
     can_fuse: CanFuse = field(compare=False)
     max_instructions: int = 400
-    max_operands: int = 48
 
     def run(self, module: Module) -> int:
         inside = {id(c) for i in module.instructions() for c in i.op.computations if not _is_control_flow(i)}
@@ -158,11 +157,9 @@ class _ComputationFusion:
             and operand.opcode not in ("broadcast", "constant")
         ):
             return False
-        if operand.opcode in LAST:
+        if operand.opcode in LAST or operand.shape.is_tuple:
             return False
-        if operand.shape.is_tuple:
-            return False
-        if operand.opcode == "pad" and not (user.op.elementwise or user.opcode == "convert"):
+        if operand.opcode == "pad" and not user.op.elementwise:
             return False
         if operand in self.holding:
             return self._keeps_rows(user, operand)
@@ -207,7 +204,7 @@ class _ComputationFusion:
             return 1.0
         if user.opcode == "dynamic-update-slice":
             return 1.0
-        return max(own / size, 0.0) if user.opcode not in ("slice", "dynamic-slice") else min(1.0, own / size)
+        return min(1.0, own / size) if user.opcode in ("slice", "dynamic-slice") else own / size
 
     def _pays(self, instruction: Instruction, roots: set[Instruction], times: float) -> bool:
         if any(self.sizes[root] >= self.options.max_instructions for root in roots):
@@ -252,7 +249,8 @@ class _ComputationFusion:
         for group in groups:
             self._fuse(edit, group)
         edit.finish()
-        _sort(self.computation)
+        # Operands before users again: a fusion stands where the last of its members stood.
+        self.computation.instructions = post_order(self.computation)
         return len(groups)
 
     def _fuse(self, edit: Edit, group: list[Instruction]) -> None:
@@ -331,10 +329,3 @@ def _without_ones(sizes: tuple[int, ...]) -> list[int]:
 
 def _kind(group: list[Instruction]) -> FusionKind:
     return FusionKind.LOOP if all(root.opcode != "reduce" for root in group) else FusionKind.INPUT
-
-
-def _sort(computation: Computation) -> None:
-    """Operands before users again: a fusion stands where the last of its members stood."""
-    from hloom.ir import post_order
-
-    computation.instructions = post_order(computation)

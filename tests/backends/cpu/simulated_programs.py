@@ -206,7 +206,7 @@ class Simulation:
     def run_whole(self, step: CodeStep | HostStep) -> None:
         """It may read and write at any time: only what is given as both, a scatter's operand, is one memory."""
         if isinstance(step, CodeStep):
-            operands, results = step.buffers[: step.results], step.buffers[step.results :]
+            operands, results = step.buffers[: step.operands], step.buffers[step.operands :]
         else:
             operands, results = list(step.operands), list(step.result)
         first = [self.read_all(b) for b in operands]

@@ -341,7 +341,7 @@ def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
                 yield buffer, writes
     elif isinstance(step, CodeStep):
         for position, buffer in enumerate(step.buffers):
-            yield buffer, position >= step.results
+            yield buffer, position >= step.operands
     elif isinstance(step, HostStep):
         for place in step.operands:
             for leaf in leaves(place):

@@ -58,20 +58,18 @@ def layout_is_known() -> bool:
 
 def template(program: Program, addresses: dict[str, int]) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """The table as `hloom_call` starts from: `addresses`, constants, and then what arguments are compared with."""
-    by_kind = {kind: [b for b in program.buffers if b.kind == kind] for kind in ("parameter", "output", "constant")}
-    constants = [b.data.ctypes.data if b.data is not None else 0 for b in by_kind["constant"]]
-    inputs = by_kind["parameter"]
+    constants = [b.data.ctypes.data if b.data is not None else 0 for b in program.of_kind("constant")]
+    inputs, outputs = program.of_kind("parameter"), program.of_kind("output")
     words = [addresses.get(name, 0) for name in TABLE]
-    words += [0] * (len(inputs) + len(by_kind["output"])) + constants
+    words += [0] * (len(inputs) + len(outputs)) + constants
     words += [id(np.ndarray), *(id(buffer.type.dtype) for buffer in inputs)]
     return np.array(words, np.uint64)
 
 
 def emit_dispatch(program: Program) -> str:
     """The text of `hloom_call` and of `hloom_template`, the place of the template's address."""
-    by_kind = {kind: [b for b in program.buffers if b.kind == kind] for kind in ("parameter", "output", "constant")}
-    inputs, outputs = by_kind["parameter"], len(by_kind["output"])
-    size = len(TABLE) + len(inputs) + outputs + len(by_kind["constant"])
+    inputs, outputs = program.of_kind("parameter"), len(program.of_kind("output"))
+    size = len(TABLE) + len(inputs) + outputs + len(program.of_kind("constant"))
     starts, sizes = [0], list[int]()
     for buffer in inputs:
         sizes += buffer.dimensions

@@ -15,6 +15,7 @@ from hloom.backends.cpu.element_types import (
     memory_element,
     register_element,
     rounded,
+    select_element,
     store_element,
 )
 from hloom.backends.cpu.llvm_text import Builder, Value, constant, type_of
@@ -250,8 +251,8 @@ def _clz(b: Builder, e: Apply, x: Value) -> Element:
 # Choices and comparisons
 
 
-def _select(b: Builder, e: Apply, condition: Value, x: Value, y: Value) -> Element:
-    return b.select(condition, x, y)
+def _select(b: Builder, e: Apply, condition: Value, x: Element, y: Element) -> Element:
+    return select_element(b, condition, x, y)
 
 
 _ORDERED = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "ole", "LT": "olt"}
@@ -403,10 +404,6 @@ def _float_binary(opcode: str) -> Emit:
     return emit
 
 
-def _complex_select(b: Builder, e: Apply, condition: Value, x: tuple[Value, Value], y: tuple[Value, Value]) -> Element:
-    return b.select(condition, x[0], y[0]), b.select(condition, x[1], y[1])
-
-
 def _complex_compare(b: Builder, e: Apply, x: tuple[Value, Value], y: tuple[Value, Value]) -> Element:
     if cast(Compare, e.op).direction is ComparisonDirection.EQ:
         return b.binary("and", b.compare("oeq", x[0], y[0]), b.compare("oeq", x[1], y[1]))
@@ -481,6 +478,6 @@ _COMPLEX: dict[str, Emit] = {
     "imag": lambda b, e, x: x[1],
     "negate": _partwise(lambda b, e, x: b.fneg(x)),
     "real": lambda b, e, x: x[0],
-    "select": _complex_select,
+    "select": _select,
     "subtract": _partwise(_float_binary("fsub")),
 }

@@ -111,3 +111,11 @@ def parts(element: Element) -> tuple[Value, ...]:
 def width_of(element: Element) -> int:
     """The lanes of an element; 0 for a scalar."""
     return parts(element)[0].type.width
+
+
+def select_element(b: Builder, condition: Value, x: Element, y: Element) -> Element:
+    """x where the condition holds, else y."""
+    if isinstance(x, tuple) and isinstance(y, tuple):
+        return b.select(condition, x[0], y[0]), b.select(condition, x[1], y[1])
+    assert isinstance(x, Value) and isinstance(y, Value)
+    return b.select(condition, x, y)

@@ -65,7 +65,7 @@ class CpuExecutable(Executable):
         # Programs that take no time keep Python's lock: releasing it would cost as much as they do.
         make = ctypes.PYFUNCTYPE if compiled.is_brief else ctypes.CFUNCTYPE
         self._call = make(*_CALL_ARGUMENTS)(compiled.code.address("hloom_call"))
-        self._outputs = [(b.dimensions, b.type.dtype) for b in program.buffers if b.kind == "output"]
+        self._outputs = [(b.dimensions, b.type.dtype) for b in program.of_kind("output")]
         self._is_plain = not program.host_steps and not program.slots and self.device_count == 1
         self._result_is_flat = isinstance(program.result, tuple) and all(isinstance(p, Buffer) for p in program.result)
         self._result_is_array = isinstance(program.result, Buffer)

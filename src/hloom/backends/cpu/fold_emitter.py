@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from hloom.backends.cpu import element_ops
-from hloom.backends.cpu.element_types import Element, parts, rounded, width_of
+from hloom.backends.cpu.element_types import Element, parts, rounded, select_element, width_of
 from hloom.backends.cpu.llvm_text import I64, Value, constant, mask_constant
 from hloom.backends.cpu.memory_emitter import any_lane
 from hloom.loops.expressions import Apply, Argument, Expression, Fold, walk
@@ -18,6 +19,10 @@ from hloom.types import PrimitiveType
 
 if TYPE_CHECKING:
     from hloom.backends.cpu.nest_emitter import NestEmitter
+
+States = list[list[Element]]
+"""The running values of several folds."""
+Step = Callable[[Value, States], States]
 
 UNROLLED_FOLD = 12
 """Folds of at most so many steps are written out."""
@@ -63,9 +68,9 @@ def results_of(e: NestEmitter, fold: Fold) -> list[Element] | None:
     return next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
 
 
-def serial_folds(e: NestEmitter, folds: list[Fold]) -> list[list[Element]]:
+def serial_folds(e: NestEmitter, folds: list[Fold]) -> States:
     """One step after another, starting from the initial values; vectors where the values are vectors."""
-    if sum(len(fold.initial) for fold in folds) == 1 and needs_blocks(e, folds[0]):
+    if sum(len(fold.initial) for fold in folds) == 1 and needs_blocks(folds[0]):
         return [[blocked_sum(e, folds[0])]]
     width = e.lanes if e.vector is not None and any(e.vector in f.variables for f in folds) else 0
     initial = [[e.splat(e.value(i), width) for i in fold.initial] for fold in folds]
@@ -81,7 +86,7 @@ def rounded_results(e: NestEmitter, fold: Fold, values: list[Element]) -> list[E
     return [v if isinstance(v, tuple) else rounded(e.builder, v, t) for v, t in zip(values, types, strict=True)]
 
 
-def needs_blocks(e: NestEmitter, fold: Fold) -> bool:
+def needs_blocks(fold: Fold) -> bool:
     type = fold.initial[0].type
     return (
         fold.opcode == "add"
@@ -105,49 +110,34 @@ def summed_in_blocks(
     folds: list[Fold],
     variable: Variable,
     step: int,
-    initial: list[list[Element]],
-    body: Callable[[list[list[Element]]], list[list[Element]]],
-) -> list[list[Element]]:
+    initial: States,
+    body: Callable[[States], States],
+) -> States:
     """A loop over blocks of the variable's range around a loop over each block; `body` runs with it bound."""
     b = e.builder
     block = SUMMATION_BLOCK * step
     main = variable.extent // step * step
-    zeros = [[neutral_element(e, fold, value) for value in values] for fold, values in zip(folds, initial, strict=True)]
+    zeros = [[neutral_element(fold, value) for value in values] for fold, values in zip(folds, initial, strict=True)]
 
-    def one_block(first: Value, states: list[list[Element]]) -> list[list[Element]]:
+    def one_block(first: Value, states: States) -> States:
         last = b.intrinsic("smin", b.binary("add", first, constant(I64, block)), constant(I64, main))
-        sums = loop_elements(e, first, last, step, zeros, lambda at, inner: bound_body(at, inner))
+        sums = loop_elements(e, first, last, step, zeros, at_each(e, folds, variable, body))
         return [
             [combine_plain(e, fold, x, y) for x, y in zip(old, new, strict=True)]
             for fold, old, new in zip(folds, states, sums, strict=True)
         ]
 
-    def bound_body(at: Value, states: list[list[Element]]) -> list[list[Element]]:
-        with e.bound(variable, at):
-            hoist_fold_bodies(e, folds)
-            return body(states)
-
     zero, end = constant(I64, 0), constant(I64, main)
     return loop_elements(e, zero, end, block, initial, one_block, single=main <= block)
 
 
-def fold_loops(
-    e: NestEmitter, folds: list[Fold], over: tuple[Variable, ...], states: list[list[Element]]
-) -> list[list[Element]]:
+def fold_loops(e: NestEmitter, folds: list[Fold], over: tuple[Variable, ...], states: States) -> States:
     """Runs the loops `over`, from the outermost, around one step of each fold."""
     if not over:
         return [fold_step(e, fold, state) for fold, state in zip(folds, states, strict=True)]
     variable, rest = over[0], over[1:]
-
-    def body(at: Value, inner: list[list[Element]]) -> list[list[Element]]:
-        with e.bound(variable, at):
-            hoist_fold_bodies(e, folds)
-            return fold_loops(e, folds, rest, inner)
-
-    steps = 1
-    for v in over:
-        steps *= v.extent
-    if steps <= UNROLLED_FOLD:
+    body = at_each(e, folds, variable, lambda inner: fold_loops(e, folds, rest, inner))
+    if math.prod(v.extent for v in over) <= UNROLLED_FOLD:
         for k in range(variable.extent):
             states = body(constant(I64, k), states)
         return states
@@ -156,8 +146,15 @@ def fold_loops(
     return loop_elements(e, constant(I64, 0), constant(I64, variable.extent), 1, states, body)
 
 
-def hoist_fold_bodies(e: NestEmitter, folds: list[Fold]) -> None:
-    e.hoist([value for fold in folds for value in fold.values])
+def at_each(e: NestEmitter, folds: list[Fold], variable: Variable, body: Callable[[States], States]) -> Step:
+    """The body of a loop: `body` with the loop's variable bound, and before it what depends on no inner loop."""
+
+    def step(at: Value, states: States) -> States:
+        with e.bound(variable, at):
+            e.hoist([value for fold in folds for value in fold.values])
+            return body(states)
+
+    return step
 
 
 def fold_step(e: NestEmitter, fold: Fold, states: list[Element]) -> list[Element]:
@@ -192,7 +189,7 @@ def combine_plain(e: NestEmitter, fold: Fold, x: Element, y: Element) -> Element
     return element_ops.apply(e.builder, expression, [x, y])
 
 
-def neutral_element(e: NestEmitter, fold: Fold, like: Element) -> Element:
+def neutral_element(fold: Fold, like: Element) -> Element:
     type = fold.initial[0].type
     value = identity(fold.opcode, type)
     if isinstance(like, tuple):
@@ -205,10 +202,10 @@ def loop_elements(
     first: Value,
     last: Value,
     step: int,
-    states: list[list[Element]],
-    body: Callable[[Value, list[list[Element]]], list[list[Element]]],
+    states: States,
+    body: Callable[[Value, States], States],
     single: bool = False,
-) -> list[list[Element]]:
+) -> States:
     """`loop` with the states of several folds carried."""
     flat = [value for values in states for element in values for value in parts(element)]
 
@@ -219,41 +216,42 @@ def loop_elements(
     return _like(states, e.loop(first, last, step, flat, flat_body, single))
 
 
-def vector_folds(e: NestEmitter, folds: list[Fold], variable: Variable, lanes: int) -> list[list[Element]]:
+def vector_folds(e: NestEmitter, folds: list[Fold], variable: Variable, lanes: int) -> States:
     """Reorderable folds with `lanes` running values each, along `variable`; these are folded in the end."""
     start = [[e.value(initial) for initial in fold.initial] for fold in folds]
     e.vector, e.lanes = variable, lanes
     others = tuple(v for v in folds[0].over if v is not variable)
     neutral = [
-        [neutral_element(e, fold, e.splat(value, lanes)) for value in values]
+        [neutral_element(fold, e.splat(value, lanes)) for value in values]
         for fold, values in zip(folds, start, strict=True)
     ]
 
-    def lanes_folded(states: list[list[Element]]) -> list[list[Element]]:
+    def all_steps(states: States) -> States:
+        return fold_loops(e, folds, (), states)
+
+    step = at_each(e, folds, variable, all_steps)
+
+    def lanes_folded(states: States) -> States:
         main = variable.extent // lanes * lanes
         if main:
-            if any(needs_vector_blocks(e, fold, variable, lanes) for fold in folds):
-                states = summed_in_blocks(
-                    e, folds, variable, lanes, states, lambda inner: fold_loops(e, folds, (), inner)
-                )
+            if any(needs_vector_blocks(fold, variable, lanes) for fold in folds):
+                states = summed_in_blocks(e, folds, variable, lanes, states, all_steps)
             else:
                 states = loop_elements(
                     e, constant(I64, 0), constant(I64, main), lanes, states, step, single=main == lanes
                 )
         if main < variable.extent:
-            e.tail = mask_constant(variable.extent - main, lanes)
+            e.tail = tail = mask_constant(variable.extent - main, lanes)
             new = step(constant(I64, main), neutral)
             states = [
-                [combine_plain(e, fold, x, where_tail(e, y, z)) for x, y, z in zip(old, values, zero, strict=True)]
+                [
+                    combine_plain(e, fold, x, select_element(e.builder, tail, y, z))
+                    for x, y, z in zip(old, values, zero, strict=True)
+                ]
                 for fold, old, values, zero in zip(folds, states, new, neutral, strict=True)
             ]
             e.tail = None
         return states
-
-    def step(at: Value, states: list[list[Element]]) -> list[list[Element]]:
-        with e.bound(variable, at):
-            hoist_fold_bodies(e, folds)
-            return fold_loops(e, folds, (), states)
 
     states = around(e, others, neutral, lanes_folded, folds)
     e.vector, e.lanes = None, 0
@@ -264,7 +262,7 @@ def vector_folds(e: NestEmitter, folds: list[Fold], variable: Variable, lanes: i
     return results
 
 
-def needs_vector_blocks(e: NestEmitter, fold: Fold, variable: Variable, lanes: int) -> bool:
+def needs_vector_blocks(fold: Fold, variable: Variable, lanes: int) -> bool:
     type = fold.initial[0].type
     return fold.opcode == "add" and not type.is_integer and variable.extent > 2 * SUMMATION_BLOCK * lanes
 
@@ -272,29 +270,15 @@ def needs_vector_blocks(e: NestEmitter, fold: Fold, variable: Variable, lanes: i
 def around(
     e: NestEmitter,
     over: tuple[Variable, ...],
-    states: list[list[Element]],
-    body: Callable[[list[list[Element]]], list[list[Element]]],
+    states: States,
+    body: Callable[[States], States],
     folds: list[Fold],
-) -> list[list[Element]]:
+) -> States:
     if not over:
         return body(states)
-
-    def step(at: Value, inner: list[list[Element]]) -> list[list[Element]]:
-        with e.bound(over[0], at):
-            hoist_fold_bodies(e, folds)
-            return around(e, over[1:], inner, body, folds)
-
+    step = at_each(e, folds, over[0], lambda inner: around(e, over[1:], inner, body, folds))
     end = constant(I64, over[0].extent)
     return loop_elements(e, constant(I64, 0), end, 1, states, step, single=over[0].extent == 1)
-
-
-def where_tail(e: NestEmitter, x: Element, otherwise: Element) -> Element:
-    assert e.tail is not None
-    b, tail = e.builder, e.tail
-    if isinstance(x, tuple):
-        assert isinstance(otherwise, tuple)
-        return b.select(tail, x[0], otherwise[0]), b.select(tail, x[1], otherwise[1])
-    return b.select(tail, x, cast(Value, otherwise))
 
 
 def horizontal(e: NestEmitter, fold: Fold, lanes: Element) -> Element:
@@ -336,7 +320,7 @@ def _reduction(opcode: str, type: PrimitiveType) -> str:
     return ("s" if type.is_signed else "u") + short
 
 
-def _like(states: list[list[Element]], values: list[Value]) -> list[list[Element]]:
+def _like(states: States, values: list[Value]) -> States:
     """Flat registers grouped as `states` are."""
     rest = iter(values)
     return [[(next(rest), next(rest)) if isinstance(e, tuple) else next(rest) for e in row] for row in states]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from hloom.backends.cpu.element_types import Element, load_element, memory_element, parts, store_element
@@ -115,24 +116,34 @@ def gather(
     type: PrimitiveType,
     mask: Value | None,
 ) -> Element:
+    b, vector = e.builder, type_of(memory_element(type), e.lanes)
+    mask = mask if mask is not None else _all_lanes(e)
+    align = constant(type_of("i32"), type.byte_width // (2 if type.is_complex else 1))
+    name = f"llvm.masked.gather.{vector.suffix}.v{e.lanes}p0"
+    zeros = Value("zeroinitializer", vector)
+    found = [
+        b.call(name, vector, pointers, align, mask, zeros)
+        for pointers in lane_pointers(e, pointer, base, coefficient, extra, type)
+    ]
+    return (found[0], found[1]) if type.is_complex else load_element(b, found[0], type)
+
+
+def lane_pointers(
+    e: NestEmitter, pointer: Value, base: Value, coefficient: int, extra: Value | None, type: PrimitiveType
+) -> Iterator[Value]:
+    """For each part of the elements a vector of their addresses, emitted when it is asked for."""
     b, element = e.builder, memory_element(type)
-    factor = 2 if type.is_complex else 1
-    offsets = lane_offsets(e, coefficient, extra, factor)
+    count = 2 if type.is_complex else 1
+    offsets = lane_offsets(e, coefficient, extra, count)
     at = b.binary("mul", base, constant(I64, 2)) if type.is_complex else base
     start = b.element_pointer(pointer, at, element)
-    if mask is None:
-        mask = Value("splat (i1 true)", type_of("i1", e.lanes))
-    vector = type_of(element, e.lanes)
+    for part in range(count):
+        origin = b.element_pointer(start, constant(I64, part), element) if part else start
+        yield b.emit(f"getelementptr {element}, ptr {origin.text}, {offsets}", type_of("ptr", e.lanes))
 
-    def part(origin: Value) -> Value:
-        pointers = b.emit(f"getelementptr {element}, ptr {origin.text}, {offsets}", type_of("ptr", e.lanes))
-        name = f"llvm.masked.gather.{vector.suffix}.v{e.lanes}p0"
-        align = constant(type_of("i32"), type.byte_width // factor)
-        return b.call(name, vector, pointers, align, mask, Value("zeroinitializer", vector))
 
-    if type.is_complex:
-        return part(start), part(b.element_pointer(start, constant(I64, 1), element))
-    return load_element(b, part(start), type)
+def _all_lanes(e: NestEmitter) -> Value:
+    return Value("splat (i1 true)", type_of("i1", e.lanes))
 
 
 def lane_offsets(e: NestEmitter, coefficient: int, extra: Value | None, factor: int) -> Value:
@@ -215,17 +226,12 @@ def scatter(
     type: PrimitiveType,
     mask: Value | None,
 ) -> None:
-    b, element = e.builder, memory_element(type)
-    factor = 2 if type.is_complex else 1
-    offsets = lane_offsets(e, coefficient, extra, factor)
-    at = b.binary("mul", base, constant(I64, 2)) if type.is_complex else base
-    start = b.element_pointer(pointer, at, element)
-    mask = mask if mask is not None else Value("splat (i1 true)", type_of("i1", e.lanes))
-    for k, part in enumerate(parts(value)):
-        origin = b.element_pointer(start, constant(I64, k), element) if k else start
-        pointers = b.emit(f"getelementptr {element}, ptr {origin.text}, {offsets}", type_of("ptr", e.lanes))
+    b = e.builder
+    mask = mask if mask is not None else _all_lanes(e)
+    align = constant(type_of("i32"), type.byte_width // (2 if type.is_complex else 1))
+    places = lane_pointers(e, pointer, base, coefficient, extra, type)
+    for part, pointers in zip(parts(value), places, strict=True):
         stored = part if type.is_complex else store_element(b, part, type)
-        align = constant(type_of("i32"), type.byte_width // factor)
         b.call_void(f"llvm.masked.scatter.{stored.type.suffix}.v{e.lanes}p0", stored, pointers, align, mask)
 
 

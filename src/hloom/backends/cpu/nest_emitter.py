@@ -16,6 +16,7 @@ from hloom.backends.cpu.element_types import (
     Element,
     register_element,
     rounded,
+    select_element,
     width_of,
 )
 from hloom.backends.cpu.fold_emitter import emit_folds, emit_ready_folds, results_of
@@ -312,9 +313,7 @@ class NestEmitter:
             negated = b.binary("xor", condition, constant(condition.type, 1))
         otherwise = self._under(negated, expression.otherwise)
         chosen, then, otherwise = cast(list[Any], self.level([condition, then, otherwise]))
-        if isinstance(then, tuple):
-            return b.select(chosen, then[0], otherwise[0]), b.select(chosen, then[1], otherwise[1])
-        return b.select(chosen, then, otherwise)
+        return select_element(b, chosen, then, otherwise)
 
     def _under(self, condition: Value, expression: Expression) -> Element:
         """The value where the condition holds; what may read outside of a buffer elsewhere is masked."""

@@ -8,6 +8,7 @@ tokens) live in slots on the host's side and pass from one host step to the next
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from hloom.backends.cpu.element_ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.interpreter.plan import Plan, make_plans
 from hloom.ir import Computation, Instruction, Module
-from hloom.loops.lower import can_lower, lower
+from hloom.loops.lower import Lowered, can_lower, lower
 from hloom.loops.nest import BufferType, Kernel
 from hloom.loops.schedule import schedule
 from hloom.shape import Shape
@@ -51,10 +52,7 @@ class Buffer:
 
     @property
     def byte_size(self) -> int:
-        size = self.type.byte_width
-        for d in self.dimensions:
-            size *= d
-        return size
+        return self.type.byte_width * math.prod(self.dimensions)
 
     def __repr__(self) -> str:
         return f"{self.kind}{self.number}: {self.type}{list(self.dimensions)}"
@@ -89,7 +87,7 @@ class CodeStep:
 
     code: KernelCode
     buffers: list[Buffer]
-    results: int
+    operands: int
     """How many of the buffers, from the first on, are operands; the others are written."""
 
 
@@ -143,6 +141,10 @@ class Program:
     slots: int = 0
     """How many values only the host holds."""
 
+    def of_kind(self, kind: str) -> list[Buffer]:
+        """The buffers of a kind in the order of their numbers."""
+        return [buffer for buffer in self.buffers if buffer.kind == kind]
+
     def parts(self) -> list[list[Step]]:
         """The steps in pieces that become functions of their own: LLVM's time is not linear in a function's length."""
         return [self.steps[k : k + PART_STEPS] for k in range(0, len(self.steps), PART_STEPS)]
@@ -191,7 +193,7 @@ class _Builder:
         self.counts: dict[str, int] = {}
         self.constants: dict[tuple[Any, ...], Buffer] = {}
         self.codes: dict[Any, KernelCode | None] = {}
-        self.kernels: dict[Any, tuple[Kernel, tuple[int, ...], tuple[tuple[int, int], ...]]] = {}
+        self.kernels: dict[Any, Lowered] = {}
 
     def build(self) -> Program:
         program = self.program
@@ -316,24 +318,24 @@ class _Builder:
         return not old.is_dynamic and len(widths) == 2 and min(widths) >= 8
 
     def _kernel(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
-        kernel, inputs, copies = self._lowered(instruction)
+        lowered = self._lowered(instruction)
+        kernel = lowered.kernel
         result = self._place(instruction.shape)
         outputs = list(leaves(result))
-        buffers: list[Buffer] = [operands[number] for number in inputs] + outputs
+        buffers: list[Buffer] = [operands[number] for number in lowered.operands] + outputs
         buffers += [self._buffer(_shape_of(kind), "temp") for kind in kernel.buffers[len(buffers) :]]
-        for output, source in copies:
+        for output, source in lowered.copies:
             self._copy(buffers[output], buffers[source], steps)
-        steps.append(KernelStep(kernel, buffers, instruction.name, tuple(output for output, _ in copies)))
+        steps.append(KernelStep(kernel, buffers, instruction.name, tuple(output for output, _ in lowered.copies)))
         return result
 
-    def _lowered(self, instruction: Instruction) -> tuple[Kernel, tuple[int, ...], tuple[tuple[int, int], ...]]:
+    def _lowered(self, instruction: Instruction) -> Lowered:
         """The scheduled kernel; instructions of one structure share it."""
         key = structure(instruction)
         found = self.kernels.get(key)
         if found is None:
-            lowered = lower(instruction)
-            schedule(lowered.kernel, self.vector_bytes, self.threads)
-            found = self.kernels[key] = (lowered.kernel, lowered.operands, lowered.copies)
+            found = self.kernels[key] = lower(instruction)
+            schedule(found.kernel, self.vector_bytes, self.threads)
         return found
 
     def _while(self, instruction: Instruction, initial: Place, steps: list[Step]) -> Place:

@@ -74,6 +74,7 @@ class _Emitter:
         self.program = program
         self.assignment = assignment
         self.vector_bytes = vector_bytes
+        self.table_starts = table_starts(program)
         self.builder = Builder()
         self.functions: dict[tuple[int, int, bool], NestFunction] = {}
         self.block: _Block | None = None
@@ -125,11 +126,7 @@ class _Emitter:
         b.store(b.load(place, PTR, 8), Value("@parallel_for.address", PTR), 8)
         for k in range(parts):
             failed = b.emit(f"call i32 @hloom_part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
-            stop, go = b.label("failed"), b.label("go")
-            b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
-            b.start(stop)
-            b.line("ret i32 1")
-            b.start(go)
+            _return_if(b, failed)
         b.line("ret i32 0")
         return "\n".join(["define i32 @hloom_main(ptr %table) nounwind #0 {", "entry:", *b.lines, "}"])
 
@@ -156,7 +153,8 @@ class _Emitter:
             return Value(self.stack[home], PTR)
         if home not in self.pointers:
             name = f"%{home.kind}{home.number}"
-            self.head.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {table_position(self.program, home)}")
+            position = self.table_starts[home.kind] + home.number
+            self.head.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {position}")
             self.head.append(f"  {name} = load ptr, ptr {name}.p, align 8")
             self.pointers[home] = name
         return Value(self.pointers[home], PTR)
@@ -234,14 +232,11 @@ class _Emitter:
         self.head = []
         count = len(blocked.scalars)
 
-        def given(position: int) -> Value:
-            return b.load(b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr"), PTR, 8)
-
-        inside = {home: given(2 * count + k) for k, home in enumerate(blocked.shared)}
+        inside = {home: _from_frame(b, 2 * count + k) for k, home in enumerate(blocked.shared)}
         for k, scalar in enumerate(blocked.scalars):
             inside[scalar] = Value(f"%own{k}", PTR)
             self.head.append(f"  %own{k} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
-            self._memcpy(inside[scalar], given(k), constant(I64, scalar.byte_size))
+            self._memcpy(inside[scalar], _from_frame(b, k), constant(I64, scalar.byte_size))
         first = b.binary("mul", Value("%chunk", I64), constant(I64, blocked.block))
         end = b.binary("add", first, constant(I64, blocked.block))
         self.block = _Block(blocked, inside, first, b.intrinsic("smin", end, constant(I64, blocked.size)))
@@ -250,7 +245,7 @@ class _Emitter:
         b.branch_if(b.compare("eq", Value("%chunk", I64), constant(I64, 0)), leave, done)
         b.start(leave)
         for k, scalar in enumerate(blocked.scalars):
-            self._memcpy(given(count + k), inside[scalar], constant(I64, scalar.byte_size))
+            self._memcpy(_from_frame(b, count + k), inside[scalar], constant(I64, scalar.byte_size))
         b.branch(done)
         b.start(done)
         b.line("ret void")
@@ -297,11 +292,7 @@ class _Emitter:
         places = [*host_buffers(step)]
         self._fill_frame([self._pointer(buffer) for buffer in places])
         failed = b.emit(f"call i32 %host_call(ptr %host_data, i64 {step.site}, ptr %frame)", I32)
-        stop, go = b.label("failed"), b.label("go")
-        b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
-        b.start(stop)
-        b.line("ret i32 1")
-        b.start(go)
+        _return_if(b, failed)
 
     def _fill_frame(self, pointers: list[Value]) -> None:
         b = self.builder
@@ -352,10 +343,7 @@ class _Emitter:
         name = f"{function.name}.task"
         if name not in self.tasks:
             b = Builder()
-            arguments = []
-            for position in range(len(function.buffers)):
-                place = b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr")
-                arguments.append(b.load(place, PTR, 8))
+            arguments = [_from_frame(b, position) for position in range(len(function.buffers))]
             first = b.binary("mul", Value("%chunk", I64), constant(I64, function.chunk))
             end = b.binary("add", first, constant(I64, function.chunk))
             last = b.intrinsic("smin", end, constant(I64, function.extent))
@@ -367,15 +355,24 @@ class _Emitter:
         return name
 
 
-def table_position(program: Program, buffer: Buffer) -> int:
-    """Where the table holds the pointer of a parameter, output or constant."""
-    counts = {kind: sum(b.kind == kind for b in program.buffers) for kind in ("parameter", "output")}
-    start = len(TABLE)
-    if buffer.kind != "parameter":
-        start += counts["parameter"]
-    if buffer.kind == "constant":
-        start += counts["output"]
-    return start + buffer.number
+def _return_if(b: Builder, failed: Value) -> None:
+    """Ends the function where a status is not 0."""
+    stop, go = b.label("failed"), b.label("go")
+    b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
+    b.start(stop)
+    b.line("ret i32 1")
+    b.start(go)
+
+
+def _from_frame(b: Builder, position: int) -> Value:
+    """A pointer that was handed over in a task's frame."""
+    return b.load(b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr"), PTR, 8)
+
+
+def table_starts(program: Program) -> dict[str, int]:
+    """From where on the table holds the pointers of the parameters, outputs and constants."""
+    outputs = len(TABLE) + len(program.of_kind("parameter"))
+    return {"parameter": len(TABLE), "output": outputs, "constant": outputs + len(program.of_kind("output"))}
 
 
 def host_buffers(step: HostStep) -> Iterator[Buffer]:

@@ -118,7 +118,7 @@ def turned_loads(nest: Nest, tile: Variable, vector: Variable) -> list[Load]:
     """The loads that are contiguous along `tile` and not along `vector`: those that a tile turns."""
     return [
         e
-        for e in walk([store.value for store in nest.stores])
+        for e in walk(nest.values)
         if isinstance(e, Load)
         and e.in_bounds
         and not e.type.is_complex
