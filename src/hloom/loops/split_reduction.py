@@ -11,6 +11,7 @@ in order, row by row, with its sums in the cache; where nothing is kept, a part 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hloom.loops.expressions import Expression, ExpressionSpace, Fold, FoldResult, walk
@@ -25,6 +26,10 @@ ROWS_AT_ONCE = 8
 LARGEST_ROW_BYTES = 1 << 18
 LEAST_PART = 64
 """Steps of a part, at least."""
+STREAMS = 4
+"""Places from which a part reads at once. (A power of two.)"""
+STREAMED_COST = 8
+"""Work for each element, in additions, up to which the memory sets the pace."""
 
 
 def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
@@ -74,6 +79,11 @@ def _walks_rows(nest: Nest, folds: list[Fold], variable: Variable) -> bool:
     )
 
 
+def _is_light(nest: Nest, variable: Variable) -> bool:
+    """Whether the memory sets the pace."""
+    return nest_cost(nest) <= STREAMED_COST * variable.extent * max(1, nest.iterations)
+
+
 class _Split:
     def __init__(
         self, kernel: Kernel, nest: Nest, folds: list[Fold], variable: Variable, parts: int, by_rows: bool
@@ -81,7 +91,8 @@ class _Split:
         self.kernel, self.nest, self.folds, self.variable = kernel, nest, folds, variable
         self.space: ExpressionSpace = kernel.space
         self.parts, self.by_rows = parts, by_rows
-        step = ROWS_AT_ONCE if by_rows else 1
+        self.streams = STREAMS if not by_rows and _is_light(nest, variable) else 1
+        step = ROWS_AT_ONCE if by_rows else self.streams
         self.length = variable.extent // parts // step * step
         self.part = self.space.indices.variable("p", parts)
         self.partials = [self._temporary(fold) for fold in folds]
@@ -102,18 +113,23 @@ class _Split:
         own = indices.linear([indices.of(v) for v in loops], row_major_strides([v.extent for v in loops]))
         return indices.add(indices.scale(part, self.nest.iterations), own)
 
-    def _folded(self, fold: Fold, over: Variable, at: Index) -> Expression:
-        """The fold over another variable, its own being `at`, from the identity on."""
+    def _folded(self, fold: Fold, over: Variable, places: Sequence[Index]) -> Expression:
+        """The fold over another variable, from the identity on; each step takes the values at all the places."""
         neutral = self.space.constant(fold.initial[0].type, identity(fold.opcode, fold.initial[0].type))
-        (value,) = self.space.substitute([fold.values[0]], {self.variable: at}, in_folds=False)
-        return self.space.fold((over,), (value,), (neutral,), fold.combine, fold.opcode)[0]
+        values = [self.space.substitute([fold.values[0]], {self.variable: at}, in_folds=False)[0] for at in places]
+        while len(values) > 1:
+            values = [self._combined(fold, a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
+        return self.space.fold((over,), (values[0],), (neutral,), fold.combine, fold.opcode)[0]
 
     def _whole_parts(self) -> Nest:
+        """A part is read from several places at once, which keeps more of the memory's channels at work."""
         indices = self.space.indices
-        step = indices.variable("s", self.length)
+        run = self.length // self.streams
+        step = indices.variable("s", run)
         at = indices.add(indices.scale(indices.of(self.part), self.length), indices.of(step))
+        streams = [indices.shift(at, k * run) for k in range(self.streams)]
         stores = [
-            Store(buffer, self._place(indices.of(self.part)), self._folded(fold, step, at))
+            Store(buffer, self._place(indices.of(self.part)), self._folded(fold, step, streams))
             for fold, buffer in zip(self.folds, self.partials, strict=True)
         ]
         return Nest((self.part, *self.nest.loops), tuple(stores))
@@ -134,7 +150,7 @@ class _Split:
             type = fold.initial[0].type
             start.append(Store(buffer, place, space.constant(type, identity(fold.opcode, type))))
             so_far = space.load(type, buffer, place)
-            add.append(Store(buffer, place, self._combined(fold, so_far, self._folded(fold, step, at))))
+            add.append(Store(buffer, place, self._combined(fold, so_far, self._folded(fold, step, [at]))))
         loops = self.nest.loops
         return [Nest((self.part, *loops), tuple(start)), Nest((self.part, rows, *loops), tuple(add))]
 
@@ -156,7 +172,7 @@ class _Split:
             if done < self.variable.extent:
                 rest = indices.variable("q", self.variable.extent - done)
                 at = indices.shift(indices.of(rest), done)
-                joined = self._combined(fold, joined, self._folded(fold, rest, at))
+                joined = self._combined(fold, joined, self._folded(fold, rest, [at]))
             new[id(results[fold])] = joined
         roots = space.replace(self.nest.values, new)
         stores = tuple(replace(s, value=v) for s, v in zip(self.nest.stores, roots, strict=True))
