@@ -371,6 +371,6 @@ outer { o = s32[] parameter(0)
 ENTRY e { x = s32[] parameter(0)
   w1 = s32[] while(x), condition=less, body=outer
   ROOT w2 = s32[] while(w1), condition=less, body=outer }""")
-    module = partition(shared, 1).module
+    module = partition(shared, 2).module
     called = [c for i in module.instructions() for c in i.op.computations]
     assert len(called) == len(set(called)) == len({c.name for c in called}) == 2 * (2 + 4 + 8)

@@ -16,6 +16,7 @@ from hloom.shape import TOKEN, Layout, PaddingValue, Shape, SplitConfig, Tile
 from hloom.types import BY_NUMBER, PrimitiveType
 
 MAX_NESTING = 200
+_PADDING_VALUES = frozenset(p.value for p in PaddingValue)
 
 
 def read_shape(proto: Any, depth: int = 0) -> Shape:
@@ -47,7 +48,7 @@ def write_shape(shape: Shape) -> Any:
 
 def read_layout(proto: Any, depth: int = 0) -> Layout:
     padding = proto.padding_value
-    if padding not in {p.value for p in PaddingValue}:
+    if padding not in _PADDING_VALUES:
         raise ProtoError(f"padding_value {padding} is none of XLA's")
     physical = read_shape(proto.physical_shape, depth + 1) if proto.HasField("physical_shape") else None
     return Layout(

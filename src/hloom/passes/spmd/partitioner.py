@@ -20,7 +20,18 @@ from hloom.passes.spmd.annotations import Annotation, maximal_device
 from hloom.passes.spmd.blocks import identity, is_constant, on_blocks, write_iota
 from hloom.passes.spmd.choice import choose, scattered, spec, summed_axes
 from hloom.passes.spmd.mesh import Axes, Mesh, Placement, Spec
-from hloom.passes.spmd.planning import CONSTRAINTS, ENTRIES, GROUPS, IDENTITIES, MANUAL, Plan, marker, plan, simplify
+from hloom.passes.spmd.planning import (
+    CONSTRAINTS,
+    ENTRIES,
+    GROUPS,
+    IDENTITIES,
+    MANUAL,
+    Plan,
+    marker,
+    plan,
+    remove_annotations,
+    simplify,
+)
 from hloom.passes.spmd.propagation import Cell
 from hloom.passes.spmd.resharding import Resharding, block_shape
 from hloom.passes.spmd.rules import Rule
@@ -49,6 +60,12 @@ def partition(module: Module, num_partitions: int, open_results: Sequence[bool] 
     if num_partitions < 1:
         raise ArgumentError(f"a program runs on at least one partition, got {num_partitions}")
     own = clone_module(module)
+    if num_partitions == 1:
+        remove_annotations(own)
+        own.num_partitions = 1
+        whole = Sharding(ShardingType.REPLICATED)
+        parameters = [whole for parameter in own.entry.parameters for _ in parameter.shape.leaves()]
+        return Partitioned(own, parameters, [whole for _ in own.entry.result_shape.leaves()])
     simplify(own)
     made = plan(own, num_partitions, open_results)
     _Partitioner(made).run()

@@ -10,6 +10,7 @@ from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, Module, callees_first, clone_computation, flatten
 from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.custom_call import CustomCall
+from hloom.ops.structure import Tuple
 from hloom.passes.call_inliner import inline
 from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges
@@ -143,12 +144,24 @@ def _is_cheap(source: Instruction) -> bool:
     return source.opcode in ("constant", "iota")
 
 
+def remove_annotations(module: Module) -> None:
+    """All that a single partition needs: to it a value and its block are the same."""
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            instruction.sharding = None
+        _remove_markers(computation)
+
+
 def _remove_markers(computation: Computation) -> None:
     edit = Edit(computation)
     for instruction in computation.instructions:
-        if marker(instruction) in CONSTRAINTS:
-            instruction.replace_all_uses_with(instruction.operands[0])
-            edit.remove(instruction)
+        if not marker(instruction):
+            continue
+        value = instruction.operands[0]
+        if instruction.shape.is_tuple:
+            value = edit.add(Tuple(), instruction.operands, instruction.shape, instruction)
+        instruction.replace_all_uses_with(value)
+        edit.remove(instruction)
     edit.finish()
 
 
