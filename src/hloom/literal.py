@@ -120,14 +120,16 @@ class Literal:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Literal) or not self.shape.compatible(other.shape):
             return False
-        if self.shape.is_tuple:
-            return self.elements == other.elements
-        return not self.shape.is_array or _element_bits(self.value) == _element_bits(other.value)
+        return self.bits() == other.bits()
 
     def __hash__(self) -> int:
+        return hash((str(self.shape.without_layout()), self.bits()))
+
+    def bits(self) -> bytes:
+        """The bits of all elements that count: those of the element types' widths, without layouts and padding."""
         if self.shape.is_tuple:
-            return hash(self.elements)
-        return hash((str(self.shape.without_layout()), _element_bits(self.value) if self.shape.is_array else b""))
+            return b"".join(element.bits() for element in self.elements)
+        return _element_bits(self.value) if self.shape.is_array else b""
 
     def __repr__(self) -> str:
         text = np.array2string(self.value, threshold=8, edgeitems=2) if self.shape.is_array else str(self.value)

@@ -1,6 +1,6 @@
 """HLO -> HLO: passes that simplify and expand modules. `hloom opt` runs them from the command line."""
 
-from hloom.passes.pipeline import Pass, PassStatistics, Pipeline, clone_module, dump, run_passes, totals
+from hloom.passes.pipeline import Pass, PassStatistics, Pipeline, clone_module, dump, is_watched, run_passes, totals
 from hloom.passes.registry import PASSES, PIPELINES, parse_passes, simplification_pipeline
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Pipeline",
     "clone_module",
     "dump",
+    "is_watched",
     "parse_passes",
     "run_passes",
     "simplification_pipeline",

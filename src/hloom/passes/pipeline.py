@@ -80,6 +80,11 @@ def dump(module: Module, name: str, text: Callable[[], str]) -> None:
         (_dump_folder(folder, module) / name).write_text(text())
 
 
+def is_watched() -> bool:
+    """Whether the environment asks to see or verify what passes do."""
+    return any(os.environ.get(name, "") not in ("", "0") for name in ("HLOOM_VERIFY", "HLOOM_DUMP"))
+
+
 def _dump_folder(dump: str, module: Module) -> Path:
     folder = Path(dump) / (re.sub(r"[^\w.-]+", "_", module.name) or "module")
     folder.mkdir(parents=True, exist_ok=True)

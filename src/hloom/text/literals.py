@@ -188,6 +188,9 @@ def _set_nan(array: Array, i: int, token: str) -> None:
     bits_of(array)[i] = sign | exponent | payload
 
 
+ELIDED = "{...}"
+
+
 def print_literal(literal: Literal, elide: int | None = None) -> str:
     """The text of a literal; constants of more than `elide` elements print as `{...}`."""
     shape = literal.shape
@@ -196,7 +199,7 @@ def print_literal(literal: Literal, elide: int | None = None) -> str:
     if not shape.is_array:
         return "token[]"
     if elide is not None and shape.element_count > elide:
-        return "{...}"
+        return ELIDED
     array = literal.value
     numbers = _number_texts(array)
     return _nest(numbers, shape.dimensions)

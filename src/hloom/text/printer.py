@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from hloom.ir import Computation, Instruction, Module, callees_first, post_order
+from hloom.literal import Literal
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import ComputationKind
 from hloom.ops.operation import Field
 from hloom.shape import Shape
 from hloom.text.attributes import write
-from hloom.text.literals import print_literal
+from hloom.text.literals import ELIDED, print_literal
 from hloom.text.scanner import quote
 from hloom.text.sharding import sharding_text
 
@@ -75,7 +76,15 @@ def print_instruction(instruction: Instruction, options: PrintOptions | None = N
 
 def fingerprint(module: Module) -> str:
     """A hash that is equal for modules that differ in names, metadata and order alone."""
-    return hashlib.sha256(print_module(module, canonical=True).encode()).hexdigest()[:32]
+    printer = _Printer(PrintOptions(canonical=True, metadata=False, elide=_SHORT_LITERAL))
+    digest = hashlib.sha256(printer.module(module).encode())
+    for literal in printer.elided:
+        digest.update(literal.bits())
+    return digest.hexdigest()[:32]
+
+
+_SHORT_LITERAL = 16
+"""Elements of constants that are printed for a fingerprint; printing takes longer than hashing."""
 
 
 class _Printer:
@@ -83,6 +92,7 @@ class _Printer:
         self.options = options
         self.sigil = "%" if options.percent else ""
         self.names: dict[int, str] = {}
+        self.elided: list[Literal] = []
 
     def shape(self, shape: Shape) -> str:
         return shape.to_text(self.options.layouts)
@@ -193,6 +203,8 @@ class _Printer:
             return self.name(value)
         if field.kind is kinds.LITERAL:
             text = print_literal(value, self.options.elide)
+            if ELIDED in text:
+                self.elided.append(value)
             return text if field.in_parentheses else f"{value.shape.to_text()} {text}"
         return write(field.kind, value)
 

@@ -41,7 +41,7 @@ class Drawer:
         self.random = random.Random(seed)
         self.busy_conditions = busy_conditions
         self.counts: dict[str, int] = {}
-        self.program = Program(None, {})  # type: ignore[arg-type]
+        self.program = Program(module=None, plans={})  # type: ignore[arg-type]
 
     def draw(self) -> Program:
         program = self.program

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu import object_cache
+from hloom.backends.cpu import compiler, object_cache
 
 TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add(x, x)\n}\n"
 
@@ -35,15 +35,75 @@ def test_a_second_compilation_takes_the_object_file_from_disk(folder: Path) -> N
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"x" * 100])
-def test_a_damaged_file_counts_as_missing_and_is_mended(folder: Path, damage: bytes) -> None:
+@pytest.mark.parametrize("kind", ["o", "program"])
+def test_a_damaged_file_counts_as_missing_and_is_mended(folder: Path, damage: bytes, kind: str) -> None:
     run = hl.compile(TEXT, backend="cpu")
-    (file,) = folder.glob("*.o")
+    (other,) = {*folder.iterdir()} - {*folder.glob(f"*.{kind}")}
+    (file,) = folder.glob(f"*.{kind}")
+    if kind == "o":
+        other.unlink()
     whole = file.read_bytes()
     file.write_bytes(damage or whole[:-1])
     again = hl.compile(TEXT, backend="cpu")
     x = np.arange(5, dtype=np.float32)
     assert (run(x) == 2 * x).all() and (again(x) == 2 * x).all()
     assert file.read_bytes() == whole
+
+
+def test_a_program_is_compiled_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process (here: a second call) goes from the module straight to the machine code."""
+    x = np.arange(5, dtype=np.float32)
+    assert (hl.compile(TEXT)(x) == 2 * x).all()
+    monkeypatch.setattr(compiler, "build_program", no_compilation)
+    assert (hl.compile(TEXT.replace("y =", "z ="))(x) == 2 * x).all()
+    for other in (TEXT.replace("add", "multiply"), TEXT.replace("f32", "f64")):
+        with pytest.raises(AssertionError, match="compiled"):
+            hl.compile(other)
+
+
+def no_compilation(*_: object) -> None:
+    raise AssertionError("the module is compiled anew")
+
+
+def test_programs_differ_by_what_their_long_constants_hold(folder: Path) -> None:
+    text = "HloModule m\nENTRY e {{\n  ROOT c = f32[40] constant({{{}}})\n}}\n"
+    for last in (1.0, 2.0, -0.0):
+        values = [0.5] * 39 + [last]
+        assert list(hl.compile(text.format(", ".join(map(str, values))))()) == values
+
+
+def test_programs_are_forgotten_when_the_code_of_hloom_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hl.compile(TEXT)
+    monkeypatch.setattr(object_cache, "_code_version", lambda: "other")
+    monkeypatch.setattr(compiler, "build_program", no_compilation)
+    with pytest.raises(AssertionError, match="compiled"):
+        hl.compile(TEXT)
+
+
+def test_who_watches_the_passes_sees_them_run(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hl.compile(TEXT)
+    monkeypatch.setenv("HLOOM_DUMP", str(tmp_path / "dump"))
+    hl.compile(TEXT)
+    assert (tmp_path / "dump" / "m" / "program.ll").exists()
+
+
+def test_donation_and_tuples_come_back_from_disk(folder: Path) -> None:
+    text = """HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }
+    ENTRY e {
+      x = f32[5] parameter(0)
+      p = (f32[5], s32[]) parameter(1)
+      a = f32[5] get-tuple-element(p), index=0
+      n = s32[] get-tuple-element(p), index=1
+      y = f32[5] add(x, a)
+      s = (f32[5]) tuple(a)
+      ROOT t = (s32[], f32[5], (f32[5])) tuple(n, y, s)
+    }"""
+    a = np.ones(5, np.float32)
+    for _ in range(2):
+        x = np.arange(5, dtype=np.float32)
+        n, y, (same,) = hl.compile(text, donate=True)(x, (a, 7))
+        assert n == 7 and list(y) == [1, 2, 3, 4, 5] and list(same) == [1] * 5
+    assert len(list(folder.glob("*.program"))) == 1
 
 
 def test_a_folder_that_cannot_be_written_to_does_not_matter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

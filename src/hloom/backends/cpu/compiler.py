@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloom.backends.cpu.buffer_assignment import Assignment, assign_buffers
+from hloom.backends.cpu.buffer_assignment import assign_buffers
 from hloom.backends.cpu.dispatch import emit_dispatch
 from hloom.backends.cpu.element_ops import can_apply
-from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object, vector_bytes
-from hloom.backends.cpu.program import CopyStep, KernelStep, Program, build_program, program_lines
+from hloom.backends.cpu.machine_code import compile_text, target, vector_bytes
+from hloom.backends.cpu.object_cache import find_program, keep_program
+from hloom.backends.cpu.program import (
+    CopyStep,
+    HostStep,
+    KernelStep,
+    Program,
+    Signature,
+    build_program,
+    program_lines,
+)
 from hloom.backends.cpu.program_emitter import emit_program
 from hloom.backends.cpu.thread_pool import thread_count
+from hloom.backends.interpreter.plan import Plan
 from hloom.ir import Module
 from hloom.loops.lower import can_lower
 from hloom.loops.nest import nest_cost
-from hloom.passes import Pipeline, clone_module, dump, run_passes, simplification_pipeline
+from hloom.passes import Pipeline, clone_module, dump, is_watched, run_passes, simplification_pipeline
 from hloom.passes.call_inliner import CallInliner
 from hloom.passes.dot_operands import DotOperands
 from hloom.passes.expand.batch_norm import BatchNormExpander
@@ -23,27 +33,37 @@ from hloom.passes.fusion import FusionPass
 from hloom.passes.loop_unroller import WhileLoopUnroller
 from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.while_loops import WhileLoopInvariantCodeMotion
+from hloom.text import fingerprint
 
 BRIEF_COST = 20_000
 
 
 @dataclass(slots=True)
 class CompiledModule:
-    """A module's program with its machine code."""
+    """A module's machine code, and what it takes to call it."""
 
-    program: Program
-    assignment: Assignment
-    code: MachineCode
-    text: str
+    signature: Signature
+    arena_bytes: int
+    donated: dict[int, int]
+    """Output -> the parameter whose memory it shares."""
+    is_brief: bool
+    """Whether a run is sure to take a few microseconds at most."""
+    object_file: bytes
+    host: HostPart
+
+
+@dataclass(slots=True)
+class HostPart:
+    """What calls back into the interpreter, with the interpreter's plans for it."""
+
+    steps: list[HostStep]
+    slots: int
+    """How many values only the host holds."""
+    plans: dict[int, Plan]
 
     @property
-    def is_brief(self) -> bool:
-        """Whether a run is sure to take a few microseconds at most."""
-        steps = self.program.steps
-        if not all(isinstance(step, (KernelStep, CopyStep)) for step in steps):
-            return False
-        nests = [nest for step in steps if isinstance(step, KernelStep) for nest in step.kernel.nests]
-        return sum(map(nest_cost, nests)) <= BRIEF_COST
+    def is_needed(self) -> bool:
+        return bool(self.steps or self.slots)
 
 
 def cpu_pipeline() -> Pipeline:
@@ -66,7 +86,23 @@ def cpu_pipeline() -> Pipeline:
 
 
 def compile_module(module: Module, donate: bool = False) -> CompiledModule:
-    """Compiles a module for the processor we run on; with `donate` its results may take the memory of arguments."""
+    """Compiles a module for the processor we run on; with `donate` its results may take the memory of arguments.
+
+    Programs that need nothing of the host come from the cache on disk, if they were compiled before.
+    """
+    if is_watched():
+        return _compile(module, donate)
+    key = f"{fingerprint(module)} {donate} {vector_bytes()} {thread_count()} {target()}"
+    found: CompiledModule | None = find_program(key)
+    if found is not None:
+        return found
+    made = _compile(module, donate)
+    if not made.host.is_needed:
+        keep_program(key, made)
+    return made
+
+
+def _compile(module: Module, donate: bool) -> CompiledModule:
     module = clone_module(module)
     run_passes(module, cpu_pipeline())
     program = build_program(module, vector_bytes(), thread_count())
@@ -74,5 +110,19 @@ def compile_module(module: Module, donate: bool = False) -> CompiledModule:
     text = emit_program(program, assignment, vector_bytes()) + emit_dispatch(program)
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
     dump(module, "program.ll", lambda: text)
-    code = load_object(compile_text(text))
-    return CompiledModule(program, assignment, code, text)
+    host = HostPart(program.host_steps, program.slots, program.plans)
+    return CompiledModule(
+        program.signature(),
+        assignment.arena_bytes,
+        assignment.donated,
+        _is_brief(program),
+        compile_text(text),
+        host if host.is_needed else HostPart([], 0, {}),
+    )
+
+
+def _is_brief(program: Program) -> bool:
+    if not all(isinstance(step, (KernelStep, CopyStep)) for step in program.steps):
+        return False
+    nests = [nest for step in program.steps if isinstance(step, KernelStep) for nest in step.kernel.nests]
+    return sum(map(nest_cost, nests)) <= BRIEF_COST

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.program import Program
+from hloom.backends.cpu.program import Signature
 from hloom.backends.cpu.program_emitter import TABLE
 
 DOES_NOT_FIT = 2
@@ -56,20 +56,20 @@ def layout_is_known() -> bool:
     )
 
 
-def template(program: Program, addresses: dict[str, int]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def template(signature: Signature, addresses: dict[str, int]) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """The table as `hloom_call` starts from: `addresses`, constants, and then what arguments are compared with."""
-    constants = [b.data.ctypes.data if b.data is not None else 0 for b in program.of_kind("constant")]
-    inputs, outputs = program.of_kind("parameter"), program.of_kind("output")
+    constants = [b.data.ctypes.data if b.data is not None else 0 for b in signature.of_kind("constant")]
+    inputs, outputs = signature.of_kind("parameter"), signature.of_kind("output")
     words = [addresses.get(name, 0) for name in TABLE]
     words += [0] * (len(inputs) + len(outputs)) + constants
     words += [id(np.ndarray), *(id(buffer.type.dtype) for buffer in inputs)]
     return np.array(words, np.uint64)
 
 
-def emit_dispatch(program: Program) -> str:
+def emit_dispatch(signature: Signature) -> str:
     """The text of `hloom_call` and of `hloom_template`, the place of the template's address."""
-    inputs, outputs = program.of_kind("parameter"), len(program.of_kind("output"))
-    size = len(TABLE) + len(inputs) + outputs + len(program.of_kind("constant"))
+    inputs, outputs = signature.of_kind("parameter"), len(signature.of_kind("output"))
+    size = len(TABLE) + len(inputs) + outputs + len(signature.of_kind("constant"))
     starts, sizes = [0], list[int]()
     for buffer in inputs:
         sizes += buffer.dimensions

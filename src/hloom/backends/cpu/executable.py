@@ -13,6 +13,7 @@ import numpy as np
 from hloom.backends.cpu import buffers
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.dispatch import DOES_NOT_FIT, layout_is_known, template
+from hloom.backends.cpu.machine_code import load_object
 from hloom.backends.cpu.program import Buffer, HostStep, Slot, leaves
 from hloom.backends.cpu.program_emitter import TABLE, host_buffers
 from hloom.backends.cpu.thread_pool import shared_pool
@@ -64,49 +65,52 @@ class CpuExecutable(Executable):
         if not layout_is_known():
             raise RunError("this Python's arrays and tuples lie in memory in an unknown way: use backend='interpreter'")
         self.seed = seed
-        self.compiled = compiled
+        self.signature = signature = compiled.signature
+        self.host = compiled.host
+        self._arena_bytes = compiled.arena_bytes
+        self._donated = compiled.donated
+        self._code = load_object(compiled.object_file)
         self._runs = threading.local()
         self._arenas: list[buffers.Block] = []
         self._host_call = _HOST_CALL(self._call_host)
         pool = shared_pool()
-        program = compiled.program
         self._template = template(
-            program,
+            signature,
             {
                 "pool": pool.address,
                 "parallel_for": pool.parallel_for_address,
                 "host_call": ctypes.cast(self._host_call, ctypes.c_void_p).value or 0,
             },
         )
-        place = ctypes.c_void_p.from_address(compiled.code.address("hloom_template"))
+        place = ctypes.c_void_p.from_address(self._code.address("hloom_template"))
         place.value = self._template.ctypes.data
         # Programs that take no time keep Python's lock: releasing it would cost as much as they do.
         make = ctypes.PYFUNCTYPE if compiled.is_brief else ctypes.CFUNCTYPE
-        self._call = make(*_CALL_ARGUMENTS)(compiled.code.address("hloom_call"))
-        self._outputs = [(b.dimensions, b.type.dtype) for b in program.of_kind("output")]
-        self._donated = compiled.assignment.donated
-        self._is_plain = not program.host_steps and not program.slots and self.device_count == 1
-        self._parameters_are_flat = all(isinstance(place, Buffer) for place in program.parameters)
-        self._result_is_flat = isinstance(program.result, tuple) and all(isinstance(p, Buffer) for p in program.result)
-        self._result_is_array = isinstance(program.result, Buffer)
+        self._call = make(*_CALL_ARGUMENTS)(self._code.address("hloom_call"))
+        self._outputs = [(b.dimensions, b.type.dtype) for b in signature.of_kind("output")]
+        self._is_plain = not compiled.host.is_needed and self.device_count == 1
+        self._parameters_are_flat = all(isinstance(place, Buffer) for place in signature.parameters)
+        result = signature.result
+        self._result_is_flat = isinstance(result, tuple) and all(isinstance(place, Buffer) for place in result)
+        self._result_is_array = isinstance(result, Buffer)
 
     @property
     def temporary_bytes(self) -> int:
-        return self.compiled.assignment.arena_bytes
+        return self._arena_bytes
 
     def report(self) -> list[str]:
         """The instructions that call back into the interpreter, one line each."""
-        return [repr(step.instruction) for step in self.compiled.program.host_steps]
+        return [repr(step.instruction) for step in self.host.steps]
 
     def native_entry(self) -> NativeEntry | None:
         """How native code runs the program itself; None where it needs Python, or its result is no flat tuple."""
         if not (self._is_plain and self._result_is_flat and self._parameters_are_flat):
             return None
-        inputs, outputs = len(self.compiled.program.of_kind("parameter")), len(self._outputs)
-        constants = len(self.compiled.program.of_kind("constant"))
+        inputs, outputs = len(self.signature.of_kind("parameter")), len(self._outputs)
+        constants = len(self.signature.of_kind("constant"))
         table = self._template[: len(TABLE) + inputs + outputs + constants]
-        main = self.compiled.code.address("hloom_main")
-        return NativeEntry(main, table, len(TABLE), inputs, self.compiled.assignment.arena_bytes, self._donated)
+        main = self._code.address("hloom_main")
+        return NativeEntry(main, table, len(TABLE), inputs, self._arena_bytes, self._donated)
 
     def __call__(self, *arrays: Any) -> Value:
         if self._is_plain and (self._parameters_are_flat or not self._donated):
@@ -114,7 +118,7 @@ class CpuExecutable(Executable):
             if self._native(arrays, results) == 0:
                 if self._result_is_array:
                     return results[0]
-                return results if self._result_is_flat else _collect(self.compiled.program.result, results, [])
+                return results if self._result_is_flat else _collect(self.signature.result, results, [])
         # Arguments that are no dense arrays of the right types, and programs that need the host.
         return super().__call__(*arrays)
 
@@ -137,7 +141,7 @@ class CpuExecutable(Executable):
         return tuple(results)
 
     def _native(self, arguments: tuple[Any, ...], results: tuple[Array, ...]) -> int:
-        size = self.compiled.assignment.arena_bytes
+        size = self._arena_bytes
         if not size:
             return int(self._call(id(arguments), id(results), 0))
         try:
@@ -151,10 +155,10 @@ class CpuExecutable(Executable):
         return int(status)
 
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
-        program = self.compiled.program
+        signature = self.signature
         run = _Run(self, device, rendezvous)
         inputs = []
-        for place, value in zip(program.parameters, arguments, strict=True):
+        for place, value in zip(signature.parameters, arguments, strict=True):
             for leaf, array in zip(leaves(place), _flat_value(value), strict=True):
                 if isinstance(leaf, Slot):
                     run.slots[leaf.number] = array
@@ -171,12 +175,12 @@ class CpuExecutable(Executable):
             raise AssertionError("checked arguments do not fit: a defect in hloom")
         if run.error is not None:
             raise run.error
-        return _collect(program.result, results, [own_arrays(value, arguments) for value in run.slots])
+        return _collect(signature.result, results, [own_arrays(value, arguments) for value in run.slots])
 
     def _call_host(self, _: int, site: int, frame: int) -> int:
         run: _Run = self._runs.current
         try:
-            run.evaluate(self.compiled.program.host_steps[site], frame)
+            run.evaluate(self.host.steps[site], frame)
         except BaseException as error:
             run.error = error
             return 1
@@ -190,7 +194,7 @@ class _Run:
         self.executable = executable
         self.device = device
         self.rendezvous = rendezvous
-        self.slots: list[Any] = [None] * executable.compiled.program.slots
+        self.slots: list[Any] = [None] * executable.host.slots
         self.error: BaseException | None = None
         self._execution: Execution | None = None
 
@@ -201,7 +205,7 @@ class _Run:
             executable = self.executable
             replica, partition = divmod(self.device, executable.module.num_partitions)
             self._execution = Execution(
-                executable.compiled.program.plans,
+                executable.host.plans,
                 executable.devices[self.device],
                 self.rendezvous,
                 replica,

@@ -57,11 +57,16 @@ def _target_machine(optimization: int) -> Any:
     )
 
 
+@functools.cache
+def target() -> str:
+    """All that machine code depends on beside its text."""
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return f"{llvm.get_default_triple()} {llvm.get_host_cpu_name()} {features()} LLVM {version} {_PIPELINE}"
+
+
 def compile_text(text: str) -> bytes:
     """The object file of a module, from the cache on disk if it was compiled before."""
-    version = ".".join(map(str, llvm.llvm_version_info))
-    target = f"{llvm.get_default_triple()} {llvm.get_host_cpu_name()} {features()} LLVM {version} {_PIPELINE}"
-    return cached(text, target, lambda: _compiled(text))
+    return cached(text, target(), lambda: _compiled(text))
 
 
 def _compiled(text: str) -> bytes:

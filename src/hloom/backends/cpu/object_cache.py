@@ -1,9 +1,12 @@
-"""Machine code on disk, so that a program is compiled once and not once for each process.
+"""What was compiled, on disk, so that a program is compiled once and not once for each process.
 
-A file holds a checksum and an object file; its name is the digest of the LLVM IR, the processor, and the versions that
-take part. Files appear whole or not at all, and what is damaged counts as missing, so any number of processes may
-share the folder. It is `$HLOOM_CACHE_DIR` (empty: nothing is kept), else hloom's folder among the user's caches. Where
-it cannot be written to, programs are compiled each time.
+There are two kinds of files, each with a checksum. Object files are named by the digest of the LLVM IR, the processor,
+and the versions that take part. Programs, which spare the way from HLO to LLVM IR too, are named by the digest of the
+module and of hloom's own code: whoever changes a pass finds no program, and most object files.
+
+Files appear whole or not at all, and what is damaged counts as missing, so any number of processes may share the
+folder. It is `$HLOOM_CACHE_DIR` (empty: nothing is kept), else hloom's folder among the user's caches. Where it cannot
+be written to, programs are compiled each time.
 """
 
 from __future__ import annotations
@@ -12,10 +15,15 @@ import contextlib
 import functools
 import hashlib
 import os
+import pickle
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
 
 LIMIT_BYTES = 1 << 30
 """The least recently used files go when all together take more."""
@@ -33,6 +41,32 @@ def cached(text: str, target: str, make: Callable[[], bytes]) -> bytes:
         found = make()
         _write(path, found)
     return found
+
+
+def find_program(key: str) -> Any:
+    """What `keep_program` kept under a key in a process that ran the same code of hloom; None if there is nothing."""
+    path = _program_path(key)
+    found = _read(path) if path is not None else None
+    return None if found is None else pickle.loads(found)
+
+
+def keep_program(key: str, program: Any) -> None:
+    path = _program_path(key)
+    if path is not None:
+        _write(path, pickle.dumps(program, pickle.HIGHEST_PROTOCOL))
+
+
+def _program_path(key: str) -> Path | None:
+    folder = cache_folder()
+    return folder and folder / f"{_digest(key, _code_version())}.program"
+
+
+@functools.cache
+def _code_version() -> str:
+    """Changes with every change of hloom's code, and with the packages that take part."""
+    files = sorted(Path(__file__).parents[2].rglob("*.py"))
+    stamps = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
+    return f"{stamps} {sys.version} {np.__version__} {ml_dtypes.__version__}"
 
 
 def cache_folder() -> Path | None:
@@ -91,7 +125,7 @@ def _prune(folder: Path) -> None:
 def remove_oldest(folder: Path, limit: int) -> None:
     """Removes the least recently used files until the rest takes at most `limit` bytes."""
     files = []
-    for path in folder.glob("*.o"):
+    for path in (*folder.glob("*.o"), *folder.glob("*.program")):
         with contextlib.suppress(OSError):
             status = path.stat()
             files.append((status.st_mtime, status.st_size, path))

@@ -128,22 +128,32 @@ Step = KernelStep | CodeStep | CopyStep | WhileStep | ConditionalStep | HostStep
 
 
 @dataclass(slots=True)
-class Program:
-    """The steps of a module's entry, and what it reads and writes."""
+class Signature:
+    """What a program takes and gives, and its constants; the place of a tuple is a tuple of places."""
 
-    module: Module
-    plans: dict[int, Plan]
-    steps: list[Step] = field(default_factory=list)
     parameters: list[Place] = field(default_factory=list)
     result: Place = None
     buffers: list[Buffer] = field(default_factory=list)
-    host_steps: list[HostStep] = field(default_factory=list)
-    slots: int = 0
-    """How many values only the host holds."""
 
     def of_kind(self, kind: str) -> list[Buffer]:
         """The buffers of a kind in the order of their numbers."""
         return [buffer for buffer in self.buffers if buffer.kind == kind]
+
+
+@dataclass(slots=True)
+class Program(Signature):
+    """The steps of a module's entry, and what it reads and writes."""
+
+    module: Module = field(kw_only=True)
+    plans: dict[int, Plan] = field(kw_only=True)
+    steps: list[Step] = field(default_factory=list)
+    host_steps: list[HostStep] = field(default_factory=list)
+    slots: int = 0
+    """How many values only the host holds."""
+
+    def signature(self) -> Signature:
+        """The program as its callers see it."""
+        return Signature(self.parameters, self.result, [b for b in self.buffers if b.kind != "temp"])
 
     def parts(self) -> list[list[Step]]:
         """The steps in pieces that become functions of their own: LLVM's time is not linear in a function's length."""
@@ -187,7 +197,7 @@ def build_program(module: Module, vector_bytes: int, threads: int) -> Program:
 
 class _Builder:
     def __init__(self, module: Module, vector_bytes: int, threads: int) -> None:
-        self.program = Program(module, make_plans(module.entry))
+        self.program = Program(module=module, plans=make_plans(module.entry))
         self.vector_bytes = vector_bytes
         self.threads = threads
         self.counts: dict[str, int] = {}
