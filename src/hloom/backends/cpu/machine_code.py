@@ -12,7 +12,7 @@ from hloom.backends.cpu.object_cache import cached
 
 _lock = threading.Lock()
 
-_PIPELINE = "1"
+_PIPELINE = "2"
 """Changes with what `_compiled` does, so that the cache on disk forgets what was made otherwise."""
 
 
@@ -44,17 +44,10 @@ def vector_bytes() -> int:
 
 
 @functools.cache
-def _initialized() -> None:
+def _native_target() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-
-
-def _target_machine(optimization: int) -> Any:
-    _initialized()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features(), opt=optimization, jit=True, codemodel="jitdefault"
-    )
+    return llvm.Target.from_default_triple()
 
 
 @functools.cache
@@ -64,31 +57,51 @@ def target() -> str:
     return f"{llvm.get_default_triple()} {llvm.get_host_cpu_name()} {features()} LLVM {version} {_PIPELINE}"
 
 
+class _Compiler:
+    """LLVM's passes and code generator, made once and used by one thread at a time."""
+
+    def __init__(self) -> None:
+        cpu = llvm.get_host_cpu_name()
+        self._machine = _native_target().create_target_machine(
+            cpu=cpu, features=features(), opt=2, jit=True, codemodel="jitdefault"
+        )
+        self._builder = llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        self._passes = llvm.create_new_module_pass_manager()
+        # Nests are vectorised already: few of LLVM's passes are worth their time.
+        self._passes.add_always_inliner_pass()
+        # What is inlined everywhere needs no code of its own.
+        self._passes.add_global_dead_code_eliminate_pass()
+        self._passes.add_sroa_pass()
+        self._passes.add_instruction_combine_pass()
+        self._passes.add_simplify_cfg_pass()
+
+    def compile(self, text: str) -> bytes:
+        module = llvm.parse_assembly(text)
+        self._passes.run(module, self._builder)
+        return bytes(self._machine.emit_object(module))
+
+
+@functools.cache
+def _compiler() -> _Compiler:
+    return _Compiler()
+
+
 def compile_text(text: str) -> bytes:
     """The object file of a module, from the cache on disk if it was compiled before."""
     return cached(text, target(), lambda: _compiled(text))
 
 
 def _compiled(text: str) -> bytes:
-    """Nests are vectorised already: few of LLVM's passes are worth their time."""
     with _lock:
-        machine = _target_machine(2)
-        module = llvm.parse_assembly(text)
-        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
-        passes = llvm.create_new_module_pass_manager()
-        passes.add_always_inliner_pass()
-        passes.add_sroa_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-        passes.run(module, builder)
-        return bytes(machine.emit_object(module))
+        return _compiler().compile(text)
 
 
 def load_object(object_file: bytes) -> MachineCode:
     """Makes an object file executable."""
     with _lock:
-        empty = llvm.parse_assembly("")
-        engine = llvm.create_mcjit_compiler(empty, _target_machine(2))
+        # The engine compiles nothing: its target machine needs no more than the code model.
+        machine = _native_target().create_target_machine(jit=True, codemodel="jitdefault")
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         engine.add_object_file(llvm.ObjectFileRef.from_data(object_file))
         engine.finalize_object()
         return MachineCode(engine)
