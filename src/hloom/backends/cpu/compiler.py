@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.buffer_assignment import assign_buffers
 from hloom.backends.cpu.dispatch import emit_dispatch
 from hloom.backends.cpu.element_ops import can_apply
-from hloom.backends.cpu.machine_code import compile_text, target, vector_bytes
+from hloom.backends.cpu.machine_code import compile_texts, target, vector_bytes
 from hloom.backends.cpu.object_cache import find_program, keep_program
 from hloom.backends.cpu.program import (
     CopyStep,
@@ -48,7 +48,7 @@ class CompiledModule:
     """Output -> the parameter whose memory it shares."""
     is_brief: bool
     """Whether a run is sure to take a few microseconds at most."""
-    object_file: bytes
+    object_files: list[bytes]
     host: HostPart
 
 
@@ -107,16 +107,17 @@ def _compile(module: Module, donate: bool) -> CompiledModule:
     run_passes(module, cpu_pipeline())
     program = build_program(module, vector_bytes(), thread_count())
     assignment = assign_buffers(program, donate)
-    text = emit_program(program, assignment, vector_bytes()) + emit_dispatch(program)
+    main, *pieces = emit_program(program, assignment, vector_bytes())
+    texts = [main + emit_dispatch(program), *pieces]
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
-    dump(module, "program.ll", lambda: text)
+    dump(module, "program.ll", lambda: "\n".join(texts))
     host = HostPart(program.host_steps, program.slots, program.plans)
     return CompiledModule(
         program.signature(),
         assignment.arena_bytes,
         assignment.donated,
         _is_brief(program),
-        compile_text(text),
+        compile_texts(texts),
         host if host.is_needed else HostPart([], 0, {}),
     )
 

@@ -69,7 +69,7 @@ class CpuExecutable(Executable):
         self.host = compiled.host
         self._arena_bytes = compiled.arena_bytes
         self._donated = compiled.donated
-        self._code = load_object(compiled.object_file)
+        self._code = load_object(*compiled.object_files)
         self._runs = threading.local()
         self._arenas: list[buffers.Block] = []
         self._host_call = _HOST_CALL(self._call_host)

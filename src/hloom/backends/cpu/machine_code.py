@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from hloom.backends.cpu.llvm_calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.object_cache import cached
+from hloom.backends.cpu.thread_pool import thread_count
 
 _lock = threading.Lock()
 
@@ -76,14 +80,30 @@ class _Compiler:
         self._passes.add_simplify_cfg_pass()
 
     def compile(self, text: str) -> bytes:
-        module = llvm.parse_assembly(text)
-        self._passes.run(module, self._builder)
-        return bytes(self._machine.emit_object(module))
+        calls = _calls()
+        with llvm.create_context() as context, calls.parse(text, context) as module:
+            calls.run_passes(self._passes, module, self._builder)
+            return calls.emit_object(self._machine, module)
+
+
+_idle_compilers: list[_Compiler] = []
 
 
 @functools.cache
-def _compiler() -> _Compiler:
-    return _Compiler()
+def _calls() -> LlvmCalls:
+    return llvm_calls()
+
+
+def compile_texts(texts: Sequence[str]) -> list[bytes]:
+    """The object files of modules, compiled side by side."""
+    threads = min(len(texts), thread_count())
+    if threads <= 1 or not _calls().are_parallel:
+        return [compile_text(text) for text in texts]
+    largest_first = sorted(texts, key=len, reverse=True)
+    # The threads end with the call: a forked child would wait for them for ever.
+    with ThreadPoolExecutor(threads) as executor:
+        objects = dict(zip(largest_first, executor.map(compile_text, largest_first), strict=True))
+    return [objects[text] for text in texts]
 
 
 def compile_text(text: str) -> bytes:
@@ -92,16 +112,25 @@ def compile_text(text: str) -> bytes:
 
 
 def _compiled(text: str) -> bytes:
-    with _lock:
-        return _compiler().compile(text)
+    try:
+        compiler = _idle_compilers.pop()
+    except IndexError:
+        # Another thread may have taken the last one meanwhile.
+        with _lock:
+            compiler = _Compiler()
+    try:
+        return compiler.compile(text)
+    finally:
+        _idle_compilers.append(compiler)
 
 
-def load_object(object_file: bytes) -> MachineCode:
-    """Makes an object file executable."""
+def load_object(*object_files: bytes) -> MachineCode:
+    """Makes the object files of one program executable."""
     with _lock:
         # The engine compiles nothing: its target machine needs no more than the code model.
         machine = _native_target().create_target_machine(jit=True, codemodel="jitdefault")
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(object_file))
+        for file in object_files:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(file))
         engine.finalize_object()
         return MachineCode(engine)

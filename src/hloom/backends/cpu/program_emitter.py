@@ -1,4 +1,7 @@
-"""Writes a program as one LLVM module: a function for each nest, and `hloom_main`, which runs the steps.
+"""Writes a program as LLVM IR: a function for each nest, and `hloom_main`, which runs the steps.
+
+A long program is several LLVM modules, which are compiled side by side: kernels and nests that `hloom_main` only calls
+are in pieces of their own. What lies where depends on the program alone, for texts are the keys of the cache on disk.
 
 `i32 hloom_main(ptr table)` takes a table of pointers (see `TABLE`), then those of the parameters, outputs and
 constants. It returns 0, or 1 where a host step failed. Loops and branches are native control flow.
@@ -6,11 +9,12 @@ constants. It returns 0, or 1 where a host step failed. Loops and branches are n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
 from hloom.backends.cpu.buffer_assignment import Assignment
+from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm_text import I8, I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.nest_emitter import emit_nest
 from hloom.backends.cpu.program import (
@@ -32,26 +36,41 @@ TABLE = ("arena", "pool", "parallel_for", "host_call", "host_data")
 INLINED_LINES = 200
 """Functions of at most so many lines that run on one thread become part of the loop that calls them."""
 INLINED_CALLS = 64
+PIECE_CHARACTERS = 16_000
+"""From this length on, what takes LLVM some 10 ms, functions make a module of their own worth its while."""
 
 _PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
 # Kernels that fork deep inside call this; the address is the same for every call of the process.
 _PARALLEL_FOR = """@parallel_for.address = internal global ptr null
-define internal void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
+define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
   %address = load ptr, ptr @parallel_for.address, align 8
   call void %address(ptr %pool, ptr %function, ptr %context, i64 %chunks)
   ret void
 }"""
+_ATTRIBUTES = 'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n!0 = !{i32 1}\n'
 
 
 @dataclass(slots=True)
 class NestFunction:
-    """A nest's function: its name, the kernel buffers it takes, and the text."""
+    """A nest's function: its name, the kernel buffers it takes, the text, and what that needs."""
 
     name: str
     buffers: list[int]
     lines: list[str]
+    declarations: dict[str, None]
     chunk: int
     extent: int
+    task: list[str] = field(default_factory=list)
+    """A function that runs a chunk of the nest on a thread, where the nest is cut."""
+
+
+@dataclass(slots=True)
+class _Unit:
+    """Functions that the rest of a program only calls: what they need, and how the rest declares them."""
+
+    text: str
+    declarations: dict[str, None]
+    entries: list[str]
 
 
 @dataclass(slots=True)
@@ -64,9 +83,9 @@ class _Block:
     last: Value
 
 
-def emit_program(program: Program, assignment: Assignment, vector_bytes: int) -> str:
-    """The text of the module."""
-    return _Emitter(program, assignment, vector_bytes).text()
+def emit_program(program: Program, assignment: Assignment, vector_bytes: int) -> list[str]:
+    """The texts of the modules; `hloom_main` is in the first."""
+    return _Emitter(program, assignment, vector_bytes).texts()
 
 
 class _Emitter:
@@ -80,24 +99,46 @@ class _Emitter:
         self.block: _Block | None = None
         self.snapshots = 0
         self.tasks: dict[str, list[str]] = {}
-        self.codes: dict[str, str] = {}
+        self.codes: dict[str, tuple[KernelCode, int]] = {}
         self.stack: dict[Buffer, str] = {}
         self.pointers: dict[Buffer, str] = {}
         self.head: list[str] = []
         self.frame_size = 1
         self.inlined: dict[str, int] = {}
+        self.called: set[str] = set()
 
-    def text(self) -> str:
+    def texts(self) -> list[str]:
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         parts = self.program.parts()
         whole = [self._part(f"hloom_part{k}", steps) for k, steps in enumerate(parts)]
-        main = self._main(len(parts))
-        texts = ["\n".join(function.lines) for function in self.functions.values()]
-        texts += ["\n".join(lines) for lines in self.tasks.values()]
-        texts += [*self.codes.values(), _PARALLEL_FOR, *whole, main]
-        self.builder.declarations.pop(_PARALLEL_FOR_DECLARATION, None)
-        attributes = 'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n!0 = !{i32 1}'
-        return "\n".join([*self.builder.declarations, *texts, attributes, ""])
+        pieces, rest = _pieces(self._units())
+        inlined = [f for f in self.functions.values() if self.inlined.get(f.name)]
+        needed = [self.builder.declarations, *(f.declarations for f in inlined), *(u.declarations for u in rest)]
+        elsewhere = [unit for piece in pieces for unit in piece]
+        forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in elsewhere)])
+        declarations = {line: None for lines in needed for line in lines if line != _PARALLEL_FOR_DECLARATION}
+        texts = ["\n".join(function.lines) for function in inlined]
+        texts += [unit.text for unit in rest] + ["\n".join(lines) for lines in self.tasks.values()]
+        texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main(len(parts), forks)]
+        entries = [entry for unit in elsewhere for entry in unit.entries]
+        return [_module([*declarations, *entries], texts), *map(_module_of_units, pieces)]
+
+    def _units(self) -> Iterator[_Unit]:
+        """What the program only calls: kernels, and nests that are inlined nowhere."""
+        for function in self.functions.values():
+            if not self.inlined.get(function.name):
+                entries, lines = [], [*function.lines, *function.task]
+                if function.name in self.called:
+                    lines[0] = lines[0].replace(" internal", "", 1)
+                    parameters = ["ptr"] * len(function.buffers) + ["i64", "i64"]
+                    entries.append(f"declare void @{function.name}({', '.join(parameters)})")
+                if function.task:
+                    entries.append(f"declare void @{function.name}.task(ptr, i64)")
+                yield _Unit("\n".join(lines), function.declarations, entries)
+        for entry, (code, arguments) in self.codes.items():
+            text = code.text.replace(f"define internal void @{entry}(", f"define void @{entry}(")
+            declaration = f"declare void @{entry}({', '.join(['ptr'] * arguments)})"
+            yield _Unit(text, code.declarations, [declaration])
 
     def _part(self, name: str, steps: list[Step]) -> str:
         """`i32 @name(ptr table)`: a part of the program."""
@@ -119,11 +160,12 @@ class _Emitter:
             ]
         )
 
-    def _main(self, parts: int) -> str:
+    def _main(self, parts: int, forks: bool) -> str:
         """Runs the parts until one fails."""
         b = Builder()
-        place = b.element_pointer(Value("%table", PTR), constant(I64, TABLE.index("parallel_for")), "ptr")
-        b.store(b.load(place, PTR, 8), Value("@parallel_for.address", PTR), 8)
+        if forks:
+            place = b.element_pointer(Value("%table", PTR), constant(I64, TABLE.index("parallel_for")), "ptr")
+            b.store(b.load(place, PTR, 8), Value("@parallel_for.address", PTR), 8)
         for k in range(parts):
             failed = b.emit(f"call i32 @hloom_part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
             _return_if(b, failed)
@@ -179,12 +221,11 @@ class _Emitter:
 
     def _code(self, step: CodeStep) -> None:
         code = step.code
-        self.codes.setdefault(code.entry, code.text)
-        self.builder.declarations.update(code.declarations)
         pointers = [str(self._pointer(buffer)) for buffer in step.buffers]
         scratch = [] if code.scratch_bytes else ["ptr null"]
-        arguments = ", ".join([*pointers, *scratch, "ptr %pool", "ptr %parallel_for"])
-        self.builder.line(f"call void @{code.entry}({arguments})")
+        arguments = [*pointers, *scratch, "ptr %pool", "ptr %parallel_for"]
+        self.codes[code.entry] = code, len(arguments)
+        self.builder.line(f"call void @{code.entry}({', '.join(arguments)})")
 
     def _copy(self, step: CopyStep) -> None:
         if self.assignment.of(step.target) is self.assignment.of(step.source) or not step.target.byte_size:
@@ -310,6 +351,7 @@ class _Emitter:
         pointers = [self._pointer(step.buffers[k]) for k in function.buffers]
         if self.block is not None and in_block:
             arguments = ", ".join(map(str, [*pointers, self.block.first, self.block.last]))
+            self.called.add(function.name)
             b.line(f"call void @{function.name}({arguments})")
             return
         if function.chunk:
@@ -321,6 +363,7 @@ class _Emitter:
         calls = self.inlined.get(function.name, 0)
         inline = len(function.lines) <= INLINED_LINES and calls < INLINED_CALLS and (depth or calls < 2)
         self.inlined[function.name] = calls + inline
+        self.called.add(function.name)
         b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")
 
     def _function(self, kernel: Kernel, position: int, nest: Nest, in_block: bool) -> NestFunction:
@@ -333,15 +376,14 @@ class _Emitter:
                 nest = replace(nest, schedule=replace(nest.schedule, chunk=nest.loops[0].extent))
             text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes)
             extent = nest.loops[0].extent if nest.loops else 1
-            found = NestFunction(name, buffers, text.split("\n"), nest.schedule.chunk, extent)
+            found = NestFunction(name, buffers, text.split("\n"), declarations, nest.schedule.chunk, extent)
             self.functions[key] = found
-            self.builder.declarations.update(declarations)
         return found
 
     def _task(self, function: NestFunction) -> str:
         """A chunk of a nest for the thread pool: `void (ptr frame, i64 chunk)`."""
         name = f"{function.name}.task"
-        if name not in self.tasks:
+        if not function.task:
             b = Builder()
             arguments = [_from_frame(b, position) for position in range(len(function.buffers))]
             first = b.binary("mul", Value("%chunk", I64), constant(I64, function.chunk))
@@ -349,10 +391,30 @@ class _Emitter:
             last = b.intrinsic("smin", end, constant(I64, function.extent))
             b.line(f"call void @{function.name}({', '.join(map(str, [*arguments, first, last]))}) #1")
             b.line("ret void")
-            self.builder.declarations.update(b.declarations)
-            head = f"define internal void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
-            self.tasks[name] = [head, *b.lines, "}"]
+            function.declarations.update(b.declarations)
+            head = f"define void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
+            function.task = [head, *b.lines, "}"]
         return name
+
+
+def _pieces(units: Iterable[_Unit]) -> tuple[list[list[_Unit]], list[_Unit]]:
+    """Units in groups that are long enough to be compiled on their own, and the rest."""
+    pieces, group = [], list[_Unit]()
+    for unit in units:
+        group.append(unit)
+        if sum(len(unit.text) for unit in group) >= PIECE_CHARACTERS:
+            pieces.append(group)
+            group = []
+    return pieces, group
+
+
+def _module_of_units(units: list[_Unit]) -> str:
+    declarations = {declaration: None for unit in units for declaration in unit.declarations}
+    return _module(declarations, [unit.text for unit in units])
+
+
+def _module(declarations: Iterable[str], texts: Iterable[str]) -> str:
+    return "\n".join([*declarations, *texts, _ATTRIBUTES])
 
 
 def _return_if(b: Builder, failed: Value) -> None:
