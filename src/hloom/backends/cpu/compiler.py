@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hloom.backends.cpu.buffer_assignment import assign_buffers
-from hloom.backends.cpu.dispatch import emit_dispatch
 from hloom.backends.cpu.element_ops import can_apply
 from hloom.backends.cpu.machine_code import compile_texts, target, vector_bytes
 from hloom.backends.cpu.object_cache import find_program, keep_program
@@ -107,8 +106,7 @@ def _compile(module: Module, donate: bool) -> CompiledModule:
     run_passes(module, cpu_pipeline())
     program = build_program(module, vector_bytes(), thread_count())
     assignment = assign_buffers(program, donate)
-    main, *pieces = emit_program(program, assignment, vector_bytes())
-    texts = [main + emit_dispatch(program), *pieces]
+    texts = emit_program(program, assignment, vector_bytes())
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
     dump(module, "program.ll", lambda: "\n".join(texts))
     host = HostPart(program.host_steps, program.slots, program.plans)

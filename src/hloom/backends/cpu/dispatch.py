@@ -1,9 +1,9 @@
 """From Python's arrays to the program and back, in native code: a call costs little more than one foreign call.
 
-`i32 hloom_call(ptr arguments, ptr results, ptr arena)` takes two tuples of NumPy arrays as the Python objects that
+`i32 hloom_call(ptr arguments, ptr results, ptr template)` takes two tuples of NumPy arrays as the Python objects that
 they are. It compares the type, element type, sizes and contiguity of each argument with what the program takes, puts
 the addresses of all data into the table, and runs `hloom_main`. Where an argument does not fit it returns 2, and
-nothing has run.
+nothing has run. It is the same code for all programs: what it knows of one is in the program's template.
 
 The layout of tuples and arrays in memory is that of Python's and NumPy's C interface.
 """
@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import sys
 from typing import Any
 
 import numpy as np
 
+from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object
 from hloom.backends.cpu.program import Signature
 from hloom.backends.cpu.program_emitter import TABLE
 
@@ -56,35 +58,43 @@ def layout_is_known() -> bool:
     )
 
 
-def template(signature: Signature, addresses: dict[str, int]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """The table as `hloom_call` starts from: `addresses`, constants, and then what arguments are compared with."""
+HEADER = ("main", "words", "inputs", "outputs", "sizes")
+"""The words of a template before the table: `words` is its length, `sizes` where those of arguments start."""
+
+
+def template(signature: Signature, main: int, addresses: dict[str, int]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """What `hloom_call` needs of a program: the header, the table with `addresses` and constants, and what arguments
+    are compared with: the types, and for each argument where its sizes end, and then all sizes.
+    """
     constants = [b.data.ctypes.data if b.data is not None else 0 for b in signature.of_kind("constant")]
     inputs, outputs = signature.of_kind("parameter"), signature.of_kind("output")
-    words = [addresses.get(name, 0) for name in TABLE]
-    words += [0] * (len(inputs) + len(outputs)) + constants
-    words += [id(np.ndarray), *(id(buffer.type.dtype) for buffer in inputs)]
-    return np.array(words, np.uint64)
+    table = [addresses.get(name, 0) for name in TABLE] + [0] * (len(inputs) + len(outputs)) + constants
+    types = [id(np.ndarray), *(id(buffer.type.dtype) for buffer in inputs)]
+    ends = list(itertools.accumulate((len(buffer.dimensions) for buffer in inputs), initial=0))
+    sizes = [size for buffer in inputs for size in buffer.dimensions]
+    header = [main, len(table), len(inputs), len(outputs), len(HEADER) + len(table) + len(types)]
+    return np.array([*header, *table, *types, *ends, *sizes], np.uint64)
 
 
-def emit_dispatch(signature: Signature) -> str:
-    """The text of `hloom_call` and of `hloom_template`, the place of the template's address."""
-    inputs, outputs = signature.of_kind("parameter"), len(signature.of_kind("output"))
-    size = len(TABLE) + len(inputs) + outputs + len(signature.of_kind("constant"))
-    starts, sizes = [0], list[int]()
-    for buffer in inputs:
-        sizes += buffer.dimensions
-        starts.append(len(sizes))
+@functools.cache
+def _code() -> MachineCode:
+    return load_object(compile_text(_text()))
+
+
+def call_address() -> int:
+    """The address of `hloom_call`."""
+    return _code().address("hloom_call")
+
+
+def _text() -> str:
+    loads = []
+    for position, name in enumerate(HEADER):
+        loads.append(f"  %h.{name}.p = getelementptr i64, ptr %template, i64 {position}")
+        loads.append(f"  %h.{name} = load {'ptr' if name == 'main' else 'i64'}, ptr %h.{name}.p, align 8")
     return _TEXT.format(
-        size=size,
-        bytes=8 * size,
-        inputs=len(inputs),
-        outputs=outputs,
+        loads="\n".join(loads),
+        header=len(HEADER),
         first_input=len(TABLE),
-        first_output=len(TABLE) + len(inputs),
-        starts=_array("i64", starts),
-        sizes=_array("i64", sizes or [0]),
-        starts_count=len(starts),
-        sizes_count=max(1, len(sizes)),
         type=_TYPE,
         tuple_size=_TUPLE_SIZE,
         items=_TUPLE_ITEMS,
@@ -97,29 +107,28 @@ def emit_dispatch(signature: Signature) -> str:
     )
 
 
-def _array(element: str, values: list[int]) -> str:
-    return "[" + ", ".join(f"{element} {value}" for value in values) + "]"
-
-
 _TEXT = """
-@hloom_template = global ptr null
-@hloom_starts = internal constant [{starts_count} x i64] {starts}
-@hloom_sizes = internal constant [{sizes_count} x i64] {sizes}
-define i32 @hloom_call(ptr %arguments, ptr %results, ptr %arena) nounwind {{
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+define i32 @hloom_call(ptr %arguments, ptr %results, ptr %template) nounwind {{
 entry:
-  %table = alloca [{size} x ptr], align 16
-  %template = load ptr, ptr @hloom_template, align 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %table, ptr %template, i64 {bytes}, i1 false)
-  store ptr %arena, ptr %table, align 8
-  %expected = getelementptr ptr, ptr %template, i64 {size}
+{loads}
+  %table = alloca ptr, i64 %h.words, align 16
+  %given = getelementptr ptr, ptr %template, i64 {header}
+  %bytes = shl i64 %h.words, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %table, ptr align 8 %given, i64 %bytes, i1 false)
+  %expected = getelementptr ptr, ptr %given, i64 %h.words
+  %ends = getelementptr i64, ptr %template, i64 %h.sizes
+  %past.ends = getelementptr i64, ptr %ends, i64 %h.inputs
+  %sizes.of.all = getelementptr i64, ptr %past.ends, i64 1
+  %first.output = add i64 %h.inputs, {first_input}
   %ndarray = load ptr, ptr %expected, align 8
   %count.p = getelementptr i8, ptr %arguments, i64 {tuple_size}
   %count = load i64, ptr %count.p, align 8
-  %right.count = icmp eq i64 %count, {inputs}
+  %right.count = icmp eq i64 %count, %h.inputs
   br i1 %right.count, label %next, label %unfit
 next:
   %k = phi i64 [ 0, %entry ], [ %k.next, %fits ]
-  %more = icmp ult i64 %k, {inputs}
+  %more = icmp ult i64 %k, %h.inputs
   br i1 %more, label %check, label %outputs
 check:
   %items = getelementptr i8, ptr %arguments, i64 {items}
@@ -140,9 +149,9 @@ array:
   %flags = load i32, ptr %flags.p, align 4
   %good.flags = and i32 %flags, {fitting}
   %dense = icmp eq i32 %good.flags, {fitting}
-  %start.p = getelementptr i64, ptr @hloom_starts, i64 %k
+  %start.p = getelementptr i64, ptr %ends, i64 %k
   %start = load i64, ptr %start.p, align 8
-  %end.p = getelementptr i64, ptr @hloom_starts, i64 %k.next
+  %end.p = getelementptr i64, ptr %ends, i64 %k.next
   %end = load i64, ptr %end.p, align 8
   %wanted.rank = sub i64 %end, %start
   %rank.p = getelementptr i8, ptr %item, i64 {rank}
@@ -164,7 +173,7 @@ compare:
   %size.p = getelementptr i64, ptr %sizes, i64 %d
   %size = load i64, ptr %size.p, align 8
   %place = add i64 %start, %d
-  %wanted.size.p = getelementptr i64, ptr @hloom_sizes, i64 %place
+  %wanted.size.p = getelementptr i64, ptr %sizes.of.all, i64 %place
   %wanted.size = load i64, ptr %wanted.size.p, align 8
   %same.size = icmp eq i64 %size, %wanted.size
   %d.next = add nuw i64 %d, 1
@@ -178,7 +187,7 @@ fits:
   br label %next
 outputs:
   %j = phi i64 [ 0, %next ], [ %j.next, %output ]
-  %left = icmp ult i64 %j, {outputs}
+  %left = icmp ult i64 %j, %h.outputs
   br i1 %left, label %output, label %run
 output:
   %made = getelementptr i8, ptr %results, i64 {items}
@@ -186,13 +195,13 @@ output:
   %result = load ptr, ptr %result.p, align 8
   %to.p = getelementptr i8, ptr %result, i64 {data}
   %to = load ptr, ptr %to.p, align 8
-  %out = add i64 %j, {first_output}
+  %out = add i64 %j, %first.output
   %out.p = getelementptr ptr, ptr %table, i64 %out
   store ptr %to, ptr %out.p, align 8
   %j.next = add nuw i64 %j, 1
   br label %outputs
 run:
-  %status = call i32 @hloom_main(ptr %table)
+  %status = call i32 %h.main(ptr %table)
   ret i32 %status
 unfit:
   ret i32 2

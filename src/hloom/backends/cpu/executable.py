@@ -12,7 +12,7 @@ import numpy as np
 
 from hloom.backends.cpu import buffers
 from hloom.backends.cpu.compiler import CompiledModule
-from hloom.backends.cpu.dispatch import DOES_NOT_FIT, layout_is_known, template
+from hloom.backends.cpu.dispatch import DOES_NOT_FIT, HEADER, call_address, layout_is_known, template
 from hloom.backends.cpu.machine_code import load_object
 from hloom.backends.cpu.program import Buffer, HostStep, Slot, leaves
 from hloom.backends.cpu.program_emitter import TABLE, host_buffers
@@ -71,22 +71,22 @@ class CpuExecutable(Executable):
         self._donated = compiled.donated
         self._code = load_object(*compiled.object_files)
         self._runs = threading.local()
-        self._arenas: list[buffers.Block] = []
+        self._arenas: list[_Arena] = []
         self._host_call = _HOST_CALL(self._call_host)
         pool = shared_pool()
         self._template = template(
             signature,
+            self._code.address("hloom_main"),
             {
                 "pool": pool.address,
                 "parallel_for": pool.parallel_for_address,
                 "host_call": ctypes.cast(self._host_call, ctypes.c_void_p).value or 0,
             },
         )
-        place = ctypes.c_void_p.from_address(self._code.address("hloom_template"))
-        place.value = self._template.ctypes.data
+        self._template_address = self._template.ctypes.data
         # Programs that take no time keep Python's lock: releasing it would cost as much as they do.
         make = ctypes.PYFUNCTYPE if compiled.is_brief else ctypes.CFUNCTYPE
-        self._call = make(*_CALL_ARGUMENTS)(self._code.address("hloom_call"))
+        self._call = make(*_CALL_ARGUMENTS)(call_address())
         self._outputs = [(b.dimensions, b.type.dtype) for b in signature.of_kind("output")]
         self._is_plain = not compiled.host.is_needed and self.device_count == 1
         self._parameters_are_flat = all(isinstance(place, Buffer) for place in signature.parameters)
@@ -108,7 +108,7 @@ class CpuExecutable(Executable):
             return None
         inputs, outputs = len(self.signature.of_kind("parameter")), len(self._outputs)
         constants = len(self.signature.of_kind("constant"))
-        table = self._template[: len(TABLE) + inputs + outputs + constants]
+        table = self._template[len(HEADER) :][: len(TABLE) + inputs + outputs + constants]
         main = self._code.address("hloom_main")
         return NativeEntry(main, table, len(TABLE), inputs, self._arena_bytes, self._donated)
 
@@ -143,13 +143,13 @@ class CpuExecutable(Executable):
     def _native(self, arguments: tuple[Any, ...], results: tuple[Array, ...]) -> int:
         size = self._arena_bytes
         if not size:
-            return int(self._call(id(arguments), id(results), 0))
+            return int(self._call(id(arguments), id(results), self._template_address))
         try:
             # Another thread may take the last one meanwhile.
             arena = self._arenas.pop()
         except IndexError:
-            arena = buffers.allocate(size)
-        status = self._call(id(arguments), id(results), arena.address)
+            arena = _Arena(size, self._template)
+        status = self._call(id(arguments), id(results), arena.template_address)
         if size <= KEPT_ARENA_BYTES:
             self._arenas.append(arena)
         return int(status)
@@ -185,6 +185,16 @@ class CpuExecutable(Executable):
             run.error = error
             return 1
         return 0
+
+
+class _Arena:
+    """Memory for a run's temporary arrays, and the program's template with its address."""
+
+    def __init__(self, size: int, template: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
+        self.block = buffers.allocate(size)
+        self.template = template.copy()
+        self.template[len(HEADER) + TABLE.index("arena")] = self.block.address
+        self.template_address = self.template.ctypes.data
 
 
 class _Run:
