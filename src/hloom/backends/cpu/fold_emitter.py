@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hloom.backends.cpu import element_ops
 from hloom.backends.cpu.element_types import Element, parts, rounded, select_element, width_of
-from hloom.backends.cpu.llvm_text import I64, Value, constant, mask_constant
+from hloom.backends.cpu.llvm_text import I64, Index, Value, constant, mask_constant
 from hloom.backends.cpu.memory_emitter import any_lane
 from hloom.loops.expressions import Apply, Argument, Expression, Fold, walk
 from hloom.loops.index import Variable
@@ -127,8 +127,7 @@ def summed_in_blocks(
             for fold, old, new in zip(folds, states, sums, strict=True)
         ]
 
-    zero, end = constant(I64, 0), constant(I64, main)
-    return loop_elements(e, zero, end, block, initial, one_block, single=main <= block)
+    return loop_elements(e, 0, main, block, initial, one_block)
 
 
 def fold_loops(e: NestEmitter, folds: list[Fold], over: tuple[Variable, ...], states: States) -> States:
@@ -143,7 +142,7 @@ def fold_loops(e: NestEmitter, folds: list[Fold], over: tuple[Variable, ...], st
         return states
     if variable.extent == 0:
         return states
-    return loop_elements(e, constant(I64, 0), constant(I64, variable.extent), 1, states, body)
+    return loop_elements(e, 0, variable.extent, 1, states, body)
 
 
 def at_each(e: NestEmitter, folds: list[Fold], variable: Variable, body: Callable[[States], States]) -> Step:
@@ -197,23 +196,11 @@ def neutral_element(fold: Fold, like: Element) -> Element:
     return constant(like.type, float(value) if type.is_float else int(value))
 
 
-def loop_elements(
-    e: NestEmitter,
-    first: Value,
-    last: Value,
-    step: int,
-    states: States,
-    body: Callable[[Value, States], States],
-    single: bool = False,
-) -> States:
-    """`loop` with the states of several folds carried."""
-    flat = [value for values in states for element in values for value in parts(element)]
-
-    def flat_body(at: Value, values: list[Value]) -> list[Value]:
-        results = body(at, _like(states, values))
-        return [value for row in results for element in row for value in parts(element)]
-
-    return _like(states, e.loop(first, last, step, flat, flat_body, single))
+def loop_elements(e: NestEmitter, first: Index, last: Index, step: int, states: States, body: Step) -> States:
+    """A loop that carries the states of several folds."""
+    with e.builder.loop(last, step, _flat(states), first) as loop:
+        loop.carried = _flat(body(e.builder.index(loop.index), _like(states, loop.carried)))
+    return _like(states, loop.carried)
 
 
 def vector_folds(e: NestEmitter, folds: list[Fold], variable: Variable, lanes: int) -> States:
@@ -237,9 +224,7 @@ def vector_folds(e: NestEmitter, folds: list[Fold], variable: Variable, lanes: i
             if any(needs_vector_blocks(fold, variable, lanes) for fold in folds):
                 states = summed_in_blocks(e, folds, variable, lanes, states, all_steps)
             else:
-                states = loop_elements(
-                    e, constant(I64, 0), constant(I64, main), lanes, states, step, single=main == lanes
-                )
+                states = loop_elements(e, 0, main, lanes, states, step)
         if main < variable.extent:
             e.tail = tail = mask_constant(variable.extent - main, lanes)
             new = step(constant(I64, main), neutral)
@@ -277,8 +262,7 @@ def around(
     if not over:
         return body(states)
     step = at_each(e, folds, over[0], lambda inner: around(e, over[1:], inner, body, folds))
-    end = constant(I64, over[0].extent)
-    return loop_elements(e, constant(I64, 0), end, 1, states, step, single=over[0].extent == 1)
+    return loop_elements(e, 0, over[0].extent, 1, states, step)
 
 
 def horizontal(e: NestEmitter, fold: Fold, lanes: Element) -> Element:
@@ -318,6 +302,10 @@ def _reduction(opcode: str, type: PrimitiveType) -> str:
     if type.is_float:
         return f"f{short}imum"
     return ("s" if type.is_signed else "u") + short
+
+
+def _flat(states: States) -> list[Value]:
+    return [value for row in states for element in row for value in parts(element)]
 
 
 def _like(states: States, values: list[Value]) -> States:

@@ -1,14 +1,9 @@
-"""One function of LLVM IR under construction: parameters, index arithmetic, loops, and elements of XLA's types."""
+"""One function of LLVM IR under construction: parameters, index arithmetic, and elements of XLA's types."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from hloom.backends.cpu.llvm_text import PTR, Builder, Index, Type, Value, constant, lane_numbers, type_of
 
-from hloom.backends.cpu.llvm_text import I64, PTR, Builder, Type, Value, constant, lane_numbers, type_of
-
-Index = Value | int  # an i64, or a number known when the code is written
 ELEMENTS = {  # what an XLA element type is in memory; bf16 has no arithmetic, so its bits are enough
     "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
     "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
@@ -19,14 +14,6 @@ _BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
 def size_of(element: str) -> int:
     """The bytes of an LLVM scalar type."""
     return _BYTES[element] if element in _BYTES else int(element[1:]) // 8
-
-
-@dataclass
-class Loop:
-    """A loop under construction: its counter, and the values that each round takes over from the one before."""
-
-    index: Index
-    carried: list[Value] = field(default_factory=list)
 
 
 class Function(Builder):
@@ -50,9 +37,6 @@ class Function(Builder):
         return slot
 
     # Index arithmetic
-
-    def index(self, value: Index) -> Value:
-        return value if isinstance(value, Value) else constant(I64, value)
 
     def add(self, a: Index, b: Index) -> Index:
         if isinstance(a, int) and isinstance(b, int):
@@ -108,44 +92,9 @@ class Function(Builder):
         end = self.multiply(self.divide(self.multiply(units, self.add(share, 1)), shares), unit)
         return first, self.subtract(self.minimum(end, total), first)
 
-    # Control flow
-
     def invoke(self, function: str, *args: Value) -> None:
         """Calls a function that the same text defines."""
         self.line(f"call void @{function}({', '.join(map(str, args))})")
-
-    @contextmanager
-    def loop(self, stop: Index, step: int = 1, carried: Sequence[Value] = ()) -> Iterator[Loop]:
-        """Runs the body for 0, step, 2 * step, .. below `stop`, at least once; the body may set `carried` anew."""
-        if isinstance(stop, int) and stop <= step:
-            yield Loop(0, list(carried))
-            return
-        before, body, after = self.block, self.label("loop"), self.label("after")
-        self.branch(body)
-        self.start(body)
-        place = len(self.lines)
-        index = Value(self.name(), I64)
-        phis = [Value(self.name(), value.type) for value in carried]
-        loop = Loop(index, list(phis))
-        yield loop
-        following = self.index(self.add(index, step))
-        more = self.compare("ult", following, self.index(stop))
-        starts = zip([index, *phis], [constant(I64, 0), *carried], [following, *loop.carried], strict=True)
-        self.lines[place:place] = [
-            f"  {phi.text} = phi {phi.type} [ {first.text}, %{before} ], [ {next_.text}, %{self.block} ]"
-            for phi, first, next_ in starts
-        ]
-        self.branch_if(more, body, after)
-        self.start(after)
-
-    @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
-        then, after = self.label("then"), self.label("after")
-        self.branch_if(condition, then, after)
-        self.start(then)
-        yield
-        self.branch(after)
-        self.start(after)
 
     # Elements in memory
 

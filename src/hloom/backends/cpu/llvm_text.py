@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 _FLOAT_BITS = {"half": 16, "float": 32, "double": 64}
 _SUFFIX = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
@@ -73,6 +75,17 @@ class Value:
 
     def __str__(self) -> str:
         return f"{self.type.text} {self.text}"
+
+
+Index = Value | int  # an i64, or a number known when the code is written
+
+
+@dataclass
+class Loop:
+    """A loop under construction: its counter, and the values that each round takes over from the one before."""
+
+    index: Index
+    carried: list[Value] = field(default_factory=list)
 
 
 def constant(type: Type, value: float | int | bool) -> Value:
@@ -161,6 +174,60 @@ class Builder:
 
     def phi(self, type: Type, *incoming: tuple[Value, str]) -> Value:
         return self.emit(f"phi {type} " + ", ".join(f"[ {v.text}, %{b} ]" for v, b in incoming), type)
+
+    # Control flow
+
+    def index(self, value: Index) -> Value:
+        return value if isinstance(value, Value) else constant(I64, value)
+
+    @contextmanager
+    def loop(self, stop: Index, step: Index = 1, carried: Sequence[Value] = (), first: Index = 0) -> Iterator[Loop]:
+        """Runs the body for first, first + step, .. below `stop`, at least once; the body may set `carried` anew."""
+        if isinstance(first, int) and isinstance(stop, int) and isinstance(step, int) and stop <= first + step:
+            yield Loop(first, list(carried))
+            return
+        before, body, after = self.block, self.label("loop"), self.label("after")
+        self.branch(body)
+        self.start(body)
+        place = len(self.lines)
+        index = Value(self.name(), I64)
+        phis = [Value(self.name(), value.type) for value in carried]
+        loop = Loop(index, list(phis))
+        yield loop
+        following = self.binary("add", index, self.index(step), "nuw nsw")
+        more = self.compare("ult", following, self.index(stop))
+        starts = zip([index, *phis], [self.index(first), *carried], [following, *loop.carried], strict=True)
+        self.lines[place:place] = [
+            f"  {phi.text} = phi {phi.type} [ {start.text}, %{before} ], [ {next_.text}, %{self.block} ]"
+            for phi, start, next_ in starts
+        ]
+        self.branch_if(more, body, after)
+        self.start(after)
+
+    @contextmanager
+    def repeat(self, condition: Callable[[], Value]) -> Iterator[None]:
+        """Runs the body while the condition holds."""
+        head, body, after = self.label("while"), self.label("body"), self.label("after")
+        self.branch(head)
+        self.start(head)
+        self.branch_if(condition(), body, after)
+        self.start(body)
+        yield
+        self.branch(head)
+        self.start(after)
+
+    @contextmanager
+    def when(self, condition: Value | None) -> Iterator[None]:
+        """Runs the body if the condition holds; None always does."""
+        if condition is None:
+            yield
+            return
+        then, after = self.label("then"), self.label("after")
+        self.branch_if(condition, then, after)
+        self.start(then)
+        yield
+        self.branch(after)
+        self.start(after)
 
     # Arithmetic: `flags` such as "nsw", "reassoc nsz"
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hloom.backends.cpu import pack_b
-from hloom.backends.cpu.llvm_function import ELEMENTS, Function, Index, size_of
-from hloom.backends.cpu.llvm_text import I1, I64, PTR, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm_function import ELEMENTS, Function, size_of
+from hloom.backends.cpu.llvm_text import I1, I64, PTR, Index, Type, Value, constant, type_of
 from hloom.backends.cpu.matmul_plan import (
     PARALLEL_WORK,
     MatmulSpec,

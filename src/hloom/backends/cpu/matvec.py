@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hloom.backends.cpu.llvm_function import Function, Index, size_of
-from hloom.backends.cpu.llvm_text import I64, PTR, Type, Value, constant
+from hloom.backends.cpu.llvm_function import Function, size_of
+from hloom.backends.cpu.llvm_text import I64, PTR, Index, Type, Value, constant
 from hloom.backends.cpu.micro_kernel import Matrix
 
 ROWS_AT_ONCE = 4  # of `_dot`

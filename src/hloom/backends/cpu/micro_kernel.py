@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloom.backends.cpu.llvm_function import ELEMENTS, Function, Index, size_of
-from hloom.backends.cpu.llvm_text import I1, I64, PTR, Type, Value, constant
+from hloom.backends.cpu.llvm_function import ELEMENTS, Function, size_of
+from hloom.backends.cpu.llvm_text import I1, I64, PTR, Index, Type, Value, constant
 
 
 @dataclass(frozen=True)

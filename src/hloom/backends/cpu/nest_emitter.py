@@ -21,7 +21,7 @@ from hloom.backends.cpu.element_types import (
 )
 from hloom.backends.cpu.fold_emitter import emit_folds, emit_ready_folds, results_of
 from hloom.backends.cpu.index_emitter import index_value
-from hloom.backends.cpu.llvm_text import I64, Builder, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.llvm_text import I64, Builder, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.memory_emitter import emit_load, emit_store
 from hloom.backends.cpu.tile_emitter import emit_tiles
 from hloom.loops.expressions import (
@@ -115,8 +115,8 @@ class NestEmitter:
         variable = self.nest.loops[depth]
         schedule = self.nest.schedule
         chunked = depth == 0 and schedule.chunk
-        first = Value("%first", I64) if chunked else constant(I64, variable.low)
-        last = Value("%last", I64) if chunked else constant(I64, variable.high + 1)
+        first: Index = Value("%first", I64) if chunked else variable.low
+        last: Index = Value("%last", I64) if chunked else variable.high + 1
 
         def body(value: Value) -> None:
             with self.bound(variable, value):
@@ -125,12 +125,12 @@ class NestEmitter:
         if variable is schedule.transposed:
             emit_tiles(self, depth, first, last)
         elif variable is schedule.vector:
-            self._vector_loop(variable, schedule.lanes, first, last, chunked=bool(chunked), body=body)
+            self._vector_loop(variable, schedule.lanes, first, last, body)
         else:
-            self.steps(first, last, 1, body, single=variable.extent == 1)
+            self.steps(first, last, 1, body)
 
     def _vector_loop(
-        self, variable: Variable, lanes: int, first: Value, last: Value, chunked: bool, body: Callable[[Value], None]
+        self, variable: Variable, lanes: int, first: Index, last: Index, body: Callable[[Value], None]
     ) -> None:
         """Whole vectors, then the rest under a mask; short loops are vectors of several widths, one after another."""
         b = self.builder
@@ -138,17 +138,19 @@ class NestEmitter:
         main = variable.low + variable.extent - rest
         saved = self.vector, self.lanes
         self.vector, self.lanes = variable, lanes
-        if variable.extent < lanes and not chunked:
+        if variable.extent < lanes and isinstance(first, int):
             self._short_vectors(variable, body)
         else:
-            if chunked:
-                end = b.intrinsic("smin", last, constant(I64, main)) if rest else last
-                self.guarded(b.compare("slt", first, end), lambda: self.steps(first, end, lanes, body), rest > 0)
-            else:
-                self.steps(first, constant(I64, main), lanes, body, single=main == variable.low + lanes)
+            end, some, at_end = main if rest else last, None, None
+            if rest and isinstance(first, Value) and isinstance(last, Value):
+                end = b.intrinsic("umin", last, b.index(main))
+                some = b.compare("ult", first, end)
+                at_end = b.compare("eq", last, b.index(variable.high + 1))
+            with b.when(some):
+                self.steps(first, end, lanes, body)
             if rest:
-                at_end = b.compare("eq", last, constant(I64, variable.high + 1)) if chunked else None
-                self.guarded(at_end, lambda: self._masked(main, rest, body), chunked)
+                with b.when(at_end):
+                    self._masked(main, rest, body)
         self.vector, self.lanes = saved
 
     def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
@@ -164,55 +166,9 @@ class NestEmitter:
         body(constant(I64, at))
         self.tail = None
 
-    def steps(self, first: Value, last: Value, step: int, body: Callable[[Value], None], single: bool = False) -> None:
-        def in_loop(value: Value, _: list[Value]) -> list[Value]:
-            body(value)
-            return []
-
-        self.loop(first, last, step, [], in_loop, single=single)
-
-    def guarded(self, condition: Value | None, body: Callable[[], object], needed: bool) -> None:
-        if condition is None or not needed:
-            body()
-            return
-        b = self.builder
-        then, after = b.label("then"), b.label("after")
-        b.branch_if(condition, then, after)
-        b.start(then)
-        body()
-        b.branch(after)
-        b.start(after)
-
-    def loop(
-        self,
-        first: Value,
-        last: Value,
-        step: int,
-        carried: list[Value],
-        body: Callable[[Value, list[Value]], list[Value]],
-        single: bool = False,
-    ) -> list[Value]:
-        """A loop that runs at least once; `body` gives the next values of what is carried."""
-        if single:
-            return body(first, carried)
-        b = self.builder
-        before, head, after = b.block, b.label("loop"), b.label("done")
-        b.branch(head)
-        b.start(head)
-        counter = Value(b.name(), I64)
-        states = [Value(b.name(), value.type) for value in carried]
-        place = len(b.lines)
-        b.lines.append("")
-        results = body(counter, states)
-        following = b.binary("add", counter, constant(I64, step), "nuw nsw")
-        latch = b.block
-        phis = [f"  {counter.text} = phi i64 [ {first.text}, %{before} ], [ {following.text}, %{latch} ]"]
-        for state, start, result in zip(states, carried, results, strict=True):
-            phis.append(f"  {state.text} = phi {state.type} [ {start.text}, %{before} ], [ {result.text}, %{latch} ]")
-        b.lines[place] = "\n".join(phis)
-        b.branch_if(b.compare("slt", following, last), head, after)
-        b.start(after)
-        return results
+    def steps(self, first: Index, last: Index, step: int, body: Callable[[Value], None]) -> None:
+        with self.builder.loop(last, step, first=first) as loop:
+            body(self.builder.index(loop.index))
 
     @contextmanager
     def bound(self, variable: Variable, value: Value) -> Iterator[None]:

@@ -7,8 +7,8 @@ of an imaginary part (-im, re), so that the kernel's real sums are those of the 
 
 from __future__ import annotations
 
-from hloom.backends.cpu.llvm_function import Function, Index, size_of
-from hloom.backends.cpu.llvm_text import I64, PTR, Value, type_of
+from hloom.backends.cpu.llvm_function import Function, size_of
+from hloom.backends.cpu.llvm_text import I64, PTR, Index, Value, type_of
 from hloom.backends.cpu.micro_kernel import Matrix, Tile
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hloom.backends.cpu.element_types import load_element, memory_element
 from hloom.backends.cpu.index_emitter import index_parts
-from hloom.backends.cpu.llvm_text import I64, Builder, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.llvm_text import I64, Builder, Index, Value, constant, mask_constant, type_of
 from hloom.loops.expressions import Load, walk
 from hloom.loops.index import Variable
 from hloom.loops.nest import Nest
@@ -16,82 +16,76 @@ if TYPE_CHECKING:
     from hloom.backends.cpu.nest_emitter import NestEmitter
 
 
-def emit_tiles(e: NestEmitter, depth: int, first: Value, last: Value) -> None:
+def emit_tiles(e: NestEmitter, depth: int, first: Index, last: Index) -> None:
     """Blocks of lanes x lanes; what does not fill a block runs row by row."""
-    tile, vector = e.nest.schedule.transposed, e.nest.schedule.vector
+    tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
     assert tile is not None and vector is not None
-    lanes = e.nest.schedule.lanes
-    b = e.builder
-    chunked = depth == 0 and e.nest.schedule.chunk
-    tiled_end = tile.extent // tile_step(tile, lanes) * tile_step(tile, lanes)
+    b, step = e.builder, tile_step(tile, lanes)
     vector_end = vector.extent // lanes * lanes
-    end = constant(I64, tiled_end)
-    if chunked:
-        end = b.intrinsic("smin", last, end)
+    tiled_end = tile.extent // step * step if vector_end else 0
 
-    step = tile_step(tile, lanes)
-
-    def block_row(row: Value, _: list[Value]) -> list[Value]:
-        e.loop(constant(I64, 0), constant(I64, vector_end), lanes, [], lambda column, _: blocks(row, column))
-        if vector_end < vector.extent:
-            rest = constant(I64, vector_end)
-            e.loop(row, b.binary("add", row, constant(I64, step)), 1, [], lambda r, _: edge(r, rest))
-        return []
-
-    def blocks(row: Value, column: Value) -> list[Value]:
+    def strip(row: Value) -> None:
+        """`step` rows: whole blocks, and then what is left of each row."""
         end = b.binary("add", row, constant(I64, step))
-        return e.loop(row, end, lanes, [], lambda r, _: block(r, column), single=step == lanes)
+        e.steps(0, vector_end, lanes, lambda column: blocks(row, end, column))
+        if vector_end < vector.extent:
+            e.steps(row, end, 1, lambda r: _row(e, depth, r, vector_end))
 
-    def block(row: Value, column: Value) -> list[Value]:
-        e.vector, e.lanes = vector, lanes
+    def blocks(row: Value, end: Value, column: Value) -> None:
+        if step == lanes:
+            _block(e, depth, row, column)
+        else:
+            e.steps(row, end, lanes, lambda r: _block(e, depth, r, column))
+
+    if tiled_end:
+        end, some = b.index(tiled_end), None
+        if isinstance(first, Value) and isinstance(last, Value):
+            end = b.intrinsic("umin", last, end)
+            some = b.compare("ult", first, end)
+        with b.when(some):
+            e.steps(first, end, step, strip)
+    if tiled_end < tile.extent:
+        start = b.intrinsic("umax", b.index(first), b.index(tiled_end))
+        with b.when(b.compare("ult", start, b.index(last))):
+            e.steps(start, last, 1, lambda row: _row(e, depth, row, 0))
+
+
+def _block(e: NestEmitter, depth: int, row: Value, column: Value) -> None:
+    """lanes x lanes elements from a row and a column on."""
+    tile, vector, b = e.nest.schedule.transposed, e.nest.schedule.vector, e.builder
+    assert tile is not None and vector is not None
+    e.vector, e.lanes = vector, e.nest.schedule.lanes
+    with e.bound(vector, column):
+        turned = turn_loads(e, tile, row)
+        for k in range(e.lanes):
+            at = b.binary("add", row, constant(I64, k)) if k else row
+            with e.bound(tile, at):
+                for load, vectors in turned:
+                    e.scopes[-1][id(load)] = load_element(b, vectors[k], load.type)
+                e.emit_loops(depth + 2)
+    e.vector, e.lanes = None, 0
+
+
+def _row(e: NestEmitter, depth: int, row: Value, first_column: int) -> None:
+    """The elements of one row from a column on: whole vectors, then the rest under a mask."""
+    tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
+    assert tile is not None and vector is not None
+    rest = (vector.extent - first_column) % lanes
+    whole_end = vector.extent - rest
+
+    def part(column: Value) -> None:
         with e.bound(vector, column):
-            turned = turn_loads(e, tile, row)
-            for k in range(lanes):
-                at = b.binary("add", row, constant(I64, k)) if k else row
-                with e.bound(tile, at):
-                    for load, vectors in turned:
-                        e.scopes[-1][id(load)] = load_element(b, vectors[k], load.type)
-                    e.emit_loops(depth + 2)
-        e.vector, e.lanes = None, 0
-        return []
+            e.emit_loops(depth + 2)
 
-    def edge(row: Value, column: Value) -> list[Value]:
-        with e.bound(tile, row):
-            first_column = 0 if column.text == "0" else vector_end
-            part = vector.extent - first_column
-            e.vector, e.lanes = vector, lanes
-            whole = part // lanes * lanes
-
-            def step(value: Value, _: list[Value]) -> list[Value]:
-                with e.bound(vector, value):
-                    e.emit_loops(depth + 2)
-                return []
-
-            if whole:
-                e.loop(column, constant(I64, first_column + whole), lanes, [], step)
-            if part % lanes:
-                e.tail = mask_constant(part % lanes, lanes)
-                step(constant(I64, first_column + whole), [])
-                e.tail = None
-            e.vector, e.lanes = None, 0
-        return []
-
-    if tiled_end and vector_end:
-        e.guarded(
-            b.compare("slt", first, end),
-            lambda: e.loop(first, end, step, [], block_row),
-            bool(chunked),
-        )
-    else:
-        end = first
-    if tiled_end < tile.extent or not vector_end:
-        start = b.intrinsic("smax", first, constant(I64, tiled_end)) if vector_end else first
-        zero = constant(I64, 0)
-        e.guarded(
-            b.compare("slt", start, last),
-            lambda: e.loop(start, last, 1, [], lambda row, _: edge(row, zero)),
-            True,
-        )
+    e.vector, e.lanes = vector, lanes
+    with e.bound(tile, row):
+        if first_column < whole_end:
+            e.steps(first_column, whole_end, lanes, part)
+        if rest:
+            e.tail = mask_constant(rest, lanes)
+            part(constant(I64, whole_end))
+            e.tail = None
+    e.vector, e.lanes = None, 0
 
 
 def turn_loads(e: NestEmitter, tile: Variable, row: Value) -> list[tuple[Load, list[Value]]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.exponentials import INF, ROUNDER
 from hloom.backends.cpu.lanes import Lanes, fma, sqrt, where, with_sign_of
-from hloom.backends.cpu.llvm_text import F64, I1, I64, PTR, Value, constant
+from hloom.backends.cpu.llvm_text import F64, I1, PTR, Value, constant
 
 TWO_OVER_PI = 0.6366197723675814
 
@@ -144,36 +144,19 @@ def _reduce_large(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     b, single = x.b, x.type.bits == 32
     wide = x.to("double")
     zero = wide.like(0.0)
-    head, entry = b.label("digits"), b.block
-    b.branch(head)
-    b.start(head)
-    place = len(b.lines)
-    k = Lanes(b, Value(b.name(), I64))
-    scaled, high, low = (Lanes(b, Value(b.name(), wide.type)) for _ in range(3))
     b.declarations[DIGITS_OF_TWO_OVER_PI] = None
-    digits = Lanes(b, b.load(b.element_pointer(Value("@two_over_pi", PTR), k.value, "double"), F64, 8))
-    digits = Lanes(b, b.splat(digits.value, wide.type.width))
-    next_scaled = scaled * 2.0**-DIGIT_BITS
-    # Both factors have at most 27 bits, so that products are exact.
-    upper = (next_scaled.bits & -(1 << 27)).float
-    total, rest = high, low
-    for part in (upper, next_scaled - upper):
-        term = _modulo_4(part * digits)
-        total, error = _two_sum(total, term)
-        rest = rest + error
-    total, rest = _two_sum(_modulo_4(total), rest)
-    step = k + 1
-    for phi, first, following in (
-        (k, k.like(0), step),
-        (scaled, wide, next_scaled),
-        (high, zero, total),
-        (low, zero, rest),
-    ):
-        text = f"phi {phi.type} [ {first.value.text}, %{entry} ], [ {following.value.text}, %{head} ]"
-        b.lines.insert(place, f"  {phi.value.text} = {text}")
-    done = b.label("summed")
-    b.branch_if((step < (9 if single else len(DIGITS))).value, head, done)
-    b.start(done)
+    with b.loop(9 if single else len(DIGITS), carried=[wide.value, zero.value, zero.value]) as loop:
+        place = b.element_pointer(Value("@two_over_pi", PTR), b.index(loop.index), "double")
+        digits = Lanes(b, b.splat(b.load(place, F64, 8), wide.type.width))
+        scaled, total, rest = (Lanes(b, value) for value in loop.carried)
+        scaled = scaled * 2.0**-DIGIT_BITS
+        # Both factors have at most 27 bits, so that products are exact.
+        upper = (scaled.bits & -(1 << 27)).float
+        for part in (upper, scaled - upper):
+            total, error = _two_sum(total, _modulo_4(part * digits))
+            rest = rest + error
+        total, rest = _two_sum(_modulo_4(total), rest)
+        loop.carried = [scaled.value, total.value, rest.value]
     n = total.intrinsic("rint")
     fraction, below = _two_sum(total - n, rest)
     half_pi, missing = HALF_PI[0][1], HALF_PI[1][1]

@@ -10,7 +10,7 @@ in order, so the result does not depend on the number of threads.
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
@@ -19,8 +19,8 @@ from hloom.backends.cpu.kernels.convolution_packing import ImageCopy, KernelPack
 from hloom.backends.cpu.kernels.convolution_plan import MOST_ENTRIES, Plan, make_plan
 from hloom.backends.cpu.kernels.convolution_tile import StoreTile, SumTile
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm_function import ELEMENTS, Index, size_of
-from hloom.backends.cpu.llvm_text import I1, I8, I64, PTR, Value, constant, type_of
+from hloom.backends.cpu.llvm_function import ELEMENTS, size_of
+from hloom.backends.cpu.llvm_text import I1, I8, I64, PTR, Index, Value, constant, type_of
 from hloom.backends.cpu.matmul import MatmulSpec
 from hloom.backends.cpu.matmul_plan import accumulator
 from hloom.ir import Instruction
@@ -241,4 +241,4 @@ class Block:
 
 
 def _when(f: KernelFunction, condition: Value | None) -> AbstractContextManager[None]:
-    return nullcontext() if condition is None else f.when(condition)
+    return f.when(condition)

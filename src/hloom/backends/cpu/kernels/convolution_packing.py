@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.convolution_plan import Plan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm_function import ELEMENTS, Index, size_of
-from hloom.backends.cpu.llvm_text import I32, I64, PTR, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.llvm_function import ELEMENTS, size_of
+from hloom.backends.cpu.llvm_text import I32, I64, PTR, Index, Value, constant, lane_numbers, type_of
 
 PACK_CHUNKS = 16
 COPY_ROWS = 8  # of an image that are worth a chunk

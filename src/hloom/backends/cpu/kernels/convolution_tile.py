@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.convolution_plan import Plan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm_function import Index, size_of
-from hloom.backends.cpu.llvm_text import I64, PTR, Type, Value, constant
+from hloom.backends.cpu.llvm_function import size_of
+from hloom.backends.cpu.llvm_text import I64, PTR, Index, Type, Value, constant
 
 
 class SumTile:

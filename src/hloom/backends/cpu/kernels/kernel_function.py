@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hloom.backends.cpu.element_types import Element, load_element, memory_element, store_element
-from hloom.backends.cpu.llvm_function import Function, Index
-from hloom.backends.cpu.llvm_text import I32, I64, PTR, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm_function import Function
+from hloom.backends.cpu.llvm_text import I32, I64, PTR, Index, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 
@@ -45,23 +45,9 @@ class KernelFunction(Function):
     @contextmanager
     def each(self, first: Index, stop: Index, step: Index = 1) -> Iterator[Value]:
         """Runs the body for first, first + step, .. below `stop`, all at least zero; perhaps never."""
-        counter = self.variable(self.index(first))
-        with self.repeat(lambda: self.compare("ult", counter.get(), self.index(stop))):
-            index = counter.get()
-            yield index
-            counter.set(self.index(self.add(index, step)))
-
-    @contextmanager
-    def repeat(self, condition: Callable[[], Value]) -> Iterator[None]:
-        """Runs the body while the condition holds."""
-        head, body, after = self.label("while"), self.label("body"), self.label("after")
-        self.branch(head)
-        self.start(head)
-        self.branch_if(condition(), body, after)
-        self.start(body)
-        yield
-        self.branch(head)
-        self.start(after)
+        some = self.compare("ult", self.index(first), self.index(stop))
+        with self.when(some), self.loop(stop, step, first=first) as loop:
+            yield self.index(loop.index)
 
     # Tasks
 

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from hloom.backends.cpu.element_types import Element, register_type
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, Variable
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
-from hloom.backends.cpu.llvm_function import Index
-from hloom.backends.cpu.llvm_text import Builder, Type, Value
+from hloom.backends.cpu.llvm_text import Builder, Index, Type, Value
 from hloom.ir import Instruction
 from hloom.loops.pull import combiner_opcode
 from hloom.types import PrimitiveType

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scan import BLOCK, Elements, Scan, flat
-from hloom.backends.cpu.llvm_function import Index
-from hloom.backends.cpu.llvm_text import PTR, Value
+from hloom.backends.cpu.llvm_text import PTR, Index, Value
 
 STRIP = 64
 """At most so many vectors of a row are folded together: their running folds stay in the cache."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scan import BLOCK, Elements, Scan, State, choose, flat
-from hloom.backends.cpu.llvm_function import Index
-from hloom.backends.cpu.llvm_text import PTR, Value, type_of
+from hloom.backends.cpu.llvm_text import PTR, Index, Value, type_of
 
 BLOCKS_A_THREAD = 4
 """A row is divided among threads where each gets at least so many blocks."""

@@ -13,8 +13,7 @@ from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function,
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.scatter_plan import ScatterPlan, Start, plan_scatter
-from hloom.backends.cpu.llvm_function import Index
-from hloom.backends.cpu.llvm_text import I64, PTR, Value, constant
+from hloom.backends.cpu.llvm_text import I64, PTR, Index, Value, constant
 from hloom.ir import Instruction
 
 AHEAD = 12

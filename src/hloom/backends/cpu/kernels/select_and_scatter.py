@@ -8,8 +8,7 @@ from typing import Any
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, Variable, task_function
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
-from hloom.backends.cpu.llvm_function import Index
-from hloom.backends.cpu.llvm_text import I1, I64, PTR, Value, constant
+from hloom.backends.cpu.llvm_text import I1, I64, PTR, Index, Value, constant
 from hloom.ir import Instruction
 from hloom.loops.pull import row_major_strides
 from hloom.ops.attributes import Window, WindowDimension

@@ -10,8 +10,7 @@ from hloom.backends.cpu.element_types import Element, load_element, memory_eleme
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.sort_keys import SortKey
-from hloom.backends.cpu.llvm_function import Index
-from hloom.backends.cpu.llvm_text import Type, Value, constant, type_of
+from hloom.backends.cpu.llvm_text import Index, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 

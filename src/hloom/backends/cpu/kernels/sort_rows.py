@@ -8,8 +8,7 @@ from hloom.backends.cpu.kernels.sort_context import RowContext
 from hloom.backends.cpu.kernels.sort_merge import MergeSort, Place
 from hloom.backends.cpu.kernels.sort_radix import RadixSort
 from hloom.backends.cpu.kernels.sort_records import Records, Rows, raw_type
-from hloom.backends.cpu.llvm_function import Index
-from hloom.backends.cpu.llvm_text import I64, PTR, Value
+from hloom.backends.cpu.llvm_text import I64, PTR, Index, Value
 from hloom.ir import Instruction
 from hloom.types import PrimitiveType
 
