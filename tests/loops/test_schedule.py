@@ -6,6 +6,7 @@ import pytest
 
 import hloom as hl
 from hlo_text import module_text, softmax
+from hloom.loops import nest
 from hloom.loops.lower import can_lower, lower
 from hloom.loops.nest import Kernel
 from hloom.loops.schedule import schedule
@@ -145,6 +146,19 @@ def test_softmax_keeps_the_exponentials_of_a_row() -> None:
         "  vector i1 < 1000 lanes 8:",
         f"    keep b2[r5] = {exponential}",
         f"    b1[1000*i0 + i1] = divide(b2[i1], fold[r5 < 1000; add]({exponential}))",
+    ]
+
+
+def test_long_nests_are_listed_with_what_they_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nest, "LONGEST_TEXT", 0)
+    assert scheduled(softmax(100, 1000)).to_text().split("\n")[5:] == [
+        "    t0 = fold[r3 < 1000; maximum](b0[1000*i0 + r3]).0",
+        "    t1 = subtract(b0[1000*i0 + r5], t0)",
+        "    t2 = exponential(t1)",
+        "    t3 = fold[r5 < 1000; add](t2).0",
+        "    t4 = divide(b2[i1], t3)",
+        "    keep b2[r5] = t2",
+        "    b1[1000*i0 + i1] = t4",
     ]
 
 

@@ -57,7 +57,7 @@ class Quotient(Atom):
         self.variables = operand.variables
 
     def __repr__(self) -> str:
-        return f"({self.operand} // {self.divisor})"
+        return f"({_operand(self.operand)} // {self.divisor})"
 
 
 class Remainder(Atom):
@@ -72,7 +72,7 @@ class Remainder(Atom):
         self.variables = operand.variables
 
     def __repr__(self) -> str:
-        return f"({self.operand} mod {self.divisor})"
+        return f"({_operand(self.operand)} mod {self.divisor})"
 
 
 class Dynamic(Atom):
@@ -239,6 +239,11 @@ class IndexSpace:
                     rest = Index(tuple(sorted(terms.items(), key=_by_number)), constant)
                     return self.add(rest, self.scale(atom.operand, factor))
         return Index(tuple(sorted(((a, c) for a, c in terms.items() if c), key=_by_number)), constant)
+
+
+def _operand(index: Index) -> str:
+    """The text of an index as an operand: sums in parentheses."""
+    return f"({index})" if len(index.terms) + (index.constant != 0) > 1 else str(index)
 
 
 def _by_number(term: tuple[Atom, int]) -> int:

@@ -140,6 +140,7 @@ def _listed(nest: Nest) -> list[str]:
             continue
         names[id(expression)] = f"t{len(lines)}"
         lines.append(f"t{len(lines)} = {text}")
+    lines += [f"keep b{buffer}[{index}] = {names[id(kept)]}" for kept, buffer, index in nest.schedule.staged]
     return lines + [f"b{store.buffer}[{store.index}] = {names[id(store.value)]}" for store in nest.stores]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hloom.backends.cpu.llvm_text import I32, I64, PTR, Builder, Type, Value, constant
 from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object
 from hloom.backends.cpu.program import Signature
 from hloom.backends.cpu.program_emitter import TABLE
@@ -87,123 +88,75 @@ def call_address() -> int:
 
 
 def _text() -> str:
-    loads = []
-    for position, name in enumerate(HEADER):
-        loads.append(f"  %h.{name}.p = getelementptr i64, ptr %template, i64 {position}")
-        loads.append(f"  %h.{name} = load {'ptr' if name == 'main' else 'i64'}, ptr %h.{name}.p, align 8")
-    return _TEXT.format(
-        loads="\n".join(loads),
-        header=len(HEADER),
-        first_input=len(TABLE),
-        type=_TYPE,
-        tuple_size=_TUPLE_SIZE,
-        items=_TUPLE_ITEMS,
-        data=_DATA,
-        rank=_RANK,
-        dimensions=_SIZES,
-        descriptor=_DESCRIPTOR,
-        flags=_FLAGS,
-        fitting=_FITTING_FLAGS,
-    )
+    b = _body()
+    head = "define i32 @hloom_call(ptr %arguments, ptr %results, ptr %template) nounwind {"
+    return "\n".join([*b.declarations, head, "entry:", *b.lines, "}\n"])
 
 
-_TEXT = """
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-define i32 @hloom_call(ptr %arguments, ptr %results, ptr %template) nounwind {{
-entry:
-{loads}
-  %table = alloca ptr, i64 %h.words, align 16
-  %given = getelementptr ptr, ptr %template, i64 {header}
-  %bytes = shl i64 %h.words, 3
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %table, ptr align 8 %given, i64 %bytes, i1 false)
-  %expected = getelementptr ptr, ptr %given, i64 %h.words
-  %ends = getelementptr i64, ptr %template, i64 %h.sizes
-  %past.ends = getelementptr i64, ptr %ends, i64 %h.inputs
-  %sizes.of.all = getelementptr i64, ptr %past.ends, i64 1
-  %first.output = add i64 %h.inputs, {first_input}
-  %ndarray = load ptr, ptr %expected, align 8
-  %count.p = getelementptr i8, ptr %arguments, i64 {tuple_size}
-  %count = load i64, ptr %count.p, align 8
-  %right.count = icmp eq i64 %count, %h.inputs
-  br i1 %right.count, label %next, label %unfit
-next:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %fits ]
-  %more = icmp ult i64 %k, %h.inputs
-  br i1 %more, label %check, label %outputs
-check:
-  %items = getelementptr i8, ptr %arguments, i64 {items}
-  %item.p = getelementptr ptr, ptr %items, i64 %k
-  %item = load ptr, ptr %item.p, align 8
-  %type.p = getelementptr i8, ptr %item, i64 {type}
-  %type = load ptr, ptr %type.p, align 8
-  %is.array = icmp eq ptr %type, %ndarray
-  br i1 %is.array, label %array, label %unfit
-array:
-  %k.next = add nuw i64 %k, 1
-  %wanted.p = getelementptr ptr, ptr %expected, i64 %k.next
-  %wanted = load ptr, ptr %wanted.p, align 8
-  %descriptor.p = getelementptr i8, ptr %item, i64 {descriptor}
-  %descriptor = load ptr, ptr %descriptor.p, align 8
-  %same.type = icmp eq ptr %descriptor, %wanted
-  %flags.p = getelementptr i8, ptr %item, i64 {flags}
-  %flags = load i32, ptr %flags.p, align 4
-  %good.flags = and i32 %flags, {fitting}
-  %dense = icmp eq i32 %good.flags, {fitting}
-  %start.p = getelementptr i64, ptr %ends, i64 %k
-  %start = load i64, ptr %start.p, align 8
-  %end.p = getelementptr i64, ptr %ends, i64 %k.next
-  %end = load i64, ptr %end.p, align 8
-  %wanted.rank = sub i64 %end, %start
-  %rank.p = getelementptr i8, ptr %item, i64 {rank}
-  %rank.32 = load i32, ptr %rank.p, align 4
-  %rank = sext i32 %rank.32 to i64
-  %same.rank = icmp eq i64 %rank, %wanted.rank
-  %good.1 = and i1 %same.type, %dense
-  %good = and i1 %good.1, %same.rank
-  br i1 %good, label %ranked, label %unfit
-ranked:
-  %sizes.p = getelementptr i8, ptr %item, i64 {dimensions}
-  %sizes = load ptr, ptr %sizes.p, align 8
-  br label %dimension
-dimension:
-  %d = phi i64 [ 0, %ranked ], [ %d.next, %compare ]
-  %inside = icmp ult i64 %d, %rank
-  br i1 %inside, label %compare, label %fits
-compare:
-  %size.p = getelementptr i64, ptr %sizes, i64 %d
-  %size = load i64, ptr %size.p, align 8
-  %place = add i64 %start, %d
-  %wanted.size.p = getelementptr i64, ptr %sizes.of.all, i64 %place
-  %wanted.size = load i64, ptr %wanted.size.p, align 8
-  %same.size = icmp eq i64 %size, %wanted.size
-  %d.next = add nuw i64 %d, 1
-  br i1 %same.size, label %dimension, label %unfit
-fits:
-  %data.p = getelementptr i8, ptr %item, i64 {data}
-  %data = load ptr, ptr %data.p, align 8
-  %slot = add i64 %k, {first_input}
-  %slot.p = getelementptr ptr, ptr %table, i64 %slot
-  store ptr %data, ptr %slot.p, align 8
-  br label %next
-outputs:
-  %j = phi i64 [ 0, %next ], [ %j.next, %output ]
-  %left = icmp ult i64 %j, %h.outputs
-  br i1 %left, label %output, label %run
-output:
-  %made = getelementptr i8, ptr %results, i64 {items}
-  %result.p = getelementptr ptr, ptr %made, i64 %j
-  %result = load ptr, ptr %result.p, align 8
-  %to.p = getelementptr i8, ptr %result, i64 {data}
-  %to = load ptr, ptr %to.p, align 8
-  %out = add i64 %j, %first.output
-  %out.p = getelementptr ptr, ptr %table, i64 %out
-  store ptr %to, ptr %out.p, align 8
-  %j.next = add nuw i64 %j, 1
-  br label %outputs
-run:
-  %status = call i32 %h.main(ptr %table)
-  ret i32 %status
-unfit:
-  ret i32 2
-}}
-"""
+def _body() -> Builder:
+    """Fills a table on the stack from the template, the arguments and the results, and runs the program on it."""
+    b = Builder()
+    arguments, results, template = (Value(f"%{name}", PTR) for name in ("arguments", "results", "template"))
+    main = b.load(template, PTR, 8)
+    words, inputs, outputs, first_size = (b.load(_at(b, template, b.index(k)), I64, 8) for k in range(1, len(HEADER)))
+    table = b.emit(f"alloca i64, {words}, align 16", PTR)
+    given = _at(b, template, b.index(len(HEADER)))
+    b.copy(table, given, b.binary("shl", words, b.index(3)))
+    types = _at(b, given, words)
+    ndarray = b.load(types, PTR, 8)
+    descriptors = _at(b, types, b.index(1))
+    ends = _at(b, template, first_size)
+    sizes = _at(b, ends, b.binary("add", inputs, b.index(1)))
+    _require(b, b.compare("eq", _field(b, arguments, _TUPLE_SIZE, I64), inputs))
+    with b.each(0, inputs) as k:
+        item = _item(b, arguments, k)
+        _require(b, b.compare("eq", _field(b, item, _TYPE, PTR), ndarray))
+        start, end = (b.load(_at(b, ends, place), I64, 8) for place in (k, b.binary("add", k, b.index(1))))
+        rank = b.binary("sub", end, start)
+        _require_array(b, item, b.load(_at(b, descriptors, k), PTR, 8), rank, _at(b, sizes, start))
+        place = _at(b, table, b.binary("add", k, b.index(len(TABLE))))
+        b.store(_field(b, item, _DATA, PTR), place, 8)
+    first_output = b.binary("add", inputs, b.index(len(TABLE)))
+    with b.each(0, outputs) as j:
+        b.store(_field(b, _item(b, results, j), _DATA, PTR), _at(b, table, b.binary("add", j, first_output)), 8)
+    status = b.emit(f"call i32 {main}({table})", I32)
+    b.line(f"ret {status}")
+    b.start(_UNFIT)
+    b.line(f"ret i32 {DOES_NOT_FIT}")
+    return b
+
+
+def _require_array(b: Builder, item: Value, descriptor: Value, rank: Value, sizes: Value) -> None:
+    """An array fits that is dense and has the element type and the sizes of the parameter."""
+    same_type = b.compare("eq", _field(b, item, _DESCRIPTOR, PTR), descriptor)
+    fitting = constant(I32, _FITTING_FLAGS)
+    dense = b.compare("eq", b.binary("and", _field(b, item, _FLAGS, I32), fitting), fitting)
+    same_rank = b.compare("eq", b.convert("sext", _field(b, item, _RANK, I32), "i64"), rank)
+    _require(b, b.binary("and", b.binary("and", same_type, dense), same_rank))
+    own = _field(b, item, _SIZES, PTR)
+    with b.each(0, rank) as d:
+        _require(b, b.compare("eq", *(b.load(_at(b, array, d), I64, 8) for array in (own, sizes))))
+
+
+_UNFIT = "unfit"
+
+
+def _require(b: Builder, condition: Value) -> None:
+    """Goes on where the condition holds; elsewhere the call does not fit."""
+    fits = b.label("fits")
+    b.branch_if(condition, fits, _UNFIT)
+    b.start(fits)
+
+
+def _at(b: Builder, words: Value, number: Value) -> Value:
+    """The place of one of several words."""
+    return b.element_pointer(words, number, "i64")
+
+
+def _field(b: Builder, record: Value, offset: int, type: Type) -> Value:
+    return b.load(b.element_pointer(record, b.index(offset), "i8"), type, type.bits // 8)
+
+
+def _item(b: Builder, items: Value, number: Value) -> Value:
+    """An element of a tuple of Python."""
+    return b.load(_at(b, b.element_pointer(items, b.index(_TUPLE_ITEMS), "i8"), number), PTR, 8)

@@ -61,7 +61,7 @@ def _type(element: str, width: int) -> Type:
     return Type(element, width)
 
 
-I1, I8, I16, I32, I64, F32, F64, PTR = (type_of(e) for e in ("i1", "i8", "i16", "i32", "i64", "float", "double", "ptr"))
+I1, I8, I32, I64, F32, F64, PTR = (type_of(e) for e in ("i1", "i8", "i32", "i64", "float", "double", "ptr"))
 
 
 class Value:
@@ -205,6 +205,13 @@ class Builder:
         self.start(after)
 
     @contextmanager
+    def each(self, first: Index, stop: Index, step: Index = 1) -> Iterator[Value]:
+        """Runs the body for first, first + step, .. below `stop`, all at least zero; perhaps never."""
+        some = self.compare("ult", self.index(first), self.index(stop))
+        with self.when(some), self.loop(stop, step, first=first) as loop:
+            yield self.index(loop.index)
+
+    @contextmanager
     def repeat(self, condition: Callable[[], Value]) -> Iterator[None]:
         """Runs the body while the condition holds."""
         head, body, after = self.label("while"), self.label("body"), self.label("after")
@@ -311,6 +318,10 @@ class Builder:
 
     def store(self, value: Value, pointer: Value, align: int, note: str = "") -> None:
         self.line(f"store {value}, ptr {pointer.text}, align {align}{', ' + note if note else ''}")
+
+    def copy(self, target: Value, source: Value, size: Index) -> None:
+        """Copies bytes between places that do not overlap."""
+        self.call_void("llvm.memcpy.p0.p0.i64", target, source, self.index(size), constant(I1, False))
 
     def store_masked(self, value: Value, pointer: Value, align: int, mask: Value) -> None:
         """Stores the lanes of a mask.

@@ -29,7 +29,7 @@ from hloom.backends.cpu.micro_kernel import Kernel, Panels, pack_rows_of_a, pack
 
 __all__ = ["MatmulCode", "MatmulSpec", "emit_matmul"]
 
-TRUE, FALSE = constant(I1, True), constant(I1, False)
+FALSE = constant(I1, False)
 
 
 @dataclass(frozen=True)

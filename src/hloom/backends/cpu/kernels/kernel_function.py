@@ -1,9 +1,6 @@
-"""A function of a kernel: loops that may run never, variables, packed arguments of tasks, and elements of arrays."""
+"""A function of a kernel: variables, packed arguments of tasks, and elements of arrays."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from hloom.backends.cpu.element_types import Element, load_element, memory_element, store_element
 from hloom.backends.cpu.llvm_function import Function
@@ -35,19 +32,10 @@ class KernelFunction(Function):
                 return value
         raise KeyError(parameter)
 
-    # Control flow
-
     def variable(self, initial: Value) -> Variable:
         variable = Variable(self, initial.type, self.slot(initial.type, 1, align=1))
         variable.set(initial)
         return variable
-
-    @contextmanager
-    def each(self, first: Index, stop: Index, step: Index = 1) -> Iterator[Value]:
-        """Runs the body for first, first + step, .. below `stop`, all at least zero; perhaps never."""
-        some = self.compare("ult", self.index(first), self.index(stop))
-        with self.when(some), self.loop(stop, step, first=first) as loop:
-            yield self.index(loop.index)
 
     # Tasks
 
@@ -73,11 +61,6 @@ class KernelFunction(Function):
         self.line(f"call void {parallel_for.text}({arguments})")
 
     # Memory
-
-    def copy(self, target: Value, source: Value, size: Index) -> None:
-        """Copies bytes between places that do not overlap."""
-        self.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
-        self.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, {self.index(size)}, i1 false)")
 
     def element_at(self, base: Value, index: Index, type: PrimitiveType) -> Value:
         """The place of an element of an array."""
