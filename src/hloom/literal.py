@@ -75,10 +75,6 @@ class Literal:
     def with_layout(self, layout: Layout | None) -> Literal:
         return Literal(self.shape.with_layout(layout), self.value)
 
-    def to_numpy(self) -> Value:
-        """The array (read-only), or the tuple of arrays."""
-        return self.value
-
     def to_linear_memory(self) -> bytes:
         """The buffer of an array in the layout of its shape, padding and tiles included (SL-10 to SL-17, SL-23)."""
         shape = self.shape

@@ -71,8 +71,12 @@ class BuilderCore:
             op.check(shape, *bound)
         instruction = Instruction(self._unique(name or op.opcode), shape, op, instructions)
         self._computation.add(instruction)
-        instruction.location = caller()
+        self._place(instruction)
         return XlaOp(self, instruction)
+
+    def _place(self, instruction: Instruction) -> None:
+        """Notes where the program adds the instruction."""
+        instruction.location = caller()
 
     def _unique(self, name: str) -> str:
         name = re.sub(r"[^\w.\-]", "_", name)

@@ -131,7 +131,6 @@ BOOLEAN = Form(boolean, lambda value: value)
 UNIT = Form(boolean, lambda value: None)
 STRING = Form(string, lambda value: value)
 INT64_ARRAY = Form(integers, i64_array)
-INT64_ELEMENTS = Form(table, i64_table)
 
 
 # Enumerations

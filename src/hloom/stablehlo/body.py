@@ -55,7 +55,7 @@ class Body(XlaBuilder):
 
     # Computations
 
-    def function(self, function: Operation, shapes: Sequence[Shape], as_tuple: bool = False) -> Computation:
+    def function(self, function: Operation, shapes: Sequence[Shape]) -> Computation:
         """The computation of a function, whose root is its result, or a tuple where it has not just one."""
         return self.region(function.regions[0], shapes, function)
 
@@ -244,18 +244,9 @@ class Body(XlaBuilder):
             return self.broadcast(scalar, values.shape)
         return self.constant(Literal.from_numpy(values))
 
-    def _add(self, op: HloOperation, operands: Sequence[XlaOp], shape: Shape | None = None, name: str = "") -> XlaOp:
-        """As in the builder; the place is the op's place in the text."""
-        instructions = [operand.instruction for operand in operands]
-        bound = op.bind([instruction.shape for instruction in instructions])
-        if shape is None:
-            shape = op.infer(*bound)
-        else:
-            op.check(shape, *bound)
-        instruction = Instruction(self._unique(name or op.opcode), shape, op, instructions)
+    def _place(self, instruction: Instruction) -> None:
+        """The op's place in the text."""
         instruction.location, instruction.metadata = self.place, dict(self.metadata)
-        self._computation.add(instruction)
-        return XlaOp(self, instruction)
 
     def _locate(self, operation: Operation, location: str) -> None:
         self.place = f"line {operation.line}, column {operation.column}"

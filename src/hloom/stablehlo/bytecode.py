@@ -13,7 +13,6 @@ from typing import Any
 
 from hloom.errors import ArgumentError, HloomError, ProtoError
 
-MAGIC = b"ML\xefR"
 TIMEOUT = 300.0
 
 

@@ -177,7 +177,7 @@ class ModuleImporter:
     # The entry and the module's header
 
     def _entry(self, main: Operation, body: Body) -> Computation:
-        computation = body.function(main, self._parameter_shapes(main), as_tuple=False)
+        computation = body.function(main, self._parameter_shapes(main))
         entries = main.attributes.get("arg_attrs")
         for i, parameter in enumerate(computation.parameters):
             attributes = entries[i] if isinstance(entries, list) else {}
