@@ -34,37 +34,60 @@ def execute_text(python_slot: str) -> str:
     assert list(buffer)[-3:] == ["buffer_pointer", "references", "owned"] and kept <= 8 * (DESCRIPTION_WORDS - 1)
     words = {
         "nothing": NOTHING,
+        "description": DESCRIPTION_WORDS,
+        "kept": kept,
         **{f"a_{name}": offset for name, offset in fields.items()},
         **{f"e_{name}": offset for name, offset in executable.items()},
         **{f"b_{name}": offset for name, offset in buffer.items()},
         **{f"d_{name}": offset for name, offset in device.items()},
     }
-    return _TEXT.format(
+    loops = [
+        _for_each_donated("mark_donated", _MARK),
+        _for_each_donated("unmark_donated", _UNMARK),
+        _for_each_donated("drop_donated", _DROP),
+        _for_each("fill_inputs(ptr %flags, ptr %list, ptr %layouts, ptr %inputs, i64 %count)", _FILL),
+        _for_each("make_results(ptr %descriptions, ptr %table, ptr %list, ptr %inputs, i64 %count)", _MAKE),
+        _for_each("unmake_results(ptr %descriptions, ptr %list, i64 %count)", _UNMAKE),
+        _for_each("settle_results(ptr %descriptions, ptr %list, ptr %inputs, i64 %count)", _SETTLE),
+    ]
+    return (_TEXT + "\n".join(loops)).format(
         python=python_slot,
-        description=DESCRIPTION_WORDS,
-        kept=kept,
         smallest=SMALLEST,
         o_kept=ExecuteOptions.num_non_donatable_input_indices.offset,
-        mark_donated=_for_each_donated("mark_donated", _MARK.format(**words)),
-        unmark_donated=_for_each_donated("unmark_donated", _UNMARK.format(**words)),
-        drop_donated=_for_each_donated("drop_donated", _DROP.format(**words)),
         **words,
     )
 
 
-def _for_each_donated(name: str, body: str) -> str:
-    """`i1 name(ptr flags, ptr list, i64 count)`: runs the body on every %item of the list whose flag is set; true.
+def _for_each(function: str, body: str) -> str:
+    """`i1 function(.., i64 %count)`: runs the body for each %i below %count; true.
 
-    The body ends by going on at %passed.
+    The body ends by going on at %passed; at %done no more follow.
     """
-    return f"""define internal i1 @{name}(ptr %flags, ptr %list, i64 %count) {{
+    return f"""
+define internal i1 @{function} {{{{
 entry:
-  %none = icmp eq ptr %flags, null
-  br i1 %none, label %done, label %next
+  br label %next
 next:
   %i = phi i64 [ 0, %entry ], [ %i.next, %passed ]
   %more = icmp ult i64 %i, %count
-  br i1 %more, label %look, label %done
+  br i1 %more, label %each, label %done
+each:
+{body}passed:
+  %i.next = add nuw i64 %i, 1
+  br label %next
+done:
+  ret i1 true
+}}}}
+"""
+
+
+def _for_each_donated(name: str, body: str) -> str:
+    """`i1 name(ptr flags, ptr list, i64 count)`: runs the body on every %item of the list whose flag is set; true."""
+    return _for_each(f"{name}(ptr %flags, ptr %list, i64 %count)", _DONATED + body)
+
+
+_DONATED = """  %none = icmp eq ptr %flags, null
+  br i1 %none, label %done, label %look
 look:
   %flag.p = getelementptr i64, ptr %flags, i64 %i
   %flag = load i64, ptr %flag.p, align 8
@@ -73,15 +96,7 @@ look:
 donated:
   %item.p = getelementptr ptr, ptr %list, i64 %i
   %item = load ptr, ptr %item.p, align 8
-{body}passed:
-  %i.next = add nuw i64 %i, 1
-  br label %next
-done:
-  ret i1 true
-}}
 """
-
-
 # Marks arguments as deleted; false, with nothing marked, if one of them cannot be donated.
 _MARK = """  %owned = call i64 @word(ptr %item, i64 {b_owned})
   %native = icmp ugt i64 %owned, {nothing}
@@ -108,6 +123,114 @@ _DROP = """  %owned = call i64 @word(ptr %item, i64 {b_owned})
 drop:
   call void @release_memory(ptr %item)
   call void @put(ptr %item, i64 {b_owned}, ptr inttoptr (i64 {nothing} to ptr))
+  br label %passed
+"""
+
+# Puts the addresses of arguments into the table; false if one was deleted, but for what this call was given, or is
+# laid out otherwise than the program takes it.
+_FILL = """  %item.p = getelementptr ptr, ptr %list, i64 %i
+  %item = load ptr, ptr %item.p, align 8
+  %deleted = call i64 @word(ptr %item, i64 {b_is_deleted})
+  %dead = icmp ne i64 %deleted, 0
+  br i1 %dead, label %donated, label %alive
+donated:
+  %none.donated = icmp eq ptr %flags, null
+  br i1 %none.donated, label %unfit, label %flagged
+flagged:
+  %flag.p = getelementptr i64, ptr %flags, i64 %i
+  %flag = load i64, ptr %flag.p, align 8
+  %is.donated = icmp ne i64 %flag, 0
+  br i1 %is.donated, label %alive, label %unfit
+unfit:
+  ret i1 false
+alive:
+  %layout = call ptr @pointer(ptr %item, i64 {b_layout})
+  %wanted.p = getelementptr ptr, ptr %layouts, i64 %i
+  %wanted.layout = load ptr, ptr %wanted.p, align 8
+  %as.wanted = icmp eq ptr %layout, %wanted.layout
+  br i1 %as.wanted, label %fits, label %unfit
+fits:
+  %data = call ptr @pointer(ptr %item, i64 {b_buffer_pointer})
+  %input.p = getelementptr ptr, ptr %inputs, i64 %i
+  store ptr %data, ptr %input.p, align 8
+  br label %passed
+"""
+# Fills the list of results with new records and the table with the addresses of their memory; false, with nothing
+# taken, where there are no records or there is no memory left.
+_MAKE = """  %record = call ptr @take_record()
+  %none = icmp eq ptr %record, null
+  br i1 %none, label %undo, label %got
+got:
+  %offset = mul i64 %i, {description}
+  %description = getelementptr i64, ptr %descriptions, i64 %offset
+  %words = getelementptr i8, ptr %description, i64 8
+  %start = getelementptr i8, ptr %record, i64 16
+  call void @llvm.memcpy.p0.p0.i64(ptr %start, ptr %words, i64 {kept}, i1 false)
+  call void @put(ptr %record, i64 8, ptr null)
+  call void @put(ptr %record, i64 {b_references}, ptr null)
+  %donor = load i64, ptr %description, align 8
+  %own = icmp eq i64 %donor, 0
+  br i1 %own, label %allocate, label %inherit
+allocate:
+  %size = call i64 @word(ptr %record, i64 {b_on_device_size_in_bytes})
+  %fresh = call i64 @hloom_pjrt_allocate(i64 %size)
+  br label %placed
+inherit:
+  %number = sub i64 %donor, 1
+  %input.p = getelementptr ptr, ptr %inputs, i64 %number
+  %input = load ptr, ptr %input.p, align 8
+  %inherited = call i64 @word(ptr %input, i64 {b_owned})
+  br label %placed
+placed:
+  %address = phi i64 [ %fresh, %allocate ], [ %inherited, %inherit ]
+  %memory = inttoptr i64 %address to ptr
+  call void @put(ptr %record, i64 {b_buffer_pointer}, ptr %memory)
+  call void @put(ptr %record, i64 {b_owned}, ptr %memory)
+  %place = getelementptr ptr, ptr %list, i64 %i
+  store ptr %record, ptr %place, align 8
+  %entry.p = getelementptr ptr, ptr %table, i64 %i
+  store ptr %memory, ptr %entry.p, align 8
+  %full = icmp eq i64 %address, 0
+  br i1 %full, label %undo.this, label %passed
+undo.this:
+  call void @hloom_pjrt_give_record(ptr %record)
+  br label %undo
+undo:
+  %undone = call i1 @unmake_results(ptr %descriptions, ptr %list, i64 %i)
+  ret i1 false
+"""
+_UNMAKE = """  %record.p = getelementptr ptr, ptr %list, i64 %i
+  %record = load ptr, ptr %record.p, align 8
+  %offset = mul i64 %i, {description}
+  %description = getelementptr i64, ptr %descriptions, i64 %offset
+  %donor = load i64, ptr %description, align 8
+  %own = icmp eq i64 %donor, 0
+  br i1 %own, label %memory, label %record.only
+memory:
+  %address = call i64 @word(ptr %record, i64 {b_owned})
+  %size = call i64 @word(ptr %record, i64 {b_on_device_size_in_bytes})
+  call void @hloom_pjrt_release(i64 %address, i64 %size)
+  br label %record.only
+record.only:
+  call void @hloom_pjrt_give_record(ptr %record)
+  br label %passed
+"""
+# After the program: results that took an argument's memory have it for good, the others are counted.
+_SETTLE = """  %offset = mul i64 %i, {description}
+  %description = getelementptr i64, ptr %descriptions, i64 %offset
+  %donor = load i64, ptr %description, align 8
+  %own = icmp eq i64 %donor, 0
+  br i1 %own, label %count.it, label %inherit
+count.it:
+  %record.p = getelementptr ptr, ptr %list, i64 %i
+  %record = load ptr, ptr %record.p, align 8
+  call void @hloom_pjrt_count_bytes(ptr %record, i1 true)
+  br label %passed
+inherit:
+  %number = sub i64 %donor, 1
+  %input.p = getelementptr ptr, ptr %inputs, i64 %number
+  %input = load ptr, ptr %input.p, align 8
+  call void @put(ptr %input, i64 {b_owned}, ptr inttoptr (i64 {nothing} to ptr))
   br label %passed
 """
 
@@ -259,119 +382,6 @@ done:
   ret void
 }}
 
-{mark_donated}
-{unmark_donated}
-{drop_donated}
-; Fills the list of results with new records and the table with the addresses of their memory. False, with nothing
-; taken, where there are no records or there is no memory left.
-define internal i1 @make_results(ptr %descriptions, i64 %count, ptr %table, ptr %list, ptr %inputs) {{
-entry:
-  br label %next
-next:
-  %j = phi i64 [ 0, %entry ], [ %j.next, %made ]
-  %more = icmp ult i64 %j, %count
-  br i1 %more, label %make, label %done
-make:
-  %record = call ptr @take_record()
-  %none = icmp eq ptr %record, null
-  br i1 %none, label %undo, label %got
-got:
-  %offset = mul i64 %j, {description}
-  %description = getelementptr i64, ptr %descriptions, i64 %offset
-  %words = getelementptr i8, ptr %description, i64 8
-  %start = getelementptr i8, ptr %record, i64 16
-  call void @llvm.memcpy.p0.p0.i64(ptr %start, ptr %words, i64 {kept}, i1 false)
-  call void @put(ptr %record, i64 8, ptr null)
-  call void @put(ptr %record, i64 {b_references}, ptr null)
-  %donor = load i64, ptr %description, align 8
-  %own = icmp eq i64 %donor, 0
-  br i1 %own, label %allocate, label %inherit
-allocate:
-  %size = call i64 @word(ptr %record, i64 {b_on_device_size_in_bytes})
-  %fresh = call i64 @hloom_pjrt_allocate(i64 %size)
-  br label %placed
-inherit:
-  %number = sub i64 %donor, 1
-  %input.p = getelementptr ptr, ptr %inputs, i64 %number
-  %input = load ptr, ptr %input.p, align 8
-  %inherited = call i64 @word(ptr %input, i64 {b_owned})
-  br label %placed
-placed:
-  %address = phi i64 [ %fresh, %allocate ], [ %inherited, %inherit ]
-  %memory = inttoptr i64 %address to ptr
-  call void @put(ptr %record, i64 {b_buffer_pointer}, ptr %memory)
-  call void @put(ptr %record, i64 {b_owned}, ptr %memory)
-  %place = getelementptr ptr, ptr %list, i64 %j
-  store ptr %record, ptr %place, align 8
-  %entry.p = getelementptr ptr, ptr %table, i64 %j
-  store ptr %memory, ptr %entry.p, align 8
-  %full = icmp eq i64 %address, 0
-  br i1 %full, label %undo.this, label %made
-made:
-  %j.next = add nuw i64 %j, 1
-  br label %next
-undo.this:
-  call void @hloom_pjrt_give_record(ptr %record)
-  br label %undo
-undo:
-  %left = phi i64 [ %j, %make ], [ %j, %undo.this ], [ %before, %undone ]
-  %some = icmp ne i64 %left, 0
-  br i1 %some, label %undo.one, label %failed
-undo.one:
-  %before = sub i64 %left, 1
-  %last.p = getelementptr ptr, ptr %list, i64 %before
-  %last = load ptr, ptr %last.p, align 8
-  %last.offset = mul i64 %before, {description}
-  %last.description = getelementptr i64, ptr %descriptions, i64 %last.offset
-  %last.donor = load i64, ptr %last.description, align 8
-  %last.own = icmp eq i64 %last.donor, 0
-  br i1 %last.own, label %undo.memory, label %undone
-undo.memory:
-  %last.address = call i64 @word(ptr %last, i64 {b_owned})
-  %last.size = call i64 @word(ptr %last, i64 {b_on_device_size_in_bytes})
-  call void @hloom_pjrt_release(i64 %last.address, i64 %last.size)
-  br label %undone
-undone:
-  call void @hloom_pjrt_give_record(ptr %last)
-  br label %undo
-failed:
-  ret i1 false
-done:
-  ret i1 true
-}}
-
-; After the program: results that took an argument's memory have it for good, the others are counted.
-define internal void @settle_results(ptr %descriptions, i64 %count, ptr %list, ptr %inputs) {{
-entry:
-  br label %next
-next:
-  %j = phi i64 [ 0, %entry ], [ %j.next, %passed ]
-  %more = icmp ult i64 %j, %count
-  br i1 %more, label %look, label %done
-look:
-  %offset = mul i64 %j, {description}
-  %description = getelementptr i64, ptr %descriptions, i64 %offset
-  %donor = load i64, ptr %description, align 8
-  %own = icmp eq i64 %donor, 0
-  br i1 %own, label %count.it, label %inherit
-count.it:
-  %record.p = getelementptr ptr, ptr %list, i64 %j
-  %record = load ptr, ptr %record.p, align 8
-  call void @hloom_pjrt_count_bytes(ptr %record, i1 true)
-  br label %passed
-inherit:
-  %number = sub i64 %donor, 1
-  %input.p = getelementptr ptr, ptr %inputs, i64 %number
-  %input = load ptr, ptr %input.p, align 8
-  call void @put(ptr %input, i64 {b_owned}, ptr inttoptr (i64 {nothing} to ptr))
-  br label %passed
-passed:
-  %j.next = add nuw i64 %j, 1
-  br label %next
-done:
-  ret void
-}}
-
 define ptr @PJRT_LoadedExecutable_Execute(ptr %arguments) {{
 entry:
   %executable = call ptr @pointer(ptr %arguments, i64 {a_executable})
@@ -410,36 +420,8 @@ fill:
   %first = call i64 @word(ptr %executable, i64 {e_first_input})
   %inputs = getelementptr ptr, ptr %table, i64 %first
   %layouts = call ptr @pointer(ptr %executable, i64 {e_input_layouts})
-  br label %argument
-argument:
-  %i = phi i64 [ 0, %fill ], [ %i.next, %pass ]
-  %more = icmp ult i64 %i, %given
-  br i1 %more, label %look, label %arena
-look:
-  %item.p = getelementptr ptr, ptr %list, i64 %i
-  %item = load ptr, ptr %item.p, align 8
-  %deleted = call i64 @word(ptr %item, i64 {b_is_deleted})
-  %dead = icmp ne i64 %deleted, 0
-  br i1 %dead, label %donated, label %alive
-donated:
-  br i1 %none.donated, label %ask, label %flagged
-flagged:
-  %flag.p = getelementptr i64, ptr %flags, i64 %i
-  %flag = load i64, ptr %flag.p, align 8
-  %is.donated = icmp ne i64 %flag, 0
-  br i1 %is.donated, label %alive, label %unmark
-alive:
-  %layout = call ptr @pointer(ptr %item, i64 {b_layout})
-  %wanted.p = getelementptr ptr, ptr %layouts, i64 %i
-  %wanted.layout = load ptr, ptr %wanted.p, align 8
-  %as.wanted = icmp eq ptr %layout, %wanted.layout
-  br i1 %as.wanted, label %pass, label %unmark
-pass:
-  %data = call ptr @pointer(ptr %item, i64 {b_buffer_pointer})
-  %input.p = getelementptr ptr, ptr %inputs, i64 %i
-  store ptr %data, ptr %input.p, align 8
-  %i.next = add nuw i64 %i, 1
-  br label %argument
+  %filled = call i1 @fill_inputs(ptr %flags, ptr %list, ptr %layouts, ptr %inputs, i64 %given)
+  br i1 %filled, label %arena, label %unmark
 arena:
   %size = call i64 @word(ptr %executable, i64 {e_arena_bytes})
   %needed = icmp ne i64 %size, 0
@@ -456,14 +438,14 @@ results:
   %descriptions = call ptr @pointer(ptr %executable, i64 {e_descriptions})
   %out.lists = call ptr @pointer(ptr %arguments, i64 {a_output_lists})
   %out.list = load ptr, ptr %out.lists, align 8
-  %room = call i1 @make_results(ptr %descriptions, i64 %count, ptr %outputs, ptr %out.list, ptr %list)
+  %room = call i1 @make_results(ptr %descriptions, ptr %outputs, ptr %out.list, ptr %list, i64 %count)
   br i1 %room, label %run, label %give.up
 give.up:
   call void @release_arena(ptr %table, i64 %size)
   br label %unmark
 run:
   %status = call i32 %main(ptr %table)
-  call void @settle_results(ptr %descriptions, i64 %count, ptr %out.list, ptr %list)
+  %settled = call i1 @settle_results(ptr %descriptions, ptr %out.list, ptr %list, i64 %count)
   %dropped = call i1 @drop_donated(ptr %flags, ptr %list, i64 %given)
   call void @release_arena(ptr %table, i64 %size)
   %events = call ptr @pointer(ptr %arguments, i64 {a_device_complete_events})
