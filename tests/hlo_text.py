@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import hloom as hl
 from hloom.arrays import flat
+from hloom.types import BY_DTYPE
 
 COMBINERS = """
 sum {
@@ -114,3 +116,16 @@ def interpreted(module: hl.Module | str, *arrays: Any) -> list[np.ndarray]:
 def compiled(module: hl.Module | str, *arrays: Any) -> list[np.ndarray]:
     """The results of native code."""
     return flat(hl.compile(module, backend="cpu")(*arrays))
+
+
+def sort_text(arrays: Sequence[np.ndarray], comparator: str, dimension: int, more: str = "") -> str:
+    """Sorts the arrays together; the comparator has parameters a0, b0, a1, b1, .."""
+    types = [str(BY_DTYPE[array.dtype]) for array in arrays]
+    sizes = ",".join(map(str, arrays[0].shape))
+    pairs = [f"  {side}{k} = {t}[] parameter({2 * k + s})" for k, t in enumerate(types) for s, side in enumerate("ab")]
+    operands = [f"  x{k} = {t}[{sizes}] parameter({k})" for k, t in enumerate(types)]
+    shapes = [f"{t}[{sizes}]" for t in types]
+    result = shapes[0] if len(shapes) == 1 else "(" + ", ".join(shapes) + ")"
+    names = ", ".join(f"x{k}" for k in range(len(arrays)))
+    root = f"  ROOT r = {result} sort({names}), dimensions={{{dimension}}}{more}, to_apply=less"
+    return "\n".join(["HloModule m", "less {", *pairs, "  " + comparator, "}", "ENTRY e {", *operands, root, "}"])

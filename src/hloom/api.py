@@ -88,22 +88,8 @@ def compile(
     """
     from hloom.verifier import verify_module
 
-    if backend not in ("cpu", "interpreter"):
-        raise ArgumentError(f"there is no backend {backend!r}: the backends are 'cpu' and 'interpreter'")
-    if backend == "cpu" and (observer is not None or step_limit != math.inf):
-        raise ArgumentError("step_limit and observer watch single instructions: they need backend='interpreter'")
-    if replicas is not None and not isinstance(replicas, int):
-        raise ArgumentError(f"replicas is an integer, got {replicas!r}")
-    if seed is not None and (not isinstance(seed, int) or seed < 0):
-        raise ArgumentError(f"seed is an integer >= 0, got {seed!r}")
-    if not isinstance(timeout, (int, float)) or not isinstance(step_limit, (int, float)):
-        raise ArgumentError(f"timeout and step_limit are numbers, got {timeout!r} and {step_limit!r}")
-    if isinstance(module, str):
-        module = parse(module)
-    elif isinstance(module, Computation):
-        module = _module_of(module)
-    elif not isinstance(module, Module):
-        module = _built_module(module)
+    _check_options(backend, replicas, timeout, seed, step_limit, observer)
+    module = _as_module(module)
     verify_module(module)
     count = module.replica_count if replicas is None else replicas
     if backend == "cpu":
@@ -114,6 +100,34 @@ def compile(
     from hloom.backends.interpreter.executable import InterpreterExecutable
 
     return InterpreterExecutable(module, count, devices, timeout, seed, step_limit, observer)
+
+
+def _check_options(
+    backend: str,
+    replicas: int | None,
+    timeout: float,
+    seed: int | None,
+    step_limit: float,
+    observer: Callable[..., None] | None,
+) -> None:
+    if backend not in ("cpu", "interpreter"):
+        raise ArgumentError(f"there is no backend {backend!r}: the backends are 'cpu' and 'interpreter'")
+    if backend == "cpu" and (observer is not None or step_limit != math.inf):
+        raise ArgumentError("step_limit and observer watch single instructions: they need backend='interpreter'")
+    if replicas is not None and not isinstance(replicas, int):
+        raise ArgumentError(f"replicas is an integer, got {replicas!r}")
+    if seed is not None and (not isinstance(seed, int) or seed < 0):
+        raise ArgumentError(f"seed is an integer >= 0, got {seed!r}")
+    if not isinstance(timeout, (int, float)) or not isinstance(step_limit, (int, float)):
+        raise ArgumentError(f"timeout and step_limit are numbers, got {timeout!r} and {step_limit!r}")
+
+
+def _as_module(source: Module | XlaComputation | Computation | str) -> Module:
+    if isinstance(source, str):
+        return parse(source)
+    if isinstance(source, Computation):
+        return _module_of(source)
+    return source if isinstance(source, Module) else _built_module(source)
 
 
 def _module_of(computation: Computation) -> Module:

@@ -14,23 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloom as hl
+from hlo_text import sort_text
 from hloom.types import BY_DTYPE, BY_NAME
 from xla_peer import XlaPeer
 
 LESS = "ROOT c = pred[] compare(a0, b0), direction=LT"
-
-
-def sort_text(arrays: list[np.ndarray], comparator: str, dimension: int, more: str = "") -> str:
-    """Sorts the arrays together; the comparator has parameters a0, b0, a1, b1, .."""
-    types = [str(BY_DTYPE[array.dtype]) for array in arrays]
-    sizes = ",".join(map(str, arrays[0].shape))
-    pairs = [f"  {side}{k} = {t}[] parameter({2 * k + s})" for k, t in enumerate(types) for s, side in enumerate("ab")]
-    operands = [f"  x{k} = {t}[{sizes}] parameter({k})" for k, t in enumerate(types)]
-    shapes = [f"{t}[{sizes}]" for t in types]
-    result = shapes[0] if len(shapes) == 1 else "(" + ", ".join(shapes) + ")"
-    names = ", ".join(f"x{k}" for k in range(len(arrays)))
-    root = f"  ROOT r = {result} sort({names}), dimensions={{{dimension}}}{more}, to_apply=less"
-    return "\n".join(["HloModule m", "less {", *pairs, "  " + comparator, "}", "ENTRY e {", *operands, root, "}"])
 
 
 def sort(*arrays: np.ndarray, comparator: str = LESS, dimension: int = 0, more: str = "") -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import hloom as hl
+from hlo_text import module_text
 from hloom.arrays import flat
 from hloom.passes import clone_module
 from hloom.passes.dead_code import DeadCodeElimination
@@ -46,20 +47,7 @@ def module(body: str, like: str = "") -> hl.Module:
         lines = [f"ROOT {line}" if line.startswith(f"{body.strip()} = ") else line for line in lines]
     else:
         lines += body.split(";")
-    return hl.parse("HloModule m\n" + ADD + "ENTRY e {\n" + "\n".join(lines) + "\n}\n")
-
-
-ADD = """sum {
-  l = f32[] parameter(0)
-  r = f32[] parameter(1)
-  ROOT a = f32[] add(l, r)
-}
-less {
-  l = f32[] parameter(0)
-  r = f32[] parameter(1)
-  ROOT a = pred[] compare(l, r), direction=LT
-}
-"""
+    return hl.parse(module_text("\n".join(lines)))
 
 
 def same_graph(a: hl.Module, b: hl.Module) -> bool:

@@ -197,19 +197,13 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
         dtype = ctx.shape.element_type.dtype
         computing = accumulator(BY_DTYPE[lhs.dtype], BY_DTYPE[rhs.dtype], ctx.shape.element_type)
         ragged = self.lhs_ragged_dims[0]
-        plain = Dot(
-            lhs_batch_dims=self.lhs_batch_dims,
-            lhs_contracting_dims=self.lhs_contracting_dims,
-            rhs_batch_dims=self.rhs_batch_dims,
-            rhs_contracting_dims=self.rhs_contracting_dims,
-        )
         a, b = convert(lhs, computing), convert(rhs, computing)
         ends = np.cumsum(group_sizes.astype(np.int64), axis=-1)
         masks = self._group_masks(a, ragged, ends)
-        products = [_product(plain, a * mask, self._group_rhs(b, g), computing) for g, mask in enumerate(masks)]
+        products = [_product(self, a * mask, self._group_rhs(b, g), computing) for g, mask in enumerate(masks)]
         if ragged in self.lhs_contracting_dims:
             return convert(np.stack(products) if products else np.zeros(ctx.shape.dimensions, computing), dtype)
-        total = sum(products) if ragged not in self.lhs_batch_dims else _product(plain, a, b, computing)
+        total = sum(products) if ragged not in self.lhs_batch_dims else _product(self, a, b, computing)
         return convert(np.asarray(total, computing).reshape(ctx.shape.dimensions), dtype)
 
     def _group_masks(self, lhs: Array, ragged: int, ends: Array) -> list[Array]:
@@ -233,7 +227,7 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
         return np.take(rhs, [group], axis=self.rhs_group_dims[0])
 
 
-def _product(dot: Dot, lhs: Array, rhs: Array, dtype: np.dtype[Any]) -> Array:
+def _product(dot: DotDimensions, lhs: Array, rhs: Array, dtype: np.dtype[Any]) -> Array:
     left, right = dot.free(lhs.ndim, True), dot.free(rhs.ndim, False)
     a = _matrix(lhs, dot.lhs_batch_dims, left, dot.lhs_contracting_dims, dtype)
     b = _matrix(rhs, dot.rhs_batch_dims, dot.rhs_contracting_dims, right, dtype)
@@ -269,14 +263,8 @@ class ScaledDot(DotDimensions, opcode="scaled-dot"):
             self.reject("GEN-2", f"the result has the dimensions {sizes}, got {result}")
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array, lhs_scale: Array, rhs_scale: Array) -> Array:
-        plain = Dot(
-            lhs_batch_dims=self.lhs_batch_dims,
-            lhs_contracting_dims=self.lhs_contracting_dims,
-            rhs_batch_dims=self.rhs_batch_dims,
-            rhs_contracting_dims=self.rhs_contracting_dims,
-        )
         a, b = _scaled(lhs, lhs_scale), _scaled(rhs, rhs_scale)
-        return convert(_product(plain, a, b, np.dtype(np.float32)), ctx.shape.element_type.dtype)
+        return convert(_product(self, a, b, np.dtype(np.float32)), ctx.shape.element_type.dtype)
 
 
 def _scaled(operand: Array, scale: Array) -> Array:

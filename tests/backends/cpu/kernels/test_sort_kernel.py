@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from backends.cpu.kernels.run_kernel import Array, Kernel, assert_same, check, interpreted
+from hlo_text import sort_text
 from hloom.backends.cpu.kernels import sort
-from hloom.types import BY_DTYPE
 
 LESS = "ROOT c = pred[] compare(a0, b0), direction=LT"
 NUMPY_ORDER = """ne = pred[] compare(a0, a0), direction=NE
@@ -29,19 +29,6 @@ TWO_KEYS = """lt = pred[] compare(a0, b0), direction=LT
   ROOT or = pred[] or(lt, both)"""
 
 
-def text(arrays: list[Array], comparator: str, dimension: int) -> str:
-    """A sort whose comparator has parameters a0, b0, a1, b1, .."""
-    types = [str(BY_DTYPE[array.dtype]) for array in arrays]
-    sizes = ",".join(map(str, arrays[0].shape))
-    pairs = [f"  {side}{k} = {t}[] parameter({2 * k + s})" for k, t in enumerate(types) for s, side in enumerate("ab")]
-    operands = [f"  x{k} = {t}[{sizes}] parameter({k})" for k, t in enumerate(types)]
-    shapes = [f"{t}[{sizes}]" for t in types]
-    result = shapes[0] if len(shapes) == 1 else "(" + ", ".join(shapes) + ")"
-    names = ", ".join(f"x{k}" for k in range(len(arrays)))
-    root = f"  ROOT r = {result} sort({names}), dimensions={{{dimension}}}, to_apply=less"
-    return "\n".join(["HloModule m", "less {", *pairs, "  " + comparator, "}", "ENTRY e {", *operands, root, "}"])
-
-
 def floats(shape: tuple[int, ...], seed: int = 0) -> Array:
     """Numbers with equal ones, both zeros, infinities and several NaNs among them."""
     random = np.random.default_rng(seed)
@@ -55,17 +42,17 @@ def floats(shape: tuple[int, ...], seed: int = 0) -> Array:
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 15, 16, 17, 33, 100, 255, 256, 257, 1000, 5000, 40000])
 def test_sizes(size: int) -> None:
     x = floats((size,))
-    check(sort.emit, text([x], NUMPY_ORDER, 0), x)
+    check(sort.emit, sort_text([x], NUMPY_ORDER, 0), x)
     position = np.arange(size, dtype=np.int32)
-    check(sort.emit, text([x, position], NUMPY_ORDER, 0), x, position)
+    check(sort.emit, sort_text([x, position], NUMPY_ORDER, 0), x, position)
 
 
 @pytest.mark.parametrize("shape", [(3, 40), (40, 3), (5, 7, 11), (300, 4), (2, 300, 5), (0, 5), (40000, 2)])
 def test_dimensions(shape: tuple[int, ...]) -> None:
     x, y = floats(shape), floats(shape, 1)
     for dimension in range(len(shape)):
-        check(sort.emit, text([x], NUMPY_ORDER, dimension), x)
-        check(sort.emit, text([x, y], NUMPY_ORDER, dimension), x, y)
+        check(sort.emit, sort_text([x], NUMPY_ORDER, dimension), x)
+        check(sort.emit, sort_text([x, y], NUMPY_ORDER, dimension), x, y)
 
 
 @pytest.mark.parametrize("direction", ["LT", "GT"])
@@ -86,8 +73,8 @@ def test_types(dtype: type, size: int, direction: str) -> None:
         x = np.random.default_rng(0).standard_normal(size).round(2).astype(dtype)
     y = np.arange(size, dtype=np.int32)
     comparator = LESS.replace("LT", direction)
-    check(sort.emit, text([x], comparator, 0), x)
-    check(sort.emit, text([y, x], comparator.replace("0", "1"), 0), y, x)
+    check(sort.emit, sort_text([x], comparator, 0), x)
+    check(sort.emit, sort_text([y, x], comparator.replace("0", "1"), 0), y, x)
 
 
 @pytest.mark.parametrize("size", [5, 100, 20000])
@@ -95,16 +82,16 @@ def test_comparators_that_are_no_key(size: int) -> None:
     random = np.random.default_rng(0)
     x, y = random.integers(0, 9, size).astype(np.int32), random.integers(0, 50, size).astype(np.int16)
     z = random.standard_normal(size) + 1j * random.standard_normal(size)
-    check(sort.emit, text([x, y, z], TWO_KEYS, 0), x, y, z)
+    check(sort.emit, sort_text([x, y, z], TWO_KEYS, 0), x, y, z)
     by_real = "p = f64[] real(a2)\n  q = f64[] real(b2)\n  ROOT c = pred[] compare(p, q), direction=GT"
-    check(sort.emit, text([x, y, z], by_real, 0), x, y, z)
+    check(sort.emit, sort_text([x, y, z], by_real, 0), x, y, z)
 
 
 def test_a_key_that_is_computed() -> None:
     x = floats((3000,))
     x[np.isnan(x)] = 2
     absolute = "p = f32[] abs(a0)\n  q = f32[] abs(b0)\n  ROOT c = pred[] compare(q, p), direction=GT"
-    check(sort.emit, text([x], absolute, 0), x)
+    check(sort.emit, sort_text([x], absolute, 0), x)
 
 
 @pytest.mark.parametrize("size", [300, 30000])
@@ -112,7 +99,7 @@ def test_a_comparator_without_sense_gives_a_permutation(size: int) -> None:
     """SORT-6, and the same one for any number of threads."""
     x = np.random.default_rng(0).permutation(size).astype(np.int32)
     senseless = "s = s32[] xor(a0, b0)\n  one = s32[] constant(5)\n  t = s32[] and(s, one)\n  ROOT c = pred[] compare(t, one), direction=EQ"
-    results = [Kernel(sort.emit, text([x], senseless, 0), threads)(x)[0] for threads in (1, 2, 3)]
+    results = [Kernel(sort.emit, sort_text([x], senseless, 0), threads)(x)[0] for threads in (1, 2, 3)]
     assert_same([np.sort(results[0])], [np.arange(size, dtype=np.int32)])
     assert_same(results[1:], [results[0]] * 2)
 
@@ -123,16 +110,16 @@ def test_partial_order_of_floats(size: int) -> None:
     x = floats((size,))
     x[np.isnan(x)] = 0.5
     for comparator in (LESS, LESS.replace("LT", "GT"), LESS.replace("a0, b0", "b0, a0")):
-        check(sort.emit, text([x], comparator, 0), x)
+        check(sort.emit, sort_text([x], comparator, 0), x)
     with_nan = floats((size,))
-    (found,) = Kernel(sort.emit, text([with_nan], LESS, 0))(with_nan)
+    (found,) = Kernel(sort.emit, sort_text([with_nan], LESS, 0))(with_nan)
     assert_same([np.sort(found.view(np.uint32))], [np.sort(with_nan.view(np.uint32))])
 
 
 def test_what_cannot_be_emitted_is_left_alone() -> None:
     x = np.zeros(5, np.complex64)
     product = "p = c64[] dot(a0, b0)\n  q = f32[] real(p)\n  ROOT c = pred[] compare(q, q), direction=GT"
-    module_text = text([x], product, 0)
+    module_text = sort_text([x], product, 0)
     with pytest.raises(AssertionError, match="does not handle"):
         Kernel(sort.emit, module_text)
     assert interpreted(module_text, x)
