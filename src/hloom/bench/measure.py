@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 from hloom.api import compile, load, parse
 from hloom.arrays import flat
-from hloom.bench.flops import count_flops
 from hloom.bench.peer import Peer
 from hloom.bench.workloads import Workload
 from hloom.errors import HloomError
+from hloom.flops import count_flops
 from hloom.ir import Module
 from hloom.ops.operation import Array, Value
 

@@ -16,6 +16,7 @@ import numpy as np
 from hloom.api import compile as compile_hlo
 from hloom.backends.cpu.executable import CpuExecutable
 from hloom.errors import ArgumentError
+from hloom.flops import count_flops
 from hloom.ir import Module
 from hloom.ops.operation import Array, Value
 from hloom.passes import clone_module, run_passes
@@ -425,8 +426,6 @@ def _output_size(loaded: Loaded, index: tuple[int, ...]) -> int:
 
 @answers("Executable_GetCostAnalysis")
 def _cost_analysis(arguments: Any) -> None:
-    from hloom.bench.flops import count_flops
-
     loaded: Loaded = objects[arguments.executable]
     shapes = loaded.executable.input_shapes + loaded.output_shapes
     costs = {"bytes accessed": float(sum(shape.byte_size for shape in shapes))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hloom as hl
-from hloom.bench.flops import count_flops
+from hloom.flops import count_flops
 
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }"
 
