@@ -180,6 +180,25 @@ ENTRY e {
         device.transfer_from_outfeed(timeout=0.05)
 
 
+def test_the_host_sends_through_a_channel() -> None:
+    text = """HloModule m
+ENTRY e {
+  t = token[] after-all()
+  v = (f32[2], u32[], token[]) recv(t), channel_id=3, is_host_transfer=true
+  d = (f32[2], token[]) recv-done(v), channel_id=3, is_host_transfer=true
+  ROOT r = f32[2] get-tuple-element(d), index=0
+}"""
+    device = hl.Device(timeout=0.2)
+    device.send_to_program(3, np.array([1, 2], np.float32))
+    assert hl.compile(text, devices=[device])().tolist() == [1, 2]
+
+
+def test_a_cross_replica_sum_adds_over_all_replicas() -> None:
+    b = hl.XlaBuilder("m")
+    summed = hl.compile(b.build(b.cross_replica_sum(b.parameter(0, hl.f32[1], "x"))), replicas=2)
+    assert [r.tolist() for r in summed.run_replicas([[np.float32([1])], [np.float32([10])]])] == [[11], [11]]
+
+
 def test_unordered_infeeds_are_rejected() -> None:
     text = """HloModule m
 ENTRY e { t = token[] after-all()

@@ -16,6 +16,7 @@ import numpy as np
 COPIED_BYTES = 128 << 20
 """Far more than caches hold."""
 MATRIX_SIZE = 2048
+SECONDS = 0.6  # how long each is repeated
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ def measure_limits() -> Limits:
     return Limits(2 * COPIED_BYTES / copying, 2 * MATRIX_SIZE**3 / multiplying)
 
 
-def _best(work: Callable[[], object], seconds: float = 0.6) -> float:
-    best, end = float("inf"), time.perf_counter() + seconds
+def _best(work: Callable[[], object]) -> float:
+    best, end = float("inf"), time.perf_counter() + SECONDS
     while time.perf_counter() < end:
         start = time.perf_counter()
         work()

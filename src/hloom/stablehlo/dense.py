@@ -41,7 +41,7 @@ def dense_values(body: str, mlir: TensorType) -> Array:
         return from_bytes(bytes.fromhex(string[2:]), element_type, sizes)
     if "__elided__" in text:
         raise ArgumentError("the constant's values have been left out of the text (__elided__)")
-    structure, elements = _split(text, element_type)
+    structure, elements = _split(text)
     if structure == "":
         if len(elements) != 1:
             if 0 in sizes:
@@ -88,7 +88,7 @@ def _bytes_as(raw: bytes, element_type: PrimitiveType) -> Array:
     return np.frombuffer(raw, element_type.dtype)
 
 
-def _split(text: str, element_type: PrimitiveType) -> tuple[str, list[str]]:
+def _split(text: str) -> tuple[str, list[str]]:
     """The brackets and commas alone, and the elements; of a complex element `real;imaginary`."""
     if "(" in text:
         text = _PAIR.sub(r"\1;\2", text)

@@ -263,9 +263,9 @@ class BlockExporter:
         rule = RULES.get(instruction.opcode)
         return rule(self, instruction) if rule is not None else self.regular(instruction)
 
-    def regular(self, instruction: Instruction, opcode: str = "") -> list[Leaf]:
+    def regular(self, instruction: Instruction) -> list[Leaf]:
         """What the row of the opcode says: the same operands, the leaves of the result, attributes and regions."""
-        row = BY_OPCODE.get(opcode or instruction.opcode)
+        row = BY_OPCODE.get(instruction.opcode)
         if row is None:
             raise ArgumentError(f"{instruction.opcode} has no meaning in StableHLO, which has no such operation")
         regions = [self.region(getattr(instruction.op, field)) for field in row.regions]

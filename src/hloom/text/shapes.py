@@ -33,19 +33,19 @@ def _cached_shape(text: str) -> Shape:
     return parse_shape(text)
 
 
-def scan_shape(scanner: Scanner, depth: int = 0) -> Shape:
+def scan_shape(scanner: Scanner) -> Shape:
     """Reads the shape that comes next."""
     scanner.skip()
-    found = ARRAY_SHAPE.match(scanner.text, scanner.pos) if depth == 0 else None
+    found = ARRAY_SHAPE.match(scanner.text, scanner.pos)
     if found:
         try:
             shape = _cached_shape(found[0])
         except ParseError:
             # Read it again in place, for an error that points into the whole text.
-            return _scan(scanner, depth)
+            return _scan(scanner, 0)
         scanner.pos = found.end()
         return shape
-    return _scan(scanner, depth)
+    return _scan(scanner, 0)
 
 
 def _scan(scanner: Scanner, depth: int) -> Shape:

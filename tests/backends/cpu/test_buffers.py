@@ -19,7 +19,7 @@ import pytest
 
 from hloom.backends.cpu import buffers
 from hloom.backends.cpu.buffers import allocate, empty, release_cached
-from hloom.backends.cpu.memory_pool import memory_pool, size_class
+from hloom.backends.cpu.memory_pool import memory_pool
 from hloom.errors import RunError
 
 MIB = 1 << 20
@@ -64,13 +64,24 @@ def test_large_memory_is_aligned(size: int, alignment: int) -> None:
     assert all(block.address % alignment == 0 and block.byte_size == size == len(block) for block in kept)
 
 
+def kept_bytes(size: int) -> int:
+    """What the pool keeps once memory of a size is given back."""
+    pool = memory_pool()
+    taken = pool.take(size)
+    before = pool.cached_bytes
+    pool.give(taken, size)
+    return pool.cached_bytes - before
+
+
 def test_sizes_waste_at_most_a_quarter() -> None:
-    assert size_class(1) == size_class(64 << 10) == 64 << 10
-    assert size_class((64 << 10) + 1) == 80 << 10
-    for _ in range(1000):
-        size = random.randrange(64 << 10, 1 << 40)
-        assert size <= size_class(size) <= size * 1.25
-        assert size_class(size_class(size)) == size_class(size)
+    assert kept_bytes(1) == kept_bytes(64 << 10) == 64 << 10
+    assert kept_bytes((64 << 10) + 1) == 80 << 10
+    for _ in range(200):
+        size = random.randrange(64 << 10, 32 * MIB)
+        release_cached()
+        kept = kept_bytes(size)
+        assert size <= kept <= size * 1.25
+        assert kept_bytes(kept) == kept == memory_pool().cached_bytes, "a class holds its own size"
 
 
 def test_memory_of_a_dead_array_is_used_again() -> None:

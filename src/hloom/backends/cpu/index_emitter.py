@@ -57,7 +57,7 @@ def atom_scalar(e: NestEmitter, atom: Atom) -> Value:
     key = ("atom", atom)
     found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
     if found is None:
-        found = e.scopes[-1][key] = emit_atom(e, atom, "i64")
+        found = e.scopes[-1][key] = emit_atom(e, atom)
     return cast(Value, found)
 
 
@@ -65,11 +65,11 @@ def atom_vector(e: NestEmitter, atom: Atom) -> Value:
     key = ("atom", atom)
     found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
     if found is None:
-        found = e.scopes[-1][key] = emit_atom(e, atom, e.index_element)
+        found = e.scopes[-1][key] = emit_atom(e, atom)
     return cast(Value, found)
 
 
-def emit_atom(e: NestEmitter, atom: Atom, element: str) -> Value:
+def emit_atom(e: NestEmitter, atom: Atom) -> Value:
     b = e.builder
     if isinstance(atom, Dynamic):
         return dynamic(e, atom)

@@ -270,10 +270,10 @@ class Builder:
         self.declarations[f"declare void @{function}({', '.join(a.type.text for a in args)})"] = None
         self.line(f"call void @{function}({', '.join(map(str, args))})")
 
-    def intrinsic(self, name: str, *args: Value, flags: str = "") -> Value:
+    def intrinsic(self, name: str, *args: Value) -> Value:
         """An intrinsic overloaded on its one type: `intrinsic("fma", a, b, c)` calls llvm.fma.v16f32."""
         type = args[0].type
-        return self.call(f"llvm.{name}.{type.suffix}", type, *args, flags=flags)
+        return self.call(f"llvm.{name}.{type.suffix}", type, *args)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         return self.intrinsic("fma", a, b, c)
@@ -312,9 +312,8 @@ class Builder:
     def element_pointer(self, base: Value, index: Value, element: str) -> Value:
         return self.emit(f"getelementptr {element}, ptr {base.text}, {index}", PTR)
 
-    def load(self, pointer: Value, type: Type, align: int, note: str = "") -> Value:
-        """`note` is metadata, such as `!invariant.load !{}`."""
-        return self.emit(f"load {type}, ptr {pointer.text}, align {align}{', ' + note if note else ''}", type)
+    def load(self, pointer: Value, type: Type, align: int) -> Value:
+        return self.emit(f"load {type}, ptr {pointer.text}, align {align}", type)
 
     def store(self, value: Value, pointer: Value, align: int, note: str = "") -> None:
         self.line(f"store {value}, ptr {pointer.text}, align {align}{', ' + note if note else ''}")

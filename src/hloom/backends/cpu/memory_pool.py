@@ -22,12 +22,6 @@ HUGE_PAGE = 2 << 20
 SMALLEST_HUGE = 4 << 20  # from here memory is aligned for huge pages
 
 
-def size_class(byte_size: int) -> int:
-    """The least of SMALLEST and the sizes 4, 5, 6 or 7 times a power of two that holds byte_size bytes."""
-    step = 1 << max(0, (byte_size - 1).bit_length() - 3)
-    return max(SMALLEST, -(-byte_size // step) * step)
-
-
 class MemoryPool:
     """The pool of this process; at most `limit` bytes of free memory are kept."""
 

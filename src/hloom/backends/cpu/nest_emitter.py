@@ -45,7 +45,7 @@ def emit_nest(name: str, kernel: Kernel, nest: Nest, vector_bytes: int) -> tuple
 
     The function runs iterations first <= i < last of the outermost loop.
     """
-    used = used_buffers(kernel, nest)
+    used = used_buffers(nest)
     arguments = [b for b in used if kernel.buffers[b].role != "scratch"]
     emitter = NestEmitter(kernel.buffers, nest, vector_bytes)
     for buffer in used:
@@ -59,7 +59,7 @@ def emit_nest(name: str, kernel: Kernel, nest: Nest, vector_bytes: int) -> tuple
     return text, arguments, emitter.builder.declarations
 
 
-def used_buffers(kernel: Kernel, nest: Nest) -> list[int]:
+def used_buffers(nest: Nest) -> list[int]:
     used = {store.buffer for store in nest.stores}
     used.update(buffer for _, buffer, _ in nest.schedule.staged)
     for expression in expressions_of(nest):
