@@ -119,7 +119,7 @@ def _body() -> Builder:
     first_output = b.binary("add", inputs, b.index(len(TABLE)))
     with b.each(0, outputs) as j:
         b.store(_field(b, _item(b, results, j), _DATA, PTR), _at(b, table, b.binary("add", j, first_output)), 8)
-    status = b.emit(f"call i32 {main}({table})", I32)
+    status = b.emit(f"call i32 {main.text}({table})", I32)
     b.line(f"ret {status}")
     b.start(_UNFIT)
     b.line(f"ret i32 {DOES_NOT_FIT}")
