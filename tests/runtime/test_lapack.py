@@ -43,7 +43,7 @@ def call(letter: str, name: str, operands: list[np.ndarray], results: list[Any],
         shapes.append(f"{BY_DTYPE[dtype].name.lower()}[{','.join(map(str, (*BATCH, *sizes)))}]")
     text = shapes[0] if len(shapes) == 1 else f"({', '.join(shapes)})"
     config = "{" + ", ".join(f"{k} = {_text(v)}" for k, v in attributes.items()) + "}"
-    target = f"lapack_{letter}{lapack._UNITARY.get(name, name) if letter in 'cz' else name}_ffi"
+    target = f"lapack_{lapack.routine_name(name, letter)}_ffi"
     return hl.compile(b.build(b.custom_call(target, arguments, parse_shape(text), opaque=config)))(*operands)
 
 
@@ -286,4 +286,4 @@ def test_empty_batches() -> None:
 def test_every_routine_is_registered_for_every_type() -> None:
     for name in lapack._TARGETS:
         for letter in TYPES:
-            lookup(f"lapack_{letter}{lapack._UNITARY.get(name, name) if letter in 'cz' else name}_ffi")
+            lookup(f"lapack_{lapack.routine_name(name, letter)}_ffi")

@@ -14,6 +14,7 @@ from hloom.passes.conditional import ConditionalSimplifier
 from hloom.passes.constant_folding import ConstantFolding
 from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.expand.batch_norm import BatchNormExpander
+from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.expand.scan import ScanExpander
 from hloom.passes.expand.top_k import TopKDecomposer
@@ -38,6 +39,7 @@ PASSES: dict[str, type[Any]] = {
         WhileLoopUnroller,
         MemoryScheduler,
         BatchNormExpander,
+        LinearAlgebraToLapack,
         MapInliner,
         ScanExpander,
         TopKDecomposer,

@@ -16,6 +16,8 @@ from hloom.ir import Instruction
 from hloom.literal import Literal
 from hloom.ops.attributes import CustomCallApiVersion
 from hloom.ops.operation import TOKEN_VALUE, Value
+from hloom.runtime import fortran
+from hloom.runtime.fortran import RoutineCall
 from hloom.shape import Shape
 
 
@@ -58,12 +60,21 @@ def register_custom_call(name: str, function: Any, *, api: str = "python", wants
         raise ArgumentError(f"api is 'python' with a callable, or 'c' with a function pointer, got {api!r}")
 
 
+def register_routine(name: str, plan: Callable[[CustomCallSite], RoutineCall]) -> None:
+    """Registers a target that is one routine of BLAS or LAPACK: compiled programs call it without Python."""
+    _REGISTRY[name] = _RoutineCaller(plan)
+
+
+def routine_call(instruction: Instruction) -> RoutineCall | None:
+    """The routine that a custom call is; None where its target is something else, or not registered yet."""
+    _register_own()
+    caller = _REGISTRY.get(instruction.op.target_name)  # type: ignore[attr-defined]
+    return caller.plan(_site(instruction)) if isinstance(caller, _RoutineCaller) else None
+
+
 def lookup(name: str) -> Caller:
     """The registered target; RuleError[CUSTOMCALL-5] where there is none."""
-    from hloom.runtime import lapack, standard_targets
-
-    lapack.register()
-    standard_targets.register()
+    _register_own()
     try:
         return _REGISTRY[name]
     except KeyError:
@@ -72,6 +83,13 @@ def lookup(name: str) -> Caller:
         raise RuleError(
             "custom-call", "CUSTOMCALL-5", f"no function is registered as {name!r}: use register_custom_call{hint}"
         ) from None
+
+
+def _register_own() -> None:
+    from hloom.runtime import lapack, standard_targets
+
+    lapack.register()
+    standard_targets.register()
 
 
 def parse_attributes(text: str) -> dict[str, Any]:
@@ -107,9 +125,7 @@ def _python_caller(function: Callable[..., Any], wants_site: bool) -> Caller:
     def call(instruction: Instruction, args: tuple[Value, ...]) -> Value:
         name = instruction.op.target_name  # type: ignore[attr-defined]
         if wants_site:
-            config = instruction.backend_config
-            shapes = tuple(instruction.operand_shapes)
-            args = (CustomCallSite(name, shapes, instruction.shape, config, parse_attributes(config)), *args)
+            args = (_site(instruction), *args)
         try:
             result = function(*args)
         except HloomError:
@@ -119,6 +135,25 @@ def _python_caller(function: Callable[..., Any], wants_site: bool) -> Caller:
         return _checked(result, instruction.shape, name)
 
     return call
+
+
+class _RoutineCaller:
+    """Calls a routine as the interpreter does."""
+
+    def __init__(self, plan: Callable[[CustomCallSite], RoutineCall]) -> None:
+        self.plan = plan
+
+    def __call__(self, instruction: Instruction, args: tuple[Value, ...]) -> Value:
+        results = fortran.run(self.plan(_site(instruction)), args)
+        shapes = instruction.shape.leaves()
+        values = tuple(result.reshape(shape.dimensions) for result, shape in zip(results, shapes, strict=True))
+        return values if instruction.shape.is_tuple else values[0]
+
+
+def _site(instruction: Instruction) -> CustomCallSite:
+    config, name = instruction.backend_config, instruction.op.target_name  # type: ignore[attr-defined]
+    shapes = tuple(instruction.operand_shapes)
+    return CustomCallSite(name, shapes, instruction.shape, config, parse_attributes(config))
 
 
 def _checked(result: Any, shape: Shape, name: str) -> Value:

@@ -1,14 +1,17 @@
-"""SciPy's BLAS and LAPACK, called by address on batches of arrays.
+"""Routines of SciPy's BLAS and LAPACK: what one is given for each matrix of a batch, and where its code is.
 
 SciPy publishes its routines for Cython as C functions that take a pointer for every argument (`cython_lapack`,
-`cython_blas`). Called directly they cost a few microseconds and copy nothing; SciPy's Python wrappers copy into
-Fortran's order. Fortran takes matrices column by column, so the memory of a row-major matrix is its transpose.
+`cython_blas`). A `RoutineCall` says where these pointers point to. Compiled programs make the calls themselves
+(`backends/cpu/kernels/routine.py`), `run` makes them for the interpreter. Fortran takes matrices column by column, so
+the memory of a row-major matrix is its transpose.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,70 +19,152 @@ import numpy as np
 from hloom.errors import RunError
 from hloom.ops.operation import Array
 
-_LINE = 64  # bytes
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """The memory of an operand or result: an array of `sizes` for each matrix of the batch, one after the other."""
+
+    dtype: np.dtype[Any]
+    sizes: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.sizes)
+
+    @property
+    def byte_size(self) -> int:
+        return self.dtype.itemsize * self.elements
 
 
-class Workspace:
-    """Stands for memory that the routine says how much it needs of, and its length: two arguments."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An operand that is read where it lies, a result that is written, or a result that starts as an operand's copy.
 
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = np.dtype(dtype)
-
-
-class Shared:
-    """An array that every matrix of the batch uses again."""
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
-
-
-def run(name: str, count: int, *arguments: Any) -> None:
-    """Calls a routine once for each of `count` matrices.
-
-    An argument is an integer, a character, None for a null pointer, `Shared` or `Workspace`, or a contiguous array
-    whose first dimension counts the matrices of the batch.
+    With `columns` it is memory of the routine's own, in which the matrix lies column by column: the operand is
+    transposed into it, and it is transposed into the result. The routine gets the address of element `offset`.
     """
-    function = _address(name)
-    if any(isinstance(argument, Workspace) for argument in arguments):
-        arguments = _with_workspace(function, arguments)
-    keep = [_in_memory(argument) for argument in arguments]
-    addresses = [array.ctypes.data if array is not None else 0 for array in keep]
-    steps = [argument.strides[0] if isinstance(argument, np.ndarray) else 0 for argument in arguments]
-    if count == 1:
-        _callable(function, len(addresses))(*addresses)
-    elif count:
-        places, distances = np.array(addresses, np.uint64), np.array(steps, np.int64)
-        _loop(len(addresses))(function, count, places.ctypes.data, distances.ctypes.data)
+
+    operand: int | None = None
+    result: int | None = None
+    columns: bool = False
+    offset: int = 0
 
 
-def _with_workspace(function: int, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with workspaces of the size that the routine asks for when it is told a length of -1."""
-    answers = [np.zeros(1, a.dtype) if isinstance(a, Workspace) else None for a in arguments]
-    asked: list[Any] = []
-    for argument, answer in zip(arguments, answers, strict=True):
-        asked += [argument] if answer is None else [Shared(answer), -1]
-    keep = [_in_memory(argument) for argument in asked]
-    _callable(function, len(asked))(*[array.ctypes.data if array is not None else 0 for array in keep])
-    given: list[Any] = []
-    for argument, answer in zip(arguments, answers, strict=True):
-        if answer is None:
-            given.append(argument)
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Memory that the routine uses as it likes; so many elements."""
+
+    dtype: np.dtype[Any]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Two arguments: a workspace of the size that the routine asks for when it is told a length of -1, and its size."""
+
+    dtype: np.dtype[Any]
+
+
+Argument = np.generic | str | None | Place | Workspace
+"""What the pointer to an argument points to: a number, a character, or memory; None is a null pointer."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoutineCall:
+    """A routine, called once for each of `count` matrices; `routine` has the letter of the element type: `sgetrf`."""
+
+    routine: str
+    arguments: tuple[Argument, ...]
+    operands: tuple[Matrices, ...]
+    results: tuple[Matrices, ...]
+    count: int
+
+    def matrices(self, place: Place) -> Matrices:
+        """What lies at a place; where `columns`, with rows and columns as operand and result have them."""
+        if place.operand is not None:
+            return self.operands[place.operand]
+        assert place.result is not None
+        return self.results[place.result]
+
+
+def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Calls the routine on [count, ..] operands; its results as [count, ..]."""
+    results = [np.zeros((call.count, *result.sizes), result.dtype) for result in call.results]
+    sources = [
+        np.ascontiguousarray(operand).reshape(call.count, *matrices.sizes)
+        for operand, matrices in zip(operands, call.operands, strict=True)
+    ]
+    memory = [_in_memory(call, argument, sources, results) for argument in call.arguments]
+    addresses = [0 if array is None else array.ctypes.data for array in memory]
+    steps = [
+        array.strides[0] if isinstance(argument, Place) and array is not None else 0
+        for argument, array in zip(call.arguments, memory, strict=True)
+    ]
+    for number, argument in enumerate(call.arguments):
+        if isinstance(argument, Place):
+            addresses[number] += argument.offset * call.matrices(argument).dtype.itemsize
+    function = _callable(routine_address(call.routine), len(addresses))
+    for k in range(call.count):
+        function(*[address + k * step for address, step in zip(addresses, steps, strict=True)])
+    for argument, array in zip(call.arguments, memory, strict=True):
+        if isinstance(argument, Place) and argument.columns and argument.result is not None and array is not None:
+            results[argument.result][...] = array.transpose(0, 2, 1)
+    return tuple(results)
+
+
+def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], results: list[Array]) -> Array | None:
+    """The argument of all calls as an array that lies in memory as Fortran takes it."""
+    if isinstance(argument, Workspace):
+        return np.empty(argument.size, argument.dtype)
+    if not isinstance(argument, Place):
+        return None if argument is None else _scalar(argument)
+    if argument.columns:
+        matrices = call.matrices(argument)
+        columns = np.zeros((call.count, *matrices.sizes[::-1]), matrices.dtype)
+        if argument.operand is not None:
+            columns[...] = operands[argument.operand].transpose(0, 2, 1)
+        return columns
+    if argument.result is None:
+        assert argument.operand is not None
+        return operands[argument.operand]
+    if argument.operand is not None:
+        results[argument.result][...] = operands[argument.operand]
+    return results[argument.result]
+
+
+def with_workspaces(routine: str, arguments: tuple[Argument | Asked, ...]) -> tuple[Argument, ...]:
+    """The arguments with workspaces of the size that the routine asks for."""
+    if not any(isinstance(argument, Asked) for argument in arguments):
+        return tuple(argument for argument in arguments if not isinstance(argument, Asked))
+    memory: list[Array | None] = []
+    for argument in arguments:
+        if isinstance(argument, (np.generic, str)):
+            memory.append(_scalar(argument))
         else:
+            # Nothing else is looked at but the first element of the workspaces.
+            memory.append(None if argument is None else np.zeros(16, np.complex128))
+            if isinstance(argument, Asked):
+                memory.append(_scalar(np.int32(-1)))
+    function = _callable(routine_address(routine), len(memory))
+    function(*[0 if array is None else array.ctypes.data for array in memory])
+    answers = iter(memory)
+    given: list[Argument] = []
+    for argument in arguments:
+        array = next(answers)
+        if isinstance(argument, Asked):
+            assert array is not None
+            next(answers)
+            answer = array.view(argument.dtype)[0].real
             # A size in single precision may have been rounded down.
-            size = max(1, int(np.nextafter(answer[0].real, np.inf)) if answer.dtype.kind in "fc" else int(answer[0]))
-            given += [Shared(np.empty(size, answer.dtype)), size]
+            size = max(1, int(answer) if argument.dtype.kind in "iu" else int(np.nextafter(answer, np.inf)))
+            given += [Workspace(argument.dtype, size), np.int32(size)]
+        else:
+            given.append(argument)
     return tuple(given)
 
 
-def _in_memory(argument: Any) -> Array | None:
-    """The argument as an array that lies in memory as Fortran takes it."""
-    if isinstance(argument, np.ndarray):
-        return argument
-    if isinstance(argument, Shared):
-        return argument.array
-    if isinstance(argument, str):
-        return np.frombuffer(argument.encode(), np.uint8)
-    return None if argument is None else np.array(argument, np.int32)
+def _scalar(value: np.generic | str) -> Array:
+    return np.frombuffer(value.encode(), np.uint8) if isinstance(value, str) else np.array([value])
 
 
 @functools.cache
@@ -88,48 +173,7 @@ def _callable(address: int, count: int) -> Any:
 
 
 @functools.cache
-def _loop(arguments: int) -> Any:
-    """Machine code that calls a routine of so many arguments in a loop, since Python takes longer than small matrices.
-
-    `void each(ptr routine, i64 count, ptr places, ptr distances)` with an address and the distance to that of the next
-    matrix for each argument; it moves the addresses on.
-    """
-    import llvmlite.binding as llvm
-
-    loads = "\n".join(
-        f"  %place{i} = getelementptr ptr, ptr %places, i64 {i}\n  %argument{i} = load ptr, ptr %place{i}\n"
-        f"  %from{i} = getelementptr i64, ptr %distances, i64 {i}\n  %distance{i} = load i64, ptr %from{i}\n"
-        f"  %next{i} = getelementptr i8, ptr %argument{i}, i64 %distance{i}\n  store ptr %next{i}, ptr %place{i}"
-        for i in range(arguments)
-    )
-    text = f"""
-    define void @each(ptr %routine, i64 %count, ptr %places, ptr %distances) {{
-    entry:
-      br label %loop
-    loop:
-      %k = phi i64 [ 0, %entry ], [ %following, %loop ]
-    {loads}
-      call void %routine({", ".join(f"ptr %argument{i}" for i in range(arguments))})
-      %following = add i64 %k, 1
-      %more = icmp slt i64 %following, %count
-      br i1 %more, label %loop, label %done
-    done:
-      ret void
-    }}"""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
-    engine.finalize_object()
-    each = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p])(
-        engine.get_function_address("each")
-    )
-    each.engine = engine  # type: ignore[attr-defined]  # the code lives as long as the engine
-    return each
-
-
-@functools.cache
-def _address(name: str) -> int:
+def routine_address(name: str) -> int:
     """The address of a routine by its name with the letter of the element type, like `sgetrf`."""
     import scipy.linalg.cython_blas
     import scipy.linalg.cython_lapack
@@ -142,17 +186,3 @@ def _address(name: str) -> int:
             get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
             return int(get_pointer(capsule, get_name(capsule)))
     raise RunError(f"SciPy has no routine {name}")
-
-
-def transposed(matrices: Array) -> Array:
-    """A contiguous copy of [batch, m, n] as [batch, n, m]."""
-    batch, rows, columns = matrices.shape
-    result = np.empty((batch, columns, rows), matrices.dtype)
-    # In bands of a cache line, several times as fast as at once where rows are powers of two.
-    band = max(1, _LINE // matrices.itemsize)
-    if batch > 8 or rows * columns * matrices.itemsize < 1 << 16:
-        result[...] = matrices.transpose(0, 2, 1)
-        return result
-    for first in range(0, rows, band):
-        result[:, :, first : first + band] = matrices[:, first : first + band].transpose(0, 2, 1)
-    return result

@@ -50,7 +50,9 @@ def _allocate(site: CustomCallSite) -> Array:
 
 def _qr(a: Array) -> tuple[Array, Array]:
     """R above and reflectors below the diagonal, and the reflectors' factors (LAPACK's geqrf)."""
-    return lapack.call("geqrf", (a,), [(a.shape, a.dtype), ((*a.shape[:-2], min(a.shape[-2:])), a.dtype)])
+    shapes = [(a.shape, a.dtype), ((*a.shape[:-2], min(a.shape[-2:])), a.dtype)]
+    packed, factors = lapack.call("geqrf", (a,), shapes)
+    return packed, factors
 
 
 def _householder_product(a: Array, tau: Array) -> Array:

@@ -33,12 +33,12 @@ def test_the_interpreter_reports_nothing() -> None:
 
 def test_what_has_no_native_code_is_listed() -> None:
     lines = report(
-        "x = f32[3,3] parameter(0)\ny = f32[3,3] negate(x)\n"
-        "c = f32[3,3] cholesky(y), lower=true\nROOT r = f32[3,3] triangular-solve(c, y), left_side=true, lower=true, "
-        "transpose_a=NO_TRANSPOSE"
+        "x = c64[3,3] parameter(0)\ny = c64[3,3] negate(x)\n"
+        "c = c64[3,3] fft(y), fft_type=FFT, fft_length={3}\n"
+        'ROOT r = c64[3,3] custom-call(c), custom_call_target="Sharding"'
     )
     assert len(lines) == 2
-    assert lines[0].startswith("%c = f32[3,3] cholesky(") and lines[1].startswith("%r = ")
+    assert lines[0].startswith("%c = c64[3,3] fft(") and lines[1].startswith("%r = ")
 
 
 def test_values_of_dynamic_sizes_are_the_hosts() -> None:

@@ -27,6 +27,7 @@ from hloom.passes import Pipeline, clone_module, dump, is_watched, run_passes, s
 from hloom.passes.call_inliner import CallInliner
 from hloom.passes.dot_operands import DotOperands
 from hloom.passes.expand.batch_norm import BatchNormExpander
+from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.fusion import FusionPass
 from hloom.passes.loop_unroller import WhileLoopUnroller
@@ -72,6 +73,7 @@ def cpu_pipeline() -> Pipeline:
         (
             CallInliner(fusions=True),
             BatchNormExpander(),
+            LinearAlgebraToLapack(),
             MapInliner(),
             simplification_pipeline(),
             WhileLoopUnroller(),

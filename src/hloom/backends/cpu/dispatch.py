@@ -67,7 +67,7 @@ def template(signature: Signature, main: int, addresses: dict[str, int]) -> np.n
     """What `hloom_call` needs of a program: the header, the table with `addresses` and constants, and what arguments
     are compared with: the types, and for each argument where its sizes end, and then all sizes.
     """
-    constants = [b.data.ctypes.data if b.data is not None else 0 for b in signature.of_kind("constant")]
+    constants = [buffer.address for buffer in signature.of_kind("constant")]
     inputs, outputs = signature.of_kind("parameter"), signature.of_kind("output")
     table = [addresses.get(name, 0) for name in TABLE] + [0] * (len(inputs) + len(outputs)) + constants
     types = [id(np.ndarray), *(id(buffer.type.dtype) for buffer in inputs)]

@@ -22,11 +22,13 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.loops.lower import Lowered, can_lower, lower
 from hloom.loops.nest import BufferType, Kernel
 from hloom.loops.schedule import schedule
+from hloom.runtime.fortran import routine_address
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 KERNELS = {
     "convolution": "convolution",
+    "custom-call": "routine",
     "dot": "dot",
     "reduce-window": "cumulative",
     "rng-bit-generator": "rng",
@@ -54,8 +56,30 @@ class Buffer:
     def byte_size(self) -> int:
         return self.type.byte_width * math.prod(self.dimensions)
 
+    @property
+    def address(self) -> int:
+        """Where a constant lies."""
+        return int(self.data.ctypes.data) if self.data is not None else 0
+
     def __repr__(self) -> str:
         return f"{self.kind}{self.number}: {self.type}{list(self.dimensions)}"
+
+
+class Routine(Buffer):
+    """The code of a Fortran routine: a constant of this process, since texts outlive the addresses that they name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, number: int, name: str) -> None:
+        super().__init__("constant", number, Shape.array(PrimitiveType.U8, (0,)))
+        self.name = name
+
+    @property
+    def address(self) -> int:
+        return routine_address(self.name)
+
+    def __repr__(self) -> str:
+        return f"{self.kind}{self.number}: {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +226,7 @@ class _Builder:
         self.threads = threads
         self.counts: dict[str, int] = {}
         self.constants: dict[tuple[Any, ...], Buffer] = {}
+        self.routines: dict[str, Routine] = {}
         self.codes: dict[Any, KernelCode | None] = {}
         self.kernels: dict[Any, Lowered] = {}
 
@@ -244,6 +269,14 @@ class _Builder:
         if buffer is None:
             buffer = self.constants[key] = self._buffer(instruction.shape, "constant", value)
         return buffer
+
+    def _routine(self, name: str) -> Routine:
+        if name not in self.routines:
+            number = self.counts.get("constant", 0)
+            self.counts["constant"] = number + 1
+            self.routines[name] = Routine(number, name)
+            self.program.buffers.append(self.routines[name])
+        return self.routines[name]
 
     # Computations
 
@@ -314,6 +347,7 @@ class _Builder:
             for k, (target, source) in enumerate(zip(results, inputs, strict=False)):
                 self._copy(target, source, steps)
                 inputs[k] = target
+        inputs += [self._routine(name) for name in code.routines]
         buffers = [*inputs, *results]
         if code.scratch_bytes:
             buffers.append(self._buffer(Shape.array(PrimitiveType.U8, (code.scratch_bytes,)), "temp"))
@@ -431,6 +465,8 @@ def structure(instruction: Instruction) -> Any:
     if instruction.opcode == "fusion":
         (computation,) = instruction.op.computations
         return ("fusion", sharing, shapes, computation_structure(computation))
+    if instruction.opcode == "custom-call":
+        shapes = (*shapes, instruction.backend_config)
     return (_operation_key(instruction), sharing, shapes, _shape_key(instruction.shape))
 
 

@@ -19,13 +19,15 @@ class KernelCode:
     The entry is `void @entry(ptr operand0, .., ptr result0, .., ptr scratch, ptr pool, ptr parallel_for)`: one pointer
     for each array among the instruction's operands and results, row-major; a workspace of `scratch_bytes`, aligned to
     64 bytes; and how to run chunks on the threads: `void parallel_for(ptr pool, ptr function, ptr context, i64 chunks)`
-    calls `void function(ptr context, i64 chunk)` for each chunk.
+    calls `void function(ptr context, i64 chunk)` for each chunk. The addresses of the Fortran `routines` that it calls
+    come after the operands.
     """
 
     text: str
     declarations: dict[str, None]
     scratch_bytes: int
     entry: str
+    routines: tuple[str, ...] = ()
 
 
 def operand_shapes(instruction: Instruction) -> list[Shape]:
@@ -44,21 +46,24 @@ def has_native_arrays(instruction: Instruction) -> bool:
     return all(s.is_array and not s.is_dynamic and is_native(s.element_type) for s in shapes)
 
 
-def entry_function(name: str, instruction: Instruction) -> KernelFunction:
-    """The entry, whose parameters are operand0, .., result0, .., scratch, pool, parallel_for."""
+def entry_function(name: str, instruction: Instruction, routines: int = 0) -> KernelFunction:
+    """The entry, whose parameters are operand0, .., routine0, .., result0, .., scratch, pool, parallel_for."""
     parameters: dict[str, Type] = {f"operand{k}": PTR for k in range(len(operand_shapes(instruction)))}
+    parameters |= {f"routine{k}": PTR for k in range(routines)}
     parameters |= {f"result{k}": PTR for k in range(len(result_shapes(instruction)))}
     return KernelFunction(name, **parameters, scratch=PTR, pool=PTR, parallel_for=PTR)
 
 
-def code_of(entry: str, functions: Iterable[KernelFunction], scratch_bytes: int = 0) -> KernelCode:
+def code_of(
+    entry: str, functions: Iterable[KernelFunction], scratch_bytes: int = 0, routines: tuple[str, ...] = ()
+) -> KernelCode:
     """The code of functions, one of which is the entry."""
     declarations: dict[str, None] = {}
     texts = []
     for function in functions:
         texts.append(function.text())
         declarations.update(function.declarations)
-    return KernelCode("\n".join(texts), declarations, aligned(scratch_bytes), entry)
+    return KernelCode("\n".join(texts), declarations, aligned(scratch_bytes), entry, routines)
 
 
 def aligned(size: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.element_types import Element, load_element, memory_element, store_element
 from hloom.backends.cpu.llvm_function import Function
-from hloom.backends.cpu.llvm_text import I32, I64, PTR, Index, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm_text import I1, I8, I32, I64, PTR, Index, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 
@@ -61,6 +61,10 @@ class KernelFunction(Function):
         self.line(f"call void {parallel_for.text}({arguments})")
 
     # Memory
+
+    def fill(self, target: Value, byte: int, size: Index) -> None:
+        """Sets bytes."""
+        self.call_void("llvm.memset.p0.i64", target, constant(I8, byte), self.index(size), constant(I1, False))
 
     def element_at(self, base: Value, index: Index, type: PrimitiveType) -> Value:
         """The place of an element of an array."""

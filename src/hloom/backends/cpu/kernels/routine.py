@@ -1,0 +1,145 @@
+"""Custom calls that are one routine of BLAS or LAPACK: a loop over the matrices of the batch, on all threads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.turn import turn_function
+from hloom.backends.cpu.llvm_text import I8, I32, I64, PTR, Value, constant, type_of
+from hloom.ir import Instruction
+from hloom.runtime.custom_calls import routine_call
+from hloom.runtime.fortran import Argument, Place, RoutineCall, Workspace
+
+CALL_COST = 300
+"""What any routine takes, in elements of work."""
+WORTH_THREADS = 50_000
+"""The work of a batch from which on threads share it: the elements of the matrices times their size."""
+_REALS = {2: "half", 4: "float", 8: "double"}
+
+
+def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+    """The code of a custom call; None where its target is no routine."""
+    call = routine_call(instruction)
+    return _Batch(name, instruction, call, threads).code() if call is not None else None
+
+
+class _Batch:
+    """Writes the loop. Each share of the batch has memory of its own for matrices by columns and for workspaces."""
+
+    def __init__(self, name: str, instruction: Instruction, call: RoutineCall, threads: int) -> None:
+        self.name, self.instruction, self.call = name, instruction, call
+        largest = max(call.operands, key=lambda matrices: matrices.elements)
+        work = call.count * (CALL_COST + largest.elements * max(largest.sizes, default=1))
+        self.shares = min(call.count, 4 * threads) if threads > 1 and work >= WORTH_THREADS else 1
+        self.offsets: dict[int, int] = {}
+        self.own_bytes = 0
+        for number, argument in enumerate(call.arguments):
+            size = _own_bytes(call, argument)
+            if size:
+                self.offsets[number] = self.own_bytes
+                self.own_bytes += aligned(size)
+        self.turns: dict[str, KernelFunction] = {}
+
+    def code(self) -> KernelCode:
+        f = entry_function(self.name, self.instruction, routines=1)
+        on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
+        if self.call.count:
+            f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-2]), self.shares, on)
+        functions = [self._matrices(), *self.turns.values(), f]
+        return code_of(self.name, functions, self.shares * self.own_bytes, (self.call.routine,))
+
+    def _matrices(self) -> KernelFunction:
+        """The task that calls the routine for each matrix of a share."""
+        f, call = task_function(f"{self.name}.matrices"), self.call
+        operands, results = len(call.operands), len(call.results)
+        words = f.unpack(f["context"], *[PTR] * (operands + 1 + results + 1))
+        arrays = words[:operands], words[operands + 1 : operands + 1 + results]
+        routine = words[operands]
+        own = f.at(words[-1], f.multiply(f["chunk"], self.own_bytes), "i8")
+        scalars = [_scalar(f, argument) for argument in call.arguments]
+        first, count = f.share(call.count, 1, self.shares, f["chunk"])
+        with f.each(first, f.add(first, count)) as k:
+            sources = [_matrix(f, array, k, m.byte_size) for array, m in zip(arrays[0], call.operands, strict=True)]
+            targets = [_matrix(f, array, k, m.byte_size) for array, m in zip(arrays[1], call.results, strict=True)]
+            for number in self._not_filled():
+                f.fill(targets[number], 0, call.results[number].byte_size)
+            pointers = []
+            for number, argument in enumerate(call.arguments):
+                place = f.at(own, self.offsets.get(number, 0), "i8")
+                pointers.append(scalars[number] or self._memory(f, argument, place, sources, targets))
+            f.line(f"call void {routine.text}({', '.join(map(str, pointers))})")
+            for argument, pointer in zip(call.arguments, pointers, strict=True):
+                if isinstance(argument, Place) and argument.columns and argument.result is not None:
+                    m, n = call.results[argument.result].sizes
+                    self._turn(f, argument, pointer, targets[argument.result], n, m)
+        return f
+
+    def _not_filled(self) -> list[int]:
+        """The results that only the routine writes, which may leave out parts."""
+        places = [argument for argument in self.call.arguments if isinstance(argument, Place)]
+        filled = {place.result for place in places if place.operand is not None or place.columns}
+        return [number for number in range(len(self.call.results)) if number not in filled]
+
+    def _memory(
+        self, f: KernelFunction, argument: Argument, own: Value, sources: list[Value], targets: list[Value]
+    ) -> Value:
+        """The memory of an argument for one matrix, with what the routine reads there."""
+        if not isinstance(argument, Place):
+            return own
+        matrices = self.call.matrices(argument)
+        if argument.columns:
+            if argument.operand is None:
+                f.fill(own, 0, matrices.byte_size)
+            else:
+                m, n = matrices.sizes
+                self._turn(f, argument, sources[argument.operand], own, m, n)
+            return own
+        if argument.result is None:
+            assert argument.operand is not None
+            pointer = sources[argument.operand]
+        else:
+            pointer = targets[argument.result]
+            if argument.operand is not None:
+                f.copy(pointer, sources[argument.operand], matrices.byte_size)
+        return f.at(pointer, argument.offset * matrices.dtype.itemsize, "i8")
+
+    def _turn(self, f: KernelFunction, place: Place, source: Value, target: Value, m: int, n: int) -> None:
+        """Transposes an m x n matrix."""
+        width = self.call.matrices(place).dtype.itemsize
+        name = f"{self.name}.turn{8 * width}.{m}.{n}"
+        if name not in self.turns:
+            self.turns[name] = turn_function(name, width, m, n)
+        f.invoke(name, source, target)
+
+
+def _own_bytes(call: RoutineCall, argument: Argument) -> int:
+    """The memory that an argument takes beside operands and results."""
+    if isinstance(argument, Workspace):
+        return argument.size * argument.dtype.itemsize
+    return call.matrices(argument).byte_size if isinstance(argument, Place) and argument.columns else 0
+
+
+def _scalar(f: KernelFunction, argument: Argument) -> Value | None:
+    """The place of an argument that is the same for all matrices; None for memory."""
+    if argument is None:
+        return constant(PTR, 0)
+    if isinstance(argument, (Place, Workspace)):
+        return None
+    slot = f.slot(I64, 2, align=16)
+    if isinstance(argument, str):
+        f.store(constant(I8, ord(argument)), slot, 1)
+    elif isinstance(argument, np.int32):
+        f.store(constant(I32, int(argument)), slot, 4)
+    else:
+        number = complex(argument.item())
+        element = type_of(_REALS[argument.real.itemsize])
+        f.store(constant(element, number.real), slot, 8)
+        if argument.dtype.kind == "c":
+            f.store(constant(element, number.imag), f.at(slot, 1, element.element), 4)
+    return slot
+
+
+def _matrix(f: KernelFunction, array: Value, number: Value, byte_size: int) -> Value:
+    return f.at(array, f.multiply(number, byte_size), "i8")

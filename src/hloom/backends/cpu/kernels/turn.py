@@ -1,0 +1,53 @@
+"""Transposing a matrix: squares of a cache line's width in registers, what they leave over one element at a time."""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.llvm_function import Index
+from hloom.backends.cpu.llvm_text import PTR, Value, type_of
+from hloom.backends.cpu.tile_emitter import transpose_vectors
+
+_LINE = 64  # bytes
+
+
+def turn_function(name: str, width: int, m: int, n: int) -> KernelFunction:
+    """`name(ptr source, ptr target)`: the m x n matrix at source becomes n x m at target; elements of `width` bytes."""
+    return _Turn(KernelFunction(name, source=PTR, target=PTR), width, m, n).write()
+
+
+class _Turn:
+    def __init__(self, f: KernelFunction, width: int, m: int, n: int) -> None:
+        self.f, self.width, self.m, self.n = f, width, m, n
+        self.element = f"i{8 * width}"
+
+    def write(self) -> KernelFunction:
+        f, lanes = self.f, _LINE // self.width
+        whole_rows, whole_columns = self.m // lanes * lanes, self.n // lanes * lanes
+        if whole_rows and whole_columns:
+            with f.loop(whole_rows, lanes) as row, f.loop(whole_columns, lanes) as column:
+                self._square(row.index, column.index, lanes)
+        else:
+            whole_rows = whole_columns = 0
+        self._elements(0, whole_rows, whole_columns, self.n)
+        self._elements(whole_rows, self.m, 0, self.n)
+        return f
+
+    def _square(self, row: Index, column: Index, lanes: int) -> None:
+        f, vector = self.f, type_of(self.element, lanes)
+        lines = [f.load(self._source(f.add(row, k), column), vector, self.width) for k in range(lanes)]
+        for k, line in enumerate(transpose_vectors(f, lines)):
+            f.store(line, self._target(row, f.add(column, k)), self.width)
+
+    def _elements(self, first_row: int, last_row: int, first_column: int, last_column: int) -> None:
+        f, type = self.f, type_of(self.element)
+        if first_row < last_row and first_column < last_column:
+            with f.each(first_row, last_row) as row, f.each(first_column, last_column) as column:
+                f.store(f.load(self._source(row, column), type, 4), self._target(row, column), 4)
+
+    def _source(self, row: Index, column: Index) -> Value:
+        f = self.f
+        return f.at(f["source"], f.add(f.multiply(row, self.n), column), self.element)
+
+    def _target(self, row: Index, column: Index) -> Value:
+        f = self.f
+        return f.at(f["target"], f.add(f.multiply(column, self.m), row), self.element)
