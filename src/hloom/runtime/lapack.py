@@ -68,8 +68,8 @@ class Batch:
     def _check(self, role: str, arrays: Sequence[Matrices], number: int, sizes: Sizes, dtype: Any) -> None:
         wanted = Matrices(np.dtype(dtype or self.dtype), sizes)
         if number >= len(arrays) or arrays[number] != wanted:
-            got = f"{arrays[number].dtype}{list(arrays[number].sizes)}" if number < len(arrays) else "nothing"
-            self._reject(f"has {wanted.dtype}{list(sizes)} as {role} {number} of each matrix, got {got}")
+            got = _shape(arrays[number]) if number < len(arrays) else "nothing"
+            self._reject(f"has {_shape(wanted)} as {role} {number} of each matrix, got {got}")
 
     def sizes(self, number: int) -> tuple[int, int]:
         """Rows and columns of an operand."""
@@ -135,6 +135,10 @@ class Batch:
     def real_work(self, size: int) -> tuple[Workspace, ...]:
         """The real workspace that complex routines take in addition."""
         return (Workspace(self.real_dtype, max(1, size)),) if self.is_complex else ()
+
+
+def _shape(matrices: Matrices) -> Shape:
+    return Shape.array(BY_DTYPE[matrices.dtype], matrices.sizes)
 
 
 Target = Callable[[Batch], Arguments]

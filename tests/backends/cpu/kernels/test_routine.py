@@ -1,0 +1,88 @@
+"""LAPACK routines in compiled programs: the host computes nothing, whatever the sizes, types and threads."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.backends.cpu.compiler import compile_module
+from hloom.backends.cpu.kernels import routine
+from hloom.runtime import custom_calls
+
+TYPES = {"s": ("f32", np.float32), "d": ("f64", np.float64), "c": ("c64", np.complex64), "z": ("c128", np.complex128)}
+
+
+def text(target: str, operands: list[str], result: str, config: str = "{}") -> str:
+    parameters = "\n".join(f"p{k} = {shape} parameter({k})" for k, shape in enumerate(operands))
+    names = ", ".join(f"p{k}" for k in range(len(operands)))
+    call = f'ROOT r = {result} custom-call({names}), custom_call_target="{target}", backend_config="{config}"'
+    return f"HloModule m\nENTRY e {{\n{parameters}\n{call}\n}}\n"
+
+
+def matrices(dtype: Any, *sizes: int) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return (rng.standard_normal(sizes) + 1j * rng.standard_normal(sizes)).astype(dtype)
+
+
+@pytest.mark.parametrize("letter", TYPES)
+@pytest.mark.parametrize(("batch", "m", "n"), [(1, 1, 1), (3, 33, 17), (2, 16, 48), (90, 20, 20), (0, 3, 3)])
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+def test_factors_of_many_sizes(letter: str, batch: int, m: int, n: int) -> None:
+    """Matrices that are turned in squares of registers and by elements; few, and enough for all threads."""
+    element_type, dtype = TYPES[letter]
+    k = min(m, n)
+    shape = f"{element_type}[{batch},{m},{n}]"
+    executable = hl.compile(text(f"lapack_{letter}getrf_ffi", [shape], f"({shape}, s32[{batch},{k}], s32[{batch}])"))
+    assert executable.report() == []
+    a = matrices(dtype, batch, m, n)
+    lu, pivots, info = executable(a)
+    assert not info.any()
+    for given, packed, swaps in zip(a, lu, pivots, strict=True):
+        product = (np.tril(packed, -1)[:, :k] + np.eye(m, k, dtype=dtype)) @ np.triu(packed)[:k]
+        for row, other in reversed([*enumerate(swaps - 1)]):
+            product[[row, other]] = product[[other, row]]
+        tolerance = 1e-4 if np.dtype(dtype).itemsize * (1 + (letter in "sd")) <= 8 else 1e-11
+        np.testing.assert_allclose(product, given, rtol=tolerance, atol=tolerance)
+
+
+def test_results_do_not_depend_on_who_computes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = text("lapack_dsyevd_ffi", ["f64[40,6,6]"], "(f64[40,6,6], f64[40,6], s32[40])")
+    a = matrices(np.complex128, 40, 6, 6).real
+    a = np.ascontiguousarray(a + a.transpose(0, 2, 1))
+    shared = hl.compile(program)(a)
+    monkeypatch.setattr(routine, "WORTH_THREADS", 1 << 60)
+    alone = hl.compile(program)(a)
+    for one, other in zip(shared, alone, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(shared[1], np.linalg.eigvalsh(a), atol=1e-12)
+
+
+def test_calls_that_differ_in_attributes_alone_are_two() -> None:
+    call = 'custom-call(a, b), custom_call_target="lapack_strsm_ffi", backend_config="{{uplo = {} : ui8}}"'
+    executable = hl.compile(
+        "HloModule m\nENTRY e {\na = f32[2,2] parameter(0)\nb = f32[2,1] parameter(1)\n"
+        f"x = f32[2,1] {call.format(ord('L'))}\ny = f32[2,1] {call.format(ord('U'))}\n"
+        "ROOT r = (f32[2,1], f32[2,1]) tuple(x, y)\n}\n"
+    )
+    x, y = executable(np.array([[1, 2], [3, 1]], np.float32), np.ones((2, 1), np.float32))
+    assert x.ravel().tolist() == [1, -2] and y.ravel().tolist() == [-1, 1]
+
+
+def test_machine_code_for_the_disk_knows_no_addresses() -> None:
+    module = hl.parse(text("lapack_spotrf_ffi", ["f32[4,4]"], "(f32[4,4], s32[])"))
+    compiled = compile_module(module)
+    assert "inttoptr" not in compiled.text and not re.search(r"\b\d{12,}\b", compiled.text)
+
+
+def test_a_target_that_somebody_registers_anew_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    custom_calls.lookup("lapack_spotrf_ffi")
+    monkeypatch.setattr(custom_calls, "_REGISTRY", {**custom_calls._REGISTRY})
+    hl.register_custom_call("lapack_spotrf_ffi", lambda a: (a + 1, np.int32(7)))
+    executable = hl.compile(text("lapack_spotrf_ffi", ["f32[1,1]"], "(f32[1,1], s32[])"))
+    assert len(executable.report()) == 1
+    factor, info = executable(np.ones((1, 1), np.float32))
+    assert (factor.tolist(), int(info)) == ([[2]], 7)
