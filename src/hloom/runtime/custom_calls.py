@@ -37,6 +37,8 @@ class CustomCallSite:
 
 Caller = Callable[[Instruction, tuple[Value, ...]], Value]
 _REGISTRY: dict[str, Caller] = {}
+_ROUTINES: dict[str, _RoutineCaller] = {}
+"""Targets that are one routine of BLAS or LAPACK; the registry goes before."""
 
 
 def register_custom_call(name: str, function: Any, *, api: str = "python", wants_site: bool = False) -> None:
@@ -61,28 +63,35 @@ def register_custom_call(name: str, function: Any, *, api: str = "python", wants
 
 
 def register_routine(name: str, plan: Callable[[CustomCallSite], RoutineCall]) -> None:
-    """Registers a target that is one routine of BLAS or LAPACK: compiled programs call it without Python."""
-    _REGISTRY[name] = _RoutineCaller(plan)
+    """Declares a target that is one routine of BLAS or LAPACK: compiled programs call it without Python."""
+    _ROUTINES[name] = _RoutineCaller(plan)
 
 
 def routine_call(instruction: Instruction) -> RoutineCall | None:
     """The routine that a custom call is; None where its target is something else, or not registered yet."""
     _register_own()
-    caller = _REGISTRY.get(instruction.op.target_name)  # type: ignore[attr-defined]
-    return caller.plan(_site(instruction)) if isinstance(caller, _RoutineCaller) else None
+    name = instruction.op.target_name  # type: ignore[attr-defined]
+    caller = _ROUTINES.get(name) if name not in _REGISTRY else None
+    return caller.plan(_site(instruction)) if caller is not None else None
+
+
+def replaces_routines() -> bool:
+    """Whether somebody registered a target of their own for one that is a routine."""
+    _register_own()
+    return not _REGISTRY.keys().isdisjoint(_ROUTINES)
 
 
 def lookup(name: str) -> Caller:
     """The registered target; RuleError[CUSTOMCALL-5] where there is none."""
     _register_own()
-    try:
-        return _REGISTRY[name]
-    except KeyError:
-        close = difflib.get_close_matches(name, _REGISTRY, 3)
-        hint = f"; registered are {', '.join(close)}" if close else ""
-        raise RuleError(
-            "custom-call", "CUSTOMCALL-5", f"no function is registered as {name!r}: use register_custom_call{hint}"
-        ) from None
+    known: dict[str, Caller] = {**_ROUTINES, **_REGISTRY}
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name, known, 3)
+    hint = f"; registered are {', '.join(close)}" if close else ""
+    raise RuleError(
+        "custom-call", "CUSTOMCALL-5", f"no function is registered as {name!r}: use register_custom_call{hint}"
+    )
 
 
 def _register_own() -> None:

@@ -33,6 +33,7 @@ from hloom.passes.fusion import FusionPass
 from hloom.passes.loop_unroller import WhileLoopUnroller
 from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.while_loops import WhileLoopInvariantCodeMotion
+from hloom.runtime.custom_calls import replaces_routines
 from hloom.text import fingerprint
 
 BRIEF_COST = 20_000
@@ -89,9 +90,10 @@ def cpu_pipeline() -> Pipeline:
 def compile_module(module: Module, donate: bool = False) -> CompiledModule:
     """Compiles a module for the processor we run on; with `donate` its results may take the memory of arguments.
 
-    Programs that need nothing of the host come from the cache on disk, if they were compiled before.
+    Programs that need nothing of the host come from the cache on disk, if they were compiled before. What targets of
+    custom calls mean there is what hloom says.
     """
-    if is_watched():
+    if is_watched() or replaces_routines():
         return _compile(module, donate)
     key = f"{fingerprint(module)} {donate} {vector_bytes()} {thread_count()} {target()}"
     found: CompiledModule | None = find_program(key)

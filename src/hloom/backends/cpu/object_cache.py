@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib.metadata
 import os
 import pickle
 import sys
@@ -66,7 +67,8 @@ def _code_version() -> str:
     """Changes with every change of hloom's code, and with the packages that take part."""
     files = sorted(Path(__file__).parents[2].rglob("*.py"))
     stamps = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
-    return f"{stamps} {sys.version} {np.__version__} {ml_dtypes.__version__}"
+    scipy = importlib.metadata.version("scipy")  # its LAPACK says how much workspace it needs
+    return f"{stamps} {sys.version} {np.__version__} {ml_dtypes.__version__} {scipy}"
 
 
 def cache_folder() -> Path | None:

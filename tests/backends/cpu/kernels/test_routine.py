@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.compiler import compile_module
 from hloom.backends.cpu.kernels import routine
 from hloom.runtime import custom_calls
 
@@ -72,14 +74,24 @@ def test_calls_that_differ_in_attributes_alone_are_two() -> None:
     assert x.ravel().tolist() == [1, -2] and y.ravel().tolist() == [-1, 1]
 
 
-def test_machine_code_for_the_disk_knows_no_addresses() -> None:
-    module = hl.parse(text("lapack_spotrf_ffi", ["f32[4,4]"], "(f32[4,4], s32[])"))
-    compiled = compile_module(module)
-    assert "inttoptr" not in compiled.text and not re.search(r"\b\d{12,}\b", compiled.text)
+def test_another_process_finds_the_program_and_its_own_routine(tmp_path: Path) -> None:
+    """A program on disk names routines: their addresses differ from process to process."""
+    script = (
+        "import sys, numpy, hloom\n"
+        "run = hloom.compile(sys.argv[1])\n"
+        "print(run(numpy.full((1, 1), 4, numpy.float32))[0].item())"
+    )
+    program = text("lapack_spotrf_ffi", ["f32[1,1]"], "(f32[1,1], s32[])")
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", script, program], env={**os.environ, "HLOOM_CACHE_DIR": str(tmp_path)},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == "2.0"
+    assert len([*tmp_path.glob("*.program")]) == 1
 
 
 def test_a_target_that_somebody_registers_anew_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    custom_calls.lookup("lapack_spotrf_ffi")
     monkeypatch.setattr(custom_calls, "_REGISTRY", {**custom_calls._REGISTRY})
     hl.register_custom_call("lapack_spotrf_ffi", lambda a: (a + 1, np.int32(7)))
     executable = hl.compile(text("lapack_spotrf_ffi", ["f32[1,1]"], "(f32[1,1], s32[])"))
