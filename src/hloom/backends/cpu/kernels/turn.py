@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm_function import Index
-from hloom.backends.cpu.llvm_text import PTR, Value, type_of
+from hloom.backends.cpu.llvm_text import PTR, Index, Value, type_of
 from hloom.backends.cpu.tile_emitter import transpose_vectors
 
 _LINE = 64  # bytes
