@@ -207,6 +207,14 @@ def same(a: hl.Literal, b: hl.Literal) -> bool:
     return a == b
 
 
+def test_parts_of_complex_numbers_may_be_any_nan() -> None:
+    text = "HloModule m\nENTRY e { ROOT c = c64[2]{0} constant({(-nan(0xb6050), 1), (2, -nan(0x1)) }) }"
+    module = hl.parse(text)
+    words = module.entry.root.op.literal.value.view(np.uint32).tolist()  # type: ignore[attr-defined]
+    assert words == [0xFF8B6050, 0x3F800000, 0x40000000, 0xFF800001]
+    assert hl.parse(module.to_text()).to_text() == module.to_text()
+
+
 @given(st.recursive(values(), lambda inner: st.lists(inner, max_size=3).map(hl.Literal.tuple_of), max_leaves=4))
 def test_literals_survive_their_text_bit_for_bit(literal: hl.Literal) -> None:
     """SL-23: NaN payloads, signed zeros and subnormal numbers included."""

@@ -18,7 +18,8 @@ from hloom.text.shapes import strip_comments
 from hloom.types import BY_DTYPE, PrimitiveType
 
 _NUMBER = re.compile(r"[^\s{},]++")
-_PAIR = re.compile(r"\(\s*([^\s,()]++)\s*,\s*([^\s,()]++|nan\(0x[0-9a-fA-F]++\))\s*\)")
+_PART = r"[^\s,()]++(?:\(0x[0-9a-fA-F]++\))?"
+_PAIR = re.compile(rf"\(\s*({_PART})\s*,\s*({_PART})\s*\)")
 _NAN = re.compile(r"([+-]?)nan(?:\(0x([0-9a-fA-F]++)\))?\Z")
 _SPACE = re.compile(r"\s++")
 
