@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jax._src
 import pytest
 
 LONGEST_ERROR = 400
@@ -81,6 +82,7 @@ def summary(report: pytest.TestReport) -> str:
 
 def main() -> int:
     checkout, file, pipe, *chosen = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    jax._src.__path__.append(str(Path(checkout, "jax", "_src")))  # helpers of tests are not in the installed package
     reporter = Reporter(int(pipe), frozenset(Path(chosen[0]).read_text().split("\n")) if chosen else None)
     options = [f"--rootdir={checkout}", f"--config-file={checkout}/pyproject.toml", "-q", "-p", "no:cacheprovider"]
     return int(pytest.main([*options, str(Path(checkout, "tests", file))], plugins=[reporter]))

@@ -27,10 +27,13 @@ from jax.interpreters import mlir
 
 from hloom.errors import RunError
 from hloom.ops.operation import TOKEN_VALUE, Array
+from hloom.passes.spmd.custom import register_local
 from hloom.runtime.custom_calls import CustomCallSite, register_custom_call
 
 PLATFORM = "hloom"
 TARGET = "hloom_python_callback"
+PARTITIONED_TARGET = "hloom_partitioned_python_callback"
+"""Called by every partition of a program, on its own blocks."""
 
 
 class HostFunction:
@@ -58,7 +61,9 @@ _INDICES = itertools.count()
 @functools.cache
 def install() -> None:
     """Makes JAX's callbacks work on our platform; once."""
-    register_custom_call(TARGET, _call_host_function, wants_site=True)
+    for target in (TARGET, PARTITIONED_TARGET):
+        register_custom_call(target, _call_host_function, wants_site=True)
+    register_local(PARTITIONED_TARGET)
     emit = _emitter(jax_callback.emit_python_callback)
     jax_callback.emit_python_callback = emit  # type: ignore[assignment]
     mlir.emit_python_callback = emit  # type: ignore[assignment]  # another name for the same function
@@ -124,14 +129,21 @@ def _emitter(original: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError("Partitioned callback not supported with return values.")
         function = HostFunction(callback, result_avals)
         ctx.module_context.add_keepalive(function)
-        results, new_token = _emit(ctx, function, token, operands, has_side_effect, sharding)
+        target = PARTITIONED_TARGET if partitioned else TARGET
+        results, new_token = _emit(ctx, target, function, token, operands, has_side_effect, sharding)
         return results, new_token, function
 
     return emit_python_callback
 
 
 def _emit(
-    ctx: Any, function: HostFunction, token: Any, operands: Sequence[Any], has_side_effect: bool, sharding: Any
+    ctx: Any,
+    target: str,
+    function: HostFunction,
+    token: Any,
+    operands: Sequence[Any],
+    has_side_effect: bool,
+    sharding: Any,
 ) -> tuple[Sequence[Any], Any]:
     """The custom call: its results, and the new token where there was one."""
     index = next(_INDICES)
@@ -141,7 +153,7 @@ def _emit(
         ctx = dataclasses.replace(
             ctx, avals_in=[core.abstract_token, *ctx.avals_in], avals_out=[core.abstract_token, *ctx.avals_out]
         )
-    lower = ffi.build_ffi_lowering_function(TARGET, has_side_effect=has_side_effect)
+    lower = ffi.build_ffi_lowering_function(target, has_side_effect=has_side_effect)
     operation = lower(ctx, *operands, index=np.uint64(index))
     if sharding is not None:
         jax_mlir.set_sharding(ctx.module_context, operation, sharding)

@@ -7,15 +7,17 @@ ours is a view: whatever is registered for "cpu", now or later, is ours too unle
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
 
-from jax._src import buffer_callback, core
+from jax._src import buffer_callback, core, debugging
+from jax._src.export import _export as export
 from jax._src.interpreters import mlir
 from jax._src.lax.control_flow import conditionals
 
-from hloom.jax_plugin import callbacks, dlpack
+from hloom.jax_plugin import callbacks, dlpack, partitioning
 from hloom.jax_plugin.callbacks import PLATFORM
 
 LIKE = "cpu"
@@ -27,12 +29,15 @@ def register_lowerings() -> None:
     """Makes JAX lower programs for our platform; once. Any time after `import jax`, before the first program."""
     callbacks.install()
     dlpack.install()
+    partitioning.install()
     rules = mlir._platform_specific_lowerings
     own: dict[core.Primitive, mlir.LoweringRuleEntry] = dict(rules.pop(PLATFORM, {}))
     rules[PLATFORM] = collections.ChainMap(own, rules[LIKE])  # type: ignore[assignment]
     # Not mlir.register_lowering: that wants the platform's factory to be known first.
     own[conditionals.platform_index_p] = _entry(_platform_index)
     own[conditionals.cond_p] = _entry(_conditional)
+    own[debugging.inspect_sharding_p] = _entry(partitioning.inspect_sharding_rule)
+    own[export.call_exported_p] = _entry(_call_exported)
     own[buffer_callback.buffer_callback_p] = _entry(_buffer_callback)
     if PLATFORM not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append(PLATFORM)
@@ -58,6 +63,14 @@ def _conditional(ctx: Any, index: Any, *operands: Any, branches: Any, **paramete
         parameters["branches_platforms"] = like_cpu(platforms)
     lower: Callable[..., Any] = conditionals._cond_lowering
     return lower(ctx, index, *operands, branches=branches, **parameters)
+
+
+def _call_exported(ctx: Any, *operands: Any, exported: export.Exported) -> Any:
+    """A program that was exported for "cpu" is one for us, unless it was exported for us as well."""
+    if PLATFORM not in exported.platforms:
+        platforms = tuple(PLATFORM if platform == LIKE else platform for platform in exported.platforms)
+        exported = dataclasses.replace(exported, platforms=platforms)
+    return export._call_exported_lowering(ctx, *operands, exported=exported)
 
 
 def _buffer_callback(ctx: Any, *operands: Any, **parameters: Any) -> Any:

@@ -51,7 +51,7 @@ class Loaded:
         self.partitions = max(1, build.num_partitions)
         self.is_portable = options.compile_portable_executable
         self.devices = _assigned_devices(build, self.replicas, self.partitions)
-        whole = _module(program, options)
+        whole = read_program(program, options.parameter_is_tupled_arguments)
         whole.replica_count = self.replicas
         self.module, self.shardings = _partitioned(whole, build, self.partitions)
         self.module.num_partitions = self.partitions
@@ -209,13 +209,13 @@ def _device_assignment(loaded: Loaded) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def _module(program: bytes, options: Any) -> Module:
-    """The module, from StableHLO as the framework hands it over."""
+def read_program(program: bytes, tuple_arguments: bool = False) -> Module:
+    """The module, whose result is a tuple, from StableHLO as the framework hands it over."""
     from jaxlib import _jax
 
     try:
         computation = _jax.mlir.mlir_module_to_xla_computation(
-            program, use_tuple_args=options.parameter_is_tupled_arguments, return_tuple=True
+            program, use_tuple_args=tuple_arguments, return_tuple=True
         )
     except Exception as error:
         raise ArgumentError(f"the program is no StableHLO that this jaxlib can read: {error}") from None

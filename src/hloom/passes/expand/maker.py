@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.literal import Literal
 from hloom.numerics import convert
 from hloom.ops.broadcast import Broadcast
@@ -80,6 +80,19 @@ def new_computation(module: Module, name: str) -> Computation:
     computation.parent = module
     module.computations.insert(0, computation)  # its callers come later
     return computation
+
+
+def adopt(module: Module, computation: Computation) -> None:
+    """Takes over a computation of another module, and all that it calls, under names that no other has."""
+    names = {computation.name for computation in module.computations}
+    for callee in callees_first(computation):
+        while callee.name in names:
+            callee.name += ".adopted"
+        names.add(callee.name)
+        callee.parent = module
+        for instruction in callee.instructions:
+            instruction.metadata.pop("stack_frame_id", None)  # a row of the other module's tables
+    module.computations[:0] = callees_first(computation)
 
 
 def scalar_computation(module: Module, op: Operation, element_type: PrimitiveType) -> Computation:

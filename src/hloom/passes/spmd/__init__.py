@@ -15,7 +15,7 @@ shardings are partition numbers: places in the device assignment.
 
 Read `mesh.py` first (how a sharding is written), then `rules.py` (how operations partition), `propagation.py` (which
 sharding each value gets), `summands.py` (values that are sums over partitions), `choice.py` and `resharding.py` (what
-moves where), `partitioner.py` (writing the program).
+moves where), `custom.py` (custom calls), `partitioner.py` (writing the program).
 """
 
 from hloom.passes.spmd.partitioner import Partitioned, partition

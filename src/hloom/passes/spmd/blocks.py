@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +12,7 @@ from hloom.ir import Instruction
 from hloom.ops.attributes import SliceDimension
 from hloom.ops.broadcast import Iota
 from hloom.ops.convert import Convert
+from hloom.ops.custom_call import CustomCall
 from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply
 from hloom.ops.gather import Gather
 from hloom.ops.operation import Operation
@@ -56,11 +57,20 @@ def _reshape(op: Any, whole: Instruction, operands: list[Shape], result: Shape) 
     return Reshape()
 
 
+def _custom_call(op: Any, whole: Instruction, operands: list[Shape], result: Shape) -> Operation:
+    if op.operand_layout_constraints is None:
+        return cast(Operation, op)
+    asked = zip(operands, op.operand_layout_constraints, strict=True)
+    layouts = [new.with_layout(old.layout) if old.is_array else old for new, old in asked]
+    return cast(Operation, op.replace(operand_layout_constraints=tuple(layouts)))
+
+
 _CHANGES: dict[type[Operation], Callable[[Any, Instruction, list[Shape], Shape], Operation]] = {
     Slice: _slice,
     DynamicSlice: _dynamic_slice,
     Gather: _gather,
     Reshape: _reshape,
+    CustomCall: _custom_call,
 }
 
 

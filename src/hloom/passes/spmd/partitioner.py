@@ -10,15 +10,16 @@ from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
-from hloom.ops.control_flow import Conditional, While
+from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
 from hloom.ops.structure import AfterAll, Parameter
-from hloom.passes.expand.maker import Maker, new_computation, scalar_computation
+from hloom.passes.expand.maker import Maker, adopt, new_computation, scalar_computation
 from hloom.passes.pipeline import clone_module
-from hloom.passes.spmd.annotations import Annotation, maximal_device
+from hloom.passes.spmd.annotations import Annotation, maximal_device, read_sharding
 from hloom.passes.spmd.blocks import identity, is_constant, on_blocks, write_iota
 from hloom.passes.spmd.choice import choose, scattered, spec, summed_axes
+from hloom.passes.spmd.custom import Partitioner, inspector_of, is_local, partitioner_of
 from hloom.passes.spmd.mesh import Axes, Mesh, Placement, Spec
 from hloom.passes.spmd.planning import (
     CONSTRAINTS,
@@ -28,6 +29,7 @@ from hloom.passes.spmd.planning import (
     MANUAL,
     Plan,
     marker,
+    placement_of,
     plan,
     remove_annotations,
     simplify,
@@ -60,7 +62,7 @@ def partition(module: Module, num_partitions: int, open_results: Sequence[bool] 
     if num_partitions < 1:
         raise ArgumentError(f"a program runs on at least one partition, got {num_partitions}")
     own = clone_module(module)
-    if num_partitions == 1:
+    if num_partitions == 1 and not any(partitioner_of(i) or inspector_of(i) for i in own.instructions()):
         remove_annotations(own)
         own.num_partitions = 1
         whole = Sharding(ShardingType.REPLICATED)
@@ -203,6 +205,14 @@ class _Writer:
             return self.write_while(old)
         if isinstance(op, Conditional):
             return self.write_conditional(old)
+        if (inspect := inspector_of(old)) is not None:
+            (cell,) = self.cells.of[old]
+            inspect(old, self.mesh.sharding(cell.placement))
+            return self.values[old.operands[0]]
+        if (partitioner := partitioner_of(old)) is not None:
+            return self.write_part(old, partitioner)
+        if is_local(old):
+            return self.write_local(old)
         if old not in self.plan.rules:
             return self.remake(old, op, *(self.values[operand] for operand in old.operands))
         device = maximal_device(old)
@@ -408,6 +418,45 @@ class _Writer:
         if old.opcode == "rng" and old.sharding != MANUAL:
             value = self.moves.send_from(value, 0)  # every partition would draw numbers of its own
         return value
+
+    def write_local(self, old: Instruction) -> Instruction:
+        """Every partition makes the call for the blocks that it has; of summands there are none."""
+        operands = [
+            self.move_to(o, self.values[o], [Placement(tuple(cell.spec)) for cell in self.cells.of[o]])
+            for o in old.operands
+        ]
+        op = on_blocks(old.op, old, [operand.shape for operand in operands], old.shape)
+        return self.remake(old, op, *operands, shape=old.shape)
+
+    def write_part(self, old: Instruction, partitioner: Partitioner) -> Instruction:
+        """A call of the program that a custom partitioner makes; operands and results are moved to where it wants
+        them and from where it has them."""
+        sources, cells = self.cells.operands(old), self.cells.of[old]
+        have, want = ([self.mesh.sharding(Placement(tuple(c.spec))) for c in side] for side in (sources, cells))
+        part = partitioner(old, have, want)
+        leaves = [leaf for operand in old.operands for leaf in self.leaves(self.values[operand])]
+        blocks = [self.block_of(*each) for each in zip(leaves, sources, part.operands, strict=True)]
+        entry = part.module.entry
+        adopt(self.partitioner.module, entry)
+        called = self.make(Call(computation=entry), *blocks, shape=entry.result_shape)
+        made = [self.from_block(*each) for each in zip(self.leaves(called), cells, part.results, strict=True)]
+        return self.rebuild(old.shape, iter(made))
+
+    def block_of(self, value: Instruction, cell: Cell, sharding: Sharding) -> Instruction:
+        """The block of a value under any sharding."""
+        annotation = read_sharding(sharding, cell.shape.rank, self.mesh.count)
+        placement = placement_of(annotation, cell.shape, self.mesh)
+        if placement is not None:
+            return self.move(value, cell, placement)
+        return self.moves.deal(self.move(value, cell, Placement.whole(cell.shape.rank)), annotation)
+
+    def from_block(self, block: Instruction, cell: Cell, sharding: Sharding) -> Instruction:
+        """The value of a cell, from its block under any sharding."""
+        annotation = read_sharding(sharding, cell.shape.rank, self.mesh.count)
+        placement = placement_of(annotation, cell.shape, self.mesh)
+        if placement is None:
+            block, placement = self.moves.assemble(block, cell.shape, annotation), Placement.whole(cell.shape.rank)
+        return self.place(block, placement, cell.placement)
 
     def write_fold(
         self, old: Instruction, rule: Rule, operands: list[Instruction], made: Placement, summed: Axes, passed: Carried

@@ -15,6 +15,7 @@ from hloom.passes.call_inliner import inline
 from hloom.passes.dead_code import DeadCodeElimination
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges
 from hloom.passes.spmd.annotations import Annotation, Shardy, annotation_of, replicated
+from hloom.passes.spmd.custom import inspector_of, is_local, partitioner_of, sharding_rule
 from hloom.passes.spmd.mesh import Axes, Cut, Mesh, Placement, Spec
 from hloom.passes.spmd.propagation import Cell, Cells, Link, Port, usable
 from hloom.passes.spmd.rules import Rule, rule_of
@@ -336,6 +337,13 @@ def _visit(made: Plan, computation: Computation, parameters: Sequence[list[Cell]
             for branch, operand in zip(op.branch_computations, instruction.operands[1:], strict=True):
                 _visit(made, branch, [cells.of[operand]])
                 cells.connect(cells.of[branch.root], result)
+        elif inspector_of(instruction):
+            cells.of[instruction] = cells.operands(instruction)
+        elif is_local(instruction):
+            cells.new(instruction)
+        elif partitioner_of(instruction):
+            cells.new(instruction)
+            cells.follow(instruction, sharding_rule(instruction))
         elif not cells.share(instruction):
             cells.new(instruction)
             made.rules[instruction] = rule_of(instruction)

@@ -1,0 +1,88 @@
+"""JAX's own part in partitioning: `custom_partitioning`, and `inspect_array_sharding`.
+
+Both are custom calls whose `backend_config` says which Python object of JAX is meant; it lives as long as the
+executable. The partitioner of `hloom.passes.spmd` asks these objects, in JAX's terms: XLA's shapes and shardings.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax._src import custom_partitioning, debugging
+from jaxlib import xla_client as xc
+from jaxlib.mlir import ir
+
+from hloom.errors import ArgumentError
+from hloom.ir import Instruction
+from hloom.passes.spmd.custom import Part, register_inspector, register_partitioner
+from hloom.pjrt.executables import read_program
+from hloom.proto.annotations import read_sharding, write_sharding
+from hloom.proto.schema import message_class
+from hloom.shape import Shape
+from hloom.sharding import Sharding
+
+_INSPECTORS: weakref.WeakValueDictionary[str, Callable[[Any], None]] = weakref.WeakValueDictionary()
+_NUMBERS = itertools.count()
+
+
+def install() -> None:
+    """Makes the pass ask JAX about these custom calls."""
+    register_partitioner(custom_partitioning._CUSTOM_PARTITIONING_CALL_NAME, _partition)
+    register_inspector(debugging._INSPECT_SHARDING_CALL_NAME, _inspect)
+
+
+def inspect_sharding_rule(ctx: Any, value: Any, *, callback: Callable[..., Any]) -> Any:
+    """JAX's lowering rule for `inspect_array_sharding`, in whose custom call a number stands for the function: the
+    addresses that JAX puts there are no text."""
+    kept = ctx.module_context.keepalives
+    before = len(kept)
+    results = debugging._inspect_sharding_lowering_rule(ctx, value, callback=callback)
+    if len(kept) > before:  # on one device there is nothing to wait for, and no call
+        number = f"inspector {next(_NUMBERS)}"
+        _INSPECTORS[number] = kept[-1]
+        operations = ir.InsertionPoint.current.block.operations
+        operations[len(operations) - 1].attributes["backend_config"] = ir.StringAttr.get(number)
+    return results
+
+
+def _inspect(call: Instruction, sharding: Sharding) -> None:
+    inspector = _INSPECTORS.get(call.backend_config)
+    if inspector is None:
+        raise ArgumentError("the function that inspects a sharding of this program is gone").at(repr(call))
+    inspector(_to_jax(sharding))
+
+
+def _partition(call: Instruction, operands: list[Sharding], results: list[Sharding]) -> Part:
+    """What `custom_partitioning` makes of a call."""
+    shapes, result_shape = [*map(_shape, call.operand_shapes)], _shape(call.shape)
+    wanted = [*map(_to_jax, results)]
+    result_sharding = xc.HloSharding.tuple_sharding(result_shape, wanted) if call.shape.is_tuple else wanted[0]
+    ask: Callable[..., Any] = custom_partitioning._custom_partitioning_partition
+    try:
+        program, operand_shardings, made = ask(
+            shapes, [*map(_to_jax, operands)], result_shape, result_sharding, call.backend_config.encode()
+        )
+    except Exception as error:  # the user's function, or JAX's checks of what it returns
+        raise ArgumentError(f"custom_partitioning: {type(error).__name__}: {error}").at(repr(call)) from error
+    parts = made.tuple_elements() if call.shape.is_tuple else [made]
+    return Part(read_program(program), _from_jax(operand_shardings), _from_jax(parts))
+
+
+def _shape(shape: Shape) -> Any:
+    if shape.is_tuple:
+        return xc.Shape.tuple_shape([_shape(element) for element in shape.elements])
+    return xc.Shape.array_shape(shape.element_type.dtype, shape.dimensions)
+
+
+def _to_jax(sharding: Sharding) -> Any:
+    proto = xc.OpSharding()
+    proto.ParseFromString(write_sharding(sharding).SerializeToString())
+    return xc.HloSharding.from_proto(proto)
+
+
+def _from_jax(shardings: Sequence[Any]) -> list[Sharding]:
+    protos = (message_class("OpSharding").FromString(each.to_proto().SerializeToString()) for each in shardings)
+    return [*map(read_sharding, protos)]
