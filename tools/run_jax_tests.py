@@ -11,6 +11,7 @@ test file and platform: a run goes on where the last one ended.
 from __future__ import annotations
 
 import hashlib
+import json
 import queue
 import sys
 import threading
@@ -176,11 +177,12 @@ def results_path(folder: Path, platform: str, x64: bool, file: str) -> Path:
 
 def collected(setting: shards.Setting, folder: Path, file: str) -> list[str]:
     """All tests of a file, collected on the peer's platform, so that both platforms run the same tests."""
-    path = results_path(folder, "collected", setting.x64, file).with_suffix(".txt")
+    path = results_path(folder, "collected", setting.x64, file).with_suffix(".json")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(shards.collect(replace(setting, platform=PEER), file)))
-    return path.read_text().split("\n")
+        path.write_text(json.dumps(shards.collect(replace(setting, platform=PEER), file), indent=0))
+    tests: list[str] = json.loads(path.read_text())
+    return tests
 
 
 def sampled(tests: list[str], count: int) -> list[str]:

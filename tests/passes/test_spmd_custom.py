@@ -15,7 +15,7 @@ from hloom.sharding import Sharding
 from hloom.text.scanner import Scanner
 from hloom.text.sharding import scan_sharding
 from hloom.verifier import verify_module
-from passes.partitions import cut, run
+from passes.partitions import collectives, cut, run
 
 ROWS, COLUMNS = "{devices=[4,1]<=[4]}", "{devices=[1,4]<=[4]}"
 RULE = 'frontend_attributes={xla.sdy.sharding_rule="#sdy.op_sharding_rule<RULE, custom>"}'
@@ -145,3 +145,61 @@ def call_with(rule: str) -> Instruction:
         "a = f32[8,4] parameter(0)\n b = f32[4,2] parameter(1)\n"
         f'ROOT r = f32[8,2] custom-call(a, b), custom_call_target="f", {RULE.replace("RULE", rule)}'
     ).entry.root
+
+
+def test_batches_of_linear_algebra_stay_where_they_are() -> None:
+    register_custom_call("test.rows_reversed", lambda a: (a[..., ::-1, :], a[..., 0, 0]))
+    a = np.arange(64, dtype=np.float32).reshape(4, 4, 4)
+    program = module(
+        "a = f32[4,4,4] parameter(0), sharding={devices=[4,1,1]<=[4]}\n"
+        'c = (f32[4,4,4], f32[4]) custom-call(a), custom_call_target="test.rows_reversed", '
+        'frontend_attributes={num_batch_dims="1"}\n'
+        "x = f32[4,4,4] get-tuple-element(c), index=0\n y = f32[4] get-tuple-element(c), index=1\n"
+        "ROOT t = (f32[4,4,4], f32[4]) tuple(x, y)"
+    )
+    made = partition(program, 4)
+    assert not collectives(made.module)
+    got = run(made, [a], [*program.entry.result_shape.leaves()], "cpu")
+    np.testing.assert_array_equal(got[0], a[:, ::-1, :])
+    np.testing.assert_array_equal(got[1], a[:, 0, 0])
+
+
+def test_layout_constraints_let_shardings_through() -> None:
+    program = module(
+        f"x = f32[8,4] parameter(0), sharding={ROWS}\n"
+        'ROOT r = f32[8,4] custom-call(x), custom_call_target="LayoutConstraint"'
+    )
+    made = partition(program, 4)
+    assert made.results == [sharding(ROWS)] and not collectives(made.module)
+
+
+def test_open_parameters_come_as_their_users_want_them() -> None:
+    program = module(
+        f"x = f32[8,4] parameter(0), sharding={ROWS}\n y = f32[8,4] parameter(1)\n ROOT s = f32[8,4] add(x, y)"
+    )
+    for flags, want in (([True], ROWS), ([False, True], ROWS), (None, "{replicated}"), ([True, False], "{replicated}")):
+        made = partition(program, 4, open_parameters=flags)
+        assert made.parameters == [sharding(ROWS), sharding(want)]
+        np.testing.assert_array_equal(run(made, [X, X], [program.entry.result_shape], "interpreter")[0], 2 * X)
+    with pytest.raises(ArgumentError, match="the program has 2 parameters, got 3 flags"):
+        partition(program, 4, open_parameters=[True] * 3)
+
+
+def test_members_of_a_group_take_the_sharding_of_the_smallest_blocks() -> None:
+    group = 'custom_call_target="xla.sdy.ShardingGroup", frontend_attributes={xla.sdy.sharding_group_id="0 : i64"}'
+    program = module(
+        "x = f32[8,4] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}\n"
+        "y = f32[8,4] parameter(1), sharding={devices=[2,2]<=[4]}\n"
+        "a = f32[8,4] sine(x)\n b = f32[8,4] cosine(y)\n"
+        f"g = () custom-call(a), {group}, custom_call_has_side_effect=true\n"
+        f"h = () custom-call(b), {group}, custom_call_has_side_effect=true\n"
+        "ROOT t = (f32[8,4], f32[8,4]) tuple(a, b)"
+    )
+    transposed = "{devices=[1,4]<=[2,2]T(1,0)}"
+    assert partition(program, 4).results == [sharding("{devices=[2,2]<=[4]}")] * 2
+    program.entry.parameters[0].sharding = sharding(transposed)
+    made = partition(program, 4)
+    assert made.results == [sharding(transposed)] * 2
+    got = run(made, [X, X], [*program.entry.result_shape.leaves()], "interpreter")
+    np.testing.assert_allclose(got[0], np.sin(X), rtol=1e-6)
+    np.testing.assert_allclose(got[1], np.cos(X), rtol=1e-6)

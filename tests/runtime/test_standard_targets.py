@@ -74,3 +74,20 @@ def test_sparse_rows_times_dense(dtype: Any) -> None:
         shape = f"{kind}[{','.join(map(str, (3, *dense.shape[1:])))}]"
         got = call("cpu_csr_sparse_dense_ffi", [data, starts, columns, dense], shape)
         np.testing.assert_array_equal(got, a @ dense)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_wishes_about_the_order_of_operations_compute_nothing(backend: str) -> None:
+    program = hl.parse("""HloModule m
+
+ENTRY main {
+  x = f32[4] parameter(0)
+  y = f32[4] sine(x)
+  z = f32[4] cosine(x)
+  wish = () custom-call(z, y), custom_call_target="control_dep", custom_call_has_side_effect=true
+  ROOT r = f32[4] add(y, z)
+}""")
+    x = np.arange(4, dtype=np.float32)
+    run = hl.compile(program, backend=backend)
+    np.testing.assert_allclose(run(x), np.sin(x) + np.cos(x), rtol=1e-6)
+    assert backend == "interpreter" or "custom-call" not in run.report()

@@ -128,8 +128,8 @@ def run(setting: Setting, file: str, tests: list[str]) -> Iterator[Result]:
 
 
 def _run_until_crash(setting: Setting, file: str, tests: list[str]) -> Iterator[Result]:
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as chosen:
-        chosen.write("\n".join(tests))
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as chosen:
+        json.dump(tests, chosen)
         chosen.flush()
         with Worker(setting, file, Path(chosen.name)) as worker:
             running, began = "", time.monotonic()

@@ -3,8 +3,8 @@
     python worker.py --jax_test_dut=cpu CHECKOUT FILE PIPE [CHOSEN]
 
 A line of JSON is written to the file descriptor PIPE when a test begins, `{"begins": id}`, and one when it has ended,
-with the fields of `results.Result`. CHOSEN is a file with a test id a line; without it the tests are only collected,
-and `{"collected": id}` is written for each. JAX reads its flag `--jax_test_dut` from `sys.argv` by itself.
+with the fields of `results.Result`. CHOSEN is a file with a JSON list of test ids; without it the tests are only
+collected, and `{"collected": id}` is written for each. JAX reads its flag `--jax_test_dut` from `sys.argv` by itself.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def summary(report: pytest.TestReport) -> str:
 def main() -> int:
     checkout, file, pipe, *chosen = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     jax._src.__path__.append(str(Path(checkout, "jax", "_src")))  # helpers of tests are not in the installed package
-    reporter = Reporter(int(pipe), frozenset(Path(chosen[0]).read_text().split("\n")) if chosen else None)
+    reporter = Reporter(int(pipe), frozenset(json.loads(Path(chosen[0]).read_text())) if chosen else None)
     options = [f"--rootdir={checkout}", f"--config-file={checkout}/pyproject.toml", "-q", "-p", "no:cacheprovider"]
     return int(pytest.main([*options, str(Path(checkout, "tests", file))], plugins=[reporter]))
 

@@ -130,13 +130,13 @@ def _emitter(original: Callable[..., Any]) -> Callable[..., Any]:
         function = HostFunction(callback, result_avals)
         ctx.module_context.add_keepalive(function)
         target = PARTITIONED_TARGET if partitioned else TARGET
-        results, new_token = _emit(ctx, target, function, token, operands, has_side_effect, sharding)
+        results, new_token = emit_call(ctx, target, function, token, operands, has_side_effect, sharding)
         return results, new_token, function
 
     return emit_python_callback
 
 
-def _emit(
+def emit_call(
     ctx: Any,
     target: str,
     function: HostFunction,

@@ -20,7 +20,8 @@ from jax._src import xla_bridge
 from hloom.jax_plugin.callbacks import PLATFORM
 from hloom.ops.operation import Array
 
-_CPU = 1  # kDLCPU
+CPU_DEVICE = (1, 0)
+"""kDLCPU, and the only one of its kind."""
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _BFLOAT = 4
 _NAME = b"dltensor"
@@ -62,7 +63,7 @@ class _Platforms(dict[Any, str]):
     """JAX's platform for a device of DLPack: for the CPU ours, where it is the default one."""
 
     def __getitem__(self, device: Any) -> str:
-        if device == _CPU and xla_bridge.default_backend() == PLATFORM:
+        if device == CPU_DEVICE[0] and xla_bridge.default_backend() == PLATFORM:
             return PLATFORM
         return super().__getitem__(device)
 
@@ -71,7 +72,7 @@ def _device_of(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     @functools.wraps(original)
     def dlpack_device(self: Any) -> Any:
         if len(self._arrays) == 1 and self.platform() == PLATFORM:
-            return _CPU, 0
+            return CPU_DEVICE
         return original(self)
 
     return dlpack_device
@@ -100,7 +101,7 @@ def capsule(array: Array) -> object:
     strides = (ctypes.c_int64 * array.ndim)(*(stride // array.itemsize for stride in array.strides))
     tensor = _Tensor(
         data=array.ctypes.data,
-        device_type=_CPU,
+        device_type=CPU_DEVICE[0],
         rank=array.ndim,
         code=code,
         bits=8 * array.itemsize,

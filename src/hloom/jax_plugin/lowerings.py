@@ -17,7 +17,7 @@ from jax._src.export import _export as export
 from jax._src.interpreters import mlir
 from jax._src.lax.control_flow import conditionals
 
-from hloom.jax_plugin import callbacks, dlpack, partitioning
+from hloom.jax_plugin import buffer_callbacks, callbacks, dlpack, partitioning
 from hloom.jax_plugin.callbacks import PLATFORM
 
 LIKE = "cpu"
@@ -38,7 +38,7 @@ def register_lowerings() -> None:
     own[conditionals.cond_p] = _entry(_conditional)
     own[debugging.inspect_sharding_p] = _entry(partitioning.inspect_sharding_rule)
     own[export.call_exported_p] = _entry(_call_exported)
-    own[buffer_callback.buffer_callback_p] = _entry(_buffer_callback)
+    own[buffer_callback.buffer_callback_p] = _entry(buffer_callbacks.lowering_rule)
     if PLATFORM not in mlir._platforms_with_donation:
         mlir._platforms_with_donation.append(PLATFORM)
 
@@ -71,9 +71,3 @@ def _call_exported(ctx: Any, *operands: Any, exported: export.Exported) -> Any:
         platforms = tuple(PLATFORM if platform == LIKE else platform for platform in exported.platforms)
         exported = dataclasses.replace(exported, platforms=platforms)
     return export._call_exported_lowering(ctx, *operands, exported=exported)
-
-
-def _buffer_callback(ctx: Any, *operands: Any, **parameters: Any) -> Any:
-    raise NotImplementedError(
-        f"jax.experimental.buffer_callback is not there on {PLATFORM}: use jax.pure_callback or io_callback"
-    )

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from hloom.literal import Literal
 
 
+CONTROL_DEPENDENCY = "control_dep"
+"""The target of a call that says that its first operand should be there before the second is computed."""
+
+
 class CustomCall(Operation, opcode="custom-call"):
     """Calls the function registered as `target_name`; the result has the declared shape (CUSTOMCALL-1).
 
@@ -69,7 +73,8 @@ class CustomCall(Operation, opcode="custom-call"):
 
     @property
     def has_side_effect(self) -> bool:  # type: ignore[override]
-        return self.has_effect
+        # What only says in what order others should run may go.
+        return self.has_effect and self.target_name != CONTROL_DEPENDENCY
 
     def check(self, result: Shape, args: tuple[Shape, ...]) -> None:
         if not self.target_name:

@@ -230,7 +230,9 @@ def _partitioned(module: Module, build: Any, partitions: int) -> tuple[Module, S
     """The program of one partition, and how its parameters and results are sharded, where anything says so."""
     if partitions == 1 and not any(i.sharding or i.opcode == "custom-call" for i in module.instructions()):
         return module, None
-    found = partition(module, partitions, list(build.allow_spmd_sharding_propagation_to_output) or None)
+    open_results = list(build.allow_spmd_sharding_propagation_to_output) or None
+    open_parameters = list(build.allow_spmd_sharding_propagation_to_parameters) or None
+    found = partition(module, partitions, open_results, open_parameters)
     return found.module, (found.parameters, found.results)
 
 

@@ -169,7 +169,7 @@ HloModuleConfigProto: 1 ProgramShapeProto entry_computation_layout; 4 int64 repl
 HloModuleProtoWithConfig: 1 HloModuleProto hlo_module; 2 HloModuleConfigProto config
 ExecutableBuildOptionsProto: 1 int64 device_ordinal; 4 int64 num_replicas; 5 int64 num_partitions;
     6 bool use_spmd_partitioning; 9 DeviceAssignmentProto device_assignment;
-    12 bool* allow_spmd_sharding_propagation_to_output
+    12 bool* allow_spmd_sharding_propagation_to_output; 18 bool* allow_spmd_sharding_propagation_to_parameters
 OptionOverrideProto: 1 string string_field|value; 2 bool bool_field|value; 3 int64 int_field|value;
     4 double double_field|value
 CompileOptionsProto: 2 bool parameter_is_tupled_arguments; 3 ExecutableBuildOptionsProto executable_build_options;

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hloom.ops.custom_call import CONTROL_DEPENDENCY
 from hloom.ops.operation import Array
 from hloom.ops.sort import top_k
 from hloom.runtime import lapack
@@ -30,6 +31,7 @@ def register() -> None:
     """Registers all targets of this module; once."""
     for name in MARKERS:
         register_custom_call(name, lambda operand: operand)
+    register_custom_call(CONTROL_DEPENDENCY, lambda *operands: ())
     register_custom_call("TopK", _top_k, wants_site=True)
     register_custom_call("mhlo.topk", _top_k, wants_site=True)
     register_custom_call("AllocateBuffer", _allocate, wants_site=True)

@@ -53,11 +53,17 @@ class Partitioned:
     results: list[Sharding]
 
 
-def partition(module: Module, num_partitions: int, open_results: Sequence[bool] | None = None) -> Partitioned:
+def partition(
+    module: Module,
+    num_partitions: int,
+    open_results: Sequence[bool] | None = None,
+    open_parameters: Sequence[bool] | None = None,
+) -> Partitioned:
     """The per-partition program of a module, which itself stays as it is; see the package's docstring.
 
     `open_results[k]` is true where the k-th array of the result may come in any sharding, though the module says
-    `replicated`: JAX's `allow_spmd_sharding_propagation_to_output`.
+    `replicated`: JAX's `allow_spmd_sharding_propagation_to_output`. `open_parameters[k]` is true where the k-th array
+    of the parameters may come in any sharding if the module says nothing of it.
     """
     if num_partitions < 1:
         raise ArgumentError(f"a program runs on at least one partition, got {num_partitions}")
@@ -69,7 +75,7 @@ def partition(module: Module, num_partitions: int, open_results: Sequence[bool] 
         parameters = [whole for parameter in own.entry.parameters for _ in parameter.shape.leaves()]
         return Partitioned(own, parameters, [whole for _ in own.entry.result_shape.leaves()])
     simplify(own)
-    made = plan(own, num_partitions, open_results)
+    made = plan(own, num_partitions, open_results, open_parameters)
     _Partitioner(made).run()
     own.num_partitions = num_partitions
     mesh = made.mesh

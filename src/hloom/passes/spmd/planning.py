@@ -23,11 +23,11 @@ from hloom.passes.spmd.summands import leave_open, spread
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 
-CONSTRAINTS = frozenset({"Sharding", "xla.sdy.FuncResultSharding", "annotate_device_placement"})
+CONSTRAINTS = frozenset({"Sharding", "xla.sdy.FuncResultSharding", "annotate_device_placement", "LayoutConstraint"})
 ENTRIES = frozenset({"SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape"})
 EXITS = frozenset({"SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape"})
 GROUPS = frozenset({"xla.sdy.ShardingGroup"})
-IDENTITIES = frozenset({"xla.sdy.PropagationBarrier", "LayoutConstraint"})
+IDENTITIES = frozenset({"xla.sdy.PropagationBarrier"})
 MANUAL = Sharding(ShardingType.MANUAL)
 MARKERS = CONSTRAINTS | ENTRIES | EXITS | GROUPS | IDENTITIES
 
@@ -193,16 +193,25 @@ class Plan:
     groups: dict[str, list[Cell]] = field(default_factory=dict)
 
 
-def plan(module: Module, count: int, open_results: Sequence[bool] | None) -> Plan:
+def plan(
+    module: Module, count: int, open_results: Sequence[bool] | None, open_parameters: Sequence[bool] | None
+) -> Plan:
     """Decides on the sharding of every value of a module in simple form."""
     shardy = Shardy(module.frontend_attributes.get("xla.sdy.meshes", ""), count)
     mesh = Mesh.over(count, _cuts(module, shardy))
     made = Plan(module, mesh, shardy, Cells(mesh))
-    made.parameters = [_entry_parameter(made, parameter) for parameter in module.entry.parameters]
+    leaves = len(flatten(module.entry.parameter_shapes))
+    flags = iter([False] * leaves if open_parameters is None else _flags(open_parameters, leaves, "parameters"))
+    made.parameters = [_entry_parameter(made, parameter, flags) for parameter in module.entry.parameters]
     _visit(made, module.entry, made.parameters)
     _demand_results(made, open_results)
     spread(made.cells, made.rules)
+    before = made.cells.specs()
     made.cells.propagate()
+    if agreed := _agreed(made):
+        for cell, spec in (*before, *agreed):
+            cell.spec = spec
+        made.cells.propagate()
     return made
 
 
@@ -268,10 +277,10 @@ def _constrain(cell: Cell, annotation: Annotation, mesh: Mesh) -> None:
     cell.set(spec, annotation.open, tuple(a for a in axes_of(mesh, annotation.unreduced) or () if a not in used))
 
 
-def _entry_parameter(made: Plan, parameter: Instruction) -> list[Cell]:
+def _entry_parameter(made: Plan, parameter: Instruction, open_: Iterator[bool]) -> list[Cell]:
     leaves = [*parameter.shape.leaves()]
     annotations = annotation_of(parameter, leaves, made.shardy)
-    cells = [Cell.of(leaf, closed=True) for leaf in leaves]
+    cells = [Cell.of(leaf, closed=annotations is not None or not flag) for leaf, flag in zip(leaves, open_)]
     for k, (cell, annotation) in enumerate(zip(cells, annotations or ())):
         if not cell.shape.is_array or annotation.device is not None:
             continue
@@ -309,12 +318,17 @@ def _open_flags(made: Plan, given: Sequence[bool] | None, count: int) -> list[bo
     """For each result whether `replicated` may mean that nobody asked for anything."""
     root = made.module.entry.root
     if given is not None:
-        if len(given) not in (1, count):
-            raise ArgumentError(f"the program has {count} results, got {len(given)} flags for open ones")
-        return [*given] * count if len(given) == 1 else [*given]
+        return _flags(given, count, "results")
     if not made.shardy.meshes or len(root.operands) != count:
         return [False] * count
     return [marker(operand) != "xla.sdy.FuncResultSharding" for operand in root.operands]
+
+
+def _flags(given: Sequence[bool], count: int, what: str) -> list[bool]:
+    """A flag for each; one that is given may stand for all."""
+    if len(given) not in (1, count):
+        raise ArgumentError(f"the program has {count} {what}, got {len(given)} flags for open ones")
+    return [*given] * count if len(given) == 1 else [*given]
 
 
 def _visit(made: Plan, computation: Computation, parameters: Sequence[list[Cell]]) -> None:
@@ -384,6 +398,18 @@ def _join_group(made: Plan, group: str, cells: Sequence[Cell]) -> None:
         if members:
             made.cells.align([members[0]], [cell])
         members.append(cell)
+
+
+def _agreed(made: Plan) -> list[tuple[Cell, list[Axes]]]:
+    """For members of groups that came by different shardings: that of the smallest blocks among them."""
+    found = []
+    for members in made.groups.values():
+        best = max(members, key=lambda cell: made.mesh.ways(sum(cell.spec, ())))
+        used = sum(best.spec, ())
+        free = [cell for cell in members if not any(cell.closed) and {*cell.unreduced}.isdisjoint(used)]
+        if any(cell.spec != best.spec for cell in free):
+            found += [(cell, [*best.spec]) for cell in free]
+    return found
 
 
 # Manual regions

@@ -190,6 +190,11 @@ class Cells:
             return False
         return True
 
+    def specs(self) -> list[tuple[Cell, list[Axes]]]:
+        """How each cell is cut now."""
+        cells = {port.cell: None for link in self.links for port in (*link.operands, *link.results)}
+        return [(cell, [*cell.spec]) for cell in cells]
+
     def propagate(self) -> None:
         """Spreads what is known until nothing changes."""
         self._spread([link for link in self.links if not link.repeats])

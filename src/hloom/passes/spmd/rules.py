@@ -298,6 +298,13 @@ def _scatter(instruction: Instruction) -> Rule:
     return Rule(labels, (tuple(operand),) * count, monoid, (0,) if monoid else ())
 
 
+def _custom_call(instruction: Instruction) -> Rule:
+    """Linear algebra of JAX: batches, in the leading dimensions of all arrays that have them."""
+    text = instruction.frontend_attributes.get("num_batch_dims", "")
+    count = int(text) if text.isdecimal() else 0
+    return _labelled(instruction, lambda rank: tuple(d if d < count <= rank else None for d in range(rank)))
+
+
 def _all_gather(instruction: Instruction) -> Rule:
     return _but([cast(C.AllGather, instruction.op).all_gather_dim])(instruction)
 
@@ -341,6 +348,7 @@ RULES: dict[str, Callable[[Instruction], Rule]] = {
     "cholesky": _leading(lambda i: i.shape.rank - 2),
     "triangular-solve": _triangular_solve,
     "fft": _fft,
+    "custom-call": _custom_call,
     # what programs send to each other: groups of partitions act on blocks as on whole arrays
     "all-reduce": _elementwise,
     "all-gather": _all_gather,
