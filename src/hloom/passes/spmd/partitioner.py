@@ -14,6 +14,7 @@ from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
 from hloom.ops.structure import AfterAll, Parameter
+from hloom.ops.transpose import Reverse
 from hloom.passes.expand.maker import Maker, adopt, new_computation, scalar_computation
 from hloom.passes.pipeline import clone_module
 from hloom.passes.spmd.annotations import Annotation, maximal_device, read_sharding
@@ -423,6 +424,8 @@ class _Writer:
         value = self.remake(old, op, *operands, shape=shape)
         if old.opcode == "rng" and old.sharding != MANUAL:
             value = self.moves.send_from(value, 0)  # every partition would draw numbers of its own
+        if isinstance(op, Reverse):
+            value = self.moves.mirror(value, sum((made[0][d] for d in op.dimensions), ()))
         return value
 
     def write_local(self, old: Instruction) -> Instruction:

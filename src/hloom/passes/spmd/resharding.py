@@ -19,7 +19,15 @@ import numpy as np
 from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
 from hloom.ops.attributes import ComparisonDirection, ReplicaGroups, SliceDimension
-from hloom.ops.collectives import AllGather, AllReduce, AllToAll, CollectiveBroadcast, PartitionId, ReduceScatter
+from hloom.ops.collectives import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectiveBroadcast,
+    CollectivePermute,
+    PartitionId,
+    ReduceScatter,
+)
 from hloom.ops.compare import Compare
 from hloom.ops.pad import Concatenate
 from hloom.ops.reshape import Reshape
@@ -175,6 +183,18 @@ class Resharding:
         others = [p for p in range(self.mesh.count) if p != device]
         op = CollectiveBroadcast(replica_groups=ReplicaGroups(((device, *others),)), channel_id=next(self.channels))
         return self.make(op, value)
+
+    def mirror(self, value: Instruction, axes: Axes) -> Instruction:
+        """Each block from the partition at the other end of the axes."""
+        if not axes:
+            return value
+        sizes, strides = self.mesh.sizes, [self.mesh.stride(axis) for axis in range(len(self.mesh.sizes))]
+        digits = {p: [p // stride % size for stride, size in zip(strides, sizes)] for p in range(self.mesh.count)}
+        pairs = []
+        for p, place in digits.items():
+            there = [sizes[axis] - 1 - k if axis in axes else k for axis, k in enumerate(place)]
+            pairs.append((p, sum(k * stride for k, stride in zip(there, strides, strict=True))))
+        return self.make(CollectivePermute(source_target_pairs=tuple(pairs), channel_id=next(self.channels)), value)
 
     # Shardings that the mesh cannot express, or that do not divide the array
 

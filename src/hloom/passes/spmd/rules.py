@@ -33,7 +33,7 @@ from hloom.ops.reduce_window import ReduceWindow, SelectAndScatter
 from hloom.ops.scatter import Scatter
 from hloom.ops.slice import Slice
 from hloom.ops.sort import Sort
-from hloom.ops.transpose import Reverse, Transpose
+from hloom.ops.transpose import Transpose
 from hloom.shape import Shape
 
 Label = Hashable
@@ -238,10 +238,6 @@ def _dynamic_update_slice(instruction: Instruction) -> Rule:
     return _aligned(instruction, [a == b for a, b in zip(operand, update, strict=True)])
 
 
-def _reverse(instruction: Instruction) -> Rule:
-    return _but(cast(Reverse, instruction.op).dimensions)(instruction)
-
-
 def _fft(instruction: Instruction) -> Rule:
     transformed = len(cast(Fft, instruction.op).fft_length)
     return _leading(lambda i: i.shape.rank - transformed)(instruction)
@@ -328,7 +324,7 @@ RULES: dict[str, Callable[[Instruction], Rule]] = {
     "iota": _iota,
     "transpose": _transpose,
     "reshape": _reshape,
-    "reverse": _reverse,
+    "reverse": _elementwise,  # the blocks are put in reverse order, too
     "concatenate": _concatenate,
     "pad": _pad,
     "slice": _slice,
