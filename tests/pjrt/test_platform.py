@@ -102,6 +102,17 @@ def test_donation(size):
     np.testing.assert_array_equal(r, 3.0)
 
 
+def test_what_no_result_can_take_the_place_of_is_not_donated(devices):
+    sharded = NamedSharding(jax.sharding.Mesh(np.array(devices[:2]), "x"), P("x"))
+    x, y = (jax.device_put(np.arange(16.0, dtype=np.float32).reshape(8, 2), sharded) for _ in range(2))
+    product, more = jax.jit(lambda x, y: (x @ y.T, y + 1), donate_argnums=(0, 1))(x, y)
+    assert x.is_deleted() != y.is_deleted()  # one result has the size of either
+    assert product.shape == (8, 8) and more.sharding.is_equivalent_to(sharded, 2)
+    kept = jax.device_put(np.arange(16.0, dtype=np.float32).reshape(8, 2), sharded)
+    product = jax.jit(lambda x: x @ x.T, donate_argnums=0)(kept)
+    np.testing.assert_array_equal(product, np.asarray(kept) @ np.asarray(kept).T)
+
+
 def test_layouts(devices):
     device = SingleDeviceSharding(devices[0])
     columns = Format(Layout((1, 0)), device)

@@ -34,7 +34,6 @@ from hloom.proto import module_from_proto, module_to_proto
 from hloom.proto.annotations import write_sharding
 from hloom.proto.schema import message_class
 from hloom.runtime.executable import Executable
-from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 
 
@@ -55,6 +54,7 @@ class Loaded:
         whole.replica_count = self.replicas
         self.module, self.shardings = _partitioned(whole, build, self.partitions)
         self.module.num_partitions = self.partitions
+        _drop_useless_donors(self.module)
         set_entry_layouts(self.module, program)
         devices = [device.runtime for device in self.devices]
         in_memory = in_row_major(self.module)
@@ -236,6 +236,19 @@ def _partitioned(module: Module, build: Any, partitions: int) -> tuple[Module, S
     return found.module, (found.parameters, found.results)
 
 
+def _drop_useless_donors(module: Module) -> None:
+    """The caller keeps a parameter that it would give away if no result has its size: none can take its place."""
+    free = collections.Counter(leaf.byte_size for leaf in module.entry.result_shape.leaves() if leaf.is_array)
+    free.subtract(_output_size(module, alias.output_index) for alias in module.input_output_alias)
+    parameters, useful = module.entry.parameter_shapes, []
+    for donor in module.buffer_donors:
+        size = parameters[donor.parameter_number].subshape(donor.parameter_index).byte_size
+        if free[size] > 0:
+            free[size] -= 1
+            useful.append(donor)
+    module.buffer_donors = useful
+
+
 def _donated_parameters(module: Module) -> frozenset[int]:
     """The parameters whose buffers are given to the program."""
     return frozenset(
@@ -414,16 +427,15 @@ def _memory_stats(arguments: Any) -> None:
     a.argument_size_in_bytes = sum(shape.byte_size for shape in loaded.executable.input_shapes)
     a.output_size_in_bytes = sum(shape.byte_size for shape in loaded.output_shapes)
     a.temp_size_in_bytes = loaded.executable.temporary_bytes
-    a.alias_size_in_bytes = sum(_output_size(loaded, alias.output_index) for alias in loaded.module.input_output_alias)
+    a.alias_size_in_bytes = sum(
+        _output_size(loaded.module, alias.output_index) for alias in loaded.module.input_output_alias
+    )
     if a.struct_size > type(a).peak_memory_in_bytes.offset:
         a.peak_memory_in_bytes = a.argument_size_in_bytes + a.output_size_in_bytes + a.temp_size_in_bytes
 
 
-def _output_size(loaded: Loaded, index: tuple[int, ...]) -> int:
-    shape: Shape = loaded.module.entry.result_shape
-    for position in index:
-        shape = shape.elements[position]
-    return shape.byte_size
+def _output_size(module: Module, index: tuple[int, ...]) -> int:
+    return module.entry.result_shape.subshape(index).byte_size
 
 
 @answers("Executable_GetCostAnalysis")
