@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hloom.backends.cpu.memory_pool import SMALLEST, MemoryPool, memory_pool
-from hloom.backends.cpu.thread_pool import control_groups
+from hloom.backends.cpu.processors import control_groups
 from hloom.errors import RunError
 
 _BYTE = np.dtype(np.uint8)

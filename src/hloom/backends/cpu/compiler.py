@@ -18,7 +18,7 @@ from hloom.backends.cpu.program import (
     program_lines,
 )
 from hloom.backends.cpu.program_emitter import emit_program
-from hloom.backends.cpu.thread_pool import thread_count
+from hloom.backends.cpu.thread_pool import shared_pool
 from hloom.backends.interpreter.plan import Plan
 from hloom.ir import Module
 from hloom.loops.lower import can_lower
@@ -95,7 +95,7 @@ def compile_module(module: Module, donate: bool = False) -> CompiledModule:
     """
     if is_watched() or replaces_routines():
         return _compile(module, donate)
-    key = f"{fingerprint(module)} {donate} {vector_bytes()} {thread_count()} {target()}"
+    key = f"{fingerprint(module)} {donate} {vector_bytes()} {shared_pool().threads} {target()}"
     found: CompiledModule | None = find_program(key)
     if found is not None:
         return found
@@ -108,7 +108,7 @@ def compile_module(module: Module, donate: bool = False) -> CompiledModule:
 def _compile(module: Module, donate: bool) -> CompiledModule:
     module = clone_module(module)
     run_passes(module, cpu_pipeline())
-    program = build_program(module, vector_bytes(), thread_count())
+    program = build_program(module, vector_bytes(), shared_pool().threads)
     assignment = assign_buffers(program, donate)
     texts = emit_program(program, assignment, vector_bytes())
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))

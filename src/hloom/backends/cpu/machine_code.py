@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 
 from hloom.backends.cpu.llvm_calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.object_cache import cached
-from hloom.backends.cpu.thread_pool import thread_count
+from hloom.backends.cpu.processors import thread_count
 
 _lock = threading.Lock()
 
@@ -28,6 +28,12 @@ class MachineCode:
 
     def address(self, function: str) -> int:
         return int(self._engine.get_function_address(function))
+
+    def lasting(self, *functions: str) -> dict[str, int]:
+        """The addresses of functions, which stay valid to the end of the process; ends the use of this object."""
+        addresses = {function: self.address(function) for function in functions}
+        self._engine.detach()
+        return addresses
 
 
 @functools.cache
@@ -96,8 +102,8 @@ def _calls() -> LlvmCalls:
 
 def compile_texts(texts: Sequence[str]) -> list[bytes]:
     """The object files of modules, compiled side by side."""
-    threads = min(len(texts), thread_count())
-    if threads <= 1 or not _calls().are_parallel:
+    threads = min(len(texts), thread_count()) if len(texts) > 1 else 1
+    if threads == 1 or not _calls().are_parallel:
         return [compile_text(text) for text in texts]
     largest_first = sorted(texts, key=len, reverse=True)
     # The threads end with the call: a forked child would wait for them for ever.

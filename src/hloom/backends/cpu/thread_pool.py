@@ -38,14 +38,11 @@ import math
 import os
 import platform
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
-import llvmlite.binding as llvm
-
+from hloom.backends.cpu.machine_code import compile_text, load_object
+from hloom.backends.cpu.processors import MAX_THREADS, thread_count
 from hloom.errors import ArgumentError, RunError
 
-MAX_THREADS = 4096
 SPIN_SECONDS = 100e-6  # about what waking a parked worker costs: polling for longer would not pay
 _LINE = 128  # bytes; an upper bound of the cache lines of today's CPUs and what they prefetch in pairs
 _SIZE = 8 * _LINE
@@ -296,26 +293,15 @@ def pool_code(machine: str) -> str:
 
 
 @functools.cache
-def _compiled() -> dict[str, int]:
-    """The addresses of the pool's functions; compiled once, never freed."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(pool_code(platform.machine()))
-    module.triple = llvm.get_process_triple()
-    machine = llvm.Target.from_triple(module.triple).create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=1, jit=True
-    )
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    addresses = {name: engine.get_function_address(name) for name in ("parallel_for", "pause_often")}
-    engine.detach()
-    return addresses
+def _functions() -> dict[str, int]:
+    """The addresses of the pool's functions; workers may outlive Python, so the code is never unloaded."""
+    return load_object(compile_text(pool_code(platform.machine()))).lasting("parallel_for", "pause_often")
 
 
 @functools.cache
 def _pause_seconds() -> float:
     """How long one poll of a waiting thread takes: from a few ns to 50 ns, as CPUs differ in their pause."""
-    pause_often = ctypes.CFUNCTYPE(None, ctypes.c_int64)(_compiled()["pause_often"])
+    pause_often = ctypes.CFUNCTYPE(None, ctypes.c_int64)(_functions()["pause_often"])
     times = 1000
     best = math.inf
     for _ in range(3):
@@ -337,7 +323,7 @@ class ThreadPool:
         if not 1 <= self.threads <= MAX_THREADS:
             raise ArgumentError(f"a thread pool has from 1 to {MAX_THREADS} threads, got {threads}")
         self.spin = int(spin_seconds / _pause_seconds())
-        self.parallel_for_address = _compiled()["parallel_for"]
+        self.parallel_for_address = _functions()["parallel_for"]
         self._libc = ctypes.CDLL(None)
         memory = ctypes.c_void_p()
         if self._libc.posix_memalign(ctypes.byref(memory), ctypes.c_size_t(_LINE), ctypes.c_size_t(_SIZE)):
@@ -359,51 +345,3 @@ class ThreadPool:
 def shared_pool() -> ThreadPool:
     """The pool of this process, made at the first call with `thread_count()` threads."""
     return ThreadPool()
-
-
-def thread_count() -> int:
-    """HLOOM_NUM_THREADS, or else the CPUs that affinity and the quotas of control groups leave to this process."""
-    text = os.environ.get("HLOOM_NUM_THREADS")
-    if text is None:
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        quota = min(map(_cpu_quota, control_groups("cpu")), default=math.inf)
-        return math.ceil(min(cpus, MAX_THREADS, quota))
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
-        raise ArgumentError(f"HLOOM_NUM_THREADS must be an integer from 1 to {MAX_THREADS}, got {text!r}")
-    return int(text)
-
-
-def control_groups(
-    controller: str, mount: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")
-) -> Iterator[Path]:
-    """The directories, v1 and v2, of the control groups that bound this process, from its own up to the root."""
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            root = mount
-        elif controller in controllers.split(","):
-            root = mount / controller
-        else:
-            continue
-        group = root / path.lstrip("/")
-        while group != root:
-            yield group
-            group = group.parent
-        yield root
-
-
-def _cpu_quota(group: Path) -> float:
-    """How many CPUs a control group may use (cpu.max in v2, cpu.cfs_* in v1); infinite where nothing is set."""
-    try:
-        if (group / "cpu.max").exists():
-            quota, period = (group / "cpu.max").read_text().split()
-        else:
-            quota = (group / "cpu.cfs_quota_us").read_text()
-            period = (group / "cpu.cfs_period_us").read_text()
-        return int(quota) / int(period) if quota != "max" and int(quota) > 0 else math.inf
-    except (OSError, ValueError):
-        return math.inf

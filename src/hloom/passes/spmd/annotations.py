@@ -50,13 +50,10 @@ class Annotation:
         return self.assignment.shape[:-1]
 
 
-def _make(
-    assignment: Assignment, open_: Sequence[bool], manual: Sequence[Cut] = (), unreduced: Sequence[Cut] = ()
-) -> Annotation:
+def _make(assignment: Assignment, open_: Sequence[bool], unreduced: Sequence[Cut] = ()) -> Annotation:
     cuts = cuts_of(assignment)
-    return Annotation(
-        assignment, None if cuts is None else tuple(cuts[:-1]), tuple(open_), tuple(manual), tuple(unreduced)
-    )
+    cut = None if cuts is None else tuple(cuts[:-1])
+    return Annotation(assignment, cut, tuple(open_), unreduced=tuple(unreduced))
 
 
 def replicated(rank: int, count: int, open_: bool = False) -> Annotation:
