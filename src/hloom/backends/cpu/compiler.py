@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hloom.backends.cpu.buffer_assignment import assign_buffers
+from hloom.backends.cpu.disk_cache import find_program, keep_program
 from hloom.backends.cpu.element_ops import can_apply
 from hloom.backends.cpu.machine_code import compile_texts, target, vector_bytes
-from hloom.backends.cpu.object_cache import find_program, keep_program
 from hloom.backends.cpu.program import (
     CopyStep,
     HostStep,

@@ -58,21 +58,26 @@ def keep_program(key: str, program: Any) -> None:
 
 
 def _program_path(key: str) -> Path | None:
-    folder = cache_folder()
-    return folder and folder / f"{_digest(key, _code_version())}.program"
+    folder, version = cache_folder(), _code_version()
+    return folder / f"{_digest(key, version)}.program" if folder and version else None
 
 
 @functools.cache
 def _code_version() -> str:
-    """Changes with every change of hloom's code, and with the packages that take part."""
-    files = sorted(Path(__file__).parents[2].rglob("*.py"))
-    stamps = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
+    """Changes with every change of hloom's code, and with the packages that take part; "" where that cannot be told."""
+    try:
+        files = sorted(Path(__file__).parents[2].rglob("*.py"))
+        stamps = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
+    except OSError:
+        return ""
+    if not stamps:
+        return ""
     scipy = importlib.metadata.version("scipy")  # its LAPACK says how much workspace it needs
     return f"{stamps} {sys.version} {np.__version__} {ml_dtypes.__version__} {scipy}"
 
 
 def cache_folder() -> Path | None:
-    """Where object files are kept; None for nowhere."""
+    """Where files are kept; None for nowhere."""
     chosen = os.environ.get("HLOOM_CACHE_DIR")
     if chosen is not None:
         return Path(chosen) if chosen else None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu import compiler, dispatch, object_cache
+from hloom.backends.cpu import compiler, disk_cache, dispatch
 from hloom.backends.cpu.thread_pool import shared_pool
 
 TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add(x, x)\n}\n"
@@ -31,9 +31,9 @@ def test_a_second_compilation_takes_the_object_file_from_disk(folder: Path) -> N
         made.append(1)
         return b"code"
 
-    assert object_cache.cached("text", "target", make) == b"code"
-    assert object_cache.cached("text", "target", make) == b"code"
-    assert object_cache.cached("text", "other target", make) == b"code"
+    assert disk_cache.cached("text", "target", make) == b"code"
+    assert disk_cache.cached("text", "target", make) == b"code"
+    assert disk_cache.cached("text", "other target", make) == b"code"
     assert len(made) == 2
     assert len(list(folder.glob("*.o"))) == 2
 
@@ -78,10 +78,19 @@ def test_programs_differ_by_what_their_long_constants_hold(folder: Path) -> None
 
 def test_programs_are_forgotten_when_the_code_of_hloom_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hl.compile(TEXT)
-    monkeypatch.setattr(object_cache, "_code_version", lambda: "other")
+    monkeypatch.setattr(disk_cache, "_code_version", lambda: "other")
     monkeypatch.setattr(compiler, "build_program", no_compilation)
     with pytest.raises(AssertionError, match="compiled"):
         hl.compile(TEXT)
+
+
+def test_no_program_is_kept_where_changes_of_the_code_cannot_be_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_cache, "_code_version", lambda: "")
+    x = np.arange(5, dtype=np.float32)
+    assert (hl.compile(TEXT)(x) == 2 * x).all()
+    assert not list(folder.glob("*.program")) and len(list(folder.glob("*.o"))) == 1
 
 
 def test_who_watches_the_passes_sees_them_run(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +131,7 @@ def test_an_empty_name_keeps_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HLOOM_CACHE_DIR", "")
     hl.compile(TEXT, backend="cpu")
-    assert object_cache.cache_folder() is None
+    assert disk_cache.cache_folder() is None
     assert not os.listdir(tmp_path)
 
 
@@ -131,7 +140,7 @@ def test_the_least_recently_used_files_go_first(tmp_path: Path) -> None:
         (tmp_path / f"{k}.o").write_bytes(bytes(10))
         os.utime(tmp_path / f"{k}.o", (k, k))
     os.utime(tmp_path / "0.o")
-    object_cache.remove_oldest(tmp_path, 25)
+    disk_cache.remove_oldest(tmp_path, 25)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.o", "3.o"]
 
 
