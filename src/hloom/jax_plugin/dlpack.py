@@ -19,6 +19,7 @@ from jax._src import xla_bridge
 
 from hloom.jax_plugin.callbacks import PLATFORM
 from hloom.ops.operation import Array
+from hloom.pjrt.records import immortal
 
 CPU_DEVICE = (1, 0)
 """kDLCPU, and the only one of its kind."""
@@ -46,8 +47,11 @@ class _Tensor(ctypes.Structure):
     ]
 
 
-_handed_out: dict[int, tuple[Any, ...]] = {}
-"""What the tensors that others hold need, by the address of the tensor."""
+_handed_out: dict[int, tuple[Any, ...]] = immortal({})
+"""What the tensors that others hold need, by the address of the tensor.
+
+What is there when Python ends stays: a view of an array of JAX may only be freed while JAX's client lives.
+"""
 
 
 @functools.cache
@@ -115,8 +119,8 @@ def capsule(array: Array) -> object:
     return _new_capsule(address, _NAME, ctypes.cast(_DROP_CAPSULE, ctypes.c_void_p).value)
 
 
-def _delete(address: int) -> None:
-    _handed_out.pop(address, None)
+def _delete(address: int, handed_out: dict[int, tuple[Any, ...]] = _handed_out) -> None:
+    handed_out.pop(address, None)
 
 
 def _drop_capsule(capsule: int) -> None:
@@ -125,8 +129,8 @@ def _drop_capsule(capsule: int) -> None:
         _delete(_capsule_content(capsule, _NAME))
 
 
-_DELETE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete)
-_DROP_CAPSULE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_capsule)
+_DELETE = immortal(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete))
+_DROP_CAPSULE = immortal(ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_capsule))
 
 
 def _python_function(name: str, result: Any, *arguments: Any) -> Any:
