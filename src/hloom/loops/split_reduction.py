@@ -79,9 +79,11 @@ def _walks_rows(nest: Nest, folds: list[Fold], variable: Variable) -> bool:
     )
 
 
-def _is_light(nest: Nest, variable: Variable) -> bool:
-    """Whether the memory sets the pace."""
-    return nest_cost(nest) <= STREAMED_COST * variable.extent * max(1, nest.iterations)
+def _may_stream(nest: Nest, folds: list[Fold], variable: Variable) -> bool:
+    """Whether the memory sets the pace. Narrow floats are folded in f32; combined before that they would round."""
+    light = nest_cost(nest) <= STREAMED_COST * variable.extent * max(1, nest.iterations)
+    types = [fold.initial[0].type for fold in folds]
+    return light and not any(type.is_float and type.bits < 32 for type in types)
 
 
 class _Split:
@@ -91,7 +93,7 @@ class _Split:
         self.kernel, self.nest, self.folds, self.variable = kernel, nest, folds, variable
         self.space: ExpressionSpace = kernel.space
         self.parts, self.by_rows = parts, by_rows
-        self.streams = STREAMS if not by_rows and _is_light(nest, variable) else 1
+        self.streams = STREAMS if not by_rows and _may_stream(nest, folds, variable) else 1
         step = ROWS_AT_ONCE if by_rows else self.streams
         self.length = variable.extent // parts // step * step
         self.part = self.space.indices.variable("p", parts)

@@ -213,3 +213,14 @@ def test_a_few_random_programs_agree_with_the_interpreter(generator: str) -> Non
 @pytest.mark.parametrize("first", range(1000, 1000 + CASES // len(GENERATORS), BLOCK))
 def test_random_programs_agree_with_the_interpreter(generator: str, first: int) -> None:
     run_block(generator, first, min(BLOCK, 1000 + CASES // len(GENERATORS) - first))
+
+
+def test_parts_of_long_sums_of_f16_do_not_overflow() -> None:
+    """They are summed in f32, wherever in a part the large numbers lie."""
+    run = hl.compile(
+        "HloModule m\nsum {\n  a = f16[] parameter(0)\n  b = f16[] parameter(1)\n  ROOT s = f16[] add(a, b)\n}\n"
+        "ENTRY e {\n  x = f16[1048576] parameter(0)\n  zero = f16[] constant(0)\n"
+        "  ROOT r = f16[] reduce(x, zero), dimensions={0}, to_apply=sum\n}\n"
+    )
+    x = np.tile(np.repeat(np.array([40000, -40000], np.float16), 32768), 16)
+    assert run(x) == 0
