@@ -461,8 +461,7 @@ unmark:
   %unmarked = call i1 @unmark_donated(ptr %flags, ptr %list, i64 %given)
   br label %ask
 ask:
-  %python = load ptr, ptr {python}, align 8
-  %error = call ptr %python(ptr %arguments)
+  %error = call ptr @ask(ptr {python}, ptr %arguments)
   ret ptr %error
 }}
 

@@ -177,8 +177,7 @@ placed:
   call void @put(ptr %arguments, i64 {a_done_with_host_buffer}, ptr %ready)
   ret ptr null
 ask:
-  %python = load ptr, ptr {from_host}, align 8
-  %error = tail call ptr %python(ptr %arguments)
+  %error = call ptr @ask(ptr {from_host}, ptr %arguments)
   ret ptr %error
 }}
 
@@ -193,8 +192,7 @@ count:
   %was = atomicrmw add ptr %place, i64 1 monotonic
   ret ptr null
 ask:
-  %python = load ptr, ptr {increase}, align 8
-  %error = tail call ptr %python(ptr %arguments)
+  %error = call ptr @ask(ptr {increase}, ptr %arguments)
   ret ptr %error
 }}
 

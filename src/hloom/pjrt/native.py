@@ -211,8 +211,7 @@ def _event_function(name: str) -> str:
 ready:
 {_EVENT_ANSWERS[name]}  ret ptr null
 ask:
-  %python = load ptr, ptr {python_slot(name)}, align 8
-  %error = tail call ptr %python(ptr %arguments)
+  %error = call ptr @ask(ptr {python_slot(name)}, ptr %arguments)
   ret ptr %error""",
     )
 
@@ -235,6 +234,13 @@ _PRELUDE = """
 @dead = internal global ptr null
 @hloom_pjrt_unimplemented = global [{unimplemented} x ptr] zeroinitializer
 @hloom_pjrt_python = global [{python} x ptr] zeroinitializer
+
+; Python's answer, from its slot.
+define internal ptr @ask(ptr %slot, ptr %arguments) alwaysinline {{
+  %python = load ptr, ptr %slot, align 8
+  %error = call ptr %python(ptr %arguments)
+  ret ptr %error
+}}
 
 define internal i1 @is_immortal(ptr %record) {{
   %flag.p = getelementptr i64, ptr %record, i64 1
