@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hloom.backends.cpu.buffer_assignment import assign_buffers
-from hloom.backends.cpu.disk_cache import find_program, keep_program
+from hloom.backends.cpu.disk_cache import cache_folder, find_program, keep_program
 from hloom.backends.cpu.element_ops import can_apply
 from hloom.backends.cpu.machine_code import compile_texts, target, vector_bytes
 from hloom.backends.cpu.program import (
@@ -93,7 +93,7 @@ def compile_module(module: Module, donate: bool = False) -> CompiledModule:
     Programs that need nothing of the host come from the cache on disk, if they were compiled before. What targets of
     custom calls mean there is what hloom says.
     """
-    if is_watched() or replaces_routines():
+    if cache_folder() is None or is_watched() or replaces_routines():
         return _compile(module, donate)
     key = f"{fingerprint(module)} {donate} {vector_bytes()} {shared_pool().threads} {target()}"
     found: CompiledModule | None = find_program(key)

@@ -73,7 +73,7 @@ def _code_version() -> str:
     if not stamps:
         return ""
     scipy = importlib.metadata.version("scipy")  # its LAPACK says how much workspace it needs
-    return f"{stamps} {sys.version} {np.__version__} {ml_dtypes.__version__} {scipy}"
+    return _digest(str(stamps), f"{sys.version} {np.__version__} {ml_dtypes.__version__} {scipy}")
 
 
 def cache_folder() -> Path | None:
