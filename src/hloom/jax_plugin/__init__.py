@@ -28,8 +28,10 @@ def initialize() -> None:
 
 def _capsule(address: int) -> object:
     """What JAX takes a PJRT_Api as."""
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    return new(("PyCapsule_New", ctypes.pythonapi))(address, _NAME, None)
+    from hloom.runtime.python_api import python_function
+
+    new = python_function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    return new(address, _NAME, None)
 
 
 _NAME = b"pjrt_c_api"  # the capsule keeps its address

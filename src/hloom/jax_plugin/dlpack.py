@@ -19,7 +19,7 @@ from jax._src import xla_bridge
 
 from hloom.jax_plugin.callbacks import PLATFORM
 from hloom.ops.operation import Array
-from hloom.pjrt.records import immortal
+from hloom.runtime.python_api import immortal, python_function
 
 CPU_DEVICE = (1, 0)
 """kDLCPU, and the only one of its kind."""
@@ -133,10 +133,6 @@ _DELETE = immortal(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete))
 _DROP_CAPSULE = immortal(ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_capsule))
 
 
-def _python_function(name: str, result: Any, *arguments: Any) -> Any:
-    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
-
-
-_new_capsule = _python_function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_is_capsule = _python_function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-_capsule_content = _python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+_new_capsule = python_function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+_is_capsule = python_function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_capsule_content = python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)

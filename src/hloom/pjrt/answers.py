@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hloom.errors import HloomError, RunError
-from hloom.pjrt.records import immortal, new_record
+from hloom.pjrt.records import new_record
+from hloom.runtime.python_api import immortal
 
 ANSWERS: dict[str, Callable[[Any], None]] = {}
 """Function name -> Python function of the structure of its arguments; it fills in the outputs."""

@@ -12,8 +12,9 @@ from hloom.backends.cpu.buffers import memory_size
 from hloom.errors import ArgumentError
 from hloom.pjrt.answers import answers, lasting_text, lasting_words
 from hloom.pjrt.c_api import NamedValue
-from hloom.pjrt.records import immortal, new_record, objects, set_word, word_address
+from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.runtime.device import Device
+from hloom.runtime.python_api import immortal
 
 PLATFORM = "hloom"
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")

@@ -20,7 +20,8 @@ from hloom.errors import ArgumentError
 from hloom.pjrt.c_api import LAYOUTS_EXTENSION, VERSION, Function, arguments_structure, extension_functions, functions
 from hloom.pjrt.execute_code import execute_text
 from hloom.pjrt.host_code import host_text
-from hloom.pjrt.records import IMMORTAL, free_record, immortal, objects, record_words, stock_records
+from hloom.pjrt.records import IMMORTAL, free_record, objects, record_words, stock_records
+from hloom.runtime.python_api import immortal
 
 _INTEGER = {"word": "i64", "i32": "i32", "bool": "i8"}
 

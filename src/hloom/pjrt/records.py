@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hloom.pjrt.c_api import functions
+from hloom.runtime.python_api import immortal
 
 RECORD_WORDS = 24
 """Words of a record: the link of the list that it is in, a flag for records that never die, and what is copied."""
@@ -121,9 +122,3 @@ def word_address(kind: str, handle: int, name: str) -> int:
 def set_word(kind: str, handle: int, name: str, value: int) -> None:
     """Changes one word of a record."""
     ctypes.c_uint64.from_address(word_address(kind, handle, name)).value = value
-
-
-def immortal(thing: Any) -> Any:
-    """Keeps an object to the very end of the process: the framework uses its memory even after Python has ended."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
-    return thing

@@ -18,6 +18,7 @@ import numpy as np
 
 from hloom.errors import RunError
 from hloom.ops.operation import Array
+from hloom.runtime.python_api import python_function
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +182,7 @@ def routine_address(name: str) -> int:
     for module in (scipy.linalg.cython_lapack, scipy.linalg.cython_blas):
         capsule = module.__pyx_capi__.get(name)  # type: ignore[attr-defined]
         if capsule is not None:
-            get_name, get_pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
-            get_name.restype, get_name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
-            get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+            get_name = python_function("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
+            get_pointer = python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
             return int(get_pointer(capsule, get_name(capsule)))
     raise RunError(f"SciPy has no routine {name}")

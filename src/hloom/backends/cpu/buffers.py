@@ -21,12 +21,11 @@ import numpy.typing as npt
 from hloom.backends.cpu.memory_pool import SMALLEST, MemoryPool, memory_pool
 from hloom.backends.cpu.processors import control_groups
 from hloom.errors import RunError
+from hloom.runtime.python_api import python_function
 
 _BYTE = np.dtype(np.uint8)
 _WRITABLE = 0x200  # PyBUF_WRITE
-_view = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)(
-    ("PyMemoryView_FromMemory", ctypes.pythonapi)
-)
+_view = python_function("PyMemoryView_FromMemory", ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 
 
 class Block(np.ndarray[Any, np.dtype[np.uint8]]):

@@ -29,12 +29,6 @@ class MachineCode:
     def address(self, function: str) -> int:
         return int(self._engine.get_function_address(function))
 
-    def lasting(self, *functions: str) -> dict[str, int]:
-        """The addresses of functions, which stay valid to the end of the process; ends the use of this object."""
-        addresses = {function: self.address(function) for function in functions}
-        self._engine.detach()
-        return addresses
-
 
 @functools.cache
 def features() -> str:

@@ -15,6 +15,7 @@ import os
 import sys
 
 from hloom.backends.cpu.machine_code import compile_text, load_object
+from hloom.runtime.python_api import immortal
 
 SMALLEST = 64 << 10
 """The size of the smallest class."""
@@ -28,7 +29,7 @@ class MemoryPool:
     def __init__(self, limit: int) -> None:
         self._code = load_object(compile_text(_text()))
         # Memory is given back to the very end of the process.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._code))
+        immortal(self._code)
         self.take_address = self._code.address("hloom_take")
         self.give_address = self._code.address("hloom_give")
         # Both take no longer than waiting for Python's lock would.

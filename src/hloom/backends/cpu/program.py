@@ -242,11 +242,15 @@ class _Builder:
     # Places
 
     def _buffer(self, shape: Shape, kind: str, data: Any = None) -> Buffer:
-        number = self.counts.get(kind, 0)
-        self.counts[kind] = number + 1
-        buffer = Buffer(kind, number, shape, data)
+        buffer = Buffer(kind, self._number(kind), shape, data)
         self.program.buffers.append(buffer)
         return buffer
+
+    def _number(self, kind: str) -> int:
+        """The number of the next buffer of a kind."""
+        number = self.counts.get(kind, 0)
+        self.counts[kind] = number + 1
+        return number
 
     def _place(self, shape: Shape, kind: str = "temp") -> Place:
         if shape.is_tuple:
@@ -272,9 +276,7 @@ class _Builder:
 
     def _routine(self, name: str) -> Routine:
         if name not in self.routines:
-            number = self.counts.get("constant", 0)
-            self.counts["constant"] = number + 1
-            self.routines[name] = Routine(number, name)
+            self.routines[name] = Routine(self._number("constant"), name)
             self.program.buffers.append(self.routines[name])
         return self.routines[name]
 

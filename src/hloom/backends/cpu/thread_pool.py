@@ -39,9 +39,10 @@ import os
 import platform
 import time
 
-from hloom.backends.cpu.machine_code import compile_text, load_object
+from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object
 from hloom.backends.cpu.processors import MAX_THREADS, thread_count
 from hloom.errors import ArgumentError, RunError
+from hloom.runtime.python_api import immortal
 
 SPIN_SECONDS = 100e-6  # about what waking a parked worker costs: polling for longer would not pay
 _LINE = 128  # bytes; an upper bound of the cache lines of today's CPUs and what they prefetch in pairs
@@ -293,15 +294,15 @@ def pool_code(machine: str) -> str:
 
 
 @functools.cache
-def _functions() -> dict[str, int]:
-    """The addresses of the pool's functions; workers may outlive Python, so the code is never unloaded."""
-    return load_object(compile_text(pool_code(platform.machine()))).lasting("parallel_for", "pause_often")
+def _code() -> MachineCode:
+    """The pool's functions; workers may outlive Python, so they are never unloaded."""
+    return immortal(load_object(compile_text(pool_code(platform.machine()))))
 
 
 @functools.cache
 def _pause_seconds() -> float:
     """How long one poll of a waiting thread takes: from a few ns to 50 ns, as CPUs differ in their pause."""
-    pause_often = ctypes.CFUNCTYPE(None, ctypes.c_int64)(_functions()["pause_often"])
+    pause_often = ctypes.CFUNCTYPE(None, ctypes.c_int64)(_code().address("pause_often"))
     times = 1000
     best = math.inf
     for _ in range(3):
@@ -323,7 +324,7 @@ class ThreadPool:
         if not 1 <= self.threads <= MAX_THREADS:
             raise ArgumentError(f"a thread pool has from 1 to {MAX_THREADS} threads, got {threads}")
         self.spin = int(spin_seconds / _pause_seconds())
-        self.parallel_for_address = _functions()["parallel_for"]
+        self.parallel_for_address = _code().address("parallel_for")
         self._libc = ctypes.CDLL(None)
         memory = ctypes.c_void_p()
         if self._libc.posix_memalign(ctypes.byref(memory), ctypes.c_size_t(_LINE), ctypes.c_size_t(_SIZE)):
