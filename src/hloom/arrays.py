@@ -13,9 +13,9 @@ import numpy as np
 
 from hloom.errors import ArgumentError
 from hloom.numerics import convert
-from hloom.ops.operation import TOKEN_VALUE, Array, Value
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
+from hloom.values import TOKEN_VALUE, Array, Value
 
 Arrays = dict[str, Array]
 

@@ -13,6 +13,7 @@ from hloom.errors import RuleError
 from hloom.types import PrimitiveType
 
 INT64_MAX = 2**63 - 1
+Ints = tuple[int, ...]
 
 
 class PaddingValue(Enum):

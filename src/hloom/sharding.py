@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from hloom.ops.attributes import Ints
+from hloom.shape import Ints
 
 
 class ShardingType(enum.Enum):

@@ -12,12 +12,12 @@ from hloom.errors import ArgumentError, HloomError, ProtoError
 from hloom.files import read_file, write_file
 from hloom.ir import Module
 from hloom.literal import Literal
-from hloom.ops.operation import Value
 from hloom.proto.reader import module_from_proto, module_message
 from hloom.proto.schema import message_class
 from hloom.proto.shapes import read_literal, write_literal
 from hloom.proto.writer import module_to_proto
 from hloom.runtime.executable import check_argument
+from hloom.values import Value
 
 
 @dataclass(eq=False)

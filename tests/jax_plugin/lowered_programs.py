@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.ops.operation import TOKEN_VALUE
 from hloom.proto import module_from_bytes
+from hloom.values import TOKEN_VALUE
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 

@@ -7,7 +7,8 @@ import pytest
 
 import hloom as hl
 from hlo_text import arrays_for, interpreted, module_text
-from hloom.loops.expressions import Expression, ExpressionSpace, FoldResult, Load, walk
+from hloom.loops.expressions import ExpressionSpace, FoldResult, Load, walk
+from hloom.loops.index import Expression
 from hloom.loops.pull import Puller
 
 X = "x = f32[4,6] parameter(0)\n"

@@ -10,7 +10,7 @@ import pytest
 
 import hloom as hl
 from hloom.runtime import lapack
-from hloom.runtime.custom_calls import lookup
+from hloom.runtime.targets import lookup
 from hloom.text import parse_shape
 from hloom.types import BY_DTYPE
 

@@ -24,7 +24,7 @@ from hloom.bench.workloads import Workload
 from hloom.errors import HloomError
 from hloom.flops import count_flops
 from hloom.ir import Module
-from hloom.ops.operation import Array, Value
+from hloom.values import Array, Value
 
 MINIMUM_ROUNDS = 3
 ROUND_SECONDS = 1e-3

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hloom.ir import Module
-from hloom.ops.operation import Array
 from hloom.proto import module_to_bytes
+from hloom.values import Array
 
 
 def has_peer() -> bool:

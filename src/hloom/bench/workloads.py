@@ -16,10 +16,10 @@ from hloom.arrays import difference, random_value, read_arrays, take_value
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.numerics import convert
-from hloom.ops.operation import Array, Value
 from hloom.runtime.executable import check_argument
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
+from hloom.values import Array, Value
 
 MODULE, DESCRIPTION, INPUTS = "module.hlo", "meta.json", "inputs.npz"
 """The files of a case in a corpus."""

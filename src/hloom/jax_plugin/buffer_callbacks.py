@@ -16,7 +16,7 @@ from jax.errors import JaxRuntimeError
 
 from hloom.jax_plugin.callbacks import TARGET, HostFunction, emit_call
 from hloom.jax_plugin.dlpack import CPU_DEVICE, capsule
-from hloom.ops.operation import Array
+from hloom.values import Array
 
 
 class HostBuffer:

@@ -26,9 +26,9 @@ from jax._src.interpreters import mlir as jax_mlir
 from jax.interpreters import mlir
 
 from hloom.errors import RunError
-from hloom.ops.operation import TOKEN_VALUE, Array
 from hloom.passes.spmd.custom import register_local
 from hloom.runtime.custom_calls import CustomCallSite, register_custom_call
+from hloom.values import TOKEN_VALUE, Array
 
 PLATFORM = "hloom"
 TARGET = "hloom_python_callback"

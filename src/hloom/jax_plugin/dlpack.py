@@ -18,8 +18,8 @@ from jax._src import dlpack as jax_dlpack
 from jax._src import xla_bridge
 
 from hloom.jax_plugin.callbacks import PLATFORM
-from hloom.ops.operation import Array
 from hloom.runtime.python_api import immortal, python_function
+from hloom.values import Array
 
 CPU_DEVICE = (1, 0)
 """kDLCPU, and the only one of its kind."""

@@ -10,28 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from hloom.loops.index import Dynamic, Index, IndexSpace, Quotient, Remainder, Variable
+from hloom.loops.index import Dynamic, Expression, Index, IndexSpace, Quotient, Remainder, Variable
 from hloom.ops.operation import Operation
 from hloom.types import PrimitiveType
 
 PRED = PrimitiveType.PRED
-
-
-class Expression:
-    """A scalar of an element type; `variables` are the loop variables it depends on."""
-
-    __slots__ = ("type", "variables")
-
-    type: PrimitiveType
-    variables: frozenset[Variable]
-
-    @property
-    def children(self) -> tuple[Expression, ...]:
-        return ()
-
-    @property
-    def indices(self) -> tuple[Index, ...]:
-        return ()
 
 
 class Constant(Expression):

@@ -8,10 +8,26 @@ divisions vanish: with j in [0, 4), (8 i + j) // 8 is i and (8 i + j) % 4 is j.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from hloom.loops.expressions import Expression
+from hloom.types import PrimitiveType
+
+
+class Expression:
+    """A scalar of an element type; `variables` are the loop variables it depends on. Its kinds: `expressions.py`."""
+
+    __slots__ = ("type", "variables")
+
+    type: PrimitiveType
+    variables: frozenset[Variable]
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return ()
+
+    @property
+    def indices(self) -> tuple[Index, ...]:
+        return ()
 
 
 class Atom:

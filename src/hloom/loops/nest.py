@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from hloom.loops.expressions import Apply, Expression, ExpressionSpace, Fold, FoldResult, Load, Where, children_of, walk
-from hloom.loops.index import Atom, Dynamic, Index, Quotient, Remainder, Variable
+from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, Where, children_of, walk
+from hloom.loops.index import Atom, Dynamic, Expression, Index, Quotient, Remainder, Variable
 from hloom.passes.costs import element_cost
 from hloom.types import PrimitiveType
 

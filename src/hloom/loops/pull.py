@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloom.ir import Computation, Instruction
-from hloom.loops.expressions import Expression, ExpressionSpace
-from hloom.loops.index import Index, Variable
+from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.index import Expression, Index, Variable
 from hloom.ops.elementwise_binary import And
 from hloom.shape import Shape
 from hloom.types import PrimitiveType

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hloom.loops.expressions import Apply, Expression, ExpressionSpace, Fold, FoldResult, Load, walk
-from hloom.loops.index import Index, Variable
+from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, walk
+from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import (
     BufferType,
     Kernel,

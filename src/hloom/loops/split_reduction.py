@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hloom.loops.expressions import Expression, ExpressionSpace, Fold, FoldResult, walk
-from hloom.loops.index import Index, Variable
+from hloom.loops.expressions import ExpressionSpace, Fold, FoldResult, walk
+from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, folds_of, loads_of, nest_cost
 from hloom.loops.pull import identity, row_major_strides
 

@@ -10,20 +10,15 @@ import enum
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from hloom.errors import RuleError
-from hloom.shape import Shape
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation
-    from hloom.literal import Literal
-    from hloom.sharding import Sharding
-
-Ints = tuple[int, ...]
-
+from hloom.literal import Literal
+from hloom.ops.context import Computation
+from hloom.shape import Ints, Shape
+from hloom.sharding import Sharding
 
 # Values
 
@@ -383,13 +378,11 @@ def _precisions(value: Any) -> tuple[Precision, ...]:
 
 
 def _computation(value: Any) -> Any:
-    # A built XlaComputation carries its graph: `hloom.ir.Computation` itself is what operations hold.
+    # A built XlaComputation carries its graph; what operations hold is the computation itself.
     return getattr(value, "entry_computation", value)
 
 
 def _literal(value: Any) -> Literal:
-    from hloom.literal import Literal
-
     return value if isinstance(value, Literal) else Literal.from_value(value)
 
 

@@ -6,9 +6,11 @@ import numpy as np
 
 from hloom.numerics import convert, widen
 from hloom.ops.attributes import FLOAT, INT
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_same_type
 from hloom.shape import Shape
+from hloom.values import Array
 
 
 class BatchNorm(Operation):

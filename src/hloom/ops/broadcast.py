@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.numerics import convert
-from hloom.ops.attributes import INT, INTS, Ints
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.attributes import INT, INTS
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_dimensions
-from hloom.shape import Shape
+from hloom.shape import Ints, Shape
+from hloom.values import Array
 
 
 class Broadcast(Operation, opcode="broadcast"):

@@ -9,7 +9,7 @@ all their partitions (all-reduce and the like), or with `use_global_device_ids` 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,13 +23,12 @@ from hloom.ops.attributes import (
     AnyReplicaGroups,
     ReplicaGroups,
 )
-from hloom.ops.operation import Array, Context, Operation, Value, attribute, zeros
+from hloom.ops.context import Computation, Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension, reduction_signature
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation
+from hloom.values import Array, Value, zeros
 
 NO_GROUPS = ReplicaGroups()
 

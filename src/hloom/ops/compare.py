@@ -8,11 +8,13 @@ from typing import Any
 
 from hloom.numerics import total_order_key, widen
 from hloom.ops.attributes import ComparisonDirection, ComparisonType, EnumKind
+from hloom.ops.context import Context
 from hloom.ops.elementwise_binary import agree, joint_shape
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_same_type
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE, PrimitiveType
+from hloom.values import Array
 
 _FUNCTIONS: dict[ComparisonDirection, Any] = {
     ComparisonDirection.EQ: operator.eq,

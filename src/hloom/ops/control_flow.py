@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hloom.ops.attributes import (
     ALIASING,
     BOOL,
@@ -14,13 +12,12 @@ from hloom.ops.attributes import (
     FusionKind,
     OutputOperandAlias,
 )
-from hloom.ops.operation import Array, Context, Operation, Value, attribute, zeros
+from hloom.ops.context import Computation, Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_computation
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation
+from hloom.values import Array, Value, zeros
 
 PRED = scalar(PrimitiveType.PRED)
 S32 = scalar(PrimitiveType.S32)

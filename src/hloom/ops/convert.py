@@ -9,10 +9,12 @@ import numpy as np
 
 from hloom.numerics import bits_of, convert, pack_narrow, reduce_precision, unpack_narrow
 from hloom.ops.attributes import INT
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
+from hloom.values import Array
 
 
 class Convert(Operation, opcode="convert"):

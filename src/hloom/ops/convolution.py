@@ -17,12 +17,14 @@ from hloom.ops.attributes import (
     Precision,
     Window,
 )
+from hloom.ops.context import Context
 from hloom.ops.dot import accumulator, check_product_types, matmul
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.reduce_window import check_window
 from hloom.ops.rules import check_array
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE, PrimitiveType
+from hloom.values import Array
 
 
 class Convolution(Operation, opcode="convolution"):

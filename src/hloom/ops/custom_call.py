@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from hloom.literal import Literal
 from hloom.ops.attributes import (
     ALIASING,
     BOOL,
@@ -22,13 +21,10 @@ from hloom.ops.attributes import (
     PaddingType,
     Window,
 )
-from hloom.ops.operation import Context, Operation, Value, attribute
+from hloom.ops.context import Computation, Context
+from hloom.ops.operation import Operation, attribute
 from hloom.shape import Shape
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation
-    from hloom.literal import Literal
-
+from hloom.values import Value
 
 CONTROL_DEPENDENCY = "control_dep"
 """The target of a call that says that its first operand should be there before the second is computed."""

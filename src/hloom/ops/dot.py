@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from hloom.numerics import convert
-from hloom.ops.attributes import INTS, PRECISIONS, WORD, Ints, Precision
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.attributes import INTS, PRECISIONS, WORD, Precision
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
-from hloom.shape import Shape
+from hloom.shape import Ints, Shape
 from hloom.types import BY_DTYPE, PrimitiveType
+from hloom.values import Array
 
 
 class DotDimensions(Operation):

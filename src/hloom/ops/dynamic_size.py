@@ -6,10 +6,12 @@ import numpy as np
 
 from hloom.errors import RunError
 from hloom.ops.attributes import DIMENSION
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
+from hloom.values import Array
 
 S32 = scalar(PrimitiveType.S32)
 

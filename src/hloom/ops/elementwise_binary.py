@@ -12,10 +12,12 @@ import numpy as np
 
 from hloom.errors import RunError
 from hloom.numerics import C64, compute, compute_accurately, widen
-from hloom.ops.operation import Array, Context, Operation
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation
 from hloom.ops.rules import check_array, check_same_type
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE, Kind
+from hloom.values import Array
 
 INTEGERS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
 REALS = INTEGERS | {Kind.FLOAT}

@@ -9,10 +9,12 @@ import numpy as np
 
 from hloom.numerics import C64, C128, bits_of, compute, compute_accurately, widen
 from hloom.ops.attributes import RESULT_ACCURACY, ResultAccuracy
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE, Kind
+from hloom.values import Array
 
 FLOATS = frozenset({Kind.FLOAT})
 FLOATS_COMPLEX = frozenset({Kind.FLOAT, Kind.COMPLEX})

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from hloom.ops.attributes import INTS, EnumKind, FftType, Ints
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.attributes import INTS, EnumKind, FftType
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
-from hloom.shape import Shape
+from hloom.shape import Ints, Shape
 from hloom.types import PrimitiveType
+from hloom.values import Array
 
 WORTH_THREADS = 1 << 15
 """A transform of fewer elements is done before other threads have begun."""

@@ -17,41 +17,13 @@ operations. `ops/__init__` imports the families, which registers their classes i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, dataclass_transform
-
-import numpy as np
+from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 
 from hloom.errors import ArgumentError, RuleError
+from hloom.ops.attributes import AttributeKind
+from hloom.ops.context import Computation, Context
 from hloom.shape import Shape
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation, Instruction
-    from hloom.ops.attributes import AttributeKind
-    from hloom.runtime.device import Device
-
-Array = np.ndarray[Any, np.dtype[Any]]
-
-
-class Token:
-    """The value of a token at run time: there is one, `TOKEN_VALUE`; it orders effects and holds nothing."""
-
-    def __repr__(self) -> str:
-        return "token"
-
-
-TOKEN_VALUE = Token()
-
-# What an instruction computes: an array at its *actual* size (a dynamic dimension has its run-time size), a token,
-# or a tuple of values.
-Value = Any
-
-
-def zeros(shape: Shape) -> Value:
-    """Zeros of a shape: what contexts and buffers hold before anything is written to them."""
-    if shape.is_tuple:
-        return tuple(map(zeros, shape.elements))
-    return np.zeros(shape.dimensions, shape.element_type.dtype) if shape.is_array else TOKEN_VALUE
-
+from hloom.values import Value
 
 REQUIRED: Any = object()
 
@@ -112,62 +84,6 @@ def attribute(
     `proto` is the dotted path of the field in HloInstructionProto (default: the field's name; "" where it has none).
     """
     return Field(kind, default, text, proto, in_parentheses, always_printed or default is REQUIRED, doc)
-
-
-class Context(Protocol):
-    """What an operation may ask of the machine that evaluates it (the interpreter implements this)."""
-
-    instruction: Instruction
-    shape: Shape
-    """The result shape that the instruction declares (bounds, not actual sizes, for dynamic dimensions)."""
-    operand_shapes: tuple[Shape, ...]
-    """The declared shapes of the operands."""
-    replica_id: int
-    replica_count: int
-    partition_id: int
-    partition_count: int
-    rng: np.random.Generator
-    """The generator of this execution, for the operations that draw numbers without a state."""
-    device: Device
-    """Where infeed, outfeed and host transfers go."""
-    destination: Array | None
-    """An array of the result's shape and type that `evaluate` may fill and return, if there is one; no operand."""
-    threads: int
-    """How many threads the operation may keep busy."""
-
-    def call(self, computation: Computation, *arguments: Value) -> Value:
-        """Runs a computation on values."""
-        ...
-
-    def map(self, computation: Computation, *arrays: Array) -> Value:
-        """Applies a computation of scalars to each index of equally shaped arrays; vectorised where it can be.
-
-        Returns an array, or a tuple of arrays where the computation returns a tuple.
-        """
-        ...
-
-    def exchange(self, members: Sequence[int], value: Value, channel_id: int | None = None) -> list[Value]:
-        """A rendezvous of all `members` (device ids, this one among them): everybody's value, in member order.
-
-        Raises RunError after a time-out, naming the operation and the members that did not come.
-        """
-        ...
-
-    def send(self, channel_id: int, value: Value, target: int) -> None:
-        """Hands a value to the device `target`, which receives it from this one."""
-        ...
-
-    def receive(self, channel_id: int, source: int) -> Value:
-        """Waits for what the device `source` sends; errors as in `exchange`."""
-        ...
-
-    def update_rng_state(self, delta: int) -> int:
-        """The 128-bit random state of this execution, to which `delta` is then added."""
-        ...
-
-    def custom_call(self, target: str, args: tuple[Value, ...]) -> Value:
-        """Calls the function registered for a custom-call target; RuleError[CUSTOMCALL-5] where there is none."""
-        ...
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(attribute,))

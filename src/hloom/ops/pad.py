@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.ops.attributes import DIMENSION, PADDING, PaddingDimension
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_same_type
 from hloom.shape import Shape
+from hloom.values import Array
 
 
 class Pad(Operation, opcode="pad", builder="pad"):

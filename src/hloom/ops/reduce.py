@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from hloom.ops.attributes import COMPUTATION, INTS, Ints
+from hloom.ops.attributes import COMPUTATION, INTS
+from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import agree
-from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
-from hloom.shape import Shape, scalar
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation
+from hloom.shape import Ints, Shape, scalar
+from hloom.values import Array, Value
 
 Arrays = tuple[Array, ...]
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hloom.ops.attributes import COMPUTATION, WINDOW, Window, WindowDimension
+from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import agree
-from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.reduce import Arrays, check_reduction, fold
 from hloom.ops.rules import check_array, check_computation
 from hloom.ops.scatter import apply_updates
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation
+from hloom.values import Array, Value
 
 
 def check_window(op: Operation, clause: str, window: Window, sizes: Sequence[int]) -> list[int]:

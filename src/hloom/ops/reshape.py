@@ -7,10 +7,13 @@ import math
 import numpy as np
 
 from hloom.errors import RunError
+from hloom.literal import Literal
 from hloom.ops.attributes import INT
-from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
 from hloom.shape import Shape
+from hloom.values import Array, Value
 
 
 class Reshape(Operation, opcode="reshape"):
@@ -108,8 +111,6 @@ class Bitcast(Operation, opcode="bitcast"):
             )
 
     def evaluate(self, ctx: Context, operand: Value) -> Value:
-        from hloom.literal import Literal
-
         shape, (source,) = ctx.shape, ctx.operand_shapes
         if shape.layout is None or source.layout is None:
             return operand

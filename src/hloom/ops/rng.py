@@ -9,10 +9,12 @@ import numpy as np
 
 from hloom.numerics import convert, widen
 from hloom.ops.attributes import INT, EnumKind, RandomAlgorithm, RandomDistribution
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_same_type
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE, PrimitiveType
+from hloom.values import Array
 
 LOW_WORD = np.uint64(0xFFFFFFFF)
 WORD_BITS = np.uint64(32)

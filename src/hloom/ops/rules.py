@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from hloom.ops.context import Computation
 from hloom.ops.operation import Operation
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation
 
 
 def check_array(op: Operation, clause: str, *shapes: Shape) -> None:

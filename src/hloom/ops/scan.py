@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hloom.errors import RunError
 from hloom.ops.attributes import BOOL, COMPUTATION, DIMENSION, INT, EnumKind
-from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.context import Computation, Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension
 from hloom.shape import Shape
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation
+from hloom.values import Array, Value
 
 
 class TriState(enum.Enum):

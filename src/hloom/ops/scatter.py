@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from hloom.ops.attributes import BOOL, COMPUTATION, INT, INTS, Ints
+from hloom.ops.attributes import BOOL, COMPUTATION, INT, INTS
+from hloom.ops.context import Computation, Context
 from hloom.ops.gather import check_index_vectors, index_columns
-from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
-from hloom.shape import Shape
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation
+from hloom.shape import Ints, Shape
+from hloom.values import Array, Value
 
 
 class Scatter(Operation, opcode="scatter"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from hloom.numerics import compute
+from hloom.ops.context import Context
 from hloom.ops.elementwise_binary import Maximum, Minimum, agree, joint_shape
-from hloom.ops.operation import Array, Context, Operation
+from hloom.ops.operation import Operation
 from hloom.ops.rules import check_array, check_same_type
 from hloom.shape import Shape
+from hloom.values import Array
 
 
 class Select(Operation, opcode="select"):

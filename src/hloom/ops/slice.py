@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hloom.ops.attributes import INTS, SLICES, Ints, SliceDimension
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.attributes import INTS, SLICES, SliceDimension
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array
-from hloom.shape import Shape
+from hloom.shape import Ints, Shape
+from hloom.values import Array
 
 
 class Slice(Operation, opcode="slice"):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from hloom.numerics import total_order_key, widen
 from hloom.ops.attributes import BOOL, COMPUTATION, DIMENSION, INT
+from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import agree
-from hloom.ops.operation import Array, Context, Operation, Value, attribute
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension
 from hloom.shape import Shape, scalar
 from hloom.types import BY_DTYPE, PrimitiveType
-
-if TYPE_CHECKING:
-    from hloom.ir import Computation
+from hloom.values import Array, Value
 
 
 class Sort(Operation, opcode="sort"):

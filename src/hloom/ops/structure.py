@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from hloom.literal import Literal
 from hloom.ops.attributes import BOOLS, DOMAIN, INT, LITERAL
 from hloom.ops.attributes import Domain as DomainShardings
-from hloom.ops.operation import TOKEN_VALUE, Context, Operation, Token, Value, attribute
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.shape import TOKEN, Shape
-
-if TYPE_CHECKING:
-    from hloom.literal import Literal
+from hloom.values import TOKEN_VALUE, Token, Value
 
 
 class Parameter(Operation, opcode="parameter"):

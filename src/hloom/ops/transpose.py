@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hloom.ops.attributes import INTS, Ints
-from hloom.ops.operation import Array, Context, Operation, attribute
+from hloom.ops.attributes import INTS
+from hloom.ops.context import Context
+from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimensions
-from hloom.shape import Shape
+from hloom.shape import Ints, Shape
+from hloom.values import Array
 
 
 class Transpose(Operation, opcode="transpose", builder="transpose"):

@@ -11,9 +11,9 @@ import numpy as np
 from hloom.errors import HloomError
 from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
-from hloom.ops.operation import Array
 from hloom.ops.structure import Constant
 from hloom.passes.edit import Edit, has_control_edges
+from hloom.values import Array
 
 _FOLDED = frozenset({
     "bitcast-convert", "reshape", "transpose", "reverse", "slice", "dynamic-slice", "dynamic-update-slice", "pad",

@@ -24,11 +24,12 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
 from hloom.numerics import convert
 from hloom.ops.broadcast import Broadcast
-from hloom.ops.operation import OPERATIONS, Array, Operation
+from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Constant
 from hloom.passes.edit import Edit, has_control_edges, runs_effects
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
+from hloom.values import Array
 
 
 def always(match: Match) -> bool:

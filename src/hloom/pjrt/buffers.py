@@ -12,7 +12,6 @@ import numpy as np
 
 from hloom.backends.cpu.buffers import empty
 from hloom.errors import ArgumentError
-from hloom.ops.operation import Array
 from hloom.pjrt.answers import answers, lasting_text, lasting_words, read_integers
 from hloom.pjrt.c_api import BUFFER_TYPES, MemoryLayout
 from hloom.pjrt.client import Memory, place
@@ -21,6 +20,7 @@ from hloom.pjrt.host_code import SMALLEST_SHARED, ZERO_COPY
 from hloom.pjrt.native import code, collect_dead, stock_buffers
 from hloom.pjrt.records import new_packed_record, new_record, objects, record_words, set_word, word_address
 from hloom.types import BY_NAME, PrimitiveType
+from hloom.values import Array
 
 ELEMENT_TYPES: dict[int, PrimitiveType] = {n: BY_NAME[name] for n, name in enumerate(BUFFER_TYPES) if name in BY_NAME}
 TYPE_NUMBERS: dict[PrimitiveType, int] = {element_type: n for n, element_type in ELEMENT_TYPES.items()}

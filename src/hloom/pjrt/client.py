@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from hloom.backends.cpu.buffers import memory_size
+from hloom.backends.cpu.machine import memory_size
 from hloom.errors import ArgumentError
 from hloom.pjrt.answers import answers, lasting_text, lasting_words
 from hloom.pjrt.c_api import NamedValue

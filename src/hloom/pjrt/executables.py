@@ -18,7 +18,6 @@ from hloom.backends.cpu.executable import CpuExecutable
 from hloom.errors import ArgumentError
 from hloom.flops import count_flops
 from hloom.ir import Module
-from hloom.ops.operation import Array, Value
 from hloom.passes import clone_module, run_passes
 from hloom.passes.spmd import partition
 from hloom.pjrt.answers import Answered, address_of, answers, lasting_text, read_integers, read_words
@@ -35,6 +34,7 @@ from hloom.proto.annotations import write_sharding
 from hloom.proto.schema import message_class
 from hloom.runtime.executable import Executable
 from hloom.sharding import Sharding, ShardingType
+from hloom.values import Array, Value
 
 
 class Loaded:

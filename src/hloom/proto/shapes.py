@@ -10,10 +10,10 @@ import numpy as np
 from hloom.errors import ProtoError
 from hloom.literal import Literal
 from hloom.numerics import pack_narrow, unpack_narrow
-from hloom.ops.operation import TOKEN_VALUE, Array
 from hloom.proto.schema import message_class
 from hloom.shape import TOKEN, Layout, PaddingValue, Shape, SplitConfig, Tile
 from hloom.types import BY_NUMBER, PrimitiveType
+from hloom.values import TOKEN_VALUE, Array
 
 MAX_NESTING = 200
 _PADDING_VALUES = frozenset(p.value for p in PaddingValue)

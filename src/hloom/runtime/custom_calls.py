@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,10 +14,10 @@ from hloom.errors import ArgumentError, HloomError, RuleError, RunError
 from hloom.ir import Instruction
 from hloom.literal import Literal
 from hloom.ops.attributes import CustomCallApiVersion
-from hloom.ops.operation import TOKEN_VALUE, Value
 from hloom.runtime import fortran
 from hloom.runtime.fortran import RoutineCall
 from hloom.shape import Shape
+from hloom.values import TOKEN_VALUE, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +35,11 @@ class CustomCallSite:
 
 
 Caller = Callable[[Instruction, tuple[Value, ...]], Value]
-_REGISTRY: dict[str, Caller] = {}
-_ROUTINES: dict[str, _RoutineCaller] = {}
-"""Targets that are one routine of BLAS or LAPACK; the registry goes before."""
+REGISTERED: dict[str, Caller] = {}
+"""Targets that users registered; they go before hloom's own."""
+DECLARED: dict[str, Caller] = {}
+ROUTINES: dict[str, RoutineCaller] = {}
+"""Targets that are one routine of BLAS or LAPACK."""
 
 
 def register_custom_call(name: str, function: Any, *, api: str = "python", wants_site: bool = False) -> None:
@@ -55,50 +56,21 @@ def register_custom_call(name: str, function: Any, *, api: str = "python", wants
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"a custom-call target has a name that is not empty, got {name!r}")
     if api == "c":
-        _REGISTRY[name] = _c_caller(_address_of(function))
+        REGISTERED[name] = _c_caller(_address_of(function))
     elif api == "python" and callable(function):
-        _REGISTRY[name] = _python_caller(function, wants_site)
+        REGISTERED[name] = _python_caller(function, wants_site)
     else:
         raise ArgumentError(f"api is 'python' with a callable, or 'c' with a function pointer, got {api!r}")
 
 
-def register_routine(name: str, plan: Callable[[CustomCallSite], RoutineCall]) -> None:
+def declare_target(name: str, function: Callable[..., Any], *, wants_site: bool = False) -> None:
+    """Declares one of hloom's own targets, which users may replace."""
+    DECLARED[name] = _python_caller(function, wants_site)
+
+
+def declare_routine(name: str, plan: Callable[[CustomCallSite], RoutineCall]) -> None:
     """Declares a target that is one routine of BLAS or LAPACK: compiled programs call it without Python."""
-    _ROUTINES[name] = _RoutineCaller(plan)
-
-
-def routine_call(instruction: Instruction) -> RoutineCall | None:
-    """The routine that a custom call is; None where its target is something else, or not registered yet."""
-    _register_own()
-    name = instruction.op.target_name  # type: ignore[attr-defined]
-    caller = _ROUTINES.get(name) if name not in _REGISTRY else None
-    return caller.plan(_site(instruction)) if caller is not None else None
-
-
-def replaces_routines() -> bool:
-    """Whether somebody registered a target of their own for one that is a routine."""
-    _register_own()
-    return not _REGISTRY.keys().isdisjoint(_ROUTINES)
-
-
-def lookup(name: str) -> Caller:
-    """The registered target; RuleError[CUSTOMCALL-5] where there is none."""
-    _register_own()
-    known: dict[str, Caller] = {**_ROUTINES, **_REGISTRY}
-    if name in known:
-        return known[name]
-    close = difflib.get_close_matches(name, known, 3)
-    hint = f"; registered are {', '.join(close)}" if close else ""
-    raise RuleError(
-        "custom-call", "CUSTOMCALL-5", f"no function is registered as {name!r}: use register_custom_call{hint}"
-    )
-
-
-def _register_own() -> None:
-    from hloom.runtime import lapack, standard_targets
-
-    lapack.register()
-    standard_targets.register()
+    ROUTINES[name] = RoutineCaller(plan)
 
 
 def parse_attributes(text: str) -> dict[str, Any]:
@@ -134,7 +106,7 @@ def _python_caller(function: Callable[..., Any], wants_site: bool) -> Caller:
     def call(instruction: Instruction, args: tuple[Value, ...]) -> Value:
         name = instruction.op.target_name  # type: ignore[attr-defined]
         if wants_site:
-            args = (_site(instruction), *args)
+            args = (site_of(instruction), *args)
         try:
             result = function(*args)
         except HloomError:
@@ -146,20 +118,20 @@ def _python_caller(function: Callable[..., Any], wants_site: bool) -> Caller:
     return call
 
 
-class _RoutineCaller:
+class RoutineCaller:
     """Calls a routine as the interpreter does."""
 
     def __init__(self, plan: Callable[[CustomCallSite], RoutineCall]) -> None:
         self.plan = plan
 
     def __call__(self, instruction: Instruction, args: tuple[Value, ...]) -> Value:
-        results = fortran.run(self.plan(_site(instruction)), args)
+        results = fortran.run(self.plan(site_of(instruction)), args)
         shapes = instruction.shape.leaves()
         values = tuple(result.reshape(shape.dimensions) for result, shape in zip(results, shapes, strict=True))
         return values if instruction.shape.is_tuple else values[0]
 
 
-def _site(instruction: Instruction) -> CustomCallSite:
+def site_of(instruction: Instruction) -> CustomCallSite:
     config, name = instruction.backend_config, instruction.op.target_name  # type: ignore[attr-defined]
     shapes = tuple(instruction.operand_shapes)
     return CustomCallSite(name, shapes, instruction.shape, config, parse_attributes(config))

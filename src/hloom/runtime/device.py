@@ -7,8 +7,8 @@ from typing import Any
 
 from hloom.errors import RunError
 from hloom.literal import Literal
-from hloom.ops.operation import Value
 from hloom.shape import Shape
+from hloom.values import Value
 
 
 class Device:

@@ -12,13 +12,13 @@ import numpy as np
 from hloom.errors import ArgumentError, HloomError, RunError
 from hloom.ir import Module
 from hloom.literal import Literal
-from hloom.ops.communication import check_replicas
 from hloom.ops.custom_call import CustomCall
-from hloom.ops.operation import TOKEN_VALUE, Value
-from hloom.runtime.custom_calls import lookup
 from hloom.runtime.device import Device
 from hloom.runtime.rendezvous import Rendezvous
+from hloom.runtime.targets import lookup
 from hloom.shape import Shape
+from hloom.values import TOKEN_VALUE, Value
+from hloom.verifier.channels import check_replicas
 
 
 class Executable(ABC):

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from hloom.errors import RunError
-from hloom.ops.operation import Array
 from hloom.runtime.python_api import python_function
+from hloom.values import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from hloom.errors import RuleError
-from hloom.ops.operation import Array
 from hloom.runtime import fortran
-from hloom.runtime.custom_calls import CustomCallSite, register_custom_call, register_routine
+from hloom.runtime.custom_calls import CustomCallSite, declare_routine, declare_target
 from hloom.runtime.fortran import Argument, Asked, Matrices, Place, RoutineCall, Workspace
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE
+from hloom.values import Array
 
 _DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
 _UNITARY = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "hetrd"}
@@ -161,16 +161,16 @@ def routine_name(name: str, letter: str) -> str:
 
 
 @functools.cache
-def register() -> None:
-    """Registers all targets of this module; once."""
+def declare() -> None:
+    """Declares all targets of this module; once."""
     for letter in _DTYPES:
         for name in _TARGETS:
             plan = functools.partial(_routine_call, name, letter)
             if name == "geev":
                 call = functools.partial(_geev_target, letter)
-                register_custom_call(f"lapack_{letter}geev_ffi", call, wants_site=True)
+                declare_target(f"lapack_{letter}geev_ffi", call, wants_site=True)
             else:
-                register_routine(f"lapack_{routine_name(name, letter)}_ffi", plan)
+                declare_routine(f"lapack_{routine_name(name, letter)}_ffi", plan)
 
 
 def call(name: str, operands: tuple[Array, ...], results: list[tuple[tuple[int, ...], Any]]) -> tuple[Array, ...]:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from hloom.errors import RunError
 from hloom.ir import Instruction
-from hloom.ops.operation import Value
+from hloom.values import Value
 
 
 class Rendezvous:

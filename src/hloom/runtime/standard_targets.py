@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from hloom.ops.custom_call import CONTROL_DEPENDENCY
-from hloom.ops.operation import Array
 from hloom.ops.sort import top_k
 from hloom.runtime import lapack
-from hloom.runtime.custom_calls import CustomCallSite, register_custom_call
+from hloom.runtime.custom_calls import CustomCallSite, declare_target
+from hloom.values import Array
 
 MARKERS = (
     "Sharding",
@@ -27,19 +27,19 @@ MARKERS = (
 
 
 @functools.cache
-def register() -> None:
-    """Registers all targets of this module; once."""
+def declare() -> None:
+    """Declares all targets of this module; once."""
     for name in MARKERS:
-        register_custom_call(name, lambda operand: operand)
-    register_custom_call(CONTROL_DEPENDENCY, lambda *operands: ())
-    register_custom_call("TopK", _top_k, wants_site=True)
-    register_custom_call("mhlo.topk", _top_k, wants_site=True)
-    register_custom_call("AllocateBuffer", _allocate, wants_site=True)
-    register_custom_call("Qr", _qr)
-    register_custom_call("ProductOfElementaryHouseholderReflectors", _householder_product)
-    register_custom_call("LuDecomposition", _lu)
-    register_custom_call("tridiagonal_solve_perturbed_ffi", _tridiagonal_solve_perturbed)
-    register_custom_call("cpu_csr_sparse_dense_ffi", _csr_times_dense, wants_site=True)
+        declare_target(name, lambda operand: operand)
+    declare_target(CONTROL_DEPENDENCY, lambda *operands: ())
+    declare_target("TopK", _top_k, wants_site=True)
+    declare_target("mhlo.topk", _top_k, wants_site=True)
+    declare_target("AllocateBuffer", _allocate, wants_site=True)
+    declare_target("Qr", _qr)
+    declare_target("ProductOfElementaryHouseholderReflectors", _householder_product)
+    declare_target("LuDecomposition", _lu)
+    declare_target("tridiagonal_solve_perturbed_ffi", _tridiagonal_solve_perturbed)
+    declare_target("cpu_csr_sparse_dense_ffi", _csr_times_dense, wants_site=True)
 
 
 def _top_k(site: CustomCallSite, operand: Array) -> tuple[Array, Array]:

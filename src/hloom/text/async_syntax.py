@@ -5,22 +5,31 @@ It stands for async-start of a computation that holds the operation alone; that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
 
+from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction
 from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Parameter
 from hloom.shape import Shape
 
-if TYPE_CHECKING:
-    from hloom.text.parser import _ModuleParser
+Raw = dict[str, tuple[str, int]]
 
 
 def expand_async(
-    parser: _ModuleParser, opcode: str, shape: Shape, operands: list[Instruction], raw: dict[str, tuple[str, int]]
+    opcode: str,
+    shape: Shape,
+    operands: list[Instruction],
+    raw: Raw,
+    names: Collection[str],
+    make: Callable[[type[Operation]], Operation],
 ) -> Operation | None:
-    """The asynchronous operation that an opcode like `reduce-start` stands for; None where it stands for none."""
+    """The asynchronous operation that an opcode like `reduce-start` stands for; None where it stands for none.
+
+    `raw` holds the attributes as text; `make` makes an operation of those that are left. A computation that is started
+    is new, under a name that is not among `names`. ArgumentError where the result's shape is no context.
+    """
     base, _, step = opcode.rpartition("-")
     declaration = OPERATIONS.get(base)
     if declaration is None or step not in ("start", "update", "done"):
@@ -30,7 +39,6 @@ def expand_async(
             raw.pop(field.text or "", None)
         return AsyncUpdate() if step == "update" else AsyncDone()
     thread = raw.pop("async_execution_thread", ('"main"', 0))[0].strip('"')
-    names = {computation.name for computation in parser.module.computations} | set(parser.computations)
     number = 0
     while f"async_computation.{number}" in names:
         number += 1
@@ -40,9 +48,6 @@ def expand_async(
         wrapped.add(Instruction(f"param_{i}", operand.shape, Parameter(number=i))) for i, operand in enumerate(operands)
     ]
     if not shape.is_tuple or len(shape.elements) < 2:
-        parser.scanner.fail(f"the result of {opcode} is ((operands), result, contexts..), got {shape}")
-    op = parser.operation(declaration, raw, parser.scanner.pos, operands)
-    wrapped.add(Instruction(f"{base}.{number}", shape.elements[1], op, parameters))
-    parser.computations[wrapped.name] = wrapped
-    parser.module.add(wrapped)
+        raise ArgumentError(f"the result of {opcode} is ((operands), result, contexts..), got {shape}")
+    wrapped.add(Instruction(f"{base}.{number}", shape.elements[1], make(declaration), parameters))
     return AsyncStart(async_execution_thread=thread, calls=wrapped)

@@ -32,8 +32,9 @@ from hloom.ops.attributes import (
     SliceDimension,
     WindowDimension,
 )
-from hloom.text.scanner import STRING, Scanner, quote, unquote
+from hloom.text.scanner import STRING, Scanner, listed, quote, unquote
 from hloom.text.shapes import scan_shape
+from hloom.text.sharding import iota_text, scan_iota, scan_sharding, sharding_text
 
 Reader = Callable[[Scanner], Any]
 Writer = Callable[[Any], str]
@@ -70,17 +71,6 @@ def write(kind: AttributeKind, value: Any) -> str:
     if isinstance(kind, EnumKind):
         return str(value.value)
     return TABLE[kind][1](value)
-
-
-def listed(scanner: Scanner, element: Callable[[Scanner], Any], opening: str = "{", closing: str = "}") -> list[Any]:
-    """Elements in braces, separated by commas."""
-    scanner.expect(opening)
-    elements: list[Any] = []
-    while not scanner.take(closing):
-        if elements:
-            scanner.expect(",", "between elements")
-        elements.append(element(scanner))
-    return elements
 
 
 def _braced(values: Any) -> str:
@@ -174,8 +164,6 @@ def _result_accuracy_text(value: ResultAccuracy) -> str:
 
 
 def _domain(scanner: Scanner) -> Domain:
-    from hloom.text.sharding import scan_sharding
-
     scanner.expect("{")
     scanner.expect("kind=")
     kind = _string(scanner)
@@ -190,8 +178,6 @@ def _domain(scanner: Scanner) -> Domain:
 
 
 def _domain_text(value: Domain) -> str:
-    from hloom.text.sharding import sharding_text
-
     return f"{{kind={quote(value.kind)}, entry={sharding_text(value.entry)}, exit={sharding_text(value.exit)}}}"
 
 
@@ -362,25 +348,6 @@ def _replica_groups(scanner: Scanner) -> AnyReplicaGroups:
     if len(shape) != 2 or min(shape) < 1 or shape[0] * shape[1] != product or product > 1 << 24:
         scanner.fail("expected [groups,members]<=[sizes]T(permutation) with as many ids on both sides", start)
     return IotaReplicaGroups(shape[0], shape[1], reshape, transpose)
-
-
-def scan_iota(scanner: Scanner) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Reads `[2,4]T(1,0)`: the sizes into which ids are cut, and the order of these."""
-    start = scanner.pos
-    reshape = tuple(listed(scanner, Scanner.integer, "[", "]"))
-    transpose: tuple[int, ...] = ()
-    if scanner.take("T"):
-        transpose = tuple(listed(scanner, Scanner.integer, "(", ")"))
-        if sorted(transpose) != list(range(len(reshape))):
-            scanner.fail(f"T must permute the {len(reshape)} sizes", start)
-    if not reshape or min(reshape) < 1:
-        scanner.fail("sizes must be >= 1", start)
-    return reshape, transpose
-
-
-def iota_text(reshape: tuple[int, ...], transpose: tuple[int, ...]) -> str:
-    sizes = ",".join(map(str, reshape))
-    return f"<=[{sizes}]" + (f"T({','.join(map(str, transpose))})" if transpose else "")
 
 
 _AXIS_NAME = re.compile(r"'([^'\n]*+)'")

@@ -11,11 +11,11 @@ import numpy as np
 from hloom.errors import ParseError
 from hloom.literal import Literal
 from hloom.numerics import bits_of, has_infinity
-from hloom.ops.operation import TOKEN_VALUE, Array
 from hloom.shape import Shape
 from hloom.text.scanner import Scanner
 from hloom.text.shapes import strip_comments
 from hloom.types import BY_DTYPE, PrimitiveType
+from hloom.values import TOKEN_VALUE, Array
 
 _NUMBER = re.compile(r"[^\s{},]++")
 _PART = r"[^\s,()]++(?:\(0x[0-9a-fA-F]++\))?"

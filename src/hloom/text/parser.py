@@ -6,16 +6,17 @@ import difflib
 import re
 from typing import Any, NoReturn
 
-from hloom.errors import HloomError, ParseError
+from hloom.errors import ArgumentError, HloomError, ParseError
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Instruction, Module
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import ComputationKind
+from hloom.ops.control_flow import AsyncStart
 from hloom.ops.operation import OPERATIONS, REQUIRED, Field, Operation
 from hloom.shape import Shape
 from hloom.text import attributes
-from hloom.text.async_syntax import expand_async
+from hloom.text.async_syntax import Raw, expand_async
 from hloom.text.literals import parse_literal
-from hloom.text.scanner import NAME, SPACE, STRING, Scanner, unquote
+from hloom.text.scanner import NAME, SPACE, STRING, Scanner, listed, unquote
 from hloom.text.shapes import scan_shape
 from hloom.text.sharding import scan_sharding
 from hloom.verifier import verify_module
@@ -119,13 +120,13 @@ class _ModuleParser:
         elif name in ("replica_count", "num_partitions"):
             setattr(module, name, attributes.read(kinds.INT, raw, self.text, start))
         elif name == "input_output_alias":
-            for alias in attributes.listed(value, attributes.scan_alias):
+            for alias in listed(value, attributes.scan_alias):
                 must = alias.kind == "must-alias"
                 module.input_output_alias.append(
                     InputOutputAlias(alias.output_index, alias.operand_number, alias.operand_index, must)
                 )
         elif name == "buffer_donor":
-            module.buffer_donors = attributes.listed(value, _donor)
+            module.buffer_donors = listed(value, _donor)
         elif name == "frontend_attributes":
             module.frontend_attributes = self._frontend_attributes(value)
         else:
@@ -255,10 +256,7 @@ class _ModuleParser:
             inside = scanner.parenthesised()
         raw = self._raw_attributes()
         if declaration is None:
-            asynchronous = expand_async(self, opcode, shape, operands, raw)
-            if asynchronous is None:
-                self._unknown_opcode(opcode, self.text.index(opcode, opcode_at))
-            op = asynchronous
+            op = self._asynchronous(opcode, shape, operands, raw, opcode_at)
         else:
             op = self.operation(declaration, raw, start, operands, payload, (inside, parentheses_at, shape))
         instruction = Instruction(name, shape, op, operands)
@@ -266,6 +264,23 @@ class _ModuleParser:
         if raw:
             self._common_attributes(instruction, raw, by_name)
         return instruction
+
+    def _asynchronous(self, opcode: str, shape: Shape, operands: list[Instruction], raw: Raw, at: int) -> Operation:
+        """The operation of an opcode that has no declaration: the short form of an asynchronous one."""
+        scanner = self.scanner
+        names = {computation.name for computation in self.module.computations} | set(self.computations)
+        try:
+            op = expand_async(
+                opcode, shape, operands, raw, names, lambda of: self.operation(of, raw, scanner.pos, operands)
+            )
+        except ArgumentError as error:
+            scanner.fail(error.message)
+        if op is None:
+            self._unknown_opcode(opcode, self.text.index(opcode, at))
+        if isinstance(op, AsyncStart):
+            self.computations[op.calls.name] = op.calls
+            self.module.add(op.calls)
+        return op
 
     def _unknown_opcode(self, opcode: str, position: int) -> NoReturn:
         close = difflib.get_close_matches(opcode, OPERATIONS, 3)
@@ -433,7 +448,7 @@ def _donor(scanner: Scanner) -> BufferDonor:
     number = scanner.integer("a parameter number")
     index: tuple[int, ...] = ()
     if scanner.take(","):
-        index = tuple(attributes.listed(scanner, Scanner.integer))
+        index = tuple(listed(scanner, Scanner.integer))
     scanner.expect(")")
     return BufferDonor(number, index)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from hloom.errors import ParseError
 
@@ -175,3 +176,14 @@ def quote(text: str) -> str:
         text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
     )
     return f'"{escaped}"'
+
+
+def listed(scanner: Scanner, element: Callable[[Scanner], Any], opening: str = "{", closing: str = "}") -> list[Any]:
+    """Elements in braces, separated by commas."""
+    scanner.expect(opening)
+    elements: list[Any] = []
+    while not scanner.take(closing):
+        if elements:
+            scanner.expect(",", "between elements")
+        elements.append(element(scanner))
+    return elements

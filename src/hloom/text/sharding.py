@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from hloom.sharding import Sharding, ShardingType
-from hloom.text.attributes import iota_text, listed, scan_iota
-from hloom.text.scanner import MAX_NESTING, Scanner
+from hloom.text.scanner import MAX_NESTING, Scanner, listed
 
 _WORD = re.compile(r"[a-z_]++")
 _SIMPLE = {t.value: t for t in ShardingType if t not in (ShardingType.TUPLE, ShardingType.OTHER)}
@@ -108,3 +107,22 @@ def sharding_text(sharding: Sharding) -> str:
         if sharding.last_tile_dims:
             words.append("last_tile_dims={" + ", ".join(t.value for t in sharding.last_tile_dims) + "}")
     return "{" + " ".join([*words, sharding.extra] if sharding.extra else words) + "}"
+
+
+def scan_iota(scanner: Scanner) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Reads `[2,4]T(1,0)`: the sizes into which ids are cut, and the order of these."""
+    start = scanner.pos
+    reshape = tuple(listed(scanner, Scanner.integer, "[", "]"))
+    transpose: tuple[int, ...] = ()
+    if scanner.take("T"):
+        transpose = tuple(listed(scanner, Scanner.integer, "(", ")"))
+        if sorted(transpose) != list(range(len(reshape))):
+            scanner.fail(f"T must permute the {len(reshape)} sizes", start)
+    if not reshape or min(reshape) < 1:
+        scanner.fail("sizes must be >= 1", start)
+    return reshape, transpose
+
+
+def iota_text(reshape: tuple[int, ...], transpose: tuple[int, ...]) -> str:
+    sizes = ",".join(map(str, reshape))
+    return f"<=[{sizes}]" + (f"T({','.join(map(str, transpose))})" if transpose else "")

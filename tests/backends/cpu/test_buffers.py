@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hloom.backends.cpu import buffers
+from hloom.backends.cpu import machine
 from hloom.backends.cpu.buffers import allocate, empty, release_cached
 from hloom.backends.cpu.memory_pool import memory_pool
 from hloom.errors import RunError
@@ -225,8 +225,8 @@ def test_threads_never_share_memory_in_use() -> None:
 
 
 def test_the_cache_is_a_share_of_the_memory_that_the_process_may_use() -> None:
-    assert 0 < buffers.memory_size() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert memory_pool().limit == buffers.memory_size() // 8
+    assert 0 < machine.memory_size() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert memory_pool().limit == machine.memory_size() // 8
 
 
 def test_a_forked_child_allocates_though_the_lock_was_held() -> None:

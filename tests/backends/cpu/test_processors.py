@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hloom.backends.cpu.processors import control_groups, cpu_quota, thread_count
+from hloom.backends.cpu.machine import control_groups, cpu_quota, thread_count
 from hloom.errors import ArgumentError
 
 

@@ -17,7 +17,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from hloom.backends.cpu.processors import thread_count
+from hloom.backends.cpu.machine import thread_count
 from hloom.backends.cpu.thread_pool import _FIELDS as FIELDS
 from hloom.backends.cpu.thread_pool import ThreadPool, pool_code, shared_pool
 from hloom.errors import ArgumentError, RunError

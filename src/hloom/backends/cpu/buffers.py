@@ -8,10 +8,8 @@ base, and so have all their views.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import math
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hloom.backends.cpu.memory_pool import SMALLEST, MemoryPool, memory_pool
-from hloom.backends.cpu.processors import control_groups
 from hloom.errors import RunError
 from hloom.runtime.python_api import python_function
 
@@ -70,13 +67,3 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 def release_cached() -> None:
     """Gives all free memory back to the system."""
     memory_pool().release_cached()
-
-
-def memory_size() -> int:
-    """The bytes of memory that this process may use: the machine's, or less where a control group says so."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for group in control_groups("memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
-                limits.append(int((group / name).read_text()))
-    return min(limits)

@@ -33,7 +33,7 @@ from hloom.passes.fusion import FusionPass
 from hloom.passes.loop_unroller import WhileLoopUnroller
 from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.while_loops import WhileLoopInvariantCodeMotion
-from hloom.runtime.custom_calls import replaces_routines
+from hloom.runtime.targets import replaces_routines
 from hloom.text import fingerprint
 
 BRIEF_COST = 20_000

@@ -20,11 +20,11 @@ from hloom.backends.cpu.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, RunError
 from hloom.ir import Module
-from hloom.ops.operation import TOKEN_VALUE, Array, Value
 from hloom.runtime.device import Device
 from hloom.runtime.executable import Executable, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
+from hloom.values import TOKEN_VALUE, Array, Value
 
 _HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 _CALL_ARGUMENTS = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hloom.backends.cpu import element_ops
 from hloom.backends.cpu.element_types import Element, parts, rounded, select_element, width_of
 from hloom.backends.cpu.llvm_text import I64, Index, Value, constant, mask_constant
 from hloom.backends.cpu.memory_emitter import any_lane
-from hloom.loops.expressions import Apply, Argument, Expression, Fold, walk
-from hloom.loops.index import Variable
+from hloom.backends.cpu.nest_state import NestState
+from hloom.loops.expressions import Apply, Argument, Fold, walk
+from hloom.loops.index import Expression, Variable
 from hloom.loops.nest import folds_of
 from hloom.loops.pull import identity
 from hloom.loops.schedule import fold_lanes
 from hloom.types import PrimitiveType
-
-if TYPE_CHECKING:
-    from hloom.backends.cpu.nest_emitter import NestEmitter
 
 States = list[list[Element]]
 """The running values of several folds."""
@@ -30,7 +28,7 @@ SUMMATION_BLOCK = 64
 """Sums of floats longer than this are sums of sums of blocks, which keeps their error small."""
 
 
-def emit_ready_folds(e: NestEmitter, ready: Sequence[Expression]) -> None:
+def emit_ready_folds(e: NestState, ready: Sequence[Expression]) -> None:
     """Folds over the same loops that do not need each other share them."""
     bound = e.variables.keys()
     folds = [f for f in folds_of(ready) if f.variables <= bound and all(map(e.is_safe, f.values))]
@@ -44,7 +42,7 @@ def emit_ready_folds(e: NestEmitter, ready: Sequence[Expression]) -> None:
         emit_folds(e, [f for f in group if results_of(e, f) is None])
 
 
-def emit_folds(e: NestEmitter, folds: list[Fold]) -> None:
+def emit_folds(e: NestState, folds: list[Fold]) -> None:
     """Emits folds over the same loops, and remembers their results."""
     if not folds:
         return
@@ -63,12 +61,12 @@ def emit_folds(e: NestEmitter, folds: list[Fold]) -> None:
         e.scopes[-1]["fold", id(fold)] = values
 
 
-def results_of(e: NestEmitter, fold: Fold) -> list[Element] | None:
+def results_of(e: NestState, fold: Fold) -> list[Element] | None:
     key = ("fold", id(fold))
     return next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
 
 
-def serial_folds(e: NestEmitter, folds: list[Fold]) -> States:
+def serial_folds(e: NestState, folds: list[Fold]) -> States:
     """One step after another, starting from the initial values; vectors where the values are vectors."""
     if sum(len(fold.initial) for fold in folds) == 1 and needs_blocks(folds[0]):
         return [[blocked_sum(e, folds[0])]]
@@ -78,7 +76,7 @@ def serial_folds(e: NestEmitter, folds: list[Fold]) -> States:
     return [rounded_results(e, fold, values) for fold, values in zip(folds, results, strict=True)]
 
 
-def rounded_results(e: NestEmitter, fold: Fold, values: list[Element]) -> list[Element]:
+def rounded_results(e: NestState, fold: Fold, values: list[Element]) -> list[Element]:
     """Narrow floats are summed up in f32 and rounded once."""
     if not fold.opcode:
         return values
@@ -95,7 +93,7 @@ def needs_blocks(fold: Fold) -> bool:
     )
 
 
-def blocked_sum(e: NestEmitter, fold: Fold) -> Element:
+def blocked_sum(e: NestState, fold: Fold) -> Element:
     """The longest loop of the sum in blocks, each of which is summed on its own."""
     long = max(fold.over, key=lambda variable: variable.extent)
     inner = tuple(variable for variable in fold.over if variable is not long)
@@ -106,7 +104,7 @@ def blocked_sum(e: NestEmitter, fold: Fold) -> Element:
 
 
 def summed_in_blocks(
-    e: NestEmitter,
+    e: NestState,
     folds: list[Fold],
     variable: Variable,
     step: int,
@@ -130,7 +128,7 @@ def summed_in_blocks(
     return loop_elements(e, 0, main, block, initial, one_block)
 
 
-def fold_loops(e: NestEmitter, folds: list[Fold], over: tuple[Variable, ...], states: States) -> States:
+def fold_loops(e: NestState, folds: list[Fold], over: tuple[Variable, ...], states: States) -> States:
     """Runs the loops `over`, from the outermost, around one step of each fold."""
     if not over:
         return [fold_step(e, fold, state) for fold, state in zip(folds, states, strict=True)]
@@ -145,7 +143,7 @@ def fold_loops(e: NestEmitter, folds: list[Fold], over: tuple[Variable, ...], st
     return loop_elements(e, 0, variable.extent, 1, states, body)
 
 
-def at_each(e: NestEmitter, folds: list[Fold], variable: Variable, body: Callable[[States], States]) -> Step:
+def at_each(e: NestState, folds: list[Fold], variable: Variable, body: Callable[[States], States]) -> Step:
     """The body of a loop: `body` with the loop's variable bound, and before it what depends on no inner loop."""
 
     def step(at: Value, states: States) -> States:
@@ -156,14 +154,14 @@ def at_each(e: NestEmitter, folds: list[Fold], variable: Variable, body: Callabl
     return step
 
 
-def fold_step(e: NestEmitter, fold: Fold, states: list[Element]) -> list[Element]:
+def fold_step(e: NestState, fold: Fold, states: list[Element]) -> list[Element]:
     values = [e.value(value) for value in fold.values]
     if fold.opcode:
         return [combine_plain(e, fold, states[0], values[0])]
     return combine(e, fold, states, values)
 
 
-def combine(e: NestEmitter, fold: Fold, states: list[Element], values: list[Element]) -> list[Element]:
+def combine(e: NestState, fold: Fold, states: list[Element], values: list[Element]) -> list[Element]:
     scope: dict[Any, Any] = {}
     for root in walk(fold.combine):
         if isinstance(root, Argument):
@@ -175,7 +173,7 @@ def combine(e: NestEmitter, fold: Fold, states: list[Element], values: list[Elem
     return [e.splat(result, width) for result, width in zip(results, widths, strict=True)]
 
 
-def combine_plain(e: NestEmitter, fold: Fold, x: Element, y: Element) -> Element:
+def combine_plain(e: NestState, fold: Fold, x: Element, y: Element) -> Element:
     """One operation of a reorderable combiner, not rounded to narrow types."""
     x, y = e.level([x, y])
     expression = fold.combine[0]
@@ -196,14 +194,14 @@ def neutral_element(fold: Fold, like: Element) -> Element:
     return constant(like.type, float(value) if type.is_float else int(value))
 
 
-def loop_elements(e: NestEmitter, first: Index, last: Index, step: int, states: States, body: Step) -> States:
+def loop_elements(e: NestState, first: Index, last: Index, step: int, states: States, body: Step) -> States:
     """A loop that carries the states of several folds."""
     with e.builder.loop(last, step, _flat(states), first) as loop:
         loop.carried = _flat(body(e.builder.index(loop.index), _like(states, loop.carried)))
     return _like(states, loop.carried)
 
 
-def vector_folds(e: NestEmitter, folds: list[Fold], variable: Variable, lanes: int) -> States:
+def vector_folds(e: NestState, folds: list[Fold], variable: Variable, lanes: int) -> States:
     """Reorderable folds with `lanes` running values each, along `variable`; these are folded in the end."""
     start = [[e.value(initial) for initial in fold.initial] for fold in folds]
     e.vector, e.lanes = variable, lanes
@@ -253,7 +251,7 @@ def needs_vector_blocks(fold: Fold, variable: Variable, lanes: int) -> bool:
 
 
 def around(
-    e: NestEmitter,
+    e: NestState,
     over: tuple[Variable, ...],
     states: States,
     body: Callable[[States], States],
@@ -265,7 +263,7 @@ def around(
     return loop_elements(e, 0, over[0].extent, 1, states, step)
 
 
-def horizontal(e: NestEmitter, fold: Fold, lanes: Element) -> Element:
+def horizontal(e: NestState, fold: Fold, lanes: Element) -> Element:
     """The lanes of a vector folded into one value."""
     b, type = e.builder, fold.initial[0].type
     if isinstance(lanes, Value) and not (type.is_pred and fold.opcode in ("maximum", "minimum", "add", "multiply")):
@@ -286,7 +284,7 @@ def horizontal(e: NestEmitter, fold: Fold, lanes: Element) -> Element:
     return b.extract(lanes, 0)
 
 
-def shuffled(e: NestEmitter, element: Element, lanes: Sequence[int]) -> Element:
+def shuffled(e: NestState, element: Element, lanes: Sequence[int]) -> Element:
     if isinstance(element, tuple):
         return e.builder.shuffle(element[0], None, lanes), e.builder.shuffle(element[1], None, lanes)
     return e.builder.shuffle(element, None, lanes)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from hloom.backends.cpu.llvm_text import I64, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.nest_state import NestState
 from hloom.loops.index import Atom, Dynamic, Index, Quotient, Remainder, Variable
 
-if TYPE_CHECKING:
-    from hloom.backends.cpu.nest_emitter import NestEmitter
 
-
-def index_parts(e: NestEmitter, index: Index, ignore: bool = False) -> tuple[Value, int, Value | None]:
+def index_parts(e: NestState, index: Index, ignore: bool = False) -> tuple[Value, int, Value | None]:
     """(base, c, extra): the index is base + c * lane + extra, extra a vector of what is not affine in the lanes."""
     b = e.builder
     key = ("terms", index.terms)
@@ -28,7 +26,7 @@ def index_parts(e: NestEmitter, index: Index, ignore: bool = False) -> tuple[Val
     return base, coefficient, extra
 
 
-def sum_terms(e: NestEmitter, terms: tuple[tuple[Atom, int], ...]) -> tuple[Value | None, int, Value | None]:
+def sum_terms(e: NestState, terms: tuple[tuple[Atom, int], ...]) -> tuple[Value | None, int, Value | None]:
     b = e.builder
     base: Value | None = None
     extra: Value | None = None
@@ -51,7 +49,7 @@ def sum_terms(e: NestEmitter, terms: tuple[tuple[Atom, int], ...]) -> tuple[Valu
     return base, coefficient, extra
 
 
-def atom_scalar(e: NestEmitter, atom: Atom) -> Value:
+def atom_scalar(e: NestState, atom: Atom) -> Value:
     if isinstance(atom, Variable):
         return e.variables[atom]
     key = ("atom", atom)
@@ -61,7 +59,7 @@ def atom_scalar(e: NestEmitter, atom: Atom) -> Value:
     return cast(Value, found)
 
 
-def atom_vector(e: NestEmitter, atom: Atom) -> Value:
+def atom_vector(e: NestState, atom: Atom) -> Value:
     key = ("atom", atom)
     found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
     if found is None:
@@ -69,7 +67,7 @@ def atom_vector(e: NestEmitter, atom: Atom) -> Value:
     return cast(Value, found)
 
 
-def emit_atom(e: NestEmitter, atom: Atom) -> Value:
+def emit_atom(e: NestState, atom: Atom) -> Value:
     b = e.builder
     if isinstance(atom, Dynamic):
         return dynamic(e, atom)
@@ -87,7 +85,7 @@ def emit_atom(e: NestEmitter, atom: Atom) -> Value:
     return b.binary("sdiv", b.binary("sub", operand, rest), divisor)
 
 
-def dynamic(e: NestEmitter, atom: Dynamic) -> Value:
+def dynamic(e: NestState, atom: Dynamic) -> Value:
     """An integer of the program, clamped; it is compared in its own type, which may be wider than an index."""
     b, type = e.builder, atom.value.type
     value = cast(Value, e.value(atom.value))
@@ -105,7 +103,7 @@ def dynamic(e: NestEmitter, atom: Dynamic) -> Value:
     return b.convert("trunc" if bits > wanted else "sext" if type.is_signed else "zext", value, element)
 
 
-def index_value(e: NestEmitter, index: Index) -> Value:
+def index_value(e: NestState, index: Index) -> Value:
     """The index as one register: a vector where it depends on the lanes."""
     b = e.builder
     base, coefficient, extra = index_parts(e, index)

@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 
 from hloom.backends.cpu.disk_cache import cached
 from hloom.backends.cpu.llvm_calls import LlvmCalls, llvm_calls
-from hloom.backends.cpu.processors import thread_count
+from hloom.backends.cpu.machine import thread_count
 
 _lock = threading.Lock()
 

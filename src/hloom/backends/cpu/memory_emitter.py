@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from hloom.backends.cpu.element_types import Element, load_element, memory_element, parts, store_element
 from hloom.backends.cpu.index_emitter import index_parts
 from hloom.backends.cpu.llvm_text import I64, Type, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.nest_state import NestState
 from hloom.loops.expressions import Load
 from hloom.loops.index import Index
 from hloom.types import PrimitiveType
-
-if TYPE_CHECKING:
-    from hloom.backends.cpu.nest_emitter import NestEmitter
 
 ALIGNMENT = 64
 """Large buffers start at a multiple of it, in bytes: a cache line."""
@@ -21,14 +19,14 @@ STREAMED_BYTES = 1 << 24
 """Results of at least so many bytes are written past the caches."""
 
 
-def active_mask(e: NestEmitter) -> Value | None:
+def active_mask(e: NestState) -> Value | None:
     """The mask of the lanes that may touch memory; None for all."""
     if e.tail is None:
         return e.mask
     return e.tail if e.mask is None else e.both(e.tail, e.mask)
 
 
-def emit_load(e: NestEmitter, load: Load) -> Element:
+def emit_load(e: NestState, load: Load) -> Element:
     b, type = e.builder, load.type
     base, coefficient, extra = index_parts(e, load.index)
     mask = active_mask(e) if not load.in_bounds or e.tail is not None else None
@@ -46,7 +44,7 @@ def emit_load(e: NestEmitter, load: Load) -> Element:
     return gather(e, pointer, base, coefficient, extra, type, mask)
 
 
-def scalar_load(e: NestEmitter, pointer: Value, base: Value, type: PrimitiveType) -> Element:
+def scalar_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType) -> Element:
     b, element = e.builder, memory_element(type)
     if type.is_complex:
         first = b.binary("mul", base, constant(I64, 2)) if base.text.startswith("%") else _doubled(base)
@@ -58,18 +56,18 @@ def scalar_load(e: NestEmitter, pointer: Value, base: Value, type: PrimitiveType
     return load_element(b, raw, type)
 
 
-def guarded_scalar_load(e: NestEmitter, pointer: Value, base: Value, type: PrimitiveType) -> Element:
+def guarded_scalar_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType) -> Element:
     """Where the mask is off (in all lanes, of a vector mask), element 0 is read instead."""
     b, mask = e.builder, cast(Value, e.mask)
     mask = any_lane(e, mask) if mask.type.width else mask
     return scalar_load(e, pointer, b.select(mask, base, constant(I64, 0)), type)
 
 
-def any_lane(e: NestEmitter, mask: Value) -> Value:
+def any_lane(e: NestState, mask: Value) -> Value:
     return e.builder.call(f"llvm.vector.reduce.or.{mask.type.suffix}", type_of("i1"), mask)
 
 
-def contiguous_load(e: NestEmitter, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
+def contiguous_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
     b, element = e.builder, memory_element(type)
     if type.is_complex:
         at = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
@@ -79,7 +77,7 @@ def contiguous_load(e: NestEmitter, pointer: Value, base: Value, type: Primitive
     return load_element(b, vector_load(e, at, type_of(element, e.lanes), type.byte_width, mask), type)
 
 
-def vector_load(e: NestEmitter, at: Value, type: Type, align: int, mask: Value | None) -> Value:
+def vector_load(e: NestState, at: Value, type: Type, align: int, mask: Value | None) -> Value:
     b = e.builder
     if mask is None:
         return b.load(at, type, align)
@@ -88,13 +86,13 @@ def vector_load(e: NestEmitter, at: Value, type: Type, align: int, mask: Value |
     return b.call(name, type, at, constant(type_of("i32"), align), mask, zeros)
 
 
-def twice(e: NestEmitter, mask: Value | None) -> Value | None:
+def twice(e: NestState, mask: Value | None) -> Value | None:
     """The mask of pairs of elements."""
     return None if mask is None else e.builder.shuffle(mask, None, [k // 2 for k in range(2 * e.lanes)])
 
 
 def strided_load(
-    e: NestEmitter, pointer: Value, base: Value, type: PrimitiveType, stride: int, mask: Value | None
+    e: NestState, pointer: Value, base: Value, type: PrimitiveType, stride: int, mask: Value | None
 ) -> Element:
     """Every stride-th element of one long vector, which ends with the last element that is needed."""
     b, element = e.builder, memory_element(type)
@@ -108,7 +106,7 @@ def strided_load(
 
 
 def gather(
-    e: NestEmitter,
+    e: NestState,
     pointer: Value,
     base: Value,
     coefficient: int,
@@ -129,7 +127,7 @@ def gather(
 
 
 def lane_pointers(
-    e: NestEmitter, pointer: Value, base: Value, coefficient: int, extra: Value | None, type: PrimitiveType
+    e: NestState, pointer: Value, base: Value, coefficient: int, extra: Value | None, type: PrimitiveType
 ) -> Iterator[Value]:
     """For each part of the elements a vector of their addresses, emitted when it is asked for."""
     b, element = e.builder, memory_element(type)
@@ -142,11 +140,11 @@ def lane_pointers(
         yield b.emit(f"getelementptr {element}, ptr {origin.text}, {offsets}", type_of("ptr", e.lanes))
 
 
-def _all_lanes(e: NestEmitter) -> Value:
+def _all_lanes(e: NestState) -> Value:
     return Value("splat (i1 true)", type_of("i1", e.lanes))
 
 
-def lane_offsets(e: NestEmitter, coefficient: int, extra: Value | None, factor: int) -> Value:
+def lane_offsets(e: NestState, coefficient: int, extra: Value | None, factor: int) -> Value:
     b = e.builder
     wide = type_of(e.index_element, e.lanes)
     offsets = extra
@@ -157,7 +155,7 @@ def lane_offsets(e: NestEmitter, coefficient: int, extra: Value | None, factor: 
     return b.binary("mul", offsets, constant(wide, factor)) if factor != 1 else offsets
 
 
-def emit_store(e: NestEmitter, buffer: int, index: Index, value: Element) -> None:
+def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
     b, type = e.builder, e.buffers[buffer].type
     base, coefficient, extra = index_parts(e, index)
     pointer = Value(f"%b{buffer}", type_of("ptr"))
@@ -184,7 +182,7 @@ def emit_store(e: NestEmitter, buffer: int, index: Index, value: Element) -> Non
             vector_store(e, stored, at, type.byte_width, mask)
 
 
-def is_streamed(e: NestEmitter, buffer: int, index: Index) -> bool:
+def is_streamed(e: NestState, buffer: int, index: Index) -> bool:
     """Whether the stores to a large result are whole cache lines that nobody reads soon."""
     kind = e.buffers[buffer]
     per_line = ALIGNMENT // kind.type.byte_width
@@ -197,7 +195,7 @@ def is_streamed(e: NestEmitter, buffer: int, index: Index) -> bool:
     )
 
 
-def scalar_store(e: NestEmitter, pointer: Value, base: Value, value: Element, type: PrimitiveType) -> None:
+def scalar_store(e: NestState, pointer: Value, base: Value, value: Element, type: PrimitiveType) -> None:
     b, element = e.builder, memory_element(type)
     if isinstance(value, tuple):
         first = b.binary("mul", base, constant(I64, 2)) if base.text.startswith("%") else _doubled(base)
@@ -208,7 +206,7 @@ def scalar_store(e: NestEmitter, pointer: Value, base: Value, value: Element, ty
     b.store(store_element(b, value, type), b.element_pointer(pointer, base, element), type.byte_width)
 
 
-def vector_store(e: NestEmitter, value: Value, at: Value, align: int, mask: Value | None) -> None:
+def vector_store(e: NestState, value: Value, at: Value, align: int, mask: Value | None) -> None:
     b = e.builder
     if mask is None:
         b.store(value, at, align)
@@ -217,7 +215,7 @@ def vector_store(e: NestEmitter, value: Value, at: Value, align: int, mask: Valu
 
 
 def scatter(
-    e: NestEmitter,
+    e: NestState,
     pointer: Value,
     base: Value,
     coefficient: int,

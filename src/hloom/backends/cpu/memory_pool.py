@@ -14,6 +14,7 @@ import mmap
 import os
 import sys
 
+from hloom.backends.cpu.machine import memory_size
 from hloom.backends.cpu.machine_code import compile_text, load_object
 from hloom.runtime.python_api import immortal
 
@@ -76,8 +77,6 @@ def _text() -> str:
 @functools.cache
 def memory_pool() -> MemoryPool:
     """The pool of this process, made at the first call; it keeps at most an eighth of the memory."""
-    from hloom.backends.cpu.buffers import memory_size
-
     return MemoryPool(memory_size() // _CACHED_SHARE)
 
 

@@ -7,8 +7,7 @@ variable, and a scalar otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from hloom.backends.cpu import element_ops
@@ -17,27 +16,16 @@ from hloom.backends.cpu.element_types import (
     register_element,
     rounded,
     select_element,
-    width_of,
 )
 from hloom.backends.cpu.fold_emitter import emit_folds, emit_ready_folds, results_of
 from hloom.backends.cpu.index_emitter import index_value
-from hloom.backends.cpu.llvm_text import I64, Builder, Index, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.llvm_text import I64, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.memory_emitter import emit_load, emit_store
+from hloom.backends.cpu.nest_state import NestState
 from hloom.backends.cpu.tile_emitter import emit_tiles
-from hloom.loops.expressions import (
-    Apply,
-    Argument,
-    Constant,
-    Expression,
-    FoldResult,
-    FromIndex,
-    InRange,
-    Load,
-    Where,
-    children_of,
-)
-from hloom.loops.index import Dynamic, Quotient, Remainder, Variable
-from hloom.loops.nest import BufferType, Kernel, Nest, Store, atoms_of, expressions_of, indices_of
+from hloom.loops.expressions import Apply, Argument, Constant, FoldResult, FromIndex, InRange, Load, Where, children_of
+from hloom.loops.index import Dynamic, Expression, Variable
+from hloom.loops.nest import Kernel, Nest, Store, atoms_of, expressions_of
 
 
 def emit_nest(name: str, kernel: Kernel, nest: Nest, vector_bytes: int) -> tuple[str, list[int], dict[str, None]]:
@@ -68,27 +56,8 @@ def used_buffers(nest: Nest) -> list[int]:
     return sorted(used)
 
 
-class NestEmitter:
-    """The state while one nest is written: loop variables, the values made so far in each open loop, masks."""
-
-    def __init__(self, buffers: Sequence[BufferType], nest: Nest, vector_bytes: int) -> None:
-        self.builder = Builder()
-        self.buffers = buffers
-        self.nest = nest
-        self.vector_bytes = vector_bytes
-        self.variables: dict[Variable, Value] = {}
-        self.scopes: list[dict[Any, Any]] = [{}]
-        self.vector: Variable | None = None
-        self.lanes = 0
-        self.tail: Value | None = None
-        self.mask: Value | None = None
-        self.index_element = "i32" if _fits_32_bits(nest) else "i64"
-        self.staged = {id(expression): (buffer, index) for expression, buffer, index in nest.schedule.staged}
-        self._safe: dict[int, bool] = {}
-
-    def allocate_scratch(self, buffer: int) -> None:
-        kind = self.buffers[buffer]
-        self.builder.lines.append(f"  %b{buffer} = alloca [{max(kind.byte_size, 1)} x i8], align 64")
+class NestEmitter(NestState):
+    """Writes the loops of a nest, and each expression where its loops are known."""
 
     # Loops
 
@@ -166,18 +135,6 @@ class NestEmitter:
         body(constant(I64, at))
         self.tail = None
 
-    def steps(self, first: Index, last: Index, step: int, body: Callable[[Value], None]) -> None:
-        with self.builder.loop(last, step, first=first) as loop:
-            body(self.builder.index(loop.index))
-
-    @contextmanager
-    def bound(self, variable: Variable, value: Value) -> Iterator[None]:
-        self.variables[variable] = value
-        self.scopes.append({})
-        yield
-        self.scopes.pop()
-        del self.variables[variable]
-
     # Values
 
     def value(self, expression: Expression) -> Element:
@@ -219,16 +176,6 @@ class NestEmitter:
     def _apply(self, expression: Apply) -> Element:
         operands = [self.value(operand) for operand in expression.operands]
         return element_ops.apply(self.builder, expression, self.level(operands))
-
-    def level(self, operands: list[Element]) -> list[Element]:
-        """The operands as vectors where one of them is a vector."""
-        width = max((width_of(operand) for operand in operands), default=0)
-        return [self.splat(operand, width) for operand in operands] if width else operands
-
-    def splat(self, element: Element, width: int) -> Element:
-        if isinstance(element, tuple):
-            return self.builder.splat(element[0], width), self.builder.splat(element[1], width)
-        return self.builder.splat(element, width)
 
     def _constant(self, expression: Constant) -> Element:
         type = expression.type
@@ -283,23 +230,6 @@ class NestEmitter:
         self.mask = saved
         return result
 
-    def both(self, a: Value, c: Value) -> Value:
-        a, c = cast(list[Value], self.level([a, c]))
-        return self.builder.binary("and", a, c)
-
-    def is_safe(self, expression: Expression) -> bool:
-        """True where no load but those that a condition inside the expression guards may leave its buffer."""
-        known = self._safe.get(id(expression))
-        if known is None:
-            if isinstance(expression, Where):
-                known = self.is_safe(expression.condition)
-            elif isinstance(expression, Load) and not expression.in_bounds:
-                known = False
-            else:
-                known = all(map(self.is_safe, children_of(expression)))
-            self._safe[id(expression)] = known
-        return known
-
     # Hoisting
 
     def hoist(self, roots: Sequence[Expression]) -> None:
@@ -329,15 +259,3 @@ def _roots(stores: Sequence[Store]) -> list[Expression]:
     for store in stores:
         roots += [atom.value for atom in atoms_of(store.index) if isinstance(atom, Dynamic)]
     return roots
-
-
-def _fits_32_bits(nest: Nest) -> bool:
-    """Whether all index arithmetic stays well inside 32 bits."""
-    limit = 1 << 30
-    for index in indices_of(nest):
-        for part in (index, *(a.operand for a in atoms_of(index) if isinstance(a, (Quotient, Remainder)))):
-            if part.low < -limit or part.high >= limit:
-                return False
-            if any(abs(c) * max(abs(atom.low), abs(atom.high)) >= limit for atom, c in part.terms):
-                return False
-    return True

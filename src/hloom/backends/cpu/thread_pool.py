@@ -39,8 +39,8 @@ import os
 import platform
 import time
 
+from hloom.backends.cpu.machine import MAX_THREADS, thread_count
 from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object
-from hloom.backends.cpu.processors import MAX_THREADS, thread_count
 from hloom.errors import ArgumentError, RunError
 from hloom.runtime.python_api import immortal
 

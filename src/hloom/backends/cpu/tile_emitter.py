@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hloom.backends.cpu.element_types import load_element, memory_element
 from hloom.backends.cpu.index_emitter import index_parts
 from hloom.backends.cpu.llvm_text import I64, Builder, Index, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.nest_state import NestState
 from hloom.loops.expressions import Load, walk
 from hloom.loops.index import Variable
 from hloom.loops.nest import Nest
 from hloom.loops.schedule import tile_step
 
-if TYPE_CHECKING:
-    from hloom.backends.cpu.nest_emitter import NestEmitter
 
-
-def emit_tiles(e: NestEmitter, depth: int, first: Index, last: Index) -> None:
+def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
     """Blocks of lanes x lanes; what does not fill a block runs row by row."""
     tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
     assert tile is not None and vector is not None
@@ -50,7 +46,7 @@ def emit_tiles(e: NestEmitter, depth: int, first: Index, last: Index) -> None:
             e.steps(start, last, 1, lambda row: _row(e, depth, row, 0))
 
 
-def _block(e: NestEmitter, depth: int, row: Value, column: Value) -> None:
+def _block(e: NestState, depth: int, row: Value, column: Value) -> None:
     """lanes x lanes elements from a row and a column on."""
     tile, vector, b = e.nest.schedule.transposed, e.nest.schedule.vector, e.builder
     assert tile is not None and vector is not None
@@ -66,7 +62,7 @@ def _block(e: NestEmitter, depth: int, row: Value, column: Value) -> None:
     e.vector, e.lanes = None, 0
 
 
-def _row(e: NestEmitter, depth: int, row: Value, first_column: int) -> None:
+def _row(e: NestState, depth: int, row: Value, first_column: int) -> None:
     """The elements of one row from a column on: whole vectors, then the rest under a mask."""
     tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
     assert tile is not None and vector is not None
@@ -88,7 +84,7 @@ def _row(e: NestEmitter, depth: int, row: Value, first_column: int) -> None:
     e.vector, e.lanes = None, 0
 
 
-def turn_loads(e: NestEmitter, tile: Variable, row: Value) -> list[tuple[Load, list[Value]]]:
+def turn_loads(e: NestState, tile: Variable, row: Value) -> list[tuple[Load, list[Value]]]:
     """The loads that are contiguous along the tile's rows, read as vectors and transposed."""
     b, vector = e.builder, e.vector
     assert vector is not None

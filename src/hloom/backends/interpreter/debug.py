@@ -11,8 +11,8 @@ import numpy as np
 from hloom.backends.interpreter.interpreter import Observer
 from hloom.errors import RunError
 from hloom.ir import Instruction
-from hloom.ops.operation import Value
 from hloom.types import BY_DTYPE
+from hloom.values import Value
 
 
 def combine(observers: Sequence[Observer]) -> Observer | None:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from hloom.backends.interpreter.interpreter import Execution, Observer
 from hloom.backends.interpreter.plan import make_plans
 from hloom.ir import Module
-from hloom.ops.operation import Value
 from hloom.runtime.device import Device
 from hloom.runtime.executable import Executable, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
+from hloom.values import Value
 
 
 class InterpreterExecutable(Executable):

@@ -14,11 +14,12 @@ import numpy as np
 from hloom.backends.interpreter.plan import Plan, Step
 from hloom.errors import HloomError, RunError
 from hloom.ir import Computation, Instruction
-from hloom.ops.operation import Array, Context, Value
-from hloom.runtime.custom_calls import lookup
+from hloom.ops.context import Context
 from hloom.runtime.device import Device
 from hloom.runtime.rendezvous import Rendezvous
+from hloom.runtime.targets import lookup
 from hloom.shape import Shape
+from hloom.values import Array, Value
 
 # Called after each instruction with the instruction, its operands' values and its value.
 Observer = Callable[[Instruction, Sequence[Value], Value], None]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from hloom.ir import Computation, Instruction, callees_first, post_order
-from hloom.ops.operation import Operation, Value
+from hloom.ops.operation import Operation
+from hloom.values import Value
 
 # Scalars pass through these unchanged, so a computation of scalars may hold them and still be applied to whole arrays.
 _IDENTITY_ON_SCALARS = {"broadcast", "reshape", "bitcast", "copy", "transpose", "reverse", "opt-barrier"}

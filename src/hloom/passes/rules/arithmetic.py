@@ -15,10 +15,10 @@ from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert, Convert
 from hloom.ops.elementwise_binary import Add, And, Multiply, ShiftRightLogical, Subtract
 from hloom.ops.elementwise_unary import Abs, Negate
-from hloom.ops.operation import Array
 from hloom.ops.select import Select
 from hloom.passes.rewrite import Match, Rule, splat_source
 from hloom.types import PrimitiveType
+from hloom.values import Array
 
 _COMMUTATIVE = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
 _ASSOCIATIVE_IN_INTEGERS = ("add", "multiply", "and", "or", "xor")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hloom.ir import Instruction
 from hloom.ops.attributes import SliceDimension
 from hloom.ops.broadcast import Broadcast
-from hloom.ops.operation import Array
 from hloom.ops.pad import Concatenate
 from hloom.ops.slice import Slice, clamped_starts
 from hloom.passes.rewrite import Match, Rule, splat_source
 from hloom.shape import Shape
+from hloom.values import Array
 
 Slices = tuple[SliceDimension, ...]
 

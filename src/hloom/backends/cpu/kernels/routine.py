@@ -9,8 +9,8 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.kernels.turn import turn_function
 from hloom.backends.cpu.llvm_text import I8, I32, I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
-from hloom.runtime.custom_calls import routine_call
 from hloom.runtime.fortran import Argument, Place, RoutineCall, Workspace
+from hloom.runtime.targets import routine_call
 
 CALL_COST = 300
 """What any routine takes, in elements of work."""

@@ -8,7 +8,8 @@ from hloom.backends.cpu import element_ops
 from hloom.backends.cpu.element_types import Element, is_native, register_element
 from hloom.backends.cpu.llvm_text import Builder, Value, constant, type_of
 from hloom.ir import Computation
-from hloom.loops.expressions import Apply, Argument, Constant, Expression, ExpressionSpace, walk
+from hloom.loops.expressions import Apply, Argument, Constant, ExpressionSpace, walk
+from hloom.loops.index import Expression
 from hloom.loops.lower import can_lower
 from hloom.loops.pull import Puller, is_scalar_computation
 

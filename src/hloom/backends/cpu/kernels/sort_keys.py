@@ -8,7 +8,8 @@ from hloom.backends.cpu import narrow_floats
 from hloom.backends.cpu.element_types import Element, memory_element, register_element, store_element
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, emit_expressions
 from hloom.backends.cpu.llvm_text import Builder, Value, constant, type_of
-from hloom.loops.expressions import Apply, Argument, Expression, ExpressionSpace, walk
+from hloom.loops.expressions import Apply, Argument, ExpressionSpace, walk
+from hloom.loops.index import Expression
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
 from hloom.types import PrimitiveType

@@ -1,7 +1,8 @@
-"""How many processors this process may use, and the control groups that bound it."""
+"""What the machine gives this process: processors and memory, and the control groups that bound them."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Iterator
@@ -22,6 +23,16 @@ def thread_count() -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
         raise ArgumentError(f"HLOOM_NUM_THREADS must be an integer from 1 to {MAX_THREADS}, got {text!r}")
     return int(text)
+
+
+def memory_size() -> int:
+    """The bytes of memory that this process may use: the machine's, or less where a control group says so."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for group in control_groups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+                limits.append(int((group / name).read_text()))
+    return min(limits)
 
 
 def control_groups(

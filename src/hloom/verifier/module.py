@@ -29,12 +29,11 @@ from typing import NoReturn
 from hloom.errors import HloomError, VerifyError
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.shape import Shape
+from hloom.verifier.channels import check_channels, check_infeed_order
 
 
 def verify_module(module: Module) -> None:
     """Checks every invariant listed above; VerifyError or RuleError says which one is broken, and where."""
-    from hloom.ops.communication import check_channels, check_infeed_order
-
     if not any(computation is module.entry_computation for computation in module.computations):
         _fail(f"module {module.name} has no ENTRY computation among its computations")
     if module.replica_count < 1 or module.num_partitions < 1:
