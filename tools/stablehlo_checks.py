@@ -28,7 +28,8 @@ from hloom.stablehlo.mlir import (
     Region,
     Value,
 )
-from hloom.stablehlo.parser import Parser, parse_mlir, results_of
+from hloom.stablehlo.mlir_text import parse_mlir
+from hloom.stablehlo.parser import Parser, results_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -22,7 +22,8 @@ from hloom.stablehlo.mlir import (
     TensorType,
     TupleType,
 )
-from hloom.stablehlo.parser import parse_attribute, parse_mlir
+from hloom.stablehlo.mlir_text import parse_mlir
+from hloom.stablehlo.parser import parse_attribute
 from hloom.stablehlo.types import I64, type_text
 
 F32 = ScalarType("f32")

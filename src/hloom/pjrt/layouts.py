@@ -45,12 +45,11 @@ def set_entry_layouts(module: Module, program: bytes) -> None:
 
 def _modes(program: bytes) -> tuple[list[str], list[str]]:
     """What the arguments and results of the entry function ask for."""
-    from hloom.stablehlo.assembly import FORMS
     from hloom.stablehlo.bytecode import read_bytecode
     from hloom.stablehlo.mlir import FunctionType
-    from hloom.stablehlo.parser import parse_mlir
+    from hloom.stablehlo.mlir_text import parse_mlir
 
-    operations = parse_mlir(read_bytecode(program).decode(), FORMS).regions[0].block.operations
+    operations = parse_mlir(read_bytecode(program).decode()).regions[0].block.operations
     main = next(o for o in operations if o.name == "func.func" and o.attributes.get("sym_name") == "main")
     type = main.attributes["function_type"]
     assert isinstance(type, FunctionType)

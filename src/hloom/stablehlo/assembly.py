@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
-from hloom.stablehlo import shardy
+from hloom.stablehlo import shardy_forms
 from hloom.stablehlo.attributes import i64, i64_array, i64_table
 from hloom.stablehlo.lexer import NUMBER
 from hloom.stablehlo.mlir import (
@@ -28,11 +27,9 @@ from hloom.stablehlo.mlir import (
     Type,
     Value,
 )
-from hloom.stablehlo.parser import Parser, results_of
+from hloom.stablehlo.parser import Form, Parser, results_of
 from hloom.stablehlo.printer import FORMATS
 from hloom.stablehlo.types import I1, I32, TOKEN_TYPE, type_text
-
-Form: TypeAlias = Callable[[Parser, str], Operation]
 
 _SAME = "{operands}{attributes} : {same}"
 _TYPES = "{operands}{attributes} : {types}"
@@ -570,6 +567,6 @@ FORMS: dict[str, Form] = {
     "chlo.constant": _constant,
     "chlo.scan": _scan,
 }
-FORMS |= shardy.FORMS | {"sdy.return": _return}
+FORMS |= shardy_forms.FORMS | {"sdy.return": _return}
 # The MHLO dialect, from which StableHLO came, has the same forms.
 FORMS |= {name.replace("stablehlo.", "mhlo."): form for name, form in FORMS.items() if name.startswith("stablehlo.")}

@@ -1,16 +1,15 @@
 """One HLO computation while it is made of the ops of a function or region.
 
 A `Body` is an `XlaBuilder` whose instructions remember the op that they come from, so ops that have no one HLO
-operation are written with the builder's methods. `operation` looks for the op in this order: the rules for irregular
-ops (`RULES`), the table of correspondences (`operations.BY_NAME`), the decompositions of CHLO (`chlo.py`). Ops on
-quantised tensors are first brought to ops on numbers (`quantized.py`).
+operation are written with the builder's methods. What an op becomes is said by its rule (`rules.rule_of`), or else by
+its row in the table of correspondences (`operations.BY_NAME`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -24,25 +23,24 @@ from hloom.shape import Shape
 from hloom.stablehlo.annotations_reader import annotate
 from hloom.stablehlo.attribute_reader import location_parts
 from hloom.stablehlo.folding import Folder
+from hloom.stablehlo.functions import Functions
 from hloom.stablehlo.mlir import DenseElements, Operation, QuantizedType, Region, TensorType, Type, Value
 from hloom.stablehlo.operations import BY_NAME, Row
 from hloom.stablehlo.types import shape_of, type_text
 from hloom.types import PrimitiveType
-
-if TYPE_CHECKING:
-    from hloom.stablehlo.importer import ModuleImporter
 
 Rule: TypeAlias = Callable[["Body", Operation, list[XlaOp]], "list[XlaOp] | XlaOp"]
 
 # Ops that regions may take along from outside, since they are the same everywhere: constants and what is made of them.
 _MOVABLE = ("constant", "constant_like", "iota", "broadcast_in_dim", "reshape", "convert", "transpose", "negate")
 _MAX_MOVED = 64
+MAX_CALL_DEPTH = 32
 
 
 class Body(XlaBuilder):
     """A computation in the making; `values` holds what the values of the MLIR text have become."""
 
-    def __init__(self, whole: ModuleImporter, name: str, outer: Body | None = None) -> None:
+    def __init__(self, whole: Functions, name: str, outer: Body | None = None) -> None:
         super().__init__(name)
         self.whole = whole
         self.outer = outer
@@ -154,16 +152,11 @@ class Body(XlaBuilder):
 
     def results(self, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
         """What the results of an op become."""
-        from hloom.stablehlo.quantized import dequantized, is_arithmetic_on_quantized
-        from hloom.stablehlo.rules import RULES
-
-        if is_arithmetic_on_quantized(operation):
-            return dequantized(self, operation, operands)
-        name = operation.name.replace("mhlo.", "stablehlo.", 1)
-        rule = RULES.get(name)
+        rule = self.whole.rule_of(operation)
         if rule is not None:
             made = rule(self, operation, operands)
             return made if isinstance(made, list) else [made]
+        name = operation.name.replace("mhlo.", "stablehlo.", 1)
         dialect, _, short = name.partition(".")
         row = BY_NAME.get(short)
         if row is not None and not row.irregular and dialect in ("stablehlo", "chlo"):
@@ -254,6 +247,20 @@ class Body(XlaBuilder):
         self.metadata = {"op_name": name} if name else {}
         if file:
             self.metadata |= {"source_file": file, "source_line": line}
+
+
+def computation_of(whole: Functions, function: Operation, shapes: Sequence[Shape]) -> Computation:
+    """The computation of a function for parameters of these shapes."""
+    name = str(function.attributes["sym_name"])
+    key = (name, tuple(str(shape.without_layout()) for shape in shapes))
+    if key not in whole.computations:
+        if whole.call_depth >= MAX_CALL_DEPTH:
+            whole.error(function, f"calls of functions with sizes from their callers nest over {MAX_CALL_DEPTH} deep")
+        whole.call_depth += 1
+        body = Body(whole, whole.unique(name))
+        whole.computations[key] = body.function(function, shapes)
+        whole.call_depth -= 1
+    return whole.computations[key]
 
 
 def _counts(operation: Operation) -> str:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hloom.errors import ArgumentError
+from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.scan import TriState
 from hloom.shape import Shape
 from hloom.stablehlo.attributes import BOOLEAN, COMPARE_TYPE, DIRECTION, Groups, Precisions, i64, i64_array
+from hloom.stablehlo.export_block import BlockExporter, Leaf
 from hloom.stablehlo.mlir import Attribute, DenseArray, DialectAttribute, Number, Value
 from hloom.stablehlo.operations import BY_OPCODE
 from hloom.stablehlo.types import I32, mlir_type
 from hloom.types import PrimitiveType
-
-if TYPE_CHECKING:
-    from hloom.ir import Instruction
-    from hloom.stablehlo.exporter import BlockExporter, Leaf
 
 F32, S32 = PrimitiveType.F32, PrimitiveType.S32
 

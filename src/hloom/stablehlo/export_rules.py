@@ -6,7 +6,6 @@ gives the leaves of the result. An opcode that StableHLO has no meaning for has 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -15,7 +14,7 @@ from hloom.errors import ArgumentError
 from hloom.ops.attributes import CustomCallApiVersion, PaddingType
 from hloom.shape import Shape
 from hloom.stablehlo.expansions import EXPANSIONS
-from hloom.stablehlo.exporter import BlockExporter, Leaf, layout_attribute, leaf_count
+from hloom.stablehlo.export_block import BlockExporter, Leaf, Rule, layout_attribute, leaf_count
 from hloom.stablehlo.mlir import Attribute, DenseElements, DialectAttribute, Number, Symbol, Value
 from hloom.stablehlo.operations import BY_OPCODE
 from hloom.stablehlo.parser import parse_attribute
@@ -24,8 +23,6 @@ from hloom.types import PrimitiveType
 
 if TYPE_CHECKING:
     from hloom.ir import Computation, Instruction
-
-Rule = Callable[[BlockExporter, "Instruction"], list[Leaf]]
 
 
 # Values that are their operands

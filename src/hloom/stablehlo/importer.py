@@ -9,31 +9,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from hloom.errors import HloomError, ParseError
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module, callees_first
 from hloom.shape import Layout, Shape
 from hloom.stablehlo.annotations_reader import argument_annotations, mesh_texts, result_sharding
 from hloom.stablehlo.attributes import boolean, integer
-from hloom.stablehlo.body import Body
+from hloom.stablehlo.body import Body, computation_of
+from hloom.stablehlo.functions import Functions
 from hloom.stablehlo.mlir import (
     Attribute,
     DenseElements,
-    FunctionType,
     Operation,
     Region,
     Symbol,
     TensorType,
     TupleType,
     Type,
-    Value,
 )
-from hloom.stablehlo.parser import parse_mlir
+from hloom.stablehlo.mlir_text import parse_mlir
+from hloom.stablehlo.rules import rule_of
 from hloom.stablehlo.types import shape_of
 from hloom.verifier import verify_module
-
-MAX_CALL_DEPTH = 32
 
 
 def parse_stablehlo(text: str) -> Module:
@@ -52,38 +50,19 @@ def import_module(operation: Operation, text: str = "") -> Module:
     return module
 
 
-class ModuleImporter:
-    """The functions of a module, and the computations made of them so far."""
+class ModuleImporter(Functions):
+    """Collects the functions of a module, imports them callees first, and makes the module's header."""
 
     def __init__(self, operation: Operation, text: str) -> None:
+        super().__init__(text, rule_of)
         self.operation = operation
-        self.text = text
-        self.meshes: dict[str, str] = {}
-        self.functions: dict[str, Operation] = {}
-        self.computations: dict[tuple[str, tuple[str, ...]], Computation] = {}
-        self.names: dict[str, int] = {}
-        self.call_depth = 0
-        self.free: dict[int, tuple[Value, ...]] = {}
-
-    def error(self, operation: Operation, message: str) -> NoReturn:
-        """Raises the ParseError of an operation."""
-        lines = self.text.split("\n", operation.line) if operation.line else [""]
-        source = lines[operation.line - 1] if 0 < operation.line <= len(lines) else ""
-        raise ParseError(f"{operation.name}: {message}", operation.line, operation.column, source)
-
-    def unique(self, name: str) -> str:
-        """A name for a computation that no other has."""
-        name = re.sub(r"[^\w.\-]", "_", name) or "computation"
-        name = name if re.match(r"[A-Za-z_]", name) else f"_{name}"
-        count = self.names[name] = self.names.get(name, -1) + 1
-        return name if count == 0 else self.unique(f"{name}.{count}")
 
     def run(self) -> Module:
         self._collect(self.operation)
         main = self._main()
         for function in self._callees_first(main):
             if function is not main and all(map(_is_static, self.function_type(function).inputs)):
-                self.computation(function, self._parameter_shapes(function))
+                computation_of(self, function, self._parameter_shapes(function))
         body = Body(self, self.unique(str(main.attributes["sym_name"])))
         return self._module(main, self._entry(main, body))
 
@@ -103,28 +82,12 @@ class ModuleImporter:
 
     def _main(self) -> Operation:
         if "main" in self.functions:
-            return self._defined(self.functions["main"])
+            return self.defined(self.functions["main"])
         public = [f for f in self.functions.values() if f.attributes.get("sym_visibility") != "private" and f.regions]
         if len(public) != 1:
             names = ", ".join(f"@{name}" for name in self.functions) or "none"
             self.error(self.operation, f"there is no function @main, and not one public function; there is: {names}")
         return public[0]
-
-    def _defined(self, function: Operation) -> Operation:
-        if not function.regions:
-            self.error(function, f"the function @{function.attributes['sym_name']} has no body")
-        return function
-
-    def function(self, caller: Operation, name: str) -> Operation:
-        if name not in self.functions:
-            self.error(caller, f"there is no function @{name}")
-        return self._defined(self.functions[name])
-
-    def function_type(self, function: Operation) -> FunctionType:
-        found = function.attributes.get("function_type")
-        if not isinstance(found, FunctionType) or len(found.inputs) != len(function.regions[0].block.arguments):
-            self.error(function, "function_type is missing, or does not fit the arguments")
-        return found
 
     def _callees_first(self, main: Operation) -> list[Operation]:
         """The functions that can be reached, each after those that it calls."""
@@ -158,21 +121,6 @@ class ModuleImporter:
             if isinstance(error, ParseError):
                 raise
             self.error(function, error.message)
-
-    def computation(self, function: Operation, shapes: Sequence[Shape]) -> Computation:
-        """The computation of a function for parameters of these shapes."""
-        name = str(function.attributes["sym_name"])
-        key = (name, tuple(str(shape.without_layout()) for shape in shapes))
-        if key not in self.computations:
-            if self.call_depth >= MAX_CALL_DEPTH:
-                self.error(
-                    function, f"calls of functions with sizes from their callers nest over {MAX_CALL_DEPTH} deep"
-                )
-            self.call_depth += 1
-            body = Body(self, self.unique(name))
-            self.computations[key] = body.function(function, shapes)
-            self.call_depth -= 1
-        return self.computations[key]
 
     # The entry and the module's header
 

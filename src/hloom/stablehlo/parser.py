@@ -1,7 +1,7 @@
 """The parser of MLIR text: operations in generic form, regions, blocks, functions, modules.
 
-StableHLO's own forms of operations are in `assembly.py`; types and attributes in `attribute_reader.py`. The result is
-one `builtin.module` operation, whose operations are functions.
+Operations' own forms are given to it (StableHLO's are in `assembly.py`); types and attributes are in
+`attribute_reader.py`. The result is one `builtin.module` operation, whose operations are functions.
 """
 
 from __future__ import annotations
@@ -10,34 +10,22 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeAlias, TypeVar
 
-from hloom.errors import ParseError
 from hloom.stablehlo.attribute_reader import AttributeReader
 from hloom.stablehlo.lexer import VALUE, WORD
 from hloom.stablehlo.mlir import Attribute, Block, FunctionType, Operation, Region, Type, Value
 from hloom.stablehlo.types import type_text
 
-if TYPE_CHECKING:
-    from hloom.stablehlo.assembly import Form
-
 T = TypeVar("T")
+Form: TypeAlias = "Callable[[Parser, str], Operation]"
+"""How an operation is read that has a form of its own, from what follows its name."""
 
 MAX_REGION_DEPTH = 64
 _RESULTS = re.compile(r"%([\w$.\-]++)(?:\s*+:\s*+(\d{1,6}))?\s*+(,|=)")
 _ALIAS_DEFINITION = re.compile(r"[#!][A-Za-z_][\w$.\-]*+[ \t]*+=")
 _BLOCK = re.compile(r"\^[\w$.\-]++")
 _SHORT_NAMES = {"module": "builtin.module", "return": "func.return", "call": "func.call", "func": "func.func"}
-
-
-def parse_mlir(text: str, forms: dict[str, Form] | None = None) -> Operation:
-    """The module that MLIR text holds; `forms` are further ops' own forms, as `assembly.FORMS` has them.
-
-    Raises ParseError, with line, column and caret. Text without a module is the body of one.
-    """
-    if not isinstance(text, str):
-        raise ParseError(f"MLIR text is a str, got {type(text).__name__}")
-    return Parser(text, forms).parse()
 
 
 def parse_attribute(text: str) -> Attribute:
@@ -50,13 +38,11 @@ def parse_attribute(text: str) -> Attribute:
 
 
 class Parser(AttributeReader):
-    """The state of a parse: values in scope by name, and the depth of regions."""
+    """The state of a parse: values in scope by name, and the depth of regions; `forms` by operation name."""
 
-    def __init__(self, text: str, forms: dict[str, Form] | None = None) -> None:
-        from hloom.stablehlo.assembly import FORMS
-
+    def __init__(self, text: str, forms: dict[str, Form]) -> None:
         super().__init__(text)
-        self.forms = FORMS | forms if forms else FORMS
+        self.forms = forms
         self.values: dict[str, Value] = {}
         self.named: list[str] = []
         self.region_depth = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from hloom.stablehlo.attribute_text import attribute_text, bare_text, dictionary_text, symbol_text
 from hloom.stablehlo.mlir import (
@@ -74,18 +75,15 @@ _RESULT_NAMES = {
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-def print_mlir(module: Operation) -> str:
-    """The text of a module operation; it reads back to the same operations."""
-    return Printer().module(module)
+Syntax: TypeAlias = "dict[str, Callable[[Printer, Operation], str]]"
+"""How operations are written whose form no template can say, by name."""
 
 
 class Printer:
     """Lines of text so far, and the names of the values that are in scope."""
 
-    def __init__(self) -> None:
-        from hloom.stablehlo.syntax import SYNTAX
-
-        self.syntax = SYNTAX
+    def __init__(self, syntax: Syntax) -> None:
+        self.syntax = syntax
         self.lines: list[str] = []
         self.indent = 0
         self.names: dict[Value, str] = {}

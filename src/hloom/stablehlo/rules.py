@@ -20,7 +20,7 @@ from hloom.shape import TOKEN, Layout, Shape, scalar
 from hloom.stablehlo import chlo, control_flow, dynamic, quantized, shardy
 from hloom.stablehlo.attribute_text import dictionary_text
 from hloom.stablehlo.attributes import integer, integers, required, string, table
-from hloom.stablehlo.body import Body, Rule
+from hloom.stablehlo.body import Body, Rule, computation_of
 from hloom.stablehlo.mlir import (
     Attribute,
     DenseElements,
@@ -381,7 +381,7 @@ def _called(body: Body, operation: Operation, operands: Ops, symbol: Attribute, 
     expected = body.whole.function_type(function).inputs
     if len(expected) != len(operands):
         raise ArgumentError(f"@{name} takes {len(expected)} arguments, got {len(operands)}")
-    computation = body.whole.computation(function, [operand.shape.without_layout() for operand in operands])
+    computation = computation_of(body.whole, function, [operand.shape.without_layout() for operand in operands])
     result = body._add(OPERATIONS["call"](computation=computation, **fields), operands)
     count = len(operation.results)
     if count == 1:
@@ -474,7 +474,7 @@ def _named_op(body: Body, operation: Operation, operands: Ops, target: str) -> O
 def _called_computation(body: Body, operation: Operation, symbol: Attribute) -> Any:
     function = body.whole.function(operation, symbol.name if isinstance(symbol, Symbol) else string(symbol))
     inputs = body.whole.function_type(function).inputs
-    return body.whole.computation(function, [shape_of(mlir) for mlir in inputs])
+    return computation_of(body.whole, function, [shape_of(mlir) for mlir in inputs])
 
 
 def _layouts(shapes: Sequence[Shape], layouts: Attribute) -> list[Shape]:
@@ -545,3 +545,10 @@ RULES: dict[str, Rule] = {
     **chlo.RULES,
     **shardy.RULES,
 }
+
+
+def rule_of(operation: Operation) -> Rule | None:
+    """The rule of an op; None where it has none. Arithmetic on quantised tensors is first brought to numbers."""
+    if quantized.is_arithmetic_on_quantized(operation):
+        return quantized.dequantized
+    return RULES.get(operation.name.replace("mhlo.", "stablehlo.", 1))

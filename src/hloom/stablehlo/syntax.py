@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from hloom.stablehlo.attribute_text import attribute_text, bare_text, dense_text
-from hloom.stablehlo.mlir import Attribute, DenseArray, DenseElements, DialectAttribute, Operation
+from hloom.stablehlo.mlir import Attribute, DenseArray, DenseElements, DialectAttribute, Operation, Region
 from hloom.stablehlo.printer import (
     Printer,
+    Syntax,
     attribute_suffix,
     function_types,
     symbol_of,
     type_list,
     typed,
 )
-
-if TYPE_CHECKING:
-    from hloom.stablehlo.mlir import Region
 
 
 def _others(operation: Operation, *names: str) -> str:
@@ -184,7 +179,7 @@ def _while(printer: Printer, operation: Operation) -> str:
     return f"{shown}\0"
 
 
-SYNTAX: dict[str, Callable[[Printer, Operation], str]] = {
+SYNTAX: Syntax = {
     "func.call": _call,
     "func.return": _return,
     "stablehlo.composite": _composite,
