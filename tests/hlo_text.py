@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import hloom as hl
-from hloom.arrays import flat
+from hloom.files.arrays import flat
 from hloom.types import BY_DTYPE
 
 COMBINERS = """

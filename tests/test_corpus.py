@@ -11,9 +11,9 @@ import pytest
 
 import hloom as hl
 from conftest import SHARED
-from hloom.arrays import difference, flat, from_raw_bits
 from hloom.bench.workloads import generate
 from hloom.compare_graphs import difference as graph_difference
+from hloom.files.arrays import difference, flat, from_raw_bits
 from hloom.numerics import Array
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.text import fingerprint

@@ -10,8 +10,8 @@ import pytest
 
 import hloom as hl
 from generate import Case, draw_case
-from hloom.arrays import difference, flat
 from hloom.compare_graphs import difference as graph_difference
+from hloom.files.arrays import difference, flat
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.text import fingerprint
 from xla_peer import XlaCrash, XlaError, XlaPeer

@@ -16,9 +16,9 @@ import numpy as np
 import hloom as hl
 from hloom.errors import HloomError
 from hloom.runtime.device import Device
-from hloom.stablehlo.assembly import Form, _template
-from hloom.stablehlo.importer import import_module
-from hloom.stablehlo.mlir import (
+from hloom.stablehlo.importer.module import import_module
+from hloom.stablehlo.mlir.assembly import Form, _template
+from hloom.stablehlo.mlir.ir import (
     Block,
     DenseElements,
     DialectType,
@@ -28,8 +28,8 @@ from hloom.stablehlo.mlir import (
     Region,
     Value,
 )
-from hloom.stablehlo.mlir_text import parse_mlir
-from hloom.stablehlo.parser import Parser, results_of
+from hloom.stablehlo.mlir.parser import Parser, results_of
+from hloom.stablehlo.mlir.text import parse_mlir
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -268,7 +268,7 @@ def _is_token(value: Value) -> bool:
 
 
 def _i32(value: int) -> Number:
-    from hloom.stablehlo.types import I32
+    from hloom.stablehlo.mlir.types import I32
 
     return Number(value, I32)
 

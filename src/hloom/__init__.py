@@ -16,13 +16,13 @@ from hloom.types import PrimitiveType
 if TYPE_CHECKING:
     from hloom.api import compile, load, parse, save
     from hloom.builder import XlaBuilder, XlaComputation, XlaOp
+    from hloom.files.snapshot import Snapshot
     from hloom.interop_jax import from_jax
     from hloom.ir import Computation, Instruction, Module
     from hloom.literal import Literal
     from hloom.runtime.custom_calls import register_custom_call
     from hloom.runtime.device import Device
     from hloom.runtime.executable import Executable
-    from hloom.snapshot import Snapshot
     from hloom.text import parse_shape
 
 bf16, f16, f32, f64 = PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64
@@ -40,7 +40,7 @@ _MODULES = {
     "XlaBuilder": "builder", "XlaComputation": "builder", "XlaOp": "builder",
     "Computation": "ir", "Instruction": "ir", "Module": "ir", "Literal": "literal",
     "Device": "runtime.device", "Executable": "runtime.executable", "register_custom_call": "runtime.custom_calls",
-    "from_jax": "interop_jax", "parse_shape": "text", "Snapshot": "snapshot",
+    "from_jax": "interop_jax", "parse_shape": "text", "Snapshot": "files.snapshot",
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ def parse(text: str) -> Module:
 
     ParseError or RuleError says line and column of what is wrong. `to_text` and `hloom.save` are the way back.
     """
-    from hloom.files import module_from_text
+    from hloom.files.formats import module_from_text
 
     return module_from_text(text)
 
@@ -32,7 +32,7 @@ def load(path: str | PathLike[str]) -> Module:
     HLO text; StableHLO text; StableHLO bytecode and portable artifacts (by jaxlib); a serialised HloModuleProto,
     HloProto or HloSnapshot (`hloom.Snapshot.load` gives the arguments too), or the text format of these.
     """
-    from hloom.files import module_from_content, read_file
+    from hloom.files.formats import module_from_content, read_file
 
     content = read_file(path)
     try:
@@ -42,13 +42,13 @@ def load(path: str | PathLike[str]) -> Module:
 
 
 def save(module: Module | XlaComputation, path: str | PathLike[str]) -> None:
-    """Writes a module to a file in the format that the extension says (see `hloom.files`).
+    """Writes a module to a file in the format that the extension says (see `hloom.files.formats`).
 
     `.hlo` HLO text, `.mlir` StableHLO, `.mlirbc` its bytecode (by jaxlib), `.pb` a serialised HloModuleProto, `.pbtxt`
     that in text format. The file is written whole or not at all. ArgumentError for another extension, for a file that
     cannot be written, and for what StableHLO cannot express.
     """
-    from hloom.files import content_of, path_format, write_file
+    from hloom.files.formats import content_of, path_format, write_file
 
     if not isinstance(module, Module):
         module = getattr(module, "module", module)

@@ -38,7 +38,7 @@ def from_jax(
     except Exception as error:
         # What the user's function raises is the user's: it stays in sight as the cause.
         raise ArgumentError(f"JAX cannot lower {_name(function)}: {type(error).__name__}: {error}") from error
-    from hloom.stablehlo.importer import parse_stablehlo
+    from hloom.stablehlo.importer.module import parse_stablehlo
 
     return parse_stablehlo(text)
 

@@ -9,9 +9,9 @@ import pytest
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 from jax.experimental import buffer_callback as jax_buffers  # noqa: E402
-from lowered_programs import Lowered, run  # noqa: E402
 
 from hloom.errors import RunError  # noqa: E402
+from jax_plugin.lowered_programs import Lowered, run  # noqa: E402
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -13,7 +13,8 @@ import hloom as hl
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 from jax.experimental import io_callback  # noqa: E402
-from lowered_programs import Lowered, run  # noqa: E402
+
+from jax_plugin.lowered_programs import Lowered, run  # noqa: E402
 
 X = np.arange(4, dtype=np.float32)
 

@@ -10,9 +10,9 @@ import pytest
 jax = pytest.importorskip("jax", reason="needs JAX")
 from jax._src.interpreters import mlir  # noqa: E402
 from jax.extend.core import Primitive  # noqa: E402
-from lowered_programs import Lowered, run  # noqa: E402
 
 from hloom.jax_plugin.lowerings import like_cpu, register_lowerings  # noqa: E402
+from jax_plugin.lowered_programs import Lowered, run  # noqa: E402
 
 X = np.arange(4, dtype=np.float32)
 

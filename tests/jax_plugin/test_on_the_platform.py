@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from platform_process import run
+from jax_plugin.platform_process import run
 
 
 def test_callbacks_use_jax_and_their_errors_reach_the_caller() -> None:

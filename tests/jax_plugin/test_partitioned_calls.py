@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from platform_process import run
+from jax_plugin.platform_process import run
 
 MESH = """
 from jax.sharding import NamedSharding, PartitionSpec as P

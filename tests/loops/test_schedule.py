@@ -10,7 +10,7 @@ from hloom.loops import nest
 from hloom.loops.lower import can_lower, lower
 from hloom.loops.nest import Kernel
 from hloom.loops.schedule import schedule
-from hloom.passes.fusion import FusionPass
+from hloom.passes.fusion.fusion import FusionPass
 
 AVX2_BYTES = 32
 Z = "zero = f32[] constant(0)\n"

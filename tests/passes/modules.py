@@ -9,9 +9,9 @@ import numpy as np
 
 import hloom as hl
 from hlo_text import module_text
-from hloom.arrays import flat
+from hloom.files.arrays import flat
 from hloom.passes import clone_module
-from hloom.passes.dead_code import DeadCodeElimination
+from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.text import fingerprint
 from hloom.verifier import verify_module
 

@@ -22,9 +22,9 @@ from hloom.passes import (
     simplification_pipeline,
     totals,
 )
-from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
-from hloom.passes.constant_folding import ConstantFolding
-from hloom.passes.dead_code import DeadCodeElimination
+from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
+from hloom.passes.simplify.constant_folding import ConstantFolding
+from hloom.passes.simplify.dead_code import DeadCodeElimination
 from passes.modules import module
 
 

@@ -13,11 +13,11 @@ import pytest
 import hloom as hl
 from conftest import SHARED
 from generate import draw_case
-from hloom.arrays import difference, flat
+from hloom.files.arrays import difference, flat
 from hloom.proto import module_from_bytes
-from hloom.stablehlo.exporter import print_stablehlo
-from hloom.stablehlo.importer import parse_stablehlo
-from hloom.stablehlo.mlir_text import parse_mlir, print_mlir
+from hloom.stablehlo.exporter.module import print_stablehlo
+from hloom.stablehlo.importer.module import parse_stablehlo
+from hloom.stablehlo.mlir.text import parse_mlir, print_mlir
 from mutate import mutate_text
 from test_corpus import CASES, check_results, load_case
 from text.test_every_opcode import LINES, program

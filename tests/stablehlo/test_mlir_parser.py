@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hloom.errors import ParseError
-from hloom.stablehlo.attribute_reader import AttributeReader
-from hloom.stablehlo.mlir import (
+from hloom.stablehlo.mlir.attribute_reader import AttributeReader
+from hloom.stablehlo.mlir.ir import (
     DenseArray,
     DenseElements,
     DialectAttribute,
@@ -22,9 +22,9 @@ from hloom.stablehlo.mlir import (
     TensorType,
     TupleType,
 )
-from hloom.stablehlo.mlir_text import parse_mlir
-from hloom.stablehlo.parser import parse_attribute
-from hloom.stablehlo.types import I64, type_text
+from hloom.stablehlo.mlir.parser import parse_attribute
+from hloom.stablehlo.mlir.text import parse_mlir
+from hloom.stablehlo.mlir.types import I64, type_text
 
 F32 = ScalarType("f32")
 

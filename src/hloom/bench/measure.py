@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hloom.api import compile, load, parse
-from hloom.arrays import flat
 from hloom.bench.peer import Peer
 from hloom.bench.workloads import Workload
 from hloom.errors import HloomError
+from hloom.files.arrays import flat
 from hloom.flops import count_flops
 from hloom.ir import Module
 from hloom.values import Array, Value

@@ -12,8 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from hloom.arrays import difference, random_value, read_arrays, take_value
 from hloom.errors import ArgumentError
+from hloom.files.arrays import difference, random_value, read_arrays, take_value
 from hloom.ir import Module
 from hloom.numerics import convert
 from hloom.runtime.executable import check_argument

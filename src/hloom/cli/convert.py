@@ -7,7 +7,7 @@ import sys
 import click
 
 from hloom.errors import HloomError
-from hloom.files import Format, content_of, module_from_content, path_format, read_file, write_file
+from hloom.files.formats import Format, content_of, module_from_content, path_format, read_file, write_file
 
 
 @click.command()

@@ -14,18 +14,18 @@ import click
 import numpy as np
 
 from hloom.api import compile, load
-from hloom.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
 from hloom.backends.interpreter.debug import combine, describe, print_values, stop_at, summary
 from hloom.backends.interpreter.executable import InterpreterExecutable
 from hloom.errors import ArgumentError, HloomError
-from hloom.files import Format, content_format, read_file
+from hloom.files.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
+from hloom.files.formats import Format, content_format, read_file
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hloom.files.snapshot import Snapshot
     from hloom.ir import Module
     from hloom.runtime.executable import Executable
-    from hloom.snapshot import Snapshot
 
 
 @click.command()
@@ -139,7 +139,7 @@ def _load(path: str) -> tuple[Module, Snapshot | None]:
     """The module in a file, and the snapshot where the file is one."""
     content = read_file(path)
     if content_format(content) is Format.PROTO:
-        from hloom.snapshot import snapshot_in
+        from hloom.files.snapshot import snapshot_in
 
         try:
             snapshot = snapshot_in(content)
@@ -153,7 +153,7 @@ def _load(path: str) -> tuple[Module, Snapshot | None]:
 def _save_snapshot(path: str, module: Module, inputs: list[list[Any]], results: list[Any]) -> None:
     if len(results) != 1:
         raise ArgumentError(f"a snapshot holds the arguments of one device, and {len(results)} ran")
-    from hloom.snapshot import Snapshot
+    from hloom.files.snapshot import Snapshot
 
     Snapshot(module, inputs[0], results[0]).save(path)
 

@@ -7,22 +7,22 @@ import re
 from typing import Any
 
 from hloom.errors import ArgumentError
-from hloom.passes.algebraic_simplifier import AlgebraicSimplifier
-from hloom.passes.call_inliner import CallInliner
-from hloom.passes.common_subexpressions import CommonSubexpressionElimination
-from hloom.passes.conditional import ConditionalSimplifier
-from hloom.passes.constant_folding import ConstantFolding
-from hloom.passes.dead_code import DeadCodeElimination
+from hloom.passes.control_flow.call_inliner import CallInliner
+from hloom.passes.control_flow.conditional import ConditionalSimplifier
+from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
+from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.expand.scan import ScanExpander
 from hloom.passes.expand.top_k import TopKDecomposer
-from hloom.passes.loop_unroller import WhileLoopUnroller
 from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.pipeline import Pass, Pipeline
-from hloom.passes.tuple_simplifier import TupleSimplifier
-from hloom.passes.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
+from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
+from hloom.passes.simplify.common_subexpressions import CommonSubexpressionElimination
+from hloom.passes.simplify.constant_folding import ConstantFolding
+from hloom.passes.simplify.dead_code import DeadCodeElimination
+from hloom.passes.simplify.tuple_simplifier import TupleSimplifier
 
 PASSES: dict[str, type[Any]] = {
     cls.name: cls

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.buffers import empty
+from hloom.backends.cpu.runtime.buffers import empty
 from hloom.errors import ArgumentError
 from hloom.pjrt.answers import answers, lasting_text, lasting_words, read_integers
 from hloom.pjrt.c_api import BUFFER_TYPES, MemoryLayout

@@ -8,12 +8,12 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from hloom.backends.cpu.machine import memory_size
 from hloom.errors import ArgumentError
 from hloom.pjrt.answers import answers, lasting_text, lasting_words
 from hloom.pjrt.c_api import NamedValue
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.runtime.device import Device
+from hloom.runtime.machine import memory_size
 from hloom.runtime.python_api import immortal
 
 PLATFORM = "hloom"

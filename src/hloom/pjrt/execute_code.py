@@ -1,10 +1,10 @@
 """Running a program without Python: on one device, with nothing in it that needs the host.
 
 Such an executable's record has the address of its program in `main`; `template` and `table_words` are the table of
-pointers that the program takes (see `hloom.backends.cpu.dispatch`), with room for `inputs` and then `outputs` addresses
-from word `first_input` on. `descriptions` has `DESCRIPTION_WORDS` words for each output: the number of the argument
-whose memory it takes, plus one (0: memory of its own), and what its buffer's record starts as. `donated` has a word for
-each argument, which is not 0 if the argument is given to the program; it is null if none is.
+pointers that the program takes (see `backends/cpu/runtime/dispatch.py`), with room for `inputs` and then `outputs`
+addresses from word `first_input` on. `descriptions` has `DESCRIPTION_WORDS` words for each output: the number of the
+argument whose memory it takes, plus one (0: memory of its own), and what its buffer's record starts as. `donated` has a
+word for each argument, which is not 0 if the argument is given to the program; it is null if none is.
 
 Memory of results comes from the pool, small ones' from the C library. The word `owned` of a buffer's record says whose
 it is: 0 for Python's, which has a `Buffer` for it; `NOTHING` where it was given away; else its address, and the buffer
@@ -16,7 +16,7 @@ program takes it (`input_layouts`), or a donated one is not native code's alone 
 
 from __future__ import annotations
 
-from hloom.backends.cpu.memory_pool import SMALLEST
+from hloom.backends.cpu.runtime.memory_pool import SMALLEST
 from hloom.pjrt.c_api import ExecuteOptions, functions
 from hloom.pjrt.records import record_words
 

@@ -45,9 +45,9 @@ def set_entry_layouts(module: Module, program: bytes) -> None:
 
 def _modes(program: bytes) -> tuple[list[str], list[str]]:
     """What the arguments and results of the entry function ask for."""
-    from hloom.stablehlo.bytecode import read_bytecode
-    from hloom.stablehlo.mlir import FunctionType
-    from hloom.stablehlo.mlir_text import parse_mlir
+    from hloom.stablehlo.mlir.bytecode import read_bytecode
+    from hloom.stablehlo.mlir.ir import FunctionType
+    from hloom.stablehlo.mlir.text import parse_mlir
 
     operations = parse_mlir(read_bytecode(program).decode()).regions[0].block.operations
     main = next(o for o in operations if o.name == "func.func" and o.attributes.get("sym_name") == "main")

@@ -14,8 +14,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object
-from hloom.backends.cpu.memory_pool import memory_pool
+from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
+from hloom.backends.cpu.runtime.memory_pool import memory_pool
 from hloom.errors import ArgumentError
 from hloom.pjrt.c_api import LAYOUTS_EXTENSION, VERSION, Function, arguments_structure, extension_functions, functions
 from hloom.pjrt.execute_code import execute_text

@@ -6,10 +6,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hloom.stablehlo.exporter import print_stablehlo
-    from hloom.stablehlo.importer import parse_stablehlo
+    from hloom.stablehlo.exporter.module import print_stablehlo
+    from hloom.stablehlo.importer.module import parse_stablehlo
 
-_MODULES = {"parse_stablehlo": "importer", "print_stablehlo": "exporter"}
+_MODULES = {"parse_stablehlo": "importer.module", "print_stablehlo": "exporter.module"}
 
 
 def __getattr__(name: str) -> object:

@@ -33,7 +33,7 @@ from hloom.ops.attributes import (
 )
 from hloom.ops.operation import Operation
 from hloom.shape import Shape
-from hloom.stablehlo.mlir import (
+from hloom.stablehlo.mlir.ir import (
     Attribute,
     DenseArray,
     DenseElements,
@@ -42,7 +42,7 @@ from hloom.stablehlo.mlir import (
     ScalarType,
     TensorType,
 )
-from hloom.stablehlo.types import I1, I32, I64
+from hloom.stablehlo.mlir.types import I1, I32, I64
 
 Attributes = Mapping[str, Attribute]
 REQUIRED: Any = object()

@@ -6,10 +6,10 @@ A row says all about an op whose operands are those of the HLO operation in the 
 into the fields of the operation (`Row.fields`), exporting writes them (`Row.attributes`). `regions` names the fields
 that hold computations, in the order of the op's regions. The ops for which order or number of operands, or the
 result, differ (while, if, case, custom_call, send, ...) have rows for the attributes that they share with the HLO
-operation, and `irregular=True`: `importer.py` and `exporter.py` each have a function for them.
+operation, and `irregular=True`: `importer/rules.py` and `exporter/rules.py` each have a function for them.
 
 `BY_NAME` finds a row by the name of the op without its dialect, `BY_OPCODE` by opcode; the exporter takes the first
-row of an opcode. Ops of the CHLO dialect that HLO has as operations are rows too; `chlo.py` has the others.
+row of an opcode. Ops of the CHLO dialect that HLO has as operations are rows too; `importer/chlo.py` has the others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from hloom.stablehlo.attributes import (
     Slices,
     Windows,
 )
-from hloom.stablehlo.mlir import Attribute
+from hloom.stablehlo.mlir.ir import Attribute
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fused_programs import draw_loops, draw_program
-from replica_programs import draw_replicas
 
 import hloom as hl
 import test_corpus as corpus
 import test_spec_examples as spec
+from backends.cpu.fused_programs import draw_loops, draw_program
+from backends.cpu.replica_programs import draw_replicas
 from generate import draw_case
-from hloom.arrays import flat
+from hloom.files.arrays import flat
 from hloom.types import BY_DTYPE
-from passes.test_algebraic_simplifier import MovesAndConstants
+from passes.simplify.test_algebraic_simplifier import MovesAndConstants
 
 CASES = int(os.environ.get("HLOOM_CASES", "5000"))
 BLOCK = 250

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hloom.backends.cpu.buffer_assignment import assign_buffers
-from hloom.backends.cpu.disk_cache import cache_folder, find_program, keep_program
-from hloom.backends.cpu.element_ops import can_apply
-from hloom.backends.cpu.machine_code import compile_texts, target, vector_bytes
-from hloom.backends.cpu.program import (
+from hloom.backends.cpu.elements.ops import can_apply
+from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_program
+from hloom.backends.cpu.llvm.machine_code import compile_texts, target, vector_bytes
+from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+from hloom.backends.cpu.program.emitter import emit_program
+from hloom.backends.cpu.program.program import (
     CopyStep,
     HostStep,
     KernelStep,
@@ -17,22 +18,21 @@ from hloom.backends.cpu.program import (
     build_program,
     program_lines,
 )
-from hloom.backends.cpu.program_emitter import emit_program
-from hloom.backends.cpu.thread_pool import shared_pool
+from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.plan import Plan
 from hloom.ir import Module
 from hloom.loops.lower import can_lower
 from hloom.loops.nest import nest_cost
 from hloom.passes import Pipeline, clone_module, dump, is_watched, run_passes, simplification_pipeline
-from hloom.passes.call_inliner import CallInliner
-from hloom.passes.dot_operands import DotOperands
+from hloom.passes.control_flow.call_inliner import CallInliner
+from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
+from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
-from hloom.passes.fusion import FusionPass
-from hloom.passes.loop_unroller import WhileLoopUnroller
+from hloom.passes.fusion.dot_operands import DotOperands
+from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.memory_scheduler import MemoryScheduler
-from hloom.passes.while_loops import WhileLoopInvariantCodeMotion
 from hloom.runtime.targets import replaces_routines
 from hloom.text import fingerprint
 

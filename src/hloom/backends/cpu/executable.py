@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu import buffers
 from hloom.backends.cpu.compiler import CompiledModule
-from hloom.backends.cpu.dispatch import DOES_NOT_FIT, HEADER, call_address, layout_is_known, template
-from hloom.backends.cpu.machine_code import load_object
-from hloom.backends.cpu.program import Buffer, HostStep, Slot, leaves
-from hloom.backends.cpu.program_emitter import TABLE, host_buffers
-from hloom.backends.cpu.thread_pool import shared_pool
+from hloom.backends.cpu.llvm.machine_code import load_object
+from hloom.backends.cpu.program.emitter import TABLE, host_buffers
+from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, leaves
+from hloom.backends.cpu.runtime import buffers
+from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER, call_address, layout_is_known, template
+from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, RunError
 from hloom.ir import Module

@@ -11,9 +11,9 @@ from hloom.ir import Computation, Instruction, Module, callees_first, clone_comp
 from hloom.ops.control_flow import Call, Conditional, While
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.structure import Tuple
-from hloom.passes.call_inliner import inline
-from hloom.passes.dead_code import DeadCodeElimination
+from hloom.passes.control_flow.call_inliner import inline
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges
+from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.spmd.annotations import Annotation, Shardy, annotation_of, replicated
 from hloom.passes.spmd.custom import inspector_of, is_local, partitioner_of, sharding_rule
 from hloom.passes.spmd.mesh import Axes, Cut, Mesh, Placement, Spec

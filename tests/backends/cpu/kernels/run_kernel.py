@@ -11,8 +11,8 @@ import numpy as np
 
 import hloom as hl
 from hloom.backends.cpu.kernels.code import KernelCode, operand_shapes, result_shapes
-from hloom.backends.cpu.machine_code import MachineCode, compile_text, load_object, vector_bytes
-from hloom.backends.cpu.thread_pool import ThreadPool
+from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object, vector_bytes
+from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.ir import Instruction
 from hloom.verifier import verify_module
 

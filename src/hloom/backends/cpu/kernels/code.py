@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hloom.backends.cpu.element_types import is_native
+from hloom.backends.cpu.elements.types import is_native
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm_text import PTR, Type
+from hloom.backends.cpu.llvm.text import PTR, Type
 from hloom.ir import Instruction, flatten
 from hloom.shape import Shape
 

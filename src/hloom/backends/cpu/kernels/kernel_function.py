@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hloom.backends.cpu.element_types import Element, load_element, memory_element, store_element
-from hloom.backends.cpu.llvm_function import Function
-from hloom.backends.cpu.llvm_text import I1, I8, I32, I64, PTR, Index, Type, Value, constant, type_of
+from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
+from hloom.backends.cpu.llvm.function import Function
+from hloom.backends.cpu.llvm.text import I1, I8, I32, I64, PTR, Index, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from hloom.backends.cpu.elements.lanes import Lanes
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.lanes import Lanes
-from hloom.backends.cpu.llvm_text import I64, PTR, Index, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, lane_numbers, type_of
 from hloom.ir import Instruction
 from hloom.ops.attributes import RandomAlgorithm
 from hloom.shape import Shape

@@ -7,7 +7,7 @@ import numpy as np
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.turn import turn_function
-from hloom.backends.cpu.llvm_text import I8, I32, I64, PTR, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.runtime.fortran import Argument, Place, RoutineCall, Workspace
 from hloom.runtime.targets import routine_call

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hloom.backends.cpu import element_ops
-from hloom.backends.cpu.element_types import Element, is_native, register_element
-from hloom.backends.cpu.llvm_text import Builder, Value, constant, type_of
+from hloom.backends.cpu.elements import ops as element_ops
+from hloom.backends.cpu.elements.types import Element, is_native, register_element
+from hloom.backends.cpu.llvm.text import Builder, Value, constant, type_of
 from hloom.ir import Computation
 from hloom.loops.expressions import Apply, Argument, Constant, ExpressionSpace, walk
 from hloom.loops.index import Expression

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm_text import PTR, Index, Value, type_of
-from hloom.backends.cpu.tile_emitter import transpose_vectors
+from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
+from hloom.backends.cpu.nests.tiles import transpose_vectors
 
 _LINE = 64  # bytes
 

@@ -1,0 +1,434 @@
+"""Exponential, logarithm and power with their relatives (hyperbolic functions, logistic, erf) on `Lanes`.
+
+e^x: x = n ln 2 + r with |r| <= ln 2 / 2, e^r = 1 + r + r^2 q(r), and 2^n is put in the exponent bits.
+log: x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), log x = e ln 2 + log(1 + f).
+"""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.elements.lanes import (
+    Lanes,
+    at_least,
+    at_most,
+    bit_pattern,
+    fma,
+    sqrt,
+    where,
+    with_sign_of,
+)
+
+INF = float("inf")
+NAN = float("nan")
+LN2 = 0.6931471805599453
+LOG2E = 1.4426950408889634
+
+# ln 2 in two parts; the high part is a number of the element type, the low one what it lacks.
+LN2_HIGH = (0.6931471824645996, 0.6931471805599453)
+LN2_LOW = (-1.9046542121259336e-09, 2.3190468138462996e-17)
+
+# 1.5 * 2^mantissa bits: adding it rounds to an integer, which stands in the low bits.
+ROUNDER = (12582912.0, 6755399441055744.0)
+
+# (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2; relative errors of e^r - 1: 2^-26.1 and 2^-55.4.
+EXP = {
+    "float": (0.0013864405, 0.008366558, 0.041667506, 0.16666543, 0.49999997),
+    "double": (
+        2.5059352712035674e-08,
+        2.76262988093915e-07,
+        2.7557390516292913e-06,
+        2.48015045707529e-05,
+        0.0001984126973735006,
+        0.001388888893221529,
+        0.008333333333381451,
+        0.041666666666574384,
+        0.16666666666666602,
+        0.5000000000000006,
+    ),
+}
+
+# float: (log(1 + f) - f + f^2 / 2) / f^3; double: (2 atanh(s) / s - 2) / s^2 by s^2, s = f / (2 + f).
+# Relative errors of the logarithm: 2^-27.3 and 2^-58.5.
+LOG = {
+    "float": (
+        -0.07633061,
+        0.12761512,
+        -0.13160528,
+        0.14201702,
+        -0.16623324,
+        0.20001237,
+        -0.25000823,
+        0.3333333,
+    ),
+    "double": (
+        0.14795941542048366,
+        0.15314057279457546,
+        0.18183563787128873,
+        0.22222198590150746,
+        0.28571428742137883,
+        0.39999999999416347,
+        0.6666666666666734,
+    ),
+}
+
+# (sinh(x) - x) / x^3 by x^2 for |x| <= 1; relative errors 2^-27 and 2^-56.
+SINH = {
+    "float": (2.8174513e-06, 0.00019836063, 0.0083333505, 0.16666667),
+    "double": (
+        7.759322463775537e-13,
+        1.6057239967940657e-10,
+        2.5052123403931554e-08,
+        2.7557319155298115e-06,
+        0.00019841269841437825,
+        0.008333333333333139,
+        0.16666666666666669,
+    ),
+}
+
+# (-log(erfc(x)) / x - 2 / sqrt(pi)) / x for x in [0, 3.95] and [0, 5.93]; relative errors of erf 2^-27 and 2^-56.
+ERF = {
+    "float": (
+        -9.263723e-06,
+        0.00011770469,
+        -0.0006330508,
+        0.0016673942,
+        -0.00016073571,
+        -0.019152896,
+        0.102777794,
+        0.6366194,
+    ),
+    "double": (
+        7.833668818678505e-16,
+        -3.8502711339524337e-14,
+        8.845005826836661e-13,
+        -1.2610237883982756e-11,
+        1.2483412228778925e-10,
+        -9.081785134065725e-10,
+        4.9974940275432966e-09,
+        -2.0961899248161086e-08,
+        6.573144511712467e-08,
+        -1.4175776165165617e-07,
+        1.3717576166445827e-07,
+        3.3637136563573673e-07,
+        -1.7415514080022043e-06,
+        2.835139131960363e-06,
+        3.407270929247012e-06,
+        -2.972405286247709e-05,
+        6.449186596254881e-05,
+        2.5878601612498285e-05,
+        -0.000590125551930544,
+        0.0016962063855092266,
+        -0.0002091946948051614,
+        -0.019128447005073865,
+        0.10277260330178893,
+        0.6366197723675836,
+    ),
+}
+
+# (tanh(x) - x) / x^3 by x^2 for |x| <= 0.625; relative errors 2^-27.8 and 2^-56.4.
+TANH = {
+    "float": (
+        -0.005716313,
+        0.020649873,
+        -0.053743254,
+        0.13331488,
+        -0.33333284,
+    ),
+    "double": (
+        -1.6105845663846837e-05,
+        7.72154961146078e-05,
+        -0.00022862979170131233,
+        0.0005863506556822057,
+        -0.0014549698731983695,
+        0.0035919914427609227,
+        -0.008863221301784768,
+        0.021869487600472533,
+        -0.05396825393240785,
+        0.13333333333264727,
+        -0.33333333333332876,
+    ),
+}
+
+# 2 / sqrt(pi) in two parts.
+ERF_AT_0_HIGH = (1.128379225730896, 1.1283791670955126)
+ERF_AT_0_LOW = (-5.8635382771399236e-08, 1.533545961316588e-17)
+
+# ((atanh(s) / s - 1) / s^2 - 1/3) / s^2 by s^2: error of atanh 2^-66.
+POWER_ATANH = {
+    "float": (0.11709737, 0.14273547, 0.20000076),
+    "double": (
+        0.06598493781024524,
+        0.06628372640939516,
+        0.07693380263177689,
+        0.09090892147675511,
+        0.11111111260390455,
+        0.14285714285047232,
+        0.20000000000001134,
+    ),
+}
+
+
+# Exponentials
+
+
+def _reduce(x: Lanes, low: Lanes | None = None) -> tuple[Lanes, Lanes, Lanes]:
+    """The bits of n + ROUNDER, and r and its rest: x + low = n ln 2 + r + rest, where r is exact."""
+    rounder = x.pick(*ROUNDER)
+    shifted = fma(x, LOG2E, rounder)
+    n = shifted - rounder
+    rest = -x.pick(*LN2_LOW)
+    rest = n * rest if low is None else fma(n, rest, low)
+    return shifted.bits, fma(n, -x.pick(*LN2_HIGH), x), rest
+
+
+def _power_of_two(n: Lanes, mantissa_bits: int) -> Lanes:
+    """2^n of the integers n, of which only the bits of an exponent count."""
+    one = bit_pattern("double" if mantissa_bits == 52 else "float", 1.0)
+    return ((n << mantissa_bits) + one).float
+
+
+def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple[Lanes, Lanes, Lanes]:
+    """Three factors of e^(x + low), or of half of it: e^r and two powers of two, all normal numbers.
+
+    Multiplied in this order they round once where the result is subnormal. |x| is below twice the largest exponent.
+    """
+    n, r, rest = _reduce(x, low)
+    r = r + rest
+    rounded = r + 1.0
+    power = rounded + fma(r * r, r.polynomial(EXP), (1.0 - rounded) + r)
+    half = n >> 1
+    other = n - half - 1 if halved else n - half
+    return power, _power_of_two(half, x.mantissa_bits), _power_of_two(other, x.mantissa_bits)
+
+
+def _exp(x: Lanes, low: Lanes | None = None, halved: bool = False) -> Lanes:
+    power, scale, other = exp_parts(x, low, halved)
+    return power * scale * other
+
+
+def _clamp_exponent(x: Lanes) -> Lanes:
+    return at_least(at_most(x, x.pick(90.0, 711.0)), x.pick(-104.0, -746.0))
+
+
+def exp(x: Lanes) -> Lanes:
+    return _exp(_clamp_exponent(x))
+
+
+def expm1(x: Lanes) -> Lanes:
+    """2^n (e^r - 1) + 2^n - 1, with 2^n in two factors so that it does not overflow first."""
+    clamped = at_least(at_most(x, x.pick(90.0, 711.0)), x.pick(-20.0, -40.0))
+    n, r, rest = _reduce(clamped)
+    half = n >> 1
+    scale = _power_of_two(half, x.mantissa_bits)
+    other = _power_of_two(n - half, x.mantissa_bits)
+    inverse = (bit_pattern(x.type.element, 1.0) * 2 - scale.bits).float
+    whole = r + rest
+    tail = fma(whole * whole, whole.polynomial(EXP), rest)
+    return with_sign_of(fma(other, tail, fma(other, r, other - inverse)) * scale, x)
+
+
+def logistic(x: Lanes) -> Lanes:
+    """1 / (1 + e), or e / (1 + e) of negative x, with e = e^-|x|; one step of Newton's method sharpens the quotient."""
+    negative = x < 0.0
+    e = exp(-abs(x))
+    numerator = where(negative, e, 1.0)
+    below = e + 1.0
+    quotient = numerator / below
+    residue = fma(-quotient, below, numerator) - quotient * (e - (below - 1.0))
+    return fma(residue, where(negative, 1.0 - quotient, quotient), quotient)
+
+
+def tanh(x: Lanes) -> Lanes:
+    """1 - 2 / (e^2|x| + 1); a polynomial near zero."""
+    a = abs(x)
+    n, r, rest = _reduce(at_most(a + a, x.pick(20.0, 40.0)))
+    r = r + rest
+    power = (fma(r * r, r.polynomial(EXP), r) + 1.0) * _power_of_two(n, x.mantissa_bits)
+    square = a * a
+    near_zero = fma(a * square, square.polynomial(TANH), a)
+    return with_sign_of(where(a < 0.625, near_zero, 1.0 - 2.0 / (power + 1.0)), x)
+
+
+def sinh(x: Lanes) -> Lanes:
+    """(e^a - e^-a) / 2 of a = |x|; a polynomial near zero."""
+    a = abs(x)
+    half = _exp(at_most(a, x.pick(90.0, 711.0)), halved=True)
+    square = a * a
+    near_zero = fma(a * square, square.polynomial(SINH), a)
+    return with_sign_of(where(a < 1.0, near_zero, half - 0.25 / half), x)
+
+
+def cosh(x: Lanes) -> Lanes:
+    half = _exp(at_most(abs(x), x.pick(90.0, 711.0)), halved=True)
+    return half + 0.25 / half
+
+
+def erf(x: Lanes) -> Lanes:
+    """1 - e^-g with g = -log(erfc |x|), a smooth function."""
+    a = at_most(abs(x), x.pick(3.95, 5.93))
+    factor = fma(a, a.polynomial(ERF), a.pick(*ERF_AT_0_HIGH))
+    g = a * factor
+    n, r, rest = _reduce(-g, -fma(a, x.pick(*ERF_AT_0_LOW), fma(a, factor, -g)))
+    scale = _power_of_two(n, x.mantissa_bits)
+    power = r + fma(r * r, r.polynomial(EXP), rest)
+    return with_sign_of(fma(scale, power, scale - 1.0), x)
+
+
+# Logarithms
+
+
+def _split(x: Lanes) -> tuple[Lanes, Lanes]:
+    """Positive normal x as integer e and m in [sqrt(1/2), sqrt(2)): x = 2^e m."""
+    bits = x.bits
+    e = (bits - bit_pattern(x.type.element, 0.5**0.5)).shift_right_signed(x.mantissa_bits)
+    return e, (bits - (e << x.mantissa_bits)).float
+
+
+def _as_float(e: Lanes) -> Lanes:
+    """Small integers as floats of the same bits."""
+    if e.type.bits == 32:
+        return Lanes(e.b, e.b.convert("sitofp", e.value, "float"))
+    return (e + bit_pattern("double", ROUNDER[1])).float - ROUNDER[1]
+
+
+def _log(e: Lanes, f: Lanes) -> Lanes:
+    """e ln 2 + log(1 + f) for 1 + f in [sqrt(1/2), sqrt(2))."""
+    high, low = f.pick(*LN2_HIGH), f.pick(*LN2_LOW)
+    square = f * f
+    if f.type.bits == 32:
+        tail = fma(f * square, f.polynomial(LOG), e * low)
+        return fma(e, high, f + fma(square, -0.5, tail))
+    half = square * 0.5
+    s = f / (f + 2.0)
+    z = s * s
+    return fma(e, high, f - (half - fma(s, fma(z, z.polynomial(LOG), half), e * low)))
+
+
+def log(x: Lanes) -> Lanes:
+    e, m = _split_any(x)
+    result = _log(e, m - 1.0)
+    result = where(x.equals(INF), x, result)
+    result = where(x.equals(0.0), -INF, result)
+    return where(x.compare("ult", 0.0), NAN, result)
+
+
+def _split_any(x: Lanes) -> tuple[Lanes, Lanes]:
+    """Positive x, perhaps subnormal, as float e and m in [sqrt(1/2), sqrt(2)): x = 2^e m."""
+    tiny = x < x.pick(2.0**-126, 2.0**-1022)
+    shift = 24.0 if x.type.bits == 32 else 54.0
+    e, m = _split(where(tiny, x * 2.0**shift, x))
+    exponent = _as_float(e)
+    return where(tiny, exponent - shift, exponent), m
+
+
+def log_of_sum(u: Lanes, rest: Lanes, exponent: Lanes | None = None) -> Lanes:
+    """log(u + rest) where u is the rounded sum, not subnormal; with `exponent` of (u + rest) 2^exponent."""
+    largest = 127 if u.type.bits == 32 else 1023
+    e, m = _split(u)
+    # 2^-e, or 0 where the rest is none of u's digits.
+    inverse = ((largest - e.intrinsic("smin", largest)) << u.mantissa_bits).float
+    power = _as_float(e)
+    result = _log(power if exponent is None else power + exponent, fma(rest, inverse, m - 1.0))
+    result = where(u.equals(INF), INF, result)
+    return where(u.compare("ult", 0.0), NAN, where(u.equals(0.0), -INF, result))
+
+
+def _log1p(x: Lanes, low: Lanes | None = None) -> Lanes:
+    """log(1 + x + low): what 1 + x lacks after rounding is added to f in the scale of the sum."""
+    u = x + 1.0
+    rest = x - (u - 1.0)
+    return log_of_sum(u, rest if low is None else rest + low)
+
+
+def log1p(x: Lanes) -> Lanes:
+    # x = -0 is lost in u.
+    return where(x.equals(0.0), x, _log1p(x))
+
+
+def asinh(x: Lanes) -> Lanes:
+    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) of a = |x|; log(2 a) of large ones."""
+    a = abs(x)
+    large = a > a.pick(2.0**30, 2.0**60)
+    square = a * a
+    rest = square / (sqrt(square + 1.0) + 1.0)
+    total = a + rest
+    result = _log1p(where(large, a, total), where(large, 0.0, rest - (total - a)))
+    return with_sign_of(result + where(large, a.like(LN2), 0.0), x)
+
+
+def acosh(x: Lanes) -> Lanes:
+    """log1p(t + sqrt(2 t + t^2)) of t = x - 1; log(2 x) of large ones."""
+    large = x > x.pick(2.0**30, 2.0**60)
+    t = x - 1.0
+    twice = t + t
+    square = fma(t, t, twice)
+    root = sqrt(square)
+    # What the root lacks; it is 0 only where the residue is, too.
+    residue = fma(-root, root, square) + fma(t, t, twice - square)
+    total = root + t
+    rest = (t - (total - root)) + residue / (root + root + 2.0**-99)
+    result = _log1p(where(large, x, total), where(large, 0.0, rest)) + where(large, x.like(LN2), 0.0)
+    return where(x < 1.0, NAN, result)
+
+
+def atanh(x: Lanes) -> Lanes:
+    """log1p(2 a / (1 - a)) / 2 of a = |x|."""
+    a = abs(x)
+    twice = a + a
+    below = 1.0 - a
+    quotient = twice / below
+    residue = fma(-quotient, below, twice) - quotient * ((1.0 - below) - a)
+    return with_sign_of(_log1p(quotient, residue / below) * 0.5, x)
+
+
+# Powers
+
+
+def power(x: Lanes, y: Lanes) -> Lanes:
+    """IEEE pow: the sign of odd integer powers, NaN of other powers of negative numbers, 1 of x = 1 and of y = 0."""
+    base = abs(x)
+    log_base, low = _log_in_two(base)
+    log_base = where(base.equals(0.0), -INF, where(base < INF, log_base, base))
+    # A finite exponent, as large as it may be, times the logarithm 0 is 0.
+    largest = y.pick(2.0**127, 2.0**1023)
+    exponent = at_least(at_most(y, largest), -largest)
+    product = exponent * log_base
+    rest = fma(exponent, log_base, -product) + exponent * low
+    clamped = _clamp_exponent(product)
+    result = _exp(clamped, where(clamped.equals(product), rest, 0.0))
+    half = y * 0.5
+    is_integer = y.intrinsic("trunc").equals(y)
+    is_odd = is_integer & half.intrinsic("trunc").compare("one", half)
+    result = where(is_odd, with_sign_of(result, x), result)
+    result = where((x < 0.0) & (x > -INF) & ~is_integer, NAN, result)
+    return where(y.equals(0.0) | x.equals(1.0), 1.0, result)
+
+
+def _log_in_two(x: Lanes) -> tuple[Lanes, Lanes]:
+    """The logarithm of finite positive x and what it lacks, together good for about 66 bits of f64, 36 of f32."""
+    e, m = _split_any(x)
+    f = m - 1.0
+    # s = f / (2 + f) = sh + sl
+    d = f + 2.0
+    inverse = 1.0 / d
+    sh = f * inverse
+    sl = (fma(-sh, d, f) - sh * (f - (d - 2.0))) * inverse
+    # z = s^2 = zh + zl
+    zh = sh * sh
+    zl = fma(sh, sh, -zh) + 2.0 * sh * sl
+    # c = 1/3 + z Q(z) = ch + cl
+    third, third_low = x.pick(0.3333333432674408, 0.3333333333333333), x.pick(-9.934108e-09, 1.850371707708594e-17)
+    t = zh * zh.polynomial(POWER_ATANH)
+    ch = t + third
+    cl = (third - ch) + t + third_low
+    # w = z c, a = s w
+    wh = zh * ch
+    wl = fma(zh, ch, -wh) + fma(zh, cl, zl * ch)
+    ah = sh * wh
+    al = fma(sh, wh, -ah) + fma(sh, wl, sl * wh)
+    # log x = e ln 2 + 2 s + 2 a; so few bits of ln 2 that the first product is exact.
+    first, second, last = e * x.pick(0.693145751953125, 0.6931471804855391), sh + sh, ah + ah
+    h1 = first + second
+    h2 = h1 + last
+    ln2_low = x.pick(1.4286068e-06, 7.440617110012397e-11)
+    low = (second - (h1 - first)) + (last - (h2 - h1)) + fma(e, ln2_low, 2.0 * (sl + al))
+    return h2, low

@@ -1,0 +1,187 @@
+"""Arithmetic on values with Python's operators: `fma(n, -LN2, x)` and `a * a + 1.0` emit one instruction each."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hloom.backends.cpu.llvm.text import Builder, Type, Value, constant
+
+Number = float | int
+
+
+class Lanes:
+    """A value and the builder that computes with it, all lanes alike; Python numbers become constants of its type.
+
+    Comparisons are ordered (false for NaN) and give `i1` lanes; on integers `>>` shifts in zeros.
+    """
+
+    __slots__ = ("b", "value")
+
+    def __init__(self, b: Builder, value: Value) -> None:
+        self.b = b
+        self.value = value
+
+    @property
+    def type(self) -> Type:
+        return self.value.type
+
+    @property
+    def mantissa_bits(self) -> int:
+        return 52 if self.type.bits == 64 else 23
+
+    def like(self, other: Lanes | Number) -> Lanes:
+        """`other` itself, or the number as a constant of this type."""
+        return other if isinstance(other, Lanes) else Lanes(self.b, constant(self.type, other))
+
+    def pick(self, single: Number, double: Number) -> Lanes:
+        """A constant of this float type, chosen by the type."""
+        return self.like(single if self.type.bits == 32 else double)
+
+    # Arithmetic
+
+    def _binary(self, on_floats: str, on_integers: str, other: Lanes | Number) -> Lanes:
+        opcode = on_floats if self.type.is_float else on_integers
+        return Lanes(self.b, self.b.binary(opcode, self.value, self.like(other).value))
+
+    def __add__(self, other: Lanes | Number) -> Lanes:
+        return self._binary("fadd", "add", other)
+
+    def __sub__(self, other: Lanes | Number) -> Lanes:
+        return self._binary("fsub", "sub", other)
+
+    def __mul__(self, other: Lanes | Number) -> Lanes:
+        return self._binary("fmul", "mul", other)
+
+    def __truediv__(self, other: Lanes | Number) -> Lanes:
+        return self._binary("fdiv", "udiv", other)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: Number) -> Lanes:
+        return self.like(other) - self
+
+    def __rtruediv__(self, other: Number) -> Lanes:
+        return self.like(other) / self
+
+    def __neg__(self) -> Lanes:
+        return Lanes(self.b, self.b.fneg(self.value))
+
+    def __abs__(self) -> Lanes:
+        return Lanes(self.b, self.b.intrinsic("fabs", self.value))
+
+    def polynomial(self, coefficients: Mapping[str, Sequence[float]]) -> Lanes:
+        """The polynomial of this element type, the highest power first.
+
+        As E(x^2) + x O(x^2) where it is long, lest one chain of dependent instructions bounds the speed.
+        """
+        row = coefficients[self.type.element]
+        b, x = self.b, self.value
+        if len(row) < 8:
+            return Lanes(b, b.polynomial(x, row))
+        square = b.binary("fmul", x, x)
+        even, odd = b.polynomial(square, row[-1::-2][::-1]), b.polynomial(square, row[-2::-2][::-1])
+        return Lanes(b, b.fma(odd, x, even))
+
+    # Integers and truth values
+
+    def __and__(self, other: Lanes | Number) -> Lanes:
+        return self._binary("", "and", other)
+
+    def __or__(self, other: Lanes | Number) -> Lanes:
+        return self._binary("", "or", other)
+
+    def __xor__(self, other: Lanes | Number) -> Lanes:
+        return self._binary("", "xor", other)
+
+    def __invert__(self) -> Lanes:
+        return self ^ (1 if self.type.element == "i1" else -1)
+
+    def __lshift__(self, count: int) -> Lanes:
+        return self._binary("", "shl", count)
+
+    def __rshift__(self, count: int) -> Lanes:
+        return self._binary("", "lshr", count)
+
+    def shift_right_signed(self, count: int) -> Lanes:
+        return self._binary("", "ashr", count)
+
+    # Comparisons
+
+    def compare(self, predicate: str, other: Lanes | Number) -> Lanes:
+        return Lanes(self.b, self.b.compare(predicate, self.value, self.like(other).value))
+
+    def __lt__(self, other: Lanes | Number) -> Lanes:
+        return self.compare("olt" if self.type.is_float else "slt", other)
+
+    def __le__(self, other: Lanes | Number) -> Lanes:
+        return self.compare("ole" if self.type.is_float else "sle", other)
+
+    def __gt__(self, other: Lanes | Number) -> Lanes:
+        return self.compare("ogt" if self.type.is_float else "sgt", other)
+
+    def __ge__(self, other: Lanes | Number) -> Lanes:
+        return self.compare("oge" if self.type.is_float else "sge", other)
+
+    def equals(self, other: Lanes | Number) -> Lanes:
+        return self.compare("oeq" if self.type.is_float else "eq", other)
+
+    # Conversions
+
+    @property
+    def bits(self) -> Lanes:
+        """The bit pattern of floats, as integers."""
+        return Lanes(self.b, self.b.bitcast(self.value, self.type.integer))
+
+    @property
+    def float(self) -> Lanes:
+        """The floats of these bit patterns."""
+        element = {32: "float", 64: "double"}[self.type.bits]
+        return Lanes(self.b, self.b.bitcast(self.value, self.type.of(element)))
+
+    def to(self, element: str) -> Lanes:
+        """Between float and double."""
+        if self.type.element == element:
+            return self
+        return Lanes(self.b, self.b.convert("fpext" if element == "double" else "fptrunc", self.value, element))
+
+    def intrinsic(self, name: str, *others: Lanes | Number) -> Lanes:
+        return Lanes(self.b, self.b.intrinsic(name, self.value, *(self.like(other).value for other in others)))
+
+
+def fma(a: Lanes, b: Lanes | Number, c: Lanes | Number) -> Lanes:
+    """a * b + c, rounded once."""
+    return a.intrinsic("fma", b, c)
+
+
+def where(condition: Lanes, a: Lanes | Number, b: Lanes | Number) -> Lanes:
+    """a where the condition holds, b elsewhere; one of them at least is no Python number."""
+    typed: Any = a if isinstance(a, Lanes) else b
+    return Lanes(condition.b, condition.b.select(condition.value, typed.like(a).value, typed.like(b).value))
+
+
+def at_most(x: Lanes, limit: Lanes | Number) -> Lanes:
+    """The smaller of the two; NaN stays."""
+    return where(x > limit, limit, x)
+
+
+def at_least(x: Lanes, limit: Lanes | Number) -> Lanes:
+    """The larger of the two; NaN stays."""
+    return where(x < limit, limit, x)
+
+
+def with_sign_of(magnitude: Lanes, sign: Lanes) -> Lanes:
+    return magnitude.intrinsic("copysign", sign)
+
+
+def sqrt(x: Lanes) -> Lanes:
+    """Correctly rounded."""
+    return x.intrinsic("sqrt")
+
+
+def bit_pattern(element: str, value: Number) -> int:
+    """The bits of a float constant."""
+    single = element == "float"
+    return int(struct.unpack("<I" if single else "<Q", struct.pack("<f" if single else "<d", value))[0])

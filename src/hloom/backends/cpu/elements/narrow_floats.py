@@ -1,0 +1,225 @@
+"""The 8- and 4-bit floats in LLVM IR: registers are f32 that hold representable values, memory holds codes in bytes.
+
+`Format` says what tells these types apart, as ml_dtypes has it: a few numbers, how far numbers go, and what NaN,
+infinity and -0 become. f8e8m0fnu has nothing but an exponent, and functions of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from hloom.backends.cpu.llvm.text import Builder, Value, constant
+from hloom.types import PrimitiveType
+
+MANTISSA, BIAS = 23, 127
+"""Of f32."""
+EXPONENT_MASK = 0xFF << MANTISSA
+SIGN_MASK = 1 << 31
+_QUIET_NAN = 0x7FC00000
+_SMALLEST_POWER = 1 << (MANTISSA - 1)
+"""2^-127, which is subnormal in f32."""
+_HALF_WAY = 1 << (MANTISSA - 1)
+"""From a power of two to the middle between it and the next."""
+
+
+def is_narrow(type: PrimitiveType) -> bool:
+    return type.is_float and type.bits < 16
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format with a sign, subnormal numbers and at least one mantissa bit; f32 are given as bit patterns."""
+
+    bits: int
+    mantissa: int
+    bias: int
+    smallest_normal: int
+    largest: int
+    overflow: int
+    """What infinity becomes: itself, NaN, or the largest number."""
+    nan: int
+    """What NaN without a sign becomes; one with a sign becomes its negative."""
+    has_payloads: bool
+    """Whether several codes are NaN."""
+    has_signed_zero: bool
+    """Whether there is -0; where there is none its code is the only NaN."""
+
+    @staticmethod
+    @functools.cache
+    def of(type: PrimitiveType) -> Format:
+        limits, width = ml_dtypes.finfo(type.dtype), int(type.bits)
+
+        def became(value: float) -> float:
+            return float(np.asarray(value, np.float32).astype(type.dtype))
+
+        minus_zero = np.asarray(1 << (width - 1), np.uint8).view(type.dtype)
+        return Format(
+            bits=width,
+            mantissa=int(limits.nmant),
+            bias=1 - int(limits.minexp),
+            smallest_normal=_bits(float(limits.smallest_normal)),
+            largest=_bits(float(limits.max)),
+            overflow=_bits(became(np.inf)),
+            nan=_bits(became(np.nan)),
+            has_payloads=bool(np.isinf(became(np.inf))),
+            has_signed_zero=not np.isnan(float(minus_zero)),
+        )
+
+    @property
+    def dropped(self) -> int:
+        """The mantissa bits that f32 has more."""
+        return MANTISSA - self.mantissa
+
+    @property
+    def magnitude_mask(self) -> int:
+        return (1 << (self.bits - 1)) - 1
+
+    @property
+    def largest_code(self) -> int:
+        return (self.largest >> self.dropped) - self.rebias
+
+    @property
+    def rebias(self) -> int:
+        """What f32 adds to the code of a normal number, in the place of that code."""
+        return (BIAS - self.bias) << self.mantissa
+
+    @property
+    def aligner(self) -> int:
+        """The f32 whose last bit weighs as much as that of a subnormal number: the sum of both ends with its code."""
+        return (BIAS + 1 - self.bias + self.dropped) << MANTISSA
+
+
+def _bits(value: float) -> int:
+    return _QUIET_NAN if np.isnan(value) else int(np.asarray(value, np.float32).view(np.uint32))
+
+
+def decode(b: Builder, code: Value, type: PrimitiveType) -> Value:
+    """The f32 of a code (i8); bits beyond the type's do not count. NaN keeps sign and payload."""
+    word = b.convert("zext", code, "i32")
+    if type is PrimitiveType.F8E8M0FNU:
+        return _decode_exponent(b, word)
+    format = Format.of(type)
+
+    def word_of(value: int) -> Value:
+        return constant(word.type, value)
+
+    magnitude = b.binary("and", word, word_of(format.magnitude_mask))
+    shifted = b.binary("shl", magnitude, word_of(format.dropped))
+    normal = b.binary("add", shifted, word_of(format.rebias << format.dropped))
+    aligner = b.bitcast(word_of(format.aligner), word.type.of("float"))
+    aligned = b.bitcast(b.binary("or", magnitude, word_of(format.aligner)), aligner.type)
+    subnormal = b.bitcast(b.binary("fsub", aligned, aligner), word.type)
+    is_subnormal = b.compare("ult", magnitude, word_of(1 << format.mantissa))
+    result = b.select(is_subnormal, subnormal, normal)
+    if format.largest_code < format.magnitude_mask:
+        special = b.binary("or", shifted, word_of(EXPONENT_MASK)) if format.has_payloads else word_of(format.nan)
+        result = b.select(b.compare("ugt", magnitude, word_of(format.largest_code)), special, result)
+    sign = b.binary("and", b.binary("shl", word, word_of(32 - format.bits)), word_of(SIGN_MASK))
+    result = b.binary("or", result, sign)
+    if not format.has_signed_zero:
+        is_nan = b.compare("eq", result, word_of(SIGN_MASK))
+        result = b.select(is_nan, word_of(SIGN_MASK | _QUIET_NAN), result)
+    return b.bitcast(result, aligner.type)
+
+
+def encode(b: Builder, value: Value, type: PrimitiveType) -> Value:
+    """The code (i8) of an f32 that holds a value of the type."""
+    bits = b.bitcast(value, value.type.integer)
+    if type is PrimitiveType.F8E8M0FNU:
+        return b.convert("trunc", b.binary("lshr", bits, constant(bits.type, MANTISSA)), "i8")
+    format = Format.of(type)
+
+    def word_of(value: int) -> Value:
+        return constant(bits.type, value)
+
+    magnitude = b.binary("and", bits, word_of(~SIGN_MASK))
+    shifted = b.binary("lshr", magnitude, word_of(format.dropped))
+    normal = b.binary("sub", shifted, word_of(format.rebias))
+    aligner = b.bitcast(word_of(format.aligner), value.type)
+    aligned = b.bitcast(b.binary("fadd", b.bitcast(magnitude, value.type), aligner), bits.type)
+    subnormal = b.binary("sub", aligned, word_of(format.aligner))
+    result = b.select(b.compare("ult", magnitude, word_of(format.smallest_normal)), subnormal, normal)
+    is_special = b.compare("ugt", magnitude, word_of(format.largest))
+    if format.has_signed_zero:
+        mask = word_of(format.magnitude_mask)
+        result = b.select(is_special, b.binary("and", shifted, mask) if format.has_payloads else mask, result)
+    sign_bit = word_of(1 << (format.bits - 1))
+    result = b.binary("or", result, b.binary("and", b.binary("lshr", bits, word_of(32 - format.bits)), sign_bit))
+    if not format.has_signed_zero:
+        result = b.select(is_special, sign_bit, result)
+    return b.convert("trunc", result, "i8")
+
+
+def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
+    """An f32 rounded to the type: to nearest, ties to even, once.
+
+    The number that is added and subtracted again is so large that the sum has as many bits as the type.
+    """
+    if type is PrimitiveType.F8E8M0FNU:
+        return _rounded_to_exponent(b, value)
+    format, word = Format.of(type), value.type.integer
+    bits = b.bitcast(value, word)
+    magnitude = b.intrinsic("fabs", value)
+    exponent = b.binary("and", bits, constant(word, EXPONENT_MASK))
+    exponent = b.intrinsic("umax", exponent, constant(word, format.smallest_normal))
+    exponent = b.intrinsic("umin", exponent, constant(word, format.largest & EXPONENT_MASK))
+    large = b.bitcast(b.binary("add", exponent, constant(word, format.dropped << MANTISSA)), value.type)
+    result = b.binary("fsub", b.binary("fadd", magnitude, large), large)
+
+    def special(bits: int) -> Value:
+        return b.bitcast(constant(word, bits), value.type)
+
+    largest = special(format.largest)
+    if format.overflow == _QUIET_NAN:
+        result = b.select(b.compare("ole", result, largest), result, special(_QUIET_NAN))
+    else:
+        result = b.select(b.compare("ogt", result, largest), special(format.overflow), result)
+        result = b.select(b.compare("uno", value, value), special(format.nan), result)
+    sign = b.binary("and", bits, constant(word, SIGN_MASK))
+    result = b.bitcast(b.binary("xor", b.bitcast(result, word), sign), value.type)
+    return result if format.has_signed_zero else b.binary("fadd", result, constant(value.type, 0.0))
+
+
+def plain_nan(b: Builder, value: Value, type: PrimitiveType) -> Value:
+    """A value of the type as wider types get it, without a payload of NaN."""
+    if type is not PrimitiveType.F8E8M0FNU:
+        format = Format.of(type)
+        nan = b.bitcast(constant(value.type.integer, _QUIET_NAN), value.type)
+        if format.has_payloads:
+            return b.select(b.compare("uno", value, value), b.intrinsic("copysign", nan, value), value)
+        if not format.has_signed_zero:
+            return b.select(b.compare("uno", value, value), b.fneg(nan), value)
+    return value
+
+
+def ordered(b: Builder, value: Value, type: PrimitiveType) -> Value:
+    """An f32 whose place in the total order is that of a value of the type: NaN without a sign comes last."""
+    if type is not PrimitiveType.F8E8M0FNU and Format.of(type).has_signed_zero:
+        return value
+    return b.select(b.compare("uno", value, value), b.intrinsic("fabs", value), value)
+
+
+def _decode_exponent(b: Builder, word: Value) -> Value:
+    """The exponent is that of f32, except for the code 0, which is a subnormal f32, and the last one, NaN."""
+    shifted = b.binary("shl", word, constant(word.type, MANTISSA))
+    number = b.intrinsic("umax", shifted, constant(word.type, _SMALLEST_POWER))
+    is_nan = b.compare("eq", word, constant(word.type, 0xFF))
+    return b.bitcast(b.select(is_nan, constant(word.type, _QUIET_NAN), number), word.type.of("float"))
+
+
+def _rounded_to_exponent(b: Builder, value: Value) -> Value:
+    """To a power of two, ties up; what is not positive, or too large, becomes NaN (as ml_dtypes has it)."""
+    bits = b.bitcast(value, value.type.integer)
+    word = bits.type
+    up = b.binary("add", bits, constant(word, _HALF_WAY))
+    power = b.binary("and", up, constant(word, EXPONENT_MASK))
+    is_least = b.compare("ule", bits, constant(word, _SMALLEST_POWER))
+    power = b.select(is_least, constant(word, _SMALLEST_POWER), power)
+    # One comparison for all: 0 and what has a sign come out above the largest.
+    before = b.binary("sub", bits, constant(word, 1))
+    is_number = b.compare("ult", before, constant(word, EXPONENT_MASK - _HALF_WAY - 1))
+    return b.bitcast(b.select(is_number, power, constant(word, _QUIET_NAN)), value.type)

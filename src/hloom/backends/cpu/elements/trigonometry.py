@@ -1,0 +1,295 @@
+"""Sine, cosine, tangent and their inverses on `Lanes`.
+
+x = n pi/2 + r with |r| <= pi/4; sin and cos of r are polynomials, chosen and signed by the last two bits of n.
+"""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.elements.exponentials import INF, ROUNDER
+from hloom.backends.cpu.elements.lanes import Lanes, fma, sqrt, where, with_sign_of
+from hloom.backends.cpu.llvm.text import F64, I1, PTR, Value, constant
+
+TWO_OVER_PI = 0.6366197723675814
+
+# pi / 2 in three parts of the element type.
+HALF_PI = (
+    (1.5707963705062866, 1.5707963267948966),
+    (-4.371138828673793e-08, 6.123233995736766e-17),
+    (-1.7151245100058819e-15, -1.4973849048591698e-33),
+)
+
+# 2 / pi in groups of 26 bits.
+DIGIT_BITS = 26
+DIGITS = tuple(
+    int(
+        "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea09d1921cfe1d"
+        "eb1cb129a73ee88235f52ebb4484e99c7026b45f7e413991d639835339f49c845f8bbdf9283b1ff897ffde05980fef2f118b"
+        "5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b3d0739f78a5292ea6bfb5fb11f8d5d"
+        "",
+        16,
+    )
+    >> (DIGIT_BITS * (43 - k))
+    & ((1 << DIGIT_BITS) - 1)
+    for k in range(44)
+)
+DIGITS_OF_TWO_OVER_PI = (
+    "@two_over_pi = private unnamed_addr constant [44 x double] ["
+    + ", ".join(str(constant(F64, digit)).replace("splat ", "") for digit in DIGITS)
+    + "]"
+)
+
+QUARTER_PI_HIGH = (0.7853981852531433, 0.7853981633974483)
+QUARTER_PI_LOW = (-2.1855694143368964e-08, 3.061616997868383e-17)
+
+# (sin(r) - r) / r^3 by r^2, |r| <= pi / 4; relative errors 2^-27.8 and 2^-57.8.
+SIN = {
+    "float": (-0.00019506583, 0.008332101, -0.16666654),
+    "double": (
+        1.589301745959793e-10,
+        -2.5050694386236925e-08,
+        2.7557313295349417e-06,
+        -0.00019841269828698905,
+        0.008333333333321077,
+        -0.16666666666666627,
+    ),
+}
+
+# (cos(r) - 1 + r^2 / 2) / r^4 by r^2; errors 2^-33 and 2^-63.
+COS = {
+    "float": (2.44307e-05, -0.0013887301, 0.041666646),
+    "double": (
+        -1.135670759086434e-11,
+        2.0875667741299275e-09,
+        -2.755731395418044e-07,
+        2.480158728814459e-05,
+        -0.0013888888888872056,
+        0.04166666666666659,
+    ),
+}
+
+# (atan(t) - t) / t^3 by t^2, |t| <= sqrt(2) - 1; relative errors 2^-28.6 and 2^-58.7.
+ATAN = {
+    "float": (-0.06082755, 0.10595702, -0.14243804, 0.19998486, -0.33333316),
+    "double": (
+        -0.01792032754546581,
+        0.03807646895013487,
+        -0.05039769539113892,
+        0.05847991280433826,
+        -0.0666311783755328,
+        0.07692061400451174,
+        -0.09090897822287679,
+        0.11111110785608183,
+        -0.14285714280236939,
+        0.19999999999953955,
+        -0.333333333333332,
+    ),
+}
+
+# (asin(t) - t) / t^3 by t^2, |t| <= 1/2; relative errors 2^-27.6 and 2^-55.9.
+ASIN = {
+    "float": (0.042211317, 0.024152277, 0.045476023, 0.07495252, 0.16666754),
+    "double": (
+        0.03195726412630514,
+        -0.01629158304642903,
+        0.019572313816900555,
+        0.006511436843881332,
+        0.012173144171602777,
+        0.013884619035975926,
+        0.01735976903510802,
+        0.022371753659283698,
+        0.030381959325673582,
+        0.04464285682361472,
+        0.0750000000034289,
+        0.16666666666665383,
+    ),
+}
+
+
+def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """Integers with the last bits of n, r, and what r lacks: x = n pi / 2 + r + low.
+
+    Where a lane is so large that n pi / 2 needs more than three parts, a second block computes them all anew.
+    """
+    b = x.b
+    quick = _reduce_moderate(x)
+    large = abs(x) > x.pick(2.0**15, 2.0**30)
+    any_large = b.call(f"llvm.vector.reduce.or.{large.type.suffix}", I1, large.value) if x.type.width else large.value
+    entry, slow, join = b.block, b.label("large"), b.label("reduced")
+    b.branch_if(any_large, slow, join)
+    b.start(slow)
+    exact = [where(large, e, q) for e, q in zip(_reduce_large(x), quick)]
+    end = b.block
+    b.branch(join)
+    b.start(join)
+    n, r, low = (Lanes(b, b.phi(q.type, (q.value, entry), (e.value, end))) for e, q in zip(exact, quick))
+    return n, r, low
+
+
+def _reduce_moderate(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """The three parts of pi / 2 in turn; the first product is exact as n is not large."""
+    rounder = x.pick(*ROUNDER)
+    shifted = fma(x, TWO_OVER_PI, rounder)
+    n = shifted - rounder
+    first, second, third = (x.pick(*part) for part in HALF_PI)
+    high = fma(-n, first, x)
+    product = n * second
+    r = high - product
+    low = (high - r) - product - fma(n, second, -product)
+    low = fma(-n, third, low)
+    return shifted.bits, r, low
+
+
+def _reduce_large(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """x 2/pi mod 4 from all digits of 2/pi that matter, summed in two parts of f64, digit group by digit group."""
+    b, single = x.b, x.type.bits == 32
+    wide = x.to("double")
+    zero = wide.like(0.0)
+    b.declarations[DIGITS_OF_TWO_OVER_PI] = None
+    with b.loop(9 if single else len(DIGITS), carried=[wide.value, zero.value, zero.value]) as loop:
+        place = b.element_pointer(Value("@two_over_pi", PTR), b.index(loop.index), "double")
+        digits = Lanes(b, b.splat(b.load(place, F64, 8), wide.type.width))
+        scaled, total, rest = (Lanes(b, value) for value in loop.carried)
+        scaled = scaled * 2.0**-DIGIT_BITS
+        # Both factors have at most 27 bits, so that products are exact.
+        upper = (scaled.bits & -(1 << 27)).float
+        for part in (upper, scaled - upper):
+            total, error = _two_sum(total, _modulo_4(part * digits))
+            rest = rest + error
+        total, rest = _two_sum(_modulo_4(total), rest)
+        loop.carried = [scaled.value, total.value, rest.value]
+    n = total.intrinsic("rint")
+    fraction, below = _two_sum(total - n, rest)
+    half_pi, missing = HALF_PI[0][1], HALF_PI[1][1]
+    r = fraction * half_pi
+    r_low = fma(fraction, half_pi, -r) + fma(fraction, missing, below * half_pi)
+    bits = (n + ROUNDER[1]).bits
+    if single:
+        r_single = r.to("float")
+        bits = Lanes(b, b.convert("trunc", bits.value, "i32"))
+        return bits, r_single, (r - r_single.to("double")).to("float")
+    return bits, r, r_low
+
+
+def _modulo_4(x: Lanes) -> Lanes:
+    """In [-2, 2], exactly."""
+    return fma((x * 0.25).intrinsic("rint"), -4.0, x)
+
+
+def _two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """The rounded sum and its error."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _sin_cos_parts(r: Lanes, low: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
+    """The sine of r + low, |r| <= pi / 4, as a sum of two parts, and the cosine as another."""
+    square = r * r
+    half = square * 0.5
+    sine = fma(r * square, square.polynomial(SIN), low - half * low)
+    rest = 1.0 - half
+    cosine = ((1.0 - rest) - half) + fma(square * square, square.polynomial(COS), -(r * low))
+    return r, sine, rest, cosine
+
+
+def _sin_cos(r: Lanes, low: Lanes) -> tuple[Lanes, Lanes]:
+    sine, sine_rest, cosine, cosine_rest = _sin_cos_parts(r, low)
+    return sine + sine_rest, cosine + cosine_rest
+
+
+def _quadrant(n: Lanes, sine: Lanes, cosine: Lanes) -> Lanes:
+    """sin(n pi/2 + r)."""
+    odd = (n & 1).equals(1)
+    sign = (n & 2) << (n.type.bits - 2)
+    return (where(odd, cosine, sine).bits ^ sign).float
+
+
+def sin(x: Lanes) -> Lanes:
+    n, r, low = _reduce(x)
+    return where(x.equals(0.0), x, _quadrant(n, *_sin_cos(r, low)))
+
+
+def cos(x: Lanes) -> Lanes:
+    n, r, low = _reduce(x)
+    return _quadrant(n + 1, *_sin_cos(r, low))
+
+
+def sin_and_cos(x: Lanes) -> tuple[Lanes, Lanes]:
+    n, r, low = _reduce(x)
+    sine, cosine = _sin_cos(r, low)
+    return where(x.equals(0.0), x, _quadrant(n, sine, cosine)), _quadrant(n + 1, sine, cosine)
+
+
+def tan(x: Lanes) -> Lanes:
+    """The quotient of two sums of two parts."""
+    n, r, low = _reduce(x)
+    sine, sine_rest, cosine, cosine_rest = _sin_cos_parts(r, low)
+    odd = (n & 1).equals(1)
+    above, above_rest = where(odd, cosine, sine), where(odd, cosine_rest, sine_rest)
+    below, below_rest = where(odd, -sine, cosine), where(odd, -sine_rest, cosine_rest)
+    numerator, denominator = above + above_rest, below + below_rest
+    inverse = 1.0 / denominator
+    quotient = numerator * inverse
+    # What the three roundings lost.
+    residue = fma(-quotient, denominator, numerator) + ((above - numerator) + above_rest)
+    residue = fma(-quotient, (below - denominator) + below_rest, residue)
+    return where(x.equals(0.0), x, fma(residue, inverse, quotient))
+
+
+def _turned(turns: Lanes, angle: Lanes, rest: Lanes) -> Lanes:
+    """turns * pi / 4 + angle + rest, where turns is 0 .. 4 and the rest small."""
+    high, low = turns.pick(*QUARTER_PI_HIGH), turns.pick(*QUARTER_PI_LOW)
+    base = turns * high
+    return base + (angle + (rest + fma(turns, low, fma(turns, high, -base))))
+
+
+def _negate_where(condition: Lanes, x: Lanes) -> Lanes:
+    return where(condition, -x, x)
+
+
+def atan2(y: Lanes, x: Lanes) -> Lanes:
+    """The angle of the point (x, y): that of the smaller over the larger coordinate, moved to its octant."""
+    a, b = abs(y), abs(x)
+    steep, behind = a > b, x.bits < 0
+    small, large = where(steep, b, a), where(steep, a, b)
+    # So scaled neither the sum overflows nor are products with a subnormal number coarse.
+    tiny, huge = large.pick(2.0**-60, 2.0**-900), large.pick(2.0**120, 2.0**1000)
+    scale = where(large > huge, large.like(0.25), where(large < tiny, large.pick(2.0**60, 2.0**100), 1.0))
+    small, large = small * scale, large * scale
+    above = (small > large * 0.41421356) | small.equals(INF)
+    quotient = where(above, small - large, small) / where(above, small + large, large)
+    # 0 / 0 and inf - inf.
+    t = where(small.equals(large), 0.0, quotient)
+    turns = where(above, t.like(1.0), 0.0)
+    turns = where(steep, 2.0 - turns, turns)
+    turns = where(behind, 4.0 - turns, turns)
+    t = _negate_where(steep ^ behind, t)
+    square = t * t
+    return with_sign_of(_turned(turns, t, t * square * square.polynomial(ATAN)), y)
+
+
+def atan(x: Lanes) -> Lanes:
+    return atan2(x, x.like(1.0))
+
+
+def _asin_parts(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """Whether |x| > 1/2, and the main part and the rest of asin |x| or, there, of 2 asin sqrt((1 - |x|) / 2)."""
+    a = abs(x)
+    large = a > 0.5
+    square = where(large, (1.0 - a) * 0.5, x * x)
+    main = where(large, sqrt(square) * 2.0, a)
+    return large, main, main * square * square.polynomial(ASIN)
+
+
+def asin(x: Lanes) -> Lanes:
+    large, main, rest = _asin_parts(x)
+    turns = where(large, x.like(2.0), 0.0)
+    return with_sign_of(_turned(turns, _negate_where(large, main), _negate_where(large, rest)), x)
+
+
+def acos(x: Lanes) -> Lanes:
+    large, main, rest = _asin_parts(x)
+    negative = x < 0.0
+    turns = where(large, where(negative, x.like(4.0), 0.0), 2.0)
+    subtract = ~(large ^ negative)
+    return _turned(turns, _negate_where(subtract, main), _negate_where(subtract, rest))

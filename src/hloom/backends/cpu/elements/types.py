@@ -1,0 +1,121 @@
+"""How element types are held: in memory, and in registers while they are computed with.
+
+Narrow floats are computed as f32 that hold representable values: every operation on them ends with `rounded`. 2- and
+4-bit integers are bytes, sign- or zero-extended; predicates are bits in registers and bytes in memory. Complex numbers
+are pairs of registers.
+"""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.elements import narrow_floats
+from hloom.backends.cpu.llvm.text import Builder, Type, Value, constant, type_of
+from hloom.types import Kind, PrimitiveType
+
+# A register, or a real and an imaginary one.
+Element = Value | tuple[Value, Value]
+
+_NATIVE_FLOATS = {PrimitiveType.F32: "float", PrimitiveType.F64: "double"}
+
+
+def is_native(type: PrimitiveType) -> bool:
+    """Whether elements of the type can be computed with."""
+    return type.is_array
+
+
+def register_element(type: PrimitiveType) -> str:
+    """The LLVM element that a value (or each part of a complex one) has in registers."""
+    if type.is_pred:
+        return "i1"
+    if type.is_complex:
+        return _NATIVE_FLOATS[type.real]
+    if type.is_float:
+        return _NATIVE_FLOATS.get(type, "float")
+    return f"i{max(8, type.bits)}"
+
+
+def memory_element(type: PrimitiveType) -> str:
+    """The LLVM element that lies in memory; of complex numbers, of each part."""
+    if type.is_pred:
+        return "i8"
+    if type is PrimitiveType.F16:
+        return "half"
+    if type is PrimitiveType.BF16:
+        return "i16"
+    return "i8" if narrow_floats.is_narrow(type) else register_element(type)
+
+
+def load_element(b: Builder, raw: Value, type: PrimitiveType) -> Value:
+    """The register of what was loaded."""
+    if type.is_pred:
+        return b.compare("ne", raw, constant(raw.type, 0))
+    if type is PrimitiveType.F16:
+        return b.convert("fpext", raw, "float")
+    if type is PrimitiveType.BF16:
+        wide = b.convert("zext", raw, "i32")
+        return b.bitcast(b.binary("shl", wide, constant(wide.type, 16)), wide.type.of("float"))
+    if narrow_floats.is_narrow(type):
+        return narrow_floats.decode(b, raw, type)
+    # Of narrow integers only the low bits of the byte count.
+    return rounded(b, raw, type) if type.is_integer else raw
+
+
+def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:
+    """What is stored of a register."""
+    if type.is_pred:
+        return b.convert("zext", value, "i8")
+    if type is PrimitiveType.F16:
+        return b.convert("fptrunc", value, "half")
+    if type is PrimitiveType.BF16:
+        bits = b.bitcast(value, value.type.integer)
+        return b.convert("trunc", b.binary("lshr", bits, constant(bits.type, 16)), "i16")
+    return narrow_floats.encode(b, value, type) if narrow_floats.is_narrow(type) else value
+
+
+def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
+    """The value rounded, or wrapped, to what the type can hold."""
+    if type is PrimitiveType.F16:
+        return b.convert("fpext", b.convert("fptrunc", value, "half"), "float")
+    if type is PrimitiveType.BF16:
+        return _rounded_to_bfloat16(b, value)
+    if narrow_floats.is_narrow(type):
+        return narrow_floats.rounded(b, value, type)
+    if type.is_integer and type.bits < 8:
+        amount = constant(value.type, 8 - type.bits)
+        return b.binary("ashr" if type.is_signed else "lshr", b.binary("shl", value, amount), amount)
+    return value
+
+
+def _rounded_to_bfloat16(b: Builder, value: Value) -> Value:
+    """To nearest, ties to even, on the bits: the hardware's conversion would flush subnormal numbers."""
+    bits = b.bitcast(value, value.type.integer)
+    last = b.binary("and", b.binary("lshr", bits, constant(bits.type, 16)), constant(bits.type, 1))
+    up = b.binary("add", b.binary("add", bits, constant(bits.type, 0x7FFF)), last)
+    quiet = b.binary("or", bits, constant(bits.type, 0x400000))
+    chosen = b.select(b.compare("uno", value, value), quiet, up)
+    return b.bitcast(b.binary("and", chosen, constant(bits.type, 0xFFFF0000)), value.type)
+
+
+def register_type(type: PrimitiveType, lanes: int) -> Type:
+    return type_of(register_element(type), lanes)
+
+
+def is_signed(type: PrimitiveType) -> bool:
+    return type.kind is Kind.SIGNED
+
+
+def parts(element: Element) -> tuple[Value, ...]:
+    """The registers of an element: one, or the real and the imaginary part."""
+    return element if isinstance(element, tuple) else (element,)
+
+
+def width_of(element: Element) -> int:
+    """The lanes of an element; 0 for a scalar."""
+    return parts(element)[0].type.width
+
+
+def select_element(b: Builder, condition: Value, x: Element, y: Element) -> Element:
+    """x where the condition holds, else y."""
+    if isinstance(x, tuple) and isinstance(y, tuple):
+        return b.select(condition, x[0], y[0]), b.select(condition, x[1], y[1])
+    assert isinstance(x, Value) and isinstance(y, Value)
+    return b.select(condition, x, y)

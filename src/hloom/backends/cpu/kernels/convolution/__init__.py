@@ -1,0 +1,1 @@
+"""Convolutions: which form computes one, how it is cut into tiles, packed and written."""

@@ -1,0 +1,244 @@
+"""`convolution` as LLVM IR: a matrix product where it is one, else register tiles over padded copies of the input.
+
+convolution_form.py brings it to a normal form, convolution_geometry.py says how it can be computed, and
+convolution_plan.py how it is. The entry packs the
+kernel (`name.pack`), then for each pass, some images: copies them (`name.copy`), and runs `name.task` for blocks of the
+result, which adds up tiles (`name.tile`) and stores them (`name.store`). Tasks share no sums, and blocks of K are added
+in order, so the result does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
+from hloom.backends.cpu.kernels.convolution.form import normal_form
+from hloom.backends.cpu.kernels.convolution.packing import ImageCopy, KernelPack
+from hloom.backends.cpu.kernels.convolution.plan import MOST_ENTRIES, Plan, make_plan
+from hloom.backends.cpu.kernels.convolution.tile import StoreTile, SumTile
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.products.matmul import MatmulSpec
+from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
+from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
+from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, Index, Value, constant, type_of
+from hloom.ir import Instruction
+from hloom.ops.convolution import Convolution
+
+MOST_CLASSES = 1 << 10
+MOST_TAPS = 1 << 20
+MOST_ELEMENTS = 1 << 31  # of an array: places in a line are counted in 32 bits
+
+
+def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+    """The code of a convolution; None for types without code, and for windows whose table would be too large."""
+    shapes = [*instruction.operand_shapes, instruction.shape]
+    counts = [shape.element_count for shape in shapes]
+    if not has_native_arrays(instruction) or max(counts) >= MOST_ELEMENTS or _taps(instruction) > MOST_TAPS:
+        return None
+    try:
+        lhs, rhs, out = (str(shape.element_type) for shape in shapes)
+        sums = accumulator(MatmulSpec(1, 1, 1, 1, lhs, rhs, out, (0, 0, 0), (0, 0, 0), (0, 0, 0)))
+    except ValueError:
+        return None
+    if min(counts) == 0:
+        return _zeros(name, instruction)
+    form = normal_form(instruction)
+    if form.taps == 0:
+        return _zeros(name, instruction)
+    plan = make_plan(form, type_of(sums.element, vector_bytes * 8 // sums.bits), threads, vector_bytes)
+    if form.classes > MOST_CLASSES or len(plan.table) > MOST_ENTRIES:
+        return None
+    return _Emitter(name, plan, instruction).code()
+
+
+def _taps(instruction: Instruction) -> int:
+    """An upper bound of the work of writing the taps down."""
+    op = instruction.op
+    assert isinstance(op, Convolution)
+    return math.prod(d.size for d in op.window) + sum(d.size * d.base_dilation for d in op.window)
+
+
+def _zeros(name: str, instruction: Instruction) -> KernelCode:
+    f = entry_function(name, instruction)
+    _clear(f, f["result0"], instruction.shape.element_count * instruction.shape.element_type.byte_width)
+    return code_of(name, [f])
+
+
+def _clear(f: KernelFunction, place: Value, size: Index) -> None:
+    f.call_void("llvm.memset.p0.i64", place, constant(I8, 0), f.index(size), constant(I1, False))
+
+
+class _Emitter:
+    """Writes the functions of one convolution."""
+
+    def __init__(self, name: str, plan: Plan, instruction: Instruction) -> None:
+        self.name, self.plan, self.instruction = name, plan, instruction
+        self.element = plan.tile.type.element
+        self.copy, self.pack = ImageCopy(plan), KernelPack(plan, f"{name}.kernel_table")
+
+    def code(self) -> KernelCode:
+        plan = self.plan
+        functions = [
+            SumTile(plan).function(f"{self.name}.tile"),
+            StoreTile(plan).function(f"{self.name}.store"),
+            self.copy.function(f"{self.name}.copy"),
+            self.pack.function(f"{self.name}.pack"),
+            self._task(),
+            self._entry(),
+        ]
+        size = (plan.weights_size + plan.images_size + plan.partial_size) * size_of(self.element)
+        code = code_of(self.name, functions, size)
+        return replace(code, text=f"{self._tables()}\n{code.text}")
+
+    def _tables(self) -> str:
+        """The table of K, in the image and in the kernel, and the classes' records: entries, first, place, counts."""
+        records = [(c.entries, c.first, c.output, *c.counts) for c in self.plan.classes]
+        columns = {
+            "image_table": [image for image, _ in self.plan.table],
+            "kernel_table": [weight for _, weight in self.plan.table],
+            "classes": [word for record in records for word in record],
+        }
+        return "\n".join(
+            f"@{self.name}.{key} = internal constant [{len(words)} x i64] [{', '.join(f'i64 {w}' for w in words)}]"
+            for key, words in columns.items()
+        )
+
+    def _entry(self) -> KernelFunction:
+        f = entry_function(self.name, self.instruction)
+        plan, form, g = self.plan, self.plan.form, self.plan.geometry
+        on = (f["pool"], f["parallel_for"]) if plan.threads > 1 else None
+        weights = f["scratch"]
+        images = f.at(weights, plan.weights_size, self.element)
+        partial = f.at(images, plan.images_size, self.element)
+        f.run_chunks(f"{self.name}.pack", f.pack(f["operand1"], weights), self.pack.chunks, on)
+        with f.loop(g.images, plan.images) as first:
+            count = f.minimum(plan.images, f.subtract(g.images, first.index))
+            source = f.at(f["operand0"], f.multiply(first.index, form.batch_strides[0]), ELEMENTS[form.types[0]])
+            f.run_chunks(f"{self.name}.copy", f.pack(source, images), f.multiply(count, self.copy.chunks), on)
+            result = f.at(f["result0"], f.multiply(first.index, form.batch_strides[1]), g.result.element)
+            context = f.pack(images, weights, result, partial)
+            f.run_chunks(f"{self.name}.task", context, f.multiply(count, plan.tasks), on)
+        return f
+
+    def _task(self) -> KernelFunction:
+        """A block of the outputs of one class and group, in one image."""
+        f = task_function(f"{self.name}.task")
+        plan, form, g = self.plan, self.plan.form, self.plan.geometry
+        images, weights, result, partial = f.unpack(f["context"], PTR, PTR, PTR, PTR)
+        number: Index = f["chunk"]
+        indices = []
+        for count in (plan.blocks[1], plan.blocks[0], len(plan.classes), g.groups):
+            indices.append(f.remainder(number, count))
+            number = f.divide(number, count)
+        column_block, row_block, class_number, group = indices
+        record = Value(f"@{self.name}.classes", PTR)
+        record = f.at(record, f.multiply(class_number, 3 + len(form.axes)), "i64")
+        entries, first, output = f.unpack(record, I64, I64, I64)
+        image = f.add(f.multiply(number, g.strides["image"]), f.multiply(group, g.group_stride))
+        place = f.add(
+            f.add(f.multiply(number, form.batch_strides[1]), f.multiply(group, form.group_strides[2])), output
+        )
+        block = Block(
+            f.at(images, image, self.element),
+            f.at(weights, f.multiply(group, plan.tiles[1] * plan.depth * plan.unit), self.element),
+            f.at(result, place, g.result.element),
+            f.at(partial, f.multiply(f["chunk"], math.prod(plan.task_tiles) * plan.tile.size), self.element),
+            f.at(record, 3, "i64"),
+            f.share(plan.row_tiles, 1, plan.blocks[0], row_block),
+            f.share(plan.tiles[1], 1, plan.blocks[1], column_block),
+        )
+        self._blocks_of_k(f, block, entries, first)
+        return f
+
+    def _blocks_of_k(self, f: KernelFunction, block: Block, entries: Value, first: Value) -> None:
+        plan = self.plan
+        if not plan.has_partial_sums:
+            sums = f.slot(plan.tile.type, plan.tile.rows * plan.tile.vectors)
+            self._tiles(f, replace(block, sums=sums), first, entries, None)
+            return
+        _clear(f, block.sums, math.prod(plan.task_tiles) * plan.tile.size * size_of(self.element))
+        with f.loop(entries, plan.block) as loop:
+            start, end = loop.index, f.add(loop.index, plan.block)
+            count = f.minimum(plan.block, f.subtract(entries, start))
+            last = f.compare("uge", f.index(end), entries)
+            self._tiles(f, block, f.index(f.add(first, start)), f.index(count), last)
+
+    def _tiles(self, f: KernelFunction, block: Block, first: Value, count: Value, last: Value | None) -> None:
+        """All tiles of a task, for a block of K; they are stored with the last."""
+        (row, rows), (column, columns) = block.rows, block.columns
+        by_panels = self.plan.goes_by_panels
+        with (
+            f.each(0, columns if by_panels else rows) as outer,
+            f.each(0, rows if by_panels else columns) as inner,
+        ):
+            i, j = (inner, outer) if by_panels else (outer, inner)
+            sums = block.sums
+            if last is not None:
+                number = f.add(f.multiply(i, self.plan.task_tiles[1]), j)
+                sums = f.at(sums, f.multiply(number, self.plan.tile.size), self.element)
+            self._tile(f, replace(block, sums=sums), (f.add(row, i), f.add(column, j)), (first, count), last)
+
+    def _tile(
+        self,
+        f: KernelFunction,
+        block: Block,
+        tile: tuple[Index, Index],
+        entries: tuple[Value, Value],
+        last: Value | None,
+    ) -> None:
+        plan, g = self.plan, self.plan.geometry
+        at = f.index(f.multiply(f.remainder(tile[0], plan.tiles[0]), plan.across))
+        image, place, inside = self._outer(f, block, f.divide(tile[0], plan.tiles[0]))
+        column = f.multiply(tile[1], plan.unit)
+        image = f.add(f.add(image, f.multiply(at, g.row_stride)), column if g.mode == "lanes" else 0)
+        panel = f.add(f.multiply(tile[1], plan.depth), f.multiply(entries[0], g.run.length))
+        along = g.result.row if g.mode == "columns" else g.result.column
+        place = f.add(place, f.divide(f.multiply(column, along), 2) if g.result.paired else f.multiply(column, along))
+        with _when(f, inside):
+            f.invoke(
+                f"{self.name}.tile",
+                f.at(block.image, image, self.element),
+                f.at(block.weights, f.multiply(panel, plan.unit), self.element),
+                f.at(Value(f"@{self.name}.image_table", PTR), entries[0], "i64"),
+                entries[1],
+                block.sums,
+            )
+            with _when(f, last):
+                result = f.at(block.result, place, g.result.element)
+                features = f.index(f.subtract(g.output_features, column))
+                f.invoke(f"{self.name}.store", block.sums, result, at, features, block.counts)
+
+    def _outer(self, f: KernelFunction, block: Block, number: Index) -> tuple[Index, Index, Value | None]:
+        """Of a row of positions: the places in the image and the result, and whether the class has it."""
+        image: Index = 0
+        place: Index = 0
+        inside: Value | None = None
+        for d in reversed(range(len(self.plan.geometry.outer_lines))):
+            axis = self.plan.form.axes[d]
+            index = f.remainder(number, axis.most) if d else number
+            number = f.divide(number, axis.most)
+            image = f.add(image, f.multiply(index, self.plan.geometry.step(d)))
+            place = f.add(place, f.multiply(index, axis.output_stride * axis.period))
+            if axis.period > 1:
+                fits = f.compare("ult", f.index(index), f.load(f.at(block.counts, d, "i64"), I64, 8))
+                inside = fits if inside is None else f.binary("and", inside, fits)
+        return image, place, inside
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a task works on: pointers, and the first and the number of its tiles along positions and features."""
+
+    image: Value
+    weights: Value
+    result: Value
+    sums: Value
+    counts: Value
+    rows: tuple[Index, Index]
+    columns: tuple[Index, Index]
+
+
+def _when(f: KernelFunction, condition: Value | None) -> AbstractContextManager[None]:
+    return f.when(condition)

@@ -1,0 +1,165 @@
+"""The normal form of a convolution: no labels, no padding, no base dilation, no reversal, and only one kind of group.
+
+Along one spatial axis, output o and window element w meet the input at p = (o * stride + w * window_dilation - padding)
+/ base_dilation, where that is a whole number inside the input. The outputs fall into `period` classes by their
+remainder: those of a class meet the same window elements, and neighbours in a class lie `step` inputs apart. So each
+class is a convolution without holes, whose elements (`Tap`) start at any position, perhaps outside of the input.
+
+Complex numbers count as two real ones: strides are in real elements.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from hloom.backends.cpu.kernels.products.matmul_plan import real_type
+from hloom.ir import Instruction
+from hloom.ops.attributes import WindowDimension
+from hloom.ops.convolution import Convolution
+from hloom.shape import Shape
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A window element: the input position where the first output of a class meets it, and its offset in the kernel."""
+
+    position: int
+    weight: int
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A spatial axis: sizes of input and output, and the classes of outputs with their taps."""
+
+    size: int
+    outputs: int
+    step: int
+    period: int
+    classes: tuple[tuple[Tap, ...], ...]
+    input_stride: int
+    output_stride: int
+
+    @property
+    def most(self) -> int:
+        """The outputs of the first class, which has the most."""
+        return self.count(0)
+
+    def count(self, number: int) -> int:
+        """The outputs of a class."""
+        return -(-(self.outputs - number) // self.period)
+
+    @cached_property
+    def positions(self) -> tuple[int, ...]:
+        return tuple(tap.position for taps in self.classes for tap in taps)
+
+    @property
+    def low(self) -> int:
+        """The first position that any output meets."""
+        return min(self.positions)
+
+    @property
+    def spacing(self) -> Tap:
+        """The distance from tap to tap, of an axis with one class."""
+        taps = self.classes[0]
+        if len(taps) == 1:
+            return Tap(1, 0)
+        return Tap(taps[1].position - taps[0].position, taps[1].weight - taps[0].weight)
+
+
+@dataclass(frozen=True)
+class Form:
+    """out[b, g, o.., n] = sum over taps and f of lhs[b, g, p.., f] * rhs[g, taps.., f, n].
+
+    `group_strides` are of lhs, rhs and out. Groups of features are runs of the input features (`splits_features`),
+    groups of batches are runs of the batch.
+    """
+
+    types: tuple[str, str, str]
+    is_complex: bool
+    batch: int
+    groups: int
+    inputs: int
+    outputs: int
+    axes: tuple[Axis, ...]
+    splits_features: bool
+    batch_strides: tuple[int, int]
+    group_strides: tuple[int, int, int]
+    input_stride: int
+    kernel_strides: tuple[int, int]
+    output_stride: int
+
+    @property
+    def parts(self) -> int:
+        return 2 if self.is_complex else 1
+
+    @property
+    def taps(self) -> int:
+        return math.prod(len(axis.positions) for axis in self.axes)
+
+    @property
+    def classes(self) -> int:
+        return math.prod(len(axis.classes) for axis in self.axes)
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds of real numbers."""
+        each = math.prod(sum(len(t) * axis.count(r) for r, t in enumerate(axis.classes)) for axis in self.axes)
+        return self.batch * self.groups * self.inputs * self.outputs * each * self.parts**2
+
+
+def strides_of(shape: Shape, parts: int) -> list[int]:
+    """Of a dense row-major array, in real elements."""
+    return [parts * math.prod(shape.dimensions[d + 1 :]) for d in range(shape.rank)]
+
+
+def normal_form(instruction: Instruction) -> Form:
+    """The form of a convolution whose result is not empty."""
+    op = instruction.op
+    assert isinstance(op, Convolution)
+    lhs, rhs, out = *(operand.shape for operand in instruction.operands), instruction.shape
+    n, groups = op.dimension_numbers, op.feature_group_count * op.batch_group_count
+    is_complex = out.element_type.is_complex
+    a, b, c = (strides_of(shape, 2 if is_complex else 1) for shape in (lhs, rhs, out))
+    batch, outputs = out.dimensions[n.output_batch_dimension], out.dimensions[n.output_feature_dimension] // groups
+    inputs = rhs.dimensions[n.kernel_input_feature_dimension]
+    splits_features = op.batch_group_count == 1
+    along = a[n.input_feature_dimension] * inputs if splits_features else a[n.input_batch_dimension] * batch
+    kernel_strides = b[n.kernel_input_feature_dimension], b[n.kernel_output_feature_dimension]
+    output_stride = c[n.output_feature_dimension]
+    numbers = zip(n.input_spatial_dimensions, n.kernel_spatial_dimensions, n.output_spatial_dimensions, strict=True)
+    return Form(
+        tuple(real_type(str(shape.element_type)) for shape in (lhs, rhs, out)),  # type: ignore[arg-type]
+        is_complex,
+        batch,
+        groups,
+        inputs,
+        outputs,
+        tuple(
+            _axis(window, lhs.dimensions[i], out.dimensions[o], a[i], b[k], c[o])
+            for window, (i, k, o) in zip(op.window, numbers, strict=True)
+        ),
+        splits_features,
+        (a[n.input_batch_dimension], c[n.output_batch_dimension]),
+        (along, kernel_strides[1] * outputs, output_stride * outputs),
+        a[n.input_feature_dimension],
+        kernel_strides,
+        output_stride,
+    )
+
+
+def _axis(window: WindowDimension, size: int, outputs: int, lhs: int, rhs: int, out: int) -> Axis:
+    """The axis of a window over an input of a size; then the strides of lhs, rhs and result."""
+    common = math.gcd(window.stride, window.base_dilation)
+    period = window.base_dilation // common
+    classes = []
+    for remainder in range(min(period, outputs)):
+        taps = []
+        for w in range(window.size):
+            place = remainder * window.stride + w * window.window_dilation - window.padding_low
+            if place % window.base_dilation == 0:
+                index = window.size - 1 - w if window.window_reversal else w
+                taps.append(Tap(place // window.base_dilation, index * rhs))
+        classes.append(tuple(taps))
+    return Axis(size, outputs, window.stride // common, period, tuple(classes), lhs, out)

@@ -1,0 +1,251 @@
+"""How a convolution can be computed: as register tiles of positions by features, over a padded copy of the input.
+
+An image of the input is copied into the workspace, with zeros around it and converted to the type of the sums. There
+every window element is at a constant distance from the position of its output, and so is the next position: inputs
+`step` apart are brought together ("phases"). So outputs along several axes can be seen as one row of positions
+(`flat` of the last axes); what is computed at the ends of lines, where windows wrap, is not stored. With `flat` 0 the
+row goes along the batch instead. The sum over K goes through a table of distances, and for each entry of the table
+through a `run` of evenly spaced elements: the input features, the last axis of the window, or both.
+
+The three modes say what a vector holds, and what the tile's rows and vectors count:
+
+- "rows": positions by output features; elements of the image are broadcast.
+- "columns": output features by positions; elements of the kernel are broadcast.
+- "lanes": positions by groups: each lane has its own group, nothing is broadcast (depthwise).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from hloom.backends.cpu.kernels.convolution.form import Axis, Form
+from hloom.backends.cpu.kernels.products.matmul_plan import L2_BYTES, up
+from hloom.backends.cpu.kernels.products.micro_kernel import Matrix, Tile
+
+Mode = Literal["rows", "columns", "lanes"]
+PASS_BYTES = 2 * L2_BYTES  # of images that are copied before they are used
+SHORT_RUN = 16
+
+
+@dataclass(frozen=True)
+class Run:
+    """The inner part of K: taps of the last axis (all of them, or 1 that is in the table), and features likewise."""
+
+    taps: int
+    features: int
+
+    @property
+    def length(self) -> int:
+        return self.taps * self.features
+
+
+@dataclass(frozen=True)
+class Line:
+    """A spatial axis of the image. Where it is split, inputs of one `phase` lie side by side, else all do."""
+
+    axis: Axis
+    is_split: bool
+
+    @property
+    def phases(self) -> int:
+        return max(self.place(p)[0] for p in self.axis.positions) + 1
+
+    @property
+    def advance(self) -> int:
+        """Positions from one output to the next."""
+        return 1 if self.is_split else self.axis.step
+
+    @property
+    def extent(self) -> int:
+        last = max(self.place(p)[1] for p in self.axis.positions)
+        return up(last + (self.axis.most - 1) * self.advance + 1, self.advance)
+
+    def place(self, position: int) -> tuple[int, int]:
+        """The phase, and the number within it, of a position in the input."""
+        number, phase = divmod(position - self.axis.low, self.axis.step)
+        return (phase, number) if self.is_split else (0, position - self.axis.low)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """A mode, the axes along which positions run, and the image that suits them."""
+
+    form: Form
+    mode: Mode
+    flat: int
+    width: int
+    size: int
+
+    @cached_property
+    def features(self) -> int:
+        """Input features of an image, in real numbers."""
+        groups = self.form.groups if self.form.splits_features and self.mode != "lanes" else 1
+        return self.form.inputs * self.form.parts * groups
+
+    @property
+    def lanes(self) -> int:
+        return self.form.groups * self.form.outputs if self.mode == "lanes" else 1
+
+    @cached_property
+    def run(self) -> Run:
+        features = self.form.inputs * self.form.parts
+        last = self.form.axes[-1] if self.form.axes else None
+        if last is None or last.period > 1 or len(last.positions) == 1:
+            return Run(1, features)
+        taps = len(last.positions)
+        if self.has_features_last and features == self.features and last.spacing.position == 1:
+            if last.step == 1 or features < SHORT_RUN:
+                return Run(taps, features)
+        elif features < taps and not self.form.is_complex and (last.step == 1 or self.mode != "columns"):
+            return Run(taps, 1)
+        return Run(1, features)
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        last = len(self.form.axes) - 1
+        return tuple(Line(axis, not (d == last and self.run.taps > 1)) for d, axis in enumerate(self.form.axes))
+
+    @property
+    def has_features_last(self) -> bool:
+        return self.mode == "rows" and self.form.input_stride == self.form.parts and not self.has_batch_last
+
+    @property
+    def has_batch_last(self) -> bool:
+        return self.flat == 0 and (self.mode == "columns" or self.form.batch_strides[0] == self.form.parts == 1)
+
+    # The image
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        """The dimensions of an image, outermost first: batch b, group g, phases p, positions x, features f, lanes."""
+        sizes = {"g": 1 if self.form.splits_features or self.mode == "lanes" else self.form.groups}
+        if self.flat == 0 and not self.has_batch_last:
+            sizes["b"] = self.form.batch
+        sizes |= {f"p{d}": line.phases for d, line in enumerate(self.lines)}
+        if not self.has_features_last:
+            sizes["f"] = self.features
+        sizes |= {f"x{d}": line.extent for d, line in enumerate(self.lines)}
+        if self.has_features_last:
+            sizes["f"] = self.features
+        if self.has_batch_last:
+            sizes["b"] = self.form.batch
+        if self.mode == "lanes":
+            sizes["lane"] = self.lanes
+        return sizes
+
+    @cached_property
+    def strides(self) -> dict[str, int]:
+        """The distances along the dimensions, and of whole images ("image")."""
+        strides, stride = {}, 1
+        for name, extent in reversed(self.extents.items()):
+            strides[name] = stride
+            stride *= extent
+            if name == "f" and stride * self.size % 2048 == 0 and self.has_features_last and self.run.taps == 1:
+                stride += self.width  # positions lie in different sets of the cache
+        return strides | {"image": stride}
+
+    @property
+    def group_stride(self) -> int:
+        return (
+            self.strides["f"] * self.form.inputs * self.form.parts if self.form.splits_features else self.strides["g"]
+        )
+
+    @cached_property
+    def run_stride(self) -> int:
+        if self.run.features > 1 or self.run.taps == 1:
+            return self.strides["f"]
+        return self.form.axes[-1].spacing.position * self.strides[f"x{len(self.form.axes) - 1}"]
+
+    # Positions
+
+    @property
+    def flat_lines(self) -> tuple[Line, ...]:
+        return self.lines[len(self.lines) - self.flat :]
+
+    @property
+    def outer_lines(self) -> tuple[Line, ...]:
+        return self.lines[: len(self.lines) - self.flat]
+
+    def step(self, d: int) -> int:
+        """The distance in the image from one output to the next along an axis."""
+        return self.strides[f"x{d}"] * self.lines[d].advance
+
+    @property
+    def row_stride(self) -> int:
+        return self.step(len(self.lines) - 1) if self.flat else self.strides["b"]
+
+    @cached_property
+    def pitches(self) -> tuple[int, ...]:
+        """The positions from one output to the next along each flat axis."""
+        first = len(self.lines) - self.flat
+        return tuple(self.step(d) // self.row_stride for d in range(first, len(self.lines)))
+
+    @property
+    def positions(self) -> int:
+        """The length of a row of positions."""
+        if not self.flat:
+            return self.form.batch
+        return 1 + sum((line.axis.most - 1) * p for line, p in zip(self.flat_lines, self.pitches, strict=True))
+
+    @property
+    def outer(self) -> int:
+        """How many rows of positions an image has."""
+        return math.prod(line.axis.most for line in self.outer_lines)
+
+    @property
+    def images(self) -> int:
+        return self.form.batch if self.flat else 1
+
+    @property
+    def groups(self) -> int:
+        return 1 if self.mode == "lanes" else self.form.groups
+
+    @property
+    def output_features(self) -> int:
+        """Of a group, in real numbers."""
+        return self.lanes if self.mode == "lanes" else self.form.outputs * self.form.parts
+
+    @cached_property
+    def result(self) -> Matrix:
+        """The result as tiles see it."""
+        form = self.form
+        if self.flat:
+            position = form.axes[-1].output_stride * form.axes[-1].period
+        else:
+            position = form.batch_strides[1]
+        if self.mode == "columns":
+            return Matrix(form.types[2], form.output_stride, position)
+        if form.is_complex and form.output_stride != 2:
+            return Matrix(form.types[2], position, form.output_stride, paired=True)
+        return Matrix(form.types[2], position, form.output_stride // form.parts)
+
+    # What a tile costs, in cycles of a multiply-add
+
+    def tiles(self, tile: Tile) -> tuple[int, int]:
+        """The tiles along a row of positions, and along the features."""
+        across, unit = (tile.columns, tile.rows) if self.mode == "columns" else (tile.rows, tile.columns)
+        return math.ceil(self.positions / across), math.ceil(self.output_features / unit)
+
+    def cost(self, tile: Tile) -> float:
+        sums = tile.rows * tile.vectors
+        steps = self.form.taps / self.form.classes * self.form.inputs * self.form.parts
+        products = steps * (max(sums, 8) + 0.1 * (tile.rows + tile.vectors))
+        stores = sums * (2 if self.result.has_contiguous_rows else 2 * self.width)
+        along, by = self.tiles(tile)
+        return self.form.classes * self.groups * self.images * self.outer * along * by * (products + stores)
+
+    @property
+    def copy_cost(self) -> float:
+        name = next(reversed(self.extents))
+        axis = self.form.axes[-1] if self.form.axes else None
+        contiguous = {
+            "f": self.form.input_stride == self.form.parts,
+            "b": self.form.batch_strides[0] == 1,
+            "lane": self.form.group_strides[0] == 1 and self.form.outputs == 1,
+        }.get(name, axis is not None and axis.input_stride == 1 and axis.step == 1)
+        elements = self.strides["image"]
+        far = 4 if elements * self.size > PASS_BYTES else 1
+        return self.images * elements * far * (2 / self.width if contiguous else 2)

@@ -1,0 +1,247 @@
+"""Copies of a convolution's operands in the workspace: images with zeros around them, and the kernel in panels.
+
+`name.copy` and `name.pack` are tasks. An image is copied row by row of its innermost dimension, in vectors: elements
+that lie side by side in the input are loaded at once, others gathered, and those outside of the input are zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hloom.backends.cpu.kernels.convolution.plan import Plan
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
+from hloom.backends.cpu.llvm.text import I32, I64, PTR, Index, Value, constant, lane_numbers, type_of
+
+PACK_CHUNKS = 16
+COPY_ROWS = 8  # of an image that are worth a chunk
+
+
+@dataclass(frozen=True)
+class Source:
+    """An axis of the input: where the copy starts on it, its size, and the distance from element to element.
+
+    Elements come in runs of `pair`: those of a run lie side by side in the input, or, with `repeats`, are the same.
+    """
+
+    start: int
+    size: int
+    stride: int
+    pair: int = 1
+    repeats: bool = False
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A dimension of the copy: each index is `factor` further on an axis of the input."""
+
+    extent: int
+    stride: int
+    axis: str
+    factor: int = 1
+
+
+def _sources(plan: Plan) -> dict[str, Source]:
+    form, g = plan.form, plan.geometry
+    parts = form.parts
+    sources = {f"x{d}": Source(axis.low, axis.size, axis.input_stride) for d, axis in enumerate(form.axes)}
+    sources["image"] = sources["b"] = Source(0, form.batch, form.batch_strides[0])
+    sources["g"] = Source(0, form.groups, form.group_strides[0])
+    contiguous = form.input_stride == parts
+    sources["f"] = Source(0, g.features, 1 if contiguous else form.input_stride, 1 if contiguous else parts)
+    sources["lane"] = Source(0, g.lanes, form.group_strides[0], form.outputs, repeats=True)
+    return sources
+
+
+def _dims(plan: Plan, sources: dict[str, Source]) -> list[Dim]:
+    """The dimensions of the copy, outermost first, without those that are but the first element of an axis."""
+    g = plan.geometry
+    dims = []
+    for name, extent in g.extents.items():
+        axis, factor = name, 1
+        if name[0] in "px":
+            line = g.lines[int(name[1:])]
+            axis, factor = f"x{name[1:]}", line.axis.step if name[0] == "x" and line.is_split else 1
+        if extent > 1 or (name[0] == "x" and sources[axis].start != 0):
+            dims.append(Dim(extent, g.strides[name], axis, factor))
+    return dims or [Dim(1, 1, "image")]
+
+
+def _merged(dims: list[Dim], sources: dict[str, Source]) -> list[Dim]:
+    """With the last spatial axis and the features as one dimension, where they lie alike in input and copy."""
+    if len(dims) < 2 or dims[-1].axis != "f" or dims[-2].axis[0] != "x":
+        return dims
+    x, f = dims[-2:]
+    from_x, from_f = sources[x.axis], sources["f"]
+    if x.factor != 1 or x.stride != f.extent or from_f.stride != 1 or from_x.stride != f.extent:
+        return dims
+    if any(dim.axis == x.axis for dim in dims[:-2]):
+        return dims
+    sources["xf"] = Source(from_x.start * f.extent, from_x.size * f.extent, 1)
+    return [*dims[:-2], Dim(x.extent * f.extent, 1, "xf")]
+
+
+class ImageCopy:
+    """The task `name(context, chunk)`: a share of the rows of an image. The context starts with the input (from its
+    first image of the pass on) and the copies."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.sources = _sources(plan)
+        self.dims = _merged(_dims(plan, self.sources), self.sources)
+        self.rows = math.prod(dim.extent for dim in self.dims[:-1])
+        self.chunks = min(4 * plan.threads, -(-self.rows // COPY_ROWS)) if plan.threads > 1 else 1
+        self.type = plan.tile.type
+        self.element = ELEMENTS[plan.form.types[0]]
+
+    def function(self, name: str) -> KernelFunction:
+        f = task_function(name)
+        image = f.divide(f["chunk"], self.chunks)
+        source, target = f.unpack(f["context"], PTR, PTR)
+        source = f.at(source, f.multiply(image, self.plan.form.batch_strides[0]), self.element)
+        target = f.at(target, f.multiply(image, self.plan.geometry.strides["image"]), self.type.element)
+        first, count = f.share(self.rows, 1, self.chunks, f.remainder(f["chunk"], self.chunks))
+        with f.each(0, count) as row:
+            self._row(f, source, target, f.add(first, row))
+        return f
+
+    def _row(self, f: KernelFunction, source: Value, target: Value, row: Index) -> None:
+        """One row of the copy: its place in both, and whether it is inside of the input."""
+        numbers: dict[str, Index] = {}
+        place: Index = 0
+        for dim in reversed(self.dims[:-1]):
+            index = f.remainder(row, dim.extent)
+            row = f.divide(row, dim.extent)
+            place = f.add(place, f.multiply(index, dim.stride))
+            numbers[dim.axis] = f.add(numbers.get(dim.axis, 0), f.multiply(index, dim.factor))
+        inner, inside = self.dims[-1], None
+        offset: Index = 0
+        for axis, number in numbers.items():
+            if axis == inner.axis:
+                continue
+            s = self.sources[axis]
+            if s.start < 0 or s.start + self._reach(axis) >= s.size:
+                number = f.binary("add", f.index(number), f.index(s.start))
+                fits = f.compare("ult", number, f.index(s.size))
+                inside = fits if inside is None else f.binary("and", inside, fits)
+            else:
+                number = f.add(number, s.start)
+            offset = f.binary("add", f.index(offset), self._offset(f, s, f.index(number)))
+        line = f.at(target, place, self.type.element)
+        start = f.binary("add", f.index(numbers.get(inner.axis, 0)), f.index(self.sources[inner.axis].start))
+        size = f.index(self.sources[inner.axis].size)
+        if inside is not None:
+            size = f.select(inside, size, f.index(0))
+        self._copy_row(f, f.at(source, offset, self.element), line, start, size)
+
+    def _reach(self, axis: str) -> int:
+        return sum((dim.extent - 1) * dim.factor for dim in self.dims if dim.axis == axis)
+
+    def _offset(self, f: KernelFunction, s: Source, number: Value) -> Value:
+        """The distance of an element (or vector of them) in the input."""
+        type = number.type
+        if s.pair == 1:
+            return f.binary("mul", number, constant(type, s.stride))
+        offset = f.binary("mul", f.binary("udiv", number, constant(type, s.pair)), constant(type, s.stride))
+        return offset if s.repeats else f.binary("add", offset, f.binary("urem", number, constant(type, s.pair)))
+
+    def _copy_row(self, f: KernelFunction, source: Value, line: Value, start: Value, size: Value) -> None:
+        """Elements start, start + factor, .. of the innermost axis, as far as they are below `size`."""
+        inner, s = self.dims[-1], self.sources[self.dims[-1].axis]
+        words = type_of("i32", self.type.width)
+        steps = f.binary("mul", lane_numbers(words), constant(words, inner.factor))
+        size = f.splat(f.convert("trunc", size, "i32"), words.width)
+        with f.loop(inner.extent, self.type.width) as loop:
+            first = f.binary("add", start, f.index(f.multiply(loop.index, inner.factor)))
+            numbers = f.binary("add", f.splat(f.convert("trunc", first, "i32"), words.width), steps)
+            mask = f.compare("ult", numbers, size)
+            if s.pair == 1 and s.stride * inner.factor == 1:
+                value = f.load_as(f.at(source, first, self.element), self.plan.form.types[0], self.type, mask)
+            else:
+                value = self._gather(f, source, self._offset(f, s, numbers), mask)
+            left = f.first_lanes(f.subtract(inner.extent, loop.index), words.width)
+            keep = left if inner.extent % words.width else None
+            _store(f, value, f.at(line, loop.index, self.type.element), keep)
+
+    def _gather(self, f: KernelFunction, source: Value, offsets: Value, mask: Value) -> Value:
+        pointers = type_of("ptr", self.type.width)
+        memory = self.type.of(self.element)
+        places = f.emit(f"getelementptr {self.element}, {source}, {offsets}", pointers)
+        name = f"llvm.masked.gather.{memory.suffix}.v{self.type.width}p0"
+        align, zero = constant(I32, size_of(self.element)), Value("zeroinitializer", memory)
+        return f.widen(f.call(name, memory, places, align, mask, zero), self.plan.form.types[0], self.type)
+
+
+def _store(f: KernelFunction, value: Value, place: Value, mask: Value | None) -> None:
+    align = size_of(value.type.element)
+    if mask is None:
+        f.store(value, place, align)
+    else:
+        f.store_masked(value, place, align, mask)
+
+
+class KernelPack:
+    """The task `name(context, chunk)`: a share of the kernel, as panels [group, panel, entry of the table, run, unit].
+
+    The context is the kernel and the panels. Columns past the last repeat it. Complex numbers become two steps of two
+    columns: (re, im), then (-im, re).
+    """
+
+    def __init__(self, plan: Plan, table: str) -> None:
+        self.plan, self.table = plan, table
+        self.type = plan.tile.type
+        self.element = ELEMENTS[plan.form.types[1]]
+        self.rows = plan.geometry.groups * plan.tiles[1] * len(plan.table)
+        self.chunks = min(PACK_CHUNKS, self.rows) if plan.threads > 1 else 1
+
+    def function(self, name: str) -> KernelFunction:
+        f = task_function(name)
+        plan, form, run = self.plan, self.plan.form, self.plan.geometry.run
+        entries, panels = len(plan.table), plan.tiles[1]
+        source, target = f.unpack(f["context"], PTR, PTR)
+        first, count = f.share(self.rows, 1, self.chunks, f["chunk"])
+        with f.each(0, count) as number:
+            row = f.add(first, number)
+            column = f.multiply(f.remainder(f.divide(row, entries), panels), plan.unit)
+            group = f.multiply(f.divide(row, entries * panels), form.group_strides[1])
+            place = f.at(Value(f"@{self.table}", PTR), f.remainder(row, entries), "i64")
+            base = f.at(source, f.add(group, f.load(place, I64, 8)), self.element)
+            with f.loop(run.taps) as tap, f.loop(run.features) as feature:
+                spacing = form.axes[-1].spacing.weight if run.taps > 1 else 0
+                start = f.at(base, f.binary("mul", f.index(tap.index), f.index(spacing)), self.element)
+                step = f.add(f.multiply(f.add(f.multiply(row, run.taps), tap.index), run.features), feature.index)
+                to = f.at(target, f.multiply(step, plan.unit), self.type.element)
+                self._columns(f, start, to, feature.index, column)
+        return f
+
+    def _columns(self, f: KernelFunction, source: Value, target: Value, feature: Index, column: Index) -> None:
+        """One step of a panel."""
+        form, unit, type = self.plan.form, self.plan.unit, self.type
+        along, across = form.kernel_strides
+        if form.is_complex or across != 1:
+            with f.loop(unit) as loop:
+                last = self.plan.geometry.output_features - 1
+                number = f.minimum(f.add(column, loop.index), last)
+                value = self._element(f, source, feature, number)
+                f.store(value, f.at(target, loop.index, type.element), size_of(type.element))
+            return
+        line = f.at(source, f.add(f.multiply(feature, along), column), self.element)
+        left = f.left(self.plan.geometry.output_features, column)
+        for start in range(0, unit, type.width):
+            mask = f.first_lanes(f.left(left, start), type.width)
+            value = f.load_as(f.at(line, start, self.element), form.types[1], type, mask)
+            keep = f.first_lanes(unit - start, type.width) if unit - start < type.width else None
+            _store(f, value, f.at(target, start, type.element), keep)
+
+    def _element(self, f: KernelFunction, source: Value, feature: Index, column: Index) -> Value:
+        form, scalar = self.plan.form, self.type.scalar
+        along, across = form.kernel_strides
+        if not form.is_complex:
+            offset = f.add(f.multiply(feature, along), f.multiply(column, across))
+            return f.load_as(f.at(source, offset, self.element), form.types[1], scalar)
+        swap, part = f.index(f.remainder(feature, 2)), f.index(f.remainder(column, 2))
+        offset = f.add(f.multiply(f.divide(feature, 2), along), f.multiply(f.divide(column, 2), across))
+        place = f.at(source, f.add(offset, f.binary("xor", swap, part)), self.element)
+        value = f.load_as(place, form.types[1], scalar)
+        return f.select(f.compare("ugt", swap, part), f.fneg(value), value)

@@ -1,0 +1,203 @@
+"""Decides how a convolution is computed: the cheapest geometry and tile, the table of K, blocks, tasks, workspace."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from hloom.backends.cpu.kernels.convolution.form import Form, Tap
+from hloom.backends.cpu.kernels.convolution.geometry import PASS_BYTES, Geometry, Mode
+from hloom.backends.cpu.kernels.products.matmul_plan import (
+    ACCUMULATORS,
+    L2_BYTES,
+    PARALLEL_WORK,
+    TASKS_PER_THREAD,
+    VECTORS,
+    up,
+)
+from hloom.backends.cpu.kernels.products.micro_kernel import Tile
+from hloom.backends.cpu.llvm.function import size_of
+from hloom.backends.cpu.llvm.text import Type
+
+PANEL_BYTES = L2_BYTES // 4  # of a panel of the kernel that is used at once
+MOST_ENTRIES = 1 << 16  # of the table
+MOST_MULTIPLIER = 8  # output features of a group in lanes
+
+
+@dataclass(frozen=True)
+class Class:
+    """Outputs with the same taps: their entries in the table, the place of the first, and their number on each axis."""
+
+    first: int
+    entries: int
+    output: int
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a convolution is computed, on how many threads, and how it is divided into tasks."""
+
+    geometry: Geometry
+    tile: Tile
+    threads: int
+
+    @property
+    def form(self) -> Form:
+        return self.geometry.form
+
+    @property
+    def across(self) -> int:
+        """The positions of a tile."""
+        return self.tile.columns if self.geometry.mode == "columns" else self.tile.rows
+
+    @property
+    def unit(self) -> int:
+        """The output features of a tile, and the width of a panel of the packed kernel."""
+        return self.tile.rows if self.geometry.mode == "columns" else self.tile.columns
+
+    @cached_property
+    def tiles(self) -> tuple[int, int]:
+        return self.geometry.tiles(self.tile)
+
+    @cached_property
+    def row_tiles(self) -> int:
+        """All tiles of an image along its positions."""
+        return self.geometry.outer * self.tiles[0]
+
+    # The table
+
+    @cached_property
+    def classes(self) -> tuple[Class, ...]:
+        found, first = [], 0
+        for numbers in itertools.product(*(range(len(axis.classes)) for axis in self.form.axes)):
+            entries = sum(1 for _ in self._entries(numbers))
+            axes = list(zip(self.form.axes, numbers, strict=True))
+            output = sum(number * axis.output_stride for axis, number in axes)
+            found.append(Class(first, entries, output, tuple(axis.count(number) for axis, number in axes)))
+            first += entries
+        return tuple(found)
+
+    @cached_property
+    def table(self) -> list[tuple[int, int]]:
+        """For each entry: the distance in the image, and the offset in the kernel."""
+        classes = itertools.product(*(range(len(axis.classes)) for axis in self.form.axes))
+        return [entry for numbers in classes for entry in self._entries(numbers)]
+
+    def _entries(self, numbers: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+        g = self.geometry
+        taps: list[tuple[Tap, ...]] = [axis.classes[r] for axis, r in zip(self.form.axes, numbers, strict=True)]
+        if g.run.taps > 1:
+            taps[-1] = taps[-1][:1]
+        features = 1 if g.run.features > 1 else self.form.inputs
+        for chosen in itertools.product(*taps):
+            image = sum(self._distance(d, tap.position) for d, tap in enumerate(chosen))
+            weight = sum(tap.weight for tap in chosen)
+            for f in range(features):
+                yield image + f * g.strides["f"], weight + f * self.form.kernel_strides[0]
+
+    def _distance(self, d: int, position: int) -> int:
+        phase, number = self.geometry.lines[d].place(position)
+        return phase * self.geometry.strides[f"p{d}"] + number * self.geometry.strides[f"x{d}"]
+
+    # Blocks and tasks
+
+    @cached_property
+    def depth(self) -> int:
+        """All of K, of all classes."""
+        return len(self.table) * self.geometry.run.length
+
+    @cached_property
+    def block(self) -> int:
+        """The entries of the table that are used at once."""
+        most = max(c.entries for c in self.classes)
+        wanted = PANEL_BYTES // (self.geometry.run.length * self.unit * self.geometry.size)
+        return most if most <= 2 * wanted else max(1, wanted)
+
+    @property
+    def has_partial_sums(self) -> bool:
+        return any(c.entries > self.block for c in self.classes)
+
+    @property
+    def goes_by_panels(self) -> bool:
+        """Whether a panel of the kernel stays while positions pass by, rather than the other way round."""
+        panels = self.tiles[1] * self.unit * self.block * self.geometry.run.length * self.geometry.size
+        return panels > L2_BYTES // 2
+
+    @cached_property
+    def images(self) -> int:
+        """How many images are copied before they are used."""
+        fitting = max(1, PASS_BYTES // (self.geometry.strides["image"] * self.geometry.size))
+        return min(self.geometry.images, fitting)
+
+    @cached_property
+    def blocks(self) -> tuple[int, int]:
+        """Into how many tasks a group of a class of an image is divided, along positions and along features."""
+        if self.threads == 1:
+            return 1, 1
+        others = self.images * self.geometry.groups * len(self.classes)
+        wanted = math.ceil(TASKS_PER_THREAD * self.threads / others)
+        rows = min(wanted, self.row_tiles)
+        return rows, min(math.ceil(wanted / rows), self.tiles[1])
+
+    @property
+    def tasks(self) -> int:
+        """Of one image."""
+        return self.geometry.groups * len(self.classes) * math.prod(self.blocks)
+
+    # The workspace, in elements
+
+    @property
+    def weights_size(self) -> int:
+        return up(self.geometry.groups * self.tiles[1] * self.depth * self.unit, 64)
+
+    @property
+    def images_size(self) -> int:
+        """Of the images of a pass, and what tiles read after them."""
+        g = self.geometry
+        after = (self.tiles[0] * self.across - g.positions) * g.row_stride + self.tile.columns
+        return up(self.images * g.strides["image"] + after, 64)
+
+    @property
+    def task_tiles(self) -> tuple[int, int]:
+        """The most tiles of a task, along positions and along features."""
+        return math.ceil(self.row_tiles / self.blocks[0]), math.ceil(self.tiles[1] / self.blocks[1])
+
+    @property
+    def partial_size(self) -> int:
+        return self.images * self.tasks * math.prod(self.task_tiles) * self.tile.size if self.has_partial_sums else 0
+
+
+def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> Plan:
+    """The cheapest plan."""
+    size, accumulators = size_of(vector.element), ACCUMULATORS[vector_bytes]
+    found: list[tuple[float, Geometry, Tile]] = []
+    for mode in _modes(form):
+        for flat in range(1 if mode == "lanes" else 0, len(form.axes) + 1):
+            geometry = Geometry(form, mode, flat, vector.width, size)
+            tile = min(_tiles(geometry, vector, accumulators), key=geometry.cost)
+            found.append((geometry.cost(tile) + geometry.copy_cost, geometry, tile))
+    _, geometry, tile = min(found, key=lambda each: each[0])
+    return Plan(geometry, tile, threads if form.work >= PARALLEL_WORK else 1)
+
+
+def _modes(form: Form) -> tuple[Mode, ...]:
+    if form.is_complex:
+        return ("rows",)
+    has_lanes = form.groups > 1 and form.axes and 1 in (form.inputs, form.outputs) and form.outputs <= MOST_MULTIPLIER
+    return ("rows", "columns", "lanes") if has_lanes else ("rows", "columns")
+
+
+def _tiles(geometry: Geometry, vector: Type, accumulators: int) -> list[Tile]:
+    rows, columns = geometry.positions, geometry.output_features
+    if geometry.mode == "columns":
+        rows, columns = columns, rows
+    return [
+        Tile(r, v, vector)
+        for v in range(1, min(math.ceil(columns / vector.width), VECTORS) + 1)
+        for r in range(1, min(rows, accumulators // v) + 1)
+        if (r + 1) * v <= accumulators + 2  # registers for the vectors too, and for a broadcast
+    ]

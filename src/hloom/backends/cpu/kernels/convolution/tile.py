@@ -1,0 +1,157 @@
+"""The inner parts of a convolution: sums of one tile in registers, and their store.
+
+`name.tile(image, weights, table, entries, sums)` adds up a tile, in memory at `sums` row by row.
+`name.store(sums, result, at, features, counts)` stores it: `at` is its first position in the row of positions, `result`
+where the row starts, `features` how many columns (or rows) are left, `counts` the outputs of the class on each axis.
+"""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.kernels.convolution.plan import Plan
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.llvm.function import size_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
+
+
+class SumTile:
+    """Writes `name.tile`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.tile, self.type = plan, plan.tile, plan.tile.type
+
+    def function(self, name: str) -> KernelFunction:
+        f = KernelFunction(name, image=PTR, weights=PTR, table=PTR, entries=I64, sums=PTR)
+        tile, type = self.tile, self.type
+        places = [f.at(f["sums"], i * type.width, type.element) for i in range(tile.rows * tile.vectors)]
+        start = [constant(type, 0)] * len(places)
+        if self.plan.has_partial_sums:
+            start = [f.load(place, type, type.width * size_of(type.element)) for place in places]
+        elif any(c.entries == 0 for c in self.plan.classes):
+            _store_all(f, start, places, type)
+        with f.when(f.compare("ne", f["entries"], f.index(0))):
+            _store_all(f, self._sums(f, start), places, type)
+        return f
+
+    def _sums(self, f: KernelFunction, start: list[Value]) -> list[Value]:
+        g, element, unit = self.plan.geometry, self.type.element, self.plan.unit
+        with f.loop(f["entries"], carried=start) as entry:
+            distance = f.load(f.at(f["table"], entry.index, "i64"), I64, 8)
+            line = f.at(f["image"], distance, element)
+            panel = f.at(f["weights"], f.multiply(entry.index, g.run.length * unit), element)
+            with f.loop(g.run.length, carried=entry.carried) as step:
+                image = f.at(line, f.multiply(step.index, g.run_stride), element)
+                weights = f.at(panel, f.multiply(step.index, unit), element)
+                step.carried = self._step(f, image, weights, step.carried)
+            entry.carried = step.carried
+        return entry.carried
+
+    def _step(self, f: KernelFunction, image: Value, weights: Value, sums: list[Value]) -> list[Value]:
+        """Adds the products of one step of K."""
+        tile, type, mode = self.tile, self.type, self.plan.geometry.mode
+        scalars, row, vectors = image, self.plan.geometry.row_stride, weights
+        if mode == "columns":
+            scalars, row, vectors = weights, 1, image
+        shared = [_load(f, f.at(vectors, j * type.width, type.element), type) for j in range(tile.vectors)]
+        result = []
+        for i in range(tile.rows):
+            line = f.at(scalars, i * row, type.element)
+            if mode == "lanes":
+                factors = [_load(f, f.at(line, j * type.width, type.element), type) for j in range(tile.vectors)]
+            else:
+                factors = [f.splat(_load(f, line, type.scalar), type.width)] * tile.vectors
+            old = sums[i * tile.vectors : (i + 1) * tile.vectors]
+            result += [f.multiply_add(a, b, c) for a, b, c in zip(factors, shared, old, strict=True)]
+        return result
+
+
+def _load(f: KernelFunction, place: Value, type: Type) -> Value:
+    return f.load(place, type, size_of(type.element))
+
+
+def _store_all(f: KernelFunction, values: list[Value], places: list[Value], type: Type) -> None:
+    for value, place in zip(values, places, strict=True):
+        f.store(value, place, type.width * size_of(type.element))
+
+
+class StoreTile:
+    """Writes `name.store`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.tile, self.type = plan, plan.tile, plan.tile.type
+        self.result = plan.geometry.result
+
+    def function(self, name: str) -> KernelFunction:
+        f = KernelFunction(name, sums=PTR, result=PTR, at=I64, features=I64, counts=PTR)
+        lines = self.plan.geometry.flat_lines
+        if len(lines) < 2:
+            count: Index = self._count(f, len(self.plan.form.axes) - 1) if lines else self.plan.form.batch
+            self._line(f, f["at"], f["result"], 0, count)
+            return f
+        pitch = self.plan.geometry.pitches[-2]
+        first = f.divide(f["at"], pitch)
+        end = f.add(f.divide(f.add(f["at"], self.plan.across - 1), pitch), 1)
+        with f.each(first, end) as number:
+            self._numbered_line(f, number, pitch)
+        return f
+
+    def _count(self, f: KernelFunction, d: int) -> Index:
+        """The outputs of the class along an axis."""
+        axis = self.plan.form.axes[d]
+        return axis.most if axis.period == 1 else f.load(f.at(f["counts"], d, "i64"), I64, 8)
+
+    def _numbered_line(self, f: KernelFunction, number: Value, pitch: int) -> None:
+        """The part of the tile that is in a line of the last axis, if the line is one of the result's."""
+        g, axes = self.plan.geometry, self.plan.form.axes
+        start = f.multiply(number, pitch)
+        rest: Index = number
+        offset: Index = 0
+        inside: Value | None = None
+        for d in range(len(axes) - 2, len(axes) - 1 - g.flat, -1):
+            index, outermost = rest, d == len(axes) - g.flat
+            if not outermost:
+                lines = g.pitches[d - 1 - len(axes)] // g.pitches[d - len(axes)]
+                index, rest = f.remainder(rest, lines), f.divide(rest, lines)
+            fits = f.compare("ult", f.index(index), f.index(self._count(f, d)))
+            inside = fits if inside is None else f.binary("and", inside, fits)
+            offset = f.add(offset, f.multiply(index, axes[d].output_stride * axes[d].period))
+        assert inside is not None
+        with f.when(inside):
+            self._line(f, f["at"], f.at(f["result"], offset, self.result.element), start, self._count(f, len(axes) - 1))
+
+    def _line(self, f: KernelFunction, at: Value, result: Value, start: Index, count: Index) -> None:
+        """Positions of the tile from `start` on, `count` at most, to a line of the result."""
+        begin = f.intrinsic("umax", at, f.index(start))
+        end = f.minimum(f.add(at, self.plan.across), f.add(start, count))
+        with f.when(f.compare("ult", begin, f.index(end))):
+            positions = f.index(f.subtract(end, begin))
+            skipped, number = f.subtract(begin, at), f.subtract(begin, start)
+            if self.plan.geometry.mode == "columns":
+                sums = f.at(f["sums"], skipped, self.type.element)
+                place = f.at(result, f.multiply(number, self.result.column), self.result.element)
+                rows, columns = f.index(f.minimum(f["features"], self.plan.unit)), positions
+            else:
+                sums = f.at(f["sums"], f.multiply(skipped, self.tile.columns), self.type.element)
+                place = f.at(result, f.multiply(number, self.result.row), self.result.element)
+                rows, columns = positions, f.index(f.minimum(f["features"], self.plan.unit))
+            self._rectangle(f, sums, place, rows, columns)
+
+    def _rectangle(self, f: KernelFunction, sums: Value, place: Value, rows: Value, columns: Value) -> None:
+        result, type = self.result, self.type
+        with f.loop(rows) as row:
+            line = f.at(sums, f.multiply(row.index, self.tile.columns), type.element)
+            target = f.at(place, f.multiply(row.index, result.row), result.element)
+            if result.has_contiguous_rows:
+                with f.loop(columns, type.width) as column:
+                    mask = f.first_lanes(f.subtract(columns, column.index), type.width)
+                    value = f.load_as(f.at(line, column.index, type.element), _name(type), type, mask)
+                    f.store_as(value, f.at(target, column.index, result.element), result.type, mask)
+            else:
+                with f.loop(columns) as column:
+                    value = _load(f, f.at(line, column.index, type.element), type.scalar)
+                    offset = result.offset(f, 0, column.index)
+                    f.store_as(value, f.at(target, offset, result.element), result.type)
+
+
+def _name(type: Type) -> str:
+    """The element type of the sums."""
+    return {"float": "f32", "double": "f64"}.get(type.element, "s" + type.element[1:])

@@ -1,0 +1,53 @@
+"""`dot` as a matrix product."""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
+from hloom.ir import Instruction
+from hloom.ops.dot import Dot
+from hloom.passes.fusion.dot_operands import stride_of
+
+
+def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+    """The code of a dot whose roles are one stride each (`DotOperands` sees to that); None for types without code."""
+    spec = matmul_spec(instruction)
+    if spec is None:
+        return None
+    try:
+        code = emit_matmul(name, spec, threads, vector_bytes)
+    except ValueError:
+        return None
+    entry = (
+        f"define internal void @{name}.dot(ptr %lhs, ptr %rhs, ptr %out, ptr %scratch, ptr %pool, ptr %fork) {{\n"
+        f"  call void @{code.entry}(ptr %lhs, ptr %rhs, ptr %out, ptr %scratch, ptr %pool)\n  ret void\n}}"
+    )
+    return KernelCode(
+        f"{code.text}\n{entry}", dict.fromkeys(sorted(code.declarations)), code.scratch_bytes, f"{name}.dot"
+    )
+
+
+def matmul_spec(instruction: Instruction) -> MatmulSpec | None:
+    """The sizes and strides of a dot; None where a role has no single stride."""
+    op = instruction.op
+    assert isinstance(op, Dot)
+    lhs, rhs = instruction.operand_shapes
+    batch, m, k = (
+        stride_of(lhs, role) for role in (op.lhs_batch_dims, op.free(lhs.rank, True), op.lhs_contracting_dims)
+    )
+    right = (op.rhs_batch_dims, op.rhs_contracting_dims, op.free(rhs.rank, False))
+    rhs_batch, rhs_k, n = (stride_of(rhs, role) for role in right)
+    if batch is None or m is None or k is None or rhs_batch is None or rhs_k is None or n is None:
+        return None
+    return MatmulSpec(
+        batch[0],
+        m[0],
+        n[0],
+        k[0],
+        str(lhs.element_type),
+        str(rhs.element_type),
+        str(instruction.shape.element_type),
+        (batch[1], m[1], k[1]),
+        (rhs_batch[1], rhs_k[1], n[1]),
+        (m[0] * n[0], n[0], 1),
+    )

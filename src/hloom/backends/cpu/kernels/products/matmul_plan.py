@@ -1,0 +1,250 @@
+"""Decides how a matrix product is computed: its normal form, the tile in registers, the blocks in caches, the tasks.
+
+A product is first brought to one form (`normalised`): batches that are but more rows or columns folded into them, rows
+of the result contiguous where possible, complex matrices seen as real ones of twice the size. Then `plan` chooses the
+tile and the blocks, and who packs what:
+
+- B is read where it lies ("direct") where packing would not pay, or packed once by all threads into the workspace
+  ("shared"), or, where it is small, by each task for itself on its stack ("private").
+- A task is a block of the result. It packs its rows of A, one block of K at a time, to its stack.
+
+Blocks of K are added up in order, and tasks share no sums, so the result does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from hloom.backends.cpu.kernels.products.micro_kernel import Matrix, Tile
+from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
+from hloom.backends.cpu.llvm.text import Type, type_of
+
+L2_BYTES = 1 << 20
+L3_BYTES = 8 << 20  # of a packed B
+STACK_BYTES = L2_BYTES // 8  # for each of: a block of A, partial sums, a private B
+LEAST_COLUMNS = 512  # of a packed B: what makes up for packing A
+BLOCK_OF_K = 512  # a panel of A, of 14 rows of f32, is in the L1 cache
+PARALLEL_WORK = 1 << 20  # multiply-adds that are worth two threads
+TASK_WORK = 1 << 18  # multiply-adds of the smallest task
+TASKS_PER_THREAD = 4
+ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
+VECTORS = 6  # the most in a row of the tile
+
+
+@dataclass(frozen=True)
+class MatmulSpec:
+    """out[b, i, j] = sum over k of lhs[b, i, k] * rhs[b, k, j].
+
+    Strides in elements: of lhs along (batch, m, k), of rhs along (batch, k, n), of out along (batch, m, n).
+    Element types by their XLA names. Sums are kept in f32 for f16 and bf16; integers wrap around.
+    """
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    lhs_type: str
+    rhs_type: str
+    out_type: str
+    lhs_strides: tuple[int, int, int]
+    rhs_strides: tuple[int, int, int]
+    out_strides: tuple[int, int, int]
+
+    @property
+    def is_complex(self) -> bool:
+        return self.out_type.startswith("c")
+
+    def transposed(self) -> MatmulSpec:
+        """The transpose of the result, the product of the transposes in reverse."""
+        (a0, a1, a2), (b0, b1, b2), (c0, c1, c2) = self.lhs_strides, self.rhs_strides, self.out_strides
+        turned = (b0, b2, b1), (a0, a2, a1), (c0, c2, c1)
+        return MatmulSpec(self.batch, self.n, self.m, self.k, self.rhs_type, self.lhs_type, self.out_type, *turned)
+
+    def folded(self) -> MatmulSpec:
+        """Without a batch where the batch is but more rows: all share one rhs, and rows follow each other evenly."""
+        (a0, a1, a2), b, (c0, c1, c2) = self.lhs_strides, self.rhs_strides, self.out_strides
+        if b[0] != 0 or self.batch == 1:
+            return self
+        if self.m == 1:
+            return replace(self, batch=1, m=self.batch, lhs_strides=(0, a0, a2), out_strides=(0, c0, c2))
+        if a0 == self.m * a1 and c0 == self.m * c1:
+            return replace(self, batch=1, m=self.batch * self.m)
+        return self
+
+
+@dataclass(frozen=True)
+class Product:
+    """A batch of real products C = A B; `is_complex` says that n and k count real and imaginary parts."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
+    a: Matrix
+    b: Matrix
+    c: Matrix
+    batch_strides: tuple[int, int, int]
+    is_complex: bool
+    swapped: bool  # A is the right operand of the spec, B the left
+
+    @property
+    def work(self) -> int:
+        return self.batch * self.m * self.n * self.k
+
+
+def normalised(spec: MatmulSpec) -> Product:
+    spec = spec.folded().transposed().folded().transposed()
+    swapped = _swap_pays(spec)
+    if swapped:
+        spec = spec.transposed()
+    (a0, a1, a2), (b0, b1, b2), (c0, c1, c2) = spec.lhs_strides, spec.rhs_strides, spec.out_strides
+    m, n, k = spec.m, spec.n, spec.k
+    view = _as_real if spec.is_complex else Matrix
+    a = view(spec.lhs_type, a1 if m > 1 else 0, a2 if k > 1 else 1)
+    b = view(spec.rhs_type, b1 if k > 1 else 0, b2 if n > 1 else 1)
+    c = view(spec.out_type, c1 if m > 1 else 0, c2 if n > 1 else 1)
+    parts = 2 if spec.is_complex else 1
+    strides = parts * a0, parts * b0, parts * c0
+    return Product(spec.batch, m, parts * n, parts * k, a, b, c, strides, spec.is_complex, swapped)
+
+
+def _swap_pays(spec: MatmulSpec) -> bool:
+    """Whether the transposed product is easier: a matrix times a vector, or contiguous rows of the result."""
+    if spec.n == 1 or spec.m == 1:
+        return spec.n > 1
+    return spec.out_strides[1] == 1 != spec.out_strides[2]
+
+
+def real_type(type: str) -> str:
+    """The element type of the parts of a complex type; other types as they are."""
+    return {"c64": "f32", "c128": "f64"}.get(type, type)
+
+
+def _as_real(type: str, row: int, column: int) -> Matrix:
+    if column == 1:
+        return Matrix(real_type(type), 2 * row, 1)
+    return Matrix(real_type(type), 2 * row, 2 * column, paired=True)
+
+
+def accumulator(spec: MatmulSpec) -> Type:
+    """The type of the sums. Raises ValueError where there is no code for the element types."""
+    types = (spec.lhs_type, spec.rhs_type, spec.out_type)
+    real = [real_type(type) for type in types]
+    kinds = {type[0] if type[0] in "fc" else "f" if type == "bf16" else "integer" for type in types}
+    if len(kinds) != 1 or not ELEMENTS.keys() >= set(real):
+        raise ValueError(f"no matrix product of {types[0]} and {types[1]} to {types[2]}")
+    if kinds == {"integer"}:
+        return type_of("i64" if ELEMENTS[spec.out_type] == "i64" else "i32")
+    if "f64" not in real:
+        return type_of("float")
+    if real[2] in ("f16", "bf16"):
+        raise ValueError(f"a product of f64 would be rounded twice to {types[2]}")
+    return type_of("double")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a product is computed.
+
+    `depth` is the block of K, `columns` as many of B as are packed at once, `b_place` where the kernel finds B. The
+    tasks divide the rows into `row_blocks`, and `columns` into `column_groups`, of whole tiles.
+    """
+
+    product: Product
+    tile: Tile
+    depth: int
+    columns: int
+    b_place: str
+    a_is_direct: bool
+    row_blocks: int
+    column_groups: int
+    parallel: bool
+
+    @property
+    def has_partial_sums(self) -> bool:
+        return self.depth < self.product.k
+
+    @property
+    def has_ragged_columns(self) -> bool:
+        return self.product.n % self.tile.columns != 0
+
+    @property
+    def has_ragged_tiles(self) -> bool:
+        return self.has_ragged_columns or self.product.m % self.tile.rows != 0
+
+    @property
+    def row_tiles(self) -> int:
+        """The most tiles along the rows of a task's block."""
+        return math.ceil(math.ceil(self.product.m / self.tile.rows) / self.row_blocks)
+
+    @property
+    def column_tiles(self) -> int:
+        return math.ceil(math.ceil(self.columns / self.tile.columns) / self.column_groups)
+
+
+def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
+    size = size_of(vector.element)
+    tile = _tile(p, vector, ACCUMULATORS[vector_bytes])
+    parallel = threads > 1 and p.work >= PARALLEL_WORK
+    place = _place_of_b(p, tile, threads if parallel else 1)
+    blocks_of_k = math.ceil(p.k / BLOCK_OF_K)
+    depth = p.k if blocks_of_k == 1 else up(math.ceil(p.k / blocks_of_k), vector.width)
+    as_it_is = ELEMENTS[p.a.type] == vector.element and not p.a.paired
+    a_is_direct = as_it_is and p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
+    columns = p.n
+    if place == "shared":
+        columns = min(p.n, up(max(LEAST_COLUMNS, L3_BYTES // (p.k * size)), tile.columns))
+    whole = Plan(p, tile, depth, columns, place, a_is_direct, 1, 1, parallel)
+    return _divided(whole, threads if parallel else 1)
+
+
+def _tile(p: Product, vector: Type, accumulators: int) -> Tile:
+    """The tile that costs least: all tiles' multiply-adds, at least the eight that hide their latency, and loads."""
+
+    def cost(tile: Tile) -> float:
+        tiles = math.ceil(p.m / tile.rows) * math.ceil(p.n / tile.columns)
+        return tiles * (max(tile.rows * tile.vectors, 8) + 0.25 * (tile.rows + tile.vectors))
+
+    candidates = [
+        Tile(rows, vectors, vector)
+        for vectors in range(1, min(math.ceil(p.n / vector.width), VECTORS) + 1)
+        for rows in range(1, min(p.m, accumulators // vectors) + 1)
+    ]
+    return min(candidates, key=cost)
+
+
+def _place_of_b(p: Product, tile: Tile, threads: int) -> str:
+    as_it_is = ELEMENTS[p.b.type] == tile.type.element and p.b.has_contiguous_rows and not p.is_complex
+    is_small = up(p.k, tile.type.width) * up(p.n, tile.columns) * size_of(tile.type.element) <= STACK_BYTES
+    if as_it_is and (is_small or p.m <= 2 * tile.rows):
+        return "direct"
+    if is_small and (threads == 1 or p.batch >= threads or p.m >= 64 * threads):
+        return "private"
+    return "shared"
+
+
+def _divided(whole: Plan, threads: int) -> Plan:
+    """The plan with its tasks: blocks that fit the stack, and enough of them for the threads."""
+    p, tile, size = whole.product, whole.tile, size_of(whole.tile.type.element)
+    batch = 1 if whole.b_place == "shared" else p.batch
+    work = batch * p.m * whole.columns * p.k
+    wanted = math.ceil(min(work / TASK_WORK, TASKS_PER_THREAD * threads) / batch) if threads > 1 else 1
+    fitting = max(1, STACK_BYTES // (tile.rows * (whole.depth + tile.type.width) * size))
+    useful = min(wanted, whole.row_tiles // 4, p.m // 64 if whole.b_place == "private" else p.m)
+    blocks = max(math.ceil(whole.row_tiles / fitting), useful, 1)
+    if blocks > 1:
+        blocks = min(up(blocks, threads), whole.row_tiles)
+    divided = replace(whole, row_blocks=blocks)
+    if whole.b_place == "private":
+        return divided
+    groups = min(math.ceil(wanted / blocks), whole.column_tiles)
+    if whole.has_partial_sums:
+        fitting = max(1, STACK_BYTES // (divided.row_tiles * tile.size * size))
+        groups = max(groups, math.ceil(whole.column_tiles / fitting))
+    return replace(divided, column_groups=groups)
+
+
+def up(value: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-value // multiple) * multiple

@@ -1,0 +1,160 @@
+"""Matrix times vector as LLVM IR: the matrix is read once, in the order in which it lies in memory.
+
+Where K is contiguous, a few rows at a time are multiplied by the vector, with several sums each (`_dot`). Where M is
+contiguous, a strip of the result stays in the L1 cache while a few columns at a time are added to it (`_axpy`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hloom.backends.cpu.kernels.products.micro_kernel import Matrix
+from hloom.backends.cpu.llvm.function import Function, size_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
+
+ROWS_AT_ONCE = 4  # of `_dot`
+UNROLL = 4  # vectors of each row in a round of `_dot`
+COLUMNS_AT_ONCE = 8  # of `_axpy`
+STRIP_BYTES = 8 << 10  # of the result
+TASK_BYTES = 128 << 10  # of the matrix that are worth a task
+
+
+@dataclass(frozen=True)
+class Matvec:
+    """out[b, i] = sum over k of matrix[b, i, k] * vector[b, k]: `vector.row` and `out.row` are the distances."""
+
+    batch: int
+    m: int
+    k: int
+    matrix: Matrix
+    vector: Matrix
+    out: Matrix
+    batch_strides: tuple[int, int, int]
+
+    @property
+    def has_contiguous_rows(self) -> bool:
+        return self.matrix.column == 1 and (self.vector.row == 1 or self.k == 1)
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether there is code for these distances."""
+        paired = self.matrix.paired or self.vector.paired or self.out.paired
+        return not paired and (self.has_contiguous_rows or self.matrix.row == 1)
+
+    def shares(self, type: Type, threads: int) -> int:
+        """Into how many tasks the rows of one product are divided."""
+        work = self.batch * self.m * self.k * size_of(type.element) // TASK_BYTES
+        wanted = math.ceil(min(work, 4 * threads) / self.batch) if threads > 1 else 1
+        return max(1, min(wanted, self.m // max(ROWS_AT_ONCE, type.width)))
+
+    def task(self, name: str, type: Type, shares: int) -> Function:
+        """`name(context, chunk)`: one share of the rows of one product; the context starts with the three pointers."""
+        f = Function(name, context=PTR, chunk=I64)
+        context, chunk = f.parameters
+        number, share = f.divide(chunk, shares), f.remainder(chunk, shares)
+        pointers: list[Value] = []
+        for i, part in enumerate((self.matrix, self.vector, self.out)):
+            base = f.load(f.at(context, i, "i64"), PTR, 8)
+            pointers.append(f.at(base, f.multiply(number, self.batch_strides[i]), part.element))
+        write, unit = (self._dot, ROWS_AT_ONCE) if self.has_contiguous_rows else (self._axpy, type.width)
+        write(f, type, pointers, *f.share(self.m, unit, shares, share))
+        return f
+
+    def _dot(self, f: Function, type: Type, pointers: list[Value], first: Index, rows: Index) -> None:
+        matrix, vector, out = pointers
+        with f.loop(rows, ROWS_AT_ONCE) as loop:
+            last = f.subtract(rows, 1)  # rows past the last repeat it
+            numbers = [f.add(first, f.minimum(f.add(loop.index, i), last)) for i in range(ROWS_AT_ONCE)]
+            lines = [f.at(matrix, f.multiply(row, self.matrix.row), self.matrix.element) for row in numbers]
+            for row, total in zip(numbers, self._dots(f, type, lines, vector), strict=True):
+                f.store_as(total, f.at(out, f.multiply(row, self.out.row), self.out.element), self.out.type)
+
+    def _dots(self, f: Function, type: Type, lines: list[Value], vector: Value) -> list[Value]:
+        """The products of rows and the vector: whole rounds, then the vectors that are left, the last one masked."""
+        count, width = len(lines), type.width
+        sums = [constant(type, 0)] * (UNROLL * count)
+        whole = self.k // (UNROLL * width) * UNROLL * width
+        if whole:
+            with f.loop(whole, UNROLL * width, sums) as loop:
+                for j in range(UNROLL):
+                    part = slice(j * count, (j + 1) * count)
+                    at = f.add(loop.index, j * width)
+                    loop.carried[part] = self._add_products(f, lines, vector, at, width, loop.carried[part])
+            sums = loop.carried
+        for j, at in enumerate(range(whole, self.k, width)):
+            part = slice(j * count, (j + 1) * count)
+            sums[part] = self._add_products(f, lines, vector, at, self.k - at, sums[part])
+        return [_total(f, sums[i::count]) for i in range(count)]
+
+    def _add_products(
+        self, f: Function, lines: list[Value], vector: Value, at: Index, left: int, sums: list[Value]
+    ) -> list[Value]:
+        type = sums[0].type
+        mask = f.first_lanes(left, type.width) if left < type.width else None
+        factor = f.load_as(f.at(vector, at, self.vector.element), self.vector.type, type, mask)
+        parts = [f.load_as(f.at(line, at, self.matrix.element), self.matrix.type, type, mask) for line in lines]
+        return [f.multiply_add(part, factor, total) for part, total in zip(parts, sums, strict=True)]
+
+    def _axpy(self, f: Function, type: Type, pointers: list[Value], first: Index, rows: Index) -> None:
+        length = STRIP_BYTES // size_of(type.element)
+        strip = f.slot(type.scalar, length)
+        with f.loop(rows, length) as block:
+            start = f.add(first, block.index)
+            here = f.minimum(length, f.subtract(rows, block.index))
+            with f.loop(here, type.width) as loop:
+                f.store(constant(type, 0), f.at(strip, loop.index, type.element), 64)
+            matrix = f.at(pointers[0], start, self.matrix.element)
+            whole = self.k // COLUMNS_AT_ONCE * COLUMNS_AT_ONCE
+            if whole:
+                with f.loop(whole, COLUMNS_AT_ONCE) as columns:
+                    self._add_columns(f, type, matrix, pointers[1], strip, columns.index, COLUMNS_AT_ONCE, here)
+            if self.k > whole:
+                self._add_columns(f, type, matrix, pointers[1], strip, whole, self.k - whole, here)
+            self._store_strip(
+                f, type, strip, f.at(pointers[2], f.multiply(start, self.out.row), self.out.element), here
+            )
+
+    def _add_columns(
+        self, f: Function, type: Type, matrix: Value, vector: Value, strip: Value, first: Index, count: int, rows: Index
+    ) -> None:
+        """Adds `count` columns from `first` on, each times its element of the vector, to the strip."""
+        columns = [f.add(first, i) for i in range(count)]
+        factors, lines = [], []
+        for column in columns:
+            pointer = f.at(vector, f.multiply(column, self.vector.row), self.vector.element)
+            factors.append(f.splat(f.load_as(pointer, self.vector.type, type.scalar), type.width))
+            lines.append(f.at(matrix, f.multiply(column, self.matrix.column), self.matrix.element))
+        with f.loop(rows, type.width) as loop:
+            place = f.at(strip, loop.index, type.element)
+            mask = self._mask(f, type, rows, loop.index)
+            total = f.load(place, type, 64)
+            for line, factor in zip(lines, factors, strict=True):
+                part = f.load_as(f.at(line, loop.index, self.matrix.element), self.matrix.type, type, mask)
+                total = f.multiply_add(part, factor, total)
+            f.store(total, place, 64)
+
+    def _store_strip(self, f: Function, type: Type, strip: Value, out: Value, rows: Index) -> None:
+        contiguous = self.out.row == 1
+        step, part = (type.width, type) if contiguous else (1, type.scalar)
+        with f.loop(rows, step) as loop:
+            value = f.load(f.at(strip, loop.index, type.element), part, size_of(type.element))
+            mask = self._mask(f, type, rows, loop.index) if contiguous else None
+            f.store_as(value, f.at(out, f.multiply(loop.index, self.out.row), self.out.element), self.out.type, mask)
+
+    def _mask(self, f: Function, type: Type, rows: Index, at: Index) -> Value | None:
+        """The lanes of a vector from `at` on that are rows; None where vectors never end past the last row."""
+        return f.first_lanes(f.subtract(rows, at), type.width) if self.m % type.width else None
+
+
+def _total(f: Function, sums: list[Value]) -> Value:
+    """The sum of all lanes."""
+    add = "fadd" if sums[0].type.is_float else "add"
+    while len(sums) > 1:
+        sums = [f.binary(add, a, b) for a, b in zip(sums[::2], sums[1::2], strict=True)]
+    vector, scalar = sums[0], sums[0].type.scalar
+    if not scalar.is_float:
+        return f.call(f"llvm.vector.reduce.add.{vector.type.suffix}", scalar, vector)
+    return f.call(
+        f"llvm.vector.reduce.fadd.{vector.type.suffix}", scalar, constant(scalar, -0.0), vector, flags="reassoc"
+    )

@@ -1,0 +1,215 @@
+"""The inner parts of a matrix product: the tile kept in registers, its store, and the packing of its operands.
+
+The kernel adds up a tile of `rows x columns` sums in registers. Each step of K loads one row of B as vectors and
+multiplies it by one broadcast element of A for each row of the tile. All distances are known when it is written, so
+every address is one register plus a number.
+
+Packed A holds panels of `tile.rows` rows. Where K is contiguous in memory, rows stay rows (copied, so that they lie
+close together); where rows are contiguous, each step's elements lie together. Packed B holds panels of `tile.columns`
+columns, one row of the panel for each step of K, zeros past the last column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hloom.backends.cpu.llvm.function import ELEMENTS, Function, size_of
+from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, constant
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix of real numbers in memory, distances in elements.
+
+    `paired` is a complex matrix whose columns are seen as twice as many real ones, where the pairs are not contiguous:
+    `column` is then the distance between pairs.
+    """
+
+    type: str
+    row: int
+    column: int
+    paired: bool = False
+
+    @property
+    def element(self) -> str:
+        return ELEMENTS[self.type]
+
+    @property
+    def has_contiguous_rows(self) -> bool:
+        return self.column == 1 and not self.paired
+
+    def offset(self, f: Function, row: Index, column: Index) -> Index:
+        along_row = f.multiply(column, self.column)
+        if self.paired:
+            along_row = f.add(f.multiply(f.divide(column, 2), self.column), f.remainder(column, 2))
+        return f.add(f.multiply(row, self.row), along_row)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What the kernel keeps in registers: `rows` x `vectors` vectors of `type`."""
+
+    rows: int
+    vectors: int
+    type: Type
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.type.width
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.columns
+
+
+@dataclass(frozen=True)
+class Panels:
+    """How the kernel walks over one operand: elements from panel to panel, from step to step of K, and within a step
+    from row to row (A only; B's are contiguous). `masked`: a panel of B may end before the tile does."""
+
+    panel: int
+    step: int
+    row: int = 1
+    masked: bool = False
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The function `name(a, b, c, partial, steps, rows, columns, last)`.
+
+    It multiplies a panel of A by a panel of B over `steps` of K, and stores the sums to the first `rows` and `columns`
+    of `c`. With `has_partial_sums` it starts from the sums in `partial`, and puts them back there unless `last`.
+    """
+
+    name: str
+    tile: Tile
+    a: Panels
+    b: Panels
+    c: Matrix
+    has_partial_sums: bool
+    has_ragged_tiles: bool
+
+    def function(self) -> Function:
+        f = Function(self.name, a=PTR, b=PTR, c=PTR, partial=PTR, steps=I64, rows=I64, columns=I64, last=I1)
+        sums = self._add_up(f)
+        _, _, c, partial, _, rows, columns, last = f.parameters
+        type = self.tile.type
+        if not (self.has_partial_sums or self.has_ragged_tiles) and self._fits(self.c):
+            for i, value in enumerate(sums):
+                row, vector = divmod(i, self.tile.vectors)
+                f.store(value, f.at(c, row * self.c.row + vector * type.width, type.element), _align(type))
+            return f
+        stack = partial if self.has_partial_sums else f.slot(type, len(sums))
+        for i, value in enumerate(sums):
+            f.store(value, f.at(stack, i * type.width, type.element), 64)
+        if not self.has_partial_sums:
+            self._store_tile(f, stack, c, rows, columns)
+            return f
+        with f.when(last):
+            self._store_tile(f, stack, c, rows, columns)
+        return f
+
+    def _fits(self, c: Matrix) -> bool:
+        return c.has_contiguous_rows and c.element == self.tile.type.element
+
+    def _add_up(self, f: Function) -> list[Value]:
+        """The loop over K; one sum for each vector of the tile, row by row."""
+        tile, type = self.tile, self.tile.type
+        a, b, _, partial, steps, _, columns, _ = f.parameters
+        sums = [constant(type, 0)] * (tile.rows * tile.vectors)
+        if self.has_partial_sums:
+            sums = [f.load(f.at(partial, i * type.width, type.element), type, 64) for i in range(len(sums))]
+        masks: list[Value | None] = [None] * tile.vectors
+        if self.b.masked:
+            masks = [f.first_lanes(f.left(columns, j * type.width), type.width) for j in range(tile.vectors)]
+        with f.loop(steps, carried=sums) as loop:
+            row_of_b = f.at(b, f.multiply(loop.index, self.b.step), type.element)
+            column_of_a = f.at(a, f.multiply(loop.index, self.a.step), type.element)
+            vectors = [
+                _load_real(f, f.at(row_of_b, j * type.width, type.element), type, mask) for j, mask in enumerate(masks)
+            ]
+            for i in range(tile.rows):
+                scalar = _load_real(f, f.at(column_of_a, i * self.a.row, type.element), type.scalar)
+                factor = f.splat(scalar, type.width)
+                for j, vector in enumerate(vectors):
+                    at = i * tile.vectors + j
+                    loop.carried[at] = f.multiply_add(factor, vector, loop.carried[at])
+        return loop.carried
+
+    def _store_tile(self, f: Function, sums: Value, c: Value, rows: Value, columns: Value) -> None:
+        """Copies finished sums, a tile in memory, to their place in the result."""
+        tile, type = self.tile, self.tile.type
+        with f.loop(rows) as row:
+            line = f.at(sums, f.multiply(row.index, tile.columns), type.element)
+            if self.c.has_contiguous_rows:
+                self._store_row(f, line, f.at(c, f.multiply(row.index, self.c.row), self.c.element), columns)
+            else:
+                self._scatter_row(f, line, c, row.index, columns)
+
+    def _store_row(self, f: Function, line: Value, target: Value, columns: Value) -> None:
+        type = self.tile.type
+        for at in range(0, self.tile.columns, type.width):
+            value = f.load(f.at(line, at, type.element), type, 64)
+            mask = f.first_lanes(f.left(columns, at), type.width) if self.has_ragged_tiles else None
+            f.store_as(value, f.at(target, at, self.c.element), self.c.type, mask)
+
+    def _scatter_row(self, f: Function, line: Value, c: Value, row: Index, columns: Value) -> None:
+        type = self.tile.type
+        with f.loop(columns) as column:
+            value = f.load(f.at(line, column.index, type.element), type.scalar, _align(type))
+            offset = self.c.offset(f, row, column.index)
+            f.store_as(value, f.at(c, offset, self.c.element), self.c.type)
+
+
+def _align(type: Type) -> int:
+    return size_of(type.element)
+
+
+def _load_real(f: Function, pointer: Value, type: Type, mask: Value | None = None) -> Value:
+    """An element or vector of the accumulator's own type."""
+    if mask is None:
+        return f.load(pointer, type, _align(type))
+    names = {"float": "f32", "double": "f64"}
+    return f.load_as(pointer, names.get(type.element, "s" + type.element[1:]), type, mask)
+
+
+def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> Function:
+    """`name(source, target, rows, steps)`: rows of A as rows `pitch` apart; rows past the last repeat it.
+
+    It writes whole vectors, so `pitch` is a multiple of their width.
+    """
+    f = Function(name, source=PTR, target=PTR, rows=I64, steps=I64)
+    from_, to, rows, steps = f.parameters
+    type = tile.type if source.has_contiguous_rows else tile.type.scalar
+    panels = f.ceil_divide(rows, tile.rows)
+    with f.loop(f.multiply(panels, tile.rows)) as row:
+        row_in_source = f.minimum(row.index, f.subtract(rows, 1))
+        line = f.at(to, f.multiply(row.index, pitch), type.element)
+        with f.loop(steps, max(type.width, 1)) as step:
+            pointer = f.at(from_, source.offset(f, row_in_source, step.index), source.element)
+            mask = f.first_lanes(f.subtract(steps, step.index), type.width) if type.width else None
+            value = f.load_as(pointer, source.type, type, mask)
+            f.store(value, f.at(line, step.index, type.element), _align(type))
+    return f
+
+
+def pack_steps_of_a(name: str, source: Matrix, tile: Tile, panel: int) -> Function:
+    """`name(source, target, rows, steps)`: panels of A, `panel` elements apart, a step's elements side by side.
+
+    For an A whose columns are contiguous (`source.row == 1`). A store may write up to a vector past a step's end, which
+    the next step overwrites; `panel` has room for that of the last step.
+    """
+    f = Function(name, source=PTR, target=PTR, rows=I64, steps=I64)
+    from_, to, rows, steps = f.parameters
+    type = tile.type
+    panels = f.ceil_divide(rows, tile.rows)
+    with f.loop(steps) as step, f.loop(panels) as number:
+        first = f.multiply(number.index, tile.rows)
+        line = f.at(from_, f.add(first, f.multiply(step.index, source.column)), source.element)
+        place = f.add(f.multiply(number.index, panel), f.multiply(step.index, tile.rows))
+        target = f.at(to, place, type.element)
+        for start in range(0, tile.rows, type.width):
+            mask = f.first_lanes(f.left(rows, f.add(first, start)), type.width)
+            value = f.load_as(f.at(line, start, source.element), source.type, type, mask)
+            f.store(value, f.at(target, start, type.element), _align(type))
+    return f

@@ -1,0 +1,133 @@
+"""Packing of the right operand of a matrix product into panels (see micro_kernel.py).
+
+Each function is `name(source, target, columns, first, count)`: it packs `count` steps of K, or panels, from `first` on.
+A complex right operand becomes twice as many real steps and columns: the step of a real part holds (re, im) pairs, that
+of an imaginary part (-im, re), so that the kernel's real sums are those of the complex product.
+"""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.kernels.products.micro_kernel import Matrix, Tile
+from hloom.backends.cpu.llvm.function import Function, size_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, type_of
+
+
+def _function(name: str) -> Function:
+    return Function(name, source=PTR, target=PTR, columns=I64, first=I64, count=I64)
+
+
+def pack_rows_of_b(name: str, source: Matrix, tile: Tile, depth: int, ragged: bool, is_complex: bool) -> Function:
+    """For contiguous rows: vectors are copied as they are. Steps count as the source's, in complex numbers if it is."""
+    f = _function(name)
+    from_, to, columns, first, count = f.parameters
+    type = tile.type
+    panels = f.ceil_divide(columns, tile.columns)
+    with f.loop(count) as counter:
+        step = f.add(counter.index, first)
+        line = f.at(from_, f.multiply(step, source.row), source.element)
+        with f.loop(panels) as panel:
+            start = f.multiply(panel.index, tile.columns)
+            target_step = f.multiply(step, 2 if is_complex else 1)
+            place = f.add(f.multiply(panel.index, depth * tile.columns), f.multiply(target_step, tile.columns))
+            target = f.at(to, place, type.element)
+            for j in range(tile.vectors):
+                at = f.add(start, j * type.width)
+                left = f.left(columns, at) if ragged else None
+                mask = f.first_lanes(left, type.width) if left else None
+                value = f.load_as(f.at(line, at, source.element), source.type, type, mask)
+                f.store(value, f.at(target, j * type.width, type.element), size_of(type.element))
+                if is_complex:
+                    turned = _times_i(f, value)
+                    f.store(turned, f.at(target, tile.columns + j * type.width, type.element), size_of(type.element))
+    return f
+
+
+def _times_i(f: Function, pairs: Value) -> Value:
+    """(re, im) pairs times the imaginary unit: (-im, re)."""
+    width = pairs.type.width
+    swapped = f.shuffle(pairs, None, [lane ^ 1 for lane in range(width)])
+    negated = f.fneg(swapped)
+    return f.shuffle(swapped, negated, [lane + (0 if lane % 2 else width) for lane in range(width)])
+
+
+def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, ragged: bool) -> Function:
+    """For contiguous columns. Counts panels.
+
+    A round takes a few steps (16 bytes) of a vector's width of columns: vectors of parts of columns are transposed
+    within each 16 bytes. The last round may write zeros past the last step, up to `depth`.
+    """
+    f = _function(name)
+    from_, to, columns, first, count = f.parameters
+    type, width = tile.type, tile.type.width
+    part = type_of(type.element, 128 // type.bits)
+    last = f.subtract(columns, 1)  # columns past the last repeat it
+    with f.loop(f.multiply(count, tile.vectors)) as counter:
+        number = f.add(counter.index, f.multiply(first, tile.vectors))
+        column, lane = f.multiply(number, width), f.multiply(f.remainder(number, tile.vectors), width)
+        base = f.multiply(f.divide(number, tile.vectors), depth * tile.columns)
+        target = f.at(to, f.add(base, lane), type.element)
+        if ragged:
+            starts = [f.multiply(f.minimum(f.add(column, i), last), source.column) for i in range(width)]
+        else:
+            starts = [f.add(f.multiply(column, source.column), i * source.column) for i in range(width)]
+        lines = [f.at(from_, start, source.element) for start in starts]
+        with f.loop(steps, part.width) as step:
+            mask = f.first_lanes(f.subtract(steps, step.index), part.width) if steps % part.width else None
+            places = [f.at(line, step.index, source.element) for line in lines]
+            parts = [f.load_as(place, source.type, part, mask) for place in places]
+            rows = [_joined(f, parts[i :: part.width]) for i in range(part.width)]
+            for i, row in enumerate(_transposed(f, rows)):
+                place = f.multiply(f.add(step.index, i), tile.columns)
+                f.store(row, f.at(target, place, type.element), size_of(type.element))
+    return f
+
+
+def _joined(f: Function, parts: list[Value]) -> Value:
+    """One vector of all the parts."""
+    while len(parts) > 1:
+        lanes = range(2 * parts[0].type.width)
+        parts = [f.shuffle(a, b, lanes) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _transposed(f: Function, rows: list[Value]) -> list[Value]:
+    """The transposes of the squares of len(rows) lanes: rows i and i + half are interleaved, log2(len(rows)) times."""
+    size, half, width = len(rows), len(rows) // 2, rows[0].type.width
+    squares = range(0, width, size)
+    low = [square + lane // 2 + lane % 2 * width for square in squares for lane in range(size)]
+    high = [lane + half for lane in low]
+    for _ in range(half.bit_length()):
+        pairs = [(rows[i], rows[i + half]) for i in range(half)]
+        rows = [f.shuffle(a, b, lanes) for a, b in pairs for lanes in (low, high)]
+    return rows
+
+
+def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is_complex: bool) -> Function:
+    """For any distances: one element at a time. Counts panels."""
+    f = _function(name)
+    from_, to, columns, first, count = f.parameters
+    type = tile.type.scalar
+    last = f.subtract(columns, 1)
+    with f.loop(count) as counter:
+        panel = f.add(counter.index, first)
+        base = f.at(to, f.multiply(panel, depth * tile.columns), type.element)
+        with f.loop(steps) as step, f.loop(tile.columns) as lane:
+            column = f.minimum(f.add(f.multiply(panel, tile.columns), lane.index), last)
+            if is_complex:
+                value = _complex_element(f, from_, source, tile, step.index, column)
+            else:
+                pointer = f.at(from_, source.offset(f, step.index, column), source.element)
+                value = f.load_as(pointer, source.type, type)
+            place = f.add(f.multiply(step.index, tile.columns), lane.index)
+            f.store(value, f.at(base, place, type.element), size_of(type.element))
+    return f
+
+
+def _complex_element(f: Function, base: Value, source: Matrix, tile: Tile, step: Index, column: Index) -> Value:
+    """The real number at (step, column) of a complex matrix seen as real: see the top of this file."""
+    swap, part = f.index(f.remainder(step, 2)), f.index(f.remainder(column, 2))
+    pair = f.subtract(column, part)
+    offset = source.offset(f, f.divide(step, 2), f.add(pair, f.binary("xor", swap, part)))
+    value = f.load_as(f.at(base, offset, source.element), source.type, tile.type.scalar)
+    negative = f.compare("ugt", swap, part)
+    return f.select(negative, f.fneg(value), value)

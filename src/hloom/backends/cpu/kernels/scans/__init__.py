@@ -1,0 +1,1 @@
+"""Scans along and across rows, cumulative windows, folds of windows."""

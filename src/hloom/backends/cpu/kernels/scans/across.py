@@ -1,0 +1,103 @@
+"""Scans along another dimension than the minor one: strips of rows are folded row by row, vectors side by side."""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, flat
+from hloom.backends.cpu.llvm.text import PTR, Index, Value
+
+STRIP = 64
+"""At most so many vectors of a row are folded together: their running folds stay in the cache."""
+
+
+class ScanAcross:
+    """Writes the functions of a scan with `inner` > 1."""
+
+    def __init__(self, name: str, scan: Scan, threads: int, vector_bytes: int) -> None:
+        self.name, self.scan = name, scan
+        widest = vector_bytes * 8 // max(32, *(register.bits for register in scan.registers(0)))
+        self.lanes = min(widest, 1 << (scan.inner - 1).bit_length())
+        vectors = -(-scan.inner // self.lanes)
+        wanted = -(-threads // scan.outer) if threads > 1 else 1
+        self.strip = max(1, min(STRIP, vectors // wanted))
+        self.strips = -(-vectors // self.strip)
+        self.is_masked = scan.inner % self.lanes != 0
+        self.threads = threads
+
+    def code(self) -> KernelCode:
+        f = entry_function(self.name, self.scan.instruction)
+        tasks = self.scan.outer * self.strips
+        on = (f["pool"], f["parallel_for"]) if self.threads > 1 and tasks > 1 else None
+        f.run_chunks(f"{self.name}.strip", f.pack(*f.parameters), tasks, on)
+        return code_of(self.name, [_Strip(self).function(), f])
+
+
+class _Strip:
+    """The task of one strip of one row of vectors; `own` and `before` hold the folds of each of its vectors."""
+
+    def __init__(self, kernel: ScanAcross) -> None:
+        self.kernel, self.scan, self.lanes = kernel, kernel.scan, kernel.lanes
+        self.f = f = task_function(f"{kernel.name}.strip")
+        self.registers = self.scan.registers(self.lanes)
+        self.own, self.before = ([f.slot(register, kernel.strip) for register in self.registers] for _ in range(2))
+
+    def function(self) -> KernelFunction:
+        f, scan, kernel = self.f, self.scan, self.kernel
+        count = len(scan.types)
+        arrays = f.unpack(f["context"], *[PTR] * (3 * count))
+        initial = scan.load_initial(f, arrays[count : 2 * count], self.lanes)
+        row, strip = f.divide(f["chunk"], kernel.strips), f.remainder(f["chunk"], kernel.strips)
+        column = f.multiply(strip, kernel.strip * self.lanes)
+        start = f.add(f.multiply(row, scan.size * scan.inner), column)
+        self.rows = [
+            f.element_at(array, start, type)
+            for array, type in zip(arrays[:count] + arrays[2 * count :], scan.types * 2, strict=True)
+        ]
+        self.columns = f.subtract(scan.inner, column)
+        self.vectors = f.minimum(kernel.strip, f.ceil_divide(self.columns, self.lanes))
+        with f.each(0, self.vectors) as vector:
+            self._put(self.before, vector, initial)
+        with f.each(0, -(-scan.size // BLOCK)) as block:
+            self._block(block, initial)
+        return f
+
+    def _block(self, block: Value, initial: Elements) -> None:
+        f, scan = self.f, self.scan
+        first = f.multiply(block, BLOCK)
+        self._step(block, first, initial, is_first=True)
+        with f.each(f.add(first, 1), f.minimum(f.add(first, BLOCK), scan.size)) as index:
+            self._step(block, index, initial, is_first=False)
+        with f.each(0, self.vectors) as vector:
+            before, own = self._get(self.before, vector), self._get(self.own, vector)
+            self._put(self.before, vector, scan.joined(f, before, own, block))
+
+    def _step(self, block: Value, index: Index, initial: Elements, is_first: bool) -> None:
+        """Adds one row to the folds of the block, and stores its results."""
+        f, scan = self.f, self.scan
+        row = f.subtract(scan.size - 1, index) if scan.backward else index
+        with f.each(0, self.vectors) as vector:
+            column = f.multiply(vector, self.lanes)
+            place = f.add(f.multiply(row, scan.inner), column)
+            mask = f.first_lanes(f.subtract(self.columns, column), self.lanes) if self.kernel.is_masked else None
+            count = len(scan.types)
+            own: Elements = [
+                f.load_lanes(f.element_at(p, place, type), type, self.lanes, mask)
+                for p, type in zip(self.rows[:count], scan.types, strict=True)
+            ]
+            if not is_first:
+                own = scan.combine(f, self._get(self.own, vector), own)
+            self._put(self.own, vector, own)
+            results = scan.result(f, initial, self._get(self.before, vector), own, block)
+            for value, p, type in zip(results, self.rows[count:], scan.types, strict=True):
+                f.store_lanes(value, f.element_at(p, place, type), type, mask)
+
+    def _get(self, slots: list[Value], vector: Index) -> Elements:
+        f = self.f
+        loads = [f.load(f.at(s, vector, str(r)), r, 1) for s, r in zip(slots, self.registers, strict=True)]
+        return self.scan.grouped(loads)
+
+    def _put(self, slots: list[Value], vector: Index, values: Elements) -> None:
+        f = self.f
+        for slot, register, value in zip(slots, self.registers, flat(values), strict=True):
+            f.store(value, f.at(slot, vector, str(register)), 1)

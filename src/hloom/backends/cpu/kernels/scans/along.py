@@ -1,0 +1,179 @@
+"""Scans along the minor dimension: prefixes inside vector registers, rows or the blocks of a row on many threads."""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, State, choose, flat
+from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
+
+BLOCKS_A_THREAD = 4
+"""A row is divided among threads where each gets at least so many blocks."""
+
+
+class ScanAlong:
+    """Writes the functions of a scan whose rows are contiguous."""
+
+    def __init__(self, name: str, scan: Scan, threads: int, vector_bytes: int) -> None:
+        self.name, self.scan = name, scan
+        self.lanes = vector_bytes * 8 // max(32, *(register.bits for register in scan.registers(0)))
+        self.vectors, self.rest = divmod(scan.size, self.lanes)
+        self.blocks = -(-self.vectors // BLOCK)
+        self.splits_rows = scan.outer < threads and self.blocks >= BLOCKS_A_THREAD * threads
+        self.parts = threads if self.splits_rows else 1
+        self.shares = 1 if self.splits_rows or threads == 1 else min(scan.outer, 4 * threads)
+        self.words = [f"{group}{k}" for group in ("operand", "initial", "result") for k in range(len(scan.types))]
+        self.state_bytes = [
+            aligned(register.width * max(8, register.bits) // 8) for register in scan.registers(self.lanes)
+        ]
+        self.total_bytes = sum(self.state_bytes)
+
+    def code(self) -> KernelCode:
+        f = entry_function(self.name, self.scan.instruction)
+        on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
+        f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares, on)
+        functions = [self._rows(), f]
+        if self.splits_rows:
+            functions += [self._totals(), self._results()]
+        return code_of(self.name, functions, (self.blocks + 1) * self.total_bytes if self.splits_rows else 0)
+
+    def _rows(self) -> KernelFunction:
+        """Scans a share of the rows."""
+        f = task_function(f"{self.name}.rows")
+        count = len(self.scan.types)
+        *arrays, scratch, pool, parallel_for = f.unpack(f["context"], *[PTR] * (3 * count + 3))
+        initial = self.scan.load_initial(f, arrays[count : 2 * count], self.lanes)
+        first, length = f.share(self.scan.outer, 1, self.shares, f["chunk"])
+        with f.each(first, f.add(first, length)) as number:
+            start = f.multiply(number, self.scan.size)
+            row = [
+                f.element_at(array, start, type)
+                for array, type in zip(arrays[:count] + arrays[2 * count :], self.scan.types * 2, strict=True)
+            ]
+            before = State(f, self.scan, initial)
+            if self.splits_rows:
+                context = f.pack(*row, *arrays[count : 2 * count], scratch)
+                f.run_chunks(f"{self.name}.totals", context, self.parts, (pool, parallel_for))
+                self._add_up(f, scratch, before)
+                f.run_chunks(f"{self.name}.results", context, self.parts, (pool, parallel_for))
+            else:
+                with f.each(0, self.blocks) as block:
+                    total = self._block(f, row, block, initial, before.get())
+                    before.set(self.scan.joined(f, before.get(), total, block))
+            if self.rest:
+                self._tail(f, row, initial, before.get())
+        return f
+
+    # One row on many threads
+
+    def _task(self, phase: str) -> tuple[KernelFunction, list[Value], Elements, Value, Index, Index]:
+        """A task: the row, the initial value, the scratch, and the blocks of its part."""
+        f = task_function(f"{self.name}.{phase}")
+        count = len(self.scan.types)
+        *pointers, scratch = f.unpack(f["context"], *[PTR] * (3 * count + 1))
+        initial = self.scan.load_initial(f, pointers[2 * count :], self.lanes)
+        first, length = f.share(self.blocks, 1, self.parts, f["chunk"])
+        return f, pointers[: 2 * count], initial, scratch, first, f.add(first, length)
+
+    def _totals(self) -> KernelFunction:
+        """Folds each block."""
+        f, row, _, scratch, first, last = self._task("totals")
+        with f.each(first, last) as block:
+            self._put_total(f, scratch, block, self._block(f, row, block, None, None))
+        return f
+
+    def _add_up(self, f: KernelFunction, scratch: Value, before: State) -> None:
+        """The fold of each block becomes the fold of all blocks before it."""
+        with f.each(0, self.blocks) as block:
+            total, here = self._total(f, scratch, block), before.get()
+            self._put_total(f, scratch, block, here)
+            before.set(self.scan.joined(f, here, total, block))
+
+    def _results(self) -> KernelFunction:
+        f, row, initial, scratch, first, last = self._task("results")
+        with f.each(first, last) as block:
+            self._block(f, row, block, initial, self._total(f, scratch, block))
+        return f
+
+    def _total_places(self, f: KernelFunction, scratch: Value, block: Index) -> list[Value]:
+        start = f.at(scratch, f.multiply(block, self.total_bytes), "i8")
+        offsets = [sum(self.state_bytes[:k]) for k in range(len(self.state_bytes))]
+        return [f.at(start, offset, "i8") for offset in offsets]
+
+    def _put_total(self, f: KernelFunction, scratch: Value, block: Index, total: Elements) -> None:
+        for place, value in zip(self._total_places(f, scratch, block), flat(total), strict=True):
+            f.store(value, place, 64)
+
+    def _total(self, f: KernelFunction, scratch: Value, block: Index) -> Elements:
+        places = self._total_places(f, scratch, block)
+        registers = self.scan.registers(self.lanes)
+        return self.scan.grouped([f.load(p, register, 64) for p, register in zip(places, registers, strict=True)])
+
+    # Blocks and vectors
+
+    def _block(
+        self, f: KernelFunction, row: list[Value], block: Index, initial: Elements | None, before: Elements | None
+    ) -> Elements:
+        """Scans a block of whole vectors; its fold, in all lanes. Without `before` nothing is stored."""
+
+        def step(vector: Index, carried: Elements | None) -> Elements:
+            position = f.multiply(vector, self.lanes)
+            if self.scan.backward:
+                position = f.subtract(self.scan.size - self.lanes, position)
+            own = self._prefix(f, self._load(f, row, position, None))
+            own = own if carried is None else self.scan.combine(f, carried, own)
+            if before is not None and initial is not None:
+                self._store(f, self.scan.result(f, initial, before, own, block), row, position, None)
+            return self._last(f, own)
+
+        first = f.multiply(block, BLOCK)
+        state = State(f, self.scan, step(first, None))
+        with f.each(f.add(first, 1), f.minimum(f.add(first, BLOCK), self.vectors)) as vector:
+            state.set(step(vector, state.get()))
+        return state.get()
+
+    def _tail(self, f: KernelFunction, row: list[Value], initial: Elements, before: Elements) -> None:
+        """The elements after the last whole vector; going backward they are the upper lanes of a vector."""
+        lanes = range(self.lanes)
+        if self.scan.backward:
+            position, inside = self.rest - self.lanes, [lane >= self.lanes - self.rest for lane in lanes]
+        else:
+            position, inside = self.vectors * self.lanes, [lane < self.rest for lane in lanes]
+        mask = _mask(inside)
+        own = self._prefix(f, self._load(f, row, position, mask))
+        self._store(f, self.scan.result(f, initial, before, own, self.blocks), row, position, mask)
+
+    def _prefix(self, f: KernelFunction, values: Elements) -> Elements:
+        """The running fold inside a vector, in log2(lanes) steps."""
+        distance = 1
+        while distance < self.lanes:
+            step = distance if self.scan.backward else -distance
+            lanes = [lane + step if 0 <= lane + step < self.lanes else lane for lane in range(self.lanes)]
+            moved = self.scan.grouped([f.shuffle(part, None, lanes) for part in flat(values)])
+            mask = _mask([0 <= lane + step < self.lanes for lane in range(self.lanes)])
+            values = choose(f, mask, self.scan.combine(f, moved, values), values)
+            distance *= 2
+        return values
+
+    def _last(self, f: KernelFunction, values: Elements) -> Elements:
+        lane = 0 if self.scan.backward else self.lanes - 1
+        return self.scan.grouped([f.shuffle(part, None, [lane] * self.lanes) for part in flat(values)])
+
+    def _load(self, f: KernelFunction, row: list[Value], position: Index, mask: Value | None) -> Elements:
+        types = self.scan.types
+        return [
+            f.load_lanes(f.element_at(p, position, type), type, self.lanes, mask)
+            for p, type in zip(row[: len(types)], types, strict=True)
+        ]
+
+    def _store(
+        self, f: KernelFunction, values: Elements, row: list[Value], position: Index, mask: Value | None
+    ) -> None:
+        types = self.scan.types
+        for value, p, type in zip(values, row[len(types) :], types, strict=True):
+            f.store_lanes(value, f.element_at(p, position, type), type, mask)
+
+
+def _mask(lanes: list[bool]) -> Value:
+    bits = ", ".join("i1 true" if lane else "i1 false" for lane in lanes)
+    return Value(f"<{bits}>", type_of("i1", len(lanes)))

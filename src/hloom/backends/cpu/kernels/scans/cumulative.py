@@ -1,0 +1,48 @@
+"""`reduce-window` that is a running fold, such as a cumulative sum, or has large windows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
+from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
+from hloom.backends.cpu.kernels.scans.across import ScanAcross
+from hloom.backends.cpu.kernels.scans.along import ScanAlong
+from hloom.backends.cpu.kernels.scans.scan import Scan
+from hloom.backends.cpu.kernels.scans.window_fold import WindowFold, axes_of
+from hloom.ir import Instruction
+from hloom.ops.attributes import Window, WindowDimension
+
+
+def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+    """The code of a reduce-window; None where the combiner cannot be emitted, and for some rare windows."""
+    op: Any = instruction.op
+    computation = ScalarComputation.of(op.computation)
+    sizes = instruction.operands[0].shape.dimensions
+    dimension = cumulative_dimension(op.window, sizes)
+    if computation is None or not has_native_arrays(instruction):
+        return None
+    if 0 in next(instruction.shape.leaves()).dimensions:
+        return code_of(name, [entry_function(name, instruction)])
+    if dimension is None:
+        axes = axes_of(op.window, sizes)
+        return WindowFold(name, instruction, computation, axes, threads, vector_bytes).code() if axes else None
+    outer, inner = math.prod(sizes[:dimension]), math.prod(sizes[dimension + 1 :])
+    backward = op.window[dimension].padding_low == 0
+    scan = Scan(instruction, computation, outer, sizes[dimension], inner, backward)
+    writer = ScanAlong if inner == 1 else ScanAcross
+    return writer(name, scan, threads, vector_bytes).code()
+
+
+def cumulative_dimension(window: Window, sizes: tuple[int, ...]) -> int | None:
+    """The dimension along which a window gives a running fold, forward or backward; None where it does not."""
+    found = [d for d, w in enumerate(window) if w != WindowDimension()]
+    if len(found) != 1:
+        return None
+    (dimension,) = found
+    size, w = sizes[dimension], window[dimension]
+    for padding in ((size - 1, 0), (0, size - 1)):
+        if w == WindowDimension(size, 1, *padding, window_reversal=w.window_reversal):
+            return dimension
+    return None

@@ -1,0 +1,104 @@
+"""A running fold along a dimension: what its vectors and blocks have in common.
+
+Elements are folded block by block, and a block's results are what came before it combined with the block's own running
+fold. Blocks start at fixed positions, so the result does not depend on the number of threads, and a long sum of floats
+is as accurate as a sum of sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hloom.backends.cpu.elements.types import Element, register_type
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, Variable
+from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
+from hloom.backends.cpu.llvm.text import Builder, Index, Type, Value
+from hloom.ir import Instruction
+from hloom.loops.pull import combiner_opcode
+from hloom.types import PrimitiveType
+
+BLOCK = 128
+"""Steps of a block."""
+
+Elements = list[Element]
+
+
+class Scan:
+    """A running fold of `size` elements by `computation`, from the first on or, `backward`, from the last.
+
+    `outer` such rows lie one after the other, `inner` side by side.
+    """
+
+    def __init__(
+        self, instruction: Instruction, computation: ScalarComputation, outer: int, size: int, inner: int,
+        backward: bool,
+    ) -> None:  # fmt: skip
+        self.instruction, self.computation, self.backward = instruction, computation, backward
+        self.outer, self.size, self.inner = outer, size, inner
+        self.types: list[PrimitiveType] = [shape.element_type for shape in instruction.shape.leaves()]
+        self.starts_with_initial = not backward or bool(combiner_opcode(computation.computation))
+        """Whether the initial value may be combined first; else it is the left operand of all results."""
+
+    def combine(self, b: Builder, earlier: Elements, later: Elements) -> Elements:
+        """Folds two neighbouring parts, `earlier` being the one that the scan meets first."""
+        left, right = (later, earlier) if self.backward else (earlier, later)
+        return self.computation.emit(b, [*left, *right])
+
+    def joined(self, f: KernelFunction, before: Elements, own: Elements, block: Index) -> Elements:
+        """What comes before a block combined with a fold inside of it; before block 0 there may be nothing."""
+        both = self.combine(f, before, own)
+        if self.starts_with_initial:
+            return both
+        if isinstance(block, int):
+            return both if block else own
+        is_first = f.compare("eq", block, f.index(0))
+        return choose(f, is_first, own, both)
+
+    def result(self, f: KernelFunction, initial: Elements, before: Elements, own: Elements, block: Index) -> Elements:
+        value = self.joined(f, before, own, block)
+        return value if self.starts_with_initial else self.computation.emit(f, [*initial, *value])
+
+    def registers(self, lanes: int) -> list[Type]:
+        """The types of the registers of one element of each operand."""
+        return [register_type(type, lanes) for type in self.types for _ in range(2 if type.is_complex else 1)]
+
+    def grouped(self, values: Sequence[Value]) -> Elements:
+        """Registers as elements of the operands."""
+        rest: Iterator[Value] = iter(values)
+        return [(next(rest), next(rest)) if type.is_complex else next(rest) for type in self.types]
+
+    def load_initial(self, f: KernelFunction, pointers: Sequence[Value], lanes: int) -> Elements:
+        values = [f.load_lanes(p, type) for p, type in zip(pointers, self.types, strict=True)]
+        return self.grouped([f.splat(part, lanes) for part in flat(values)])
+
+
+def flat(elements: Sequence[Element]) -> list[Value]:
+    """The registers of elements."""
+    return [part for element in elements for part in parts(element)]
+
+
+def choose(f: KernelFunction, condition: Value, x: Elements, y: Elements) -> Elements:
+    """x where the condition holds, else y."""
+
+    def one(a: Element, b: Element) -> Element:
+        if isinstance(a, tuple) and isinstance(b, tuple):
+            return f.select(condition, a[0], b[0]), f.select(condition, a[1], b[1])
+        assert isinstance(a, Value) and isinstance(b, Value)
+        return f.select(condition, a, b)
+
+    return [one(a, b) for a, b in zip(x, y, strict=True)]
+
+
+class State:
+    """Elements that a loop carries."""
+
+    def __init__(self, f: KernelFunction, scan: Scan, initial: Elements) -> None:
+        self.scan = scan
+        self.variables: list[Variable] = [f.variable(part) for part in flat(initial)]
+
+    def get(self) -> Elements:
+        return self.scan.grouped([variable.get() for variable in self.variables])
+
+    def set(self, elements: Elements) -> None:
+        for variable, part in zip(self.variables, flat(elements), strict=True):
+            variable.set(part)

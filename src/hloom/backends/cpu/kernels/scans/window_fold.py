@@ -1,0 +1,192 @@
+"""`reduce-window` with large windows: folded along one dimension after the other, each vectorised.
+
+The combiner must be associative and commutative, as reduce-window says. Base dilation, and windows that hold padding
+alone, are left to others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
+from hloom.backends.cpu.kernels.scans.scan import Elements, Scan, State
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant
+from hloom.ir import Instruction
+from hloom.ops.attributes import Window, WindowDimension
+
+ELEMENTS_OF_TASK = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Windows along one dimension of arrays [outer, size, inner], which give [outer, count, inner]."""
+
+    window: WindowDimension
+    outer: int
+    size: int
+    count: int
+    inner: int
+
+    def bounds(self, position: int) -> tuple[int, int]:
+        """The first window element that is no padding, and the one after the last."""
+        w = self.window
+        start = w.padding_low - position * w.stride
+        return max(0, -(-start // w.window_dilation)), min(w.size, -(-(start + self.size) // w.window_dilation))
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        """The positions, first and after the last, whose windows hold no padding."""
+        w = self.window
+        first = -(-max(0, w.padding_low) // w.stride)
+        last = (self.size + w.padding_low - w.dilated_size) // w.stride + 1
+        return min(first, self.count), max(min(first, self.count), min(last, self.count))
+
+
+def axes_of(window: Window, sizes: tuple[int, ...]) -> list[Axis] | None:
+    """The dimensions to fold along; None where a window is not handled."""
+    axes = []
+    shape = list(sizes)
+    for d, w in enumerate(window):
+        if w == WindowDimension():
+            continue
+        axis = Axis(w, math.prod(shape[:d]), shape[d], w.count(shape[d]), math.prod(shape[d + 1 :]))
+        ends = (axis.bounds(position) for position in range(axis.count))
+        if w.base_dilation > 1 or not axis.count or any(first >= last for first, last in ends):
+            return None
+        axes.append(axis)
+        shape[d] = axis.count
+    return axes
+
+
+class WindowFold:
+    """Writes the functions of a reduce-window, one task for each axis."""
+
+    def __init__(
+        self, name: str, instruction: Instruction, computation: ScalarComputation, axes: list[Axis], threads: int,
+        vector_bytes: int,
+    ) -> None:  # fmt: skip
+        self.name, self.instruction, self.axes, self.threads = name, instruction, axes, threads
+        self.scan = Scan(instruction, computation, 1, 1, 1, backward=False)
+        self.types = self.scan.types
+        self.lanes = vector_bytes * 8 // max(32, *(register.bits for register in self.scan.registers(0)))
+
+    def code(self) -> KernelCode:
+        f = entry_function(self.name, self.instruction)
+        count = len(self.types)
+        source = [f[f"operand{k}"] for k in range(count)]
+        initial = [f[f"operand{k}"] for k in range(count, 2 * count)]
+        functions, offset = [f], 0
+        for number, axis in enumerate(self.axes):
+            is_last = number == len(self.axes) - 1
+            target = [f[f"result{k}"] for k in range(count)]
+            if not is_last:
+                elements = axis.outer * axis.count * axis.inner
+                sizes = [aligned(elements * type.byte_width) for type in self.types]
+                target = [f.at(f["scratch"], offset + sum(sizes[:k]), "i8") for k in range(count)]
+                offset += sum(sizes)
+            step = max(1, ELEMENTS_OF_TASK // axis.inner)
+            blocks = -(-axis.count // step)
+            on = (f["pool"], f["parallel_for"]) if self.threads > 1 and axis.outer * blocks > 1 else None
+            task = f"{self.name}.axis{number}"
+            f.run_chunks(task, f.pack(*source, *target, *initial), axis.outer * blocks, on)
+            functions.append(_AxisTask(self, task, axis, step, blocks, is_last).function())
+            source = target
+        return code_of(self.name, functions, offset)
+
+
+class _AxisTask:
+    """Folds the windows at some positions along an axis."""
+
+    def __init__(self, kernel: WindowFold, name: str, axis: Axis, step: int, blocks: int, is_last: bool) -> None:
+        self.scan, self.types, self.axis = kernel.scan, kernel.types, axis
+        self.lanes, self.step, self.blocks, self.is_last = kernel.lanes, step, blocks, is_last
+        self.f = task_function(name)
+
+    def function(self) -> KernelFunction:
+        f, axis, count = self.f, self.axis, len(self.types)
+        pointers = f.unpack(f["context"], *[PTR] * (3 * count))
+        self.initial = pointers[2 * count :]
+        outer, block = f.divide(f["chunk"], self.blocks), f.remainder(f["chunk"], self.blocks)
+        places = f.multiply(outer, axis.size * axis.inner), f.multiply(outer, axis.count * axis.inner)
+        self.source, self.target = (
+            [f.element_at(p, place, type) for p, type in zip(group, self.types, strict=True)]
+            for group, place in zip((pointers[:count], pointers[count : 2 * count]), places, strict=True)
+        )
+        first = f.multiply(block, self.step)
+        last = f.minimum(f.add(first, self.step), axis.count)
+        if axis.inner == 1 and axis.window.stride == 1:
+            self._along(f.index(first), f.index(last))
+        else:
+            with f.each(first, last) as position:
+                self._across(position)
+        return f
+
+    def _along(self, first: Value, last: Value) -> None:
+        """Vectors of positions where windows are whole, single positions at the ends."""
+        f = self.f
+        start, end = (f.index(bound) for bound in self.axis.whole)
+        start = f.intrinsic("umin", f.intrinsic("umax", first, start), last)
+        end = f.intrinsic("umax", f.intrinsic("umin", last, end), start)
+        vectors = f.binary("and", f.binary("sub", end, start), constant(I64, -self.lanes))
+        rest = f.index(f.add(start, vectors))
+        with f.each(first, start) as position:
+            self._across(position)
+        with f.each(start, rest, self.lanes) as position:
+            self._fold(position, 0, self.axis.window.size, 0, self.lanes, None)
+        with f.each(rest, last) as position:
+            self._across(position)
+
+    def _across(self, position: Value) -> None:
+        """One position, for all elements side by side."""
+        f, inner = self.f, self.axis.inner
+        low, high = self._bounds(position)
+        lanes = min(self.lanes, 1 << (inner - 1).bit_length()) if inner > 1 else 0
+        whole = inner // lanes * lanes if lanes else inner
+        with f.each(0, whole, lanes or 1) as column:
+            self._fold(position, low, high, column, lanes, None)
+        if whole < inner:
+            self._fold(position, low, high, whole, lanes, f.first_lanes(inner - whole, lanes))
+
+    def _bounds(self, position: Value) -> tuple[Index, Index]:
+        """`Axis.bounds` of a position that is known when the code runs."""
+        f, w = self.f, self.axis.window
+        moved = f.binary("mul", position, constant(I64, w.stride))
+        start = f.binary("sub", constant(I64, w.padding_low), moved)
+        dilation, zero = constant(I64, w.window_dilation), constant(I64, 0)
+
+        def ceil_divided(value: Value) -> Value:
+            above = f.intrinsic("smax", value, zero)
+            return f.binary("udiv", f.binary("add", above, constant(I64, w.window_dilation - 1)), dilation)
+
+        end = ceil_divided(f.binary("add", start, constant(I64, self.axis.size)))
+        return ceil_divided(start), f.minimum(end, w.size)
+
+    def _fold(self, position: Value, low: Index, high: Index, column: Index, lanes: int, mask: Value | None) -> None:
+        """Folds window elements low .. high - 1 at a position, and stores the result."""
+        f, axis, w = self.f, self.axis, self.axis.window
+        start = f.binary("sub", f.index(f.multiply(position, w.stride)), constant(I64, w.padding_low))
+
+        def element(step: Index) -> Elements:
+            at = f.binary("add", start, f.index(f.multiply(step, w.window_dilation)))
+            return self._load(self.source, f.add(f.multiply(at, axis.inner), column), lanes, mask)
+
+        state = State(f, self.scan, element(low))
+        with f.each(f.add(low, 1), high) as step:
+            state.set(self.scan.combine(f, state.get(), element(step)))
+        result = state.get()
+        if self.is_last:
+            initial = self.scan.load_initial(f, self.initial, lanes)
+            result = self.scan.combine(f, initial, result)
+        place = f.add(f.multiply(position, axis.inner), column)
+        for value, p, type in zip(result, self.target, self.types, strict=True):
+            f.store_lanes(value, f.element_at(p, place, type), type, mask)
+
+    def _load(self, pointers: list[Value], place: Index, lanes: int, mask: Value | None) -> Elements:
+        f = self.f
+        return [
+            f.load_lanes(f.element_at(p, place, type), type, lanes, mask)
+            for p, type in zip(pointers, self.types, strict=True)
+        ]

@@ -1,0 +1,188 @@
+"""`scatter`: windows combined into a copy of the operand, or in place, in the row-major order of the index vectors.
+
+Threads divide the operand: each goes through all index vectors and applies what lies in its own part, so the order of
+updates, and the result, are those of one thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloom.backends.cpu.elements.types import Element
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
+from hloom.backends.cpu.kernels.scatter.plan import ScatterPlan, Start, plan_scatter
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant
+from hloom.ir import Instruction
+
+AHEAD = 12
+"""So many windows before it is needed the place of a window is prefetched,"""
+LINES = 8
+"""and of it at most so many cache lines."""
+COPY_BYTES = 1 << 18
+"""What a task copies of a large operand."""
+
+
+def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+    """The code of a scatter; None where the update computation cannot be emitted. Results may be the operands."""
+    op: Any = instruction.op
+    computation = ScalarComputation.of(op.update_computation)
+    if computation is None or not has_native_arrays(instruction):
+        return None
+    return _Scatter(name, instruction, computation, threads, vector_bytes).code()
+
+
+class _Scatter:
+    def __init__(
+        self, name: str, instruction: Instruction, computation: ScalarComputation, threads: int, vector_bytes: int
+    ) -> None:
+        self.name, self.instruction, self.computation, self.threads = name, instruction, computation, threads
+        self.plan: ScatterPlan = plan_scatter(instruction, threads)
+        self.count = (len(instruction.operands) - 1) // 2
+        self.types = [operand.shape.element_type for operand in instruction.operands[: self.count]]
+        self.index_type = instruction.operands[self.count].shape.element_type
+        self.lanes = self._lanes(vector_bytes)
+
+    def _lanes(self, vector_bytes: int) -> int:
+        """The width of vectors along the last dimension of windows; 0 where it is not contiguous."""
+        loops = self.plan.window
+        if not loops or loops[-1].strides != (1, 1) or loops[-1].size < 2:
+            return 0
+        widest = vector_bytes // max(4, *(type.real.byte_width for type in self.types))
+        return min(widest, 1 << (loops[-1].size - 1).bit_length())
+
+    def code(self) -> KernelCode:
+        f = entry_function(self.name, self.instruction)
+        on = (f["pool"], f["parallel_for"]) if self.threads > 1 else None
+        functions = [f]
+        for k in range(self.count):
+            functions += self._copy(f, k, on)
+        if not self.plan.is_empty:
+            f.run_chunks(f"{self.name}.update", f.pack(*f.parameters), self.plan.shares,
+                         on if self.plan.shares > 1 else None)  # fmt: skip
+            functions.append(self._update())
+        return code_of(self.name, functions)
+
+    def _copy(self, f: KernelFunction, k: int, on: tuple[Value, Value] | None) -> list[KernelFunction]:
+        """Copies an operand to its result, unless they are one place."""
+        operand, result = f[f"operand{k}"], f[f"result{k}"]
+        size = self.instruction.operands[k].shape.byte_size
+        with f.when(f.compare("ne", operand, result)):
+            if on is None or size < 2 * COPY_BYTES:
+                f.copy(result, operand, size)
+                return []
+            f.run_chunks(f"{self.name}.copy{k}", f.pack(operand, result), -(-size // COPY_BYTES), on)
+        task = task_function(f"{self.name}.copy{k}")
+        source, target = task.unpack(task["context"], PTR, PTR)
+        start = task.multiply(task["chunk"], COPY_BYTES)
+        length = task.minimum(COPY_BYTES, task.subtract(size, start))
+        task.copy(task.at(target, start, "i8"), task.at(source, start, "i8"), length)
+        return [task]
+
+    def _update(self) -> KernelFunction:
+        """The task that applies the updates of one part of the operand."""
+        f = task_function(f"{self.name}.update")
+        words = f.unpack(f["context"], *[PTR] * (3 * self.count + 1))
+        n = self.count
+        self.indices, self.updates, self.results = words[n], words[n + 1 : 2 * n + 1], words[2 * n + 1 :]
+        self.part = self._part(f)
+        self._batch(f, 0, 0, 0, 0)
+        return f
+
+    def _part(self, f: KernelFunction) -> tuple[Index, Index]:
+        """The first position, of what tasks divide, that is this task's, and their number."""
+        divided = self.plan.divided
+        if divided is None:
+            return 0, 0
+        size = divided.limit + 1 if isinstance(divided, Start) else divided.size
+        unit = self.lanes if self.plan.window and divided is self.plan.window[-1] else 1
+        return f.share(size, unit, self.plan.shares, f["chunk"])
+
+    def _batch(self, f: KernelFunction, depth: int, index: Index, update: Index, target: Index) -> None:
+        """The loops over index vectors; the offsets are those in indices, updates and operand."""
+        if depth == len(self.plan.batches):
+            self._window(f, index, update, target)
+            return
+        loop = self.plan.batches[depth]
+        first, size = self.part if loop is self.plan.divided else (0, loop.size)
+        with f.each(first, f.add(first, size)) as step:
+            if depth == 0 and self.plan.prefetches:
+                self._prefetch(f, f.minimum(f.add(step, AHEAD), loop.size - 1))
+            moved = [f.multiply(step, stride) for stride in loop.strides]
+            self._batch(f, depth + 1, f.add(index, moved[0]), f.add(update, moved[1]), f.add(target, moved[2]))
+
+    def _window(self, f: KernelFunction, index: Index, update: Index, target: Index) -> None:
+        """Applies one window where the whole of it lies inside the operand, and in this task's part."""
+        inside: Value | None = None
+        for start in self.plan.starts:
+            value = self._start(f, f.add(index, start.offset))
+            if start is self.plan.divided:
+                here = f.compare("ult", f.binary("sub", value, f.index(self.part[0])), f.index(self.part[1]))
+            else:
+                here = f.compare("ule", value, constant(I64, start.limit))
+            inside = here if inside is None else f.binary("and", inside, here)
+            moved = value if start.stride == 1 else f.binary("mul", value, constant(I64, start.stride))
+            target = moved if target == 0 else f.binary("add", moved, f.index(target))
+        if inside is None:
+            self._elements(f, 0, update, target)
+            return
+        with f.when(inside):
+            self._elements(f, 0, update, target)
+
+    def _prefetch(self, f: KernelFunction, step: Index) -> None:
+        """Asks for the first lines of a window, wherever it lies; the only loop over index vectors is at `step`."""
+        index = f.multiply(step, self.plan.batches[0].strides[0])
+        target: Index = 0
+        for start in self.plan.starts:
+            value = self._start(f, f.add(index, start.offset))
+            moved = f.binary("mul", value, constant(I64, start.stride))
+            target = moved if target == 0 else f.binary("add", moved, f.index(target))
+        f.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
+        size = self.plan.window[-1].size
+        if self.plan.divided is self.plan.window[-1]:
+            target, size = f.add(target, self.part[0]), size // self.plan.shares
+        place = f.element_at(self.results[0], target, self.types[0])
+        for line in range(min(LINES, -(-size * self.types[0].byte_width // 64))):
+            f.line(f"call void @llvm.prefetch.p0({f.at(place, 64 * line, 'i8')}, i32 1, i32 3, i32 1)")
+
+    def _start(self, f: KernelFunction, index: Index) -> Value:
+        """A component of an index vector; as an unsigned number a negative one is too large."""
+        value = f.load_lanes(f.element_at(self.indices, index, self.index_type), self.index_type)
+        assert isinstance(value, Value)
+        if value.type.bits == 64:
+            return value
+        return f.convert("sext" if self.index_type.is_signed else "zext", value, "i64")
+
+    def _elements(self, f: KernelFunction, depth: int, update: Index, target: Index) -> None:
+        """The loops over a window, the last one with vectors."""
+        loops = self.plan.window
+        if depth == len(loops):
+            self._apply(f, update, target, 0, None)
+            return
+        loop = loops[depth]
+        if depth < len(loops) - 1 or not self.lanes:
+            with f.each(0, loop.size) as step:
+                places = (f.add(o, f.multiply(step, s)) for o, s in zip((update, target), loop.strides, strict=True))
+                self._elements(f, depth + 1, *places)
+            return
+        whole = loop.size // self.lanes * self.lanes
+        first, size = self.part if loop is self.plan.divided else (0, whole)
+        if whole:
+            with f.each(first, f.add(first, size), self.lanes) as at:
+                self._apply(f, f.add(update, at), f.add(target, at), self.lanes, None)
+        if whole < loop.size:
+            mask = f.first_lanes(loop.size - whole, self.lanes)
+            self._apply(f, f.add(update, whole), f.add(target, whole), self.lanes, mask)
+
+    def _apply(self, f: KernelFunction, update: Index, target: Index, lanes: int, mask: Value | None) -> None:
+        """Combines one element, or a vector of them, with what the results hold."""
+        places = [f.element_at(p, target, type) for p, type in zip(self.results, self.types, strict=True)]
+        sources = [f.element_at(p, update, type) for p, type in zip(self.updates, self.types, strict=True)]
+        arguments: list[Element] = [
+            f.load_lanes(place, type, lanes, mask)
+            for place, type in zip([*places, *sources], self.types * 2, strict=True)
+        ]
+        values = self.computation.emit(f, arguments)
+        for value, place, type in zip(values, places, self.types, strict=True):
+            f.store_lanes(value, place, type, mask)

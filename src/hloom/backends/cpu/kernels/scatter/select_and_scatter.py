@@ -1,0 +1,121 @@
+"""`select-and-scatter`: for each window the selected element's place, and a source element combined into it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, Variable, task_function
+from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
+from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Value, constant
+from hloom.ir import Instruction
+from hloom.loops.pull import row_major_strides
+from hloom.ops.attributes import Window, WindowDimension
+
+
+def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+    """The code of a select-and-scatter; None where a computation cannot be emitted."""
+    op: Any = instruction.op
+    select, scatter = ScalarComputation.of(op.select), ScalarComputation.of(op.scatter)
+    if select is None or scatter is None or not has_native_arrays(instruction):
+        return None
+    return _SelectAndScatter(name, instruction, select, scatter, threads).code()
+
+
+class _SelectAndScatter:
+    """Leading dimensions with windows of one element are slabs, which threads divide; inside, loops over everything."""
+
+    def __init__(
+        self, name: str, instruction: Instruction, select: ScalarComputation, scatter: ScalarComputation, threads: int
+    ) -> None:
+        self.name, self.instruction, self.select, self.scatter = name, instruction, select, scatter
+        window: Window = instruction.op.window  # type: ignore[attr-defined]
+        sizes, counts = (instruction.operands[k].shape.dimensions for k in (0, 1))
+        self.type = instruction.shape.element_type
+        leading = 0
+        while leading < len(sizes) and window[leading] == WindowDimension():
+            leading += 1
+        self.slabs = math.prod(sizes[:leading])
+        self.window, self.sizes, self.counts = window[leading:], sizes[leading:], counts[leading:]
+        self.strides, self.source_strides = row_major_strides(self.sizes), row_major_strides(self.counts)
+        self.shares = max(1, min(self.slabs, 4 * threads)) if threads > 1 else 1
+
+    def code(self) -> KernelCode:
+        f = entry_function(self.name, self.instruction)
+        on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
+        f.run_chunks(f"{self.name}.slabs", f.pack(*f.parameters), self.shares, on)
+        return code_of(self.name, [self._slabs(), f])
+
+    def _slabs(self) -> KernelFunction:
+        f = task_function(f"{self.name}.slabs")
+        operand, source, initial, result = f.unpack(f["context"], *[PTR] * 4)
+        self.initial = f.load_lanes(initial, self.type)
+        self.found, self.chosen = f.variable(constant(I1, False)), f.variable(constant(I64, 0))
+        self.best: list[Variable] = [f.variable(part) for part in parts(self.initial)]
+        first, count = f.share(self.slabs, 1, self.shares, f["chunk"])
+        size = math.prod(self.sizes)
+        with f.each(first, f.add(first, count)) as slab:
+            self.operand = f.element_at(operand, f.multiply(slab, size), self.type)
+            self.result = f.element_at(result, f.multiply(slab, size), self.type)
+            self.source = f.element_at(source, f.multiply(slab, math.prod(self.counts)), self.type)
+            with f.each(0, size) as place:
+                f.store_lanes(self.initial, f.element_at(self.result, place, self.type), self.type)
+            self._windows(f, 0, [], 0)
+        return f
+
+    def _windows(self, f: KernelFunction, depth: int, position: list[Index], source: Index) -> None:
+        """The loops over window positions, in row-major order."""
+        if depth < len(self.counts):
+            with f.each(0, self.counts[depth]) as step:
+                place = f.add(source, f.multiply(step, self.source_strides[depth]))
+                self._windows(f, depth + 1, [*position, step], place)
+            return
+        self.found.set(constant(I1, False))
+        self._elements(f, 0, position, 0, None)
+        with f.when(self.found.get()):
+            place = f.element_at(self.result, self.chosen.get(), self.type)
+            value = f.load_lanes(f.element_at(self.source, source, self.type), self.type)
+            (combined,) = self.scatter.emit(f, [f.load_lanes(place, self.type), value])
+            f.store_lanes(combined, place, self.type)
+
+    def _elements(
+        self, f: KernelFunction, depth: int, position: list[Index], linear: Index, inside: Value | None
+    ) -> None:
+        """The loops over the elements of one window; `inside`: whether they are elements of the operand so far."""
+        if depth == len(self.window):
+            if inside is None:
+                self._compete(f, f.index(linear))
+            else:
+                with f.when(inside):
+                    self._compete(f, f.index(linear))
+            return
+        w, stride = self.window[depth], self.strides[depth]
+        if w == WindowDimension():
+            self._elements(f, depth + 1, position, f.add(linear, f.multiply(position[depth], stride)), inside)
+            return
+        start = f.binary("sub", f.index(f.multiply(position[depth], w.stride)), constant(I64, w.padding_low))
+        with f.each(0, w.size) as step:
+            place = f.binary("add", start, f.index(f.multiply(step, w.window_dilation)))
+            limit = (self.sizes[depth] - 1) * w.base_dilation + 1 if self.sizes[depth] else 0
+            here = f.compare("ult", place, constant(I64, limit))
+            if w.base_dilation > 1:
+                dilation = constant(I64, w.base_dilation)
+                is_element = f.compare("eq", f.binary("urem", place, dilation), constant(I64, 0))
+                here, place = f.binary("and", here, is_element), f.binary("udiv", place, dilation)
+            here = here if inside is None else f.binary("and", inside, here)
+            moved = f.binary("add", f.index(linear), f.binary("mul", place, constant(I64, stride)))
+            self._elements(f, depth + 1, position, moved, here)
+
+    def _compete(self, f: KernelFunction, linear: Value) -> None:
+        """Takes an element unless `select` keeps the best one so far."""
+        element = f.load_lanes(f.element_at(self.operand, linear, self.type), self.type)
+        values = [variable.get() for variable in self.best]
+        best = (values[0], values[1]) if len(values) == 2 else values[0]
+        (keeps,) = self.select.emit(f, [best, element])
+        assert isinstance(keeps, Value)
+        keeps = f.binary("and", self.found.get(), keeps)
+        for variable, old, new in zip(self.best, values, parts(element), strict=True):
+            variable.set(f.select(keeps, old, new))
+        self.chosen.set(f.select(keeps, self.chosen.get(), linear))
+        self.found.set(constant(I1, True))

@@ -1,0 +1,164 @@
+"""Merge sort: short runs by rank or insertion, then merges of two, level by level between two sets of columns.
+
+Runs start at fixed positions, so the result does not depend on the number of threads, whatever the comparator says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.sort.context import RowContext
+from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
+from hloom.backends.cpu.llvm.text import I32, I64, PTR, Type, Value, constant, type_of
+
+RUN = 16
+"""Elements of a run that is sorted at once."""
+BLOCK = RUN << 10
+"""Elements that one task sorts, level after level, while they are in the cache."""
+
+Place = tuple[Value, Value] | None
+
+
+class MergeSort:
+    def __init__(self, row: RowContext) -> None:
+        self.row, self.records, self.size = row, row.records, row.size
+        self.steps = 0
+        while RUN << self.steps < self.size:
+            self.steps += 1
+        self.counts_bytes = 0
+
+    def functions(self) -> list[KernelFunction]:
+        return [self._merge(), self._block(), self._level()]
+
+    def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: Place) -> None:
+        """Sorts the columns `sets[0]`; `sets[1]` and `sets[2]` take turns as the target, the first may be `sets[0]`."""
+        source, target, spare = sets
+        row = self.row
+        for group, pointers in (("from", source), ("to", target), ("spare", spare)):
+            row.put_all(f, context, group, pointers)
+        f.run_chunks(f"{row.name}.block", context, -(-self.size // BLOCK), on)
+        width = min(BLOCK, RUN << self.steps)
+        if self._steps_of_block() % 2:
+            target, spare = spare, target
+        while width < self.size:
+            row.put_all(f, context, "from", target)
+            row.put_all(f, context, "to", spare)
+            row.put(f, context, "step", constant(I64, width))
+            f.run_chunks(f"{row.name}.level", context, -(-self.size // (2 * width)), on)
+            target, spare, width = spare, target, 2 * width
+
+    def _steps_of_block(self) -> int:
+        return min(self.steps, (BLOCK // RUN).bit_length() - 1)
+
+    def _load(self, f: KernelFunction, columns: Sequence[Value], index: Value) -> list[Value]:
+        return [load_raw(f, column, index, type) for column, type in zip(columns, self.records.columns, strict=True)]
+
+    def _store(self, f: KernelFunction, values: Sequence[Value], columns: Sequence[Value], index: Value) -> None:
+        for value, column in zip(values, columns, strict=True):
+            store_raw(f, value, column, index)
+
+    def _block(self) -> KernelFunction:
+        """Sorts one block: runs, then all merges inside of it."""
+        f = self.row.task("block")
+        source, target, spare = (self.row.pointers(f, group) for group in ("from", "to", "spare"))
+        first = f.index(f.multiply(f["chunk"], BLOCK))
+        end = f.index(f.minimum(f.add(first, BLOCK), self.size))
+        with f.each(first, end, RUN) as start:
+            self._run(f, source, target, start, f.index(f.minimum(f.add(start, RUN), end)))
+        here, there = [f.variable(p) for p in target], [f.variable(p) for p in spare]
+        width = f.variable(constant(I64, RUN))
+        limit = constant(I64, RUN << self._steps_of_block())
+        with f.repeat(lambda: f.compare("ult", width.get(), limit)):
+            step = width.get()
+            origin, goal = [v.get() for v in here], [v.get() for v in there]
+            with f.each(first, end, f.add(step, step)) as start:
+                self._invoke_merge(f, origin, goal, start, step, end)
+            for variable, pointer in zip([*here, *there], [*goal, *origin], strict=True):
+                variable.set(pointer)
+            width.set(f.index(f.add(step, step)))
+        return f
+
+    def _level(self) -> KernelFunction:
+        """Merges one pair of runs of `step` elements."""
+        f = self.row.task("level")
+        step = self.row.step(f)
+        start = f.binary("mul", f["chunk"], f.index(f.add(step, step)))
+        self._invoke_merge(f, self.row.pointers(f, "from"), self.row.pointers(f, "to"), start, step, self.size)
+        return f
+
+    def _invoke_merge(
+        self, f: KernelFunction, source: list[Value], target: list[Value], start: Value, step: Value, end: Value | int
+    ) -> None:
+        middle = f.minimum(f.add(start, step), end)
+        stop = f.minimum(f.add(start, f.add(step, step)), end)
+        f.invoke(f"{self.row.name}.merge", *source, *target, start, f.index(middle), f.index(stop))
+
+    def _run(self, f: KernelFunction, source: list[Value], target: list[Value], start: Value, end: Value) -> None:
+        if self.records.are_distinct and self.records.columns[0].bits == 64:
+            self._rank(f, source[0], target[0], start, end)
+        else:
+            self._insert(f, source, target, start, end)
+
+    def _rank(self, f: KernelFunction, source: Value, target: Value, start: Value, end: Value) -> None:
+        """Stores each record of a run where the number of lesser ones says; places past the end hold the greatest."""
+        vector = type_of("i64", RUN)
+        greatest, mask = constant(vector, -1), f.first_lanes(f.subtract(end, start), RUN)
+        place = f.at(source, start, "i64")
+        name = f"llvm.masked.load.{vector.suffix}.p0"
+        records = f.call(name, vector, place, constant(I32, 8), mask, greatest)
+        rank = constant(vector, 0)
+        for lane in range(RUN):
+            is_less = f.compare("ult", f.shuffle(records, None, [lane] * RUN), records)
+            rank = f.select(is_less, f.binary("add", rank, constant(vector, 1)), rank)
+        places = f.emit(f"getelementptr i64, ptr {f.at(target, start, 'i64').text}, {rank}", type_of("ptr", RUN))
+        f.call_void(f"llvm.masked.scatter.{vector.suffix}.v{RUN}p0", records, places, constant(I32, 8), mask)
+
+    def _insert(self, f: KernelFunction, source: list[Value], target: list[Value], start: Value, end: Value) -> None:
+        """Sorts a run from `source` into `target`, which may be the same place."""
+        with f.each(start, end) as index:
+            new = self._load(f, source, index)
+            hole = f.variable(index)
+            before: list[Value] = []
+
+            def belongs_further_down() -> Value:
+                at = hole.get()
+                inside = f.compare("ugt", at, start)
+                previous = f.select(inside, f.index(f.subtract(at, 1)), start)
+                before[:] = self._load(f, target, previous)
+                return f.binary("and", inside, self.records.less(f, new, before))
+
+            with f.repeat(belongs_further_down):
+                at = hole.get()
+                self._store(f, before, target, at)
+                hole.set(f.index(f.subtract(at, 1)))
+            self._store(f, new, target, hole.get())
+
+    def _merge(self) -> KernelFunction:
+        """`(from.., to.., first, middle, end)`: one merge without branches on data."""
+        columns = range(len(self.records.columns))
+        parameters: dict[str, Type] = {f"{group}{c}": PTR for group in ("from", "to") for c in columns}
+        f = KernelFunction(f"{self.row.name}.merge", **parameters, first=I64, middle=I64, end=I64)
+        source, target = [f[f"from{c}"] for c in columns], [f[f"to{c}"] for c in columns]
+        left, right, out = f.variable(f["first"]), f.variable(f["middle"]), f.variable(f["first"])
+
+        def both_are_left() -> Value:
+            inside = f.compare("ult", left.get(), f["middle"])
+            return f.binary("and", inside, f.compare("ult", right.get(), f["end"]))
+
+        with f.repeat(both_are_left):
+            a, b, at = left.get(), right.get(), out.get()
+            x, y = self._load(f, source, a), self._load(f, source, b)
+            takes_right = self.records.less(f, y, x)
+            chosen = [f.select(takes_right, v, u) for u, v in zip(x, y, strict=True)]
+            self._store(f, chosen, target, at)
+            step = f.convert("zext", takes_right, "i64")
+            right.set(f.binary("add", b, step))
+            left.set(f.binary("add", a, f.binary("xor", step, constant(I64, 1))))
+            out.set(f.index(f.add(at, 1)))
+        rest = f.select(f.compare("ult", left.get(), f["middle"]), left.get(), right.get())
+        length = f.subtract(f["end"], out.get())
+        for column, type in enumerate(self.records.columns):
+            to, origin = (f.at(p[column], i, type.element) for p, i in ((target, out.get()), (source, rest)))
+            f.copy(to, origin, f.multiply(length, type.bits // 8))
+        return f

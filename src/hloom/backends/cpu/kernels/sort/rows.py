@@ -1,0 +1,133 @@
+"""Sorts the rows of arrays: rows on many threads, or each row on all of them."""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.sort.context import RowContext
+from hloom.backends.cpu.kernels.sort.merge import MergeSort, Place
+from hloom.backends.cpu.kernels.sort.radix import RadixSort
+from hloom.backends.cpu.kernels.sort.records import Records, Rows, raw_type
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value
+from hloom.ir import Instruction
+from hloom.types import PrimitiveType
+
+RADIX_SIZE = 256
+"""Rows of so many elements are sorted digit by digit where their order is that of a key."""
+SPLIT_SIZE = 1 << 15
+"""Rows of so many elements are worth several threads."""
+SCRATCH_BYTES = 1 << 22
+"""Where all rows' scratch together stays below this, there are several shares of rows a thread."""
+
+
+class SortRows:
+    """Writes the functions of a sort of `rows`; `kept` elements of each row are results, where not all are."""
+
+    def __init__(
+        self, name: str, instruction: Instruction, rows: Rows, records: Records, in_place: bool, threads: int,
+        kept: int | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self.instruction, self.rows, self.records, self.in_place = name, instruction, rows, records, in_place
+        self.kept = Rows(rows.count, rows.size if kept is None else kept, rows.stride)
+        self.operand_types = [shape.element_type for shape in instruction.operand_shapes]
+        self.result_types = [shape.element_type for shape in instruction.shape.leaves()]
+        self.splits_rows = threads > 1 and rows.size >= SPLIT_SIZE and rows.count < threads
+        parts = threads if self.splits_rows else 1
+        counts = len(self.operand_types), len(self.result_types)
+        self.row = RowContext(f"{name}.row", *counts, records, rows.size, parts)
+        by_digits = records.key is not None and len(records.columns) == 1 and rows.size >= RADIX_SIZE
+        self.algorithm = RadixSort(self.row) if by_digits else MergeSort(self.row)
+        self.row_bytes = self._set_bytes() * (1 if in_place else 2) + aligned(self.algorithm.counts_bytes)
+        self.shares = self._shares(threads)
+
+    def _set_bytes(self) -> int:
+        return sum(aligned(self.rows.size * column.bits // 8) for column in self.records.columns)
+
+    def _shares(self, threads: int) -> int:
+        """Into how many tasks the rows are divided."""
+        if self.splits_rows or threads == 1:
+            return 1
+        several = 4 * threads * self.row_bytes <= SCRATCH_BYTES
+        return min(self.rows.count, threads * (4 if several else 1))
+
+    def code(self) -> KernelCode:
+        functions = [*self.algorithm.functions(), self._rows(), self._entry()]
+        if not self.in_place:
+            functions += [self._prepare(), self._finish()]
+        return code_of(self.name, functions, self.shares * self.row_bytes)
+
+    def _entry(self) -> KernelFunction:
+        f = entry_function(self.name, self.instruction)
+        f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares,
+                     (f["pool"], f["parallel_for"]) if self.shares > 1 else None)  # fmt: skip
+        return f
+
+    def _rows(self) -> KernelFunction:
+        """Sorts one share of the rows."""
+        f = task_function(f"{self.name}.rows")
+        count = len(self.operand_types)
+        words = f.unpack(f["context"], *[PTR] * (count + len(self.result_types) + 3))
+        *arrays, scratch, pool, parallel_for = words
+        context = f.slot(I64, len(self.row.names))
+        scratch = f.at(scratch, f.multiply(f["chunk"], self.row_bytes), "i8")
+        sets = self._sets_in(f, scratch)
+        self.row.put(f, context, "counts", f.at(scratch, self.row_bytes - aligned(self.algorithm.counts_bytes), "i8"))
+        on = (pool, parallel_for) if self.splits_rows else None
+        first, length = f.share(self.rows.count, 1, self.shares, f["chunk"])
+        with f.each(first, f.add(first, length)) as number:
+            operands = self._row_of(f, arrays[:count], self.operand_types, self.rows, number)
+            results = self._row_of(f, arrays[count:], self.result_types, self.kept, number)
+            self._sort_row(f, context, operands, results, sets, on)
+        return f
+
+    def _sets_in(self, f: KernelFunction, scratch: Value) -> list[list[Value]]:
+        """The columns of each set that lies in the scratch."""
+        sets, offset = [], 0
+        for _ in range(1 if self.in_place else 2):
+            columns = []
+            for column in self.records.columns:
+                columns.append(f.at(scratch, offset, "i8"))
+                offset += aligned(self.rows.size * column.bits // 8)
+            sets.append(columns)
+        return sets
+
+    def _row_of(
+        self, f: KernelFunction, arrays: list[Value], types: list[PrimitiveType], rows: Rows, number: Index
+    ) -> list[Value]:
+        start = rows.start(f, number)
+        return [f.at(array, start, raw_type(type).element) for array, type in zip(arrays, types, strict=True)]
+
+    def _sort_row(
+        self, f: KernelFunction, context: Value, operands: list[Value], results: list[Value], sets: list[list[Value]],
+        on: Place,
+    ) -> None:  # fmt: skip
+        """The sort ends in `final`: after an odd number of steps from `other`."""
+        final, other = (results, sets[0]) if self.in_place else (sets[0], sets[1])
+        start, spare = (other, final) if self.algorithm.steps % 2 else (final, other)
+        if self.in_place:
+            self.algorithm.sort(f, context, (operands, start, spare), on)
+            return
+        row = self.row
+        row.put_all(f, context, "operand", operands)
+        row.put_all(f, context, "result", results)
+        row.put_all(f, context, "to", start)
+        f.run_chunks(f"{row.name}.prepare", context, row.parts, on)
+        self.algorithm.sort(f, context, (start, start, spare), on)
+        row.put_all(f, context, "from", final)
+        f.run_chunks(f"{row.name}.finish", context, row.parts, on)
+
+    def _prepare(self) -> KernelFunction:
+        f = self.row.task("prepare")
+        operands, columns = self.row.pointers(f, "operand"), self.row.pointers(f, "to")
+        first, length = f.share(self.rows.size, 1, self.row.parts, f["chunk"])
+        with f.each(first, f.add(first, length)) as position:
+            self.records.prepare(f, operands, columns, position)
+        return f
+
+    def _finish(self) -> KernelFunction:
+        f = self.row.task("finish")
+        columns, operands, results = (self.row.pointers(f, group) for group in ("from", "operand", "result"))
+        first, length = f.share(self.kept.size, 1, self.row.parts, f["chunk"])
+        with f.each(first, f.add(first, length)) as position:
+            self.records.finish(f, columns, operands, results, position)
+        return f

@@ -1,0 +1,38 @@
+"""`sort`: by digits where the comparator orders by one number, else by merging with the comparator in line."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
+from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
+from hloom.backends.cpu.kernels.sort.keys import sort_key
+from hloom.backends.cpu.kernels.sort.radix import LONG_ROW
+from hloom.backends.cpu.kernels.sort.records import Elements, KeyedPositions, Records, Rows
+from hloom.backends.cpu.kernels.sort.rows import SortRows
+from hloom.ir import Instruction
+
+LARGEST_ROW = (1 << 31) - 1
+"""Positions have 32 bits."""
+
+
+def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+    """The code of a sort; None where the comparator cannot be emitted."""
+    op: Any = instruction.op
+    comparator = ScalarComputation.of(op.comparator)
+    sizes = instruction.operands[0].shape.dimensions
+    if comparator is None or not has_native_arrays(instruction) or sizes[op.dimension] > LARGEST_ROW:
+        return None
+    if 0 in sizes:
+        return code_of(name, [entry_function(name, instruction)])
+    stride = math.prod(sizes[op.dimension + 1 :])
+    rows = Rows(math.prod(sizes) // sizes[op.dimension], sizes[op.dimension], stride)
+    types = [shape.element_type for shape in instruction.operand_shapes]
+    key = sort_key(comparator)
+    records: Records
+    if key is not None and (len(types) > 1 or rows.size < LONG_ROW):
+        records = KeyedPositions(types, key, rows)
+        return SortRows(name, instruction, rows, records, False, threads).code()
+    records = Elements(types, comparator, key, rows)
+    return SortRows(name, instruction, rows, records, stride == 1, threads).code()

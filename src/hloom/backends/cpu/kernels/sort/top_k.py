@@ -1,0 +1,124 @@
+"""`topk`: a short list of the best is kept while a row is scanned; for longer lists the rows are sorted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.sort.keys import natural_key
+from hloom.backends.cpu.kernels.sort.records import KeyedPositions, Rows, load_raw, raw_type, store_raw
+from hloom.backends.cpu.kernels.sort.rows import SortRows
+from hloom.backends.cpu.kernels.sort.sort import LARGEST_ROW
+from hloom.backends.cpu.llvm.text import I64, PTR, Value, constant, type_of
+from hloom.ir import Instruction
+
+SHORTEST_SORT = 8
+"""Shorter lists are always kept by insertion."""
+
+
+def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
+    """The code of a topk; None for element types that cannot be computed with."""
+    op: Any = instruction.op
+    operand = instruction.operands[0].shape
+    size, count = operand.dimensions[-1], math.prod(operand.dimensions[:-1])
+    if not has_native_arrays(instruction) or size > LARGEST_ROW:
+        return None
+    if not op.k or not count:
+        return code_of(name, [entry_function(name, instruction)])
+    rows = Rows(count, size, 1)
+    key = natural_key(operand.element_type, descending=op.largest)
+    records = KeyedPositions([operand.element_type], key, rows, writes_positions=True)
+    if not _is_short(op.k, size):
+        return SortRows(name, instruction, rows, records, False, threads, op.k).code()
+    return _Selection(name, instruction, rows, records, op.k, threads, vector_bytes).code()
+
+
+def _is_short(k: int, size: int) -> bool:
+    """Whether a list of k is cheaper to keep than a row to sort: about k ln(size / k) elements enter it."""
+    return k <= SHORTEST_SORT or k * k * (1 + math.log(size / k)) < 8 * size
+
+
+class _Selection:
+    """Writes the functions that keep the k best records of each row, best first."""
+
+    def __init__(
+        self, name: str, instruction: Instruction, rows: Rows, records: KeyedPositions, k: int, threads: int,
+        vector_bytes: int,
+    ) -> None:  # fmt: skip
+        self.name, self.instruction, self.rows, self.records, self.k = name, instruction, rows, records, k
+        self.type = instruction.operands[0].shape.element_type
+        self.record = records.columns[0]
+        self.lanes = vector_bytes // (records.half // 8)
+        self.shares = min(rows.count, 4 * threads) if threads > 1 else 1
+
+    def code(self) -> KernelCode:
+        f = entry_function(self.name, self.instruction)
+        on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
+        f.run_chunks(f"{self.name}.rows", f.pack(*f.parameters), self.shares, on)
+        return code_of(self.name, [self._rows(), f])
+
+    def _rows(self) -> KernelFunction:
+        f = task_function(f"{self.name}.rows")
+        operand, values, positions = f.unpack(f["context"], PTR, PTR, PTR)
+        best = f.slot(self.record, self.k)
+        first, count = f.share(self.rows.count, 1, self.shares, f["chunk"])
+        with f.each(first, f.add(first, count)) as number:
+            row = f.at(operand, f.multiply(number, self.rows.size), raw_type(self.type).element)
+            self._select(f, row, best)
+            start = f.multiply(number, self.k)
+            results = [f.at(values, start, raw_type(self.type).element), f.at(positions, start, "i32")]
+            with f.each(0, self.k) as place:
+                self.records.finish(f, [best], [row], results, place)
+        return f
+
+    def _select(self, f: KernelFunction, row: Value, best: Value) -> None:
+        """The first elements enter the list as they come; of the others those that beat the last of the list."""
+        with f.each(0, self.k) as place:
+            store_raw(f, constant(self.record, -1), best, place)
+        rest = min(self.rows.size, -(-self.k // self.lanes) * self.lanes)
+        whole = rest + (self.rows.size - rest) // self.lanes * self.lanes
+        with f.each(0, rest) as position:
+            self._insert(f, row, best, position)
+        with f.each(rest, whole, self.lanes) as start, self._better(f, row, best, start) as position:
+            self._insert(f, row, best, position)
+        with f.each(whole, self.rows.size) as position:
+            self._insert(f, row, best, position)
+
+    @contextmanager
+    def _better(self, f: KernelFunction, row: Value, best: Value, start: Value) -> Iterator[Value]:
+        """The positions, of a vector of them, whose keys are less than that of the list's last record."""
+        keys = self.records.key.emit(f, f.load_lanes(f.element_at(row, start, self.type), self.type, self.lanes))
+        limit = self.records.key_of(f, load_raw(f, best, constant(I64, self.k - 1), self.record))
+        is_better = f.compare("ult", keys, f.splat(limit, self.lanes))
+        word = type_of(f"i{self.lanes}")
+        left = f.variable(f.bitcast(is_better, word))
+        with f.repeat(lambda: f.compare("ne", left.get(), constant(word, 0))):
+            bits = left.get()
+            lane = f.call(f"llvm.cttz.{word.suffix}", word, bits, constant(type_of("i1"), 1))
+            yield f.index(f.add(start, f.convert("zext", lane, "i64")))
+            left.set(f.binary("and", bits, f.binary("sub", bits, constant(word, 1))))
+
+    def _insert(self, f: KernelFunction, row: Value, best: Value, position: Value) -> None:
+        element = f.load_lanes(f.element_at(row, position, self.type), self.type)
+        new = self.records.record(f, element, position)
+        last = constant(I64, self.k - 1)
+        with f.when(f.compare("ult", new, load_raw(f, best, last, self.record))):
+            hole = f.variable(last)
+            before: list[Value] = []
+
+            def belongs_further_up() -> Value:
+                at = hole.get()
+                inside = f.compare("ne", at, constant(I64, 0))
+                above = f.select(inside, f.index(f.subtract(at, 1)), at)
+                before[:] = [load_raw(f, best, above, self.record)]
+                return f.binary("and", inside, f.compare("ult", new, before[0]))
+
+            with f.repeat(belongs_further_up):
+                at = hole.get()
+                store_raw(f, before[0], best, at)
+                hole.set(f.index(f.subtract(at, 1)))
+            store_raw(f, new, best, hole.get())

@@ -1,0 +1,1 @@
+"""LLVM: IR as text, functions, machine code, and what of it is kept on disk."""

@@ -1,0 +1,166 @@
+"""One function of LLVM IR under construction: parameters, index arithmetic, and elements of XLA's types."""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.llvm.text import PTR, Builder, Index, Type, Value, constant, lane_numbers, type_of
+
+ELEMENTS = {  # what an XLA element type is in memory; bf16 has no arithmetic, so its bits are enough
+    "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
+    "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
+}  # fmt: skip
+_BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
+
+
+def size_of(element: str) -> int:
+    """The bytes of an LLVM scalar type."""
+    return _BYTES[element] if element in _BYTES else int(element[1:]) // 8
+
+
+class Function(Builder):
+    """A Builder of `internal void @name(..)`; index arithmetic on Python numbers is done at once."""
+
+    def __init__(self, name: str, **parameters: Type) -> None:
+        super().__init__()
+        self.symbol = name
+        self.parameters = [Value(f"%{key}", type) for key, type in parameters.items()]
+        self._slots: list[str] = []
+
+    def text(self) -> str:
+        parameters = ", ".join(map(str, self.parameters))
+        head = f"define internal void @{self.symbol}({parameters}) nounwind {{\nentry:\n"
+        return head + "\n".join([*self._slots, *self.lines, "  ret void", "}"]) + "\n"
+
+    def slot(self, type: Type, count: int, align: int = 64) -> Value:
+        """Memory on the stack for `count` values, valid in the whole function."""
+        slot = Value(self.name(), PTR)
+        self._slots.append(f"  {slot.text} = alloca {type}, i64 {count}, align {align}")
+        return slot
+
+    # Index arithmetic
+
+    def add(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if b == 0 or a == 0:
+            return a if b == 0 else b
+        return self.binary("add", self.index(a), self.index(b), "nuw nsw")
+
+    def subtract(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return a - b
+        return self.binary("sub", self.index(a), self.index(b), "nsw")
+
+    def left(self, count: Index, start: Index) -> Index:
+        """How many of `count` are left from `start` on, at least zero."""
+        if isinstance(count, int) and isinstance(start, int):
+            return max(count - start, 0)
+        return self.intrinsic("usub.sat", self.index(count), self.index(start)) if start != 0 else count
+
+    def multiply(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if a == 0 or b == 0:
+            return 0
+        if a == 1 or b == 1:
+            return b if a == 1 else a
+        return self.binary("mul", self.index(a), self.index(b), "nuw nsw")
+
+    def divide(self, a: Index, b: int) -> Index:
+        if isinstance(a, int):
+            return a // b
+        return a if b == 1 else self.binary("udiv", a, self.index(b))
+
+    def ceil_divide(self, a: Index, b: int) -> Index:
+        return self.divide(self.add(a, b - 1), b)
+
+    def remainder(self, a: Index, b: int) -> Index:
+        if isinstance(a, int):
+            return a % b
+        return 0 if b == 1 else self.binary("urem", a, self.index(b))
+
+    def minimum(self, a: Index, b: Index) -> Index:
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        return self.intrinsic("umin", self.index(a), self.index(b))
+
+    def share(self, total: Index, unit: int, shares: int, share: Index) -> tuple[Index, Index]:
+        """The start and the length of one of `shares` even shares, in whole units but for the last."""
+        if shares == 1:
+            return 0, total
+        units = self.ceil_divide(total, unit)
+        first = self.multiply(self.divide(self.multiply(units, share), shares), unit)
+        end = self.multiply(self.divide(self.multiply(units, self.add(share, 1)), shares), unit)
+        return first, self.subtract(self.minimum(end, total), first)
+
+    def invoke(self, function: str, *args: Value) -> None:
+        """Calls a function that the same text defines."""
+        self.line(f"call void @{function}({', '.join(map(str, args))})")
+
+    # Elements in memory
+
+    def at(self, base: Value, offset: Index, element: str) -> Value:
+        return base if offset == 0 else self.element_pointer(base, self.index(offset), element)
+
+    def first_lanes(self, count: Index, width: int) -> Value:
+        """The mask of the lanes below `count`."""
+        if isinstance(count, int):
+            lanes = ", ".join("i1 true" if lane < count else "i1 false" for lane in range(width))
+            return Value(f"<{lanes}>", type_of("i1", width))
+        count = self.convert("trunc", count, "i32")
+        return self.compare("ult", lane_numbers(type_of("i32", width)), self.splat(count, width))
+
+    def load_as(self, pointer: Value, source: str, type: Type, mask: Value | None = None) -> Value:
+        """Elements of the XLA type `source`, converted to `type`; lanes outside the mask are not read, and zero."""
+        memory = type.of(ELEMENTS[source])
+        align = size_of(memory.element)
+        if mask is None:
+            raw = self.load(pointer, memory, align)
+        else:
+            intrinsic = f"llvm.masked.load.{memory.suffix}.p0"
+            raw = self.call(intrinsic, memory, pointer, constant(type_of("i32"), align), mask, constant(memory, 0))
+        return self.widen(raw, source, type)
+
+    def widen(self, raw: Value, source: str, type: Type) -> Value:
+        """A value of the XLA type `source` as memory holds it, converted to a type at least as wide, or modulo 2^n."""
+        if source == "bf16":
+            bits = self.binary("shl", self.convert("zext", raw, "i32"), constant(type.of("i32"), 16))
+            raw = self.bitcast(bits, type.of("float"))
+        if raw.type is type:
+            return raw
+        if type.is_float:
+            return self.convert("fpext", raw, type.element)
+        opcode = "trunc" if raw.type.bits > type.bits else "sext" if source.startswith("s") else "zext"
+        return self.convert(opcode, raw, type.element)
+
+    def narrow(self, value: Value, target: str) -> Value:
+        """A value of the accumulator's type as the XLA type `target`, rounded to nearest even, as memory holds it."""
+        if target == "bf16":
+            return self._to_bf16(value)
+        element = ELEMENTS[target]
+        if element == value.type.element:
+            return value
+        return self.convert("fptrunc" if value.type.is_float else "trunc", value, element)
+
+    def _to_bf16(self, value: Value) -> Value:
+        word = value.type.of("i32")
+        bits = self.bitcast(value, word)
+        high = self.binary("lshr", bits, constant(word, 16))
+        odd = self.binary("and", high, constant(word, 1))
+        rounded = self.binary("add", self.binary("add", bits, constant(word, 0x7FFF)), odd)
+        quiet = self.binary("or", high, constant(word, 0x40))
+        is_nan = self.compare("uno", value, value)
+        result = self.select(is_nan, quiet, self.binary("lshr", rounded, constant(word, 16)))
+        return self.convert("trunc", result, "i16")
+
+    def store_as(self, value: Value, pointer: Value, target: str, mask: Value | None = None) -> None:
+        """Stores a value as the XLA type `target`, only the lanes of the mask where there is one."""
+        raw = self.narrow(value, target)
+        align = size_of(raw.type.element)
+        if mask is None:
+            self.store(raw, pointer, align)
+        else:
+            self.store_masked(raw, pointer, align, mask)
+
+    def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c: fused for floats, modulo 2^n for integers."""
+        return self.fma(a, b, c) if a.type.is_float else self.binary("add", self.binary("mul", a, b), c)

@@ -1,0 +1,136 @@
+"""From LLVM IR text to machine code in memory, for the processor we run on."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
+from hloom.backends.cpu.llvm.disk_cache import cached
+from hloom.runtime.machine import thread_count
+
+_lock = threading.Lock()
+
+_PIPELINE = "2"
+"""Changes with what `_compiled` does, so that the cache on disk forgets what was made otherwise."""
+
+
+class MachineCode:
+    """Loaded machine code; it must live as long as any address taken from it is used."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def address(self, function: str) -> int:
+        return int(self._engine.get_function_address(function))
+
+
+@functools.cache
+def features() -> str:
+    """The features of this processor, with the widest registers that it has."""
+    found = llvm.get_host_cpu_features()
+    found["prefer-256-bit"] = False
+    return str(found.flatten())
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """The width of a vector register."""
+    found = llvm.get_host_cpu_features()
+    if found.get("avx512f") and found.get("avx512vl") and found.get("avx512bw") and found.get("avx512dq"):
+        return 64
+    return 32 if found.get("avx2") else 16
+
+
+@functools.cache
+def _native_target() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm.Target.from_default_triple()
+
+
+@functools.cache
+def target() -> str:
+    """All that machine code depends on beside its text."""
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return f"{llvm.get_default_triple()} {llvm.get_host_cpu_name()} {features()} LLVM {version} {_PIPELINE}"
+
+
+class _Compiler:
+    """LLVM's passes and code generator, made once and used by one thread at a time."""
+
+    def __init__(self) -> None:
+        cpu = llvm.get_host_cpu_name()
+        self._machine = _native_target().create_target_machine(
+            cpu=cpu, features=features(), opt=2, jit=True, codemodel="jitdefault"
+        )
+        self._builder = llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        self._passes = llvm.create_new_module_pass_manager()
+        # Nests are vectorised already: few of LLVM's passes are worth their time.
+        self._passes.add_always_inliner_pass()
+        # What is inlined everywhere needs no code of its own.
+        self._passes.add_global_dead_code_eliminate_pass()
+        self._passes.add_sroa_pass()
+        self._passes.add_instruction_combine_pass()
+        self._passes.add_simplify_cfg_pass()
+
+    def compile(self, text: str) -> bytes:
+        calls = _calls()
+        with llvm.create_context() as context, calls.parse(text, context) as module:
+            calls.run_passes(self._passes, module, self._builder)
+            return calls.emit_object(self._machine, module)
+
+
+_idle_compilers: list[_Compiler] = []
+
+
+@functools.cache
+def _calls() -> LlvmCalls:
+    return llvm_calls()
+
+
+def compile_texts(texts: Sequence[str]) -> list[bytes]:
+    """The object files of modules, compiled side by side."""
+    threads = min(len(texts), thread_count()) if len(texts) > 1 else 1
+    if threads == 1 or not _calls().are_parallel:
+        return [compile_text(text) for text in texts]
+    largest_first = sorted(texts, key=len, reverse=True)
+    # The threads end with the call: a forked child would wait for them for ever.
+    with ThreadPoolExecutor(threads) as executor:
+        objects = dict(zip(largest_first, executor.map(compile_text, largest_first), strict=True))
+    return [objects[text] for text in texts]
+
+
+def compile_text(text: str) -> bytes:
+    """The object file of a module, from the cache on disk if it was compiled before."""
+    return cached(text, target(), lambda: _compiled(text))
+
+
+def _compiled(text: str) -> bytes:
+    try:
+        compiler = _idle_compilers.pop()
+    except IndexError:
+        # Another thread may have taken the last one meanwhile.
+        with _lock:
+            compiler = _Compiler()
+    try:
+        return compiler.compile(text)
+    finally:
+        _idle_compilers.append(compiler)
+
+
+def load_object(*object_files: bytes) -> MachineCode:
+    """Makes the object files of one program executable."""
+    with _lock:
+        # The engine compiles nothing: its target machine needs no more than the code model.
+        machine = _native_target().create_target_machine(jit=True, codemodel="jitdefault")
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        for file in object_files:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(file))
+        engine.finalize_object()
+        return MachineCode(engine)

@@ -1,0 +1,261 @@
+"""Turns one loop nest into one LLVM function.
+
+Each expression is emitted once, in the outermost loop in which all variables it depends on have values: what does not
+change inside a loop is computed before it. Inside the vector loop a value is a vector where it depends on the loop's
+variable, and a scalar otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from hloom.backends.cpu.elements import ops as element_ops
+from hloom.backends.cpu.elements.types import (
+    Element,
+    register_element,
+    rounded,
+    select_element,
+)
+from hloom.backends.cpu.llvm.text import I64, Index, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.nests.folds import emit_folds, emit_ready_folds, results_of
+from hloom.backends.cpu.nests.indices import index_value
+from hloom.backends.cpu.nests.memory import emit_load, emit_store
+from hloom.backends.cpu.nests.state import NestState
+from hloom.backends.cpu.nests.tiles import emit_tiles
+from hloom.loops.expressions import Apply, Argument, Constant, FoldResult, FromIndex, InRange, Load, Where, children_of
+from hloom.loops.index import Dynamic, Expression, Variable
+from hloom.loops.nest import Kernel, Nest, Store, atoms_of, expressions_of
+
+
+def emit_nest(name: str, kernel: Kernel, nest: Nest, vector_bytes: int) -> tuple[str, list[int], dict[str, None]]:
+    """The text of `void @name(ptr of each buffer used.., i64 first, i64 last)`, those buffers, and declarations.
+
+    The function runs iterations first <= i < last of the outermost loop.
+    """
+    used = used_buffers(nest)
+    arguments = [b for b in used if kernel.buffers[b].role != "scratch"]
+    emitter = NestEmitter(kernel.buffers, nest, vector_bytes)
+    for buffer in used:
+        if kernel.buffers[buffer].role == "scratch":
+            emitter.allocate_scratch(buffer)
+    emitter.emit()
+    written = {store.buffer for store in nest.stores}
+    parameters = ", ".join(f"ptr {'' if b in written else 'readonly '}%b{b}" for b in arguments)
+    head = f"define internal void @{name}({parameters}, i64 %first, i64 %last) nounwind #0 {{\nentry:"
+    text = "\n".join([head, *emitter.builder.lines, "  ret void", "}"])
+    return text, arguments, emitter.builder.declarations
+
+
+def used_buffers(nest: Nest) -> list[int]:
+    used = {store.buffer for store in nest.stores}
+    used.update(buffer for _, buffer, _ in nest.schedule.staged)
+    for expression in expressions_of(nest):
+        if isinstance(expression, Load):
+            used.add(expression.buffer)
+    return sorted(used)
+
+
+class NestEmitter(NestState):
+    """Writes the loops of a nest, and each expression where its loops are known."""
+
+    # Loops
+
+    def emit(self) -> None:
+        self.emit_loops(0)
+
+    def emit_loops(self, depth: int) -> None:
+        nest = self.nest
+        stores = [s for s in nest.stores if self._depth(s) == depth]
+        rest = [s for s in nest.stores if self._depth(s) > depth]
+        self.hoist(_roots(stores + rest))
+        if depth < len(nest.loops) and rest:
+            self._loop(depth)
+        for store in stores:
+            emit_store(self, store.buffer, store.index, self.value(store.value))
+
+    def _depth(self, store: Store) -> int:
+        loops = self.nest.loops
+        if len(self.nest.stores) == 1:
+            return len(loops)
+        return max((d + 1 for d, loop in enumerate(loops) if loop in store.index.variables), default=0)
+
+    def _loop(self, depth: int) -> None:
+        variable = self.nest.loops[depth]
+        schedule = self.nest.schedule
+        chunked = depth == 0 and schedule.chunk
+        first: Index = Value("%first", I64) if chunked else variable.low
+        last: Index = Value("%last", I64) if chunked else variable.high + 1
+
+        def body(value: Value) -> None:
+            with self.bound(variable, value):
+                self.emit_loops(depth + 1)
+
+        if variable is schedule.transposed:
+            emit_tiles(self, depth, first, last)
+        elif variable is schedule.vector:
+            self._vector_loop(variable, schedule.lanes, first, last, body)
+        else:
+            self.steps(first, last, 1, body)
+
+    def _vector_loop(
+        self, variable: Variable, lanes: int, first: Index, last: Index, body: Callable[[Value], None]
+    ) -> None:
+        """Whole vectors, then the rest under a mask; short loops are vectors of several widths, one after another."""
+        b = self.builder
+        rest = variable.extent % lanes
+        main = variable.low + variable.extent - rest
+        saved = self.vector, self.lanes
+        self.vector, self.lanes = variable, lanes
+        if variable.extent < lanes and isinstance(first, int):
+            self._short_vectors(variable, body)
+        else:
+            end, some, at_end = main if rest else last, None, None
+            if rest and isinstance(first, Value) and isinstance(last, Value):
+                end = b.intrinsic("umin", last, b.index(main))
+                some = b.compare("ult", first, end)
+                at_end = b.compare("eq", last, b.index(variable.high + 1))
+            with b.when(some):
+                self.steps(first, end, lanes, body)
+            if rest:
+                with b.when(at_end):
+                    self._masked(main, rest, body)
+        self.vector, self.lanes = saved
+
+    def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
+        at, rest = variable.low, variable.extent
+        while rest:
+            width = 1 << (rest.bit_length() - 1)
+            self.vector, self.lanes = (variable, width) if width > 1 else (None, 0)
+            body(constant(I64, at))
+            at, rest = at + width, rest - width
+
+    def _masked(self, at: int, active: int, body: Callable[[Value], None]) -> None:
+        self.tail = mask_constant(active, self.lanes)
+        body(constant(I64, at))
+        self.tail = None
+
+    # Values
+
+    def value(self, expression: Expression) -> Element:
+        """The register of an expression: the one made before, or emitted now."""
+        key = id(expression)
+        for scope in reversed(self.scopes):
+            found = scope.get(key)
+            if found is not None:
+                return cast(Element, found)
+        if isinstance(expression, FoldResult):
+            results = results_of(self, expression.fold)
+            if results is None:
+                emit_folds(self, [expression.fold])
+                results = results_of(self, expression.fold)
+            assert results is not None
+            return results[expression.position]
+        result = self._emit(expression)
+        self.scopes[-1][key] = result
+        if key in self.staged:
+            buffer, index = self.staged[key]
+            emit_store(self, buffer, index, result)
+        return result
+
+    def _emit(self, expression: Expression) -> Element:
+        if isinstance(expression, Apply):
+            return self._apply(expression)
+        if isinstance(expression, Load):
+            return emit_load(self, expression)
+        if isinstance(expression, Constant):
+            return self._constant(expression)
+        if isinstance(expression, FromIndex):
+            return self._from_index(expression)
+        if isinstance(expression, InRange):
+            return self._in_range(expression)
+        if isinstance(expression, Where):
+            return self._where(expression)
+        raise AssertionError(f"{expression!r} has no value")
+
+    def _apply(self, expression: Apply) -> Element:
+        operands = [self.value(operand) for operand in expression.operands]
+        return element_ops.apply(self.builder, expression, self.level(operands))
+
+    def _constant(self, expression: Constant) -> Element:
+        type = expression.type
+        scalar = type_of(register_element(type))
+        if type.is_complex:
+            return constant(scalar, float(expression.value.real)), constant(scalar, float(expression.value.imag))
+        if type.is_float:
+            return constant(scalar, float(expression.value))
+        return constant(scalar, bool(expression.value) if type.is_pred else int(expression.value))
+
+    def _from_index(self, expression: FromIndex) -> Element:
+        index = index_value(self, expression.index)
+        b, type = self.builder, expression.type
+        if type.is_complex:
+            real = b.convert("sitofp", index, register_element(type))
+            return real, constant(real.type, 0)
+        if type.is_float:
+            return rounded(b, b.convert("sitofp", index, register_element(type)), type)
+        element = register_element(type)
+        bits = type_of(element).bits
+        if bits != index.type.bits:
+            index = b.convert("trunc" if bits < index.type.bits else "sext", index, element)
+        return rounded(b, index, type)
+
+    def _in_range(self, expression: InRange) -> Element:
+        index = index_value(self, expression.index)
+        b = self.builder
+        size = expression.high - expression.low
+        shifted = b.binary("sub", index, constant(index.type, expression.low)) if expression.low else index
+        return b.compare("ult", shifted, constant(index.type, size))
+
+    def _where(self, expression: Where) -> Element:
+        b = self.builder
+        condition = cast(Value, self.value(expression.condition))
+        then = self._under(condition, expression.then)
+        negated = condition
+        if not self.is_safe(expression.otherwise):
+            negated = b.binary("xor", condition, constant(condition.type, 1))
+        otherwise = self._under(negated, expression.otherwise)
+        chosen, then, otherwise = cast(list[Any], self.level([condition, then, otherwise]))
+        return select_element(b, chosen, then, otherwise)
+
+    def _under(self, condition: Value, expression: Expression) -> Element:
+        """The value where the condition holds; what may read outside of a buffer elsewhere is masked."""
+        if self.is_safe(expression):
+            return self.value(expression)
+        saved = self.mask
+        self.mask = condition if saved is None else self.both(saved, condition)
+        self.scopes.append({})
+        result = self.value(expression)
+        self.scopes.pop()
+        self.mask = saved
+        return result
+
+    # Hoisting
+
+    def hoist(self, roots: Sequence[Expression]) -> None:
+        """Emits what depends on no loop that is still to come, so that it is computed once."""
+        bound = self.variables.keys()
+        ready: list[Expression] = []
+        seen: set[int] = set()
+        stack = list(reversed(roots))
+        while stack:
+            expression = stack.pop()
+            if id(expression) in seen or isinstance(expression, (Constant, Argument)):
+                continue
+            seen.add(id(expression))
+            if expression.variables <= bound:
+                if self.is_safe(expression):
+                    ready.append(expression)
+                continue
+            stack.extend(children_of(expression))
+        emit_ready_folds(self, ready)
+        for expression in ready:
+            self.value(expression)
+
+
+def _roots(stores: Sequence[Store]) -> list[Expression]:
+    """What the stores need: their values, and what their indices read."""
+    roots = [store.value for store in stores]
+    for store in stores:
+        roots += [atom.value for atom in atoms_of(store.index) if isinstance(atom, Dynamic)]
+    return roots

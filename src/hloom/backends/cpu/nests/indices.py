@@ -1,0 +1,121 @@
+"""Indices in LLVM IR: a scalar base, a step from lane to lane, and vectors for what is not affine in the lanes."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from hloom.backends.cpu.llvm.text import I64, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.nests.state import NestState
+from hloom.loops.index import Atom, Dynamic, Index, Quotient, Remainder, Variable
+
+
+def index_parts(e: NestState, index: Index, ignore: bool = False) -> tuple[Value, int, Value | None]:
+    """(base, c, extra): the index is base + c * lane + extra, extra a vector of what is not affine in the lanes."""
+    b = e.builder
+    key = ("terms", index.terms)
+    found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
+    if found is None:
+        found = sum_terms(e, index.terms)
+        if not ignore:
+            e.scopes[-1][key] = found
+    base, coefficient, extra = found
+    if base is None:
+        return constant(I64, index.constant), coefficient, extra
+    if index.constant:
+        base = b.binary("add", base, constant(I64, index.constant))
+    return base, coefficient, extra
+
+
+def sum_terms(e: NestState, terms: tuple[tuple[Atom, int], ...]) -> tuple[Value | None, int, Value | None]:
+    b = e.builder
+    base: Value | None = None
+    extra: Value | None = None
+    coefficient = 0
+    for atom, c in terms:
+        if e.vector is not None and e.vector in atom.variables and atom is not e.vector:
+            part = atom_vector(e, atom)
+            part = b.binary("mul", part, constant(part.type, c)) if c != 1 else part
+            extra = part if extra is None else b.binary("add", extra, part)
+            continue
+        if atom is e.vector:
+            coefficient += c
+        value = atom_scalar(e, atom)
+        if value.type.width:
+            part = b.binary("mul", value, constant(value.type, c)) if c != 1 else value
+            extra = part if extra is None else b.binary("add", extra, part)
+            continue
+        value = b.binary("mul", value, constant(I64, c)) if c != 1 else value
+        base = value if base is None else b.binary("add", base, value)
+    return base, coefficient, extra
+
+
+def atom_scalar(e: NestState, atom: Atom) -> Value:
+    if isinstance(atom, Variable):
+        return e.variables[atom]
+    key = ("atom", atom)
+    found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
+    if found is None:
+        found = e.scopes[-1][key] = emit_atom(e, atom)
+    return cast(Value, found)
+
+
+def atom_vector(e: NestState, atom: Atom) -> Value:
+    key = ("atom", atom)
+    found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
+    if found is None:
+        found = e.scopes[-1][key] = emit_atom(e, atom)
+    return cast(Value, found)
+
+
+def emit_atom(e: NestState, atom: Atom) -> Value:
+    b = e.builder
+    if isinstance(atom, Dynamic):
+        return dynamic(e, atom)
+    assert isinstance(atom, (Quotient, Remainder))
+    operand = index_value(e, atom.operand)
+    divisor = constant(operand.type, atom.divisor)
+    quotient = isinstance(atom, Quotient)
+    if atom.operand.low >= 0:
+        return b.binary("udiv" if quotient else "urem", operand, divisor)
+    rest = b.binary("srem", operand, divisor)
+    zero = constant(operand.type, 0)
+    rest = b.select(b.compare("slt", rest, zero), b.binary("add", rest, divisor), rest)
+    if not quotient:
+        return rest
+    return b.binary("sdiv", b.binary("sub", operand, rest), divisor)
+
+
+def dynamic(e: NestState, atom: Dynamic) -> Value:
+    """An integer of the program, clamped; it is compared in its own type, which may be wider than an index."""
+    b, type = e.builder, atom.value.type
+    value = cast(Value, e.value(atom.value))
+    bits = value.type.bits
+    if type.is_signed:
+        value = b.intrinsic("smax", value, constant(value.type, atom.low))
+        if atom.high < 1 << (bits - 1):
+            value = b.intrinsic("smin", value, constant(value.type, atom.high))
+    elif atom.high < 1 << bits:
+        value = b.intrinsic("umin", value, constant(value.type, atom.high))
+    element = e.index_element if value.type.width else "i64"
+    wanted = type_of(element).bits
+    if bits == wanted:
+        return value
+    return b.convert("trunc" if bits > wanted else "sext" if type.is_signed else "zext", value, element)
+
+
+def index_value(e: NestState, index: Index) -> Value:
+    """The index as one register: a vector where it depends on the lanes."""
+    b = e.builder
+    base, coefficient, extra = index_parts(e, index)
+    if not coefficient and extra is None:
+        return base
+    type = type_of(e.index_element, e.lanes)
+    scalar = b.convert("trunc", base, "i32") if e.index_element == "i32" and base.text.startswith("%") else base
+    if not base.text.startswith("%"):
+        scalar = constant(type.scalar, int(base.text))
+    result = b.splat(scalar, e.lanes)
+    if coefficient:
+        steps = lane_numbers(type)
+        scaled = b.binary("mul", steps, constant(type, coefficient)) if coefficient != 1 else steps
+        result = b.binary("add", result, scaled)
+    return b.binary("add", result, extra) if extra is not None else result

@@ -1,0 +1,237 @@
+"""Loads and stores in LLVM IR: contiguous, strided, gathered, under masks, past the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from hloom.backends.cpu.elements.types import Element, load_element, memory_element, parts, store_element
+from hloom.backends.cpu.llvm.text import I64, Type, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.nests.indices import index_parts
+from hloom.backends.cpu.nests.state import NestState
+from hloom.loops.expressions import Load
+from hloom.loops.index import Index
+from hloom.types import PrimitiveType
+
+ALIGNMENT = 64
+"""Large buffers start at a multiple of it, in bytes: a cache line."""
+STREAMED_BYTES = 1 << 24
+"""Results of at least so many bytes are written past the caches."""
+
+
+def active_mask(e: NestState) -> Value | None:
+    """The mask of the lanes that may touch memory; None for all."""
+    if e.tail is None:
+        return e.mask
+    return e.tail if e.mask is None else e.both(e.tail, e.mask)
+
+
+def emit_load(e: NestState, load: Load) -> Element:
+    b, type = e.builder, load.type
+    base, coefficient, extra = index_parts(e, load.index)
+    mask = active_mask(e) if not load.in_bounds or e.tail is not None else None
+    pointer = Value(f"%b{load.buffer}", type_of("ptr"))
+    if not coefficient and extra is None:
+        if e.mask is not None and not load.in_bounds:
+            return guarded_scalar_load(e, pointer, base, type)
+        return scalar_load(e, pointer, base, type)
+    if mask is not None:
+        mask = b.splat(mask, e.lanes)
+    if extra is None and coefficient == 1:
+        return contiguous_load(e, pointer, base, type, mask)
+    if extra is None and 2 <= coefficient <= 4 and not type.is_complex:
+        return strided_load(e, pointer, base, type, coefficient, mask)
+    return gather(e, pointer, base, coefficient, extra, type, mask)
+
+
+def scalar_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType) -> Element:
+    b, element = e.builder, memory_element(type)
+    if type.is_complex:
+        first = b.binary("mul", base, constant(I64, 2)) if base.text.startswith("%") else _doubled(base)
+        at = b.element_pointer(pointer, first, element)
+        size = type.byte_width // 2
+        real = b.load(at, type_of(element), size)
+        return real, b.load(b.element_pointer(at, constant(I64, 1), element), type_of(element), size)
+    raw = b.load(b.element_pointer(pointer, base, element), type_of(element), type.byte_width)
+    return load_element(b, raw, type)
+
+
+def guarded_scalar_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType) -> Element:
+    """Where the mask is off (in all lanes, of a vector mask), element 0 is read instead."""
+    b, mask = e.builder, cast(Value, e.mask)
+    mask = any_lane(e, mask) if mask.type.width else mask
+    return scalar_load(e, pointer, b.select(mask, base, constant(I64, 0)), type)
+
+
+def any_lane(e: NestState, mask: Value) -> Value:
+    return e.builder.call(f"llvm.vector.reduce.or.{mask.type.suffix}", type_of("i1"), mask)
+
+
+def contiguous_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
+    b, element = e.builder, memory_element(type)
+    if type.is_complex:
+        at = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
+        both = vector_load(e, at, type_of(element, 2 * e.lanes), type.byte_width // 2, twice(e, mask))
+        return b.shuffle(both, None, range(0, 2 * e.lanes, 2)), b.shuffle(both, None, range(1, 2 * e.lanes, 2))
+    at = b.element_pointer(pointer, base, element)
+    return load_element(b, vector_load(e, at, type_of(element, e.lanes), type.byte_width, mask), type)
+
+
+def vector_load(e: NestState, at: Value, type: Type, align: int, mask: Value | None) -> Value:
+    b = e.builder
+    if mask is None:
+        return b.load(at, type, align)
+    zeros = Value("zeroinitializer", type)
+    name = f"llvm.masked.load.{type.suffix}.p0"
+    return b.call(name, type, at, constant(type_of("i32"), align), mask, zeros)
+
+
+def twice(e: NestState, mask: Value | None) -> Value | None:
+    """The mask of pairs of elements."""
+    return None if mask is None else e.builder.shuffle(mask, None, [k // 2 for k in range(2 * e.lanes)])
+
+
+def strided_load(
+    e: NestState, pointer: Value, base: Value, type: PrimitiveType, stride: int, mask: Value | None
+) -> Element:
+    """Every stride-th element of one long vector, which ends with the last element that is needed."""
+    b, element = e.builder, memory_element(type)
+    length = (e.lanes - 1) * stride + 1
+    at = b.element_pointer(pointer, base, element)
+    if mask is not None:
+        nowhere = Value("zeroinitializer", mask.type)
+        mask = b.shuffle(mask, nowhere, [e.lanes if k % stride else k // stride for k in range(length)])
+    whole = vector_load(e, at, type_of(element, length), type.byte_width, mask)
+    return load_element(b, b.shuffle(whole, None, range(0, length, stride)), type)
+
+
+def gather(
+    e: NestState,
+    pointer: Value,
+    base: Value,
+    coefficient: int,
+    extra: Value | None,
+    type: PrimitiveType,
+    mask: Value | None,
+) -> Element:
+    b, vector = e.builder, type_of(memory_element(type), e.lanes)
+    mask = mask if mask is not None else _all_lanes(e)
+    align = constant(type_of("i32"), type.byte_width // (2 if type.is_complex else 1))
+    name = f"llvm.masked.gather.{vector.suffix}.v{e.lanes}p0"
+    zeros = Value("zeroinitializer", vector)
+    found = [
+        b.call(name, vector, pointers, align, mask, zeros)
+        for pointers in lane_pointers(e, pointer, base, coefficient, extra, type)
+    ]
+    return (found[0], found[1]) if type.is_complex else load_element(b, found[0], type)
+
+
+def lane_pointers(
+    e: NestState, pointer: Value, base: Value, coefficient: int, extra: Value | None, type: PrimitiveType
+) -> Iterator[Value]:
+    """For each part of the elements a vector of their addresses, emitted when it is asked for."""
+    b, element = e.builder, memory_element(type)
+    count = 2 if type.is_complex else 1
+    offsets = lane_offsets(e, coefficient, extra, count)
+    at = b.binary("mul", base, constant(I64, 2)) if type.is_complex else base
+    start = b.element_pointer(pointer, at, element)
+    for part in range(count):
+        origin = b.element_pointer(start, constant(I64, part), element) if part else start
+        yield b.emit(f"getelementptr {element}, ptr {origin.text}, {offsets}", type_of("ptr", e.lanes))
+
+
+def _all_lanes(e: NestState) -> Value:
+    return Value("splat (i1 true)", type_of("i1", e.lanes))
+
+
+def lane_offsets(e: NestState, coefficient: int, extra: Value | None, factor: int) -> Value:
+    b = e.builder
+    wide = type_of(e.index_element, e.lanes)
+    offsets = extra
+    if coefficient:
+        steps = b.binary("mul", lane_numbers(wide), constant(wide, coefficient))
+        offsets = steps if offsets is None else b.binary("add", offsets, steps)
+    assert offsets is not None
+    return b.binary("mul", offsets, constant(wide, factor)) if factor != 1 else offsets
+
+
+def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
+    b, type = e.builder, e.buffers[buffer].type
+    base, coefficient, extra = index_parts(e, index)
+    pointer = Value(f"%b{buffer}", type_of("ptr"))
+    element = memory_element(type)
+    if not coefficient and extra is None:
+        scalar_store(e, pointer, base, value, type)
+        return
+    value = e.splat(value, e.lanes)
+    mask = active_mask(e)
+    mask = b.splat(mask, e.lanes) if mask is not None else None
+    if coefficient != 1 or extra is not None:
+        scatter(e, pointer, base, coefficient, extra, value, type, mask)
+    elif isinstance(value, tuple):
+        at = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
+        order = [k // 2 + (k % 2) * e.lanes for k in range(2 * e.lanes)]
+        both = b.shuffle(value[0], value[1], order)
+        vector_store(e, both, at, type.byte_width // 2, twice(e, mask))
+    else:
+        at = b.element_pointer(pointer, base, element)
+        stored = store_element(b, value, type)
+        if mask is None and is_streamed(e, buffer, index):
+            b.store(stored, at, ALIGNMENT, "!nontemporal !0")
+        else:
+            vector_store(e, stored, at, type.byte_width, mask)
+
+
+def is_streamed(e: NestState, buffer: int, index: Index) -> bool:
+    """Whether the stores to a large result are whole cache lines that nobody reads soon."""
+    kind = e.buffers[buffer]
+    per_line = ALIGNMENT // kind.type.byte_width
+    return (
+        kind.role == "output"
+        and kind.byte_size >= STREAMED_BYTES
+        and e.lanes % per_line == 0
+        and index.constant % per_line == 0
+        and all(c % per_line == 0 for atom, c in index.terms if atom is not e.vector)
+    )
+
+
+def scalar_store(e: NestState, pointer: Value, base: Value, value: Element, type: PrimitiveType) -> None:
+    b, element = e.builder, memory_element(type)
+    if isinstance(value, tuple):
+        first = b.binary("mul", base, constant(I64, 2)) if base.text.startswith("%") else _doubled(base)
+        at = b.element_pointer(pointer, first, element)
+        b.store(value[0], at, type.byte_width // 2)
+        b.store(value[1], b.element_pointer(at, constant(I64, 1), element), type.byte_width // 2)
+        return
+    b.store(store_element(b, value, type), b.element_pointer(pointer, base, element), type.byte_width)
+
+
+def vector_store(e: NestState, value: Value, at: Value, align: int, mask: Value | None) -> None:
+    b = e.builder
+    if mask is None:
+        b.store(value, at, align)
+    else:
+        b.store_masked(value, at, align, mask)
+
+
+def scatter(
+    e: NestState,
+    pointer: Value,
+    base: Value,
+    coefficient: int,
+    extra: Value | None,
+    value: Element,
+    type: PrimitiveType,
+    mask: Value | None,
+) -> None:
+    b = e.builder
+    mask = mask if mask is not None else _all_lanes(e)
+    align = constant(type_of("i32"), type.byte_width // (2 if type.is_complex else 1))
+    places = lane_pointers(e, pointer, base, coefficient, extra, type)
+    for part, pointers in zip(parts(value), places, strict=True):
+        stored = part if type.is_complex else store_element(b, part, type)
+        b.call_void(f"llvm.masked.scatter.{stored.type.suffix}.v{e.lanes}p0", stored, pointers, align, mask)
+
+
+def _doubled(base: Value) -> Value:
+    return constant(I64, 2 * int(base.text))

@@ -1,0 +1,139 @@
+"""Tiles in LLVM IR: squares of lanes x lanes elements that are read along one loop and turned to run along another."""
+
+from __future__ import annotations
+
+from hloom.backends.cpu.elements.types import load_element, memory_element
+from hloom.backends.cpu.llvm.text import I64, Builder, Index, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.nests.indices import index_parts
+from hloom.backends.cpu.nests.state import NestState
+from hloom.loops.expressions import Load, walk
+from hloom.loops.index import Variable
+from hloom.loops.nest import Nest
+from hloom.loops.schedule import tile_step
+
+
+def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
+    """Blocks of lanes x lanes; what does not fill a block runs row by row."""
+    tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
+    assert tile is not None and vector is not None
+    b, step = e.builder, tile_step(tile, lanes)
+    vector_end = vector.extent // lanes * lanes
+    tiled_end = tile.extent // step * step if vector_end else 0
+
+    def strip(row: Value) -> None:
+        """`step` rows: whole blocks, and then what is left of each row."""
+        end = b.binary("add", row, constant(I64, step))
+        e.steps(0, vector_end, lanes, lambda column: blocks(row, end, column))
+        if vector_end < vector.extent:
+            e.steps(row, end, 1, lambda r: _row(e, depth, r, vector_end))
+
+    def blocks(row: Value, end: Value, column: Value) -> None:
+        if step == lanes:
+            _block(e, depth, row, column)
+        else:
+            e.steps(row, end, lanes, lambda r: _block(e, depth, r, column))
+
+    if tiled_end:
+        end, some = b.index(tiled_end), None
+        if isinstance(first, Value) and isinstance(last, Value):
+            end = b.intrinsic("umin", last, end)
+            some = b.compare("ult", first, end)
+        with b.when(some):
+            e.steps(first, end, step, strip)
+    if tiled_end < tile.extent:
+        start = b.intrinsic("umax", b.index(first), b.index(tiled_end))
+        with b.when(b.compare("ult", start, b.index(last))):
+            e.steps(start, last, 1, lambda row: _row(e, depth, row, 0))
+
+
+def _block(e: NestState, depth: int, row: Value, column: Value) -> None:
+    """lanes x lanes elements from a row and a column on."""
+    tile, vector, b = e.nest.schedule.transposed, e.nest.schedule.vector, e.builder
+    assert tile is not None and vector is not None
+    e.vector, e.lanes = vector, e.nest.schedule.lanes
+    with e.bound(vector, column):
+        turned = turn_loads(e, tile, row)
+        for k in range(e.lanes):
+            at = b.binary("add", row, constant(I64, k)) if k else row
+            with e.bound(tile, at):
+                for load, vectors in turned:
+                    e.scopes[-1][id(load)] = load_element(b, vectors[k], load.type)
+                e.emit_loops(depth + 2)
+    e.vector, e.lanes = None, 0
+
+
+def _row(e: NestState, depth: int, row: Value, first_column: int) -> None:
+    """The elements of one row from a column on: whole vectors, then the rest under a mask."""
+    tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
+    assert tile is not None and vector is not None
+    rest = (vector.extent - first_column) % lanes
+    whole_end = vector.extent - rest
+
+    def part(column: Value) -> None:
+        with e.bound(vector, column):
+            e.emit_loops(depth + 2)
+
+    e.vector, e.lanes = vector, lanes
+    with e.bound(tile, row):
+        if first_column < whole_end:
+            e.steps(first_column, whole_end, lanes, part)
+        if rest:
+            e.tail = mask_constant(rest, lanes)
+            part(constant(I64, whole_end))
+            e.tail = None
+    e.vector, e.lanes = None, 0
+
+
+def turn_loads(e: NestState, tile: Variable, row: Value) -> list[tuple[Load, list[Value]]]:
+    """The loads that are contiguous along the tile's rows, read as vectors and transposed."""
+    b, vector = e.builder, e.vector
+    assert vector is not None
+    result = []
+    for load in turned_loads(e.nest, tile, vector):
+        pieces = []
+        element = memory_element(load.type)
+        for k in range(e.lanes):
+            e.variables[tile] = row
+            offset, _, _ = index_parts(e, load.index, ignore=True)
+            del e.variables[tile]
+            shifted = b.binary("add", offset, constant(I64, k * load.index.coefficient(vector)))
+            pointer = b.element_pointer(Value(f"%b{load.buffer}", type_of("ptr")), shifted, element)
+            pieces.append(b.load(pointer, type_of(element, e.lanes), load.type.byte_width))
+            e.scopes[-1].pop(("terms", load.index.terms), None)
+        result.append((load, transpose_vectors(b, pieces)))
+    return result
+
+
+def turned_loads(nest: Nest, tile: Variable, vector: Variable) -> list[Load]:
+    """The loads that are contiguous along `tile` and not along `vector`: those that a tile turns."""
+    return [
+        e
+        for e in walk(nest.values)
+        if isinstance(e, Load)
+        and e.in_bounds
+        and not e.type.is_complex
+        and e.index.is_affine_in(tile)
+        and e.index.is_affine_in(vector)
+        and e.index.coefficient(tile) == 1
+        and e.index.coefficient(vector) > 1
+        and e.variables <= set(nest.loops)
+    ]
+
+
+def transpose_vectors(b: Builder, rows: list[Value]) -> list[Value]:
+    """The columns of a square of registers, in log2(n) rounds of two-register shuffles."""
+    n = len(rows)
+    distance = n // 2
+    while distance:
+        new = list(rows)
+        for i in range(n):
+            if i & distance:
+                continue
+            j = i | distance
+            low = [k if not k & distance else n + (k ^ distance) for k in range(n)]
+            high = [(k | distance) if not k & distance else n + k for k in range(n)]
+            new[i] = b.shuffle(rows[i], rows[j], low)
+            new[j] = b.shuffle(rows[i], rows[j], high)
+        rows = new
+        distance //= 2
+    return rows

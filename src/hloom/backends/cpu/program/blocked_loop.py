@@ -1,0 +1,103 @@
+"""Loops whose bodies work on arrays element by element run block by block: all rounds on one block, then the next.
+
+    while i < 30: z = f(z, c); n = g(n, z); i = i + 1        round by round, the arrays pass through memory 30 times
+->  for each block, on any thread: the same loop on the block's elements, which stay in the cache
+
+Every thread counts the rounds for itself: the scalars of the loop are copied for each block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hloom.backends.cpu.program.buffer_assignment import STACK_BYTES, Assignment, accesses
+from hloom.backends.cpu.program.program import Buffer, CopyStep, KernelStep, Step, WhileStep
+from hloom.loops.expressions import Load
+from hloom.loops.index import Index, Variable
+from hloom.loops.nest import Nest, expressions_of
+
+BLOCK_BYTES = 1 << 17
+"""What the arrays of a block take in the cache."""
+LEAST_BYTES = 1 << 16
+BLOCK_STEP = 256
+"""Blocks are multiples of so many elements, hence of all vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedLoop:
+    """How a loop is blocked: `size` elements in all, `block` at a time; `scalars` are changed by the loop."""
+
+    size: int
+    block: int
+    scalars: list[Buffer]
+    shared: list[Buffer]
+    """All other memory that the loop uses."""
+
+
+def blocked_loop(loop: WhileStep, assignment: Assignment) -> BlockedLoop | None:
+    """The blocking of a loop, None where its rounds mix elements."""
+    steps = [*loop.condition, *loop.body]
+    if not all(isinstance(step, (KernelStep, CopyStep)) for step in steps):
+        return None
+    written = dict.fromkeys(assignment.of(b) for step in steps for b, writes in accesses(step) if writes)
+    arrays = {home for home in written if home.byte_size > STACK_BYTES}
+    scalars = [home for home in written if home not in arrays]
+    if not arrays or any(home.kind != "temp" for home in scalars):
+        return None
+    sizes = {_element_count(home) for home in arrays}
+    if len(sizes) != 1:
+        return None
+    (size,) = sizes
+    if not all(_keeps_elements(step, assignment, arrays, size) for step in steps):
+        return None
+    used = dict.fromkeys(assignment.of(b) for step in steps for b, _ in accesses(step))
+    shared = [home for home in used if home not in set(scalars)]
+    row = sum(home.byte_size for home in shared if _element_count(home) == size) // size
+    if row * size < LEAST_BYTES:
+        return None
+    block = max(BLOCK_STEP, BLOCK_BYTES // row // BLOCK_STEP * BLOCK_STEP)
+    return BlockedLoop(size, block, scalars, shared)
+
+
+def _element_count(buffer: Buffer) -> int:
+    return buffer.byte_size // buffer.type.byte_width
+
+
+def _keeps_elements(step: Step, assignment: Assignment, arrays: set[Buffer], size: int) -> bool:
+    """Whether element i of every array that changes is made of elements i alone, in one loop over all."""
+    homes = [assignment.of(buffer) for buffer, _ in accesses(step)]
+    if not any(home in arrays for home in homes):
+        return True
+    if isinstance(step, CopyStep):
+        return True
+    assert isinstance(step, KernelStep)
+    if len(step.kernel.nests) != 1:
+        return False
+    nest = step.kernel.nests[0]
+    if len(nest.loops) != 1 or nest.loops[0].extent != size or nest.schedule.transposed or nest.schedule.staged:
+        return False
+    variable = nest.loops[0]
+    places = [(step.buffers[k], index) for k, index in _array_accesses(nest)]
+    return all(_is_element(index, variable) for buffer, index in places if assignment.of(buffer) in arrays)
+
+
+def _array_accesses(nest: Nest) -> Iterator[tuple[int, Index]]:
+    for store in nest.stores:
+        yield store.buffer, store.index
+    for expression in expressions_of(nest):
+        if isinstance(expression, Load):
+            yield expression.buffer, expression.index
+
+
+def _is_element(index: Index, variable: Variable) -> bool:
+    return index.constant == 0 and index.terms == ((variable, 1),)
+
+
+def is_blocked_step(step: Step, assignment: Assignment, blocked: BlockedLoop) -> bool:
+    """Whether the step works on the block's elements, rather than on scalars."""
+    return any(
+        assignment.of(buffer).byte_size > STACK_BYTES and _element_count(assignment.of(buffer)) == blocked.size
+        for buffer, writes in accesses(step)
+        if writes
+    )

@@ -1,0 +1,445 @@
+"""Writes a program as LLVM IR: a function for each nest, and `hloom_main`, which runs the steps.
+
+A long program is several LLVM modules, which are compiled side by side: kernels and nests that `hloom_main` only calls
+are in pieces of their own. What lies where depends on the program alone, for texts are the keys of the cache on disk.
+
+`i32 hloom_main(ptr table)` takes a table of pointers (see `TABLE`), then those of the parameters, outputs and
+constants. It returns 0, or 1 where a host step failed. Loops and branches are native control flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Builder, Value, constant
+from hloom.backends.cpu.nests.emitter import emit_nest
+from hloom.backends.cpu.program.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
+from hloom.backends.cpu.program.buffer_assignment import Assignment
+from hloom.backends.cpu.program.program import (
+    Buffer,
+    CodeStep,
+    ConditionalStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    Program,
+    Slot,
+    Step,
+    WhileStep,
+    leaves,
+)
+from hloom.loops.nest import Kernel, Nest
+
+TABLE = ("arena", "pool", "parallel_for", "host_call", "host_data")
+INLINED_LINES = 200
+"""Functions of at most so many lines that run on one thread become part of the loop that calls them."""
+INLINED_CALLS = 64
+PIECE_CHARACTERS = 16_000
+"""From this length on, what takes LLVM some 10 ms, functions make a module of their own worth its while."""
+
+_PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
+# Kernels that fork deep inside call this; the address is the same for every call of the process.
+_PARALLEL_FOR = """@parallel_for.address = internal global ptr null
+define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
+  %address = load ptr, ptr @parallel_for.address, align 8
+  call void %address(ptr %pool, ptr %function, ptr %context, i64 %chunks)
+  ret void
+}"""
+_ATTRIBUTES = 'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n!0 = !{i32 1}\n'
+
+
+@dataclass(slots=True)
+class NestFunction:
+    """A nest's function: its name, the kernel buffers it takes, the text, and what that needs."""
+
+    name: str
+    buffers: list[int]
+    lines: list[str]
+    declarations: dict[str, None]
+    chunk: int
+    extent: int
+    task: list[str] = field(default_factory=list)
+    """A function that runs a chunk of the nest on a thread, where the nest is cut."""
+
+
+@dataclass(slots=True)
+class _Unit:
+    """Functions that the rest of a program only calls: what they need, and how the rest declares them."""
+
+    text: str
+    declarations: dict[str, None]
+    entries: list[str]
+
+
+@dataclass(slots=True)
+class _Block:
+    """The block of a blocked loop that is written: where its memory lies, and its elements first <= i < last."""
+
+    loop: BlockedLoop
+    pointers: dict[Buffer, Value]
+    first: Value
+    last: Value
+
+
+def emit_program(program: Program, assignment: Assignment, vector_bytes: int) -> list[str]:
+    """The texts of the modules; `hloom_main` is in the first."""
+    return _Emitter(program, assignment, vector_bytes).texts()
+
+
+class _Emitter:
+    def __init__(self, program: Program, assignment: Assignment, vector_bytes: int) -> None:
+        self.program = program
+        self.assignment = assignment
+        self.vector_bytes = vector_bytes
+        self.table_starts = table_starts(program)
+        self.builder = Builder()
+        self.functions: dict[tuple[int, int, bool], NestFunction] = {}
+        self.block: _Block | None = None
+        self.snapshots = 0
+        self.tasks: dict[str, list[str]] = {}
+        self.codes: dict[str, tuple[KernelCode, int]] = {}
+        self.stack: dict[Buffer, str] = {}
+        self.pointers: dict[Buffer, str] = {}
+        self.head: list[str] = []
+        self.frame_size = 1
+        self.inlined: dict[str, int] = {}
+        self.called: set[str] = set()
+
+    def texts(self) -> list[str]:
+        self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+        parts = self.program.parts()
+        whole = [self._part(f"hloom_part{k}", steps) for k, steps in enumerate(parts)]
+        pieces, rest = _pieces(self._units())
+        inlined = [f for f in self.functions.values() if self.inlined.get(f.name)]
+        needed = [self.builder.declarations, *(f.declarations for f in inlined), *(u.declarations for u in rest)]
+        elsewhere = [unit for piece in pieces for unit in piece]
+        forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in elsewhere)])
+        declarations = {line: None for lines in needed for line in lines if line != _PARALLEL_FOR_DECLARATION}
+        texts = ["\n".join(function.lines) for function in inlined]
+        texts += [unit.text for unit in rest] + ["\n".join(lines) for lines in self.tasks.values()]
+        texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main(len(parts), forks)]
+        entries = [entry for unit in elsewhere for entry in unit.entries]
+        return [_module([*declarations, *entries], texts), *map(_module_of_units, pieces)]
+
+    def _units(self) -> Iterator[_Unit]:
+        """What the program only calls: kernels, and nests that are inlined nowhere."""
+        for function in self.functions.values():
+            if not self.inlined.get(function.name):
+                entries, lines = [], [*function.lines, *function.task]
+                if function.name in self.called:
+                    lines[0] = lines[0].replace(" internal", "", 1)
+                    parameters = ["ptr"] * len(function.buffers) + ["i64", "i64"]
+                    entries.append(f"declare void @{function.name}({', '.join(parameters)})")
+                if function.task:
+                    entries.append(f"declare void @{function.name}.task(ptr, i64)")
+                yield _Unit("\n".join(lines), function.declarations, entries)
+        for entry, (code, arguments) in self.codes.items():
+            text = code.text.replace(f"define internal void @{entry}(", f"define void @{entry}(")
+            declaration = f"declare void @{entry}({', '.join(['ptr'] * arguments)})"
+            yield _Unit(text, code.declarations, [declaration])
+
+    def _part(self, name: str, steps: list[Step]) -> str:
+        """`i32 @name(ptr table)`: a part of the program."""
+        declarations = self.builder.declarations
+        self.builder = Builder()
+        self.builder.declarations = declarations
+        self.stack, self.pointers, self.head, self.frame_size = {}, {}, [], 1
+        self._steps(steps, depth=0)
+        self.builder.line("ret i32 0")
+        return "\n".join(
+            [
+                f"define internal i32 @{name}(ptr %table) nounwind #0 {{",
+                "entry:",
+                *self._table_loads(),
+                f"  %frame = alloca [{self.frame_size} x ptr], align 16",
+                *self.head,
+                *self.builder.lines,
+                "}",
+            ]
+        )
+
+    def _main(self, parts: int, forks: bool) -> str:
+        """Runs the parts until one fails."""
+        b = Builder()
+        if forks:
+            place = b.element_pointer(Value("%table", PTR), constant(I64, TABLE.index("parallel_for")), "ptr")
+            b.store(b.load(place, PTR, 8), Value("@parallel_for.address", PTR), 8)
+        for k in range(parts):
+            failed = b.emit(f"call i32 @hloom_part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
+            _return_if(b, failed)
+        b.line("ret i32 0")
+        return "\n".join(["define i32 @hloom_main(ptr %table) nounwind #0 {", "entry:", *b.lines, "}"])
+
+    # Memory
+
+    def _table_loads(self) -> list[str]:
+        lines = []
+        for position, name in enumerate(TABLE):
+            lines.append(f"  %{name}.p = getelementptr ptr, ptr %table, i64 {position}")
+            lines.append(f"  %{name} = load ptr, ptr %{name}.p, align 8")
+        return lines
+
+    def _pointer(self, buffer: Buffer) -> Value:
+        home = self.assignment.of(buffer)
+        if self.block is not None:
+            return self.block.pointers[home]
+        if home.kind == "temp":
+            offset = self.assignment.offsets.get(home)
+            if offset is not None:
+                return self.builder.emit(f"getelementptr i8, ptr %arena, i64 {offset}", PTR)
+            if home not in self.stack:
+                self.stack[home] = f"%stack{len(self.stack)}"
+                self.head.append(f"  {self.stack[home]} = alloca [{max(home.byte_size, 1)} x i8], align 64")
+            return Value(self.stack[home], PTR)
+        if home not in self.pointers:
+            name = f"%{home.kind}{home.number}"
+            position = self.table_starts[home.kind] + home.number
+            self.head.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {position}")
+            self.head.append(f"  {name} = load ptr, ptr {name}.p, align 8")
+            self.pointers[home] = name
+        return Value(self.pointers[home], PTR)
+
+    # Steps
+
+    def _steps(self, steps: list[Step], depth: int) -> None:
+        for step in steps:
+            if isinstance(step, KernelStep):
+                for position, nest in enumerate(step.kernel.nests):
+                    self._nest(step, position, nest, depth)
+            elif isinstance(step, CodeStep):
+                self._code(step)
+            elif isinstance(step, CopyStep):
+                self._copy(step)
+            elif isinstance(step, WhileStep):
+                self._while(step, depth)
+            elif isinstance(step, ConditionalStep):
+                self._conditional(step, depth)
+            else:
+                self._host(step)
+
+    def _code(self, step: CodeStep) -> None:
+        code = step.code
+        pointers = [str(self._pointer(buffer)) for buffer in step.buffers]
+        scratch = [] if code.scratch_bytes else ["ptr null"]
+        arguments = [*pointers, *scratch, "ptr %pool", "ptr %parallel_for"]
+        self.codes[code.entry] = code, len(arguments)
+        self.builder.line(f"call void @{code.entry}({', '.join(arguments)})")
+
+    def _copy(self, step: CopyStep) -> None:
+        if self.assignment.of(step.target) is self.assignment.of(step.source) or not step.target.byte_size:
+            return
+        target, source = self._pointer(step.target), self._pointer(step.source)
+        size = constant(I64, step.target.byte_size)
+        if self.block is not None and is_blocked_step(step, self.assignment, self.block.loop):
+            b, width = self.builder, constant(I64, step.target.type.byte_width)
+            start = b.binary("mul", self.block.first, width)
+            size = b.binary("mul", b.binary("sub", self.block.last, self.block.first), width)
+            target, source = b.element_pointer(target, start, "i8"), b.element_pointer(source, start, "i8")
+        self._memcpy(target, source, size)
+
+    def _memcpy(self, target: Value, source: Value, size: Value) -> None:
+        self.builder.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, {size}, i1 false)")
+
+    def _while(self, step: WhileStep, depth: int) -> None:
+        blocked = blocked_loop(step, self.assignment) if self.block is None else None
+        if blocked is not None:
+            self._blocked_while(step, blocked)
+        else:
+            self._plain_while(step, depth)
+
+    def _blocked_while(self, step: WhileStep, blocked: BlockedLoop) -> None:
+        """The loop as a task on a block: scalars are handed over as they are before the loop; block 0 leaves them."""
+        b = self.builder
+        name = f"loop{len(self.tasks)}.task"
+        self.tasks[name] = []
+        snapshots = []
+        for scalar in blocked.scalars:
+            snapshot = Value(f"%snapshot{self.snapshots}", PTR)
+            self.snapshots += 1
+            self.head.append(f"  {snapshot.text} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
+            self._memcpy(snapshot, self._pointer(scalar), constant(I64, scalar.byte_size))
+            snapshots.append(snapshot)
+        outer = [self._pointer(buffer) for buffer in (*blocked.scalars, *blocked.shared)]
+        self._fill_frame([*snapshots, *outer])
+        chunks = -(-blocked.size // blocked.block)
+        b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
+        self.tasks[name] = self._block_task(name, step, blocked)
+
+    def _block_task(self, name: str, step: WhileStep, blocked: BlockedLoop) -> list[str]:
+        outside = self.builder, self.stack, self.pointers, self.head
+        b = self.builder = Builder()
+        self.head = []
+        count = len(blocked.scalars)
+
+        inside = {home: _from_frame(b, 2 * count + k) for k, home in enumerate(blocked.shared)}
+        for k, scalar in enumerate(blocked.scalars):
+            inside[scalar] = Value(f"%own{k}", PTR)
+            self.head.append(f"  %own{k} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
+            self._memcpy(inside[scalar], _from_frame(b, k), constant(I64, scalar.byte_size))
+        first = b.binary("mul", Value("%chunk", I64), constant(I64, blocked.block))
+        end = b.binary("add", first, constant(I64, blocked.block))
+        self.block = _Block(blocked, inside, first, b.intrinsic("smin", end, constant(I64, blocked.size)))
+        self._plain_while(step, depth=1)
+        leave, done = b.label("leave"), b.label("done")
+        b.branch_if(b.compare("eq", Value("%chunk", I64), constant(I64, 0)), leave, done)
+        b.start(leave)
+        for k, scalar in enumerate(blocked.scalars):
+            self._memcpy(_from_frame(b, count + k), inside[scalar], constant(I64, scalar.byte_size))
+        b.branch(done)
+        b.start(done)
+        b.line("ret void")
+        head = f"define internal void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
+        lines = [head, *self.head, *b.lines, "}"]
+        self.block = None
+        self.builder, self.stack, self.pointers, self.head = outside
+        self.builder.declarations.update(b.declarations)
+        return lines
+
+    def _plain_while(self, step: WhileStep, depth: int) -> None:
+        b = self.builder
+        head, body, done = b.label("while"), b.label("body"), b.label("done")
+        b.branch(head)
+        b.start(head)
+        self._steps(step.condition, depth + 1)
+        predicate = b.load(self._pointer(step.predicate), I8, 1)
+        b.branch_if(b.compare("ne", predicate, constant(I8, 0)), body, done)
+        b.start(body)
+        self._steps(step.body, depth + 1)
+        b.branch(head)
+        b.start(done)
+
+    def _conditional(self, step: ConditionalStep, depth: int) -> None:
+        b = self.builder
+        labels = [b.label("branch") for _ in step.branches]
+        done = b.label("done")
+        if step.selector.type.is_pred:
+            chosen = b.compare("ne", b.load(self._pointer(step.selector), I8, 1), constant(I8, 0))
+            b.branch_if(chosen, labels[0], labels[1])
+        else:
+            index = b.load(self._pointer(step.selector), I32, 4)
+            cases = " ".join(f"i32 {k}, label %{label}" for k, label in enumerate(labels))
+            b.line(f"switch {index}, label %{labels[-1]} [ {cases} ]")
+        for label, branch in zip(labels, step.branches, strict=True):
+            b.start(label)
+            self._steps(branch, depth)
+            b.branch(done)
+        b.start(done)
+
+    def _host(self, step: HostStep) -> None:
+        """The host is handed the addresses of all arrays that the instruction reads and writes."""
+        b = self.builder
+        places = [*host_buffers(step)]
+        self._fill_frame([self._pointer(buffer) for buffer in places])
+        failed = b.emit(f"call i32 %host_call(ptr %host_data, i64 {step.site}, ptr %frame)", I32)
+        _return_if(b, failed)
+
+    def _fill_frame(self, pointers: list[Value]) -> None:
+        b = self.builder
+        self.frame_size = max(self.frame_size, len(pointers))
+        for position, pointer in enumerate(pointers):
+            place = b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr")
+            b.store(pointer, place, 8)
+
+    # Nests
+
+    def _nest(self, step: KernelStep, position: int, nest: Nest, depth: int) -> None:
+        b = self.builder
+        in_block = self.block is not None and is_blocked_step(step, self.assignment, self.block.loop)
+        function = self._function(step.kernel, position, nest, in_block)
+        pointers = [self._pointer(step.buffers[k]) for k in function.buffers]
+        if self.block is not None and in_block:
+            arguments = ", ".join(map(str, [*pointers, self.block.first, self.block.last]))
+            self.called.add(function.name)
+            b.line(f"call void @{function.name}({arguments})")
+            return
+        if function.chunk:
+            self._fill_frame(pointers)
+            chunks = -(-function.extent // function.chunk)
+            b.line(f"call void %parallel_for(ptr %pool, ptr @{self._task(function)}, ptr %frame, i64 {chunks})")
+            return
+        arguments = ", ".join([*map(str, pointers), "i64 0", f"i64 {function.extent}"])
+        calls = self.inlined.get(function.name, 0)
+        inline = len(function.lines) <= INLINED_LINES and calls < INLINED_CALLS and (depth or calls < 2)
+        self.inlined[function.name] = calls + inline
+        self.called.add(function.name)
+        b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")
+
+    def _function(self, kernel: Kernel, position: int, nest: Nest, in_block: bool) -> NestFunction:
+        """The function of a nest; in a block it runs on a part of its loop whether or not it is cut into chunks."""
+        key = (id(kernel), position, in_block and not nest.schedule.chunk)
+        found = self.functions.get(key)
+        if found is None:
+            name = f"nest{len(self.functions)}"
+            if key[2]:
+                nest = replace(nest, schedule=replace(nest.schedule, chunk=nest.loops[0].extent))
+            text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes)
+            extent = nest.loops[0].extent if nest.loops else 1
+            found = NestFunction(name, buffers, text.split("\n"), declarations, nest.schedule.chunk, extent)
+            self.functions[key] = found
+        return found
+
+    def _task(self, function: NestFunction) -> str:
+        """A chunk of a nest for the thread pool: `void (ptr frame, i64 chunk)`."""
+        name = f"{function.name}.task"
+        if not function.task:
+            b = Builder()
+            arguments = [_from_frame(b, position) for position in range(len(function.buffers))]
+            first = b.binary("mul", Value("%chunk", I64), constant(I64, function.chunk))
+            end = b.binary("add", first, constant(I64, function.chunk))
+            last = b.intrinsic("smin", end, constant(I64, function.extent))
+            b.line(f"call void @{function.name}({', '.join(map(str, [*arguments, first, last]))}) #1")
+            b.line("ret void")
+            function.declarations.update(b.declarations)
+            head = f"define void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
+            function.task = [head, *b.lines, "}"]
+        return name
+
+
+def _pieces(units: Iterable[_Unit]) -> tuple[list[list[_Unit]], list[_Unit]]:
+    """Units in groups that are long enough to be compiled on their own, and the rest."""
+    pieces, group = [], list[_Unit]()
+    for unit in units:
+        group.append(unit)
+        if sum(len(unit.text) for unit in group) >= PIECE_CHARACTERS:
+            pieces.append(group)
+            group = []
+    return pieces, group
+
+
+def _module_of_units(units: list[_Unit]) -> str:
+    declarations = {declaration: None for unit in units for declaration in unit.declarations}
+    return _module(declarations, [unit.text for unit in units])
+
+
+def _module(declarations: Iterable[str], texts: Iterable[str]) -> str:
+    return "\n".join([*declarations, *texts, _ATTRIBUTES])
+
+
+def _return_if(b: Builder, failed: Value) -> None:
+    """Ends the function where a status is not 0."""
+    stop, go = b.label("failed"), b.label("go")
+    b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
+    b.start(stop)
+    b.line("ret i32 1")
+    b.start(go)
+
+
+def _from_frame(b: Builder, position: int) -> Value:
+    """A pointer that was handed over in a task's frame."""
+    return b.load(b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr"), PTR, 8)
+
+
+def table_starts(program: Program) -> dict[str, int]:
+    """From where on the table holds the pointers of the parameters, outputs and constants."""
+    outputs = len(TABLE) + len(program.of_kind("parameter"))
+    return {"parameter": len(TABLE), "output": outputs, "constant": outputs + len(program.of_kind("output"))}
+
+
+def host_buffers(step: HostStep) -> Iterator[Buffer]:
+    """The arrays that a host step reads, then those it writes."""
+    for place in (*step.operands, step.result):
+        for leaf in leaves(place):
+            if not isinstance(leaf, Slot):
+                yield leaf

@@ -1,0 +1,499 @@
+"""A module as a program on buffers: kernels, copies, loops and branches in order.
+
+Tuples vanish: every array leaf of every value is a buffer of its own. What has no native code yet is a `HostStep`,
+which calls back into the interpreter's meaning of one instruction. Values without a fixed size (dynamic dimensions,
+tokens) live in slots on the host's side and pass from one host step to the next.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hloom.backends.cpu.elements.ops import can_apply
+from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.interpreter.plan import Plan, make_plans
+from hloom.ir import Computation, Instruction, Module
+from hloom.loops.lower import Lowered, can_lower, lower
+from hloom.loops.nest import BufferType, Kernel
+from hloom.loops.schedule import schedule
+from hloom.runtime.fortran import routine_address
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+KERNELS = {
+    "convolution": "convolution.convolution",
+    "custom-call": "routine",
+    "dot": "products.dot",
+    "reduce-window": "scans.cumulative",
+    "rng-bit-generator": "rng",
+    "scatter": "scatter.scatter",
+    "select-and-scatter": "scatter.select_and_scatter",
+    "sort": "sort.sort",
+    "topk": "sort.top_k",
+}
+"""Operations with kernels of their own, and the modules of `kernels` that write them."""
+
+
+class Buffer:
+    """Memory for an array, row-major. `kind`: "temp", "parameter", "output" or "constant"; each kind is numbered."""
+
+    __slots__ = ("data", "dimensions", "kind", "number", "type")
+
+    def __init__(self, kind: str, number: int, shape: Shape, data: np.ndarray[Any, Any] | None = None) -> None:
+        self.kind = kind
+        self.number = number
+        self.type = shape.element_type
+        self.dimensions = shape.dimensions
+        self.data = data
+
+    @property
+    def byte_size(self) -> int:
+        return self.type.byte_width * math.prod(self.dimensions)
+
+    @property
+    def address(self) -> int:
+        """Where a constant lies."""
+        return int(self.data.ctypes.data) if self.data is not None else 0
+
+    def __repr__(self) -> str:
+        return f"{self.kind}{self.number}: {self.type}{list(self.dimensions)}"
+
+
+class Routine(Buffer):
+    """The code of a Fortran routine: a constant of this process, since texts outlive the addresses that they name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, number: int, name: str) -> None:
+        super().__init__("constant", number, Shape.array(PrimitiveType.U8, (0,)))
+        self.name = name
+
+    @property
+    def address(self) -> int:
+        return routine_address(self.name)
+
+    def __repr__(self) -> str:
+        return f"{self.kind}{self.number}: {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of a value that only the host holds."""
+
+    number: int
+
+
+PART_STEPS = 256
+
+# A value: a buffer, a slot, or a tuple of values.
+Place = Any
+
+
+@dataclass(eq=False, slots=True)
+class KernelStep:
+    """Runs a kernel on buffers, one for each of its own; of the outputs in `partial` it keeps a part."""
+
+    kernel: Kernel
+    buffers: list[Buffer]
+    name: str
+    partial: tuple[int, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class CodeStep:
+    """Runs a kernel that is more than a nest: `buffers` are its operands, results and, where it has one, workspace."""
+
+    code: KernelCode
+    buffers: list[Buffer]
+    operands: int
+    """How many of the buffers, from the first on, are operands; the others are written."""
+
+
+@dataclass(eq=False, slots=True)
+class CopyStep:
+    target: Buffer
+    source: Buffer
+
+
+@dataclass(eq=False, slots=True)
+class WhileStep:
+    """Runs `condition`, which leaves a predicate in `predicate`, and `body` while it is true."""
+
+    condition: list[Step]
+    predicate: Buffer
+    body: list[Step]
+
+
+@dataclass(eq=False, slots=True)
+class ConditionalStep:
+    """Runs the branch chosen by a predicate (0 is for true) or an s32 index."""
+
+    selector: Buffer
+    branches: list[list[Step]]
+
+
+@dataclass(eq=False, slots=True)
+class HostStep:
+    """Evaluates an instruction on the host; `site` numbers the host steps."""
+
+    instruction: Instruction
+    operands: list[Place]
+    result: Place
+    site: int
+
+
+Step = KernelStep | CodeStep | CopyStep | WhileStep | ConditionalStep | HostStep
+
+
+@dataclass(slots=True)
+class Signature:
+    """What a program takes and gives, and its constants; the place of a tuple is a tuple of places."""
+
+    parameters: list[Place] = field(default_factory=list)
+    result: Place = None
+    buffers: list[Buffer] = field(default_factory=list)
+
+    def of_kind(self, kind: str) -> list[Buffer]:
+        """The buffers of a kind in the order of their numbers."""
+        return [buffer for buffer in self.buffers if buffer.kind == kind]
+
+
+@dataclass(slots=True)
+class Program(Signature):
+    """The steps of a module's entry, and what it reads and writes."""
+
+    module: Module = field(kw_only=True)
+    plans: dict[int, Plan] = field(kw_only=True)
+    steps: list[Step] = field(default_factory=list)
+    host_steps: list[HostStep] = field(default_factory=list)
+    slots: int = 0
+    """How many values only the host holds."""
+
+    def signature(self) -> Signature:
+        """The program as its callers see it."""
+        return Signature(self.parameters, self.result, [b for b in self.buffers if b.kind != "temp"])
+
+    def parts(self) -> list[list[Step]]:
+        """The steps in pieces that become functions of their own: LLVM's time is not linear in a function's length."""
+        return [self.steps[k : k + PART_STEPS] for k in range(0, len(self.steps), PART_STEPS)]
+
+
+def leaves(place: Place) -> Iterator[Buffer | Slot]:
+    if isinstance(place, tuple):
+        for element in place:
+            yield from leaves(element)
+    elif place is not None:
+        yield place
+
+
+def program_lines(steps: list[Step], indent: str = "") -> list[str]:
+    """The steps as text: what runs in which order on which buffers."""
+    lines = []
+    for step in steps:
+        if isinstance(step, KernelStep):
+            lines.append(f"{indent}kernel {step.name}({', '.join(map(str, step.buffers))})")
+            lines += [f"{indent}  {line}" for line in step.kernel.to_text().split("\n")]
+        elif isinstance(step, CodeStep):
+            lines.append(f"{indent}code {step.code.entry}({', '.join(map(str, step.buffers))})")
+        elif isinstance(step, CopyStep):
+            lines.append(f"{indent}copy {step.target} <- {step.source}")
+        elif isinstance(step, WhileStep):
+            lines += [f"{indent}while", *program_lines(step.condition, indent + "  ")]
+            lines += [f"{indent}  {step.predicate}", f"{indent}do", *program_lines(step.body, indent + "  ")]
+        elif isinstance(step, ConditionalStep):
+            for number, branch in enumerate(step.branches):
+                lines += [f"{indent}branch {number} of {step.selector}", *program_lines(branch, indent + "  ")]
+        else:
+            lines.append(f"{indent}host {step.instruction!r}")
+    return lines
+
+
+def build_program(module: Module, vector_bytes: int, threads: int) -> Program:
+    """The program of a module (whose entry is as the passes left it)."""
+    return _Builder(module, vector_bytes, threads).build()
+
+
+class _Builder:
+    def __init__(self, module: Module, vector_bytes: int, threads: int) -> None:
+        self.program = Program(module=module, plans=make_plans(module.entry))
+        self.vector_bytes = vector_bytes
+        self.threads = threads
+        self.counts: dict[str, int] = {}
+        self.constants: dict[tuple[Any, ...], Buffer] = {}
+        self.routines: dict[str, Routine] = {}
+        self.codes: dict[Any, KernelCode | None] = {}
+        self.kernels: dict[Any, Lowered] = {}
+
+    def build(self) -> Program:
+        program = self.program
+        entry = program.module.entry
+        program.parameters = [self._place(p.shape, "parameter") for p in entry.parameters]
+        value = self._run(entry, program.parameters, program.steps)
+        program.result = self._results(value, entry.result_shape)
+        self._copy(program.result, value, program.steps)
+        return program
+
+    # Places
+
+    def _buffer(self, shape: Shape, kind: str, data: Any = None) -> Buffer:
+        buffer = Buffer(kind, self._number(kind), shape, data)
+        self.program.buffers.append(buffer)
+        return buffer
+
+    def _number(self, kind: str) -> int:
+        """The number of the next buffer of a kind."""
+        number = self.counts.get(kind, 0)
+        self.counts[kind] = number + 1
+        return number
+
+    def _place(self, shape: Shape, kind: str = "temp") -> Place:
+        if shape.is_tuple:
+            return tuple(self._place(element, kind) for element in shape.elements)
+        if shape.is_array and not shape.is_dynamic:
+            return self._buffer(shape, kind)
+        self.program.slots += 1
+        return Slot(self.program.slots - 1)
+
+    def _results(self, value: Place, shape: Shape) -> Place:
+        """Places for the results: buffers to be written, or the slots that the host reads in the end."""
+        if isinstance(value, tuple):
+            return tuple(self._results(v, s) for v, s in zip(value, shape.elements, strict=True))
+        return value if isinstance(value, Slot) else self._buffer(shape, "output")
+
+    def _constant(self, instruction: Instruction) -> Buffer:
+        value = np.ascontiguousarray(instruction.op.literal.value)  # type: ignore[attr-defined]
+        key = (instruction.shape.element_type, instruction.shape.dimensions, value.tobytes())
+        buffer = self.constants.get(key)
+        if buffer is None:
+            buffer = self.constants[key] = self._buffer(instruction.shape, "constant", value)
+        return buffer
+
+    def _routine(self, name: str) -> Routine:
+        if name not in self.routines:
+            self.routines[name] = Routine(self._number("constant"), name)
+            self.program.buffers.append(self.routines[name])
+        return self.routines[name]
+
+    # Computations
+
+    def _run(self, computation: Computation, arguments: Sequence[Place], steps: list[Step]) -> Place:
+        """Appends the steps of a computation on arguments; the place of its result."""
+        plan = self.program.plans[id(computation)]
+        values: dict[Instruction, Place] = dict(zip(computation.parameters, arguments, strict=True))
+
+        def value_of(instruction: Instruction) -> Place:
+            if instruction not in values:
+                values[instruction] = self._constant(instruction)
+            return values[instruction]
+
+        for planned in plan.steps:
+            instruction = planned.instruction
+            operands = [value_of(operand) for operand in instruction.operands]
+            values[instruction] = self._instruction(instruction, operands, steps)
+        return value_of(computation.root)
+
+    def _instruction(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        opcode = instruction.opcode
+        if opcode == "tuple":
+            return tuple(operands)
+        if opcode == "get-tuple-element" and isinstance(operands[0], tuple):
+            return operands[0][instruction.op.index]  # type: ignore[attr-defined]
+        if opcode in ("opt-barrier", "copy", "domain") and instruction.shape.compatible(instruction.operands[0].shape):
+            return operands[0]
+        if opcode == "add-dependency":
+            return operands[0]
+        if any(isinstance(leaf, Slot) for operand in operands for leaf in leaves(operand)):
+            return self._host(instruction, operands, steps)
+        if opcode == "call":
+            return self._run(instruction.op.computation, operands, steps)  # type: ignore[attr-defined]
+        if opcode == "while" and _is_native_shape(instruction.shape):
+            return self._while(instruction, operands[0], steps)
+        if opcode == "conditional" and _is_native_shape(instruction.shape):
+            return self._conditional(instruction, operands, steps)
+        if opcode == "reshape" and not instruction.shape.is_dynamic:
+            return operands[0]
+        if opcode == "bitcast-convert" and self._is_reinterpreted(instruction):
+            result = self._place(instruction.shape)
+            self._copy(result, operands[0], steps)
+            return result
+        if opcode == "fusion" or can_lower(instruction, can_apply):
+            return self._kernel(instruction, operands, steps)
+        code = self._code(instruction)
+        return self._code_step(instruction, code, operands, steps) if code else self._host(instruction, operands, steps)
+
+    def _code(self, instruction: Instruction) -> KernelCode | None:
+        """The code of an instruction that has a kernel of its own; instructions of one structure share it."""
+        writer = KERNELS.get(instruction.opcode)
+        shapes = [*instruction.shape.leaves(), *(leaf for o in instruction.operands for leaf in o.shape.leaves())]
+        if writer is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
+            return None
+        key = structure(instruction)
+        if key not in self.codes:
+            name = f"{instruction.opcode.replace('-', '_')}{len(self.codes)}"
+            emit = importlib.import_module(f"hloom.backends.cpu.kernels.{writer}").emit
+            self.codes[key] = emit(name, instruction, self.threads, self.vector_bytes)
+        return self.codes[key]
+
+    def _code_step(self, instruction: Instruction, code: KernelCode, operands: list[Place], steps: list[Step]) -> Place:
+        result = self._place(instruction.shape)
+        inputs: list[Any] = [leaf for operand in operands for leaf in leaves(operand)]
+        results: list[Any] = [*leaves(result)]
+        if instruction.opcode == "scatter":
+            # It changes its first operands in place.
+            for k, (target, source) in enumerate(zip(results, inputs, strict=False)):
+                self._copy(target, source, steps)
+                inputs[k] = target
+        inputs += [self._routine(name) for name in code.routines]
+        buffers = [*inputs, *results]
+        if code.scratch_bytes:
+            buffers.append(self._buffer(Shape.array(PrimitiveType.U8, (code.scratch_bytes,)), "temp"))
+        steps.append(CodeStep(code, buffers, len(inputs)))
+        return result
+
+    @staticmethod
+    def _is_reinterpreted(instruction: Instruction) -> bool:
+        """Whether elements of another width lie in the very same bytes."""
+        old, new = instruction.operands[0].shape, instruction.shape
+        widths = {old.element_type.bits, new.element_type.bits}
+        return not old.is_dynamic and len(widths) == 2 and min(widths) >= 8
+
+    def _kernel(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        lowered = self._lowered(instruction)
+        kernel = lowered.kernel
+        result = self._place(instruction.shape)
+        outputs = list(leaves(result))
+        buffers: list[Buffer] = [operands[number] for number in lowered.operands] + outputs
+        buffers += [self._buffer(_shape_of(kind), "temp") for kind in kernel.buffers[len(buffers) :]]
+        for output, source in lowered.copies:
+            self._copy(buffers[output], buffers[source], steps)
+        steps.append(KernelStep(kernel, buffers, instruction.name, tuple(output for output, _ in lowered.copies)))
+        return result
+
+    def _lowered(self, instruction: Instruction) -> Lowered:
+        """The scheduled kernel; instructions of one structure share it."""
+        key = structure(instruction)
+        found = self.kernels.get(key)
+        if found is None:
+            found = self.kernels[key] = lower(instruction)
+            schedule(found.kernel, self.vector_bytes, self.threads)
+        return found
+
+    def _while(self, instruction: Instruction, initial: Place, steps: list[Step]) -> Place:
+        op: Any = instruction.op
+        state = self._place(instruction.shape)
+        if isinstance(state, tuple):
+            # What the body hands on as it came stays where it is.
+            unchanged = passed_on(op.body)
+            state = tuple(i if k in unchanged else s for k, (s, i) in enumerate(zip(state, initial, strict=True)))
+        self._copy(state, initial, steps)
+        condition: list[Step] = []
+        body: list[Step] = []
+        predicate = self._run(op.condition, [state], condition)
+        result = self._run(op.body, [state], body)
+        self._copy_at_once(state, result, body)
+        steps.append(WhileStep(condition, predicate, body))
+        return state
+
+    def _conditional(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        op: Any = instruction.op
+        result = self._place(instruction.shape)
+        branches: list[list[Step]] = []
+        for computation, operand in zip(op.branch_computations, operands[1:], strict=True):
+            branch: list[Step] = []
+            self._copy(result, self._run(computation, [operand], branch), branch)
+            branches.append(branch)
+        steps.append(ConditionalStep(operands[0], branches))
+        return result
+
+    def _host(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        result = self._place(instruction.shape)
+        step = HostStep(instruction, operands, result, len(self.program.host_steps))
+        self.program.host_steps.append(step)
+        steps.append(step)
+        return result
+
+    def _copy(self, target: Place, source: Place, steps: list[Step]) -> None:
+        for to, origin in zip(leaves(target), leaves(source), strict=True):
+            if to is not origin and isinstance(to, Buffer) and isinstance(origin, Buffer):
+                steps.append(CopyStep(to, origin))
+
+    def _copy_at_once(self, target: Place, source: Place, steps: list[Step]) -> None:
+        """Copies that may read each other's targets: those are saved first."""
+        both = zip(leaves(target), leaves(source), strict=True)
+        pairs = [(t, s) for t, s in both if t is not s and isinstance(t, Buffer) and isinstance(s, Buffer)]
+        targets = {t for t, _ in pairs}
+        saved: dict[Buffer, Buffer] = {}
+        for _, source_leaf in pairs:
+            if source_leaf in targets and source_leaf not in saved:
+                shape = Shape.array(source_leaf.type, source_leaf.dimensions)
+                saved[source_leaf] = self._buffer(shape, "temp")
+                steps.append(CopyStep(saved[source_leaf], source_leaf))
+        for to, origin in pairs:
+            steps.append(CopyStep(to, saved.get(origin, origin)))
+
+
+def _shape_of(kind: BufferType) -> Shape:
+    """A scratch is the kernel's own: it gets no memory here."""
+    return Shape.array(kind.type, (kind.size if kind.role == "temporary" else 0,))
+
+
+def _is_native_shape(shape: Shape) -> bool:
+    return all(leaf.is_array and not leaf.is_dynamic for leaf in shape.leaves())
+
+
+def passed_on(body: Computation) -> set[int]:
+    """The elements of a loop's state that its body returns as they came."""
+    root, (parameter,) = body.root, body.parameters
+    if root.opcode != "tuple":
+        return set()
+    return {
+        k
+        for k, operand in enumerate(root.operands)
+        if operand.opcode == "get-tuple-element" and operand.operands[0] is parameter and operand.op.index == k  # type: ignore[attr-defined]
+    }
+
+
+def structure(instruction: Instruction) -> Any:
+    """A key that is equal for instructions that need the same code."""
+    operands = instruction.operands
+    sharing = tuple(operands.index(operand) for operand in operands)
+    shapes = tuple(_shape_key(o.shape) for o in operands)
+    if instruction.opcode == "fusion":
+        (computation,) = instruction.op.computations
+        return ("fusion", sharing, shapes, computation_structure(computation))
+    if instruction.opcode == "custom-call":
+        shapes = (*shapes, instruction.backend_config)
+    return (_operation_key(instruction), sharing, shapes, _shape_key(instruction.shape))
+
+
+def computation_structure(computation: Computation) -> Any:
+    numbers = {instruction: k for k, instruction in enumerate(computation.instructions)}
+    rows = tuple(
+        (_operation_key(i), _shape_key(i.shape), tuple(numbers[o] for o in i.operands))
+        for i in computation.instructions
+    )
+    return rows, numbers[computation.root]
+
+
+def _operation_key(instruction: Instruction) -> Any:
+    op = instruction.op
+    computations = list(op.computations)
+    if not computations:
+        return op
+    rest = tuple(v for v in op.__dict__.values() if not isinstance(v, (Computation, tuple)))
+    tuples = tuple(
+        v for v in op.__dict__.values() if isinstance(v, tuple) and not any(isinstance(c, Computation) for c in v)
+    )
+    return op.opcode, rest, tuples, tuple(computation_structure(c) for c in computations)
+
+
+def _shape_key(shape: Shape) -> Any:
+    if shape.is_tuple:
+        return tuple(_shape_key(element) for element in shape.elements)
+    return shape.element_type, shape.dimensions

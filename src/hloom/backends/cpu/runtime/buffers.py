@@ -1,0 +1,69 @@
+"""Memory for results and temporaries that is used again, so that calls in a steady state pay for no page faults.
+
+Fresh memory from the system costs a page fault and a page of zeros for every page that is first written, often more
+than the computation that writes it. Memory of 64 KiB and more comes from the pool of `memory_pool.py`, and returns to
+it when the last array over it dies: a `Block` owns memory while it lives, and arrays made over it have it as their
+base, and so have all their views.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hloom.backends.cpu.runtime.memory_pool import SMALLEST, MemoryPool, memory_pool
+from hloom.errors import RunError
+from hloom.runtime.python_api import python_function
+
+_BYTE = np.dtype(np.uint8)
+_WRITABLE = 0x200  # PyBUF_WRITE
+_view = python_function("PyMemoryView_FromMemory", ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+
+
+class Block(np.ndarray[Any, np.dtype[np.uint8]]):
+    """Memory of the pool in use, as an array of bytes; it returns to the pool when the block dies."""
+
+    owned: int = 0
+    """The address; 0 for a view of a block."""
+
+    @property
+    def address(self) -> int:
+        return self.owned or self.ctypes.data
+
+    @property
+    def byte_size(self) -> int:
+        return self.nbytes
+
+    def __del__(self, pool: Callable[[], MemoryPool] = memory_pool) -> None:
+        # A default, since names of the module are gone when the interpreter shuts down.
+        if self.owned:
+            pool().give(self.owned, self.nbytes)
+
+
+def allocate(byte_size: int) -> Block:
+    """A block of byte_size bytes (any content), aligned to a page, from 4 MiB on to a huge page."""
+    address = memory_pool().take(byte_size) if byte_size < 1 << 63 else 0
+    if not address:
+        raise RunError(f"no memory for a buffer of {byte_size} bytes: the system has none to give")
+    block = Block((byte_size,), _BYTE, _view(address, byte_size, _WRITABLE))
+    block.owned = address
+    return block
+
+
+def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A row-major array of any content. From SMALLEST bytes on it lies in a block; less is NumPy's (aligned to 16)."""
+    dtype = np.dtype(dtype)
+    byte_size = math.prod(shape) * dtype.itemsize
+    if byte_size < SMALLEST:
+        return np.empty(shape, dtype)  # the C library has small memory at hand
+    return np.ndarray(shape, dtype, allocate(byte_size))
+
+
+def release_cached() -> None:
+    """Gives all free memory back to the system."""
+    memory_pool().release_cached()

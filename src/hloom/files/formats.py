@@ -1,0 +1,198 @@
+"""Files that hold modules: told apart by their content, read, and written.
+
+| format | extension | what |
+|---|---|---|
+| hlo | .hlo .txt | HLO text |
+| mlir | .mlir | StableHLO text |
+| mlirbc | .mlirbc .bc | StableHLO bytecode: a portable artifact; by jaxlib |
+| pb | .pb .binpb | a serialised HloModuleProto; also read: HloProto, HloSnapshot and messages that begin like these |
+| pbtxt | .pbtxt .textproto | the same in protobuf's text format |
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hloom.errors import ArgumentError, ProtoError
+
+if TYPE_CHECKING:
+    from hloom.ir import Module
+
+
+class Format(enum.Enum):
+    """How a module is written."""
+
+    HLO = "hlo"
+    MLIR = "mlir"
+    MLIR_BYTECODE = "mlirbc"
+    PROTO = "pb"
+    TEXT_PROTO = "pbtxt"
+
+
+EXTENSIONS = {
+    ".hlo": Format.HLO,
+    ".txt": Format.HLO,
+    ".mlir": Format.MLIR,
+    ".mlirbc": Format.MLIR_BYTECODE,
+    ".bc": Format.MLIR_BYTECODE,
+    ".pb": Format.PROTO,
+    ".binpb": Format.PROTO,
+    ".pbtxt": Format.TEXT_PROTO,
+    ".textproto": Format.TEXT_PROTO,
+}
+
+_BYTECODE_MAGIC = b"ML\xefR"
+# Comments of both languages; a line that starts with a number sign is none: in MLIR it defines an alias.
+_BLANK = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.S)
+_MLIR = re.compile(r"""(?:builtin\.)?module\b|"builtin\.module"|func\.func\b|"func\.func"|[#!][\w.]+\s*=|\{-#""")
+_TEXT_PROTO = re.compile(r"(?:hlo|hlo_module)\s*\{|(?:name|entry_computation_name|id)\s*:")
+
+
+def text_format(text: str) -> Format:
+    """What kind of text it is, by how it starts; HLO where it starts like nothing else."""
+    if not isinstance(text, str):
+        return Format.HLO
+    blank = _BLANK.match(text)
+    start = blank.end() if blank else 0
+    if _MLIR.match(text, start):
+        return Format.MLIR
+    return Format.TEXT_PROTO if _TEXT_PROTO.match(text, start) else Format.HLO
+
+
+def content_format(content: bytes) -> Format:
+    """What kind of file some bytes are; a proto where they are no text and no bytecode."""
+    if content.startswith(_BYTECODE_MAGIC):
+        return Format.MLIR_BYTECODE
+    return text_format(content.decode()) if is_text(content) else Format.PROTO
+
+
+def path_format(path: str | os.PathLike[str]) -> Format:
+    """The format that the extension of a path stands for; ArgumentError where it stands for none."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in EXTENSIONS:
+        raise ArgumentError(
+            f"the extension of {os.fspath(path)!r} is no format of modules; these are: {', '.join(EXTENSIONS)}"
+        )
+    return EXTENSIONS[suffix]
+
+
+def is_text(content: bytes) -> bool:
+    """True for bytes that can be text: UTF-8 without the control characters that serialised protos have."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return False
+    return not any(ord(character) < 9 or 13 < ord(character) < 32 for character in text[:4096])
+
+
+# Reading
+
+
+def module_from_text(text: str) -> Module:
+    """The verified module in HLO text, StableHLO text or the text format of a proto."""
+    kind = text_format(text)
+    if kind is Format.MLIR:
+        from hloom.stablehlo.importer.module import parse_stablehlo
+
+        return parse_stablehlo(text)
+    if kind is Format.TEXT_PROTO:
+        return _from_text_proto(text)
+    from hloom.text import parse_module
+
+    return parse_module(text)
+
+
+def module_from_content(content: bytes) -> Module:
+    """The verified module in the bytes of a file of any format."""
+    kind = content_format(content)
+    if kind is Format.MLIR_BYTECODE:
+        from hloom.stablehlo.mlir.bytecode import text_of
+
+        return module_from_text(text_of(content))
+    if kind is not Format.PROTO:
+        return module_from_text(content.decode())
+    from hloom.proto import module_from_bytes
+
+    return module_from_bytes(content)
+
+
+def _from_text_proto(text: str) -> Module:
+    from google.protobuf import text_format as protobuf
+
+    from hloom.proto import module_from_proto
+    from hloom.proto.schema import MODULE_HOLDERS, message_class
+
+    reason = ""
+    for name, path in MODULE_HOLDERS.items():
+        message = message_class(name)()
+        try:
+            protobuf.Parse(text, message, allow_unknown_field=name != "HloModuleProto")
+        except (protobuf.ParseError, UnicodeError, ValueError, RecursionError) as error:
+            reason = reason or str(error)
+            continue
+        for field in path:
+            message = getattr(message, field)
+        if message.computations:
+            return module_from_proto(message)
+    raise ProtoError(f"the text holds no {' or '.join(MODULE_HOLDERS)} in protobuf's text format: {reason}")
+
+
+# Writing
+
+
+def content_of(module: Module, form: Format, *, metadata: bool = True) -> bytes:
+    """The bytes of a file that holds a module; `metadata=False` leaves metadata out of texts."""
+    if form is Format.HLO:
+        return module.to_text(metadata=metadata).encode()
+    if form is Format.PROTO:
+        from hloom.proto import module_to_bytes
+
+        return module_to_bytes(module)
+    if form is Format.TEXT_PROTO:
+        from google.protobuf import text_format as protobuf
+
+        from hloom.proto import module_to_proto
+
+        return str(protobuf.MessageToString(module_to_proto(module))).encode()
+    from hloom.stablehlo.exporter.module import print_stablehlo
+
+    text = print_stablehlo(module, locations=metadata)
+    if form is Format.MLIR:
+        return text.encode()
+    from hloom.stablehlo.mlir.bytecode import bytecode_of
+
+    return bytecode_of(text)
+
+
+def write_file(path: str | os.PathLike[str], content: bytes) -> None:
+    """Writes a file whole or not at all: what stood there stays where writing fails."""
+    try:
+        file = Path(os.path.realpath(path))
+        if file.exists() and not file.is_file():
+            file.write_bytes(content)  # A device or a pipe has no other name to be written under first.
+            return
+        temporary = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            temporary.write_bytes(content)
+            if file.exists():
+                shutil.copymode(file, temporary)
+            temporary.replace(file)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"cannot write {os.fspath(path)}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a file; ArgumentError where it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except TypeError:
+        raise ArgumentError(f"a path is a string or path object, got {path!r}") from None
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None

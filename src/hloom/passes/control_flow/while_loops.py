@@ -1,0 +1,273 @@
+"""Loops: how often they run, removing those that run at most once, and moving what does not change out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import ml_dtypes
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.compare import Compare
+from hloom.ops.control_flow import While
+from hloom.ops.elementwise_binary import Add
+from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.passes.control_flow.call_inliner import inline
+from hloom.passes.edit import Edit, callers, effectful_computations, has_control_edges, has_effect, loops_of
+from hloom.shape import Shape
+
+
+@dataclass(frozen=True)
+class CountedLoop:
+    """A loop that counts: element `index` of its tuple takes the values start, start + step, .. , `trips` of them."""
+
+    index: int
+    start: int
+    step: int
+    trips: int
+
+
+def counted_loop(loop: Instruction) -> CountedLoop | None:
+    """How the loop counts, as in JAX's scan and fori_loop; None where that is not known.
+
+    The condition compares an integer element of the tuple with a constant, or with an element that has a constant as
+    its initial value and never changes; the body adds a constant to it. Constants stand on the right of both.
+    """
+    op = loop.op
+    assert isinstance(op, While)
+    test = op.condition.root
+    if not isinstance(test.op, Compare) or op.body.root.opcode != "tuple" or loop.operands[0].opcode != "tuple":
+        return None
+    index, limit = _element(test.operands[0], op.condition), _known(test.operands[1], loop, op.condition)
+    if index is None or limit is None or not loop.shape.elements[index].element_type.is_integer:
+        return None
+    start, step = _integer(loop.operands[0].operands[index]), _step(op.body, index)
+    if start is None or not step:
+        return None
+    trips = _trips(test.op.direction, start, step, limit)
+    limits = ml_dtypes.iinfo(loop.shape.elements[index].element_type.dtype)
+    if trips is None or not int(limits.min) <= start + trips * step <= int(limits.max):
+        return None
+    return CountedLoop(index, start, step, trips)
+
+
+def trip_count(loop: Instruction) -> int | None:
+    """How often the body runs; None where that is not known."""
+    counted = counted_loop(loop)
+    return None if counted is None else counted.trips
+
+
+def _element(value: Instruction, computation: Computation) -> int | None:
+    """Which element of the computation's tuple a value is."""
+    op = value.op
+    if isinstance(op, GetTupleElement) and value.operands[0].opcode == "parameter":
+        return op.index if value.operands[0].parent is computation else None
+    return None
+
+
+def _integer(value: Instruction) -> int | None:
+    op = value.op
+    if isinstance(op, Constant) and value.shape.is_scalar and value.shape.element_type.is_integer:
+        return int(op.literal.value)
+    return None
+
+
+def _known(value: Instruction, loop: Instruction, computation: Computation) -> int | None:
+    """A constant, or the constant that an element is all the time."""
+    index = _element(value, computation)
+    if index is None:
+        return _integer(value)
+    if not isinstance(loop.op, While) or index not in invariant_elements(loop.op.body):
+        return None
+    return _integer(loop.operands[0].operands[index])
+
+
+def _step(body: Computation, index: int) -> int | None:
+    """What the body adds to an element."""
+    following = body.root.operands[index]
+    if isinstance(following.op, Add) and _element(following.operands[0], body) == index:
+        return _integer(following.operands[1])
+    return None
+
+
+def _trips(direction: ComparisonDirection, start: int, step: int, limit: int) -> int | None:
+    if direction in (ComparisonDirection.LE, ComparisonDirection.GE):
+        limit += 1 if direction is ComparisonDirection.LE else -1
+    if direction in (ComparisonDirection.LT, ComparisonDirection.LE) and step > 0:
+        return max(0, -(-(limit - start) // step))
+    if direction in (ComparisonDirection.GT, ComparisonDirection.GE) and step < 0:
+        return max(0, -(-(start - limit) // -step))
+    return None
+
+
+def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
+    """The elements of the tuple that the body hands on as they came: index -> the instructions that read them."""
+    root = body.root
+    found: dict[int, list[Instruction]] = {}
+    if root.opcode == "tuple":
+        for index, value in enumerate(root.operands):
+            if _element(value, body) == index:
+                found[index] = [i for i in value.operands[0].users if _element(i, body) == index]
+    return found
+
+
+@dataclass(frozen=True)
+class WhileLoopSimplifier:
+    """Before: a counted loop that runs 0 times or once. After: its initial value; its body, inlined.
+
+    Conditions with effects and loops with control edges stay. Loops that run more often are not unrolled.
+    """
+
+    name: ClassVar[str] = "simplify-while-loops"
+
+    def run(self, module: Module) -> int:
+        effectful = effectful_computations(module)
+        return sum(_simplify(loop, effectful) for loop in loops_of(module))
+
+
+def _simplify(loop: Instruction, effectful: set[Computation]) -> bool:
+    op = loop.op
+    assert isinstance(op, While) and loop.parent is not None
+    if has_control_edges(loop) or op.condition in effectful or trip_count(loop) not in (0, 1):
+        return False
+    edit = Edit(loop.parent)
+    if trip_count(loop):
+        inline(edit, loop, op.body, loop.operands)
+    else:
+        loop.replace_all_uses_with(loop.operands[0])
+        edit.remove(loop)
+    edit.finish()
+    return True
+
+
+# Moving out what does not change
+
+_FREE = frozenset({"constant", "broadcast", "iota", "reshape", "bitcast", "get-tuple-element", "tuple", "copy"})
+"""Not worth an element of the tuple: hoisted only where something else that is hoisted needs them."""
+
+_STAYING = frozenset({"parameter", "while", "conditional", "custom-call", "opt-barrier", "after-all", "call"})
+
+
+@dataclass(frozen=True)
+class WhileLoopInvariantCodeMotion:
+    """Before: an instruction in a loop's body that depends on constants and unchanging elements alone. After: computed
+    once before the loop, and carried as a further element.
+
+    Needs a body and a condition that no other instruction calls, on a tuple that is taken apart element by element.
+    Effects, control flow, what is free anyway, and what is larger than all it depends on stay.
+    """
+
+    name: ClassVar[str] = "while-loop-invariant-code-motion"
+
+    def run(self, module: Module) -> int:
+        effectful, calling = effectful_computations(module), callers(module)
+        changes = 0
+        for loop in loops_of(module):
+            op = loop.op
+            assert isinstance(op, While)
+            alone = len(calling[op.body]) == len(calling[op.condition]) == 1 and op.body is not op.condition
+            if alone and loop.shape.is_tuple and op.body.root.opcode == "tuple" and not has_control_edges(loop):
+                changes += _hoist(loop, op, effectful)
+        return changes
+
+
+def _hoist(loop: Instruction, op: While, effectful: set[Computation]) -> int:
+    (parameter,) = op.body.parameters
+    if any(user.opcode != "get-tuple-element" for user in (*parameter.users, *op.condition.parameters[0].users)):
+        return 0
+    unchanging = _unchanging(op.body, effectful)
+    hoisted = [
+        i
+        for i in unchanging
+        if i.opcode not in _FREE and not _is_inflated(i) and any(user not in unchanging for user in i.users)
+    ]
+    if hoisted:
+        _carry(loop, op, hoisted)
+    return len(hoisted)
+
+
+def _unchanging(body: Computation, effectful: set[Computation]) -> dict[Instruction, None]:
+    """The instructions of the body that have the same value in every trip."""
+    reads = {i for readers in invariant_elements(body).values() for i in readers}
+    found: dict[Instruction, None] = {}
+    for instruction in body.instructions:
+        if instruction in reads or (
+            instruction.opcode not in _STAYING
+            and instruction.shape.is_array
+            and not has_effect(instruction, effectful)
+            and not has_control_edges(instruction)
+            and all(operand in found for operand in instruction.operands)
+        ):
+            found[instruction] = None
+    return found
+
+
+def _is_inflated(instruction: Instruction) -> bool:
+    return instruction.shape.byte_size > sum(operand.byte_size for operand in instruction.operand_shapes)
+
+
+def _carry(loop: Instruction, op: While, hoisted: Sequence[Instruction]) -> None:
+    """Computes instructions of the body before the loop, and makes them further elements of its tuple."""
+    assert loop.parent is not None
+    edit = Edit(loop.parent)
+    (init,) = loop.operands
+    first = len(loop.shape.elements)
+    outside = _copy_outside(edit, loop, hoisted)
+    elements = [edit.add(GetTupleElement(index=k), [init], s, loop) for k, s in enumerate(init.shape.elements)]
+    shape = Shape.tuple_of([*loop.shape.elements, *(i.shape for i in hoisted)])
+    wide_init = edit.add(Tuple(), [*elements, *outside], shape, loop)
+    _widen_parameter(op.condition, shape)
+    _widen_body(op.body, shape, first, hoisted)
+    wide = edit.add(op, [wide_init], shape, loop)
+    wide.frontend_attributes, wide.backend_config = dict(loop.frontend_attributes), loop.backend_config
+    results = [edit.add(GetTupleElement(index=k), [wide], s, loop) for k, s in enumerate(loop.shape.elements)]
+    loop.replace_all_uses_with(edit.add(Tuple(), results, loop.shape, loop))
+    edit.remove(loop)
+    edit.finish()
+
+
+def _copy_outside(edit: Edit, loop: Instruction, hoisted: Sequence[Instruction]) -> list[Instruction]:
+    """Copies of instructions, and of what they depend on, before the loop."""
+    (init,) = loop.operands
+    copies: dict[Instruction, Instruction] = {}
+    stack = [*reversed(hoisted)]
+    while stack:
+        old = stack[-1]
+        index = _element(old, old.parent) if old.parent is not None else None
+        missing = [] if index is not None else [operand for operand in old.operands if operand not in copies]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        if old not in copies:
+            operands = [init] if index is not None else [copies[operand] for operand in old.operands]
+            copies[old] = edit.add(old.op, operands, old.shape, loop)
+            copies[old].metadata, copies[old].sharding = dict(old.metadata), old.sharding
+    return [copies[old] for old in hoisted]
+
+
+def _widen_parameter(computation: Computation, shape: Shape) -> Instruction:
+    edit = Edit(computation)
+    (old,) = computation.parameters
+    new = edit.add(Parameter(number=0), (), shape, old)
+    old.replace_all_uses_with(new)
+    edit.remove(old)
+    edit.finish()
+    return new
+
+
+def _widen_body(body: Computation, shape: Shape, first: int, hoisted: Sequence[Instruction]) -> None:
+    """The hoisted instructions are read from the tuple, and handed on."""
+    parameter = _widen_parameter(body, shape)
+    edit = Edit(body)
+    carried = []
+    for k, old in enumerate(hoisted):
+        new = edit.add(GetTupleElement(index=first + k), [parameter], old.shape, old)
+        carried.append(new)
+        edit.replace(old, new)
+    root = body.root
+    body.root = edit.add(Tuple(), [*root.operands, *carried], shape, root)
+    edit.remove_unused(root)
+    edit.finish()

@@ -1,0 +1,338 @@
+"""Fusion: what can be computed element by element becomes one `fusion` instruction around its last step.
+
+Which instructions write their value to memory is decided from the users to the operands. An instruction is computed
+inside its users if that costs little more work than it saves in traffic:
+
+- it is computed once for each element (its users end in one fusion), or is cheap enough to be computed again;
+- a reduction is computed inside users that read its result along leading dimensions, where it can stand before the
+  loop over the others: rows are read, reduced and used while they are in the cache.
+
+Fusions over the same elements that share operands are then merged, so that each operand is read once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from hloom.ir import Computation, Instruction, Module, post_order
+from hloom.ops.attributes import FusionKind
+from hloom.ops.control_flow import Fusion
+from hloom.ops.structure import GetTupleElement, Parameter, Tuple
+from hloom.passes.edit import Edit, has_control_edges, runs_effects
+from hloom.passes.fusion.costs import element_cost
+from hloom.passes.fusion.sibling_fusion import merge_siblings
+from hloom.shape import Shape
+
+CanFuse = Callable[[Instruction], bool]
+
+FREE = {"constant", "iota", "broadcast", "reshape", "bitcast", "transpose", "slice", "reverse", "copy"}
+# Their first operand must lie in memory: it is read at places known at run time only, or changed in place.
+READS_MEMORY = {"gather", "dynamic-update-slice"}
+# These store their parts one by one and so are the last step of a fusion.
+LAST = {"concatenate", "dynamic-update-slice"}
+
+RECOMPUTED_COST = 12
+"""Work for each element, in additions, that may be done again rather than stored and read."""
+LARGEST_ROW = 1 << 14
+LEAST_ROWS = 16
+SMALL_REDUCTION = 8
+
+
+@dataclass(frozen=True)
+class FusionPass:
+    """Fuses chains of element functions, reductions with what comes before and after them, and siblings.
+
+    Needs a module without calls, simplified. Before -> after: instructions -> `fusion` instructions whose computations
+    hold them. Instructions that `can_fuse` refuses, and those with effects or control edges, stay as they are.
+    """
+
+    name: ClassVar[str] = "fusion"
+    can_fuse: CanFuse = field(compare=False)
+    max_instructions: int = 400
+    max_depth: int = 100
+    """Instructions in a row: what looks at a fusion from its last step on goes so deep."""
+
+    def run(self, module: Module) -> int:
+        inside = {id(c) for i in module.instructions() for c in i.op.computations if not _is_control_flow(i)}
+        changes = 0
+        for computation in list(module.computations):
+            if id(computation) not in inside:
+                changes += _ComputationFusion(self, module, computation).run()
+        return changes
+
+
+def _is_control_flow(instruction: Instruction) -> bool:
+    return instruction.opcode in ("while", "conditional", "call")
+
+
+class _ComputationFusion:
+    """Fusion of one computation."""
+
+    def __init__(self, options: FusionPass, module: Module, computation: Computation) -> None:
+        self.options = options
+        self.module = module
+        self.computation = computation
+        self.order = {instruction: k for k, instruction in enumerate(computation.instructions)}
+        self.fusible = {i for i in computation.instructions if self._is_fusible(i)}
+        self.times: dict[Instruction, float] = {}
+        """How often an element of the instruction is computed, if it is computed inside its users."""
+        self.roots: dict[Instruction, set[Instruction]] = {}
+        """The instructions in memory whose computation an instruction is part of."""
+        self.inlined: set[Instruction] = set()
+        self.cost = self._chain_costs()
+        self.holding = self._after_reductions()
+        self.sizes: dict[Instruction, int] = {}
+        self.depths: dict[Instruction, int] = {}
+        """How many steps of its fusion follow an instruction at most."""
+
+    def _is_fusible(self, instruction: Instruction) -> bool:
+        if instruction.opcode in ("parameter", "tuple", "fusion") or has_control_edges(instruction):
+            return False
+        return not runs_effects(instruction.op) and self.options.can_fuse(instruction)
+
+    def _chain_costs(self) -> dict[Instruction, float]:
+        """What one element costs with everything cheap before it computed along."""
+        costs: dict[Instruction, float] = {}
+        for instruction in self.computation.instructions:
+            if instruction in self.fusible:
+                before = sum(min(costs.get(o, 0.0), 200.0) for o in dict.fromkeys(instruction.operands))
+                costs[instruction] = _own_cost(instruction) + before
+        return costs
+
+    def _after_reductions(self) -> set[Instruction]:
+        """The instructions that would compute a reduction of more than a few steps, if all before them were fused."""
+        found: set[Instruction] = set()
+        for instruction in self.computation.instructions:
+            if instruction not in self.fusible:
+                continue
+            is_reduction = instruction.opcode in ("reduce", "reduce-window")
+            if (is_reduction and _reduced_count(instruction) > SMALL_REDUCTION) or any(
+                operand in found for operand in instruction.operands
+            ):
+                found.add(instruction)
+        return found
+
+    def run(self) -> int:
+        for instruction in reversed(self.computation.instructions):
+            if instruction in self.fusible:
+                self._decide(instruction)
+        groups = self._groups()
+        return self._build(groups)
+
+    # Which instructions are computed inside their users
+
+    def _decide(self, instruction: Instruction) -> None:
+        users = list(instruction.users)
+        inline = (
+            instruction is not self.computation.root
+            and bool(users)
+            and all(user in self.fusible for user in users)
+            and all(self._takes(user, instruction) for user in users)
+        )
+        if inline:
+            roots = set().union(*(self.roots[user] for user in users))
+            times = self._evaluations(instruction, users)
+            depth = 1 + max(self.depths[user] for user in users)
+            inline = depth <= self.options.max_depth and self._pays(instruction, roots, times)
+        if not inline:
+            self.depths[instruction] = 0
+            self.roots[instruction] = {instruction}
+            self.times[instruction] = 1.0
+            self.sizes[instruction] = 1
+            return
+        self.inlined.add(instruction)
+        self.depths[instruction] = depth
+        self.roots[instruction] = roots
+        self.times[instruction] = max(1.0, times)
+        for root in roots:
+            self.sizes[root] += 1
+
+    def _evaluations(self, instruction: Instruction, users: list[Instruction]) -> float:
+        """How often an element is computed: once for all users that read it at the index that they compute."""
+        same = [u for u in users if u.op.elementwise and u.shape.dimensions == instruction.shape.dimensions]
+        others = sum(self.times[u] * self._reads(u, instruction) for u in users if u not in same)
+        return others + max((self.times[user] for user in same), default=0.0)
+
+    def _takes(self, user: Instruction, operand: Instruction) -> bool:
+        """Whether the user can compute the operand's elements where it needs them."""
+        if (
+            user.opcode in READS_MEMORY
+            and user.operands[0] is operand
+            and operand.opcode not in ("broadcast", "constant")
+        ):
+            return False
+        if operand.opcode in LAST or operand.shape.is_tuple:
+            return False
+        if operand.opcode == "pad" and not user.op.elementwise:
+            return False
+        if operand in self.holding:
+            return self._keeps_rows(user, operand)
+        return True
+
+    def _keeps_rows(self, user: Instruction, operand: Instruction) -> bool:
+        """Whether the user reads the operand's elements along leading dimensions, in order."""
+        sizes = operand.shape.dimensions
+        if user.op.elementwise:
+            return True
+        if user.opcode == "broadcast":
+            dimensions = user.op.broadcast_dimensions  # type: ignore[attr-defined]
+            rest = math.prod(user.shape.dimensions[len(dimensions) :])
+            rows = math.prod(sizes)
+            return (
+                dimensions == tuple(range(len(sizes)))
+                and rest <= LARGEST_ROW
+                and (rows >= LEAST_ROWS or rest * rows <= 4096)
+            )
+        if user.opcode == "reduce":
+            rank = len(sizes)
+            reduced = user.op.dimensions  # type: ignore[attr-defined]
+            return sorted(reduced) == list(range(rank - len(reduced), rank)) and user.operands[0] is operand
+        return user.opcode == "reshape" and _without_ones(sizes) == _without_ones(user.shape.dimensions)
+
+    def _reads(self, user: Instruction, operand: Instruction) -> float:
+        """How many elements of the operand one element of the user reads, on average over the operand."""
+        size = max(1, operand.shape.element_count if operand.shape.is_array else 1)
+        own = next(user.shape.leaves()).element_count
+        if user.opcode in ("reduce", "concatenate", "reshape", "transpose"):
+            return 1.0
+        if user.opcode == "broadcast":
+            dimensions = user.op.broadcast_dimensions  # type: ignore[attr-defined]
+            rest = math.prod(user.shape.dimensions[len(dimensions) :])
+            if dimensions == tuple(range(len(dimensions))) or rest <= 4:
+                # Computed before the loop over the other dimensions, or a few times that are written out.
+                return 1.0
+            return own / size
+        if user.opcode == "reduce-window":
+            return own * math.prod(d.size for d in user.op.window) / size  # type: ignore[attr-defined]
+        if user.op.elementwise and not operand.shape.dimensions:
+            return 1.0
+        if user.opcode == "dynamic-update-slice":
+            return 1.0
+        return min(1.0, own / size) if user.opcode in ("slice", "dynamic-slice") else own / size
+
+    def _pays(self, instruction: Instruction, roots: set[Instruction], times: float) -> bool:
+        if any(self.sizes[root] >= self.options.max_instructions for root in roots):
+            return False
+        if instruction.opcode in ("constant", "iota") or (
+            instruction.shape.is_scalar and self._is_free_chain(instruction)
+        ):
+            return True
+        if len(roots) == 1 and (times <= 1.5 or self._kept_along_rows(instruction, times)):
+            return True
+        if instruction in self.holding:
+            return False
+        again = times if len(roots) == 1 else max(times, float(len(roots)))
+        return self.cost[instruction] * (again - 1.0) <= RECOMPUTED_COST
+
+    def _is_free_chain(self, instruction: Instruction) -> bool:
+        return self.cost[instruction] <= RECOMPUTED_COST
+
+    def _kept_along_rows(self, instruction: Instruction, times: float) -> bool:
+        """Several uses in one fusion of rows: the value is kept for the row, or is computed together with itself."""
+        return times <= 8.0 and all(self._keeps_rows(user, instruction) for user in instruction.users)
+
+    # Groups: the instructions in memory, and which of them share a fusion
+
+    def _groups(self) -> list[list[Instruction]]:
+        """The last steps of each fusion: alone, or with siblings over the same elements."""
+        roots = [i for i in self.computation.instructions if i in self.fusible and i not in self.inlined]
+        merged = merge_siblings(roots, self._members, self.order, self._may_merge, self.options.max_instructions)
+        return [group for group in merged if self._worth(group)]
+
+    def _may_merge(self, root: Instruction) -> bool:
+        return root.opcode not in LAST and root.shape.is_array and bool(root.shape.dimensions)
+
+    def _worth(self, group: list[Instruction]) -> bool:
+        """A single instruction is a kernel as it is."""
+        return len(group) > 1 or any(operand in self.inlined for operand in group[0].operands)
+
+    def _build(self, groups: list[list[Instruction]]) -> int:
+        if not groups:
+            return 0
+        edit = Edit(self.computation)
+        for group in groups:
+            self._fuse(edit, group)
+        edit.finish()
+        # Operands before users again: a fusion stands where the last of its members stood.
+        self.computation.instructions = post_order(self.computation)
+        return len(groups)
+
+    def _fuse(self, edit: Edit, group: list[Instruction]) -> None:
+        """Moves a copy of everything computed inside the group into a computation, and calls it."""
+        members = self._members(group)
+        fused = Computation(self._fresh_name())
+        new: dict[Instruction, Instruction] = {}
+        operands: list[Instruction] = []
+        bodies: list[Instruction] = []
+        for member in members:
+            for operand in member.operands:
+                if operand not in members and operand not in new:
+                    name = f"param_{len(operands)}"
+                    new[operand] = fused.add(Instruction(name, operand.shape, Parameter(number=len(operands))))
+                    operands.append(operand)
+            copy = Instruction(member.name, member.shape, member.op, [new[o] for o in member.operands])
+            copy.metadata, copy.location = dict(member.metadata), member.location
+            new[member] = copy
+            bodies.append(copy)
+        for copy in bodies:
+            fused.add(copy)
+        last = group[-1]
+        if len(group) == 1:
+            fused.root = new[group[0]]
+            shape = group[0].shape
+        else:
+            shape = Shape.tuple_of(root.shape for root in group)
+            fused.root = fused.add(Instruction("tuple", shape, Tuple(), [new[root] for root in group]))
+        self.module.add(fused)
+        self.module.computations.insert(0, self.module.computations.pop())
+        op = Fusion(kind=_kind(group), calls=fused)
+        fusion = edit.add(op, operands, shape, last)
+        if len(group) == 1:
+            edit.replace(group[0], fusion)
+            return
+        for position, root in enumerate(group):
+            part = edit.add(GetTupleElement(index=position), [fusion], root.shape, last)
+            edit.replace(root, part)
+
+    def _members(self, group: list[Instruction]) -> dict[Instruction, None]:
+        """The instructions that the group computes, operands first."""
+        found: set[Instruction] = set()
+        stack = list(group)
+        while stack:
+            instruction = stack.pop()
+            if instruction not in found:
+                found.add(instruction)
+                stack += [o for o in instruction.operands if o in self.inlined]
+        return dict.fromkeys(sorted(found, key=self.order.__getitem__))
+
+    def _fresh_name(self) -> str:
+        return f"fused_computation.{len(self.module.computations)}"
+
+
+def _own_cost(instruction: Instruction) -> float:
+    if instruction.opcode in FREE:
+        return 0.0
+    if instruction.opcode in ("reduce", "reduce-window"):
+        return float(_reduced_count(instruction))
+    if instruction.opcode == "map":
+        return 20.0
+    return float(6 if instruction.opcode == "gather" else element_cost(instruction.opcode))
+
+
+def _reduced_count(instruction: Instruction) -> int:
+    op: Any = instruction.op
+    if instruction.opcode == "reduce-window":
+        return math.prod(d.size for d in op.window)
+    sizes = instruction.operands[0].shape.dimensions
+    return math.prod(sizes[d] for d in op.dimensions)
+
+
+def _without_ones(sizes: tuple[int, ...]) -> list[int]:
+    return [size for size in sizes if size != 1]
+
+
+def _kind(group: list[Instruction]) -> FusionKind:
+    return FusionKind.LOOP if all(root.opcode != "reduce" for root in group) else FusionKind.INPUT

@@ -1,0 +1,219 @@
+"""One HLO computation as one block of operations: `BlockExporter`, which the rules of single operations work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from hloom.errors import ArgumentError, HloomError
+from hloom.ir import Computation, Instruction, Module
+from hloom.shape import Shape
+from hloom.sharding import Sharding, ShardingType
+from hloom.stablehlo.exporter.locations import Locations
+from hloom.stablehlo.mlir.ir import (
+    Attribute,
+    Block,
+    DenseElements,
+    Operation,
+    Region,
+    TensorType,
+    Type,
+    Value,
+)
+from hloom.stablehlo.mlir.types import INDEX, mlir_type, tensor_type
+from hloom.stablehlo.operations import BY_OPCODE
+from hloom.text.sharding import sharding_text
+
+# A leaf that nothing defines, such as the context of a start: zeros are made of it where it is used after all.
+Leaf = Value | None
+Rule: TypeAlias = "Callable[[BlockExporter, Instruction], list[Leaf]]"
+
+
+class Functions(Protocol):
+    """The module around a block: the functions that it may call, and how operations are exported."""
+
+    rules: Mapping[str, Rule]
+    module: Module
+    locations: Locations | None
+
+    def symbol(self, computation: Computation) -> str:
+        """The name of the function that a computation is."""
+        ...
+
+
+class BlockExporter:
+    """Exports the instructions of one computation into one block; `values` are the leaves of those so far."""
+
+    def __init__(self, whole: Functions) -> None:
+        self.whole = whole
+        self.block = Block()
+        self.values: dict[Instruction, list[Leaf]] = {}
+        self.current: Instruction | None = None
+
+    @property
+    def module(self) -> Module:
+        return self.whole.module
+
+    # Blocks
+
+    def take_parameters(self, computation: Computation) -> None:
+        """Makes an argument of the block for each leaf of the parameters."""
+        for parameter in computation.parameters:
+            arguments = [Value(mlir_type(leaf)) for leaf in parameter.shape.leaves()]
+            for argument in arguments:
+                argument.location = self._location(parameter)
+            self.block.arguments += arguments
+            self.values[parameter] = list(arguments)
+
+    def body(self, computation: Computation, terminator: str) -> None:
+        """Exports the instructions of a computation whose parameters have values already, and returns the root's."""
+        for instruction in computation.instructions:
+            if instruction.opcode == "parameter":
+                continue
+            self.current = instruction
+            try:
+                self.values[instruction] = self._export(instruction)
+            except HloomError as error:
+                raise error.at(f"instruction {instruction!r}") from None
+        self.current = None
+        self.block.operations.append(Operation(terminator, self.leaves(computation.root)))
+
+    def region(self, computation: Computation, bound: Sequence[Sequence[Leaf]] | None = None) -> Region:
+        """A region that is a computation: with arguments, or with parameters `bound` to values around it."""
+        inner = BlockExporter(self.whole)
+        if bound is None:
+            inner.take_parameters(computation)
+        else:
+            for parameter, leaves in zip(computation.parameters, bound, strict=True):
+                inner.values[parameter] = list(leaves)
+        inner.body(computation, "stablehlo.return")
+        return Region([inner.block])
+
+    @contextmanager
+    def written_region(self, types: Sequence[Type]) -> Iterator[tuple[BlockExporter, Region]]:
+        """A region with arguments of some types, into which the caller emits operations."""
+        inner = BlockExporter(self.whole)
+        inner.current = self.current
+        inner.block.arguments = [Value(mlir) for mlir in types]
+        yield inner, Region([inner.block])
+
+    # Values
+
+    def leaves(self, *instructions: Instruction) -> list[Value]:
+        """The leaves of the values of some instructions; zeros where nothing defines one."""
+        found: list[Value] = []
+        for instruction in instructions:
+            leaves = self.values[instruction]
+            for i, (leaf, shape) in enumerate(zip(leaves, instruction.shape.leaves(), strict=True)):
+                if leaf is None:
+                    leaves[i] = leaf = self.zeros(shape)
+                found.append(leaf)
+        return found
+
+    def zeros(self, shape: Shape) -> Value:
+        if shape.is_token:
+            return self.emit("stablehlo.create_token", [], [mlir_type(shape)])[0]
+        return self.constant(np.zeros(shape.dimensions, shape.element_type.dtype), tensor_type(shape))
+
+    def constant(self, array: np.ndarray, mlir: TensorType) -> Value:  # type: ignore[type-arg]
+        return self.emit("stablehlo.constant", [], [mlir], {"value": DenseElements(mlir, array)})[0]
+
+    def element(self, instruction: Instruction, index: int) -> list[Leaf]:
+        """The leaves of one element of an instruction's tuple."""
+        start = sum(map(leaf_count, instruction.shape.elements[:index]))
+        return self.values[instruction][start : start + leaf_count(instruction.shape.elements[index])]
+
+    # Operations
+
+    def emit(
+        self,
+        name: str,
+        operands: Iterable[Value],
+        types: Iterable[Type],
+        attributes: dict[str, Attribute] | None = None,
+        regions: Iterable[Region] = (),
+    ) -> list[Value]:
+        """Appends an operation and gives its results."""
+        operation = Operation(name, list(operands), [Value(mlir) for mlir in types], attributes or {}, list(regions))
+        if self.current is not None:
+            operation.location = self._location(self.current)
+        self.block.operations.append(operation)
+        return operation.results
+
+    def emit_for(self, instruction: Instruction, name: str, types: Iterable[Type], **parts: Any) -> list[Value]:
+        """Appends an operation for an instruction, on its operands, with its sharding and frontend attributes."""
+        attributes = {**parts.pop("attributes", {}), **carried(instruction)}
+        operands = parts.pop("operands", None)
+        return self.emit(
+            name, self.leaves(*instruction.operands) if operands is None else operands, types, attributes, **parts
+        )
+
+    def _export(self, instruction: Instruction) -> list[Leaf]:
+        rule = self.whole.rules.get(instruction.opcode)
+        return rule(self, instruction) if rule is not None else self.regular(instruction)
+
+    def regular(self, instruction: Instruction) -> list[Leaf]:
+        """What the row of the opcode says: the same operands, the leaves of the result, attributes and regions."""
+        row = BY_OPCODE.get(instruction.opcode)
+        if row is None:
+            raise ArgumentError(f"{instruction.opcode} has no meaning in StableHLO, which has no such operation")
+        regions = [self.region(getattr(instruction.op, field)) for field in row.regions]
+        return list(
+            self.emit_for(
+                instruction,
+                f"{row.dialect}.{row.name}",
+                map(mlir_type, instruction.shape.leaves()),
+                attributes=row.attributes(instruction.op, instruction.operand_shapes),
+                regions=regions,
+            )
+        )
+
+    def _location(self, instruction: Instruction) -> str:
+        return self.whole.locations.of(instruction.metadata) if self.whole.locations is not None else ""
+
+
+# Leaves of shapes
+
+
+def leaves_of(shapes: Iterable[Shape]) -> list[Shape]:
+    return [leaf for shape in shapes for leaf in shape.leaves()]
+
+
+def leaf_count(shape: Shape) -> int:
+    return sum(1 for _ in shape.leaves())
+
+
+def leaf_range(shape: Shape, index: Sequence[int]) -> range:
+    """The positions, among the leaves of a shape, of those below an index."""
+    start = 0
+    for i in index:
+        start += sum(map(leaf_count, shape.elements[:i]))
+        shape = shape.elements[i]
+    return range(start, start + leaf_count(shape))
+
+
+def leaf_shardings(sharding: Sharding, count: int) -> list[Sharding]:
+    """One sharding for each leaf: those of a tuple sharding, or the same for all."""
+    parts = list(sharding.tuple_shardings) if sharding.type is ShardingType.TUPLE else [sharding] * count
+    if len(parts) != count:
+        raise ArgumentError(f"a tuple sharding needs {count} shardings, one for each leaf, got {len(parts)}")
+    return parts
+
+
+def layout_attribute(shape: Shape) -> DenseElements:
+    """The order of dimensions in memory, the fastest first: `dense<[0, 1]> : tensor<2xindex>`."""
+    order = np.array(shape.layout.minor_to_major if shape.layout is not None else (), np.int64)
+    return DenseElements(TensorType(order.shape, INDEX), order)
+
+
+def carried(instruction: Instruction) -> dict[str, Attribute]:
+    """What every operation may carry: `mhlo.sharding` and `mhlo.frontend_attributes`."""
+    attributes: dict[str, Attribute] = {}
+    if instruction.sharding is not None:
+        attributes["mhlo.sharding"] = sharding_text(instruction.sharding)
+    if instruction.frontend_attributes:
+        attributes["mhlo.frontend_attributes"] = dict(instruction.frontend_attributes)
+    return attributes

@@ -1,0 +1,265 @@
+"""HLO operations that become several of StableHLO, or one of another form: `EXPANSIONS`, one function an opcode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hloom.errors import ArgumentError
+from hloom.ir import Instruction
+from hloom.ops.attributes import ComparisonDirection, ComparisonType
+from hloom.ops.scan import TriState
+from hloom.shape import Shape
+from hloom.stablehlo.attributes import BOOLEAN, COMPARE_TYPE, DIRECTION, Groups, Precisions, i64, i64_array
+from hloom.stablehlo.exporter.block import BlockExporter, Leaf
+from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DialectAttribute, Number, Value
+from hloom.stablehlo.mlir.types import I32, mlir_type
+from hloom.stablehlo.operations import BY_OPCODE
+from hloom.types import PrimitiveType
+
+F32, S32 = PrimitiveType.F32, PrimitiveType.S32
+
+
+class _Maker:
+    """Emits the operations that expansions are made of, from values and the shapes that these have."""
+
+    def __init__(self, block: BlockExporter) -> None:
+        self.block = block
+
+    def one(self, name: str, operands: Sequence[Value], shape: Shape, **attributes: Attribute) -> Value:
+        return self.block.emit(f"stablehlo.{name}", operands, [mlir_type(shape)], attributes)[0]
+
+    def reshape(self, value: Value, shape: Shape) -> Value:
+        return self.one("reshape", [value], shape)
+
+    def transpose(self, value: Value, shape: Shape, permutation: Sequence[int]) -> tuple[Value, Shape]:
+        """Leaves out a permutation that changes nothing."""
+        if list(permutation) == sorted(permutation):
+            return value, shape
+        turned = Shape.array(shape.element_type, [shape.dimensions[d] for d in permutation])
+        return self.one("transpose", [value], turned, permutation=i64_array(permutation)), turned
+
+
+# Memory read as another shape
+
+
+def _bitcast(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+    """The elements in the order of memory, which layouts say, read as the other type and shape."""
+    make, target = _Maker(block), instruction.shape
+    (operand,) = instruction.operands
+    if target.is_tuple:
+        return list(block.values[operand])
+    source = operand.shape
+    for shape in (source, target):
+        if shape.is_dynamic or shape.layout is None or shape.layout.tiles or shape.layout.padded_dimensions:
+            raise ArgumentError(f"a bitcast of {shape} is exported for static arrays in dense layouts alone")
+    value, at = make.transpose(block.leaves(operand)[0], source, _physical_order(source))
+    bits_in, bits_out = source.element_type.bits, target.element_type.bits
+    if source.element_type is not target.element_type:
+        if PrimitiveType.PRED in (source.element_type, target.element_type):
+            raise ArgumentError("stablehlo.bitcast_convert does not take booleans, whose width is one bit there")
+        ratio = max(bits_in, bits_out) // min(bits_in, bits_out)
+        rows = at.element_count if bits_in >= bits_out else at.element_count // ratio
+        before = [rows] if bits_in >= bits_out else [rows, ratio]
+        after = [rows, ratio] if bits_in > bits_out else [rows]
+        value = make.reshape(value, Shape.array(source.element_type, before))
+        at = Shape.array(target.element_type, after)
+        value = make.one("bitcast_convert", [value], at)
+    order = _physical_order(target)
+    physical = Shape.array(target.element_type, [target.dimensions[d] for d in order])
+    if physical.dimensions != at.dimensions:
+        value = make.reshape(value, physical)
+    return [make.transpose(value, physical, [order.index(d) for d in range(target.rank)])[0]]
+
+
+def _physical_order(shape: Shape) -> list[int]:
+    """The dimensions from the most major to the most minor."""
+    return list(reversed(shape.layout.minor_to_major)) if shape.layout is not None else []
+
+
+# Selections
+
+
+def _top_k(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+    """chlo.top_k where the largest are asked for; else a sort with the indices, and the first of both."""
+    op: Any = instruction.op
+    types = [mlir_type(leaf) for leaf in instruction.shape.leaves()]
+    if op.largest:
+        return list(block.emit_for(instruction, "chlo.top_k", types, attributes={"k": i64(op.k)}))
+    make, shape = _Maker(block), instruction.operands[0].shape
+    last, indices = shape.rank - 1, shape.with_element_type(S32)
+    iota = make.one("iota", [], indices, iota_dimension=i64(last))
+    element, index = (mlir_type(Shape.array(kind)) for kind in (shape.element_type, S32))
+    with block.written_region([element, element, index, index]) as (inner, region):
+        compare: dict[str, Attribute] = {"comparison_direction": DIRECTION.write(ComparisonDirection.LT)}
+        if shape.element_type.is_float:
+            compare["compare_type"] = COMPARE_TYPE.write(ComparisonType.TOTALORDER)
+        boolean = mlir_type(Shape.array(PrimitiveType.PRED))
+        less = inner.emit("stablehlo.compare", inner.block.arguments[:2], [boolean], compare)
+        inner.emit("stablehlo.return", less, [])
+    ordered = block.emit(
+        "stablehlo.sort",
+        [*block.leaves(*instruction.operands), iota],
+        [mlir_type(shape), mlir_type(indices)],
+        {"dimension": i64(last), "is_stable": True},
+        [region],
+    )
+    limits = [*shape.dimensions[:last], op.k]
+    return [_slice(make, value, leaf, limits) for value, leaf in zip(ordered, instruction.shape.leaves(), strict=True)]
+
+
+def _slice(make: _Maker, value: Value, shape: Shape, limits: Sequence[int], start: int = 0) -> Value:
+    """The elements below `limits`, from `start` on in the first dimension."""
+    starts = [start, *[0] * (len(limits) - 1)]
+    return make.one(
+        "slice",
+        [value],
+        shape,
+        start_indices=i64_array(starts),
+        limit_indices=i64_array(limits),
+        strides=i64_array([1] * len(limits)),
+    )
+
+
+# Products
+
+
+def _ragged_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+    op: Any = instruction.op
+    names = {
+        "lhs_batching_dimensions": op.lhs_batch_dims,
+        "rhs_batching_dimensions": op.rhs_batch_dims,
+        "lhs_contracting_dimensions": op.lhs_contracting_dims,
+        "rhs_contracting_dimensions": op.rhs_contracting_dims,
+        "lhs_ragged_dimensions": op.lhs_ragged_dims,
+        "rhs_group_dimensions": op.rhs_group_dims,
+    }
+    body = {name: [i64(d) for d in dimensions] for name, dimensions in names.items()}
+    attributes: dict[str, Attribute] = {"ragged_dot_dimension_numbers": DialectAttribute("chlo.ragged_dot", dict(body))}
+    precisions = op.operand_precision or ()
+    if precisions:
+        words = [DialectAttribute("chlo.precision", precision.name) for precision in precisions]
+        attributes["precision_config"] = list(words)
+    return list(block.emit_for(instruction, "chlo.ragged_dot", [mlir_type(instruction.shape)], attributes=attributes))
+
+
+def _scaled_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+    """The operands in f32, times their scales, each repeated over its block; their product, in the result's type."""
+    make, op = _Maker(block), instruction.op
+    lhs, rhs, lhs_scale, rhs_scale = instruction.operands
+    scaled = [_scaled(make, *pair) for pair in ((lhs, lhs_scale), (rhs, rhs_scale))]
+    attributes = BY_OPCODE["dot"].parts[0].write(op, ()) | Precisions().write(op, ())
+    wide = instruction.shape.with_element_type(F32)
+    product = block.emit_for(
+        instruction, "stablehlo.dot_general", [mlir_type(wide)], attributes=attributes, operands=scaled
+    )
+    return list(product) if wide == instruction.shape else [make.one("convert", product, instruction.shape)]
+
+
+def _scaled(make: _Maker, operand: Instruction, scale: Instruction) -> Value:
+    shape = Shape.array(F32, operand.shape.dimensions)
+    value, factor = (make.block.leaves(i)[0] for i in (operand, scale))
+    value = value if operand.shape.element_type is F32 else make.one("convert", [value], shape)
+    if scale.shape.element_type is not F32:
+        factor = make.one("convert", [factor], Shape.array(F32, scale.shape.dimensions))
+    if scale.shape.is_scalar:
+        factor = make.one("broadcast_in_dim", [factor], shape, broadcast_dimensions=i64_array([]))
+    elif scale.shape.dimensions != shape.dimensions:
+        pairs = [(s, n // s) for s, n in zip(scale.shape.dimensions, shape.dimensions, strict=True)]
+        blocks = Shape.array(F32, [size for pair in pairs for size in pair])
+        places = i64_array(range(0, blocks.rank, 2))
+        factor = make.reshape(make.one("broadcast_in_dim", [factor], blocks, broadcast_dimensions=places), shape)
+    return make.one("multiply", [value, factor], shape)
+
+
+# Scans
+
+
+def _scan(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+    """chlo.scan: inputs and initial carries, outputs and final carries, counted by segments."""
+    op: Any = instruction.op
+    inputs = len(instruction.operands) - op.num_carries
+    results = leaf_total(instruction.shape) - op.num_carries
+    attributes: dict[str, Attribute] = {
+        "dimension": i64(op.scan_dimension),
+        "is_reverse": BOOLEAN.write(op.is_reverse),
+        "operandSegmentSizes": DenseArray(I32, (inputs, op.num_carries)),
+        "resultSegmentSizes": DenseArray(I32, (results, op.num_carries)),
+    }
+    if op.is_associative is not TriState.TRI_STATE_UNSPECIFIED:
+        attributes["is_associative"] = op.is_associative is TriState.TRI_STATE_TRUE
+    types = [mlir_type(leaf) for leaf in instruction.shape.leaves()]
+    region = block.region(op.computation)
+    return list(block.emit_for(instruction, "chlo.scan", types, attributes=attributes, regions=[region]))
+
+
+def leaf_total(shape: Shape) -> int:
+    return sum(1 for _ in shape.leaves())
+
+
+# Between devices
+
+
+def _all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+    """With a dimension it is one operation; without, the operands are stacked first and the result is cut again."""
+    op: Any = instruction.op
+    if op.split_dimension is not None:
+        count = _group_size(block, op)
+        types = [mlir_type(instruction.shape)]
+        attributes = _exchange(instruction, op.split_dimension, count)
+        return list(block.emit_for(instruction, "stablehlo.all_to_all", types, attributes=attributes))
+    make, shape, count = _Maker(block), instruction.operands[0].shape, len(instruction.operands)
+    row = Shape.array(shape.element_type, [1, *shape.dimensions])
+    whole = Shape.array(shape.element_type, [count, *shape.dimensions])
+    rows = [make.reshape(value, row) for value in block.leaves(*instruction.operands)]
+    stacked = make.one("concatenate", rows, whole, dimension=i64(0))
+    (received,) = block.emit_for(
+        instruction,
+        "stablehlo.all_to_all",
+        [mlir_type(whole)],
+        attributes=_exchange(instruction, 0, count),
+        operands=[stacked],
+    )
+    return [make.reshape(_slice(make, received, row, [i + 1, *shape.dimensions], start=i), shape) for i in range(count)]
+
+
+def _exchange(instruction: Instruction, dimension: int, count: int) -> dict[str, Attribute]:
+    attributes = BY_OPCODE["all-to-all"].attributes(instruction.op, instruction.operand_shapes)
+    return attributes | {
+        "split_dimension": i64(dimension),
+        "concat_dimension": i64(dimension),
+        "split_count": i64(count),
+    }
+
+
+def _group_size(block: BlockExporter, op: Any) -> int:
+    sizes = op.group_sizes()
+    if sizes:
+        return int(max(sizes))
+    return block.module.replica_count if op.channel_id is None else block.module.num_partitions
+
+
+def _ragged_all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+    """The custom call that XLA knows it by."""
+    op: Any = instruction.op
+    config: dict[str, Any] = dict(Groups().write(op, ()))
+    if op.channel_id is not None:
+        config["channel_id"] = i64(op.channel_id)
+    attributes: dict[str, Attribute] = {
+        "call_target_name": "ragged_all_to_all",
+        "api_version": Number(4, I32),
+        "backend_config": config,
+    }
+    types = [mlir_type(instruction.shape)]
+    return list(block.emit_for(instruction, "stablehlo.custom_call", types, attributes=attributes))
+
+
+EXPANSIONS: dict[str, Callable[[BlockExporter, Instruction], list[Leaf]]] = {
+    "all-to-all": _all_to_all,
+    "bitcast": _bitcast,
+    "ragged-all-to-all": _ragged_all_to_all,
+    "ragged-dot": _ragged_dot,
+    "scaled-dot": _scaled_dot,
+    "scan": _scan,
+    "topk": _top_k,
+}

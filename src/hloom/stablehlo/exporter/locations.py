@@ -1,0 +1,97 @@
+"""Metadata of HLO as MLIR locations: `"jit(f)/add"("model.py":4:2 to :8)`, with the callers where they are known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hloom.stablehlo.mlir.attribute_text import quoted
+
+_NO_FRAME = 0
+
+
+class Locations:
+    """Locations of the instructions of one module; `stack_frames` are its tables (see `Module.stack_frames`)."""
+
+    def __init__(self, stack_frames: Mapping[str, Sequence[Any]]) -> None:
+        self.tables = {
+            title: [_fields(str(row)) if str(row).startswith("{") else str(row) for row in rows]
+            for title, rows in stack_frames.items()
+        }
+
+    def of(self, metadata: Mapping[str, Any]) -> str:
+        """The location that says what `metadata` says; "" where that is nothing."""
+        place = self._frames(_number(metadata.get("stack_frame_id"))) or _place(metadata)
+        name = metadata.get("op_name")
+        if not name:
+            return place
+        return f"{quoted(str(name))}({place})" if place else quoted(str(name))
+
+    def _frames(self, number: int) -> str:
+        """`callsite("f"("a.py":4:2) at ..)`: a frame, and the frames of its callers."""
+        places: list[str] = []
+        seen: set[int] = set()
+        while number != _NO_FRAME and number not in seen:
+            seen.add(number)
+            frame = self._row("StackFrames", number)
+            place = self._frame_place(frame)
+            if frame is None or not place:
+                break
+            places.append(place)
+            # Text counts parents from 1, where 1 says that there is none.
+            number = frame.get("parent_frame_id", 1) - 1
+        if not places:
+            return ""
+        stack = places.pop()
+        while places:
+            stack = f"callsite({places.pop()} at {stack})"
+        return stack
+
+    def _frame_place(self, frame: dict[str, int] | None) -> str:
+        place = self._row("FileLocations", (frame or {}).get("file_location_id", 0))
+        file = self._word("FileNames", (place or {}).get("file_name_id", 0))
+        if place is None or not file:
+            return ""
+        text = _file_range(file, place)
+        function = self._word("FunctionNames", place.get("function_name_id", 0))
+        return f"{function}({text})" if function else text
+
+    def _row(self, table: str, number: int) -> dict[str, int] | None:
+        rows = self.tables.get(table, [])
+        row = rows[number - 1] if 0 < number <= len(rows) else None
+        return row if isinstance(row, dict) else None
+
+    def _word(self, table: str, number: int) -> str:
+        """A name, in quotes as the table has it."""
+        rows = self.tables.get(table, [])
+        row = rows[number - 1] if 0 < number <= len(rows) else ""
+        return row if isinstance(row, str) else ""
+
+
+def _number(value: Any) -> int:
+    """A number of metadata; 0 for what is none, since text may hold anything there."""
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _fields(row: str) -> dict[str, int]:
+    return {key: int(value) for key, value in re.findall(r"(\w+)=(-?\d+)", row)}
+
+
+def _place(metadata: Mapping[str, Any]) -> str:
+    file = metadata.get("source_file")
+    if not file:
+        return ""
+    names = {"source_line": "line", "source_end_line": "end_line"}
+    names |= {"source_column": "column", "source_end_column": "end_column"}
+    return _file_range(quoted(str(file)), {new: _number(metadata.get(old)) for old, new in names.items()})
+
+
+def _file_range(file: str, place: Mapping[str, int]) -> str:
+    """`"a.py":4:2`, `"a.py":4:2 to :8` or `"a.py":4:2 to 5:1`."""
+    line, column = place.get("line", 0), place.get("column", 0)
+    end_line, end_column = place.get("end_line", 0) or line, place.get("end_column", 0) or column
+    text = f"{file}:{line}:{column}"
+    if (end_line, end_column) == (line, column):
+        return text
+    return f"{text} to :{end_column}" if end_line == line else f"{text} to {end_line}:{end_column}"

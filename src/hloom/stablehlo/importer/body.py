@@ -1,0 +1,300 @@
+"""One HLO computation while it is made of the ops of a function or region.
+
+A `Body` is an `XlaBuilder` whose instructions remember the op that they come from, so ops that have no one HLO
+operation are written with the builder's methods. What an op becomes is said by its rule (`rules.rule_of`), or else by
+its row in the table of correspondences (`operations.BY_NAME`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hloom.builder import XlaBuilder, XlaOp
+from hloom.errors import ArgumentError, HloomError, ParseError
+from hloom.ir import Computation, Instruction
+from hloom.literal import Literal
+from hloom.ops.operation import OPERATIONS
+from hloom.ops.operation import Operation as HloOperation
+from hloom.shape import Shape
+from hloom.stablehlo.importer.annotations import annotate
+from hloom.stablehlo.importer.folding import Folder
+from hloom.stablehlo.importer.functions import Functions
+from hloom.stablehlo.mlir.attribute_reader import location_parts
+from hloom.stablehlo.mlir.ir import DenseElements, Operation, QuantizedType, Region, TensorType, Type, Value
+from hloom.stablehlo.mlir.types import shape_of, type_text
+from hloom.stablehlo.operations import BY_NAME, Row
+from hloom.types import PrimitiveType
+
+Rule: TypeAlias = Callable[["Body", Operation, list[XlaOp]], "list[XlaOp] | XlaOp"]
+
+# Ops that regions may take along from outside, since they are the same everywhere: constants and what is made of them.
+_MOVABLE = ("constant", "constant_like", "iota", "broadcast_in_dim", "reshape", "convert", "transpose", "negate")
+_MAX_MOVED = 64
+MAX_CALL_DEPTH = 32
+
+
+class Body(XlaBuilder):
+    """A computation in the making; `values` holds what the values of the MLIR text have become."""
+
+    def __init__(self, whole: Functions, name: str, outer: Body | None = None) -> None:
+        super().__init__(name)
+        self.whole = whole
+        self.outer = outer
+        self.values: dict[Value, XlaOp] = {}
+        self.definitions: dict[Value, Operation] = outer.definitions if outer else {}
+        self.folder = Folder()
+        self.last_infeed: XlaOp | None = None
+        self.place = ""
+        self.metadata: dict[str, Any] = {}
+
+    # Computations
+
+    def function(self, function: Operation, shapes: Sequence[Shape]) -> Computation:
+        """The computation of a function, whose root is its result, or a tuple where it has not just one."""
+        return self.region(function.regions[0], shapes, function)
+
+    def region(self, region: Region, shapes: Sequence[Shape], owner: Operation) -> Computation:
+        """The computation of a region whose arguments have these shapes."""
+        block = region.block
+        if len(block.arguments) != len(shapes):
+            raise ArgumentError(f"a region of {len(shapes)} arguments is needed, got {len(block.arguments)}")
+        for i, (argument, shape) in enumerate(zip(block.arguments, shapes, strict=True)):
+            self._locate(owner, argument.location)
+            self.values[argument] = self.parameter(i, shape, _parameter_name(argument, i))
+        return self.close(self.block(region))
+
+    def close(self, results: Sequence[XlaOp]) -> Computation:
+        """The finished computation: one result is the root, several a tuple."""
+        self.metadata = {}
+        root = results[0] if len(results) == 1 else self._add(OPERATIONS["tuple"](), results)
+        self._computation.root = root.instruction
+        return self._computation
+
+    def copy_of_root(self, root: Instruction) -> Instruction:
+        """A new root with the same value, the one element of a tuple, as XLA writes it."""
+        whole = self._add(OPERATIONS["tuple"](), [XlaOp(self, root)])
+        copy = self.get_tuple_element(whole, 0).instruction
+        self._computation.root = copy
+        return copy
+
+    def block(self, region: Region) -> list[XlaOp]:
+        """Imports the ops of a region; the values that it returns."""
+        for operation in region.block.operations:
+            if operation.name.rpartition(".")[2] == "return":
+                return [self.value(operand, operation) for operand in operation.operands]
+            self.operation(operation)
+        raise ArgumentError("the region does not end with a return")
+
+    def computation(self, region: Region, name: str = "region", shapes: Sequence[Shape] | None = None) -> Computation:
+        """The computation of a region of an op; its arguments have the types that they say, or `shapes`."""
+        inner = Body(self.whole, self.whole.unique(name), self)
+        if shapes is None:
+            shapes = [shape_of(argument.type) for argument in region.block.arguments]
+        owner = region.block.operations[0] if region.block.operations else Operation(name)
+        return inner.region(region, shapes, owner)
+
+    # Values
+
+    def value(self, value: Value, user: Operation) -> XlaOp:
+        """What a value has become; constants of outer computations are made again."""
+        found = self.values.get(value)
+        if found is None:
+            found = self._moved(value, _MAX_MOVED)
+        if found is None:
+            self.whole.error(user, f"uses %{value.name} from outside its region, which HLO's computations cannot")
+        return found
+
+    def _moved(self, value: Value, budget: int) -> XlaOp | None:
+        """A value of an outer computation, where it is made of constants alone."""
+        operation = self.definitions.get(value)
+        if operation is None or budget == 0:
+            return None
+        for operand in operation.operands:
+            if operand not in self.values and self._moved(operand, budget - 1) is None:
+                return None
+        self.operation(operation)
+        return self.values[value]
+
+    def is_movable(self, value: Value) -> bool:
+        return value in self.definitions
+
+    # Operations
+
+    def operation(self, operation: Operation) -> None:
+        """Imports one op: afterwards its results are among the values."""
+        place, metadata = self.place, self.metadata
+        self._locate(operation, operation.location)
+        operands = [self.value(operand, operation) for operand in operation.operands]
+        try:
+            results = self.results(operation, operands)
+            if len(results) != len(operation.results):
+                raise ArgumentError(f"has {len(results)} results, the text names {len(operation.results)}")
+            for declared, result in zip(operation.results, results, strict=True):
+                _check_result(declared.type, result.shape)
+                self.values[declared] = result
+            annotate(operation.attributes, [result.instruction for result in results], self.whole.meshes)
+        except ParseError as error:
+            if error.line:
+                raise
+            self.whole.error(operation, error.message)
+        except HloomError as error:
+            self.whole.error(operation, error.message)
+        except (ValueError, IndexError):
+            # Rules unpack the operands, results and regions that their op has; text may give it others.
+            self.whole.error(operation, _counts(operation))
+        if operation.name.partition(".")[2] in _MOVABLE and all(o in self.definitions for o in operation.operands):
+            self.definitions |= dict.fromkeys(operation.results, operation)
+        self.place, self.metadata = place, metadata
+
+    def results(self, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
+        """What the results of an op become."""
+        rule = self.whole.rule_of(operation)
+        if rule is not None:
+            made = rule(self, operation, operands)
+            return made if isinstance(made, list) else [made]
+        name = operation.name.replace("mhlo.", "stablehlo.", 1)
+        dialect, _, short = name.partition(".")
+        row = BY_NAME.get(short)
+        if row is not None and not row.irregular and dialect in ("stablehlo", "chlo"):
+            return self.row(row, operation, operands)
+        raise ArgumentError(
+            "there is no HLO for this operation; supported are the operations of StableHLO and CHLO, func.call and "
+            "sdy.sharding_constraint"
+        )
+
+    def row(self, row: Row, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
+        """An op that is one HLO operation, as the table says."""
+        if len(operation.regions) != len(row.regions):
+            raise ArgumentError(f"needs {len(row.regions)} regions, got {len(operation.regions)}")
+        fields = row.fields(operation.attributes, [operand.shape for operand in operands])
+        for name, region in zip(row.regions, operation.regions, strict=True):
+            fields[name] = self.computation(region, name)
+        return self.emit(row.declaration(**fields), operands, [value.type for value in operation.results])
+
+    def emit(self, op: HloOperation, operands: Sequence[XlaOp], types: Sequence[Type]) -> list[XlaOp]:
+        """Adds an HLO operation with results of these types; several are the elements of a tuple."""
+        op = op.canonical([operand.shape for operand in operands])
+        result = self._add(op, operands, self._result_shape(op, operands, types))
+        if len(types) == 1:
+            return [result]
+        return [self.get_tuple_element(result, i) for i in range(len(types))]
+
+    def _result_shape(self, op: HloOperation, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
+        """The declared shape, or the inferred one where the declaration leaves sizes open."""
+        if not any(isinstance(mlir, TensorType) and None in mlir.dimensions for mlir in types):
+            shapes = [shape_of(mlir) for mlir in types]
+            return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+        bound: Any = op.bind([operand.shape for operand in operands])
+        try:
+            result_shape = getattr(op, "result_shape", None)
+            if result_shape is not None:
+                return result_shape(*bound, shape_of(_scalar_of(types[0])).element_type)
+            return op.infer(*bound)
+        except NotImplementedError:
+            return self._same_sizes(operands, types)
+
+    def _same_sizes(self, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
+        """Ops that change element types alone have the sizes of their operand."""
+        (mlir,) = types
+        if len(operands) == 1 and isinstance(mlir, TensorType) and operands[0].shape.rank == len(mlir.dimensions):
+            return operands[0].shape.with_element_type(shape_of(_scalar_of(mlir)).element_type)
+        raise ArgumentError(f"{type_text(mlir)} has a size that is not known while importing")
+
+    def _callable(self, computation: Any, parameters: Sequence[Shape], name: str) -> Computation:
+        """As in the builder: a function on XlaOps is traced in a body of its own."""
+        if isinstance(computation, Computation):
+            return computation
+        inner = Body(self.whole, self.whole.unique(name), self)
+        return inner.close([computation(*(inner.parameter(i, shape) for i, shape in enumerate(parameters)))])
+
+    def constant_of(self, operand: XlaOp) -> np.ndarray[Any, np.dtype[Any]] | None:
+        """The value of what is made of constants alone; None for anything else."""
+        return self.folder.value(operand.instruction)
+
+    def element_type_of(self, mlir: Type) -> PrimitiveType:
+        """The element type of a tensor type."""
+        return shape_of(_scalar_of(mlir)).element_type
+
+    def zeros(self, shape: Shape) -> XlaOp:
+        """Zeros of an array shape."""
+        zero = self.constant(Literal.from_numpy(np.zeros((), shape.element_type.dtype)))
+        return self.broadcast(zero, shape.dimensions)
+
+    def sum(self, operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+        """The sum over dimensions."""
+        zero = self.constant(Literal.from_numpy(np.zeros((), operand.shape.element_type.dtype)))
+        return self.reduce(operand, zero, lambda x, y: x + y, dimensions)
+
+    def dense(self, value: DenseElements) -> XlaOp:
+        """A constant; one value for all elements is broadcast, as XLA writes it."""
+        values = value.values
+        if values.size > 1 and _is_splat(values):
+            scalar = self.constant(Literal.from_numpy(values.reshape(-1)[:1].reshape(())))
+            return self.broadcast(scalar, values.shape)
+        return self.constant(Literal.from_numpy(values))
+
+    def _place(self, instruction: Instruction) -> None:
+        """The op's place in the text."""
+        instruction.location, instruction.metadata = self.place, dict(self.metadata)
+
+    def _locate(self, operation: Operation, location: str) -> None:
+        self.place = f"line {operation.line}, column {operation.column}"
+        name, file, line = location_parts(location)
+        self.metadata = {"op_name": name} if name else {}
+        if file:
+            self.metadata |= {"source_file": file, "source_line": line}
+
+
+def computation_of(whole: Functions, function: Operation, shapes: Sequence[Shape]) -> Computation:
+    """The computation of a function for parameters of these shapes."""
+    name = str(function.attributes["sym_name"])
+    key = (name, tuple(str(shape.without_layout()) for shape in shapes))
+    if key not in whole.computations:
+        if whole.call_depth >= MAX_CALL_DEPTH:
+            whole.error(function, f"calls of functions with sizes from their callers nest over {MAX_CALL_DEPTH} deep")
+        whole.call_depth += 1
+        body = Body(whole, whole.unique(name))
+        whole.computations[key] = body.function(function, shapes)
+        whole.call_depth -= 1
+    return whole.computations[key]
+
+
+def _counts(operation: Operation) -> str:
+    counts = f"{len(operation.operands)} operands, {len(operation.results)} results, {len(operation.regions)} regions"
+    return f"does not have {counts}, or a region without one block"
+
+
+def _parameter_name(argument: Value, number: int) -> str:
+    name, _, _ = location_parts(argument.location)
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"Arg_{number}"
+
+
+def _scalar_of(mlir: Type) -> Type:
+    if not isinstance(mlir, TensorType):
+        return mlir
+    element = mlir.element_type
+    return element.storage if isinstance(element, QuantizedType) else element
+
+
+def _is_splat(values: np.ndarray[Any, np.dtype[Any]]) -> bool:
+    """True where all elements have the same bits."""
+    if not any(values.strides):
+        return True
+    rows = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(values.size, -1)
+    return bool((rows == rows[0]).all())
+
+
+def _check_result(declared: Type, shape: Shape) -> None:
+    """The declared type allows the shape."""
+    if not isinstance(declared, TensorType):
+        return
+    fits = shape.is_array and len(declared.dimensions) == shape.rank
+    if fits and shape.element_type is shape_of(_scalar_of(declared)).element_type:
+        sizes = zip(declared.dimensions, shape.dimensions, strict=True)
+        if all(size is None or size == actual for size, actual in sizes):
+            return
+    raise ArgumentError(f"the result is declared as {type_text(declared)}, but is {shape}")

@@ -1,0 +1,243 @@
+"""Ops of the CHLO dialect that HLO does not have, written with those that it has.
+
+Ops that HLO has as operations (`chlo.erf`, `chlo.acos` ..) are rows of `stablehlo/operations.py`; `special.py` has the
+special functions. `broadcast_add` and the like broadcast as NumPy does, or along `broadcast_dimensions`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hloom.broadcasting import Broadcasting
+from hloom.builder import XlaOp
+from hloom.errors import ArgumentError
+from hloom.literal import Literal
+from hloom.ops.attributes import ComparisonDirection, ComparisonType
+from hloom.ops.operation import OPERATIONS
+from hloom.stablehlo.attributes import (
+    COMPARE_TYPE,
+    DIRECTION,
+    Fields,
+    Precisions,
+    boolean,
+    integer,
+    integers,
+    required,
+    word,
+)
+from hloom.stablehlo.importer import special
+from hloom.stablehlo.importer.body import Body, Rule
+from hloom.stablehlo.mlir.ir import DenseElements, Number, Operation
+from hloom.types import PrimitiveType
+
+Ops = list[XlaOp]
+
+
+# Broadcasting
+
+
+def _broadcast(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """Operands at their joint sizes: aligned at the last dimension, or the smaller one along `broadcast_dimensions`."""
+    rank = max(operand.shape.rank for operand in operands)
+    given = operation.attributes.get("broadcast_dimensions")
+    places: list[list[int]] = []
+    for operand in operands:
+        own = operand.shape.rank
+        explicit = given is not None and own < rank
+        places.append(list(integers(given)) if explicit else list(range(rank - own, rank)))
+        if len(places[-1]) != own or any(not 0 <= place < rank for place in places[-1]):
+            raise ArgumentError(f"broadcast_dimensions {places[-1]} do not fit {operand.shape}")
+    sizes = [1] * rank
+    for operand, place in zip(operands, places, strict=True):
+        for size, d in zip(operand.shape.dimensions, place, strict=True):
+            if size != 1 and sizes[d] not in (1, size):
+                raise ArgumentError(f"cannot broadcast {', '.join(str(o.shape) for o in operands)}")
+            sizes[d] = size if size != 1 else sizes[d]
+    return [
+        body._widen(operand, Broadcasting.in_dim(operand.shape, sizes, place))
+        for operand, place in zip(operands, places, strict=True)
+    ]
+
+
+def _broadcasting(opcode: str) -> Rule:
+    def rule(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+        return body._add(OPERATIONS[opcode](), _broadcast(body, operation, operands))
+
+    return rule
+
+
+def _broadcast_function(function: Any) -> Rule:
+    def rule(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+        if len(operands) != 2:
+            raise ArgumentError(f"takes 2 operands, got {len(operands)}")
+        return function(*_broadcast(body, operation, operands))  # type: ignore[no-any-return]
+
+    return rule
+
+
+def _broadcast_compare(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    direction: ComparisonDirection = DIRECTION.read(required(operation.attributes, "comparison_direction"))
+    kind: ComparisonType | None = None
+    given = operation.attributes.get("compare_type")
+    if given is not None and word(given, "comparison_type") != "NOTYPE":
+        kind = COMPARE_TYPE.read(given)
+    lhs, rhs = _broadcast(body, operation, operands)
+    op = OPERATIONS["compare"](direction=direction, type=kind).canonical([lhs.shape, rhs.shape])
+    return body._add(op, [lhs, rhs])
+
+
+_BROADCAST_OPCODES = (
+    *("add", "subtract", "multiply", "divide", "remainder", "power", "maximum", "minimum", "atan2", "complex"),
+    *("and", "or", "xor", "shift-left", "shift-right-arithmetic", "shift-right-logical", "select"),
+)
+
+
+# Element by element
+
+
+def _function(function: Any, count: int = 1) -> Rule:
+    """An op that is a function on `count` XlaOps."""
+
+    def rule(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+        if len(operands) != count:
+            raise ArgumentError(f"takes {count} operands, got {len(operands)}")
+        return function(*operands)  # type: ignore[no-any-return]
+
+    return rule
+
+
+def _constant_like(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    """One value at the sizes of the operand."""
+    (operand,) = operands
+    value = required(operation.attributes, "value")
+    if isinstance(value, DenseElements):
+        number = value.values.reshape(-1)[0]
+    elif isinstance(value, (Number, bool)):
+        number = value.value if isinstance(value, Number) else value
+    else:
+        raise ArgumentError(f"value is a number, got {value!r}")
+    scalar = np.asarray(number).astype(body.element_type_of(operation.results[0].type).dtype)
+    return body.broadcast(body.constant(Literal.from_numpy(scalar)), operand.shape.dimensions)
+
+
+def _square(x: XlaOp) -> XlaOp:
+    return x.builder.mul(x, x)  # type: ignore[no-any-return]
+
+
+def _conj(x: XlaOp) -> XlaOp:
+    b = x.builder
+    return b.complex(b.real(x), b.neg(b.imag(x))) if x.shape.element_type.is_complex else x  # type: ignore[no-any-return]
+
+
+def _atan(x: XlaOp) -> XlaOp:
+    """atan2(x, 1); of a complex z, (log(1 + iz) - log(1 - iz)) / 2i = -i atanh(iz)."""
+    b = x.builder
+    if not x.shape.element_type.is_complex:
+        return b.atan2(x, b.broadcast(special.number(x, 1.0), x.shape.dimensions))  # type: ignore[no-any-return]
+    turned = b.atanh(b.complex(b.neg(b.imag(x)), b.real(x)))
+    return b.complex(b.imag(turned), b.neg(b.real(turned)))  # type: ignore[no-any-return]
+
+
+def _is_inf(x: XlaOp) -> XlaOp:
+    return x.builder.eq(x.builder.abs(x), special.number(x, np.inf))  # type: ignore[no-any-return]
+
+
+def _is_positive_inf(x: XlaOp) -> XlaOp:
+    return x.builder.eq(x, special.number(x, np.inf))  # type: ignore[no-any-return]
+
+
+def _is_negative_inf(x: XlaOp) -> XlaOp:
+    return x.builder.eq(x, special.number(x, -np.inf))  # type: ignore[no-any-return]
+
+
+def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
+    """The next number after x towards y: one step of the bits, away from zero or towards it."""
+    b, bits = x.builder, x.shape.element_type.bits
+    kind = PrimitiveType[f"S{bits}"]
+    minimum = -(1 << bits - 1)
+
+    def whole(value: int) -> XlaOp:
+        return b.constant(Literal.from_numpy(np.asarray(value, kind.dtype)))  # type: ignore[no-any-return]
+
+    x_bits, y_bits = b.bitcast_convert_type(x, kind), b.bitcast_convert_type(y, kind)
+    x_size, y_size = (b.and_(v, whole(~minimum)) for v in (x_bits, y_bits))
+    x_sign, y_sign = (b.and_(v, whole(minimum)) for v in (x_bits, y_bits))
+    shrinks = b.or_(b.gt(x_size, y_size), b.ne(x_sign, y_sign))
+    stepped = b.add(x_bits, b.select(shrinks, b.broadcast(whole(-1), x.shape.dimensions), _ones(x_bits, whole(1))))
+    from_zero = b.select(b.eq(y_size, whole(0)), y_bits, b.or_(y_sign, whole(1)))
+    moved = b.select(b.eq(x_size, whole(0)), from_zero, stepped)
+    result = b.bitcast_convert_type(b.select(b.eq(x, y), y_bits, moved), x.shape.element_type)
+    unordered = b.or_(b.ne(x, x), b.ne(y, y))
+    nan = b.broadcast(special.number(x, np.nan), x.shape.dimensions)
+    return b.select(unordered, nan, result)  # type: ignore[no-any-return]
+
+
+def _ones(like: XlaOp, one: XlaOp) -> XlaOp:
+    return like.builder.broadcast(one, like.shape.dimensions)  # type: ignore[no-any-return]
+
+
+# Others
+
+
+_RAGGED = Fields(
+    "ragged_dot_dimension_numbers",
+    "ragged_dot",
+    lists={
+        "lhs_batching_dimensions": "lhs_batch_dims",
+        "rhs_batching_dimensions": "rhs_batch_dims",
+        "lhs_contracting_dimensions": "lhs_contracting_dims",
+        "rhs_contracting_dimensions": "rhs_contracting_dims",
+        "lhs_ragged_dimensions": "lhs_ragged_dims",
+        "rhs_group_dimensions": "rhs_group_dims",
+    },
+    numbers={},
+)
+
+
+def _ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
+    fields = _RAGGED.read(operation.attributes, ()) | Precisions().read(operation.attributes, ())
+    return body.emit(OPERATIONS["ragged-dot"](**fields), operands, [value.type for value in operation.results])
+
+
+def _scan(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """Inputs and initial carries in, outputs and carries out."""
+    attributes = operation.attributes
+    segments = integers(required(attributes, "operandSegmentSizes"))
+    fields: dict[str, Any] = {
+        "scan_dimension": integer(required(attributes, "dimension")),
+        "is_reverse": boolean(attributes.get("is_reverse", False)),
+        "num_carries": segments[1],
+        "computation": body.computation(operation.regions[0], "scan"),
+    }
+    if "is_associative" in attributes:
+        fields["is_associative"] = f"TRI_STATE_{str(boolean(attributes['is_associative'])).upper()}"
+    return body.emit(OPERATIONS["scan"](**fields), operands, [value.type for value in operation.results])
+
+
+RULES: dict[str, Rule] = {
+    **{f"chlo.broadcast_{opcode.replace('-', '_')}": _broadcasting(opcode) for opcode in _BROADCAST_OPCODES},
+    "chlo.broadcast_compare": _broadcast_compare,
+    "chlo.broadcast_next_after": _broadcast_function(_next_after),
+    "chlo.broadcast_polygamma": _broadcast_function(special.polygamma),
+    "chlo.broadcast_zeta": _broadcast_function(special.zeta),
+    "chlo.constant_like": _constant_like,
+    "chlo.square": _function(_square),
+    "chlo.conj": _function(_conj),
+    "chlo.atan": _function(_atan),
+    "chlo.tan": _function(lambda x: x.builder.tan(x)),
+    "chlo.is_inf": _function(_is_inf),
+    "chlo.is_pos_inf": _function(_is_positive_inf),
+    "chlo.is_neg_inf": _function(_is_negative_inf),
+    "chlo.next_after": _function(_next_after, 2),
+    "chlo.lgamma": _function(special.lgamma),
+    "chlo.digamma": _function(special.digamma),
+    "chlo.erfc": _function(special.erfc),
+    "chlo.erf_inv": _function(special.erf_inv),
+    "chlo.bessel_i1e": _function(special.bessel_i1e),
+    "chlo.zeta": _function(special.zeta, 2),
+    "chlo.polygamma": _function(special.polygamma, 2),
+    "chlo.ragged_dot": _ragged_dot,
+    "chlo.scan": _scan,
+}

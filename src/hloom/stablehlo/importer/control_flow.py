@@ -1,0 +1,102 @@
+"""while, if and case: regions that may use values from outside, which become operands of HLO's computations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hloom.builder import XlaOp
+from hloom.errors import ArgumentError
+from hloom.ir import Computation
+from hloom.ops.operation import OPERATIONS
+from hloom.shape import Shape
+from hloom.stablehlo.importer.body import Body, Rule
+from hloom.stablehlo.mlir.ir import Operation, Region, Value
+
+
+def captured(body: Body, regions: Sequence[Region]) -> list[Value]:
+    """The values from outside that regions use, in order, without the constants that they can make themselves."""
+    found: dict[Value, None] = {}
+    for region in regions:
+        found |= dict.fromkeys(_free(body, region))
+    return [value for value in found if not body.is_movable(value)]
+
+
+def _free(body: Body, region: Region) -> tuple[Value, ...]:
+    """The values that a region uses and does not define; each region is looked at once."""
+    known = body.whole.free.get(id(region))
+    if known is not None:
+        return known
+    defined: set[Value] = set()
+    used: dict[Value, None] = {}
+    for block in region.blocks:
+        defined.update(block.arguments)
+        for operation in block.operations:
+            used |= dict.fromkeys(operation.operands)
+            for inner in operation.regions:
+                used |= dict.fromkeys(_free(body, inner))
+            defined.update(operation.results)
+    free = tuple(value for value in used if value not in defined)
+    body.whole.free[id(region)] = free
+    return free
+
+
+def _packed(body: Body, values: Sequence[XlaOp]) -> XlaOp:
+    """One value as it is, several or none as a tuple."""
+    return values[0] if len(values) == 1 else body._add(OPERATIONS["tuple"](), values)
+
+
+def _unpacked(body: Body, packed: XlaOp, count: int) -> list[XlaOp]:
+    return [packed] if count == 1 else [body.get_tuple_element(packed, i) for i in range(count)]
+
+
+def _inner(
+    body: Body, region: Region, values: Sequence[Value], shape: Shape, name: str, returns_state: bool
+) -> Computation:
+    """The computation of a region, with one parameter that holds `values`; what follows the region's own arguments is
+    returned as it came where `returns_state`."""
+    inner = Body(body.whole, body.whole.unique(name), body)
+    parameter = inner.parameter(0, shape, "arg_tuple" if shape.is_tuple else "arg")
+    parts = _unpacked(inner, parameter, len(values))
+    inner.values |= dict(zip(values, parts, strict=True))
+    results = inner.block(region)
+    if returns_state:
+        results += parts[len(region.block.arguments) :]
+    return inner.close(results)
+
+
+def _while(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
+    if len(operation.regions) != 2:
+        raise ArgumentError(f"needs two regions, a condition and a body, got {len(operation.regions)}")
+    condition, loop = operation.regions
+    for region in (condition, loop):
+        if len(region.block.arguments) != len(operands):
+            raise ArgumentError(f"{len(operands)} initial values, but {len(region.block.arguments)} arguments")
+    outside = captured(body, operation.regions)
+    state = _packed(body, [*operands, *(body.value(value, operation) for value in outside)])
+    op = OPERATIONS["while"](
+        condition=_inner(body, condition, [*condition.block.arguments, *outside], state.shape, "condition", False),
+        body=_inner(body, loop, [*loop.block.arguments, *outside], state.shape, "body", True),
+    )
+    result = body._add(op, [state])
+    return _unpacked(body, result, len(operands) + len(outside))[: len(operands)]
+
+
+def _branches(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
+    """if and case: each branch takes what it uses."""
+    states: list[XlaOp] = []
+    computations: list[Computation] = []
+    for i, region in enumerate(operation.regions):
+        outside = captured(body, [region])
+        state = _packed(body, [body.value(value, operation) for value in outside])
+        states.append(state)
+        computations.append(_inner(body, region, outside, state.shape, f"branch_{i}", False))
+    op = OPERATIONS["conditional"](branch_computations=computations)
+    result = body._add(op, [*operands, *states])
+    return _unpacked(body, result, len(operation.results))
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.while": _while,
+    "stablehlo.if": _branches,
+    "stablehlo.case": _branches,
+}

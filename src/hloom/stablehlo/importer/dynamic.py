@@ -1,0 +1,116 @@
+"""Ops whose operands say sizes: static HLO, where these operands are constants or the result's type says the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.builder import XlaOp
+from hloom.errors import ArgumentError
+from hloom.ops.attributes import PaddingDimension, SliceDimension
+from hloom.ops.operation import OPERATIONS
+from hloom.shape import Shape
+from hloom.stablehlo.attributes import i64_array, i64_table, integer, integers, required
+from hloom.stablehlo.importer.body import Body, Rule
+from hloom.stablehlo.mlir.ir import Operation, TensorType
+from hloom.stablehlo.mlir.types import shape_of, type_text
+from hloom.stablehlo.operations import BY_NAME
+
+Ops = list[XlaOp]
+
+
+def sizes(body: Body, operation: Operation, operand: XlaOp) -> tuple[int, ...]:
+    """The result's sizes: those of its type, else the value of the operand that gives them."""
+    declared = operation.results[0].type
+    if isinstance(declared, TensorType) and None not in declared.dimensions:
+        return tuple(size for size in declared.dimensions if size is not None)
+    return tuple(int(size) for size in known(body, operation, operand, "the result's sizes"))
+
+
+def known(body: Body, operation: Operation, operand: XlaOp, what: str) -> list[Any]:
+    """The elements of an operand that has to be made of constants."""
+    value = body.constant_of(operand)
+    if value is None:
+        declared = type_text(operation.results[0].type)
+        raise ArgumentError(
+            f"{what} depend on values at run time: HLO needs them to be constants (the result is declared {declared})"
+        )
+    return [element.item() for element in np.asarray(value).reshape(-1)]
+
+
+def _reshape(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    declared, (operand, vector) = operation.results[0].type, operands
+    if isinstance(declared, TensorType) and declared.bounds and body.constant_of(vector) is None:
+        # HLO has reshapes to sizes below bounds; it takes the sizes one by one.
+        parts = [body.reshape(body.slice(vector, [i], [i + 1]), ()) for i in range(len(declared.dimensions))]
+        return body._add(OPERATIONS["dynamic-reshape"](), [operand, *parts], shape_of(declared))
+    return body.reshape(operands[0], sizes(body, operation, operands[1]))
+
+
+def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    dimensions = integers(required(operation.attributes, "broadcast_dimensions"))
+    return body.broadcast_in_dim(operands[0], sizes(body, operation, operands[1]), dimensions)
+
+
+def _iota(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    declared = operation.results[0].type
+    assert isinstance(declared, TensorType)
+    element_type = body.element_type_of(declared)
+    shape = Shape.array(element_type, sizes(body, operation, operands[0]))
+    return body.iota(shape, integer(required(operation.attributes, "iota_dimension")))
+
+
+def _pad(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    columns = [known(body, operation, operand, "the paddings") for operand in operands[2:]]
+    config = [PaddingDimension(*row) for row in zip(*columns, strict=True)]
+    return body._add(OPERATIONS["pad"](padding_config=config), operands[:2])
+
+
+def _slice(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    """Constant bounds make a slice; starts known at run time a dynamic slice of the result's size."""
+    operand, start, limit, strides = operands
+    if body.constant_of(start) is not None and body.constant_of(limit) is not None:
+        columns = [known(body, operation, part, "the bounds") for part in (start, limit, strides)]
+        slices = [SliceDimension(*row) for row in zip(*columns, strict=True)]
+        return body._add(OPERATIONS["slice"](slice=slices), [operand])
+    if any(step != 1 for step in known(body, operation, strides, "the strides")):
+        raise ArgumentError("a slice whose start is known at run time alone has strides of 1")
+    declared = operation.results[0].type
+    if not isinstance(declared, TensorType) or None in declared.dimensions:
+        known(body, operation, limit, "the bounds")
+        known(body, operation, start, "the bounds")
+    starts = [body.reshape(body.slice(start, [i], [i + 1]), ()) for i in range(operand.shape.rank)]
+    return body.dynamic_slice(operand, starts, sizes(body, operation, limit))
+
+
+def _gather(body: Body, operation: Operation, operands: Ops) -> Ops:
+    operand, start_indices, slice_sizes = operands
+    given = known(body, operation, slice_sizes, "the slice sizes")
+    attributes = {**operation.attributes, "slice_sizes": i64_array(given)}
+    fields = BY_NAME["gather"].fields(attributes, [operand.shape, start_indices.shape])
+    return _emitted(body, operation, "gather", fields, operands[:2])
+
+
+def _convolution(body: Body, operation: Operation, operands: Ops) -> Ops:
+    lhs, rhs, padding = operands
+    rows = np.reshape(known(body, operation, padding, "the paddings"), padding.shape.dimensions).tolist()
+    attributes = {**operation.attributes, "padding": i64_table(rows)}
+    fields = BY_NAME["convolution"].fields(attributes, [lhs.shape, rhs.shape])
+    return _emitted(body, operation, "convolution", fields, operands[:2])
+
+
+def _emitted(body: Body, operation: Operation, opcode: str, fields: dict[str, Any], operands: Sequence[XlaOp]) -> Ops:
+    return body.emit(OPERATIONS[opcode](**fields), operands, [value.type for value in operation.results])
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.dynamic_reshape": _reshape,
+    "stablehlo.dynamic_broadcast_in_dim": _broadcast_in_dim,
+    "stablehlo.dynamic_iota": _iota,
+    "stablehlo.dynamic_pad": _pad,
+    "stablehlo.real_dynamic_slice": _slice,
+    "stablehlo.dynamic_gather": _gather,
+    "stablehlo.dynamic_conv": _convolution,
+}

@@ -1,0 +1,61 @@
+"""The functions of a module that is imported, the computations made of them so far, and how errors name an op."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from hloom.errors import ParseError
+from hloom.ir import Computation
+from hloom.stablehlo.mlir.ir import FunctionType, Operation, Value
+
+RuleOf = Callable[[Operation], Callable[..., Any] | None]
+"""The rule of an op: see `body.Rule`."""
+
+
+class Functions:
+    """What all computations of one module share while they are made.
+
+    `computations` holds those of functions, by name and the shapes of their parameters; `free` the values from outside
+    that a region uses.
+    """
+
+    def __init__(self, text: str, rule_of: RuleOf) -> None:
+        self.text = text
+        self.rule_of = rule_of
+        self.meshes: dict[str, str] = {}
+        self.functions: dict[str, Operation] = {}
+        self.computations: dict[tuple[str, tuple[str, ...]], Computation] = {}
+        self.names: dict[str, int] = {}
+        self.call_depth = 0
+        self.free: dict[int, tuple[Value, ...]] = {}
+
+    def error(self, operation: Operation, message: str) -> NoReturn:
+        """Raises the ParseError of an operation."""
+        lines = self.text.split("\n", operation.line) if operation.line else [""]
+        source = lines[operation.line - 1] if 0 < operation.line <= len(lines) else ""
+        raise ParseError(f"{operation.name}: {message}", operation.line, operation.column, source)
+
+    def unique(self, name: str) -> str:
+        """A name for a computation that no other has."""
+        name = re.sub(r"[^\w.\-]", "_", name) or "computation"
+        name = name if re.match(r"[A-Za-z_]", name) else f"_{name}"
+        count = self.names[name] = self.names.get(name, -1) + 1
+        return name if count == 0 else self.unique(f"{name}.{count}")
+
+    def defined(self, function: Operation) -> Operation:
+        if not function.regions:
+            self.error(function, f"the function @{function.attributes['sym_name']} has no body")
+        return function
+
+    def function(self, caller: Operation, name: str) -> Operation:
+        if name not in self.functions:
+            self.error(caller, f"there is no function @{name}")
+        return self.defined(self.functions[name])
+
+    def function_type(self, function: Operation) -> FunctionType:
+        found = function.attributes.get("function_type")
+        if not isinstance(found, FunctionType) or len(found.inputs) != len(function.regions[0].block.arguments):
+            self.error(function, "function_type is missing, or does not fit the arguments")
+        return found

@@ -1,0 +1,242 @@
+"""StableHLO text to an HLO module: functions become computations, ops become instructions.
+
+`main` is the entry (else the one public function, or the only one). A function that is called becomes one computation,
+or several where its parameter types have sizes that only the caller knows. What single ops become is in `body.py` and
+the files it names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hloom.errors import HloomError, ParseError
+from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module, callees_first
+from hloom.shape import Layout, Shape
+from hloom.stablehlo.attributes import boolean, integer
+from hloom.stablehlo.importer.annotations import argument_annotations, mesh_texts, result_sharding
+from hloom.stablehlo.importer.body import Body, computation_of
+from hloom.stablehlo.importer.functions import Functions
+from hloom.stablehlo.importer.rules import rule_of
+from hloom.stablehlo.mlir.ir import (
+    Attribute,
+    DenseElements,
+    Operation,
+    Region,
+    Symbol,
+    TensorType,
+    TupleType,
+    Type,
+)
+from hloom.stablehlo.mlir.text import parse_mlir
+from hloom.stablehlo.mlir.types import shape_of
+from hloom.verifier import verify_module
+
+
+def parse_stablehlo(text: str) -> Module:
+    """The verified HLO module that StableHLO text holds.
+
+    Several results of the main function become one tuple, as XLA has it. Raises ParseError, with line, column and
+    caret, for text that is not StableHLO or that HLO has no counterpart for.
+    """
+    return import_module(parse_mlir(text), text)
+
+
+def import_module(operation: Operation, text: str = "") -> Module:
+    """The verified HLO module of an MLIR module; `text` is shown in errors."""
+    module = ModuleImporter(operation, text).run()
+    verify_module(module)
+    return module
+
+
+class ModuleImporter(Functions):
+    """Collects the functions of a module, imports them callees first, and makes the module's header."""
+
+    def __init__(self, operation: Operation, text: str) -> None:
+        super().__init__(text, rule_of)
+        self.operation = operation
+
+    def run(self) -> Module:
+        self._collect(self.operation)
+        main = self._main()
+        for function in self._callees_first(main):
+            if function is not main and all(map(_is_static, self.function_type(function).inputs)):
+                computation_of(self, function, self._parameter_shapes(function))
+        body = Body(self, self.unique(str(main.attributes["sym_name"])))
+        return self._module(main, self._entry(main, body))
+
+    def _collect(self, module: Operation) -> None:
+        for operation in module.regions[0].block.operations:
+            name = operation.attributes.get("sym_name")
+            if operation.name == "func.func" and isinstance(name, str):
+                if name in self.functions:
+                    self.error(operation, f"the function @{name} is defined twice")
+                self.functions[name] = operation
+            elif operation.name == "sdy.mesh":
+                self.meshes |= mesh_texts(operation)
+            elif operation.name == "builtin.module":
+                self.error(operation, "a module in a module is not supported")
+            else:
+                self.error(operation, "only functions and meshes stand in a module")
+
+    def _main(self) -> Operation:
+        if "main" in self.functions:
+            return self.defined(self.functions["main"])
+        public = [f for f in self.functions.values() if f.attributes.get("sym_visibility") != "private" and f.regions]
+        if len(public) != 1:
+            names = ", ".join(f"@{name}" for name in self.functions) or "none"
+            self.error(self.operation, f"there is no function @main, and not one public function; there is: {names}")
+        return public[0]
+
+    def _callees_first(self, main: Operation) -> list[Operation]:
+        """The functions that can be reached, each after those that it calls."""
+        order: list[Operation] = []
+        state = {id(main): 1}
+        stack = [(main, self._called(main))]
+        while stack:
+            function, rest = stack[-1]
+            for callee in rest:
+                if state.get(id(callee)) == 1:
+                    self.error(callee, f"the function @{callee.attributes['sym_name']} calls itself")
+                if id(callee) not in state:
+                    state[id(callee)] = 1
+                    stack.append((callee, self._called(callee)))
+                    break
+            else:
+                state[id(function)] = 2
+                order.append(function)
+                stack.pop()
+        return order
+
+    def _called(self, function: Operation) -> Iterator[Operation]:
+        for operation in walk(function.regions):
+            for name in called_names(operation):
+                yield self.function(operation, name)
+
+    def _parameter_shapes(self, function: Operation) -> list[Shape]:
+        try:
+            return [shape_of(mlir) for mlir in self.function_type(function).inputs]
+        except HloomError as error:
+            if isinstance(error, ParseError):
+                raise
+            self.error(function, error.message)
+
+    # The entry and the module's header
+
+    def _entry(self, main: Operation, body: Body) -> Computation:
+        computation = body.function(main, self._parameter_shapes(main))
+        entries = main.attributes.get("arg_attrs")
+        for i, parameter in enumerate(computation.parameters):
+            attributes = entries[i] if isinstance(entries, list) else {}
+            try:
+                argument_annotations(parameter, attributes or {}, self.meshes)
+            except HloomError as error:
+                self.error(main, f"argument {i}: {error.message}")
+        try:
+            sharding = result_sharding(main.attributes.get("res_attrs"), computation.root.shape, self.meshes)
+        except HloomError as error:
+            self.error(main, error.message)
+        if sharding is not None:
+            root = computation.root
+            if not root.shape.is_tuple or root.opcode != "tuple":
+                # The sharding of a result is not that of the instruction that computes it.
+                root = body.copy_of_root(root)
+            root.sharding = sharding
+        return computation
+
+    def _module(self, main: Operation, entry: Computation) -> Module:
+        attributes = self.operation.attributes
+        module = Module(re.sub(r"[^\w.\-]", "_", str(attributes.get("sym_name") or "main")))
+        for computation in callees_first(entry):
+            module.add(computation, entry=computation is entry)
+        counts = {"mhlo.num_replicas": "replica_count", "mhlo.num_partitions": "num_partitions"}
+        for name, field in counts.items():
+            if name in attributes:
+                setattr(module, field, self._checked(self.operation, lambda name=name: integer(attributes[name])))
+        frontend = attributes.get("mhlo.frontend_attributes")
+        if isinstance(frontend, dict):
+            module.frontend_attributes = {key: str(value) for key, value in frontend.items()}
+        if self.meshes:
+            meshes = ", ".join(f"{name} = #sdy.mesh<{text}>" for name, text in self.meshes.items())
+            module.frontend_attributes["xla.sdy.meshes"] = f"{{{meshes}}}"
+        module.set_default_entry_layouts()
+        self._entry_layouts(module)
+        self._donations(main, module)
+        return module
+
+    def _entry_layouts(self, module: Module) -> None:
+        """The layouts that XLA writes as attributes of the module, one for each leaf of parameters and result."""
+        attributes = self.operation.attributes
+        parameters = attributes.get("mhlo.xla_entry_computation_parameter_layouts")
+        if isinstance(parameters, list) and module.entry_parameter_layouts is not None:
+            layouts = iter(parameters)
+            shapes = [self._with_layouts(shape, layouts) for shape in module.entry_parameter_layouts]
+            module.entry_parameter_layouts = shapes
+        result = attributes.get("mhlo.xla_entry_computation_result_layout")
+        if isinstance(result, list) and module.entry_result_layout is not None:
+            module.entry_result_layout = self._with_layouts(module.entry_result_layout, iter(result))
+
+    def _with_layouts(self, shape: Shape, layouts: Iterator[Attribute]) -> Shape:
+        if shape.is_tuple:
+            return Shape.tuple_of(self._with_layouts(element, layouts) for element in shape.elements)
+        layout = next(layouts, None)
+        if not shape.is_array or not isinstance(layout, DenseElements):
+            return shape
+        return self._checked(  # type: ignore[no-any-return]
+            self.operation, lambda: shape.with_layout(Layout(tuple(map(int, layout.values.reshape(-1)))))
+        )
+
+    def _checked(self, operation: Operation, compute: Any) -> Any:
+        try:
+            return compute()
+        except HloomError as error:
+            self.error(operation, error.message)
+
+    def _donations(self, main: Operation, module: Module) -> None:
+        entries = main.attributes.get("arg_attrs")
+        is_tuple = len(self.function_type(main).results) != 1
+        for i, attributes in enumerate(entries if isinstance(entries, list) else ()):
+            if "tf.aliasing_output" in attributes:
+                output = self._checked(main, lambda a=attributes: integer(a["tf.aliasing_output"]))
+                index = (output,) if is_tuple else ()
+                module.input_output_alias.append(InputOutputAlias(index, i, ()))
+            elif "jax.buffer_donor" in attributes and boolean(attributes["jax.buffer_donor"]):
+                module.buffer_donors.append(BufferDonor(i, ()))
+
+
+def _is_static(mlir: Type) -> bool:
+    if isinstance(mlir, TupleType):
+        return all(map(_is_static, mlir.elements))
+    if not isinstance(mlir, TensorType):
+        return True
+    bounds = mlir.bounds or (None,) * len(mlir.dimensions)
+    return all(size is not None or bound is not None for size, bound in zip(mlir.dimensions, bounds, strict=True))
+
+
+def walk(regions: Sequence[Region]) -> Iterator[Operation]:
+    """The operations in regions, those in regions of theirs included."""
+    stack = [operation for region in regions for block in region.blocks for operation in block.operations]
+    while stack:
+        operation = stack.pop()
+        yield operation
+        for region in operation.regions:
+            for block in region.blocks:
+                stack.extend(block.operations)
+
+
+def called_names(operation: Operation) -> Iterator[str]:
+    """The functions that an operation names."""
+    for name in ("callee", "decomposition"):
+        symbol = operation.attributes.get(name)
+        if isinstance(symbol, (Symbol, str)) and operation.name in (
+            "func.call",
+            "stablehlo.composite",
+            "mhlo.composite",
+        ):
+            yield symbol.name if isinstance(symbol, Symbol) else symbol
+    called = operation.attributes.get("called_computations")
+    if isinstance(called, list):
+        for symbol in called:
+            if isinstance(symbol, Symbol):
+                yield symbol.name

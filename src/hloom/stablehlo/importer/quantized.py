@@ -1,0 +1,157 @@
+"""Quantised tensors: held as their stored integers; arithmetic brings them to numbers and back, as StableHLO's
+specification defines it (`dequantize_op_quantize`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hloom.builder import XlaOp
+from hloom.errors import ArgumentError
+from hloom.literal import Literal
+from hloom.stablehlo.importer.body import Body, Rule
+from hloom.stablehlo.mlir.ir import Operation, QuantizedType, TensorType, Type, Value
+from hloom.stablehlo.mlir.types import element_type_of
+
+# Ops that only move elements work on the stored integers; those with regions do so too.
+_MOVES = frozenset(
+    {
+        "constant",
+        "reshape",
+        "transpose",
+        "broadcast_in_dim",
+        "broadcast",
+        "slice",
+        "dynamic_slice",
+        "dynamic_update_slice",
+        "concatenate",
+        "pad",
+        "gather",
+        "reverse",
+        "bitcast_convert",
+        "tuple",
+        "get_tuple_element",
+        "optimization_barrier",
+        "custom_call",
+        "composite",
+        "call",
+        "while",
+        "if",
+        "case",
+        "all_gather",
+        "all_to_all",
+        "collective_permute",
+        "collective_broadcast",
+        "uniform_quantize",
+        "uniform_dequantize",
+        "dynamic_reshape",
+        "dynamic_broadcast_in_dim",
+        "dynamic_pad",
+        "dynamic_gather",
+        "real_dynamic_slice",
+        "get_dimension_size",
+        "set_dimension_size",
+    }
+)
+
+
+def quantized_type(mlir: Type) -> QuantizedType | None:
+    """The quantised element type of a tensor type, where it has one."""
+    element = mlir.element_type if isinstance(mlir, TensorType) else None
+    return element if isinstance(element, QuantizedType) else None
+
+
+def is_arithmetic_on_quantized(operation: Operation) -> bool:
+    """True for ops that compute with quantised values."""
+    if operation.regions or operation.name.partition(".")[2] in _MOVES:
+        return False
+    return any(quantized_type(value.type) for value in (*operation.operands, *operation.results))
+
+
+def dequantized(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
+    """The op on the numbers that its operands stand for; its results are quantised again."""
+    numbers = [
+        dequantize(body, operand, kind) if (kind := quantized_type(value.type)) else operand
+        for value, operand in zip(operation.operands, operands, strict=True)
+    ]
+    stand_in = replace(
+        operation,
+        operands=[Value(_expressed(value.type), value.name) for value in operation.operands],
+        results=[Value(_expressed(value.type), value.name) for value in operation.results],
+    )
+    results = body.results(stand_in, numbers)
+    return [
+        quantize(body, result, kind) if (kind := quantized_type(value.type)) else result
+        for value, result in zip(operation.results, results, strict=True)
+    ]
+
+
+def _expressed(mlir: Type) -> Type:
+    kind = quantized_type(mlir)
+    return replace(mlir, element_type=kind.expressed) if kind and isinstance(mlir, TensorType) else mlir
+
+
+def dequantize(body: Body, stored: XlaOp, kind: QuantizedType) -> XlaOp:
+    """(stored - zero point) * scale, in the expressed type."""
+    expressed = element_type_of(kind.expressed)
+    # Stored minus zero point needs a bit more than the storage type has.
+    wide = body.convert_element_type(stored, "s64" if element_type_of(kind.storage).bits > 16 else "s32")
+    shifted = body.sub(wide, _along_axis(body, wide, kind, kind.zero_points))
+    number = body.convert_element_type(shifted, expressed)
+    return body.mul(number, _along_axis(body, number, kind, kind.scales))
+
+
+def quantize(body: Body, number: XlaOp, kind: QuantizedType) -> XlaOp:
+    """number / scale + zero point, within the storage type's range, rounded to even."""
+    low, high = storage_range(kind)
+    element_type = number.shape.element_type
+    if not element_type.is_float:
+        raise ArgumentError(f"floating-point numbers are quantised, got {number.shape}")
+    scaled = body.div(number, _along_axis(body, number, kind, kind.scales))
+    shifted = body.add(scaled, _along_axis(body, scaled, kind, kind.zero_points))
+    limits = [body.constant(Literal.from_numpy(np.asarray(v).astype(element_type.dtype))) for v in (low, high)]
+    rounded = body.round_nearest_even(body.clamp(limits[0], shifted, limits[1]))
+    return body.convert_element_type(rounded, element_type_of(kind.storage))
+
+
+def storage_range(kind: QuantizedType) -> tuple[int, int]:
+    """The least and the greatest stored integer."""
+    if kind.storage_range is not None:
+        return kind.storage_range
+    storage = element_type_of(kind.storage)
+    if storage.is_signed:
+        return -(1 << storage.bits - 1), (1 << storage.bits - 1) - 1
+    return 0, (1 << storage.bits) - 1
+
+
+def _along_axis(body: Body, like: XlaOp, kind: QuantizedType, values: tuple[float, ...] | tuple[int, ...]) -> XlaOp:
+    """Scales or zero points as an array like another one: one value for all, or one for each index of the axis."""
+    shape = like.shape
+    array = np.asarray(values).astype(shape.element_type.dtype)
+    if kind.axis is None:
+        return body.broadcast(body.constant(Literal.from_numpy(array.reshape(()))), shape.dimensions)
+    if not 0 <= kind.axis < shape.rank or shape.dimensions[kind.axis] != len(values):
+        raise ArgumentError(f"{shape} needs a dimension {kind.axis} of size {len(values)} for its scales")
+    return body.broadcast_in_dim(body.constant(Literal.from_numpy(array)), shape.dimensions, [kind.axis])
+
+
+def _uniform_quantize(body: Body, operation: Operation, operands: list[XlaOp]) -> XlaOp:
+    source, target = quantized_type(operation.operands[0].type), quantized_type(operation.results[0].type)
+    if target is None:
+        raise ArgumentError("the result of uniform_quantize has a quantised type")
+    number = dequantize(body, operands[0], source) if source else operands[0]
+    return quantize(body, number, target)
+
+
+def _uniform_dequantize(body: Body, operation: Operation, operands: list[XlaOp]) -> XlaOp:
+    source = quantized_type(operation.operands[0].type)
+    if source is None:
+        raise ArgumentError("the operand of uniform_dequantize has a quantised type")
+    return dequantize(body, operands[0], source)
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.uniform_quantize": _uniform_quantize,
+    "stablehlo.uniform_dequantize": _uniform_dequantize,
+}

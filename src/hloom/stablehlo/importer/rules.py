@@ -1,0 +1,554 @@
+"""Ops that are not one HLO operation with the same operands: `RULES`, one function an op.
+
+A rule takes the body it adds to, the op, and what its operands have become, and returns what its results become.
+Ops whose result sizes are operands are in `dynamic.py`, control flow in `control_flow.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.broadcasting import Broadcasting
+from hloom.builder import XlaOp
+from hloom.errors import ArgumentError
+from hloom.ops.attributes import CustomCallApiVersion, OutputOperandAlias
+from hloom.ops.operation import OPERATIONS
+from hloom.shape import TOKEN, Layout, Shape, scalar
+from hloom.stablehlo.attributes import integer, integers, required, string, table
+from hloom.stablehlo.importer import chlo, control_flow, dynamic, quantized, shardy
+from hloom.stablehlo.importer.body import Body, Rule, computation_of
+from hloom.stablehlo.mlir.attribute_text import dictionary_text
+from hloom.stablehlo.mlir.ir import (
+    Attribute,
+    DenseElements,
+    DialectAttribute,
+    Operation,
+    Symbol,
+    TensorType,
+)
+from hloom.stablehlo.mlir.types import shape_of
+from hloom.stablehlo.operations import BY_NAME
+from hloom.types import PrimitiveType
+
+Ops = list[XlaOp]
+U32 = scalar(PrimitiveType.U32)
+
+
+# Values and shapes
+
+
+def _constant(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    value = required(operation.attributes, "value")
+    if not isinstance(value, DenseElements):
+        raise ArgumentError(f"value is dense<..>, got {value!r}")
+    return body.dense(value)
+
+
+def _iota(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    return body.iota(shape_of(operation.results[0].type), integer(required(operation.attributes, "iota_dimension")))
+
+
+def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    """HLO's broadcast does not stretch dimensions of size 1: these are dropped first."""
+    (operand,) = operands
+    dimensions = integers(required(operation.attributes, "broadcast_dimensions"))
+    shape = shape_of(operation.results[0].type)
+    if shape.is_dynamic:
+        return body.emit(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, _types(operation))[0]
+    plan = Broadcasting.in_dim(operand.shape, shape.dimensions, dimensions)
+    if plan.expanded:
+        return body.broadcast_in_dim(operand, shape.dimensions, dimensions)
+    return body._add(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, plan.shape)
+
+
+def _broadcast(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    return body.broadcast(operands[0], integers(required(operation.attributes, "broadcast_sizes")))
+
+
+def _convert(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """A conversion of complex numbers to real ones takes their real part."""
+    (operand,), shape = operands, operands[0].shape
+    declared = operation.results[0].type
+    assert isinstance(declared, TensorType)
+    element_type = shape_of(TensorType((), declared.element_type)).element_type
+    if shape.element_type.is_complex and not element_type.is_complex:
+        operand = body.real(operand)
+    return [body.convert_element_type(operand, element_type)]
+
+
+def _cbrt(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """The principal cube root of a complex number z is e^(log(z) / 3), and 0 of 0."""
+    (operand,) = operands
+    if not operand.shape.element_type.is_complex:
+        return body.row(BY_NAME["cbrt"], operation, operands)
+    third = body.constant(np.asarray(1 / 3, operand.shape.element_type.dtype))
+    root = body.exp(body.mul(body.log(operand), third))
+    zero = body.zeros(operand.shape)
+    return [body.select(body.eq(operand, zero), zero, root)]
+
+
+def _extremum(opcode: str) -> Rule:
+    """maximum and minimum; complex numbers are ordered by their real parts, then by their imaginary ones."""
+
+    def rule(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+        lhs, rhs = operands
+        if not lhs.shape.element_type.is_complex:
+            return body._add(OPERATIONS[opcode](), operands)
+        first, second = (lhs, rhs) if opcode == "maximum" else (rhs, lhs)
+        same = body.eq(body.real(first), body.real(second))
+        greater = body.or_(
+            body.gt(body.real(first), body.real(second)),
+            body.and_(same, body.gt(body.imag(first), body.imag(second))),
+        )
+        return body.select(greater, lhs, rhs)
+
+    return rule
+
+
+def _set_dimension_size(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    operand, size = operands
+    known = body.constant_of(size)
+    if known is not None:
+        size = body.constant(np.int32(known.reshape(())))
+    return body.set_dimension_size(operand, size, integer(required(operation.attributes, "dimension")))
+
+
+def _types(operation: Operation) -> list[Any]:
+    return [value.type for value in operation.results]
+
+
+def _sort(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """The dimension may count from the end."""
+    row = BY_NAME["sort"]
+    fields = row.fields(operation.attributes, [operand.shape for operand in operands])
+    rank = operands[0].shape.rank if operands else 0
+    if not -rank <= fields["dimension"] < rank:
+        raise ArgumentError(f"dimension {fields['dimension']} must be in [-{rank}, {rank})")
+    fields["dimension"] %= rank
+    comparator = body.computation(operation.regions[0], "comparator")
+    return body.emit(row.declaration(**fields, comparator=comparator), operands, _types(operation))
+
+
+def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
+    op = OPERATIONS["topk"](k=integer(required(operation.attributes, "k")))
+    result = body._add(op, operands)
+    return [body.get_tuple_element(result, i) for i in range(2)]
+
+
+def _optimization_barrier(body: Body, operation: Operation, operands: Ops) -> Ops:
+    if len(operands) == 1:
+        return [body.optimization_barrier(operands[0])]
+    barrier = body.optimization_barrier(body.tuple(*operands) if operands else body._add(OPERATIONS["tuple"](), ()))
+    return [body.get_tuple_element(barrier, i) for i in range(len(operands))]
+
+
+def _create_token(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    return body._add(OPERATIONS["after-all"](), ())
+
+
+def _rng(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """The third operand says the sizes, which the result's type says too where they are known."""
+    row = BY_NAME["rng"]
+    sizes = dynamic.sizes(body, operation, operands[2])
+    shape = Shape.array(operands[0].shape.element_type, sizes)
+    return [body._add(row.declaration(**row.fields(operation.attributes, ())), operands[:2], shape)]
+
+
+# Products that are on their way out of StableHLO
+
+
+def _dot(body: Body, operation: Operation, operands: Ops) -> Ops:
+    lhs, _ = operands
+    precision = BY_NAME["dot_general"].parts[1].read(operation.attributes, ())
+    op = OPERATIONS["dot"](lhs_contracting_dims=(lhs.shape.rank - 1,), rhs_contracting_dims=(0,), **precision)
+    return body.emit(op, operands, _types(operation))
+
+
+def _einsum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    """`ab,bc->ac`, also with one operand; an ellipsis stands for leading dimensions."""
+    config = string(required(operation.attributes, "einsum_config")).replace(" ", "")
+    sources, arrow, target = config.partition("->")
+    terms = sources.split(",")
+    if not arrow or len(terms) != len(operands):
+        raise ArgumentError(f"einsum_config has a term for each operand and '->', got {config!r}")
+    labels = [_spelt_out(term, operand.shape.rank) for term, operand in zip(terms, operands, strict=True)]
+    leading = max(map(_ellipsis, terms, operands)) if "..." in target else 0
+    wanted_rank = len(target.replace("...", "")) + leading
+    wanted = _spelt_out(target, wanted_rank)
+    reduced: Ops = []
+    for i, operand in enumerate(operands):
+        others = set(wanted).union(*(labels[k] for k in range(len(labels)) if k != i))
+        operand, labels[i] = _reduced(body, operand, labels[i], others)
+        reduced.append(operand)
+    if len(reduced) == 1:
+        return _arranged(body, reduced[0], labels[0], wanted)
+    product, found = _product(body, reduced[0], labels[0], reduced[1], labels[1], wanted)
+    return _arranged(body, product, found, wanted)
+
+
+def _ellipsis(term: str, operand: XlaOp) -> int:
+    return operand.shape.rank - len(term.replace("...", "")) if "..." in term else 0
+
+
+def _spelt_out(term: str, rank: int) -> str:
+    """An ellipsis as digits, numbered from the last dimension, so that they match at the end."""
+    count = rank - len(term.replace("...", ""))
+    if count < 0 or (count and "..." not in term):
+        raise ArgumentError(f"the term {term!r} does not fit rank {rank}")
+    return term.replace("...", "".join(str(k) for k in reversed(range(count))))
+
+
+def _reduced(body: Body, operand: XlaOp, labels: str, others: set[str]) -> tuple[XlaOp, str]:
+    """Diagonals of repeated labels, and sums over labels that stand nowhere else."""
+    while len(set(labels)) < len(labels):
+        repeated = next(label for label in labels if labels.count(label) > 1)
+        first, second = [d for d, label in enumerate(labels) if label == repeated][:2]
+        shape = Shape.array(PrimitiveType.S32, operand.shape.dimensions)
+        mask = body.eq(body.iota(shape, first), body.iota(shape, second))
+        operand = body.select(mask, operand, body.zeros(operand.shape))
+        operand, labels = body.sum(operand, [second]), labels[:second] + labels[second + 1 :]
+    gone = [d for d, label in enumerate(labels) if label not in others]
+    if gone:
+        operand = body.sum(operand, gone)
+    return operand, "".join(label for label in labels if label in others)
+
+
+def _product(body: Body, lhs: XlaOp, left: str, rhs: XlaOp, right: str, wanted: str) -> tuple[XlaOp, str]:
+    shared = [label for label in left if label in right]
+    batch = [label for label in shared if label in wanted]
+    summed = [label for label in shared if label not in wanted]
+    numbers = {
+        f"{side}_{kind}_dims": [labels.index(label) for label in chosen]
+        for side, labels in (("lhs", left), ("rhs", right))
+        for kind, chosen in (("batch", batch), ("contracting", summed))
+    }
+    product = body._add(OPERATIONS["dot"](**numbers), [lhs, rhs])
+    rest = [label for label in left + right if label not in shared]
+    return product, "".join([*batch, *rest])
+
+
+def _arranged(body: Body, operand: XlaOp, labels: str, wanted: str) -> XlaOp:
+    if sorted(labels) != sorted(wanted):
+        raise ArgumentError(f"the result's labels {wanted!r} are not those that remain, {labels!r}")
+    return operand if labels == wanted else body.transpose(operand, [labels.index(label) for label in wanted])
+
+
+def _torch_index_select(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    """Slices of the operand along `dim` at indices; the first `batch_dims` dimensions go together."""
+    operand, index = operands
+    dim, batch = (integer(required(operation.attributes, name)) for name in ("dim", "batch_dims"))
+    rank = operand.shape.rank
+    if not 0 <= batch <= dim < rank:
+        raise ArgumentError(f"0 <= batch_dims <= dim < {rank} is needed, got batch_dims {batch}, dim {dim}")
+    sizes = [1 if d == dim or d < batch else size for d, size in enumerate(operand.shape.dimensions)]
+    offsets = [*range(batch, dim), *range(dim + index.shape.rank - batch, rank + index.shape.rank - batch - 1)]
+    return body.gather(
+        operand,
+        index,
+        index_vector_dim=index.shape.rank,
+        offset_dims=offsets,
+        slice_sizes=sizes,
+        collapsed_slice_dims=[dim],
+        start_index_map=[dim],
+        operand_batching_dims=list(range(batch)),
+        start_indices_batching_dims=list(range(batch)),
+    )
+
+
+# Between devices
+
+
+def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """Each operand is split, exchanged and joined; HLO's array form joins along the dimension that it splits."""
+    attributes = operation.attributes
+    split, concat, count = (
+        integer(required(attributes, name)) for name in ("split_dimension", "concat_dimension", "split_count")
+    )
+    fields = BY_NAME["all_to_all"].fields(attributes, ())
+    results: Ops = []
+    for operand in operands:
+        sizes = operand.shape.dimensions
+        if not 0 <= split < len(sizes) or not 0 <= concat < len(sizes) or count < 1 or sizes[split] % count:
+            raise ArgumentError(f"cannot split dimension {split} of {operand.shape} in {count} and join {concat}")
+        if split == concat:
+            results.append(body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [operand]))
+            continue
+        # The parts become a dimension of their own, which then moves before the dimension to join.
+        parts = body.reshape(operand, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
+        parts = body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [parts])
+        order = [d for d in range(len(sizes) + 1) if d != split]
+        order.insert(concat, split)
+        moved = body.transpose(parts, order)
+        results.append(body.collapse(moved, [concat, concat + 1]))
+    return results
+
+
+def _collective_reduce(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """An all-reduce of which the first member of each group keeps the result; the others get zeros."""
+    row = BY_NAME["all_reduce"]
+    if "has_dynamic_root" in operation.attributes:
+        raise ArgumentError("a root that is known at run time (has_dynamic_root) is not supported")
+    fields = row.fields(operation.attributes, ())
+    groups = fields["replica_groups"].groups
+    reducer = body.computation(operation.regions[0], "computation")
+    reduced = body.emit(OPERATIONS["all-reduce"](**fields, computation=reducer), operands, _types(operation))
+    if fields["use_global_device_ids"]:
+        raise ArgumentError("use_global_device_ids is not supported")
+    me = body.partition_id() if fields["channel_id"] else body.replica_id()
+    keeps = body.constant(False)
+    for root in [group[0] for group in groups if group] or [0]:
+        keeps = body.or_(keeps, body.eq(me, body.constant(np.uint32(root))))
+    return [
+        body.select(body.broadcast(keeps, result.shape.dimensions), result, body.zeros(result.shape))
+        for result in reduced
+    ]
+
+
+def _infeed(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """Data in a tuple, and a token."""
+    config = BY_NAME["infeed"].fields(operation.attributes, ())
+    shapes = [shape_of(mlir) for mlir in _types(operation)[:-1]]
+    layouts = operation.attributes.get("layout")
+    if isinstance(layouts, list) and len(layouts) == len(shapes):
+        shapes = [_laid_out(shape, layout) for shape, layout in zip(shapes, layouts, strict=True)]
+    data = Shape.tuple_of(shapes)
+    # Infeeds read in the order of the text, which HLO wants to see in the tokens.
+    last = body.last_infeed
+    tokens = (
+        operands if last is None or last is operands[0] else [body._add(OPERATIONS["after-all"](), [*operands, last])]
+    )
+    fed = body._add(OPERATIONS["infeed"](**config), tokens, Shape.tuple_of([data, TOKEN]))
+    values = body.get_tuple_element(fed, 0)
+    token = body.last_infeed = body.get_tuple_element(fed, 1)
+    return [*(body.get_tuple_element(values, i) for i in range(len(shapes))), token]
+
+
+def _laid_out(shape: Shape, layout: Attribute) -> Shape:
+    order = integers(layout)
+    return shape.with_layout(Layout(order)) if shape.rank and len(order) == shape.rank else shape
+
+
+def _outfeed(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    *data, token = operands
+    value = body._add(OPERATIONS["tuple"](), data)
+    config = BY_NAME["outfeed"].fields(operation.attributes, ())
+    return body._add(OPERATIONS["outfeed"](**config, outfeed_shape=value.shape), [value, token])
+
+
+def _send(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    *data, token = operands
+    value = data[0] if len(data) == 1 else body._add(OPERATIONS["tuple"](), data)
+    fields = BY_NAME["send"].fields(operation.attributes, ())
+    started = body._add(OPERATIONS["send"](**fields), [value, token])
+    _transfer_pairs(operation, started)
+    return body._add(OPERATIONS["send-done"](**fields), [started])
+
+
+def _recv(body: Body, operation: Operation, operands: Ops) -> Ops:
+    fields = BY_NAME["recv"].fields(operation.attributes, ())
+    shapes = [shape_of(mlir) for mlir in _types(operation)[:-1]]
+    data = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+    started = body._add(OPERATIONS["recv"](**fields), operands, Shape.tuple_of([data, U32, TOKEN]))
+    _transfer_pairs(operation, started)
+    done = body._add(OPERATIONS["recv-done"](**fields), [started])
+    value, token = body.get_tuple_element(done, 0), body.get_tuple_element(done, 1)
+    if len(shapes) == 1:
+        return [value, token]
+    return [*(body.get_tuple_element(value, i) for i in range(len(shapes))), token]
+
+
+def _transfer_pairs(operation: Operation, started: XlaOp) -> None:
+    pairs = operation.attributes.get("source_target_pairs")
+    if isinstance(pairs, DenseElements) and pairs.values.size:
+        text = ",".join(f"{{{source},{target}}}" for source, target in table(pairs))
+        started.instruction.frontend_attributes["_xla_send_recv_source_target_pairs"] = f"{{{text}}}"
+
+
+# Calls
+
+
+def _call(body: Body, operation: Operation, operands: Ops) -> Ops:
+    symbol = required(operation.attributes, "callee")
+    return _called(body, operation, operands, symbol)[0]
+
+
+def _called(body: Body, operation: Operation, operands: Ops, symbol: Attribute, **fields: Any) -> tuple[Ops, XlaOp]:
+    name = symbol.name if isinstance(symbol, Symbol) else string(symbol)
+    function = body.whole.function(operation, name)
+    expected = body.whole.function_type(function).inputs
+    if len(expected) != len(operands):
+        raise ArgumentError(f"@{name} takes {len(expected)} arguments, got {len(operands)}")
+    computation = computation_of(body.whole, function, [operand.shape.without_layout() for operand in operands])
+    result = body._add(OPERATIONS["call"](computation=computation, **fields), operands)
+    count = len(operation.results)
+    if count == 1:
+        return [result], result
+    return [body.get_tuple_element(result, i) for i in range(count)], result
+
+
+def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """A call of the decomposition that says what it is; some names have HLO operations of their own."""
+    attributes = operation.attributes
+    results, call = _called(body, operation, operands, required(attributes, "decomposition"), is_composite=True)
+    given = attributes.get("composite_attributes") or {}
+    if not isinstance(given, dict):
+        raise ArgumentError("composite_attributes is a dictionary")
+    version = integer(attributes["version"]) if "version" in attributes else 0
+    call.instruction.frontend_attributes |= {
+        "composite.attributes": dictionary_text(given),
+        "composite.name": string(required(attributes, "name")),
+        "composite.version": str(version),
+    }
+    return results
+
+
+def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """A custom call; those named `mhlo.erf` and the like stand for the op, with `mhlo.attributes`."""
+    attributes = operation.attributes
+    target = string(required(attributes, "call_target_name"))
+    if target.startswith(("mhlo.", "chlo.", "stablehlo.")) and "mhlo.attributes" in attributes:
+        return _named_op(body, operation, operands, target)
+    if target == "shape_assertion" and operands and (known := body.constant_of(operands[0])) is not None and known:
+        return []
+    if target == "ApproxTopK":
+        return _approximate_top_k(body, operation, operands)
+    fields = BY_NAME["custom_call"].fields(attributes, ())
+    fields |= _aliasing(attributes)
+    if isinstance(attributes.get("mhlo.backend_config"), dict) and "api_version" not in attributes:
+        fields["api_version"] = CustomCallApiVersion.API_VERSION_TYPED_FFI
+    called = attributes.get("called_computations")
+    if isinstance(called, list) and called:
+        fields["called_computations"] = [_called_computation(body, operation, symbol) for symbol in called]
+    shapes = [shape_of(mlir) for mlir in _types(operation)]
+    if isinstance(attributes.get("operand_layouts"), list):
+        inputs = [operand.shape.without_layout() for operand in operands]
+        fields["operand_layout_constraints"] = _layouts(inputs, attributes["operand_layouts"])
+    if isinstance(attributes.get("result_layouts"), list):
+        shapes = _layouts(shapes, attributes["result_layouts"])
+    shape = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+    result = body._add(OPERATIONS["custom-call"](**fields), operands, shape)
+    result.instruction.backend_config = _backend_config(attributes)
+    if len(shapes) == 1:
+        return [result]
+    return [body.get_tuple_element(result, i) for i in range(len(shapes))]
+
+
+def _approximate_top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """The k greatest along a dimension, here exactly: operands and their initial values are sorted and cut."""
+    config = operation.attributes.get("mhlo.backend_config")
+    if not isinstance(config, dict):
+        raise ArgumentError("ApproxTopK has its options in mhlo.backend_config")
+    dimension = integer(required(config, "reduction_dim"))
+    arrays = operands[: len(operands) // 2]
+    called = required(operation.attributes, "called_computations")
+    if not isinstance(called, list) or len(called) != 1:
+        raise ArgumentError("ApproxTopK calls one computation")
+    comparator = _called_computation(body, operation, called[0])
+    sort = OPERATIONS["sort"](dimension=dimension, comparator=comparator)
+    whole = body._add(sort, arrays)
+    results: Ops = []
+    for i, declared in enumerate(_types(operation)):
+        array = body.get_tuple_element(whole, i) if len(arrays) > 1 else whole
+        limits = shape_of(declared).dimensions
+        results.append(body.slice(array, [0] * len(limits), limits))
+    return results
+
+
+def _named_op(body: Body, operation: Operation, operands: Ops, target: str) -> Ops:
+    inner = operation.attributes["mhlo.attributes"]
+    dialect, _, short = target.partition(".")
+    name = f"chlo.{short}" if f"chlo.{short}" in RULES or dialect == "chlo" else f"stablehlo.{short}"
+    row = BY_NAME.get(short)
+    if row is not None and not row.irregular:
+        name = f"{row.dialect}.{short}"
+    given = inner if isinstance(inner, dict) else {}
+    regions = operation.regions
+    stand_in = Operation(name, operation.operands, operation.results, given, regions, operation.location)
+    stand_in.line, stand_in.column = operation.line, operation.column
+    return body.results(stand_in, operands)
+
+
+def _called_computation(body: Body, operation: Operation, symbol: Attribute) -> Any:
+    function = body.whole.function(operation, symbol.name if isinstance(symbol, Symbol) else string(symbol))
+    inputs = body.whole.function_type(function).inputs
+    return computation_of(body.whole, function, [shape_of(mlir) for mlir in inputs])
+
+
+def _layouts(shapes: Sequence[Shape], layouts: Attribute) -> list[Shape]:
+    if not isinstance(layouts, list) or len(layouts) != len(shapes):
+        raise ArgumentError(f"{len(shapes)} layouts are needed")
+    return [
+        shape.with_layout(Layout(integers(layout))) if shape.is_array else shape
+        for shape, layout in zip(shapes, layouts, strict=True)
+    ]
+
+
+def _aliasing(attributes: dict[str, Attribute]) -> dict[str, Any]:
+    entries = attributes.get("output_operand_aliases")
+    aliases: list[OutputOperandAlias] = []
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, DialectAttribute) or not isinstance(entry.body, dict):
+            raise ArgumentError("output_operand_aliases is a list of #stablehlo.output_operand_alias<..>")
+        fields = entry.body
+        aliases.append(
+            OutputOperandAlias(
+                integers(fields.get("output_tuple_indices", [])),
+                integer(required(fields, "operand_index")),
+                integers(fields.get("operand_tuple_indices", [])),
+            )
+        )
+    return {"output_to_operand_aliasing": tuple(aliases)} if aliases else {}
+
+
+def _backend_config(attributes: dict[str, Attribute]) -> str:
+    """A string as it is, a dictionary as MLIR text, as XLA has it."""
+    config = attributes.get("mhlo.backend_config", attributes.get("backend_config", ""))
+    return config if isinstance(config, str) else dictionary_text(config) if isinstance(config, dict) else ""
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.constant": _constant,
+    "stablehlo.iota": _iota,
+    "stablehlo.broadcast_in_dim": _broadcast_in_dim,
+    "stablehlo.broadcast": _broadcast,
+    "stablehlo.convert": _convert,
+    "stablehlo.cbrt": _cbrt,
+    "stablehlo.maximum": _extremum("maximum"),
+    "stablehlo.minimum": _extremum("minimum"),
+    "stablehlo.set_dimension_size": _set_dimension_size,
+    "stablehlo.sort": _sort,
+    "stablehlo.optimization_barrier": _optimization_barrier,
+    "stablehlo.create_token": _create_token,
+    "stablehlo.rng": _rng,
+    "stablehlo.dot": _dot,
+    "stablehlo.einsum": _einsum,
+    "stablehlo.unary_einsum": _einsum,
+    "stablehlo.torch_index_select": _torch_index_select,
+    "stablehlo.all_to_all": _all_to_all,
+    "stablehlo.collective_reduce": _collective_reduce,
+    "stablehlo.infeed": _infeed,
+    "stablehlo.outfeed": _outfeed,
+    "stablehlo.send": _send,
+    "stablehlo.recv": _recv,
+    "stablehlo.composite": _composite,
+    "stablehlo.custom_call": _custom_call,
+    "func.call": _call,
+    "chlo.top_k": _top_k,
+    "chlo.constant": _constant,
+    "stablehlo.topk": _top_k,
+    **control_flow.RULES,
+    **dynamic.RULES,
+    **quantized.RULES,
+    **chlo.RULES,
+    **shardy.RULES,
+}
+
+
+def rule_of(operation: Operation) -> Rule | None:
+    """The rule of an op; None where it has none. Arithmetic on quantised tensors is first brought to numbers."""
+    if quantized.is_arithmetic_on_quantized(operation):
+        return quantized.dequantized
+    return RULES.get(operation.name.replace("mhlo.", "stablehlo.", 1))

@@ -1,0 +1,527 @@
+"""Reads the types, attributes and locations of MLIR text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hloom.errors import HloomError, ParseError
+from hloom.stablehlo.mlir.dense import dense_values, from_bytes, static_sizes
+from hloom.stablehlo.mlir.ir import (
+    Attribute,
+    DenseArray,
+    DenseElements,
+    DialectAttribute,
+    DialectType,
+    FunctionType,
+    Number,
+    QuantizedType,
+    ScalarType,
+    Symbol,
+    TensorType,
+    TupleType,
+    Type,
+)
+from hloom.stablehlo.mlir.lexer import ALIAS, NUMBER, WORD, MlirScanner, unquote_mlir
+from hloom.stablehlo.mlir.types import I1, I64, element_type_of, type_text
+from hloom.text.scanner import MAX_NESTING, STRING
+
+T = TypeVar("T")
+
+_TENSOR = re.compile(r"tensor<((?:(?:\d++|\?)x)*+)([a-z]\w*+)>")
+_SIZE = re.compile(r"(\d++|\?)\s*+x\s*+")
+_SCALAR = re.compile(r"(?:[su]?i\d++|tf32|b?f\d++\w*+|index|none)(?![\w.])")
+_SOURCE = re.compile(r'("(?:[^"\\]|\\.)*+")\s*+:\s*+(\d++)\s*+:\s*+(\d++)(?:\s+to\s+(?:\d++)?\s*:\s*\d++)?')
+_STRUCT = re.compile(r"\s*+(?:raw\s++)?[A-Za-z_]\w*+\s*+=")
+_STRUCT_DIALECTS = ("stablehlo.", "mhlo.", "chlo.")
+_RESOURCES = re.compile(r"\{-#.*?#-\}", re.DOTALL)
+_RESOURCE = re.compile(r'([\w$.\-]++)\s*+:\s*+"0x([0-9a-fA-F]*+)"')
+F32, F64 = ScalarType("f32"), ScalarType("f64")
+
+
+class AttributeReader:
+    """A scanner with what types and attributes need: aliases wherever they are defined, resources, known types."""
+
+    def __init__(self, text: str) -> None:
+        self.scanner = MlirScanner(text)
+        self.definitions = self.scanner.definitions() if "#" in text or "!" in text else {}
+        self.aliases: dict[str, Any] = {}
+        self.types: dict[str, TensorType] = {}
+        self.depth = 0
+        self._resources: dict[str, str] | None = None
+
+    # Types
+
+    def type(self) -> Type:
+        """Any type; functions in parentheses."""
+        scanner = self.scanner
+        scanner.skip()
+        found = _TENSOR.match(scanner.text, scanner.pos)
+        if found:
+            scanner.pos = found.end()
+            known = self.types.get(found[0])
+            if known is None:
+                known = self.types[found[0]] = TensorType(_sizes(found[1]), ScalarType(found[2]))
+            return known
+        return self.nested(self._type)
+
+    def nested(self, read: Callable[[], T]) -> T:
+        """Reads something that may hold others of its kind, to a depth that Python's stack allows."""
+        if self.depth >= MAX_NESTING // 4:
+            self.scanner.fail(f"types and attributes nest more than {MAX_NESTING // 4} deep")
+        self.depth += 1
+        try:
+            return read()
+        finally:
+            self.depth -= 1
+
+    def _type(self) -> Type:
+        scanner = self.scanner
+        if scanner.peek("("):
+            return self._function_type()
+        if scanner.peek("!"):
+            return self._dialect_type()
+        found = scanner.match(_SCALAR)
+        if found:
+            return ScalarType(found[0])
+        start = scanner.pos
+        word = scanner.word("a type")
+        if word == "tensor":
+            return self._tensor()
+        if word == "tuple":
+            return TupleType(tuple(self._listed("<", ">", self.type)))
+        if word == "complex":
+            scanner.expect("<")
+            part = self.type()
+            scanner.expect(">")
+            return ScalarType(f"complex<{type_text(part)}>")
+        scanner.fail(f"there is no type {word!r} here; there is tensor, tuple, complex, i32, f32 and the like", start)
+
+    def _function_type(self) -> FunctionType:
+        inputs = tuple(self._listed("(", ")", self.type))
+        self.scanner.expect("->")
+        return FunctionType(inputs, self.result_types())
+
+    def result_types(self) -> tuple[Type, ...]:
+        """One type, or several in parentheses."""
+        if not self.scanner.peek("("):
+            return (self.type(),)
+        return tuple(self._listed("(", ")", self.type))
+
+    def _tensor(self) -> TensorType:
+        scanner = self.scanner
+        scanner.expect("<")
+        if scanner.take("*"):
+            scanner.fail("a tensor needs a rank: tensor<*x..> is not supported")
+        sizes: list[int | None] = []
+        while found := scanner.match(_SIZE):
+            sizes.append(None if found[1] == "?" else int(found[1]))
+        at = scanner.pos
+        element = self.type()
+        if not isinstance(element, (ScalarType, QuantizedType)):
+            scanner.fail(f"a tensor has elements of a scalar type, got {type_text(element)}", at)
+        bounds: tuple[int | None, ...] | None = None
+        if scanner.take(","):
+            bounds = self._bounds(len(sizes))
+        scanner.expect(">")
+        return TensorType(tuple(sizes), element, bounds)
+
+    def _bounds(self, rank: int) -> tuple[int | None, ...] | None:
+        """`#stablehlo.bounds<?, 4>`, or `#stablehlo.type_extensions<bounds = [?, 4]>`; other encodings say nothing."""
+        at = self.scanner.pos
+        encoding = self.attribute()
+        if not isinstance(encoding, DialectAttribute) or not isinstance(encoding.body, str):
+            return None
+        if encoding.name.partition(".")[2] not in ("bounds", "type_extensions"):
+            return None
+        entries = re.findall(r"\?|\d+", encoding.body)
+        if len(entries) != rank:
+            self.scanner.fail(f"bounds need an entry for each of the {rank} dimensions, got {len(entries)}", at)
+        return tuple(None if entry == "?" else int(entry) for entry in entries)
+
+    def _dialect_type(self) -> Any:
+        scanner = self.scanner
+        found = scanner.match(ALIAS)
+        if not found:
+            scanner.fail(f"expected a type, got {scanner.shown()}")
+        name = found[2]
+        if name == "quant.uniform":
+            return self._quantized()
+        if found[0] in self.definitions:
+            return self._alias(found[0], found.start(), self.type)
+        if "." not in name:
+            scanner.fail(f"the type alias !{name} is not defined", found.start())
+        return DialectType(f"{name}<{scanner.angled()}>" if scanner.peek("<") else name)
+
+    def _quantized(self) -> Any:
+        """`<i8<-127:127>:f32:0, {0.1:3, 0.2}>`."""
+        scanner = self.scanner
+        scanner.expect("<")
+        storage = scanner.word("the storage type, like i8").replace("u", "ui", 1)
+        storage_range = None
+        if scanner.take("<"):
+            low = scanner.integer()
+            scanner.expect(":")
+            storage_range = (low, scanner.integer())
+            scanner.expect(">")
+        scanner.expect(":")
+        expressed = ScalarType(scanner.word("the expressed type, like f32"))
+        axis = scanner.integer("an axis") if scanner.take(":") else None
+        scanner.expect(",")
+        if axis is not None:
+            entries = self._listed("{", "}", self._scale)
+        else:
+            entries = [self._scale()]
+        scanner.expect(">")
+        scales, zeros = zip(*entries, strict=True) if entries else ((), ())
+        return QuantizedType(ScalarType(storage), expressed, scales, zeros, axis, storage_range)
+
+    def _scale(self) -> tuple[float, int]:
+        scanner = self.scanner
+        found = scanner.match(NUMBER)
+        if not found:
+            scanner.fail(f"expected a scale, got {scanner.shown()}")
+        zero = scanner.integer("a zero point") if scanner.take(":") else 0
+        return float(found[0]), zero
+
+    def _alias(self, name: str, at: int, read: Callable[[], T]) -> T:
+        """What an alias stands for, read where it is defined."""
+        if name not in self.aliases:
+            scanner, here = self.scanner, self.scanner.pos
+            self.aliases[name] = _IN_PROGRESS
+            scanner.pos = self.definitions[name]
+            self.aliases[name] = self.nested(read)
+            scanner.pos = here
+        if self.aliases[name] is _IN_PROGRESS:
+            self.scanner.fail(f"the alias {name} stands for itself", at)
+        return self.aliases[name]  # type: ignore[no-any-return]
+
+    def _listed(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
+        """Entries between brackets, separated by commas."""
+        scanner = self.scanner
+        scanner.expect(opening)
+        entries: list[T] = []
+        while not scanner.take(closing):
+            if entries:
+                scanner.expect(",", f"or {closing!r}")
+            entries.append(read())
+        return entries
+
+    # Attributes
+
+    def attribute(self) -> Attribute:
+        """Any attribute, with its type where one follows."""
+        return self.nested(self._attribute)
+
+    def _attribute(self) -> Attribute:
+        scanner = self.scanner
+        scanner.skip()
+        first = scanner.text[scanner.pos : scanner.pos + 1]
+        if first == '"':
+            value = scanner.string()
+            if scanner.take(":"):
+                self.type()
+            return value
+        if first == "[":
+            return self._listed("[", "]", self.attribute)
+        if first == "{":
+            return self.dictionary()
+        if first == "@":
+            return Symbol(scanner.symbol())
+        if first == "#":
+            return self._dialect_attribute()
+        if first == "-" or first.isdigit():
+            return self._number()
+        word = WORD.match(scanner.text, scanner.pos)
+        if word and word[0] in _WORDS:
+            scanner.pos = word.end()
+            return _WORDS[word[0]](self)
+        return self.type()
+
+    def dictionary(self) -> dict[str, Attribute]:
+        """`{name = value, unit, "quoted.name" = value}`."""
+        entries: dict[str, Attribute] = {}
+        scanner = self.scanner
+
+        def entry() -> None:
+            scanner.skip()
+            at = scanner.pos
+            name = scanner.string() if scanner.peek('"') else scanner.word("an attribute's name")
+            if name in entries:
+                scanner.fail(f"the attribute {name} is given twice", at)
+            entries[name] = self.attribute() if scanner.take("=") else None
+
+        self._listed("{", "}", entry)
+        return entries
+
+    def _number(self) -> Number:
+        scanner = self.scanner
+        found = scanner.match(NUMBER)
+        if not found:
+            scanner.fail(f"expected a number, got {scanner.shown()}")
+        text = found[0]
+        whole = "x" in text or text.lstrip("-").isdigit()
+        mlir: Type = I64 if whole else F64
+        if scanner.take(":"):
+            mlir = self.type()
+        if not isinstance(mlir, ScalarType):
+            scanner.fail(f"a number has a scalar type, got {type_text(mlir)}", found.start())
+        if len(text) > 200:
+            scanner.fail("the number has too many digits", found.start())
+        if mlir.name in _FLOAT_BITS and "x" in text:
+            return Number(self.checked(found.start(), lambda: _float_of_bits(text, mlir)), mlir)
+        return Number(int(text, 16 if "x" in text else 10) if whole and "f" not in mlir.name else float(text), mlir)
+
+    def checked(self, at: int, compute: Callable[[], T]) -> T:
+        """The result of `compute`; its errors get this position."""
+        try:
+            return compute()
+        except ParseError:
+            raise
+        except HloomError as error:
+            self.scanner.fail(error.message, at)
+
+    def tensor_type(self) -> TensorType:
+        at = self.scanner.pos
+        mlir = self.type()
+        if not isinstance(mlir, TensorType):
+            self.scanner.fail(f"expected a tensor type, got {type_text(mlir)}", at)
+        return mlir
+
+    def dense(self) -> DenseElements:
+        """`<[1, 2]> : tensor<2xi32>`, after the word `dense`."""
+        scanner = self.scanner
+        at = scanner.pos
+        body = scanner.angled()
+        scanner.expect(":", "and a type")
+        mlir = self.tensor_type()
+        return DenseElements(mlir, self.checked(at, lambda: dense_values(body, mlir)))
+
+    def dense_resource(self) -> DenseElements:
+        scanner = self.scanner
+        at = scanner.pos
+        name = scanner.angled().strip()
+        scanner.expect(":", "and a type")
+        mlir = self.tensor_type()
+        if self._resources is None:
+            sections = "".join(_RESOURCES.findall(scanner.text))
+            self._resources = {found[1]: found[2] for found in _RESOURCE.finditer(sections)}
+        blob = self._resources.get(name)
+        if blob is None:
+            scanner.fail(f"the resource {name!r} is not in this text: only resources given at its end can be read", at)
+        # The first four bytes say how the data is aligned.
+        raw = bytes.fromhex(blob)[4:]
+        values = self.checked(at, lambda: from_bytes(raw, element_type_of(mlir.element_type), static_sizes(mlir)))
+        return DenseElements(mlir, values)
+
+    def dense_array(self) -> DenseArray:
+        """`<i64: 1, 2>`, after the word `array`."""
+        scanner = self.scanner
+        scanner.expect("<")
+        at = scanner.pos
+        element = self.type()
+        if not isinstance(element, ScalarType):
+            scanner.fail(f"an array has a scalar type, got {type_text(element)}", at)
+        values: list[Any] = []
+        if scanner.take(":"):
+            while True:
+                values.append(self._array_entry(element))
+                if not scanner.take(","):
+                    break
+        scanner.expect(">")
+        return DenseArray(element, tuple(values))
+
+    def _array_entry(self, element: ScalarType) -> Any:
+        scanner = self.scanner
+        if element == I1 and (scanner.peek("true") or scanner.peek("false")):
+            return scanner.word() == "true"
+        found = scanner.match(NUMBER)
+        if not found:
+            scanner.fail(f"expected a number, got {scanner.shown()}")
+        return float(found[0]) if "f" in element.name else int(found[0], 0)
+
+    def _dialect_attribute(self) -> Any:
+        """`#dialect.name<..>`, `#dialect<name ..>`, or an alias."""
+        scanner = self.scanner
+        found = scanner.match(ALIAS)
+        if not found:
+            scanner.fail(f"expected an attribute, got {scanner.shown()}")
+        if found[0] in self.definitions:
+            return self._alias(found[0], found.start(), self.attribute)
+        name = found[2]
+        if not scanner.peek("<"):
+            if "." not in name:
+                scanner.fail(f"the attribute alias #{name} is not defined", found.start())
+            return DialectAttribute(name, "")
+        if "." in name:
+            return DialectAttribute(name, self.body(name))
+        start = scanner.pos
+        scanner.expect("<")
+        word = scanner.word("the attribute's name")
+        scanner.skip()
+        if scanner.peek("<"):
+            body: Any = self.body(f"{name}.{word}")
+            scanner.expect(">")
+        else:
+            inside = scanner.pos
+            scanner.pos = start
+            body = scanner.angled()[inside - start - 1 :].strip()
+        return DialectAttribute(f"{name}.{word}", body)
+
+    def body(self, name: str) -> dict[str, Attribute] | str:
+        """What stands in angle brackets: a dictionary where it has fields."""
+        scanner = self.scanner
+        scanner.skip()
+        if not name.startswith(_STRUCT_DIALECTS) or name.endswith(".type_extensions"):
+            return scanner.angled().strip()
+        if not _STRUCT.match(scanner.text, scanner.pos + 1):
+            return scanner.angled().strip()
+        scanner.expect("<")
+        scanner.take_word("raw")
+        fields: dict[str, Attribute] = {}
+        while not scanner.take(">"):
+            if fields:
+                scanner.expect(",", "or '>'")
+            field = scanner.word("a field's name")
+            scanner.expect("=")
+            if scanner.peek("<"):
+                inner = f"{name.partition('.')[0]}.{field}"
+                fields[field] = DialectAttribute(_FIELD_NAMES.get(inner, inner), self.body(inner))
+            else:
+                fields[field] = self.attribute()
+        return fields
+
+    # Locations
+
+    def trailing_location(self) -> str:
+        """`loc(..)` where it follows."""
+        scanner = self.scanner
+        scanner.skip()
+        if not scanner.text.startswith("loc(", scanner.pos):
+            return ""
+        scanner.pos += 4
+        name, place = self.location()
+        scanner.expect(")")
+        return _location_text(name, place)
+
+    def location_attribute(self) -> str:
+        """The text of `(..)`, after the word `loc`."""
+        self.scanner.expect("(")
+        name, place = self.location()
+        self.scanner.expect(")")
+        return _location_text(name, place)
+
+    def location(self) -> tuple[str, str]:
+        """The name that a location gives and its place `"file":line:column`, the first of each where there are many."""
+        scanner = self.scanner
+        if scanner.peek("#"):
+            found = scanner.match(ALIAS)
+            if found is None or found[0] not in self.definitions:
+                scanner.fail("the location alias is not defined", found.start() if found else None)
+            return self._alias(found[0], found.start(), self._defined_location)
+        return self.nested(self._location)
+
+    def _defined_location(self) -> tuple[str, str]:
+        scanner = self.scanner
+        if not scanner.take("loc("):
+            scanner.fail(f"expected loc(..), got {scanner.shown()}")
+        location = self.location()
+        scanner.expect(")")
+        return location
+
+    def _location(self) -> tuple[str, str]:
+        scanner = self.scanner
+        source = scanner.match(_SOURCE)
+        if source:
+            return "", f"{source[1]}:{source[2]}:{source[3]}"
+        if scanner.peek('"'):
+            name = scanner.string()
+            if not scanner.take("("):
+                return name, ""
+            _, place = self.location()
+            scanner.expect(")")
+            return name, place
+        word = scanner.word("a location")
+        if word == "callsite":
+            return self._innermost()
+        if word == "fused":
+            if scanner.peek("<"):
+                scanner.angled()
+            parts = self._listed("[", "]", self.location)
+            return next((n for n, _ in parts if n), ""), next((p for _, p in parts if p), "")
+        if word != "unknown":
+            scanner.fail(f"there is no location {word!r}")
+        return "", ""
+
+    def _innermost(self) -> tuple[str, str]:
+        """The callee of `callsite(callee at caller)`: callers, which chain as deep as a stack, are passed over."""
+        scanner = self.scanner
+        callees: list[tuple[str, str]] = []
+        while not callees or scanner.take_word("callsite"):
+            scanner.expect("(")
+            callees.append(self.location())
+            if not scanner.take_word("at"):
+                scanner.fail(f"expected 'at', got {scanner.shown()}")
+        if not scanner.match(ALIAS):
+            self.location()
+        for _ in callees:
+            scanner.expect(")")
+        return callees[0]
+
+
+_IN_PROGRESS = object()
+
+
+def _raw(reader: AttributeReader, name: str) -> DialectAttribute:
+    """Attributes of MLIR itself that mean nothing to HLO, as they stand."""
+    return DialectAttribute(f"builtin.{name}", reader.scanner.angled() if reader.scanner.peek("<") else "")
+
+
+_WORDS: dict[str, Callable[[AttributeReader], Any]] = {
+    "true": lambda reader: True,
+    "false": lambda reader: False,
+    "unit": lambda reader: None,
+    "dense": AttributeReader.dense,
+    "dense_resource": AttributeReader.dense_resource,
+    "array": AttributeReader.dense_array,
+    "affine_map": lambda reader: _raw(reader, "affine_map"),
+    "strided": lambda reader: _raw(reader, "strided"),
+    "opaque": lambda reader: _raw(reader, "opaque"),
+    "loc": lambda reader: reader.location_attribute(),
+}
+_FIELD_NAMES = {"stablehlo.mode": "stablehlo.result_accuracy_mode"}
+_FLOAT_BITS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}
+
+
+def _float_of_bits(text: str, mlir: ScalarType) -> float:
+    return float(dense_values(text, TensorType((), mlir)).astype(np.float64))
+
+
+def _sizes(text: str) -> tuple[int | None, ...]:
+    return tuple(None if size == "?" else int(size) for size in text.split("x")[:-1])
+
+
+def _location_text(name: str, place: str) -> str:
+    if not name:
+        return place
+    quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"{quoted}({place})" if place else quoted
+
+
+def location_parts(location: str) -> tuple[str, str, int]:
+    """The name, the file and the line of a location as `Operation` has it; empty and 0 where it has none.
+
+    A name may end with a colon and the kind of operation, which are no part of it.
+    """
+    found = STRING.match(location)
+    if not found:
+        return "", "", 0
+    source = _SOURCE.match(location)
+    if source:
+        return "", unquote_mlir(source[1]), int(source[2])
+    source = _SOURCE.match(location, found.end() + 1)
+    name = unquote_mlir(found[0]).partition(":")[0]
+    return (name, unquote_mlir(source[1]), int(source[2])) if source else (name, "", 0)

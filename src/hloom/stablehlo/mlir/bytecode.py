@@ -1,0 +1,95 @@
+"""StableHLO in MLIR's bytecode, portable artifacts included, to text and back: by jaxlib, in a process of its own.
+
+MLIR ends the process on some damaged bytes; here that is the end of a child, and an error. As a script,
+`python -m hloom.stablehlo.mlir.bytecode read|write`, this file is that child.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from typing import Any
+
+from hloom.errors import ArgumentError, HloomError, ProtoError
+
+TIMEOUT = 300.0
+
+
+def text_of(content: bytes) -> str:
+    """The text of a module in bytecode. ProtoError for damaged bytes, ArgumentError where jaxlib is not installed."""
+    return _ask("read", content, ProtoError("the bytes are no StableHLO bytecode that jaxlib reads")).decode()
+
+
+def bytecode_of(text: str) -> bytes:
+    """The portable artifact of a module in text. ArgumentError where jaxlib is not installed."""
+    return _ask("write", text.encode(), ArgumentError("jaxlib makes no bytecode of this module"))
+
+
+def _ask(task: str, content: bytes, failure: HloomError) -> bytes:
+    if importlib.util.find_spec("jaxlib") is None:
+        raise ArgumentError("StableHLO bytecode is read and written by jaxlib, which is missing: pip install jaxlib")
+    command = [sys.executable, "-m", "hloom.stablehlo.mlir.bytecode", task]
+    try:
+        child = subprocess.run(command, input=content, capture_output=True, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise ArgumentError(f"jaxlib took more than {TIMEOUT:.0f} s over StableHLO bytecode") from None
+    if child.returncode == 0:
+        return child.stdout
+    reason = child.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
+    raise failure.at(f"jaxlib: {reason}" if child.returncode > 0 and reason else "jaxlib: its process ended")
+
+
+# The child
+
+
+def _context() -> Any:
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    stablehlo.register_dialect(context)
+    sdy.register_dialect(context)
+    chlo.register_dialect(context)
+    context.allow_unregistered_dialects = True
+    return context
+
+
+def read_bytecode(content: bytes) -> bytes:
+    """The text, by jaxlib in this process: for bytes of a source that can be trusted."""
+    from jaxlib import _jax  # type: ignore[attr-defined]
+    from jaxlib.mlir import ir
+
+    with _context() as context:
+        # A portable artifact names its producer StableHLO_v.. and holds a versioned dialect.
+        is_artifact = b"StableHLO_v" in content[:64]
+        module = _jax.mlir.deserialize_portable_artifact(content) if is_artifact else ir.Module.parse(content, context)
+        text = module.operation.get_asm(enable_debug_info=True)
+    return str(text).encode()
+
+
+def _write(content: bytes) -> bytes:
+    from jaxlib import _jax  # type: ignore[attr-defined]
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    with _context() as context:
+        module = ir.Module.parse(content.decode(), context)
+        version = stablehlo.get_current_version()
+        # CHLO has no versioned form: with it the artifact holds both dialects, as JAX writes it.
+        mixed = b" chlo." in content or b'"chlo.' in content
+        artifact: bytes = _jax.mlir.serialize_portable_artifact(module, version, use_mixed_serialization=mixed)
+    return artifact
+
+
+if __name__ == "__main__":
+    try:
+        result = (read_bytecode if sys.argv[1] == "read" else _write)(sys.stdin.buffer.read())
+    except Exception as error:
+        sys.exit(str(error).strip().replace("\n", " ")[:400])
+    sys.stdout.buffer.write(result)

@@ -1,0 +1,363 @@
+"""The parser of MLIR text: operations in generic form, regions, blocks, functions, modules.
+
+Operations' own forms are given to it (StableHLO's are in `assembly.py`); types and attributes are in
+`attribute_reader.py`. The result is one `builtin.module` operation, whose operations are functions.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias, TypeVar
+
+from hloom.stablehlo.mlir.attribute_reader import AttributeReader
+from hloom.stablehlo.mlir.ir import Attribute, Block, FunctionType, Operation, Region, Type, Value
+from hloom.stablehlo.mlir.lexer import VALUE, WORD
+from hloom.stablehlo.mlir.types import type_text
+
+T = TypeVar("T")
+Form: TypeAlias = "Callable[[Parser, str], Operation]"
+"""How an operation is read that has a form of its own, from what follows its name."""
+
+MAX_REGION_DEPTH = 64
+_RESULTS = re.compile(r"%([\w$.\-]++)(?:\s*+:\s*+(\d{1,6}))?\s*+(,|=)")
+_ALIAS_DEFINITION = re.compile(r"[#!][A-Za-z_][\w$.\-]*+[ \t]*+=")
+_BLOCK = re.compile(r"\^[\w$.\-]++")
+_SHORT_NAMES = {"module": "builtin.module", "return": "func.return", "call": "func.call", "func": "func.func"}
+
+
+def parse_attribute(text: str) -> Attribute:
+    """The attribute that a text is."""
+    reader = AttributeReader(text)
+    attribute = reader.attribute()
+    if not reader.scanner.at_end():
+        reader.scanner.fail(f"expected the end of the attribute, got {reader.scanner.shown()}")
+    return attribute
+
+
+class Parser(AttributeReader):
+    """The state of a parse: values in scope by name, and the depth of regions; `forms` by operation name."""
+
+    def __init__(self, text: str, forms: dict[str, Form]) -> None:
+        super().__init__(text)
+        self.forms = forms
+        self.values: dict[str, Value] = {}
+        self.named: list[str] = []
+        self.region_depth = 0
+        self.line = 1
+        self.counted = 0
+        self.result_names: list[str] = []
+
+    def parse(self) -> Operation:
+        operations: list[Operation] = []
+        while not self._at_end():
+            operations.append(self.operation())
+        if len(operations) == 1 and operations[0].name == "builtin.module":
+            return operations[0]
+        return Operation("builtin.module", regions=[Region([Block([], operations)])], line=1, column=1)
+
+    def _at_end(self) -> bool:
+        """Moves past definitions of aliases and resources, which are read where they are used."""
+        scanner = self.scanner
+        while not scanner.at_end():
+            character = scanner.text[scanner.pos]
+            if character in "#!":
+                found = scanner.match(_ALIAS_DEFINITION)
+                if not found:
+                    scanner.fail(f"expected an operation, got {scanner.shown()}")
+                self._skip_definition()
+            elif scanner.text.startswith("{-#", scanner.pos):
+                end = scanner.text.find("#-}", scanner.pos)
+                if end < 0:
+                    scanner.fail("the resources are not closed by '#-}'")
+                scanner.pos = end + 3
+            else:
+                return False
+        return True
+
+    def _skip_definition(self) -> None:
+        if self.scanner.peek("loc("):
+            self.trailing_location()
+        else:
+            self.attribute()
+
+    # Operations
+
+    def operation(self) -> Operation:
+        """One operation, in generic form or its own."""
+        scanner = self.scanner
+        scanner.skip()
+        start = scanner.pos
+        names = self._result_names()
+        scanner.skip()
+        name_at = scanner.pos
+        self.result_names = names
+        if scanner.peek('"'):
+            operation = self._generic(scanner.string())
+        else:
+            word = scanner.word("an operation")
+            operation = self._own_form(_SHORT_NAMES.get(word, word), name_at)
+        self.place(operation, start)
+        if scanner.text.startswith("loc(", scanner.pos) or scanner.peek("loc("):
+            operation.location = self.trailing_location()
+        if len(names) != len(operation.results) and names:
+            count = len(operation.results)
+            scanner.fail(f"{operation.name} has {count} result{'s' * (count != 1)}, got {len(names)} names", start)
+        for name, result in zip(names, operation.results, strict=False):
+            self.define(name, result, start)
+        return operation
+
+    def _result_names(self) -> list[str]:
+        """`%a, %b:2 =`, which gives a, b#0 and b#1."""
+        scanner, names = self.scanner, list[str]()
+        while found := scanner.match(_RESULTS):
+            count = int(found[2] or 1)
+            names += [found[1]] if found[2] is None else [f"{found[1]}#{i}" for i in range(count)]
+            if found[3] == "=":
+                return names
+        if names or scanner.peek("%"):
+            scanner.fail(f"expected '%name =', got {scanner.shown()}")
+        return names
+
+    def place(self, operation: Operation, position: int) -> None:
+        self.line += self.scanner.text.count("\n", self.counted, position) if position >= self.counted else 0
+        if position < self.counted:
+            # An operation with regions stands before those in them.
+            operation.line = self.line - self.scanner.text.count("\n", position, self.counted)
+        else:
+            operation.line, self.counted = self.line, position
+        operation.column = position - self.scanner.text.rfind("\n", 0, position)
+
+    def _generic(self, name: str) -> Operation:
+        scanner = self.scanner
+        operands_at = scanner.pos
+        operands = self._listed("(", ")", self.operand)
+        if scanner.peek("["):
+            scanner.fail(f"{name} jumps to blocks: only structured control flow can be read")
+        attributes: dict[str, Attribute] = {}
+        if scanner.take("<"):
+            attributes |= self.dictionary()
+            scanner.expect(">")
+        regions = self._listed("(", ")", self.region) if scanner.peek("(") else []
+        if scanner.peek("{"):
+            attributes |= self.dictionary()
+        scanner.expect(":", "and the operation's type")
+        types = self.function_type()
+        self.check_types(operands, types.inputs, operands_at)
+        return Operation(name, operands, results_of(types.results), attributes, regions)
+
+    def function_type(self) -> FunctionType:
+        at = self.scanner.pos
+        types = self.type()
+        if not isinstance(types, FunctionType):
+            self.scanner.fail(f"expected (types) -> types, got {type_text(types)}", at)
+        return types
+
+    def _own_form(self, name: str, at: int) -> Operation:
+        form = self.forms.get(name)
+        if form is None:
+            close = difflib.get_close_matches(name, self.forms, 3)
+            hint = f"; close are {', '.join(close)}" if close else ""
+            self.scanner.fail(f"there is no operation {name!r} with a form of its own{hint}", at)
+        return form(self, name)
+
+    # Values
+
+    def operand(self) -> Value:
+        """A value that is in scope."""
+        scanner = self.scanner
+        found = scanner.match(VALUE)
+        if not found:
+            scanner.fail(f"expected a value %name, got {scanner.shown()}")
+        name = found[1].removesuffix("#0") if found[1].endswith("#0") and found[1] not in self.values else found[1]
+        value = self.values.get(name) or self.values.get(f"{name}#0")
+        if value is None:
+            close = difflib.get_close_matches(name, self.values, 1)
+            hint = f"; close is %{close[0]}" if close else ""
+            scanner.fail(f"there is no value %{name} before this{hint}", found.start())
+        return value
+
+    def operands(self) -> list[Value]:
+        """Values separated by commas, perhaps none."""
+        scanner = self.scanner
+        values: list[Value] = []
+        while scanner.peek("%"):
+            values.append(self.operand())
+            before = scanner.pos
+            if not (scanner.take(",") and scanner.peek("%")):
+                scanner.pos = before
+                break
+        return values
+
+    def define(self, name: str, value: Value, at: int) -> None:
+        if name in self.values:
+            self.scanner.fail(f"the value %{name} is defined twice", at)
+        value.name = name
+        self.values[name] = value
+        self.named.append(name)
+
+    def check_types(self, operands: Sequence[Value], types: Sequence[Type], at: int) -> None:
+        """Operands have the types that their user says."""
+        if len(operands) != len(types):
+            self.scanner.fail(f"got {len(operands)} operands and {len(types)} types for them", at)
+        for operand, mlir in zip(operands, types, strict=True):
+            if operand.type is not mlir and operand.type != mlir:
+                self.scanner.fail(f"%{operand.name} is a {type_text(operand.type)}, here {type_text(mlir)}", at)
+
+    # Regions
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Names that are defined inside are free again afterwards."""
+        mark = len(self.named)
+        if self.region_depth >= MAX_REGION_DEPTH:
+            self.scanner.fail(f"regions nest more than {MAX_REGION_DEPTH} deep")
+        self.region_depth += 1
+        yield
+        self.region_depth -= 1
+        for name in self.named[mark:]:
+            del self.values[name]
+        del self.named[mark:]
+
+    def region(self, arguments: Sequence[tuple[str, Value]] = ()) -> Region:
+        """`{ operations }`, perhaps with `^bb0(%a: type):` before them; or with arguments that stood elsewhere."""
+        scanner = self.scanner
+        with self.scope():
+            scanner.expect("{", "at the start of a region")
+            block = Block([value for _, value in arguments])
+            for name, value in arguments:
+                self.define(name, value, scanner.pos)
+            if scanner.match(_BLOCK):
+                if scanner.peek("("):
+                    block.arguments = self._listed("(", ")", self.argument)
+                scanner.expect(":", "after the block's arguments")
+            while not scanner.take("}"):
+                if scanner.peek("^"):
+                    scanner.fail("a region has one block: only structured control flow can be read")
+                block.operations.append(self.operation())
+        return Region([block])
+
+    def argument(self) -> Value:
+        """`%name: type loc(..)`, which comes into scope."""
+        scanner = self.scanner
+        found = scanner.match(VALUE)
+        if not found:
+            scanner.fail(f"expected an argument %name, got {scanner.shown()}")
+        scanner.expect(":", "and the argument's type")
+        value = Value(self.type())
+        value.location = self.trailing_location()
+        self.define(found[1], value, found.start())
+        return value
+
+    # Modules and functions
+
+    def module(self, name: str) -> Operation:
+        """`module @name attributes {..} { .. }`."""
+        scanner = self.scanner
+        attributes: dict[str, Attribute] = {}
+        if scanner.peek("@"):
+            attributes["sym_name"] = scanner.symbol()
+        if scanner.take_word("attributes"):
+            attributes |= self.dictionary()
+        return Operation(name, attributes=attributes, regions=[self.region()])
+
+    def function(self, name: str) -> Operation:
+        """`func.func public @name(%a: type {..}) -> (type {..}) attributes {..} { .. }`."""
+        scanner = self.scanner
+        visibility = next((word for word in ("public", "private", "nested") if scanner.take_word(word)), None)
+        attributes: dict[str, Attribute] = {"sym_name": scanner.symbol()}
+        if visibility:
+            attributes["sym_visibility"] = visibility
+        # A function sees no values of what is around it.
+        outer, self.values, named, self.named = self.values, {}, self.named, []
+        with self.scope():
+            arguments, entries = self._parameters()
+            results, result_entries = self._results() if scanner.take("->") else ([], [])
+            attributes["function_type"] = FunctionType(tuple(a.type for a in arguments), tuple(results))
+            attributes |= {"arg_attrs": entries} if any(entries) else {}
+            attributes |= {"res_attrs": result_entries} if any(result_entries) else {}
+            if scanner.take_word("attributes"):
+                attributes |= self.dictionary()
+            regions: list[Region] = []
+            if scanner.peek("{"):
+                names = list(self.named)
+                self.values, self.named = {}, []
+                regions = [self.region(list(zip(names, arguments, strict=True)))]
+        self.values, self.named = outer, named
+        return Operation(name, attributes=attributes, regions=regions)
+
+    def _parameters(self) -> tuple[list[Value], list[Attribute]]:
+        entries: list[Attribute] = []
+
+        def parameter() -> Value:
+            if not self.scanner.peek("%"):
+                # A declaration has types alone.
+                value = Value(self.type())
+                self.define(f"arg{len(entries)}", value, self.scanner.pos)
+            else:
+                value = self._named_parameter()
+            entries.append(self.dictionary() if self.scanner.peek("{") else {})
+            value.location = self.trailing_location()
+            return value
+
+        return self._listed("(", ")", parameter), entries
+
+    def _named_parameter(self) -> Value:
+        found = self.scanner.match(VALUE)
+        if not found:
+            self.scanner.fail(f"expected a parameter %name, got {self.scanner.shown()}")
+        self.scanner.expect(":", "and the parameter's type")
+        value = Value(self.type())
+        self.define(found[1], value, found.start())
+        return value
+
+    def _results(self) -> tuple[list[Type], list[Attribute]]:
+        if not self.scanner.peek("("):
+            return [self.type()], [{}]
+        entries: list[Attribute] = []
+
+        def result() -> Type:
+            mlir = self.type()
+            entries.append(self.dictionary() if self.scanner.peek("{") else {})
+            return mlir
+
+        return self._listed("(", ")", result), entries
+
+    # Services for the forms of operations
+
+    def listed(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
+        return self._listed(opening, closing, read)
+
+    def optional_attributes(self) -> dict[str, Attribute]:
+        """`{..}` where it comes next."""
+        return self.dictionary() if self.scanner.peek("{") else {}
+
+    def word_ahead(self) -> str:
+        """The word that comes next, which is not taken."""
+        self.scanner.skip()
+        found = WORD.match(self.scanner.text, self.scanner.pos)
+        return found[0] if found else ""
+
+    def finish(self, name: str, operands: list[Value], attributes: dict[str, Attribute], at: int) -> Operation:
+        """`{..} : (types) -> types` after an op's own part; `at` is where the operands stand."""
+        attributes = attributes | self.optional_attributes()
+        self.scanner.expect(":", "and the operation's type")
+        types = self.function_type()
+        self.check_types(operands, types.inputs, at)
+        return Operation(name, operands, results_of(types.results), attributes)
+
+    def named_argument(self) -> tuple[str, Value]:
+        """`%name: type loc(..)`, an argument of a region that follows."""
+        found = self.scanner.match(VALUE)
+        if not found:
+            self.scanner.fail(f"expected an argument %name, got {self.scanner.shown()}")
+        self.scanner.expect(":", "and the argument's type")
+        value = Value(self.type())
+        value.location = self.trailing_location()
+        return found[1], value
+
+
+def results_of(types: Sequence[Type]) -> list[Value]:
+    return [Value(mlir) for mlir in types]

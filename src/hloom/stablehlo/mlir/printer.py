@@ -1,0 +1,323 @@
+"""MLIR as data to text, in the forms that StableHLO's own printer uses where it has one, else in the generic form.
+
+`FORMATS` gives the form of an operation as a template, one row an operation; what no template can say (regions, pairs
+of lists) is a function in `syntax.py`. Everything else is written `"name"(operands) <{attributes}> : types`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from hloom.stablehlo.mlir.attribute_text import attribute_text, bare_text, dictionary_text, symbol_text
+from hloom.stablehlo.mlir.ir import (
+    Attribute,
+    Block,
+    DialectAttribute,
+    Operation,
+    Region,
+    ScalarType,
+    Symbol,
+    TensorType,
+    Type,
+    Value,
+)
+from hloom.stablehlo.mlir.types import type_text
+
+_ELEMENT_WISE = """abs add and atan2 cbrt ceil clamp convert cosine count_leading_zeros divide exponential
+    exponential_minus_one floor imag is_finite log log_plus_one logistic maximum minimum multiply negate not or popcnt
+    power real remainder round_nearest_afz round_nearest_even rsqrt shift_left shift_right_arithmetic
+    shift_right_logical sign sine sqrt subtract tan tanh xor"""
+_PLAIN = "bitcast_convert dynamic_reshape dynamic_update_slice reshape"
+_CHLO = "acos acosh asin asinh atanh cosh erf mulhi sinh"
+
+# In a template `{0}` is an operand, `{operands}` are all of them, `{same}` is one type where all types are equal,
+# `{types}` is `(operands) -> results`, `{operand_types}` and `{results}` are the types of either; another name is that
+# attribute, and `{attributes}` are all that the template does not name.
+FORMATS: dict[str, str] = {
+    **{f"stablehlo.{name}": "{operands}{attributes} : {same}" for name in _ELEMENT_WISE.split()},
+    **{f"stablehlo.{name}": "{operands}{attributes} : {types}" for name in _PLAIN.split()},
+    **{f"chlo.{name}": "{operands}{attributes} : {operand_types} -> {results}" for name in _CHLO.split()},
+    "chlo.top_k": "({0}, k = {k}){attributes} : {operand_types} -> ({results})",
+    "stablehlo.after_all": "{operands}{attributes} : {operand_types}",
+    "stablehlo.broadcast_in_dim": "{operands}, dims = {broadcast_dimensions}{attributes} : {types}",
+    "stablehlo.cholesky": "{operands}, lower = {lower}{attributes} : {same}",
+    "stablehlo.compare": "{comparison_direction}, {operands}, {compare_type}{attributes} : {types}",
+    "stablehlo.complex": "{operands}{attributes} : {results}",
+    "stablehlo.concatenate": "{operands}, dim = {dimension}{attributes} : {types}",
+    "stablehlo.create_token": "{attributes} : {results}",
+    "stablehlo.dynamic_slice": "{operands}, sizes = {slice_sizes}{attributes} : {types}",
+    "stablehlo.fft": "{operands}, type = {fft_type}, length = {fft_length}{attributes} : {types}",
+    "stablehlo.get_dimension_size": "{operands}, dim = {dimension}{attributes} : {types}",
+    "stablehlo.iota": "dim = {iota_dimension}{attributes} : {results}",
+    "stablehlo.optimization_barrier": "{operands}{attributes} : {operand_types}",
+    "stablehlo.pad": "{operands}, low = {edge_padding_low}, high = {edge_padding_high}, "
+    "interior = {interior_padding}{attributes} : {types}",
+    "stablehlo.partition_id": "{attributes} : {results}",
+    "stablehlo.reduce_precision": "{operands}, format = e{exponent_bits}m{mantissa_bits}{attributes} : {same}",
+    "stablehlo.replica_id": "{attributes} : {results}",
+    "stablehlo.reverse": "{operands}, dims = {dimensions}{attributes} : {same}",
+    "stablehlo.rng": "{operands}, distribution = {rng_distribution}{attributes} : {types}",
+    "stablehlo.rng_bit_generator": "{operands}, algorithm = {rng_algorithm}{attributes} : {types}",
+    "stablehlo.set_dimension_size": "{operands}, dim = {dimension}{attributes} : {types}",
+    "stablehlo.transpose": "{operands}, dims = {permutation}{attributes} : {types}",
+}
+
+# The results that StableHLO's printer names; all others are numbered.
+_RESULT_NAMES = {
+    "chlo.top_k": ("values", "indices"),
+    "stablehlo.batch_norm_grad": ("grad_operand", "grad_scale", "grad_offset"),
+    "stablehlo.batch_norm_training": ("output", "batch_mean", "batch_var"),
+    "stablehlo.rng_bit_generator": ("output_state", "output"),
+}
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+Syntax: TypeAlias = "dict[str, Callable[[Printer, Operation], str]]"
+"""How operations are written whose form no template can say, by name."""
+
+
+class Printer:
+    """Lines of text so far, and the names of the values that are in scope."""
+
+    def __init__(self, syntax: Syntax) -> None:
+        self.syntax = syntax
+        self.lines: list[str] = []
+        self.indent = 0
+        self.names: dict[Value, str] = {}
+        self.used: set[str] = set()
+        self.numbers = {"": 0, "arg": 0, "conflict": 0}
+        self.in_function_body = False
+        self.locations: dict[str, int] = {}
+
+    # Lines and scopes
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.indent + text if text else "")
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Names given inside are free again afterwards."""
+        used, numbers = set(self.used), dict(self.numbers)
+        self.indent += 1
+        yield
+        self.indent -= 1
+        self.used, self.numbers = used, numbers
+
+    def numbered(self, kind: str) -> str:
+        """`%0`, `%1` .., or `%arg0`, `%arg1` .."""
+        self.numbers[kind] += 1
+        return f"%{kind}{self.numbers[kind] - 1}"
+
+    def named(self, base: str) -> str:
+        """`%base`, or `%base_0` and so on where that is taken."""
+        name = base
+        while name in self.used:
+            name = f"{base}_{self.numbers['conflict']}"
+            self.numbers["conflict"] += 1
+        self.used.add(name)
+        return f"%{name}"
+
+    def arguments(self, values: Sequence[Value], base: str = "") -> list[str]:
+        """Names the arguments of a block."""
+        for value in values:
+            self.names[value] = self.named(base) if base else self.numbered("arg")
+        return [self.names[value] for value in values]
+
+    # Modules and functions
+
+    def module(self, module: Operation) -> str:
+        name = module.attributes.get("sym_name")
+        attributes = {key: value for key, value in module.attributes.items() if key != "sym_name"}
+        shown = f" attributes {dictionary_text(attributes)}" if attributes else ""
+        self.line(f"module {symbol_text(name)}{shown} {{" if isinstance(name, str) else f"module{shown} {{")
+        self.indent += 1
+        for function in module.regions[0].block.operations:
+            self.function(function)
+        self.indent -= 1
+        self.line("}")
+        aliases = [f"#loc{number} = loc({location})" for location, number in self.locations.items()]
+        return "\n".join([*aliases, *self.lines]) + "\n"
+
+    def function(self, function: Operation) -> None:
+        attributes, block = function.attributes, function.regions[0].block
+        entries, results = attributes.get("arg_attrs"), attributes.get("res_attrs")
+        with self.scope():
+            names = self.arguments(block.arguments)
+            parameters = [
+                f"{name}: {type_text(value.type)}{_entry_of(entries, i)}{self.location(value.location)}"
+                for i, (name, value) in enumerate(zip(names, block.arguments, strict=True))
+            ]
+            returned = block.operations[-1].operands
+            types = [f"{type_text(value.type)}{_entry_of(results, i)}" for i, value in enumerate(returned)]
+            arrow = "" if not types else f" -> {types[0]}" if types == [type_text(returned[0].type)] else ""
+            arrow = arrow or (f" -> ({', '.join(types)})" if types else "")
+            visibility = attributes.get("sym_visibility") or "public"
+            symbol = symbol_text(str(attributes["sym_name"]))
+            self.indent -= 1
+            self.line(f"func.func {visibility} {symbol}({', '.join(parameters)}){arrow} {{")
+            self.indent += 1
+            self.body(block, in_function=True)
+        self.line("}")
+
+    def body(self, block: Block, in_function: bool = False) -> None:
+        for operation in block.operations:
+            self.in_function_body = in_function
+            self.operation(operation)
+
+    # Operations
+
+    def operation(self, operation: Operation) -> None:
+        start, results = len(self.lines), self.result_names(operation)
+        if operation.name in self.syntax:
+            text = self.syntax[operation.name](self, operation)
+        elif operation.name in FORMATS:
+            text = f"{operation.name}{self.fill(FORMATS[operation.name], operation)}"
+        else:
+            text = self.generic(operation)
+        # Regions were printed as lines of their own: the first line goes before them, the rest after them.
+        head, mark, tail = text.partition("\0")
+        self.lines.insert(start, "  " * self.indent + results + head)
+        location = self.location(operation.location)
+        self.lines[-1 if mark else start] += tail + location
+
+    def result_names(self, operation: Operation) -> str:
+        """`%0 = `, `%1:2 = `, `%values, %indices = `, or nothing."""
+        results, bases = operation.results, _RESULT_NAMES.get(operation.name)
+        if not results:
+            return ""
+        if operation.name == "stablehlo.constant":
+            bases = ("c" if _holds_integers(results[0].type) else "cst",)
+        if bases:
+            names = [self.named(base) for base in bases]
+            self.names |= dict(zip(results, names, strict=True))
+            return f"{', '.join(names)} = "
+        name = self.numbered("")
+        if len(results) == 1:
+            self.names[results[0]] = name
+            return f"{name} = "
+        self.names |= {result: f"{name}#{i}" for i, result in enumerate(results)}
+        return f"{name}:{len(results)} = "
+
+    def operands(self, values: Sequence[Value]) -> str:
+        return ", ".join(self.names[value] for value in values)
+
+    def location(self, location: str) -> str:
+        """` loc(#loc3)`: each location is written once, above the module."""
+        if not location:
+            return ""
+        return f" loc(#loc{self.locations.setdefault(location, len(self.locations) + 1)})"
+
+    def fill(self, template: str, operation: Operation) -> str:
+        """What follows the name: the template with its placeholders filled in."""
+        attributes = dict(operation.attributes)
+        named = [word for word in _PLACEHOLDER.findall(template) if word not in _PARTS and not word.isdigit()]
+        words = {word: _word(attributes.pop(word, None)) for word in named}
+        words["attributes"] = attribute_suffix(attributes)
+        for word in named:
+            if not words[word]:
+                # An attribute that may be left out goes with its name and comma.
+                template = re.sub(rf",( \w+ =)? \{{{word}\}}", "", template)
+
+        def text(found: re.Match[str]) -> str:
+            word = found[1]
+            if word in words:
+                return words[word]
+            if word in _TYPES:
+                return _TYPES[word](operation)
+            return self.operands(operation.operands if word == "operands" else [operation.operands[int(word)]])
+
+        filled = _PLACEHOLDER.sub(text, template)
+        return filled if filled.startswith(("(", " ")) else f" {filled}"
+
+    def generic(self, operation: Operation) -> str:
+        """`"name"(operands) <{inherent}> ({regions}) {discardable} : types`; a NUL marks where the regions stand."""
+        inherent = {key: value for key, value in operation.attributes.items() if "." not in key}
+        others = {key: value for key, value in operation.attributes.items() if "." in key}
+        text = f'"{operation.name}"({self.operands(operation.operands)})'
+        if inherent:
+            text += f" <{dictionary_text(inherent)}>"
+        types = f"{attribute_suffix(others)} : {function_types(operation)}"
+        if not operation.regions:
+            return text + types
+        for i, region in enumerate(operation.regions):
+            self.region(region)
+            self.line("}, {" if i < len(operation.regions) - 1 else "})")
+        return f"{text} ({{\0{types}"
+
+    def region(self, region: Region, base: str = "", header: bool = True) -> None:
+        """The lines of a region, its arguments in a block header."""
+        with self.scope():
+            names = self.arguments(region.block.arguments, base)
+            if names and header:
+                self.indent -= 1
+                self.line(f"^bb0({typed(names, region.block.arguments)}):")
+                self.indent += 1
+            self.body(region.block)
+
+
+def typed(names: Sequence[str], values: Sequence[Value]) -> str:
+    """`%arg0: tensor<f32>, %arg1: tensor<f32>`."""
+    return ", ".join(f"{name}: {type_text(value.type)}" for name, value in zip(names, values, strict=True))
+
+
+def attribute_suffix(attributes: dict[str, Attribute]) -> str:
+    return f" {dictionary_text(attributes)}" if attributes else ""
+
+
+def _word(value: Attribute) -> str:
+    """An enumeration by its word alone, everything else without its type."""
+    if isinstance(value, DialectAttribute) and isinstance(value.body, str):
+        return value.body
+    return "" if value is None else bare_text(value)
+
+
+def _holds_integers(mlir: Type) -> bool:
+    return (
+        isinstance(mlir, TensorType) and isinstance(mlir.element_type, ScalarType) and mlir.element_type.name[0] in "iu"
+    )
+
+
+def _entry_of(attributes: Attribute, position: int) -> str:
+    """The dictionary of one argument or result, where it is not empty."""
+    entry = attributes[position] if isinstance(attributes, list) else None
+    return f" {attribute_text(entry)}" if entry else ""
+
+
+def type_list(values: Sequence[Value]) -> str:
+    return ", ".join(type_text(value.type) for value in values)
+
+
+def same_types(operation: Operation) -> str:
+    """One type where all operands and results have it, else the function type."""
+    first = operation.results[0].type
+    same = all(value.type == first for value in (*operation.operands, *operation.results))
+    return type_text(first) if same else function_types(operation)
+
+
+def function_types(operation: Operation) -> str:
+    """`(operands) -> results`."""
+    return f"({type_list(operation.operands)}) -> {result_types([value.type for value in operation.results])}"
+
+
+def result_types(types: Sequence[Type]) -> str:
+    shown = ", ".join(map(type_text, types))
+    return shown if len(types) == 1 else f"({shown})"
+
+
+def symbol_of(operation: Operation, name: str) -> str:
+    """The text of an attribute that names a function."""
+    value = operation.attributes[name]
+    return symbol_text(value.name if isinstance(value, Symbol) else str(value))
+
+
+# The placeholders that stand for types.
+_TYPES: dict[str, Callable[[Operation], str]] = {
+    "same": same_types,
+    "types": function_types,
+    "results": lambda operation: type_list(operation.results),
+    "operand_types": lambda operation: type_list(operation.operands),
+}
+_PARTS = frozenset({"operands", "attributes", *_TYPES})

@@ -1,0 +1,129 @@
+"""Element types and shapes of HLO, and the MLIR types that stand for them: both directions.
+
+HLO's `pred` is `i1`, signed integers are signless (`i32`), unsigned ones `ui32`; floats have the names of MLIR. A
+bounded dynamic dimension `f32[<=4]` is `tensor<?xf32, #stablehlo.bounds<4>>`. A layout has no place in a type.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from hloom.errors import ArgumentError
+from hloom.shape import TOKEN, Shape
+from hloom.stablehlo.mlir.ir import DialectType, QuantizedType, ScalarType, TensorType, TupleType, Type
+from hloom.types import PrimitiveType
+
+TOKEN_TYPE = DialectType("stablehlo.token")
+INDEX = ScalarType("index")
+I1, I32, I64 = ScalarType("i1"), ScalarType("i32"), ScalarType("i64")
+
+
+def _mlir_name(element_type: PrimitiveType) -> str:
+    """`i32`, `ui8`, `bf16`, `f8E4M3FN`, `complex<f32>`."""
+    if element_type.is_pred:
+        return "i1"
+    if element_type.is_complex:
+        return f"complex<{element_type.real.text}>"
+    if element_type.is_integer:
+        return ("i" if element_type.is_signed else "ui") + element_type.text[1:]
+    name = element_type.text
+    return name if name in ("f16", "bf16", "f32", "f64") else name[0] + name[1:].upper()
+
+
+_TO_SCALAR = {t: ScalarType(_mlir_name(t)) for t in PrimitiveType if t.is_array}
+_FROM_NAME = {scalar.name: element_type for element_type, scalar in _TO_SCALAR.items()}
+# Names that are read and never written: explicit signs, and the integer of sizes, which XLA takes for 64 bits.
+_FROM_NAME |= {f"si{t.bits}": t for t in PrimitiveType if t.is_array and t.is_signed}
+_FROM_NAME["index"] = PrimitiveType.S64
+
+
+def scalar_type(element_type: PrimitiveType) -> ScalarType:
+    """The MLIR element type of an HLO one."""
+    if element_type not in _TO_SCALAR:
+        raise ArgumentError(f"{element_type} is no element type of arrays")
+    return _TO_SCALAR[element_type]
+
+
+def element_type_of(scalar: ScalarType | QuantizedType) -> PrimitiveType:
+    """The HLO element type of an MLIR one; a quantised type is stored as its integers."""
+    name = scalar.storage.name if isinstance(scalar, QuantizedType) else scalar.name
+    if name not in _FROM_NAME:
+        raise ArgumentError(f"there is no HLO element type for {name}; there is for: {', '.join(sorted(_FROM_NAME))}")
+    return _FROM_NAME[name]
+
+
+def mlir_type(shape: Shape) -> Type:
+    """The MLIR type of a shape, without its layout."""
+    if shape.is_tuple:
+        return TupleType(tuple(map(mlir_type, shape.elements)))
+    if shape.is_token:
+        return TOKEN_TYPE
+    if not shape.is_array:
+        raise ArgumentError(f"StableHLO has no type for {shape}")
+    return tensor_type(shape)
+
+
+def tensor_type(shape: Shape) -> TensorType:
+    """The MLIR type of an array shape."""
+    element = scalar_type(shape.element_type)
+    if not shape.is_dynamic:
+        return TensorType(shape.dimensions, element)
+    pairs = list(zip(shape.dimensions, shape.dynamic_dimensions, strict=True))
+    sizes = tuple(None if dynamic else size for size, dynamic in pairs)
+    return TensorType(sizes, element, tuple(size if dynamic else None for size, dynamic in pairs))
+
+
+def shape_of(mlir: Type) -> Shape:
+    """The shape of an MLIR type, in default layout; ArgumentError where HLO has none."""
+    if isinstance(mlir, TensorType):
+        return _array_shape(mlir)
+    if isinstance(mlir, TupleType):
+        return Shape.tuple_of(map(shape_of, mlir.elements))
+    if isinstance(mlir, DialectType) and mlir.name in ("stablehlo.token", "mhlo.token"):
+        return TOKEN
+    if isinstance(mlir, ScalarType):
+        return Shape.array(element_type_of(mlir))
+    raise ArgumentError(f"there is no HLO shape for {type_text(mlir)}")
+
+
+@functools.lru_cache(4096)
+def _array_shape(mlir: TensorType) -> Shape:
+    bounds = mlir.bounds or (None,) * len(mlir.dimensions)
+    sizes, dynamic = [], []
+    for size, bound in zip(mlir.dimensions, bounds, strict=True):
+        known = size if size is not None else bound
+        if known is None:
+            raise ArgumentError(f"{type_text(mlir)} has a size that is not known while importing, and no bound")
+        sizes.append(known)
+        dynamic.append(size is None)
+    return Shape.array(element_type_of(mlir.element_type), sizes, dynamic)
+
+
+def type_text(mlir: Type | QuantizedType) -> str:
+    """A type as messages show it, and as MLIR writes it."""
+    if isinstance(mlir, ScalarType):
+        return mlir.name
+    if isinstance(mlir, TupleType):
+        return f"tuple<{', '.join(map(type_text, mlir.elements))}>"
+    if isinstance(mlir, DialectType):
+        return f"!{mlir.name}"
+    if isinstance(mlir, QuantizedType):
+        return _quantized_text(mlir)
+    if isinstance(mlir, TensorType):
+        sizes = "".join(f"{'?' if size is None else size}x" for size in mlir.dimensions)
+        bounds = ", ".join("?" if bound is None else str(bound) for bound in mlir.bounds or ())
+        encoding = f", #stablehlo.bounds<{bounds}>" if mlir.bounds and any(b is not None for b in mlir.bounds) else ""
+        return f"tensor<{sizes}{type_text(mlir.element_type)}{encoding}>"
+    results = ", ".join(map(type_text, mlir.results))
+    single = len(mlir.results) == 1 and not isinstance(mlir.results[0], TupleType)
+    return f"({', '.join(map(type_text, mlir.inputs))}) -> {results if single else f'({results})'}"
+
+
+def _quantized_text(mlir: QuantizedType) -> str:
+    low_high = f"<{mlir.storage_range[0]}:{mlir.storage_range[1]}>" if mlir.storage_range else ""
+    axis = "" if mlir.axis is None else f":{mlir.axis}"
+    entries = [
+        repr(scale) + (f":{zero}" if zero else "") for scale, zero in zip(mlir.scales, mlir.zero_points, strict=True)
+    ]
+    scales = entries[0] if mlir.axis is None else "{" + ",".join(entries) + "}"
+    return f"!quant.uniform<{mlir.storage.name}{low_high}:{mlir.expressed.name}{axis}, {scales}>"

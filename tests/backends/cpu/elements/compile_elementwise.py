@@ -1,0 +1,61 @@
+"""Compiles element-wise functions that emit LLVM IR into functions of NumPy arrays, for tests."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, type_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_engines: list[Any] = []
+
+
+def compile_elementwise(emit: Callable[..., Any], dtype: type, width: int, operands: int, results: int = 1) -> Any:
+    """A function of `operands` arrays of `dtype`, whose sizes are multiples of the width, that gives `results` arrays."""
+    text = _loop(emit, "float" if dtype == np.float32 else "double", width, operands, results)
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=1, jit=True
+    )
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    _engines.append(engine)
+    pointers = [ctypes.c_void_p] * (operands + results)
+    native = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(engine.get_function_address("f"))
+
+    def run(*arrays: Array) -> Any:
+        inputs = [np.ascontiguousarray(x, dtype) for x in arrays]
+        outputs = [np.empty_like(inputs[0]) for _ in range(results)]
+        assert len(inputs) == operands and inputs[0].size % max(width, 1) == 0
+        native(*(x.ctypes.data for x in inputs + outputs), inputs[0].size)
+        return outputs[0] if results == 1 else tuple(outputs)
+
+    return run
+
+
+def _loop(emit: Callable[..., Any], element: str, width: int, operands: int, results: int) -> str:
+    b = Builder()
+    type, i = type_of(element, width), Value("%i", I64)
+    pointers = [Value(f"%p{k}", PTR) for k in range(operands + results)]
+    b.branch("loop")
+    b.start("loop")
+    place = len(b.lines)
+    values = [b.load(b.element_pointer(p, i, element), type, type.bits // 8) for p in pointers[:operands]]
+    result = emit(b, *values)
+    for value, pointer in zip((result,) if results == 1 else result, pointers[operands:]):
+        b.store(value, b.element_pointer(pointer, i, element), type.bits // 8)
+    following = b.emit(f"add i64 %i, {max(width, 1)}", I64)
+    b.lines.insert(place, f"  %i = phi i64 [ 0, %entry ], [ {following.text}, %{b.block} ]")
+    b.branch_if(b.compare("ult", following, Value("%n", I64)), "loop", "done")
+    b.start("done")
+    b.line("ret void")
+    parameters = ", ".join(f"ptr noalias {p.text}" for p in pointers)
+    return "\n".join([*b.declarations, f"define void @f({parameters}, i64 %n) {{", "entry:", *b.lines, "}"])

@@ -1,0 +1,155 @@
+"""Complex functions against what the interpreter computes, in long double."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends.cpu.elements.compile_elementwise import Array, compile_elementwise
+from hloom.backends.cpu.elements.complex_math import COMPLEX_BINARY, COMPLEX_UNARY
+from hloom.ops import elementwise_binary, elementwise_unary
+from hloom.ops.operation import Operation
+
+pytestmark = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="needs a long double wider than f64")
+
+OPERATIONS: dict[str, Any] = {
+    operation.opcode: operation
+    for module in (elementwise_unary, elementwise_binary)
+    for operation in vars(module).values()
+    if isinstance(operation, type) and issubclass(operation, Operation) and hasattr(operation, "opcode")
+}
+
+# The largest errors of c128, relative to the modulus of the result in units of 2^-52.
+BOUNDS = {
+    "abs": 1.5,
+    "acos": 3,
+    "acosh": 3,
+    "asin": 3.5,
+    "asinh": 3.5,
+    "atanh": 3,
+    "cosh": 2.5,
+    "cosine": 2.5,
+    "divide": 4,
+    "exponential": 2,
+    "exponential-minus-one": 3,
+    "log": 1.5,
+    "log-plus-one": 2,
+    "logistic": 4,
+    "multiply": 2,
+    "rsqrt": 4,
+    "sign": 2,
+    "sine": 2.5,
+    "sinh": 2.5,
+    "sqrt": 2,
+    "tan": 4,
+    "tanh": 4,
+}
+
+
+def compiled(opcode: str, dtype: type) -> Any:
+    """The compiled function of complex arrays."""
+    emit: Any = {**COMPLEX_UNARY, **COMPLEX_BINARY}[opcode]
+    operands = 2 if opcode in COMPLEX_BINARY else 1
+    real = np.float32 if dtype == np.complex64 else np.float64
+
+    def on_parts(b: Any, *parts: Any) -> Any:
+        return emit(b, *zip(parts[::2], parts[1::2]))
+
+    native = compile_elementwise(on_parts, real, 8, 2 * operands, 1 if opcode == "abs" else 2)
+
+    def run(*arrays: Array) -> Array:
+        parts = native(*(part for z in arrays for part in (z.real, z.imag)))
+        return parts if opcode == "abs" else joined(*parts)
+
+    return run
+
+
+def joined(real: Array, imaginary: Array) -> Array:
+    """Part by part: `real + 1j * imaginary` would lose signs and infinities."""
+    result = np.empty(np.shape(real), np.complex64 if real.dtype == np.float32 else np.complex128)
+    result.real, result.imag = real, imaginary
+    return result
+
+
+def samples(dtype: type, seed: int, count: int = 4000) -> Array:
+    """Normal parts, parts of very different sizes, and numbers close to the unit circle."""
+    random = np.random.default_rng(seed)
+    parts = [
+        random.normal(size=2 * count) * np.exp(random.choice([0, 1], 2 * count) * random.uniform(-20, 3, 2 * count))
+        for _ in "xy"
+    ]
+    circle = np.exp(1j * random.uniform(-4, 4, count)) * (
+        1 + random.normal(size=count) * np.exp(random.uniform(-30, -3, count))
+    )
+    return np.concatenate([parts[0] + 1j * parts[1], circle]).astype(dtype)
+
+
+def exact(opcode: str, *operands: Array) -> Array:
+    long = [z.astype(np.clongdouble) for z in operands]
+    if opcode == "abs":
+        return np.abs(long[0])
+    if opcode == "log-plus-one":
+        # The real part from |1 + z|^2 - 1 where that is small.
+        x, y = long[0].real, long[0].imag
+        excess = x * (2 + x) + y * y
+        real = np.where(np.abs(excess) < 0.5, np.log1p(excess) / 2, np.log(np.hypot(1 + x, y)))
+        return real + 1j * np.arctan2(y, 1 + x)
+    return np.asarray(OPERATIONS[opcode].function(*long))
+
+
+def relative_errors(got: Array, expected: Array, dtype: type) -> Array:
+    unit = np.finfo(dtype).eps * np.maximum(np.abs(expected), np.finfo(dtype).tiny)
+    return np.asarray(np.abs(got - expected) / unit)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+@pytest.mark.parametrize("opcode", BOUNDS)
+def test_complex_function_is_accurate(opcode: str, dtype: type) -> None:
+    operands = [samples(dtype, seed) for seed in range(2 if opcode in COMPLEX_BINARY else 1)]
+    expected = exact(opcode, *operands)
+    error = relative_errors(compiled(opcode, dtype)(*operands), expected, dtype)
+    if opcode == "logistic":
+        # 1 + e^-z cancels near the poles.
+        error = error / np.maximum(1, np.abs(expected))
+    worst = int(np.argmax(error))
+    # c64 is computed in f64 and rounded, but for products.
+    bound = 0.8 if dtype == np.complex64 and opcode not in ("abs", "multiply") else BOUNDS[opcode]
+    assert error[worst] <= bound, [z[worst] for z in operands]
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_power_is_accurate_for_the_size_of_its_logarithm(dtype: type) -> None:
+    base, exponent = samples(dtype, 0), samples(dtype, 1)
+    expected = exact("power", base, exponent)
+    error = relative_errors(compiled("power", dtype)(base, exponent), expected, dtype)
+    amplified = 2 + np.abs(exponent * np.log(base)) * (1e-6 if dtype == np.complex64 else 2)
+    inside = (np.abs(expected) > np.finfo(dtype).tiny) & (np.abs(expected) < np.finfo(dtype).max)
+    assert np.all((error <= amplified) | ~inside)
+
+
+def test_atan2_follows_its_formula() -> None:
+    """-i log((x + i y) / sqrt(x^2 + y^2)) cancels near 0, so that errors are absolute."""
+    y, x = samples(np.complex128, 0), samples(np.complex128, 1)
+    expected = exact("atan2", y, x)
+    assert np.max(np.abs(compiled("atan2", np.complex128)(y, x) - expected) / (1 + np.abs(expected))) < 1e-14
+
+
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -3.0, 1e30, -1e-30, 100.0, -700.0, np.inf, -np.inf, np.nan])
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    ["abs", "asin", "asinh", "cosh", "divide", "exponential", "log", "rsqrt", "sqrt", "tan", "tanh"],
+)
+def test_special_values_are_those_of_the_interpreter(opcode: str) -> None:
+    real, imaginary = np.meshgrid(SPECIAL, SPECIAL)
+    z = joined(real.ravel(), imaginary.ravel())
+    z = np.concatenate([z, np.ones(-z.size % 8)])
+    operands = [z] if opcode in COMPLEX_UNARY else [np.repeat(z, z.size), np.tile(z, z.size)]
+    got = compiled(opcode, np.complex128)(*operands)
+    operation = OPERATIONS[opcode]
+    expected = operation.evaluate(object.__new__(operation), None, *operands)
+    for part in ("real", "imag"):
+        np.testing.assert_allclose(getattr(got, part), getattr(expected, part), rtol=1e-12, atol=1e-300)

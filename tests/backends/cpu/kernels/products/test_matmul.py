@@ -1,0 +1,274 @@
+"""Matrix products of the CPU backend against NumPy: every layout, element type, vector width and number of threads.
+
+Operands end where a page that cannot be read begins, and what lies between the elements of the result must survive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import mmap
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
+from hloom.backends.cpu.runtime.thread_pool import ThreadPool
+from hloom.types import BY_NAME
+
+FLOATS = ("f32", "f64", "bf16", "f16")
+INTEGERS = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
+PROT_NONE = 0
+COMPLEX = ("c64", "c128")
+EPSILON = {"f32": 2.0**-23, "c64": 2.0**-23, "f64": 2.0**-52, "c128": 2.0**-52, "bf16": 2.0**-8, "f16": 2.0**-11}
+
+
+# Running a product
+
+
+@functools.cache
+def pool(threads: int) -> ThreadPool:
+    return ThreadPool(threads)
+
+
+def target() -> llvm.TargetMachine:
+    """A new one for each engine, which owns it."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.add_symbol("parallel_for", pool(1).parallel_for_address)
+    features = llvm.get_host_cpu_features().flatten() + ",-prefer-256-bit"
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=2
+    )
+
+
+def compiled(spec: MatmulSpec, threads: int, vector_bytes: int) -> tuple[llvm.ExecutionEngine, int]:
+    """An engine with the function `run`, and the bytes of workspace."""
+    code = emit_matmul("product", spec, threads, vector_bytes)
+    parameters = ", ".join(f"ptr %{name}" for name in "abcde")
+    run = f"define void @run({parameters}) {{\n call void @{code.entry}({parameters})\n ret void\n}}"
+    machine = target()
+    module = llvm.parse_assembly("\n".join([*code.declarations, code.text, run]))
+    module.verify()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine, code.scratch_bytes
+
+
+def guarded(count: int, type: str) -> np.ndarray:
+    """Memory for `count` elements that ends at a page that cannot be touched."""
+    dtype = BY_NAME[type].dtype
+    size = count * dtype.itemsize
+    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
+    base = np.frombuffer(memory, np.uint8)
+    guard = ctypes.c_void_p(base.ctypes.data + pages)
+    assert ctypes.CDLL(None).mprotect(guard, ctypes.c_size_t(mmap.PAGESIZE), PROT_NONE) == 0
+    return base[pages - size : pages].view(dtype)
+
+
+@dataclass
+class Operand:
+    memory: np.ndarray
+    view: np.ndarray
+
+
+def operand(shape: tuple[int, ...], strides: tuple[int, ...], type: str, seed: int) -> Operand:
+    count = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides)) if min(shape) else 0
+    memory = guarded(count, type)
+    random = np.random.default_rng(seed)
+    if type in INTEGERS:
+        memory[:] = random.integers(0, 256, count * memory.itemsize, np.uint8).view(memory.dtype)
+    else:
+        imaginary = 1j * random.standard_normal(count) if type in COMPLEX else 0
+        memory[:] = (random.standard_normal(count) + imaginary).astype(memory.dtype)
+    view = np.lib.stride_tricks.as_strided(memory, shape, [stride * memory.itemsize for stride in strides])
+    return Operand(memory, view)
+
+
+def product(spec: MatmulSpec, threads: int = 1, vector_bytes: int = 64) -> tuple[Operand, Operand, Operand]:
+    """The operands and the result."""
+    lhs = operand((spec.batch, spec.m, spec.k), spec.lhs_strides, spec.lhs_type, 1)
+    rhs = operand((spec.batch, spec.k, spec.n), spec.rhs_strides, spec.rhs_type, 2)
+    out = operand((spec.batch, spec.m, spec.n), spec.out_strides, spec.out_type, 3)
+    run(spec, lhs.memory, rhs.memory, out.memory, threads, vector_bytes)
+    return lhs, rhs, out
+
+
+def run(spec: MatmulSpec, lhs: np.ndarray, rhs: np.ndarray, out: np.ndarray, threads: int, vector_bytes: int) -> None:
+    engine, scratch_bytes = compiled(spec, threads, vector_bytes)
+    scratch = guarded(-(-scratch_bytes // 64) * 64, "u8")
+    address = engine.get_function_address("run")
+    pointers = [array.ctypes.data for array in (lhs, rhs, out, scratch)]
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)(address)(*pointers, pool(threads).address)
+
+
+def check(spec: MatmulSpec, threads: int = 1, vector_bytes: int = 64) -> None:
+    lhs, rhs, out = product(spec, threads, vector_bytes)
+    before = operand((spec.batch, spec.m, spec.n), spec.out_strides, spec.out_type, 3)
+    before.view[...] = out.view
+    assert before.memory.tobytes() == out.memory.tobytes(), "wrote between the elements of the result"
+    if spec.out_type in INTEGERS:
+        dtype = out.view.dtype
+        np.testing.assert_array_equal(out.view, lhs.view.astype(dtype) @ rhs.view.astype(dtype))
+        return
+    wide = np.complex128 if spec.out_type in COMPLEX else np.float64
+    a, b = lhs.view.astype(wide), rhs.view.astype(wide)
+    exact, size = a @ b, np.abs(a) @ np.abs(b)
+    sums = EPSILON["f32"] if spec.out_type in ("f16", "bf16") else EPSILON[spec.out_type]
+    bound = (spec.k + 2) * sums * size + EPSILON[spec.out_type] * np.abs(exact) + (spec.out_type == "f16") * 2.0**-25
+    assert (np.abs(out.view.astype(wide) - exact) <= bound).all()
+
+
+def contiguous(shape: tuple[int, int, int], order: str = "bij", gap: int = 0) -> tuple[int, int, int]:
+    """The strides of a shape whose axes, named b, i and j, are laid out in an order, the last one innermost."""
+    strides = dict.fromkeys("bij", 0)
+    step = 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step = step * shape["bij".index(axis)] + gap
+    return strides["b"], strides["i"], strides["j"]
+
+
+def spec_of(batch: int, m: int, n: int, k: int, types: str = "f32 f32 f32", orders: str = "bij bij bij") -> MatmulSpec:
+    lhs, rhs, out = orders.split()
+    return MatmulSpec(
+        batch, m, n, k, *types.split(),
+        contiguous((batch, m, k), lhs), contiguous((batch, k, n), rhs), contiguous((batch, m, n), out),
+    )  # fmt: skip
+
+
+# Against NumPy
+
+
+SIZES = [0, 1, 2, 3, 5, 8, 13, 14, 16, 17, 31, 32, 33, 48, 65, 100]
+TYPES = [
+    *(f"{type} {type} {type}" for type in (*FLOATS, *INTEGERS, *COMPLEX)),
+    "bf16 bf16 f32", "f16 f32 f32", "bf16 f16 f32", "f32 f64 f64", "f32 f32 f64", "f32 bf16 bf16",
+    "s8 s8 s32", "u8 s8 s32", "s32 s32 s8", "u16 u16 s64", "s8 u8 u64", "c64 c64 c128",
+]  # fmt: skip
+
+
+@st.composite
+def strides_of(draw: st.DrawFn, shape: tuple[int, int, int], broadcast: bool) -> tuple[int, int, int]:
+    order = draw(st.permutations("bij"))
+    strides = contiguous(shape, "".join(order), draw(st.sampled_from([0, 0, 0, 1, 3])))
+    stretch = draw(st.sampled_from([1, 1, 1, 2]))
+    strides = tuple(stretch * stride for stride in strides)
+    if broadcast and draw(st.integers(0, 3)) == 0:
+        axis = draw(st.integers(0, 2))
+        strides = tuple(0 if i == axis else stride for i, stride in enumerate(strides))
+    return strides
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> MatmulSpec:
+    m, n, k = (draw(st.sampled_from(SIZES)) for _ in range(3))
+    batch = draw(st.sampled_from([1, 1, 1, 2, 5]))
+    lhs, rhs = draw(strides_of((batch, m, k), True)), draw(strides_of((batch, k, n), True))
+    out = draw(strides_of((batch, m, n), False))
+    return MatmulSpec(batch, m, n, k, *draw(st.sampled_from(TYPES)).split(), lhs, rhs, out)
+
+
+@settings(max_examples=150, deadline=None)
+@given(specs(), st.sampled_from([16, 32, 64]), st.sampled_from([1, 2]))
+def test_products_of_any_layout_are_numpys(spec: MatmulSpec, vector_bytes: int, threads: int) -> None:
+    check(spec, threads, vector_bytes)
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("orders", ["bij bij bij", "bji bij bij", "bij bji bij", "ijb jbi ijb"])
+def test_every_type_in_the_usual_layouts(types: str, orders: str) -> None:
+    check(spec_of(2, 37, 43, 29, types, orders), vector_bytes=32)
+
+
+@pytest.mark.parametrize("orders", ["bij bij bij", "bji bji bij", "bij bij bji"])
+@pytest.mark.parametrize("sizes", [(1, 300, 300, 1100), (1, 30, 2600, 700), (3, 129, 200, 520), (1, 500, 33, 40)])
+def test_products_larger_than_a_block(sizes: tuple[int, int, int, int], orders: str) -> None:
+    """Several blocks of K, of rows and of columns, shared by two threads."""
+    check(spec_of(*sizes, orders=orders), threads=2)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 1400, 700), (9, 2, 256, 255)])
+@pytest.mark.parametrize("types", ["c64 c64 c128", "u16 u16 u16"])
+def test_few_rows_of_a_packed_operand(types: str, sizes: tuple[int, int, int, int]) -> None:
+    """Columns are divided at whole tiles, whatever their width, and a product too small to divide is one task."""
+    check(spec_of(*sizes, types), threads=3)
+
+
+@pytest.mark.parametrize("types", ["bf16 bf16 bf16", "s8 s8 s32", "c64 c64 c64", "f64 f64 f64"])
+def test_several_blocks_of_k_are_rounded_once(types: str) -> None:
+    check(spec_of(1, 70, 300, 1500, types), threads=2)
+
+
+@pytest.mark.parametrize("orders", ["bij bij bij", "bji bij bij", "bij bji bij"])
+@pytest.mark.parametrize("sizes", [(1, 1000, 1, 900), (1, 1, 1000, 900), (6, 77, 1, 300), (2, 1, 3000, 7)])
+@pytest.mark.parametrize("types", ["f32 f32 f32", "bf16 bf16 bf16", "s8 s8 s32"])
+def test_matrix_times_vector(types: str, sizes: tuple[int, int, int, int], orders: str) -> None:
+    check(spec_of(*sizes, types, orders), threads=2)
+
+
+@pytest.mark.parametrize("shared", ["lhs", "rhs"])
+@pytest.mark.parametrize("m, n", [(1, 40), (40, 1), (20, 30)])
+def test_a_batch_that_shares_an_operand(shared: str, m: int, n: int) -> None:
+    spec = spec_of(9, m, n, 50)
+    strides = {"lhs": (0, 50, 1), "rhs": (0, n, 1)}[shared]
+    check(MatmulSpec(**{**vars(spec), f"{shared}_strides": strides}))
+
+
+# Promises
+
+
+@pytest.mark.parametrize("sizes", [(1, 200, 300, 700), (1, 3000, 1, 700), (1, 1, 900, 2000), (8, 64, 64, 64)])
+def test_the_number_of_threads_does_not_change_a_bit(sizes: tuple[int, int, int, int]) -> None:
+    results = [product(spec_of(*sizes), threads)[2].memory.tobytes() for threads in (1, 2, 3, 2)]
+    assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("sizes", list(itertools.product([0, 3], repeat=4)))
+@pytest.mark.parametrize("type", ["f32", "c64", "s8"])
+def test_empty_products_are_zeros_or_nothing(sizes: tuple[int, int, int, int], type: str) -> None:
+    spec = spec_of(*sizes, f"{type} {type} {type}")
+    _, _, out = product(spec)
+    if spec.k == 0:
+        assert not out.view.any()
+
+
+@pytest.mark.parametrize("type", ["bf16", "f16"])
+def test_narrow_floats_are_rounded_to_nearest_even(type: str) -> None:
+    """One factor is 1, so that the result is the other one rounded; NaN, infinity and subnormal numbers too."""
+    words = np.concatenate([np.arange(0, 2**32, 2**16 - 1), np.arange(0x3F800000, 0x3F800000 + 2**17, 251)])
+    values = np.concatenate([words.astype(np.uint32).view(np.float32), [np.nan, -np.nan, np.inf, -np.inf, 65520, 0]])
+    values = values.astype(np.float32)
+    out = np.zeros(len(values), BY_NAME[type].dtype)
+    run(spec_of(1, len(values), 1, 1, f"f32 f32 {type}"), values, np.ones(1, np.float32), out, 1, 64)
+    wanted = (values + np.float32(0)).astype(out.dtype)  # sums start at +0
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(wanted))
+    same = ~np.isnan(wanted)
+    np.testing.assert_array_equal(out.view(np.uint16)[same], wanted.view(np.uint16)[same])
+
+
+def test_integers_wrap_around() -> None:
+    lhs, rhs = np.full((3, 700), 127, np.int8), np.full((700, 20), 127, np.int8)
+    out = np.zeros((3, 20), np.int16)
+    run(spec_of(1, 3, 20, 700, "s8 s8 s16"), lhs, rhs, out, 1, 64)
+    assert (out == np.int64(700 * 127 * 127).astype(np.int16)).all()
+
+
+@pytest.mark.parametrize("types", ["f32 s32 f32", "pred pred s32", "f32 f32 c64", "f64 f64 f16", "f8e5m2 f32 f32"])
+def test_types_without_code_are_refused(types: str) -> None:
+    with pytest.raises(ValueError, match=r"^(no matrix product of|a product of f64 would be rounded twice)"):
+        emit_matmul("product", spec_of(1, 2, 2, 2, types), 1)

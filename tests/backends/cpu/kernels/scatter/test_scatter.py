@@ -1,0 +1,164 @@
+"""Scatter kernels against the interpreter: dimension numbers, out-of-bounds windows, combiners, threads, in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends.cpu.kernels.run_kernel import Array, Kernel, assert_same, check, interpreted
+from hloom.backends.cpu.kernels.scatter import scatter
+from hloom.types import BY_DTYPE
+
+ADD = "ROOT r = T[] add(a0, b0)"
+LAST = "ROOT r = T[] copy(b0)"
+SWAP = "s = s32[] subtract(b1, a0)\n  t = s32[] maximum(a1, b0)\n  ROOT r = (s32[], s32[]) tuple(s, t)"
+
+
+def text(operands: list[Array], indices: Array, updates: list[Array], combiner: str, **numbers: Any) -> str:
+    types = [str(BY_DTYPE[a.dtype]) for a in operands]
+    n = len(operands)
+
+    def shape(a: Array) -> str:
+        return f"{BY_DTYPE[a.dtype]}[{','.join(map(str, a.shape))}]"
+
+    parameters = [
+        f"  {side}{k} = {t}[] parameter({k + s * n})" for s, side in enumerate("ab") for k, t in enumerate(types)
+    ]
+    arrays = [*operands, indices, *updates]
+    lines = [f"  x{k} = {shape(a)} parameter({k})" for k, a in enumerate(arrays)]
+    result = shape(operands[0]) if n == 1 else "(" + ", ".join(map(shape, operands)) + ")"
+    names = ", ".join(f"x{k}" for k in range(len(arrays)))
+    attributes = "".join(
+        f", {key}={{{','.join(map(str, value))}}}" if isinstance(value, tuple) else f", {key}={value}"
+        for key, value in numbers.items()
+    )
+    root = f"  ROOT r = {result} scatter({names}){attributes}, to_apply=combine"
+    combiner = combiner.replace("T[]", f"{types[0]}[]")
+    return "\n".join(["HloModule m", "combine {", *parameters, "  " + combiner, "}", "ENTRY e {", *lines, root, "}"])
+
+
+def integers(shape: tuple[int, ...], dtype: type = np.int32, low: int = -50, high: int = 50) -> Array:
+    return np.random.default_rng(sum(shape)).integers(low, high, shape).astype(dtype)
+
+
+def rows(*, inserted: int = 0) -> dict[str, Any]:
+    return {
+        "update_window_dims": (1,),
+        "inserted_window_dims": (inserted,),
+        "scatter_dims_to_operand_dims": (inserted,),
+        "index_vector_dim": 1,
+    }
+
+
+@pytest.mark.parametrize("combiner", [ADD, LAST])
+@pytest.mark.parametrize("width", [1, 2, 3, 16, 17, 50, 96])
+@pytest.mark.parametrize("count", [0, 1, 40, 5000])
+def test_rows(count: int, width: int, combiner: str) -> None:
+    """Indices outside are skipped, equal ones are applied in order."""
+    x, i, u = integers((30, width)), integers((count, 1), low=-3, high=34), integers((count, width))
+    check(scatter.emit, text([x], i, [u], combiner, **rows()), x, i, u)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64])
+def test_index_types(dtype: type) -> None:
+    x, u = integers((90, 4)), integers((300, 4))
+    i = integers((300, 1), np.int64, -200, 200).astype(dtype)
+    check(scatter.emit, text([x], i, [u], ADD, **rows()), x, i, u)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.bool_, np.int8, np.uint16, np.int64, np.float16, np.float32, np.float64, np.complex64]
+)
+def test_element_types(dtype: type) -> None:
+    x, u = integers((30, 21)).astype(dtype), integers((200, 21)).astype(dtype)
+    i = integers((200, 1), low=-3, high=34)
+    check(scatter.emit, text([x], i, [u], ADD, **rows()), x, i, u)
+
+
+@pytest.mark.parametrize("size", [10, 1000, 400000])
+def test_single_elements(size: int) -> None:
+    x, u = integers((size,)), integers((70000,))
+    i = integers((70000,), low=-2, high=size + 2)
+    numbers = {
+        "update_window_dims": (),
+        "inserted_window_dims": (0,),
+        "scatter_dims_to_operand_dims": (0,),
+        "index_vector_dim": 1,
+    }
+    check(scatter.emit, text([x], i, [u], LAST, **numbers), x, i, u, threads=(1, 2, 4))
+
+
+def test_windows_of_several_dimensions() -> None:
+    """Whole windows that lie partly outside are skipped."""
+    x, u = integers((9, 7, 8)), integers((60, 3, 7, 2))
+    i = np.stack([integers((60,), low=-1, high=9), np.roll(integers((60,), low=-1, high=9), 5)], axis=1)
+    numbers = {
+        "update_window_dims": (1, 2, 3),
+        "inserted_window_dims": (),
+        "scatter_dims_to_operand_dims": (0, 2),
+        "index_vector_dim": 1,
+    }
+    check(scatter.emit, text([x], i, [u], ADD, **numbers), x, i, u)
+
+
+def test_window_dimensions_before_scatter_dimensions() -> None:
+    x, u, i = integers((9, 20)), integers((20, 5, 4)), integers((2, 5, 4), low=0, high=9)
+    numbers = {
+        "update_window_dims": (0,),
+        "inserted_window_dims": (0,),
+        "scatter_dims_to_operand_dims": (0,),
+        "index_vector_dim": 0,
+    }
+    i = i[:1]
+    check(scatter.emit, text([x], i, [u], ADD, **numbers), x, i, u)
+
+
+@pytest.mark.parametrize("batch", [3, 40])
+def test_batching_dimensions(batch: int) -> None:
+    x, u = integers((batch, 50, 6)), integers((batch, 400, 6))
+    i = integers((batch, 400, 1), low=-2, high=52)
+    numbers = {
+        "update_window_dims": (2,), "inserted_window_dims": (1,), "scatter_dims_to_operand_dims": (1,), "input_batching_dims": (0,),
+        "scatter_indices_batching_dims": (0,), "index_vector_dim": 2,
+    }  # fmt: skip
+    check(scatter.emit, text([x], i, [u], ADD, **numbers), x, i, u)
+
+
+def test_several_operands() -> None:
+    x, y, u, v = integers((30, 9)), integers((30, 9)) + 1, integers((8000, 9)), integers((8000, 9)) - 7
+    i = integers((8000, 1), low=-3, high=34)
+    check(scatter.emit, text([x, y], i, [u, v], SWAP, **rows()), x, y, i, u, v)
+
+
+def test_inserted_minor_dimension() -> None:
+    x, u, i = integers((40, 30)), integers((3000, 40)), integers((3000, 1), low=-3, high=34)
+    check(scatter.emit, text([x], i, [u], LAST, **rows(inserted=1)), x, i, u)
+
+
+def test_large_operands() -> None:
+    """Places are prefetched: those outside must do no harm."""
+    x, u, i = integers((20000, 48)), integers((3000, 48)), integers((3000, 1), low=-(2**31), high=2**31 - 1)
+    i[::2] = integers((1500, 1), low=0, high=20000)
+    check(scatter.emit, text([x], i, [u], ADD, **rows()), x, i, u)
+
+
+def test_large_copy() -> None:
+    x, u, i = integers((400000, 2)), integers((5, 2)), integers((5, 1), low=0, high=34)
+    check(scatter.emit, text([x], i, [u], ADD, **rows()), x, i, u)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_in_place(threads: int) -> None:
+    x, u, i = integers((30, 20)), integers((5000, 20)), integers((5000, 1), low=-3, high=34)
+    module = text([x], i, [u], ADD, **rows())
+    expected = interpreted(module, x, i, u)
+    Kernel(scatter.emit, module, threads)(x, i, u, into=[x])
+    assert_same([x], expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (5, 0)])
+def test_empty_arrays(shape: tuple[int, ...]) -> None:
+    x, u, i = integers(shape), integers((3, shape[1])), integers((3, 1), low=0, high=3)
+    check(scatter.emit, text([x], i, [u], ADD, **rows()), x, i, u)

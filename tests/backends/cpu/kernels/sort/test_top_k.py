@@ -1,0 +1,55 @@
+"""topk kernels against the interpreter: types, sizes, ties, threads."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from backends.cpu.kernels.run_kernel import Array, check
+from backends.cpu.kernels.sort.test_sort_kernel import floats
+from hloom.backends.cpu.kernels.sort import top_k
+from hloom.types import BY_DTYPE
+
+
+def text(x: Array, k: int, largest: bool = True) -> str:
+    type, sizes = BY_DTYPE[x.dtype], ",".join(map(str, x.shape))
+    out = ",".join(map(str, (*x.shape[:-1], k)))
+    return (
+        f"HloModule m\nENTRY e {{\n  x = {type}[{sizes}] parameter(0)\n"
+        f"  ROOT r = ({type}[{out}], s32[{out}]) topk(x), k={k}, largest={str(largest).lower()}\n}}"
+    )
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("k", [0, 1, 2, 7, 8, 16, 17, 32, 33, 40])
+@pytest.mark.parametrize("shape", [(40,), (3, 41), (2, 3, 100), (1, 2000), (0, 50)])
+def test_shapes(shape: tuple[int, ...], k: int, largest: bool) -> None:
+    x = floats(shape)
+    check(top_k.emit, text(x, k, largest), x)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+    + [np.float16, ml_dtypes.bfloat16, np.float64],
+)
+def test_types(dtype: type) -> None:
+    x = np.random.default_rng(0).integers(-8, 8, (7, 300)).astype(dtype)
+    for k in (5, 50):
+        check(top_k.emit, text(x, k), x, threads=(1, 2))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_long_rows(order: int) -> None:
+    x = floats((2, 20000))
+    for k in (50, 300):
+        check(top_k.emit, text(x, k, order > 0), x)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_sorted_rows(order: int) -> None:
+    x = np.arange(3000, dtype=np.int32)[::order].reshape(2, 1500).copy()
+    check(top_k.emit, text(x, 10), x)
+    lowest = np.full((2, 50), -(2**31), np.int32)
+    check(top_k.emit, text(lowest, 10), lowest)

@@ -1,0 +1,155 @@
+"""The cache of machine code on disk."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.backends.cpu import compiler
+from hloom.backends.cpu.llvm import disk_cache
+from hloom.backends.cpu.runtime import dispatch
+from hloom.backends.cpu.runtime.thread_pool import shared_pool
+
+TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add(x, x)\n}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # The code that all programs share is not counted.
+    dispatch.call_address()
+    shared_pool()
+    monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_a_second_compilation_takes_the_object_file_from_disk(folder: Path) -> None:
+    made = []
+
+    def make() -> bytes:
+        made.append(1)
+        return b"code"
+
+    assert disk_cache.cached("text", "target", make) == b"code"
+    assert disk_cache.cached("text", "target", make) == b"code"
+    assert disk_cache.cached("text", "other target", make) == b"code"
+    assert len(made) == 2
+    assert len(list(folder.glob("*.o"))) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"x" * 100])
+@pytest.mark.parametrize("kind", ["o", "program"])
+def test_a_damaged_file_counts_as_missing_and_is_mended(folder: Path, damage: bytes, kind: str) -> None:
+    run = hl.compile(TEXT, backend="cpu")
+    (other,) = {*folder.iterdir()} - {*folder.glob(f"*.{kind}")}
+    (file,) = folder.glob(f"*.{kind}")
+    if kind == "o":
+        other.unlink()
+    whole = file.read_bytes()
+    file.write_bytes(damage or whole[:-1])
+    again = hl.compile(TEXT, backend="cpu")
+    x = np.arange(5, dtype=np.float32)
+    assert (run(x) == 2 * x).all() and (again(x) == 2 * x).all()
+    assert file.read_bytes() == whole
+
+
+def test_a_program_is_compiled_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process (here: a second call) goes from the module straight to the machine code."""
+    x = np.arange(5, dtype=np.float32)
+    assert (hl.compile(TEXT)(x) == 2 * x).all()
+    monkeypatch.setattr(compiler, "build_program", no_compilation)
+    assert (hl.compile(TEXT.replace("y =", "z ="))(x) == 2 * x).all()
+    for other in (TEXT.replace("add", "multiply"), TEXT.replace("f32", "f64")):
+        with pytest.raises(AssertionError, match="compiled"):
+            hl.compile(other)
+
+
+def no_compilation(*_: object) -> None:
+    raise AssertionError("the module is compiled anew")
+
+
+def test_programs_differ_by_what_their_long_constants_hold(folder: Path) -> None:
+    text = "HloModule m\nENTRY e {{\n  ROOT c = f32[40] constant({{{}}})\n}}\n"
+    for last in (1.0, 2.0, -0.0):
+        values = [0.5] * 39 + [last]
+        assert list(hl.compile(text.format(", ".join(map(str, values))))()) == values
+
+
+def test_programs_are_forgotten_when_the_code_of_hloom_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hl.compile(TEXT)
+    monkeypatch.setattr(disk_cache, "_code_version", lambda: "other")
+    monkeypatch.setattr(compiler, "build_program", no_compilation)
+    with pytest.raises(AssertionError, match="compiled"):
+        hl.compile(TEXT)
+
+
+def test_no_program_is_kept_where_changes_of_the_code_cannot_be_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_cache, "_code_version", lambda: "")
+    x = np.arange(5, dtype=np.float32)
+    assert (hl.compile(TEXT)(x) == 2 * x).all()
+    assert not list(folder.glob("*.program")) and len(list(folder.glob("*.o"))) == 1
+
+
+def test_who_watches_the_passes_sees_them_run(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hl.compile(TEXT)
+    monkeypatch.setenv("HLOOM_DUMP", str(tmp_path / "dump"))
+    hl.compile(TEXT)
+    assert (tmp_path / "dump" / "m" / "program.ll").exists()
+
+
+def test_donation_and_tuples_come_back_from_disk(folder: Path) -> None:
+    text = """HloModule m, input_output_alias={ {1}: (0, {}, may-alias) }
+    ENTRY e {
+      x = f32[5] parameter(0)
+      p = (f32[5], s32[]) parameter(1)
+      a = f32[5] get-tuple-element(p), index=0
+      n = s32[] get-tuple-element(p), index=1
+      y = f32[5] add(x, a)
+      s = (f32[5]) tuple(a)
+      ROOT t = (s32[], f32[5], (f32[5])) tuple(n, y, s)
+    }"""
+    a = np.ones(5, np.float32)
+    for _ in range(2):
+        x = np.arange(5, dtype=np.float32)
+        n, y, (same,) = hl.compile(text, donate=True)(x, (a, 7))
+        assert n == 7 and list(y) == [1, 2, 3, 4, 5] and list(same) == [1] * 5
+    assert len(list(folder.glob("*.program"))) == 1
+
+
+def test_a_folder_that_cannot_be_written_to_does_not_matter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("HLOOM_CACHE_DIR", str(blocked / "sub"))
+    x = np.arange(5, dtype=np.float32)
+    assert (hl.compile(TEXT, backend="cpu")(x) == 2 * x).all()
+
+
+def test_an_empty_name_keeps_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HLOOM_CACHE_DIR", "")
+    hl.compile(TEXT, backend="cpu")
+    assert disk_cache.cache_folder() is None
+    assert not os.listdir(tmp_path)
+
+
+def test_the_least_recently_used_files_go_first(tmp_path: Path) -> None:
+    for k in range(4):
+        (tmp_path / f"{k}.o").write_bytes(bytes(10))
+        os.utime(tmp_path / f"{k}.o", (k, k))
+    os.utime(tmp_path / "0.o")
+    disk_cache.remove_oldest(tmp_path, 25)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.o", "3.o"]
+
+
+def test_processes_may_write_at_once(folder: Path) -> None:
+    program = f"import hloom as hl, numpy as np\nprint(hl.compile({TEXT!r}, backend='cpu')(np.ones(5, 'f4')).sum())"
+    running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate()[0].strip() for process in running] == ["10.0"] * 3
+    # The program, and what all programs share: the dispatch and the pool of threads.
+    assert len(list(folder.glob("*.o"))) == 3
+    assert not list(folder.glob(".*.part"))

@@ -1,0 +1,150 @@
+"""Programs in pieces that are compiled side by side, and the calls into LLVM behind that."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import types
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.backends.cpu.llvm import calls as llvm_calls
+from hloom.backends.cpu.llvm import machine_code
+from hloom.backends.cpu.llvm.calls import LlvmCalls
+from hloom.backends.cpu.program import emitter as program_emitter
+from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+from hloom.backends.cpu.program.emitter import emit_program
+from hloom.backends.cpu.program.program import build_program
+
+# A product, a sort, a nest that is cut into chunks, and a loop that works block by block.
+PROGRAM = """HloModule m
+less { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=LT }
+body { s = (s32[], f32[300000]) parameter(0)
+  k = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  next = s32[] add(k, one)
+  v = f32[300000] get-tuple-element(s), index=1
+  half = f32[] constant(0.5)
+  h = f32[300000] broadcast(half), dimensions={}
+  w = f32[300000] multiply(v, h)
+  ROOT t = (s32[], f32[300000]) tuple(next, w) }
+condition { s = (s32[], f32[300000]) parameter(0)
+  k = s32[] get-tuple-element(s), index=0
+  n = s32[] get-tuple-element(s), index=0
+  limit = s32[] constant(100)
+  ROOT r = pred[] compare(k, limit), direction=LT }
+ENTRY e {
+  x = f32[40,50] parameter(0)
+  y = f32[50,30] parameter(1)
+  z = f32[300000] parameter(2)
+  p = f32[40,30] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  q = f32[40,30] sort(p), dimensions={1}, to_apply=less
+  a = f32[300000] abs(z)
+  r = f32[300000] sqrt(a)
+  zero = s32[] constant(0)
+  start = (s32[], f32[300000]) tuple(zero, z)
+  end = (s32[], f32[300000]) while(start), condition=condition, body=body
+  l = f32[300000] get-tuple-element(end), index=1
+  ROOT t = (f32[40,30], f32[300000], f32[300000]) tuple(q, r, l)
+}
+"""
+ADDITION = "define i64 @add(i64 %a, i64 %b) {\n  %c = add i64 %a, %b\n  ret i64 %c\n}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def arguments() -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    shapes = [(40, 50), (50, 30), (300000,)]
+    return [random.integers(-8, 8, shape).astype(np.float32) for shape in shapes]
+
+
+def check(run: hl.Executable) -> None:
+    x, y, z = arguments()
+    q, r, v = run(x, y, z)
+    assert np.array_equal(q, np.sort(x @ y, axis=1))
+    assert np.array_equal(r, np.sqrt(np.abs(z)))
+    assert np.array_equal(v, z * np.float32(0.5) ** 100)
+
+
+def texts_of(text: str, threads: int = 2) -> list[str]:
+    program = build_program(hl.parse(text), machine_code.vector_bytes(), threads)
+    return emit_program(program, assign_buffers(program, False), machine_code.vector_bytes())
+
+
+@pytest.mark.parametrize("characters", [1, 2_000, 1 << 40])
+def test_programs_in_pieces_compute_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch, characters: int) -> None:
+    monkeypatch.setattr(program_emitter, "PIECE_CHARACTERS", characters)
+    check(hl.compile(PROGRAM, backend="cpu"))
+
+
+def test_kernels_are_pieces_of_their_own_and_short_programs_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(texts_of("HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add(x, x)\n}\n")) == 1
+    monkeypatch.setattr(program_emitter, "PIECE_CHARACTERS", 1)
+    main, *pieces = texts_of(PROGRAM)
+    assert "define i32 @hloom_main(" in main
+    for kernel in (r"define void @dot\d+\.dot\(", r"define void @sort\d+\("):
+        assert sum(bool(re.search(kernel, piece)) for piece in pieces) == 1
+        assert not re.search(kernel, main)
+    assert texts_of(PROGRAM) == [main, *pieces]
+
+
+def test_each_piece_is_kept_on_disk_and_a_damaged_one_is_mended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_emitter, "PIECE_CHARACTERS", 1)
+    check(hl.compile(PROGRAM, backend="cpu"))
+    kept = {path: path.read_bytes() for path in folder.glob("*.o")}
+    assert len(kept) > 3
+    for path in kept:
+        path.write_bytes(b"damaged")
+    for program in folder.glob("*.program"):
+        program.unlink()
+    check(hl.compile(PROGRAM, backend="cpu"))
+    assert {path: path.read_bytes() for path in folder.glob("*.o")} == kept
+
+
+def test_threads_compile_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOOM_CACHE_DIR", "")
+    monkeypatch.setattr(program_emitter, "PIECE_CHARACTERS", 1)
+    with ThreadPoolExecutor(4) as executor:
+        for run in executor.map(lambda _: hl.compile(PROGRAM, backend="cpu"), range(8)):
+            check(run)
+
+
+def test_calls_run_at_the_same_time_with_this_llvmlite() -> None:
+    assert llvm_calls.llvm_calls().are_parallel
+
+
+@pytest.mark.parametrize(
+    "insides", [types.SimpleNamespace(), types.SimpleNamespace(lib=types.SimpleNamespace(_name="/no/such/library"))]
+)
+def test_an_llvmlite_with_other_insides_is_called_as_it_wants(
+    monkeypatch: pytest.MonkeyPatch, insides: types.SimpleNamespace
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(llvm_calls, "ffi", insides)
+        calls = llvm_calls.llvm_calls()
+    assert type(calls) is LlvmCalls
+    monkeypatch.setenv("HLOOM_CACHE_DIR", "")
+    monkeypatch.setattr(machine_code, "_calls", lambda: calls)
+    files = machine_code.compile_texts([ADDITION, ADDITION.replace("add", "sub")])
+    code = machine_code.load_object(*files)
+    native = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    assert native(code.address("add"))(7, 3) == 10
+    assert native(code.address("sub"))(7, 3) == 4
+
+
+def test_text_that_llvm_refuses_is_an_error_and_the_next_one_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOOM_CACHE_DIR", "")
+    with pytest.raises(RuntimeError, match="parsing error"):
+        machine_code.compile_text("define i64 @f( {")
+    assert machine_code.compile_text(ADDITION)

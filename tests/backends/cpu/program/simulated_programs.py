@@ -1,0 +1,231 @@
+"""Programs of random steps, and a simulation of them on memory as an assignment lays it out.
+
+Memory is a dictionary of cells. A buffer has one cell for every 64 bytes; cells of the arena are known by their offset,
+so that buffers that overlap there overlap here. The value of a cell tells how it was made.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable
+
+from hloom.backends.cpu.program.buffer_assignment import ALIGNMENT, Assignment
+from hloom.backends.cpu.program.program import (
+    Buffer,
+    CodeStep,
+    ConditionalStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    Program,
+    Step,
+    WhileStep,
+    leaves,
+)
+from hloom.loops.nest import BufferType, Kernel
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+F32 = PrimitiveType.F32
+CELL = ALIGNMENT
+MOST_ROUNDS = 4
+
+
+class Drawer:
+    """Draws programs as they are built from modules: each step writes new buffers, loops copy their states.
+
+    Conditions of loops compute on arrays only where they are `busy`.
+    """
+
+    def __init__(self, seed: int, busy_conditions: bool) -> None:
+        self.random = random.Random(seed)
+        self.busy_conditions = busy_conditions
+        self.counts: dict[str, int] = {}
+        self.program = Program(module=None, plans={})  # type: ignore[arg-type]
+
+    def draw(self) -> Program:
+        program = self.program
+        known = [self.buffer("parameter", size) for size in (16, 32, 32, 48)]
+        known.append(self.buffer("constant", 32))
+        program.parameters = known[:-1]
+        known = self.block(program.steps, known, depth=0)
+        results = self.random.choices(known[-5:], k=self.random.randint(1, 4))
+        program.result = tuple(self.buffer("output", r.dimensions[0]) for r in results)
+        program.steps += [CopyStep(to, origin) for to, origin in zip(program.result, results)]
+        return program
+
+    def buffer(self, kind: str, size: int) -> Buffer:
+        number = self.counts.get(kind, 0)
+        self.counts[kind] = number + 1
+        made = Buffer(kind, number, Shape.array(F32, (size,)))
+        self.program.buffers.append(made)
+        return made
+
+    def temp(self) -> Buffer:
+        return self.buffer("temp", self.random.choice((16, 32, 32, 32, 48)))
+
+    def block(self, steps: list[Step], known: list[Buffer], depth: int) -> list[Buffer]:
+        """Adds steps; `known` and what they have written."""
+        known = list(known)
+        for _ in range(self.random.randint(1, 5)):
+            kind = self.random.choices(["kernel", "code", "scatter", "host", "loop", "branches"], [6, 1, 1, 1, 2, 1])[0]
+            if kind == "loop" and depth < 2:
+                known += self.loop(steps, known, depth)
+            elif kind == "branches" and depth < 2:
+                known.append(self.branches(steps, known, depth))
+            elif kind == "code":
+                operands, result = self.random.choices(known, k=2), self.temp()
+                steps.append(CodeStep(None, [*operands, result, self.temp()], 2))  # type: ignore[arg-type]
+                known.append(result)
+            elif kind == "scatter":
+                source, update = self.random.choices(known, k=2)
+                result = self.buffer("temp", source.dimensions[0])
+                steps.append(CopyStep(result, source))
+                steps.append(CodeStep(None, [result, update, result], 2))  # type: ignore[arg-type]
+                known.append(result)
+            elif kind == "host":
+                operands, result = self.random.choices(known, k=2), self.temp()
+                steps.append(HostStep(None, operands, (result,), 0))  # type: ignore[arg-type]
+                known.append(result)
+            else:
+                known += self.kernel(steps, known)
+        return known
+
+    def kernel(self, steps: list[Step], known: list[Buffer]) -> list[Buffer]:
+        """A kernel of one or two results; where sizes agree some read in place. Sometimes it updates a part."""
+        chosen = list(dict.fromkeys(self.random.choices(known[-6:], k=self.random.randint(1, 3))))
+        results = [self.temp() for _ in range(self.random.choice((1, 1, 2)))]
+        count = len(chosen)
+        partial: tuple[int, ...] = ()
+        if self.random.random() < 0.2:
+            results = [self.buffer("temp", chosen[0].dimensions[0])]
+            steps.append(CopyStep(results[0], chosen[0]))
+            partial = (count,)
+        # What one result reads in place, all results read at the place that they write.
+        one_size = len({r.dimensions for r in results}) == 1 and not partial
+        in_place = [i for i, b in enumerate(chosen) if b.dimensions == results[0].dimensions and one_size]
+        in_place = [i for i in in_place if self.random.random() < 0.7]
+        pairs = [(count + k, i) for k in range(len(results)) for i in in_place]
+        roles = ["input"] * count + ["output"] * len(results)
+        types = [BufferType(F32, b.dimensions[0], role) for b, role in zip([*chosen, *results], roles)]
+        reads = frozenset(range(1 if partial and count > 1 else 0, count))
+        kernel = Kernel(types, [], None, frozenset(pairs), reads)  # type: ignore[arg-type]
+        steps.append(KernelStep(kernel, [*chosen, *results], f"k{self.random.random()}", partial))
+        return results
+
+    def loop(self, steps: list[Step], known: list[Buffer], depth: int) -> list[Buffer]:
+        initial = self.random.choices(known, k=self.random.randint(1, 3))
+        state = [self.buffer("temp", b.dimensions[0]) for b in initial]
+        steps += [CopyStep(to, origin) for to, origin in zip(state, initial)]
+        condition: list[Step] = []
+        if self.busy_conditions:
+            predicate = self.random.choice(self.block(condition, [*known, *state], depth + 1)[-3:])
+        else:
+            predicate = self.buffer("temp", 16)
+            types = [BufferType(F32, state[-1].dimensions[0], "input"), BufferType(F32, 16, "output")]
+            kernel = Kernel(types, [], None, reads=frozenset((0,)))  # type: ignore[arg-type]
+            condition.append(KernelStep(kernel, [state[-1], predicate], "predicate"))
+        body: list[Step] = []
+        inside = self.block(body, [*state, *known, *state], depth + 1)
+        chosen = [self.random.choice([b for b in inside[len(known) - 2 :] if b.dimensions == s.dimensions]
+                                     or [s]) for s in state]  # fmt: skip
+        saved = {b: self.buffer("temp", b.dimensions[0]) for b in dict.fromkeys(chosen) if b in state}
+        body += [CopyStep(copy, b) for b, copy in saved.items()]
+        body += [CopyStep(s, saved.get(b, b)) for s, b in zip(state, chosen) if s is not b]
+        steps.append(WhileStep(condition, predicate, body))
+        return state
+
+    def branches(self, steps: list[Step], known: list[Buffer], depth: int) -> Buffer:
+        result = self.temp()
+        branches = []
+        for _ in range(self.random.randint(2, 3)):
+            branch: list[Step] = []
+            inside = self.block(branch, known, depth + 1)
+            same = [b for b in inside if b.dimensions == result.dimensions]
+            branch.append(CopyStep(result, self.random.choice(same[-3:])))
+            branches.append(branch)
+        steps.append(ConditionalStep(self.random.choice(known), branches))
+        return result
+
+
+class Simulation:
+    """Runs a program on one memory. Without an assignment each buffer has memory of its own."""
+
+    def __init__(self, program: Program, assignment: Assignment | None) -> None:
+        self.program, self.assignment = program, assignment
+        self.memory: dict[Hashable, int] = {}
+
+    def results(self) -> list[list[int]]:
+        for buffer in self.program.buffers:
+            if buffer.kind in ("parameter", "constant"):
+                self.write_all(buffer, [hash((repr(buffer), k)) for k in range(cells(buffer))])
+        self.run(self.program.steps)
+        return [self.read_all(leaf) for leaf in leaves(self.program.result)]
+
+    def cell(self, buffer: Buffer, k: int) -> Hashable:
+        if self.assignment is None:
+            return buffer, k
+        home = self.assignment.of(buffer)
+        return self.assignment.offsets[home] // CELL + k if home in self.assignment.offsets else (home, k)
+
+    def read_all(self, buffer: Buffer) -> list[int]:
+        return [self.memory.get(self.cell(buffer, k), 0) for k in range(cells(buffer))]
+
+    def write_all(self, buffer: Buffer, values: list[int]) -> None:
+        for k, value in enumerate(values):
+            self.memory[self.cell(buffer, k)] = value
+
+    def run(self, steps: list[Step]) -> None:
+        for step in steps:
+            if isinstance(step, CopyStep):
+                self.write_all(step.target, self.read_all(step.source))
+            elif isinstance(step, KernelStep):
+                self.run_kernel(step)
+            elif isinstance(step, WhileStep):
+                self.run_while(step)
+            elif isinstance(step, ConditionalStep):
+                self.run(step.branches[sum(self.read_all(step.selector)) % len(step.branches)])
+            else:
+                self.run_whole(step)
+
+    def run_kernel(self, step: KernelStep) -> None:
+        """Cell by cell: of what may be in place the kernel reads a cell when it writes it, the rest at any time."""
+        outputs = [k for k, b in enumerate(step.kernel.buffers) if b.role == "output"]
+        for at in range(max(cells(step.buffers[k]) for k in outputs)):
+            new = {}
+            for k in outputs:
+                if at >= cells(step.buffers[k]) or (k in step.partial and at == 0):
+                    continue
+                read = []
+                for i in sorted(step.kernel.reads):
+                    values = self.read_all(step.buffers[i])
+                    read.append(values[at] if (k, i) in step.kernel.in_place else tuple(values))
+                new[self.cell(step.buffers[k], at)] = hash((step.name, k, at, *read))
+            self.memory.update(new)
+
+    def run_whole(self, step: CodeStep | HostStep) -> None:
+        """It may read and write at any time: only what is given as both, a scatter's operand, is one memory."""
+        if isinstance(step, CodeStep):
+            operands, results = step.buffers[: step.operands], step.buffers[step.operands :]
+        else:
+            operands, results = list(step.operands), list(step.result)
+        first = [self.read_all(b) for b in operands]
+        changed = {self.cell(b, k) for b in results for k in range(cells(b))} - {
+            self.cell(b, k) for b in operands if b in results for k in range(cells(b))
+        }
+        for b in operands:
+            assert not changed & {self.cell(b, k) for k in range(cells(b))}, f"{b} is overwritten while it is read"
+        for number, b in enumerate(results):
+            self.write_all(b, [hash((str(first), number, k)) for k in range(cells(b))])
+
+    def run_while(self, step: WhileStep) -> None:
+        for _ in range(MOST_ROUNDS):
+            self.run(step.condition)
+            if sum(self.read_all(step.predicate)) % 5 == 0:
+                return
+            self.run(step.body)
+        self.run(step.condition)
+
+
+def cells(buffer: Buffer) -> int:
+    return -(-buffer.byte_size // CELL)

@@ -1,0 +1,201 @@
+"""Buffers: when they are alive, which of them share memory, and that sharing never changes what a program computes."""
+
+from __future__ import annotations
+
+import pytest
+
+import hloom.backends.cpu.program.program as program_module
+from backends.cpu.fused_programs import draw_program
+from backends.cpu.program.assigned import all_steps, assigned, check_results, copies
+from backends.cpu.program.simulated_programs import Drawer, Simulation
+from backends.cpu.test_compiled import check
+from hlo_text import loop, module_text, run_loop
+from hloom.backends.cpu.program.buffer_assignment import Region, Use, assign_buffers, live_intervals
+from hloom.backends.cpu.program.program import CodeStep, WhileStep
+
+PAIR = "f32[1000] f32[1000]"
+BOTH = "\nROOT r = (f32[1000], f32[1000]) tuple(y0, y1)"
+
+
+def in_loop(state: str, body: str, root: str) -> str:
+    return module_text(run_loop(state) + root, loop(state, body))
+
+
+def body_copies(text: str) -> int:
+    """How many arrays a round of the module's loop copies."""
+    program, assignment = assigned(text)
+    (step,) = [s for s in all_steps(program.steps) if isinstance(s, WhileStep)]
+    return len(copies(program, assignment, step.body))
+
+
+# Life
+
+
+def uses(*written: str, regions: dict[int, tuple[Region, ...]] | None = None) -> list[Use]:
+    """ "w1" writes at step 1, "r3" reads, "u5" does both."""
+    found = []
+    for text in written:
+        position, kind = int(text[1:]), text[0]
+        region = (regions or {}).get(position, ())
+        found.append(Use(position, kind in "ru", kind in "wu", step=None, region=region, part=0))  # type: ignore[arg-type]
+    return found
+
+
+def alive(found: list[Use]) -> list[tuple[int, int]]:
+    return sorted(live_intervals(found, 0, 100))
+
+
+def test_a_buffer_lives_from_a_write_to_the_last_read_of_it() -> None:
+    assert alive(uses("w1", "r3", "r5")) == [(1, 5)]
+    assert alive(uses("w1", "r3", "w4", "r6")) == [(1, 3), (4, 6)]
+    assert alive(uses("w1", "u3", "r6")) == [(1, 3), (3, 6)]
+    assert alive(uses("w1", "w4", "r6")) == [(4, 6)]
+    assert alive(uses("w1")) == []
+    assert alive(uses("r2")) == [(0, 2)], "what is read first, lived before"
+
+
+def test_what_a_loop_reads_first_lives_through_its_rounds() -> None:
+    """Steps 3 to 8 are a loop."""
+    inside = dict.fromkeys(range(3, 9), (Region(True, 2, 9, 4),))
+    carried = alive(uses("w1", "r4", "w7", "r12", regions=inside))
+    assert covered(carried) == {1, 2, 3, 7, 8, 9, 10, 11}
+    read_only = alive(uses("w1", "r4", regions=inside))
+    assert covered(read_only) == set(range(1, 9)), "each round reads it again"
+    inner = alive(uses("w4", "r6", regions=inside))
+    assert covered(inner) == {4, 5}
+
+
+def test_a_branch_may_not_be_taken() -> None:
+    """Steps 3 to 5 are a branch: where it is not taken, the value of step 1 is the one that is read."""
+    inside = dict.fromkeys(range(3, 6), (Region(False, 2, 6),))
+    assert covered(alive(uses("w1", "w4", "r8", regions=inside))) == {1, 4, 5, 6, 7}
+    assert covered(alive(uses("w1", "r8", regions=inside))) == set(range(1, 8))
+    assert covered(alive(uses("w1", "r4", regions=inside))) == {1, 2, 3}
+
+
+def covered(intervals: list[tuple[int, int]]) -> set[int]:
+    """The steps after which the value is still wanted."""
+    return {k for first, last in intervals for k in range(first, last)}
+
+
+# Sharing
+
+
+def test_results_are_computed_where_they_are_handed_out() -> None:
+    program, assignment = assigned(module_text("x = f32[99] parameter(0)\nROOT r = f32[99] sine(x)"))
+    assert copies(program, assignment) == [] and assignment.arena_bytes == 0
+    twice = module_text("x = f32[99] parameter(0)\ny = f32[99] sine(x)\nROOT r = (f32[99], f32[99]) tuple(y, y)")
+    program, assignment = assigned(twice)
+    assert len(copies(program, assignment)) == 1
+    check_results(twice, rtol=1e-6)
+    program, assignment = assigned(module_text("x = f32[99] parameter(0)\nROOT r = (f32[99], f32[99]) tuple(x, x)"))
+    assert len(copies(program, assignment)) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("y0 = f32[1000] add(x0, x1)\ny1 = f32[1000] multiply(x1, x0)", 0),
+        ("y0 = f32[1000] add(x0, x1)\ny1 = f32[1000] copy(x1)", 0),
+        # A swap needs a third memory.
+        ("y0 = f32[1000] copy(x1)\ny1 = f32[1000] copy(x0)", 3),
+        ("y0 = f32[1000] copy(x1)\ny1 = f32[1000] add(x1, x0)", 2),
+        # What is read elsewhere than it is written is not changed in place.
+        ("y0 = f32[1000] reverse(x0), dimensions={0}\ny1 = f32[1000] negate(x1)", 1),
+    ],
+)
+def test_the_state_of_a_loop_changes_in_place_where_it_can(body: str, count: int) -> None:
+    text = in_loop(PAIR, body, BOTH)
+    assert body_copies(text) == count
+    check_results(text, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("update", "count"),
+    [
+        ("u = f32[1,64] reshape(x1)", 0),
+        # It reads the row that it writes.
+        ("v = f32[1,64] dynamic-slice(x0, i, zero), dynamic_slice_sizes={1,64}\nu = f32[1,64] sine(v)", 0),
+        # It reads another row.
+        ("v = f32[1,64] dynamic-slice(x0, next, zero), dynamic_slice_sizes={1,64}\nu = f32[1,64] sine(v)", 2),
+    ],
+)
+def test_a_slice_that_a_loop_updates_is_all_that_it_writes(update: str, count: int) -> None:
+    body = f"zero = s32[] constant(0)\n{update}\ny0 = f32[100,64] dynamic-update-slice(x0, u, i, zero)\n"
+    text = in_loop("f32[100,64] f32[64]", body + "y1 = f32[64] cosine(x1)", "\nROOT r = f32[100,64] copy(y0)")
+    assert body_copies(text) == count
+    check_results(text, rtol=1e-6)
+
+
+def test_branches_write_where_their_result_is_wanted() -> None:
+    text = module_text(
+        "x = f32[64] parameter(0)\nk = s32[] parameter(1)\nROOT r = f32[64] conditional(k, x, x, x), "
+        "branch_computations={one, two, two}",
+        "one {\np = f32[64] parameter(0)\nROOT q = f32[64] sine(p)\n}\n"
+        "two {\np = f32[64] parameter(0)\nROOT q = f32[64] reverse(p), dimensions={0}\n}\n",
+    )
+    program, assignment = assigned(text)
+    assert copies(program, assignment) == [] and assignment.arena_bytes == 0
+    check_results(text, rtol=1e-6)
+
+
+def test_the_arena_is_used_again() -> None:
+    """Of any number of sorts in a row two arrays and one workspace exist at a time."""
+
+    def arena(count: int) -> int:
+        sort = "f32[4096] sort({}), dimensions={{0}}, to_apply=less"
+        lines = ["x = f32[4096] parameter(0)", f"s0 = {sort.format('x')}"]
+        for k in range(count):
+            lines += [f"a{k} = f32[4096] sine(s{k})", f"s{k + 1} = {sort.format(f'a{k}')}"]
+        lines.append(f"ROOT r = f32[4096] reverse(s{count}), dimensions={{0}}")
+        program, assignment = assigned(module_text("\n".join(lines)))
+        assert sum(isinstance(s, CodeStep) for s in program.steps) == count + 1
+        return assignment.arena_bytes
+
+    assert arena(8) == arena(2)
+
+
+# Sharing never changes results
+
+
+def wrong_seeds(seeds: range, busy_conditions: bool) -> list[int]:
+    """Programs whose steps give something else on shared memory than where each buffer has its own."""
+    wrong, shared = [], 0
+    for seed in seeds:
+        program = Drawer(seed, busy_conditions).draw()
+        assignment = assign_buffers(program)
+        shared += len(assignment.home)
+        if Simulation(program, assignment).results() != Simulation(program, None).results():
+            wrong.append(seed)
+    assert shared > len(seeds), "buffers are shared, or else this tests nothing"
+    return wrong
+
+
+def test_random_programs_compute_the_same_in_shared_memory() -> None:
+    assert wrong_seeds(range(600), busy_conditions=False) == []
+
+
+def test_random_programs_in_parts_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What several parts use lies in the arena."""
+    monkeypatch.setattr(program_module, "PART_STEPS", 2)
+    assert wrong_seeds(range(1000, 1200), busy_conditions=False) == []
+    for seed in range(10):
+        module, arrays = draw_program(seed)
+        assert check(module, arrays) is None
+
+
+def test_random_programs_with_busy_conditions_compute_the_same_in_shared_memory() -> None:
+    assert wrong_seeds(range(600), busy_conditions=True) == []
+
+
+def test_what_a_condition_computes_does_not_overwrite_the_state_that_the_loop_ends_with() -> None:
+    """The body replaces x without reading it; the sine in the condition must not take its place."""
+    state, body = "f32[64]", "f = f32[] convert(i)\ny0 = f32[64] broadcast(f), dimensions={}"
+    sorts = (
+        "x = f32[64] get-tuple-element(t), index=0\na = f32[64] sine(x)\n"
+        "s = f32[64] sort(a), dimensions={0}, to_apply=less\nf = f32[1] slice(s), slice={[0:1]}\n"
+        "g = f32[] reshape(f)\ntwo = f32[] constant(2)\nsmall = pred[] compare(g, two), direction=LT\n"
+        "few = pred[] compare(i, rounds), direction=LT\nROOT less = pred[] and(small, few)"
+    )
+    computations = loop(state, body).replace("ROOT less = pred[] compare(i, rounds), direction=LT", sorts)
+    check_results(module_text(run_loop(state) + "\nROOT r = f32[64] copy(y0)", computations))

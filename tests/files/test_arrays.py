@@ -1,0 +1,31 @@
+"""The comparison that the command and the tests rely on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hloom.files.arrays import difference
+
+INF, NAN = np.inf, np.nan
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "same"),
+    [
+        (1.0, 1.0, True), (1.0, 1.00001, True), (1.0, 1.1, False), (INF, INF, True), (-INF, -INF, True), (NAN, NAN, True),
+        (1.0, INF, False), (INF, -INF, False), (NAN, INF, False), (INF, NAN, False), (INF, 1.0, False), (NAN, 1.0, False),
+        (1.0, NAN, False), (0.0, -0.0, True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex64])
+def test_infinities_and_nans_equal_only_themselves(got: float, want: float, same: bool, dtype: type) -> None:
+    found = difference(np.array([got], dtype), np.array([want], dtype), 1e-3, 1e-3)
+    assert (found is None) == same
+
+
+def test_integers_and_predicates_are_compared_exactly_and_shapes_must_agree() -> None:
+    assert difference(np.array([1]), np.array([2]), 10, 10) is not None
+    assert difference(np.array([True]), np.array([False]), 10, 10) is not None
+    assert difference(np.zeros(2), np.zeros(3), 1, 1) is not None
+    assert difference(np.zeros(2), np.zeros(2, np.float32), 1, 1) is not None

@@ -1,0 +1,191 @@
+"""Fusion: what becomes part of what, given as the entry's instructions with those of fusions in brackets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hlo_text import SOFTMAX, arrays_for, interpreted, module_text
+from hloom.loops.lower import can_lower
+from hloom.passes import clone_module
+from hloom.passes.fusion.dot_operands import DotOperands, stride_of
+from hloom.passes.fusion.fusion import FusionPass
+from hloom.verifier import verify_module
+from passes.modules import difference
+
+XY = "x = f32[64,32] parameter(0)\ny = f32[64,32] parameter(1)\n"
+Z = "zero = f32[] constant(0)\n"
+ROWS = "f32[64] reduce(a, zero), dimensions={1}, to_apply=sum\n"
+COLUMNS = "f32[32] reduce(a, zero), dimensions={0}, to_apply=sum\n"
+
+
+def fused(entry: str, **options: int) -> list[str]:
+    """The entry after fusion, which leaves a valid module of the same results."""
+    before = hl.parse(module_text(entry))
+    after = clone_module(before)
+    FusionPass(can_fuse=lambda i: can_lower(i, lambda *_: True), **options).run(after)
+    verify_module(after)
+    arrays = arrays_for(before)
+    assert difference(interpreted(before, *arrays), interpreted(after, *arrays)) is None
+    return [summary(i) for i in after.entry.instructions if i.opcode != "parameter"]
+
+
+def summary(instruction: hl.Instruction) -> str:
+    """`fusion[add negate]`, or the opcode."""
+    if instruction.opcode != "fusion":
+        return instruction.opcode
+    (computation,) = instruction.op.computations
+    return f"fusion[{' '.join(i.opcode for i in computation.instructions if i.opcode != 'parameter')}]"
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        # A chain becomes one; a single instruction is a kernel as it is.
+        (XY + "a = f32[64,32] add(x, y)\nb = f32[64,32] sine(a)\nROOT r = f32[64,32] multiply(b, x)",
+         ["fusion[add sine multiply]"]),
+        (XY + "ROOT r = f32[64,32] add(x, y)", ["add"]),
+        # Constants and broadcasts of them lie in memory for nobody.
+        (XY + Z + "a = f32[64,32] broadcast(zero), dimensions={}\nROOT r = f32[64,32] add(x, a)",
+         ["fusion[constant broadcast add]"]),
+        # What several users in one fusion read is computed once inside it.
+        (XY + "a = f32[64,32] sine(x)\nb = f32[64,32] negate(a)\nROOT r = f32[64,32] multiply(a, b)",
+         ["fusion[sine negate multiply]"]),
+        # Cheap steps are computed in each fusion that reads them, costly ones are stored.
+        (XY + "a = f32[64,32] negate(x)\nb = f32[32,64] transpose(a), dimensions={1,0}\n"
+         "c = f32[64,32] add(a, y)\nROOT r = (f32[32,64], f32[64,32]) tuple(b, c)",
+         ["fusion[negate transpose]", "fusion[negate add]", "tuple"]),
+        (XY + "a = f32[64,32] sine(x)\nb = f32[32,64] transpose(a), dimensions={1,0}\n"
+         "c = f32[64,32] add(a, y)\nROOT r = (f32[32,64], f32[64,32]) tuple(b, c)",
+         ["fusion[sine add tuple]", "get-tuple-element", "get-tuple-element", "transpose", "tuple"]),
+        # What is read once for many elements is not computed for each of them.
+        ("x = f32[32] parameter(0)\na = f32[32] sine(x)\nb = f32[64,32] broadcast(a), dimensions={1}\n"
+         "ROOT r = f32[64,32] negate(b)", ["sine", "fusion[broadcast negate]"]),
+        ("x = f32[64] parameter(0)\na = f32[64] sine(x)\nb = f32[64,32] broadcast(a), dimensions={0}\n"
+         "ROOT r = f32[64,32] negate(b)", ["fusion[sine broadcast negate]"]),
+    ],
+)  # fmt: skip
+def test_element_functions(entry: str, expected: list[str]) -> None:
+    assert sorted(fused(entry)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        # Reductions take what comes before them.
+        (XY + Z + "a = f32[64,32] multiply(x, y)\nROOT r = " + ROWS, ["fusion[constant multiply reduce]"]),
+        (XY + Z + "a = f32[64,32] multiply(x, y)\nROOT r = " + COLUMNS, ["fusion[constant multiply reduce]"]),
+        # Sums of rows take what comes after them, too ..
+        (XY + Z + "a = f32[64,32] multiply(x, y)\ns = " + ROWS +
+         "b = f32[64,32] broadcast(s), dimensions={0}\nROOT r = f32[64,32] subtract(a, b)",
+         ["fusion[constant multiply reduce broadcast subtract]"]),
+        (SOFTMAX.replace("ROWS", "64").replace("COLUMNS", "32"),
+         ["fusion[constant constant reduce broadcast subtract exponential reduce broadcast divide]"]),
+        # .. those of columns end before they are read.
+        (XY + Z + "a = f32[64,32] multiply(x, y)\ns = " + COLUMNS +
+         "b = f32[64,32] broadcast(s), dimensions={1}\nROOT r = f32[64,32] subtract(a, b)",
+         ["fusion[constant multiply reduce]", "fusion[multiply broadcast subtract]"]),
+        # A sum of sums is one where the outer one runs along the inner one's rows.
+        (XY + Z + "a = f32[64,32] negate(x)\ns = " + ROWS +
+         "ROOT r = f32[] reduce(s, zero), dimensions={0}, to_apply=sum", ["fusion[constant negate reduce reduce]"]),
+    ],
+)  # fmt: skip
+def test_reductions(entry: str, expected: list[str]) -> None:
+    assert [" ".join(sorted(s.split())) for s in fused(entry)] == [" ".join(sorted(s.split())) for s in expected]
+
+
+UPDATE = (
+    "x = f32[64,32] parameter(0)\nu = f32[1,32] parameter(1)\nk = s32[] parameter(2)\nnone = s32[] constant(0)\n"
+    "a = f32[1,32] sine(u)\n"
+)
+
+
+def test_an_update_of_a_slice_ends_a_fusion() -> None:
+    update = "dynamic-update-slice(x, a, k, none)"
+    assert fused(UPDATE + f"ROOT r = f32[64,32] {update}") == ["fusion[constant sine dynamic-update-slice]"]
+    found = fused(UPDATE + f"b = f32[64,32] {update}\nROOT r = f32[64,32] negate(b)")
+    assert found == ["fusion[constant sine dynamic-update-slice]", "negate"]
+    computed = UPDATE.replace("a =", "m = f32[64,32] negate(x)\na =")
+    found = fused(computed + "ROOT r = f32[64,32] dynamic-update-slice(m, a, k, none)")
+    assert found == ["negate", "fusion[constant sine dynamic-update-slice]"], "what is changed in place is in memory"
+
+
+def test_fusions_do_not_grow_without_end() -> None:
+    chain = XY + "".join(f"a{k} = f32[64,32] negate({f'a{k - 1}' if k else 'x'})\n" for k in range(30))
+    found = fused(chain + "ROOT r = f32[64,32] negate(a29)", max_instructions=10)
+    assert len(found) == 4 and sum(s.count("negate") for s in found) == 31
+
+
+# Siblings
+
+LEFT = "a = f32[64,32] sine(x)\n"
+RIGHT = "b = f32[64,32] cosine(x)\n"
+
+
+def test_siblings_read_what_they_share_once() -> None:
+    found = fused(XY + LEFT + RIGHT + "ROOT r = (f32[64,32], f32[64,32]) tuple(a, b)")
+    assert found == ["fusion[sine cosine tuple]", "get-tuple-element", "get-tuple-element", "tuple"]
+    nothing_shared = fused(XY + LEFT + RIGHT.replace("x", "y") + "ROOT r = (f32[64,32], f32[64,32]) tuple(a, b)")
+    assert nothing_shared == ["sine", "cosine", "tuple"]
+    other_sizes = RIGHT.replace("cosine(x)", "transpose(x), dimensions={1,0}").replace("64,32", "32,64")
+    apart = fused(XY + LEFT + other_sizes + "ROOT r = (f32[64,32], f32[32,64]) tuple(a, b)")
+    assert apart == ["sine", "transpose", "tuple"]
+
+
+@pytest.mark.parametrize("other", [ROWS, COLUMNS])
+def test_reductions_are_siblings_along_the_same_dimensions(other: str) -> None:
+    sums = "p = " + ROWS.replace("(a", "(x") + "q = " + other.replace("(a", "(x").replace("sum", "largest")
+    shapes = "(f32[64], f32[64])" if other == ROWS else "(f32[64], f32[32])"
+    found = fused(XY + Z + sums + f"ROOT r = {shapes} tuple(p, q)")
+    assert len([s for s in found if s.startswith("fusion")]) == (1 if other == ROWS else 2)
+
+
+def test_siblings_that_depend_on_each_other_through_something_else_stay_apart() -> None:
+    """One fusion of a and b would have to run before and after the sort of a."""
+    between = "c = f32[64,32] sort(a), dimensions={1}, to_apply=less\n"
+    after = "b = f32[64,32] multiply(x, c)\nROOT r = (f32[64,32], f32[64,32]) tuple(a, b)"
+    assert fused(XY + LEFT + between + after) == ["sine", "sort", "multiply", "tuple"]
+
+
+# Operands of matrix products
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "attributes", "result", "transposes"),
+    [
+        ("4,5", "5,6", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", "4,6", 0),
+        ("5,4", "6,5", "lhs_contracting_dims={0}, rhs_contracting_dims={1}", "4,6", 0),
+        ("2,4,5", "2,5,6", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}",
+         "2,4,6", 0),
+        # Two dimensions of one role that lie apart, or in the other order, become neighbours.
+        ("4,5,3", "5,6", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", "4,3,6", 1),
+        ("4,5,3", "3,5,6", "lhs_contracting_dims={1,2}, rhs_contracting_dims={1,0}", "4,6", 1),
+        ("5,4,3", "3,6,5", "lhs_contracting_dims={0,2}, rhs_contracting_dims={2,0}", "4,6", 2),
+        ("4,1,5", "5,6", "lhs_contracting_dims={2}, rhs_contracting_dims={0}", "4,1,6", 0),
+    ],
+)  # fmt: skip
+def test_operands_of_dots_are_transposed_only_where_a_role_has_no_stride(
+    lhs: str, rhs: str, attributes: str, result: str, transposes: int
+) -> None:
+    before = hl.parse(
+        module_text(
+            f"x = f32[{lhs}] parameter(0)\ny = f32[{rhs}] parameter(1)\nROOT r = f32[{result}] dot(x, y), {attributes}"
+        )
+    )
+    after = clone_module(before)
+    assert DotOperands().run(after) == (transposes > 0)
+    verify_module(after)
+    assert [i.opcode for i in after.entry.instructions].count("transpose") == transposes
+    arrays = arrays_for(before)
+    np.testing.assert_array_equal(interpreted(after, *arrays), interpreted(before, *arrays))
+    assert DotOperands().run(after) == 0
+
+
+def test_the_stride_of_dimensions_taken_as_one() -> None:
+    shape = hl.Shape.array(hl.f32, (2, 3, 1, 5))
+    assert stride_of(shape, (0, 1)) == (6, 5)
+    assert stride_of(shape, (1, 2, 3)) == (15, 1)
+    assert stride_of(shape, (0, 3)) is None
+    assert stride_of(shape, (1, 0)) is None
+    assert stride_of(shape, (2,)) == (1, 0)

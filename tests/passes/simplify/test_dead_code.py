@@ -1,0 +1,47 @@
+"""dce: what goes, and what stays for its effects."""
+
+from __future__ import annotations
+
+import hloom as hl
+from hloom.passes.simplify.dead_code import DeadCodeElimination
+from hloom.verifier import verify_module
+from passes.modules import module
+
+
+def opcodes(of: hl.Module) -> list[str]:
+    return [i.opcode for i in of.entry.instructions]
+
+
+def test_unused_instructions_and_computations_go_and_parameters_stay() -> None:
+    before = module("a = f32[4] negate(x); b1 = f32[4] sine(a); ROOT r = f32[4] cosine(y)")
+    assert DeadCodeElimination().run(before) == 2 + 4  # instructions, computations
+    assert opcodes(before) == ["parameter", "parameter", "cosine"]
+    assert len(before.computations) == 1
+    verify_module(before)
+
+
+def test_effects_and_what_they_need_stay() -> None:
+    before = hl.parse("""HloModule m
+effect {
+  x = f32[] parameter(0)
+  t = token[] after-all()
+  ROOT o = token[] outfeed(x, t), outfeed_shape=f32[]
+}
+ENTRY e {
+  x = f32[] parameter(0)
+  a = f32[] negate(x)
+  b = token[] call(a), to_apply=effect
+  c = f32[] sine(x)
+  d = f32[] cosine(c)
+  ROOT r = f32[] tan(x), control-predecessors={c}
+}
+""")
+    assert DeadCodeElimination().run(before) == 1
+    assert opcodes(before) == ["parameter", "negate", "call", "sine", "tan"]
+    verify_module(before)
+
+
+def test_the_first_of_several_roots_stays_the_root() -> None:
+    before = module("ROOT r = f32[4] negate(x); a = f32[4] sine(x)")
+    DeadCodeElimination().run(before)
+    assert before.entry.root.opcode == "negate"

@@ -1,0 +1,230 @@
+"""Running partitioned programs in tests: arrays cut into blocks, results put together, random shardings."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import hloom as hl
+from hloom.files.arrays import difference, flat
+from hloom.ir import Instruction
+from hloom.ops.custom_call import CustomCall
+from hloom.passes import clone_module
+from hloom.passes.edit import Edit
+from hloom.passes.spmd import Partitioned, partition
+from hloom.shape import Shape
+from hloom.sharding import Sharding, ShardingType
+from hloom.verifier import verify_module
+
+Array = np.ndarray[Any, Any]
+WHOLE = (ShardingType.REPLICATED, ShardingType.MAXIMAL, ShardingType.UNREDUCED)
+COLLECTIVES = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
+
+
+def blocks_of(sharding: Sharding, shape: Sequence[int], count: int) -> list[tuple[slice, ...]]:
+    """Where the block of each partition lies in an array; blocks at the end may reach over it."""
+    if sharding.type in WHOLE:
+        return [tuple(slice(0, n) for n in shape)] * count
+    sizes = [-(-n // t) for n, t in zip(shape, sharding.tile_assignment_dimensions)]
+    return [
+        tuple(slice(k * size, (k + 1) * size) for k, size in zip(place, sizes)) for place in places(sharding, count)
+    ]
+
+
+def places(sharding: Sharding, count: int) -> list[tuple[int, ...]]:
+    """The index of each partition in the tile assignment."""
+    tiles = sharding.tile_assignment_dimensions
+    devices = np.array(sharding.tile_assignment_devices or range(count))
+    if sharding.iota_reshape_dims:
+        devices = np.arange(count).reshape(sharding.iota_reshape_dims)
+        devices = devices.transpose(sharding.iota_transpose_perm or range(devices.ndim))
+    found = {int(d): index for index, d in zip(np.ndindex(*tiles), devices.flat, strict=True)}
+    return [found[p] for p in range(count)]
+
+
+def summands_of(sharding: Sharding, count: int) -> list[int]:
+    """Which summand of its block each partition holds."""
+    if sharding.type is ShardingType.UNREDUCED:
+        return [*range(count)]
+    if ShardingType.UNREDUCED not in sharding.last_tile_dims:
+        return [0] * count
+    axis = sharding.last_tile_dims.index(ShardingType.UNREDUCED) - len(sharding.last_tile_dims)
+    return [place[axis] for place in places(sharding, count)]
+
+
+def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
+    """The blocks of an array, filled up with noise where they reach over its end; summands are small numbers, and what
+    then is missing in the first one."""
+    found = []
+    summands = summands_of(sharding, count)
+    for block, summand in zip(blocks_of(sharding, array.shape, count), summands, strict=True):
+        whole = np.full([s.stop - s.start for s in block], 1, array.dtype)
+        part = array[block]
+        if max(summands):
+            others = np.array([*range(1, max(summands) + 1)]).astype(array.dtype)
+            part = part - others.sum(dtype=array.dtype) if summand == 0 else np.full_like(part, others[summand - 1])
+        whole[tuple(slice(0, n) for n in part.shape)] = part
+        found.append(whole)
+    return found
+
+
+def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> Array:
+    """The array that blocks make up; copies must be equal, summands are added."""
+    summands = summands_of(sharding, len(blocks))
+    parts = [_join(blocks, sharding, shape, [n == k for n in summands]) for k in sorted({*summands})]
+    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0, dtype=parts[0].dtype)
+
+
+def _join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], taken: Sequence[bool]) -> Array:
+    whole = np.zeros(shape, blocks[0].dtype)
+    seen = np.zeros(shape, np.bool_)
+    for block, where in itertools.compress(zip(blocks, blocks_of(sharding, shape, len(blocks)), strict=True), taken):
+        part = whole[where]
+        kept = block[tuple(slice(0, n) for n in part.shape)]
+        before = seen[where]
+        assert np.array_equal(kept[before].view(np.uint8), part[before].view(np.uint8)), "copies differ"
+        whole[where], seen[where] = kept, True
+    assert seen.all()
+    return whole
+
+
+def run(partitioned: Partitioned, arrays: Sequence[Array], shapes: Sequence[Shape], backend: str) -> list[Array]:
+    """The results of a partitioned program, put together; `shapes` are those of the whole results."""
+    module = partitioned.module
+    count = module.num_partitions
+    parts = [cut(a, s, count) for a, s in zip(arrays, partitioned.parameters, strict=True)]
+    results = hl.compile(module, backend=backend).run_replicas([[part[p] for part in parts] for p in range(count)])
+    leaves = [flat(result) for result in results]
+    return [
+        join([leaf[k] for leaf in leaves], sharding, shape.dimensions)
+        for k, (sharding, shape) in enumerate(zip(partitioned.results, shapes, strict=True))
+    ]
+
+
+def collectives(module: hl.Module) -> Counter[str]:
+    """How many collectives of each kind a program has."""
+    return Counter(i.opcode for i in module.instructions() if i.opcode in COLLECTIVES)
+
+
+def check(
+    module: hl.Module,
+    arrays: Sequence[Array],
+    count: int,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    backend: str = "interpreter",
+) -> str | None:
+    """How the results of the partitioned program differ from those of the whole one; None where they do not."""
+    want = flat(hl.compile(without_markers(module), backend="interpreter")(*arrays))
+    partitioned = partition(module, count)
+    verify_module(partitioned.module)
+    got = run(partitioned, arrays, [*module.entry.result_shape.leaves()], backend)
+    for i, (g, w) in enumerate(zip(got, want, strict=True)):
+        if found := difference(g, w, rtol, atol):
+            return f"result {i} {found}"
+    return None
+
+
+def without_markers(module: hl.Module) -> hl.Module:
+    """The module without its constraints: what it computes on one device."""
+    copy = clone_module(module)
+    for computation in copy.computations:
+        edit = Edit(computation)
+        for instruction in computation.instructions:
+            if isinstance(instruction.op, CustomCall) and instruction.op.target_name == "Sharding":
+                edit.replace(instruction, instruction.operands[0])
+        edit.finish()
+    return copy
+
+
+class Shardings:
+    """Draws shardings of arrays over some partitions."""
+
+    def __init__(self, rng: np.random.Generator, count: int, uneven: float = 0.1) -> None:
+        self.rng, self.count, self.uneven = rng, count, uneven
+
+    def draw(self, shape: Shape) -> Sharding:
+        tiles = [1] * shape.rank
+        left = self.count
+        for d in self.rng.permutation(shape.rank).tolist():
+            fits = self.rng.random() > self.uneven
+            factors = [f for f in range(1, left + 1) if left % f == 0 and (shape.dimensions[d] % f == 0 or not fits)]
+            tiles[d] = int(self.rng.choice(factors)) if self.rng.random() < 0.7 and shape.dimensions[d] else 1
+            left //= tiles[d]
+        if left == self.count:
+            return Sharding(
+                ShardingType.UNREDUCED if self._may_have_summands(shape, tiles) else ShardingType.REPLICATED
+            )
+        kind = self.rng.random()
+        dims = (*tiles, left) if left > 1 else tuple(tiles)
+        replicate, last = left > 1, ()
+        if replicate and self._may_have_summands(shape, tiles):
+            replicate, last = False, (ShardingType.UNREDUCED,)
+        elif kind < 0.15:
+            devices = tuple(self.rng.permutation(self.count).tolist())
+            return Sharding(ShardingType.OTHER, dims, devices, replicate_on_last_tile_dim=replicate)
+        sizes = [n for n in dims if n > 1]
+        order = self.rng.permutation(len(sizes)).tolist() if kind < 0.6 else [*range(len(sizes))]
+        mesh = [0] * len(sizes)
+        for k, axis in enumerate(order):
+            mesh[axis] = sizes[k]
+        return Sharding(
+            ShardingType.OTHER,
+            dims,
+            iota_reshape_dims=tuple(mesh),
+            iota_transpose_perm=tuple(order),
+            replicate_on_last_tile_dim=replicate,
+            last_tile_dims=last,
+        )
+
+    def _may_have_summands(self, shape: Shape, tiles: Sequence[int]) -> bool:
+        """Integers add up exactly, whatever the order; partitions make one mesh where their divisors form a chain."""
+        even = all(size % ways == 0 for size, ways in zip(shape.dimensions, tiles))
+        return shape.element_type.is_integer and even and self.count != 6 and self.rng.random() < 0.5
+
+
+def annotate(module: hl.Module, rng: np.random.Generator, count: int) -> None:
+    """Gives the parameters, some results and some values in the middle random shardings."""
+    shardings = Shardings(rng, count)
+    for parameter in module.entry.parameters:
+        if parameter.shape.is_array:
+            parameter.sharding = shardings.draw(parameter.shape)
+    root = module.entry.root
+    if root.opcode == "tuple" and all(o.shape.is_array for o in root.operands) and rng.random() < 0.6:
+        parts = tuple(shardings.draw(o.shape) for o in root.operands)
+        root.sharding = Sharding(ShardingType.TUPLE, tuple_shardings=parts)
+    for instruction in [*_constrainable(module)]:
+        if rng.random() < 0.15:
+            _constrain(instruction, shardings, rng)
+
+
+def _constrainable(module: hl.Module) -> Iterator[Instruction]:
+    """Values of the entry and of loops and branches."""
+    waiting = [module.entry]
+    while waiting:
+        for instruction in waiting.pop().instructions:
+            if instruction.shape.is_array and not instruction.shape.is_dynamic:
+                yield instruction
+            if instruction.opcode in ("while", "conditional", "call"):
+                waiting += instruction.op.computations
+
+
+def _constrain(instruction: Instruction, shardings: Shardings, rng: np.random.Generator) -> None:
+    computation = instruction.parent
+    assert computation is not None
+    constraint = Instruction(f"{instruction.name}.constraint", instruction.shape, CustomCall(target_name="Sharding"))
+    if any(i.name == constraint.name for i in computation.instructions):
+        return
+    instruction.replace_all_uses_with(constraint)
+    constraint.operands.append(instruction)
+    instruction.users[constraint] = None
+    constraint.parent = computation
+    computation.root = computation.root
+    computation.instructions.insert(computation.instructions.index(instruction) + 1, constraint)
+    constraint.sharding = shardings.draw(instruction.shape)
+    if rng.random() < 0.5:
+        constraint.backend_config = f"unspecified_dims=[{','.join(map(str, range(instruction.shape.rank)))}]"

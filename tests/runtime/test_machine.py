@@ -1,0 +1,53 @@
+"""How many processors this process may use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hloom.errors import ArgumentError
+from hloom.runtime.machine import control_groups, cpu_quota, thread_count
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "two", "1.5", "4097", "²"])
+def test_a_bad_number_of_threads_is_an_error(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOOM_NUM_THREADS", text)
+    with pytest.raises(ArgumentError, match=f"^HLOOM_NUM_THREADS must be an integer from 1 to 4096, got '{text}'$"):
+        thread_count()
+
+
+def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HLOOM_NUM_THREADS", raising=False)
+    assert 1 <= thread_count() <= (os.cpu_count() or 1)
+    monkeypatch.setenv("HLOOM_NUM_THREADS", "7")
+    assert thread_count() == 7
+
+
+@pytest.mark.parametrize(
+    "files, quota",
+    [
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "max 100000\n"}, float("inf")),
+        ({"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n"}, 0.5),
+        ({"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"}, float("inf")),
+        ({"cpu.max": "nonsense"}, float("inf")),
+        ({}, float("inf")),
+    ],
+)
+def test_quotas_of_control_groups(files: dict[str, str], quota: float, tmp_path: Path) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert cpu_quota(tmp_path) == quota
+
+
+def test_control_groups_up_to_the_root(tmp_path: Path) -> None:
+    membership = tmp_path / "cgroup"
+    membership.write_text("4:memory:/m\n3:cpu,cpuacct:/a/b\n0::/x\n")
+    assert [str(group.relative_to(tmp_path)) for group in control_groups("cpu", tmp_path, membership)] == [
+        "cpu/a/b",
+        "cpu/a",
+        "cpu",
+        "x",
+        ".",
+    ]
+    assert list(control_groups("cpu", tmp_path, tmp_path / "none")) == []
