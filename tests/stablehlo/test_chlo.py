@@ -11,7 +11,7 @@ import pytest
 from scipy import special
 
 import hloom as hl
-from hloom.stablehlo import parse_stablehlo
+from hloom.stablehlo.importer.module import parse_stablehlo
 
 WIDE = np.concatenate([np.linspace(-9.7, 30, 400), np.geomspace(1e-8, 1e5, 60), -np.geomspace(1e-8, 20, 40)])
 UNIT = np.concatenate([np.linspace(-0.999, 0.999, 301), 1 - np.geomspace(1e-12, 0.1, 30), np.geomspace(1e-12, 0.1, 30)])

@@ -11,7 +11,7 @@ import pytest
 import hloom as hl
 from hloom.compare_graphs import difference
 from hloom.errors import ParseError
-from hloom.stablehlo import parse_stablehlo
+from hloom.stablehlo.importer.module import parse_stablehlo
 from xla_peer import XlaPeer
 
 F, S, P, C = "tensor<4x6xf32>", "tensor<4x6xi32>", "tensor<4x6xi1>", "tensor<4x6xcomplex<f32>>"

@@ -12,7 +12,7 @@ import pytest
 import hloom as hl
 from conftest import ROOT
 from hloom.errors import HloomError
-from hloom.stablehlo import parse_stablehlo
+from hloom.stablehlo.importer.module import parse_stablehlo
 from mutate import mutate_text
 from test_corpus import CORPUS, STORED, check_results, load_case
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 from hloom.errors import ArgumentError
 from hloom.ops.attributes import (
     ComparisonDirection,
@@ -40,9 +38,8 @@ from hloom.stablehlo.mlir.ir import (
     DialectAttribute,
     Number,
     ScalarType,
-    TensorType,
 )
-from hloom.stablehlo.mlir.types import I1, I32, I64
+from hloom.stablehlo.mlir.types import I1, I32, i64, i64_array, i64_table
 
 Attributes = Mapping[str, Attribute]
 REQUIRED: Any = object()
@@ -100,20 +97,6 @@ def table(attribute: Attribute) -> tuple[tuple[int, ...], ...]:
     if values.ndim != 2:
         raise ArgumentError(f"expected a table of two dimensions, got {values.ndim}")
     return tuple(tuple(int(v) for v in row) for row in values)
-
-
-def i64(value: int) -> Number:
-    return Number(int(value), I64)
-
-
-def i64_array(values: Sequence[int]) -> DenseArray:
-    return DenseArray(I64, tuple(map(int, values)))
-
-
-def i64_table(rows: Sequence[Sequence[int]], width: int = 2) -> DenseElements:
-    """`dense<..> : tensor<Nxwidthxi64>`."""
-    values = np.array([list(row) for row in rows], np.int64).reshape(len(rows), len(rows[0]) if rows else width)
-    return DenseElements(TensorType(values.shape, I64), values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.scan import TriState
 from hloom.shape import Shape
-from hloom.stablehlo.attributes import BOOLEAN, COMPARE_TYPE, DIRECTION, Groups, Precisions, i64, i64_array
+from hloom.stablehlo.attributes import BOOLEAN, COMPARE_TYPE, DIRECTION, Groups, Precisions
 from hloom.stablehlo.exporter.block import BlockExporter, Leaf
 from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DialectAttribute, Number, Value
-from hloom.stablehlo.mlir.types import I32, mlir_type
+from hloom.stablehlo.mlir.types import I32, i64, i64_array, mlir_type
 from hloom.stablehlo.operations import BY_OPCODE
 from hloom.types import PrimitiveType
 

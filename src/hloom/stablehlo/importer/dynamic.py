@@ -12,10 +12,10 @@ from hloom.errors import ArgumentError
 from hloom.ops.attributes import PaddingDimension, SliceDimension
 from hloom.ops.operation import OPERATIONS
 from hloom.shape import Shape
-from hloom.stablehlo.attributes import i64_array, i64_table, integer, integers, required
+from hloom.stablehlo.attributes import integer, integers, required
 from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import Operation, TensorType
-from hloom.stablehlo.mlir.types import shape_of, type_text
+from hloom.stablehlo.mlir.types import i64_array, i64_table, shape_of, type_text
 from hloom.stablehlo.operations import BY_NAME
 
 Ops = list[XlaOp]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from hloom.stablehlo.attributes import i64, i64_array, i64_table
 from hloom.stablehlo.mlir import shardy_forms
 from hloom.stablehlo.mlir.ir import (
     Attribute,
@@ -29,7 +28,7 @@ from hloom.stablehlo.mlir.ir import (
 from hloom.stablehlo.mlir.lexer import NUMBER
 from hloom.stablehlo.mlir.parser import Form, Parser, results_of
 from hloom.stablehlo.mlir.printer import FORMATS
-from hloom.stablehlo.mlir.types import I1, I32, TOKEN_TYPE, type_text
+from hloom.stablehlo.mlir.types import I1, I32, TOKEN_TYPE, i64, i64_array, i64_table, type_text
 
 _SAME = "{operands}{attributes} : {same}"
 _TYPES = "{operands}{attributes} : {types}"

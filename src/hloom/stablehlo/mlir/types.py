@@ -7,10 +7,23 @@ bounded dynamic dimension `f32[<=4]` is `tensor<?xf32, #stablehlo.bounds<4>>`. A
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+
+import numpy as np
 
 from hloom.errors import ArgumentError
 from hloom.shape import TOKEN, Shape
-from hloom.stablehlo.mlir.ir import DialectType, QuantizedType, ScalarType, TensorType, TupleType, Type
+from hloom.stablehlo.mlir.ir import (
+    DenseArray,
+    DenseElements,
+    DialectType,
+    Number,
+    QuantizedType,
+    ScalarType,
+    TensorType,
+    TupleType,
+    Type,
+)
 from hloom.types import PrimitiveType
 
 TOKEN_TYPE = DialectType("stablehlo.token")
@@ -127,3 +140,17 @@ def _quantized_text(mlir: QuantizedType) -> str:
     ]
     scales = entries[0] if mlir.axis is None else "{" + ",".join(entries) + "}"
     return f"!quant.uniform<{mlir.storage.name}{low_high}:{mlir.expressed.name}{axis}, {scales}>"
+
+
+def i64(value: int) -> Number:
+    return Number(int(value), I64)
+
+
+def i64_array(values: Sequence[int]) -> DenseArray:
+    return DenseArray(I64, tuple(map(int, values)))
+
+
+def i64_table(rows: Sequence[Sequence[int]], width: int = 2) -> DenseElements:
+    """`dense<..> : tensor<Nxwidthxi64>`."""
+    values = np.array([list(row) for row in rows], np.int64).reshape(len(rows), len(rows[0]) if rows else width)
+    return DenseElements(TensorType(values.shape, I64), values)

@@ -1,0 +1,116 @@
+"""The house has floors: imports go down, and no two files import each other, directly or by a detour.
+
+All imports count: those of whole modules, those for types alone, and those inside functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from conftest import ROOT
+
+SOURCE = ROOT / "src" / "hloom"
+
+UPWARDS = {
+    ("types.py", "shape.py"): "f32[2, 3], an element type with sizes, is a Shape",
+    ("ops/context.py", "ir.py"): "an operation holds the computations it calls, whose instructions hold operations",
+    ("ir.py", "text/__init__.py"): "Module.to_text: the graph shows itself",
+}
+"""The imports that go up, and why. None of them happens while modules are loaded."""
+
+
+def floors() -> dict[str, int]:
+    """The floor of each room and file that docs/design.md lists, the highest first."""
+    house = (ROOT / "docs" / "design.md").read_text().split("    hloom/\n")[1].split("\n\n")[0]
+    found: dict[str, int] = {}
+    path: list[tuple[int, str]] = []
+    for number, line in enumerate(house.split("\n")):
+        indent = len(line) - len(line.lstrip())
+        names = [name for name in re.split(r"  +", line.strip())[0].split() if re.fullmatch(r"[\w/*]+(/|\.py)", name)]
+        assert names, f"docs/design.md: {line!r} names no room"
+        path = [(i, name) for i, name in path if i < indent]
+        for name in names:
+            found["".join(n for _, n in path) + name.removesuffix("*.py")] = number
+        path.append((indent, names[0]))
+    return found
+
+
+FLOORS = floors()
+
+
+def floor(file: str) -> int | None:
+    """The floor of a file: of the longest name that its path begins with."""
+    fitting = [name for name in FLOORS if file == name or (name.endswith("/") and file.startswith(name))]
+    return FLOORS[max(fitting, key=len)] if fitting else None
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def file_of(module: str) -> str | None:
+    """The file of a module of hloom, by its dotted name."""
+    path = SOURCE.parent / module.replace(".", "/")
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return name_of(file) if file.is_file() else None
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """The files of hloom that a file imports, and the lines."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "hloom":
+            assert node.level == 0
+            for alias in node.names:
+                target = file_of(f"{node.module}.{alias.name}") or file_of(str(node.module))
+                assert target is not None, f"{path}:{node.lineno} imports what is not there"
+                yield target, node.lineno
+        elif isinstance(node, ast.Import):
+            yield from ((str(file_of(a.name)), node.lineno) for a in node.names if a.name.split(".")[0] == "hloom")
+
+
+def arrows() -> dict[tuple[str, str], int]:
+    return {
+        (name_of(path), target): line
+        for path in sorted(SOURCE.rglob("*.py"))
+        for target, line in imports(path)
+        if target != name_of(path)
+    }
+
+
+ARROWS = arrows()
+
+
+def test_every_file_is_on_a_floor_and_every_floor_has_files() -> None:
+    files = [name_of(path) for path in SOURCE.rglob("*.py")]
+    homeless = [file for file in files if floor(file) is None]
+    assert sorted(homeless) == ["__init__.py", "__main__.py", "backends/__init__.py"]
+    assert {floor(file) for file in files} - {None} == set(FLOORS.values())
+
+
+def test_imports_go_down() -> None:
+    wrong = []
+    for (file, target), line in ARROWS.items():
+        own, other = floor(file), floor(target)
+        if own is not None and other is not None and other < own and (file, target) not in UPWARDS:
+            wrong.append(f"{file}:{line} imports {target} from above")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_files_import_each_other() -> None:
+    graph: dict[str, set[str]] = {}
+    for file, target in ARROWS:
+        if (file, target) not in UPWARDS:
+            graph.setdefault(file, set()).add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError("files import each other: " + " -> ".join(error.args[1])) from None
+
+
+def test_exceptions_are_needed() -> None:
+    for arrow in UPWARDS:
+        assert arrow in ARROWS, f"{arrow} is an exception for nothing"
