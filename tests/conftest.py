@@ -1,4 +1,4 @@
-"""What all tests share: where the development material lies, and how many generated cases to run."""
+"""What all tests share: where things lie, where compiled programs are kept, and XLA as a peer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hypothesis import settings
 from xla_peer import XlaPeer
 
 ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared"
+CORPUS = ROOT / "tests" / "corpus"
+SPECIFICATION = ROOT / "docs" / "specification"
 
 settings.register_profile("default", max_examples=50, deadline=None)
 settings.load_profile("default")
@@ -33,3 +34,9 @@ def peer() -> Iterator[XlaPeer]:
     peer = XlaPeer()
     yield peer
     peer.close()
+
+
+@pytest.fixture(params=["interpreter", "cpu"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each backend in turn."""
+    return str(request.param)

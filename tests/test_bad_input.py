@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from conftest import ROOT, SHARED
+from conftest import CORPUS
 from generate import draw_case
 from hloom.ops.operation import OPERATIONS
 from hloom.proto import module_from_bytes, module_to_bytes
@@ -23,9 +23,9 @@ SECONDS = 20.0
 
 
 def texts() -> list[str]:
-    """Programs to damage: those of the corpus where it is here, generated ones elsewhere."""
-    paths = sorted([*(SHARED / "corpus").glob("*/module.hlo"), *(SHARED / "corpus").glob("parse/*.hlo")])
-    small = [path for path in paths if path.stat().st_size < 30_000] or [ROOT / "examples" / "attention.hlo"]
+    """Programs to damage: those of the corpus, and generated ones."""
+    paths = sorted([*CORPUS.glob("*/module.hlo"), *CORPUS.glob("parse/*.hlo")])
+    small = [path for path in paths if path.stat().st_size < 30_000]
     return [path.read_text() for path in small] + [draw_case(seed).computation.to_text() for seed in range(200)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from conftest import SHARED
+from conftest import CORPUS
 from hloom.bench.workloads import generate
 from hloom.compare_graphs import difference as graph_difference
 from hloom.files.arrays import difference, flat, from_raw_bits
@@ -20,8 +21,6 @@ from hloom.text import fingerprint
 from hloom.types import BY_DTYPE
 from xla_peer import XlaPeer
 
-CORPUS = SHARED / "corpus"
-pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="needs the corpus in ../shared, which is not here")
 CASES = sorted(p.parent for p in CORPUS.glob("*/meta.json"))
 STORED = [case for case in CASES if (case / "expected.npz").exists()]
 TEXTS = sorted([*CORPUS.glob("*/module.hlo"), *CORPUS.glob("parse/*.hlo")])
@@ -118,11 +117,12 @@ def test_a_proto_loses_nothing_that_xla_has_a_place_for(path: Path) -> None:
     assert graph_difference(module, again, frozenset({"replica_count", "extra_attributes"})) is None
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if (c / "module.pb").exists()], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [c for c in CASES if (c / "module.pb.xz").exists()], ids=lambda case: case.name)
 def test_the_stored_proto_is_the_graph_of_the_stored_text(case: Path) -> None:
+    stored = module_from_bytes(lzma.decompress((case / "module.pb.xz").read_bytes()))
     # The texts were printed without metadata.
     ignored = frozenset({"metadata", "stack_frames", "extra_attributes"})
-    assert graph_difference(hl.load(case / "module.pb"), hl.load(case / "module.hlo"), ignored) is None
+    assert graph_difference(stored, hl.load(case / "module.hlo"), ignored) is None
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)

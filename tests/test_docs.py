@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import runpy
 
-from conftest import ROOT
+import clauses
+from conftest import ROOT, SPECIFICATION
 from hloom.ops.operation import OPERATIONS
 
 
@@ -24,6 +25,25 @@ def test_the_walkthrough_runs() -> None:
 def test_the_reference_is_up_to_date() -> None:
     made = runpy.run_path(str(ROOT / "tools" / "reference.py"))["reference"]()
     assert (ROOT / "docs" / "operations.md").read_text() == made, "run: python tools/reference.py"
+
+
+def test_each_clause_has_a_test_and_its_line_is_up_to_date() -> None:
+    order, shown, tests = clauses.clauses(), clauses.examples(), clauses.citations(ROOT / "tests")
+    assert len(order) == 417 and sum(shown.values()) == 476
+    assert [clause for clause in order if not clauses.tested(clause, tests, shown)] == []
+    assert clauses.TARGET.read_text() == clauses.page(), "run: python tools/clauses.py"
+
+
+def test_what_cites_a_clause_cites_one_that_there_is() -> None:
+    order = clauses.clauses()
+    for folder in ("src/hloom", "tests"):
+        assert set(clauses.citations(ROOT / folder)) <= set(order), folder
+
+
+def test_every_opcode_of_xla_is_declared() -> None:
+    lines = (SPECIFICATION / "opcodes.txt").read_text().splitlines()
+    opcodes = {line for line in lines if not line.startswith("#")}
+    assert len(opcodes) == 133 and opcodes == set(OPERATIONS)
 
 
 def test_every_operation_cites_its_clauses() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloom as hl
+from hloom.proto import schema
 from hloom.shape import TOKEN, default_layout, normalize_dimension, scalar, tiled_buffer_size, tiled_dimensions
 from hloom.text import parse_shape
 from hloom.types import BY_NAME, BY_NUMBER, Kind, PrimitiveType
@@ -298,3 +299,20 @@ def test_a_tiled_buffer_has_whole_tiles(sizes: list[int], data: st.DataObject) -
     physical = [sizes[d] for d in reversed(order)]
     whole = [-(-n // t) * t for n, t in zip(physical[rank - k :], tile)]
     assert tiled_buffer_size(shape) == math.prod(physical[: rank - k]) * math.prod(whole)
+
+
+def test_dimensions_have_numbers_and_no_letters() -> None:
+    """SL-6: x, y, z and p are habits of messages and diagrams: no shape knows them, and the last dimension stays last."""
+    with pytest.raises(hl.ParseError):
+        hl.parse_shape("f32[y=2,x=3]")
+    assert not {"x", "y", "z", "p"} & set(dir(hl.f32[2, 3]))
+    assert str(hl.f32[2, 3].dimension_size(-1)) == "3"
+
+
+def test_a_layout_needs_its_order_alone() -> None:
+    """SL-8; the numbers of the three fields in the message."""
+    assert hl.Layout((1, 0)) == hl.Layout((1, 0), (), None)
+    with pytest.raises(TypeError):
+        hl.Layout()
+    fields = schema.message_class("LayoutProto").DESCRIPTOR.fields_by_name
+    assert [fields[name].number for name in ("minor_to_major", "padded_dimensions", "padding_value")] == [1, 2, 3]

@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from conftest import SHARED
+from conftest import SPECIFICATION
 from hloom.index import linear_index, multi_index
 from hloom.text import parse_shape
 from hloom.types import BY_NAME
 
-PATH = SHARED / "spec" / "examples.json"
 BACKEND = "interpreter"
 """What runs the examples; test_compiled.py runs them again on the compiled backend."""
 
-EXAMPLES = json.loads(PATH.read_text()) if PATH.exists() else []
+EXAMPLES = json.loads((SPECIFICATION / "examples.json").read_text())
 NAMES = {"And": "and_", "Or": "or_", "Not": "not_", "While": "while_", "Conv": "conv", "TopK": "top_k"}
 
 
@@ -238,7 +237,6 @@ def run_shape_example(example: dict[str, Any]) -> Any:
 SHAPE_OPS = {"LinearMemory", "LinearIndex", "MultiIndex", "TrueRank", "DimensionSize", "DimensionSizes"}
 
 
-@pytest.mark.skipif(not EXAMPLES, reason="needs ../shared/spec/examples.json, which is not here")
 @pytest.mark.parametrize("example", EXAMPLES, ids=[e["id"] for e in EXAMPLES])
 def test_example(example: dict[str, Any]) -> None:
     example = json.loads(json.dumps(example))

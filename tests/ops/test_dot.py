@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from built import evaluate
 
 PRODUCT = """
 HloModule products
@@ -34,3 +35,19 @@ def test_the_builder_takes_numbers_alone() -> None:
     x = b.parameter(0, hl.pred[2, 2], "x")
     with pytest.raises(hl.RuleError, match=r"dot\[DOT-2\]: takes numbers, got pred\[2,2\]"):
         b.dot(x, x)
+
+
+def test_a_product_is_a_sum_over_contracting_dimensions_for_each_batch(backend: str) -> None:
+    """DOTGENERAL-1, with dimensions in no particular order, against the definition by einsum in f64."""
+    random = np.random.default_rng(0)
+    lhs = random.normal(size=(3, 2, 5, 4)).astype(np.float32)  # contracting, batch, free, contracting
+    rhs = random.normal(size=(4, 6, 3, 2)).astype(np.float32)  # contracting, free, contracting, batch
+    numbers = {
+        "lhs_contracting_dimensions": (0, 3),
+        "rhs_contracting_dimensions": (2, 0),
+        "lhs_batch_dimensions": (1,),
+        "rhs_batch_dimensions": (3,),
+    }
+    found = evaluate(backend, lambda b, x, y: b.dot_general(x, y, numbers), lhs, rhs)
+    wanted = np.einsum("kbfm,mgkb->bfg", lhs.astype(np.float64), rhs.astype(np.float64))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloom as hl
+from built import built
 from xla_peer import XlaPeer
 
 
@@ -466,3 +467,16 @@ def test_the_naive_formulas_agree_with_xla(peer: XlaPeer) -> None:
     updates = rng.integers(-9, 9, want.shape).astype(np.int32)
     (theirs,) = peer.run(scatter_text(operand, indices, updates, dims, "add(a, b)"), [operand, indices, updates])
     assert np.array_equal(theirs, naive_scatter(operand, indices, updates, dims, lambda a, b: a + b))
+
+
+def test_a_gather_stitches_slices_as_the_formulas_say(backend: str) -> None:
+    """GATHER-1, -3, -4: slices of 1 x 2 x 3, offset dimensions 1 and 3, batch dimensions 0 and 2 of the result."""
+    operand = np.arange(5 * 6 * 7, dtype=np.float32).reshape(5, 6, 7)
+    starts = np.array([[[0, 1], [4, 2], [3, 0]], [[2, 4], [1, 1], [0, 3]]], np.int32)  # [2, 3, vector of (d0, d2)]
+    computation = built(lambda b, x, i: b.gather(x, i, 2, (1, 3), (1, 2, 3), (0,), (0, 2)), operand, starts)
+    # batch_dims = (0, 2): those not in offset_dims, as many as start_indices has without its vectors.
+    assert computation.entry_computation.result_shape.dimensions == (2, 2, 3, 3)
+    found = np.asarray(hl.compile(computation, backend=backend)(operand, starts))
+    for i, j in np.ndindex(2, 3):
+        d0, d2 = starts[i, j]
+        assert np.array_equal(found[i, :, j, :], operand[d0, 0:2, d2 : d2 + 3])

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloom as hl
+from built import evaluate
 from hloom.ops.attributes import WindowDimension
 from hloom.text.attributes import window_text
 from xla_peer import XlaPeer
@@ -362,3 +363,42 @@ def test_select_and_scatter_is_the_loop_of_the_specification(
                 best = best if keep(array[best], array[index]) else index
             want[best] += source[position]
     assert np.array_equal(select_and_scatter(array, source, init, window_text(window), direction), want)
+
+
+def test_a_short_convolution_is_the_general_one_without_dilations(backend: str) -> None:
+    """CONV-2."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(2, 3, 9, 8)).astype(np.float32)
+    k = random.normal(size=(4, 3, 3, 2)).astype(np.float32)
+    for word, padding in (("VALID", [(0, 0), (0, 0)]), ("SAME", [(1, 1), (0, 1)])):
+        short = evaluate(backend, lambda b, x, k, w=word: b.conv(x, k, (1, 1), w), x, k)
+        general = evaluate(
+            backend,
+            lambda b, x, k, p=padding: b.conv_with_general_padding(x, k, (1, 1), p, (1, 1), (1, 1)),
+            x,
+            k,
+        )
+        assert np.array_equal(short, general)
+
+
+REVERSED = """HloModule m
+ENTRY e {{
+  x = {type}[1,1,5] parameter(0)
+  k = {type}[1,1,3] parameter(1)
+  ROOT r = {result}[1,1,3] convolution(x, k), window={{size=3 rhs_reversal={flag}}}, dim_labels=bf0_oi0->bf0
+}}"""
+
+
+def test_windows_may_be_reversed_and_results_wider(backend: str) -> None:
+    """CONVGENERAL-12: with reversal a convolution of mathematics; s8 with s8 gives s32 where that is preferred."""
+    x, k = np.array([[[1, 2, 3, 4, 5]]], np.float32), np.array([[[1, 10, 100]]], np.float32)
+    for flag, kernel in ((0, k[0, 0]), (1, k[0, 0, ::-1])):
+        text = REVERSED.format(type="f32", result="f32", flag=flag)
+        found = np.asarray(hl.compile(text, backend=backend)(x, k))
+        assert found[0, 0].tolist() == np.correlate(x[0, 0], kernel, "valid").tolist()
+    wide = np.asarray(
+        hl.compile(REVERSED.format(type="s8", result="s32", flag=0), backend=backend)(
+            np.full((1, 1, 5), 127, np.int8), np.full((1, 1, 3), 127, np.int8)
+        )
+    )
+    assert wide.dtype == np.int32 and wide.tolist() == [[[3 * 127 * 127] * 3]]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import lzma
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +12,9 @@ from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from conftest import CORPUS
 from hloom.proto import schema
 from hloom.types import PrimitiveType
-
-SHARED = Path(__file__).parents[2].parent / "shared"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the corpus is absent: no folder {SHARED}")
 
 
 def unknown_fields(message: Any, path: str = "") -> list[str]:
@@ -174,18 +172,16 @@ def test_importing_the_schema_does_not_import_protobuf() -> None:
 # ----------------------------------------------------------------------------------- modules that XLA wrote
 
 
-@needs_shared
 def test_the_modules_of_the_corpus_hold_no_unknown_fields_and_survive_a_round_trip() -> None:
-    files = sorted(SHARED.glob("corpus/*/module.pb"))
+    files = sorted(CORPUS.glob("*/module.pb.xz"))
     assert files
-    wrong = {file.parent.name: check_reads(file.read_bytes()) for file in files}
+    wrong = {file.parent.name: check_reads(lzma.decompress(file.read_bytes())) for file in files}
     assert {name: what for name, what in wrong.items() if what} == {}
 
 
-@needs_shared
 def test_the_optimised_modules_that_jaxlib_converts_hold_no_unknown_fields() -> None:
     hlo = pytest.importorskip("jaxlib._hlo", reason="jaxlib converts the text to a proto")
-    files = sorted(SHARED.glob("corpus/parse/*.hlo"))
+    files = sorted(CORPUS.glob("parse/*.hlo"))
     assert files
     modules = {file.stem: hlo.hlo_module_from_text(file.read_text()) for file in files}
     wrong = {name: check_reads(m.as_serialized_hlo_module_proto()) for name, m in modules.items()}

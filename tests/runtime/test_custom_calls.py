@@ -122,3 +122,21 @@ def test_jax_linear_algebra_programs(dtype: type) -> None:
         want = jax.tree.leaves(jax.jit(function)(*arguments))
         for g, w in zip(got if isinstance(got, tuple) else (got,), want, strict=True):
             np.testing.assert_allclose(g, np.asarray(w), rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+def test_the_status_returning_versions_get_the_opaque_text() -> None:
+    """CUSTOMCALL-6: `void f(void* out, void** in, const char* opaque, size_t length, status)`."""
+    seen: list[bytes] = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    def unified(out: int, ins: int, opaque: int, length: int, status: int) -> None:
+        seen.append(ctypes.string_at(opaque, length))
+        ctypes.c_float.from_address(out).value = 3.5
+
+    hl.register_custom_call("custom_calls_unified", unified, api="c")
+    text = """HloModule m
+ENTRY e { x = f32[] parameter(0)
+  ROOT r = f32[] custom-call(x), custom_call_target="custom_calls_unified",
+    api_version=API_VERSION_STATUS_RETURNING_UNIFIED, backend_config="some text" }"""
+    assert float(hl.compile(text)(np.float32(1))) == 3.5
+    assert seen == [b"some text"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from conftest import SHARED
+from conftest import CORPUS
 from generate import draw_case
 from hloom.files.arrays import difference, flat
 from hloom.proto import module_from_bytes
@@ -249,7 +249,7 @@ def test_xla_computes_the_same_from_the_stablehlo_that_hloom_prints(case: Path, 
     check_results(case.name, meta, inputs, [tuple(peer.run_stablehlo(print_stablehlo(module), inputs[0]))])
 
 
-@pytest.mark.parametrize("path", sorted((SHARED / "corpus" / "parse").glob("*.hlo")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((CORPUS / "parse").glob("*.hlo")), ids=lambda path: path.stem)
 def test_optimised_modules_are_exported(path: Path, peer: XlaPeer) -> None:
     text = print_stablehlo(hl.load(path))
     assert reads_back(text)

@@ -14,13 +14,12 @@ from conftest import ROOT
 from hloom.errors import HloomError
 from hloom.stablehlo.importer.module import parse_stablehlo
 from mutate import mutate_text
-from test_corpus import CORPUS, STORED, check_results, load_case
+from test_corpus import STORED, check_results, load_case
 
 PROGRAMS = [case for case in STORED if (case / "module.mlir").exists()]
 CASES = int(os.environ.get("HLOOM_CASES", "6000"))
 
 
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="needs the corpus in ../shared, which is not here")
 @pytest.mark.parametrize("case", PROGRAMS, ids=lambda case: case.name)
 def test_results_are_those_of_xla(case: Path) -> None:
     meta, module, inputs = load_case(case)
@@ -30,7 +29,6 @@ def test_results_are_those_of_xla(case: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="needs the corpus in ../shared, which is not here")
 @pytest.mark.parametrize("case", PROGRAMS, ids=lambda case: case.name)
 def test_compiled_results_are_those_of_xla(case: Path) -> None:
     meta, _, inputs = load_case(case)

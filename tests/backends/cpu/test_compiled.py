@@ -25,17 +25,13 @@ BLOCK = 250
 
 # The corpus
 
-needs_corpus = pytest.mark.skipif(not corpus.CORPUS.is_dir(), reason="needs the corpus in ../shared, which is not here")
 
-
-@needs_corpus
 @pytest.mark.parametrize("case", corpus.STORED, ids=lambda case: case.name)
 def test_results_are_those_of_xla(case: Path) -> None:
     meta, module, inputs = corpus.load_case(case)
     corpus.check_results(case.name, meta, inputs, hl.compile(module, backend="cpu").run_replicas(inputs))
 
 
-@needs_corpus
 @pytest.mark.parametrize("path", corpus.OPTIMISED, ids=corpus.name_of)
 def test_what_xla_has_optimised_gives_the_same_results(path: Path) -> None:
     meta, _, inputs = corpus.load_case(corpus.CORPUS / path.stem)
@@ -47,7 +43,6 @@ def test_what_xla_has_optimised_gives_the_same_results(path: Path) -> None:
 RUNNABLE = [example for example in spec.EXAMPLES if example["op"] not in spec.SHAPE_OPS]
 
 
-@pytest.mark.skipif(not RUNNABLE, reason="needs ../shared/spec/examples.json, which is not here")
 @pytest.mark.parametrize("example", RUNNABLE, ids=[e["id"] for e in RUNNABLE])
 def test_example(example: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """As test_spec_examples runs it, but compiled."""

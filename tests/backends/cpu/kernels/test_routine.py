@@ -92,7 +92,7 @@ def test_another_process_finds_the_program_and_its_own_routine(tmp_path: Path) -
 
 
 def test_a_target_that_somebody_registers_anew_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(custom_calls, "REGISTERED", {**custom_calls.REGISTERED})
+    monkeypatch.setitem(custom_calls.REGISTERED, "lapack_spotrf_ffi", None)  # which puts it back afterwards
     hl.register_custom_call("lapack_spotrf_ffi", lambda a: (a + 1, np.int32(7)))
     executable = hl.compile(text("lapack_spotrf_ffi", ["f32[1,1]"], "(f32[1,1], s32[])"))
     assert len(executable.report()) == 1
