@@ -9,8 +9,9 @@ from hloom.backends.cpu.executable import NativeEntry
 from hloom.errors import ArgumentError
 from hloom.pjrt.answers import read_integers, read_words
 from hloom.pjrt.buffers import Buffer, address_of_array, array_at, element_type_of
-from hloom.pjrt.execute_code import DESCRIPTION_WORDS, NOTHING
+from hloom.pjrt.execute_code import DESCRIPTION_WORDS
 from hloom.pjrt.native import code
+from hloom.pjrt.native_memory import NOTHING
 from hloom.pjrt.records import Objects, objects, record_words, set_word, word_address
 
 LARGEST_TABLE = 8192

@@ -11,24 +11,41 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import typing
 from collections.abc import Callable
 from typing import Any
 
-from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
+from hloom.backends.cpu.llvm.machine_code import MachineCode
+from hloom.backends.cpu.llvm.native.code import native_code
+from hloom.backends.cpu.llvm.native.types import Address, Structure, field, i8, i32, u64
+from hloom.backends.cpu.llvm.native.vocabulary import Native, load, native, null, store, to
 from hloom.backends.cpu.runtime.memory_pool import memory_pool
 from hloom.errors import ArgumentError
 from hloom.pjrt.c_api import LAYOUTS_EXTENSION, VERSION, Function, arguments_structure, extension_functions, functions
-from hloom.pjrt.execute_code import execute_text
-from hloom.pjrt.host_code import host_text
-from hloom.pjrt.records import IMMORTAL, free_record, objects, record_words, stock_records
+from hloom.pjrt.execute_code import execute
+from hloom.pjrt.host_code import decrease_references, from_host, increase_references
+from hloom.pjrt.native_memory import (
+    ASKING,
+    STATE,
+    State,
+    allocate,
+    ask,
+    bury,
+    bury_buffer,
+    count_bytes,
+    give_record,
+    is_immortal,
+    release,
+    take_dead,
+    word,
+)
+from hloom.pjrt.records import IMMORTAL, free_record, objects, offsets_of_record, stock_records
 from hloom.runtime.python_api import immortal
-
-_INTEGER = {"word": "i64", "i32": "i32", "bool": "i8"}
 
 
 def stock_buffers(results: int = 0) -> None:
     """Fills native code's list of free records, if it is short for a call with so many results."""
-    if code().free_records.value <= results:
+    if code().state.free_count <= results:
         for record in stock_records(max(_STOCK, 4 * results)):
             code().give_record(record)
 
@@ -50,7 +67,8 @@ class Code:
     """The compiled functions."""
 
     def __init__(self) -> None:
-        self._code: MachineCode = immortal(load_object(compile_text(_text())))
+        self._code: MachineCode = immortal(native_code(*_functions()))
+        self.state = State(self._code.address(STATE.symbol))
         self.nothing = self._code.address("hloom_pjrt_nothing")
         self.take_dead = ctypes.PYFUNCTYPE(ctypes.c_uint64)(self._code.address("hloom_pjrt_take_dead"))
 
@@ -58,22 +76,18 @@ class Code:
         self.allocate = self._function("allocate", word, word)
         self.release = self._function("release", nothing, word, word)
         self.give_record = self._function("give_record", nothing, word)
-        self.free_records = ctypes.c_int64.from_address(self._code.address("hloom_pjrt_free_records"))
         self.count_bytes = self._function("count_bytes", nothing, word, ctypes.c_bool)
         # A call that may run for long: other threads go on meanwhile.
         self.execute = ctypes.CFUNCTYPE(word, word)(self.address("LoadedExecutable_Execute"))
         pool = memory_pool()
-        self.set_global("hloom_pjrt_take", 0, pool.take_address)
-        self.set_global("hloom_pjrt_give", 0, pool.give_address)
+        self.state.take = pool.take_address
+        self.state.give = pool.give_address
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         return ctypes.PYFUNCTYPE(result, *arguments)(self._code.address(f"hloom_pjrt_{name}"))
 
     def address(self, name: str) -> int:
         return self._code.address(f"PJRT_{name}")
-
-    def set_global(self, name: str, index: int, value: int) -> None:
-        ctypes.c_uint64.from_address(self._code.address(name) + 8 * index).value = value
 
 
 @functools.cache
@@ -98,15 +112,15 @@ def make_api(answers: dict[str, Callable[[Any], None]], make_error: Callable[[Ba
         address = native.address(function.name)
         if function.answerer == "python":
             callback = _callback(function, answers[function.name], make_error)
-            if function.name in _ASKING:
-                native.set_global("hloom_pjrt_python", _ASKING.index(function.name), callback)
+            if function.name in ASKING:
+                native.state.python[ASKING.index(function.name)] = callback
             else:
                 python_slots.append(len(slots))
                 address = callback
         elif not function.answerer:
             error = make_error(NotImplementedError(f"PJRT_{function.name} is not implemented by hloom"))
             ctypes.c_uint64.from_address(error + 8).value = IMMORTAL
-            native.set_global("hloom_pjrt_unimplemented", index, error)
+            native.state.unimplemented[index] = error
         slots.append(address)
     own = len(slots) - extension_functions()
     extension = _structure(8 * (3 + extension_functions()), LAYOUTS_EXTENSION, 0, *slots[own:])
@@ -129,8 +143,8 @@ def _close(python_slots: list[tuple[Any, int]], native: Code) -> None:
     """Before Python ends: what it answered does nothing from now on."""
     for structure, slot in python_slots:
         structure[slot] = native.nothing
-    for index in range(len(_ASKING)):
-        native.set_global("hloom_pjrt_python", index, native.nothing)
+    for index in range(len(ASKING)):
+        native.state.python[index] = native.nothing
 
 
 def _callback(function: Function, answer: Callable[[Any], None], make_error: Callable[[BaseException], int]) -> int:
@@ -149,131 +163,98 @@ def _callback(function: Function, answer: Callable[[Any], None], make_error: Cal
     return ctypes.cast(made, ctypes.c_void_p).value or 0
 
 
-def _text() -> str:
-    prelude = _PRELUDE.format(unimplemented=len(functions()), python=len(_ASKING))
-    slots = [python_slot(name) for name in ("Client_BufferFromHostBuffer", "Buffer_IncreaseExternalReferenceCount")]
-    parts = [prelude, execute_text(python_slot("LoadedExecutable_Execute")), host_text(*slots)]
+def _functions() -> list[Native]:
+    """The native functions of the interface, and those that Python calls."""
+    theirs: list[Any] = [execute, from_host, increase_references, decrease_references]
+    own = {function.name: function for function in theirs}
+    made: list[Any] = [take_dead, allocate, release, give_record, count_bytes, nothing, *own.values()]
     for index, function in enumerate(functions().values()):
-        if function.answerer == "get":
-            parts.append(_getter(function))
-        elif function.answerer == "destroy":
-            bury = "bury_buffer" if function.kind == "Buffer" else "bury"
-            parts.append(_define(function.name, f"  call void @{bury}(ptr %record)\n  ret ptr null"))
-        elif not function.answerer:
-            slot = f"getelementptr (ptr, ptr @hloom_pjrt_unimplemented, i64 {index})"
-            parts.append(f"define ptr @PJRT_{function.name}(ptr %arguments) {{\n"
-                         f"  %error = load ptr, ptr {slot}, align 8\n  ret ptr %error\n}}\n")  # fmt: skip
-        elif function.name in _EVENT_ANSWERS:
-            parts.append(_event_function(function.name))
-        elif function.answerer == "python" and function.name not in _ASKING:
-            parts.append(_define(function.name, "  ret ptr null"))
-    return "\n".join(parts)
+        if f"PJRT_{function.name}" not in own:
+            made.append(_function(function, index))
+    return made
 
 
-def _define(name: str, body: str) -> str:
-    return f"""define ptr @PJRT_{name}(ptr %arguments) {{
-entry:
-  %handle = getelementptr i8, ptr %arguments, i64 16
-  %record = load ptr, ptr %handle, align 8
-{body}
-}}
-"""
+def _function(function: Function, index: int) -> Native:
+    name = f"PJRT_{function.name}"
+    if function.answerer == "get":
+        made = _getter(name, function)
+    elif function.answerer == "destroy":
+        made = _destroyer(name, bury_buffer if function.kind == "Buffer" else bury)
+    elif not function.answerer:
+        made = _unimplemented(name, index)
+    elif function.name in ASKING:
+        made = _event_function(name, ASKING.index(function.name), function.name == "Event_OnReady")
+    else:
+        made = _nothing(name)
+    return typing.cast(Native, made)
 
 
-def _getter(function: Function) -> str:
-    words = record_words(function.kind)
-    lines = []
-    for i, field in enumerate(function.outputs):
-        lines.append(f"""  %from{i} = getelementptr i64, ptr %record, i64 {2 + words.index(field.word)}
-  %value{i} = load {_INTEGER[field.type]}, ptr %from{i}, align 8
-  %to{i} = getelementptr i8, ptr %arguments, i64 {field.offset}
-  store {_INTEGER[field.type]} %value{i}, ptr %to{i}, align 1""")
-    return _define(function.name, "\n".join(lines) + "\n  ret ptr null")
+@native(name="hloom_pjrt_nothing")
+def nothing(arguments: Address) -> Address:
+    return null
 
 
-_EVENT_ANSWERS = {
-    "Event_Error": "",
-    "Event_Await": "",
-    "Event_OnReady": """  %callback.p = getelementptr i8, ptr %arguments, i64 24
-  %callback = load ptr, ptr %callback.p, align 8
-  %user.p = getelementptr i8, ptr %arguments, i64 32
-  %user = load ptr, ptr %user.p, align 8
-  call void %callback(ptr null, ptr %user)
-""",
-}
-"""What native code does for the event that is always ready, before it returns no error; Python answers for others."""
+HANDLE = 16
+"""Where the handle of an argument structure lies: before all others."""
+_MEMORY = {"word": u64, "i32": i32, "bool": i8}
 
 
-def _event_function(name: str) -> str:
-    return _define(
-        name,
-        f"""  %immortal = call i1 @is_immortal(ptr %record)
-  br i1 %immortal, label %ready, label %ask
-ready:
-{_EVENT_ANSWERS[name]}  ret ptr null
-ask:
-  %error = call ptr @ask(ptr {python_slot(name)}, ptr %arguments)
-  ret ptr %error""",
-    )
+def _getter(name: str, function: Function) -> Any:
+    """Copies words of the record; the loop over them is written out."""
+    words = offsets_of_record(function.kind)
+    copies = [(_MEMORY[field.type], getattr(words, field.word), field.offset) for field in function.outputs]
+
+    @native(name=name)
+    def get(arguments: Address) -> Address:
+        record = word(arguments, HANDLE)
+        for type, source, target in copies:
+            store(type, arguments + target, load(type, record + source))
+        return null
+
+    return get
 
 
-_ASKING = [
-    *_EVENT_ANSWERS,
-    "LoadedExecutable_Execute",
-    "Client_BufferFromHostBuffer",
-    "Buffer_IncreaseExternalReferenceCount",
-]
-"""The functions whose native code asks Python in some cases."""
+def _destroyer(name: str, bury: Any) -> Any:
+    @native(name=name)
+    def destroy(arguments: Address) -> Address:
+        bury(word(arguments, HANDLE))
+        return null
+
+    return destroy
 
 
-def python_slot(name: str) -> str:
-    """Where native code finds Python's answer to a function."""
-    return f"getelementptr (ptr, ptr @hloom_pjrt_python, i64 {_ASKING.index(name)})"
+def _unimplemented(name: str, index: int) -> Any:
+    @native(name=name)
+    def fail(arguments: Address) -> Address:
+        return STATE.unimplemented[index]
+
+    return fail
 
 
-_PRELUDE = """
-@dead = internal global ptr null
-@hloom_pjrt_unimplemented = global [{unimplemented} x ptr] zeroinitializer
-@hloom_pjrt_python = global [{python} x ptr] zeroinitializer
+def _nothing(name: str) -> Any:
+    @native(name=name)
+    def answer(arguments: Address) -> Address:
+        return null
 
-; Python's answer, from its slot.
-define internal ptr @ask(ptr %slot, ptr %arguments) alwaysinline {{
-  %python = load ptr, ptr %slot, align 8
-  %error = call ptr %python(ptr %arguments)
-  ret ptr %error
-}}
+    return answer
 
-define internal i1 @is_immortal(ptr %record) {{
-  %flag.p = getelementptr i64, ptr %record, i64 1
-  %flag = load i64, ptr %flag.p, align 8
-  %immortal = icmp ne i64 %flag, 0
-  ret i1 %immortal
-}}
 
-define internal void @bury(ptr %record) {{
-entry:
-  %null = icmp eq ptr %record, null
-  br i1 %null, label %done, label %some
-some:
-  %immortal = call i1 @is_immortal(ptr %record)
-  br i1 %immortal, label %done, label %push
-push:
-  %head = load atomic ptr, ptr @dead acquire, align 8
-  store ptr %head, ptr %record, align 8
-  %pair = cmpxchg ptr @dead, ptr %head, ptr %record acq_rel acquire
-  %pushed = extractvalue {{ ptr, i1 }} %pair, 1
-  br i1 %pushed, label %done, label %push
-done:
-  ret void
-}}
+class OnReady(Structure):
+    """The arguments of Event_OnReady."""
 
-define i64 @hloom_pjrt_take_dead() {{
-  %list = atomicrmw xchg ptr @dead, ptr null acq_rel
-  %address = ptrtoint ptr %list to i64
-  ret i64 %address
-}}
+    callback: Callable[[Address, Address], None] = field(at=24)
+    user: Address
 
-define ptr @hloom_pjrt_nothing(ptr %arguments) {{
-  ret ptr null
-}}
-"""
+
+def _event_function(name: str, number: int, calls_back: bool) -> Any:
+    """Answers for the event that is always ready: there is no error, and who waits is called back at once."""
+
+    @native(name=name)
+    def answer(arguments: Address) -> Address:
+        if not is_immortal(word(arguments, HANDLE)):
+            return ask(number, arguments)
+        if calls_back:
+            to(OnReady, arguments).callback(null, to(OnReady, arguments).user)
+        return null
+
+    return answer

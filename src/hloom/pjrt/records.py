@@ -7,6 +7,7 @@ import functools
 import struct
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from hloom.pjrt.c_api import functions
@@ -22,7 +23,7 @@ _OWN_WORDS: dict[str, tuple[str, ...]] = {
         *("arena_bytes", "input_layouts"),
     ),
 }
-"""Words that no getter copies; `hloom.pjrt.execute_code` says what they mean."""
+"""Words that no getter copies; `execute_code.py` says what they mean."""
 IMMORTAL = 1
 _RECORDS_IN_SLAB = 512
 
@@ -53,6 +54,18 @@ def record_words(kind: str) -> tuple[str, ...]:
         names = {name: None for name in names if name not in last} | dict.fromkeys(last)
     assert len(names) + 2 <= RECORD_WORDS, kind
     return tuple(names)
+
+
+@functools.cache
+def offsets_of_record(kind: str) -> Any:
+    """Where the words of a record of this kind lie, by name: `offsets_of_record("Buffer").is_deleted`."""
+    return SimpleNamespace(**{name: 16 + 8 * i for i, name in enumerate(record_words(kind))})
+
+
+@functools.cache
+def offsets_of_arguments(function: str) -> Any:
+    """Where the arguments of a function of the interface lie, by name."""
+    return SimpleNamespace(**{field.name: field.offset for field in functions()[function].fields})
 
 
 class RecordPool:

@@ -15,7 +15,7 @@ from hloom.backends.cpu.llvm.machine_code import load_object
 from hloom.backends.cpu.program.emitter import TABLE, host_buffers
 from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, leaves
 from hloom.backends.cpu.runtime import buffers
-from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER, call_address, layout_is_known, template
+from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, RunError
@@ -108,7 +108,7 @@ class CpuExecutable(Executable):
             return None
         inputs, outputs = len(self.signature.of_kind("parameter")), len(self._outputs)
         constants = len(self.signature.of_kind("constant"))
-        table = self._template[len(HEADER) :][: len(TABLE) + inputs + outputs + constants]
+        table = self._template[HEADER_WORDS:][: len(TABLE) + inputs + outputs + constants]
         main = self._code.address("hloom_main")
         return NativeEntry(main, table, len(TABLE), inputs, self._arena_bytes, self._donated)
 
@@ -193,7 +193,7 @@ class _Arena:
     def __init__(self, size: int, template: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
         self.block = buffers.allocate(size)
         self.template = template.copy()
-        self.template[len(HEADER) + TABLE.index("arena")] = self.block.address
+        self.template[HEADER_WORDS + TABLE.index("arena")] = self.block.address
         self.template_address = self.template.ctypes.data
 
 

@@ -235,13 +235,13 @@ import os
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.memory_pool import memory_pool
 kept = buffers.allocate(1 << 20)
-memory_pool()._global("hloom_pool_lock").value = 1
+memory_pool().state.lock.store(1, "release")
 child = os.fork()
 if child == 0:
     buffers.allocate(1 << 20).fill(1)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-memory_pool()._global("hloom_pool_lock").value = 0
+memory_pool().state.lock.store(0, "release")
 """
     assert run(program) == (0, "")
 

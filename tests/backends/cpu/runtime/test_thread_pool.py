@@ -17,9 +17,10 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from hloom.backends.cpu.runtime.thread_pool import _FIELDS as FIELDS
-from hloom.backends.cpu.runtime.thread_pool import ThreadPool, pool_code, shared_pool
-from hloom.errors import ArgumentError, RunError
+from hloom.backends.cpu.llvm.native.translator import native_text
+from hloom.backends.cpu.runtime import thread_pool
+from hloom.backends.cpu.runtime.thread_pool import ThreadPool, shared_pool
+from hloom.errors import ArgumentError
 from hloom.runtime.machine import thread_count
 
 CHUNK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
@@ -118,7 +119,7 @@ def test_parked_workers_wake() -> None:
 def test_workers_that_never_come_are_not_waited_for() -> None:
     """As when the system refuses to start threads, or gives them no time."""
     pool = ThreadPool(4)
-    ctypes.c_int32.from_address(pool.address + FIELDS["missing"]).value = 0
+    pool.memory.missing = 0
     array = np.zeros(100, np.int64)
     count(pool, array)
     assert (array == 1).all()
@@ -266,12 +267,12 @@ def test_a_pool_of_no_threads_is_an_error(threads: int) -> None:
 def test_the_code_compiles_for_other_machines(machine: str, triple: str) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    module = llvm.parse_assembly(pool_code(machine))
+    module = llvm.parse_assembly(native_text([thread_pool.parallel_for], machine))
     module.verify()
     assembly = llvm.Target.from_triple(triple).create_target_machine().emit_assembly(module)
     assert ("pause" if machine == "x86_64" else "yield") in assembly
 
 
 def test_an_unknown_machine_is_an_error() -> None:
-    with pytest.raises(RunError, match="runs on x86-64 and AArch64, this is a riscv64"):
-        pool_code("riscv64")
+    with pytest.raises(ArgumentError, match="runs on x86-64 and AArch64, this is a riscv64"):
+        native_text([thread_pool.parallel_for], "riscv64")

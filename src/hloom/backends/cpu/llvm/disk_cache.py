@@ -66,7 +66,7 @@ def _program_path(key: str) -> Path | None:
 def _code_version() -> str:
     """Changes with every change of hloom's code, and with the packages that take part; "" where that cannot be told."""
     try:
-        files = sorted(Path(__file__).parents[2].rglob("*.py"))
+        files = sorted(Path(__file__).parents[3].rglob("*.py"))
         stamps = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
     except OSError:
         return ""

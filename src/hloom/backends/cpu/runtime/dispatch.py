@@ -10,28 +10,87 @@ The layout of tuples and arrays in memory is that of Python's and NumPy's C inte
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
-from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Type, Value, constant
+from hloom.backends.cpu.llvm.machine_code import MachineCode
+from hloom.backends.cpu.llvm.native.code import native_code
+from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, boolean, field, i32, u64
+from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, elements, native, stack, to
 from hloom.backends.cpu.program.emitter import TABLE
 from hloom.backends.cpu.program.program import Signature
 
 DOES_NOT_FIT = 2
-
+FITTING = 0x0101
+"""The flags C-contiguous and aligned."""
 _HEAD = object.__basicsize__
-_TYPE = _HEAD - 8
-_TUPLE_SIZE = _HEAD
-_TUPLE_ITEMS = tuple.__basicsize__
-_DATA, _RANK, _SIZES, _DESCRIPTOR, _FLAGS = (_HEAD + offset for offset in (0, 8, 16, 40, 48))
-_FITTING_FLAGS = 0x0101
-"""C-contiguous and aligned."""
+
+
+class Tuple(Structure):
+    size: u64 = field(at=_HEAD)
+    items: Array[u64] = field(at=tuple.__basicsize__, inline=(u64, 1))
+
+
+class NumpyArray(Structure):
+    type: Address = field(at=_HEAD - 8)
+    data: Address = field(at=_HEAD)
+    rank: i32 = field(at=_HEAD + 8)
+    sizes: Array[u64] = field(at=_HEAD + 16)
+    descriptor: Address = field(at=_HEAD + 40)
+    flags: i32 = field(at=_HEAD + 48)
+
+
+class Template(Structure):
+    """What a call needs to know of a program; the table of `words` words follows, and then what `template` says."""
+
+    main: Callable[[Address], i32]
+    words: u64
+    inputs: u64
+    outputs: u64
+    sizes: u64
+    """The word of the template at which it says where the sizes of the arguments end."""
+
+
+@native(name="hloom_call")
+def call(arguments: Tuple, results: Tuple, template: Template) -> i32:
+    """Fills a table on the stack from the template, the arguments and the results, and runs the program on it."""
+    inputs, words = template.inputs, template.words
+    given = elements(u64, address_of(template)).at(HEADER_WORDS)
+    types = given.at(words)
+    ends = elements(u64, address_of(template)).at(template.sizes)
+    sizes = ends.at(inputs + 1)
+    if arguments.size != inputs:
+        return DOES_NOT_FIT
+    table = stack(words)
+    copy_memory(address_of(table), address_of(given), words << 3)
+    for k in range(inputs):
+        item = to(NumpyArray, arguments.items[k])
+        # Only what is an array may be read as one.
+        if item.type != types[0] or item.descriptor != types[k + 1] or not fits(item, sizes, ends[k], ends[k + 1]):
+            return DOES_NOT_FIT
+        table[k + TABLE_WORDS] = item.data
+    for j in range(template.outputs):
+        table[inputs + TABLE_WORDS + j] = to(NumpyArray, results.items[j]).data
+    return template.main(address_of(table))
+
+
+@native(inline=True)
+def fits(array: NumpyArray, sizes: Array[u64], first: u64, end: u64) -> boolean:
+    """An array fits that is dense and has the sizes of the parameter."""
+    if array.flags & FITTING != FITTING or u64(array.rank) != end - first:
+        return False
+    same = True
+    for d in range(end - first):
+        same = same and array.sizes[d] == sizes[first + d]
+    return same
+
+
+HEADER_WORDS, TABLE_WORDS = Template.byte_size // 8, len(TABLE)
 
 
 @functools.cache
@@ -42,25 +101,18 @@ def layout_is_known() -> bool:
     array = np.zeros((2, 3), np.float32)
     pair = (array, array)
 
-    def word(address: int) -> int:
-        return int(ctypes.c_uint64.from_address(address).value)
-
-    at = id(array)
+    items, header = to(Tuple, id(pair)), to(NumpyArray, at := id(array))
     return (
-        word(id(pair) + _TUPLE_SIZE) == 2
-        and word(id(pair) + _TUPLE_ITEMS + 8) == at
-        and word(at + _TYPE) == id(np.ndarray)
-        and word(at + _DATA) == array.ctypes.data
-        and ctypes.c_int32.from_address(at + _RANK).value == 2
-        and word(word(at + _SIZES) + 8) == 3
-        and word(at + _DESCRIPTOR) == id(array.dtype)
-        and ctypes.c_int32.from_address(at + _FLAGS).value & _FITTING_FLAGS == _FITTING_FLAGS
-        and not ctypes.c_int32.from_address(id(array.T) + _FLAGS).value & 1
+        items.size == 2
+        and items.items[1] == at
+        and header.type == id(np.ndarray)
+        and header.data == array.ctypes.data
+        and header.rank == 2
+        and header.sizes[1] == 3
+        and header.descriptor == id(array.dtype)
+        and header.flags & FITTING == FITTING
+        and not to(NumpyArray, id(array.T)).flags & 1
     )
-
-
-HEADER = ("main", "words", "inputs", "outputs", "sizes")
-"""The words of a template before the table: `words` is its length, `sizes` where those of arguments start."""
 
 
 def template(signature: Signature, main: int, addresses: dict[str, int]) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -73,90 +125,15 @@ def template(signature: Signature, main: int, addresses: dict[str, int]) -> np.n
     types = [id(np.ndarray), *(id(buffer.type.dtype) for buffer in inputs)]
     ends = list(itertools.accumulate((len(buffer.dimensions) for buffer in inputs), initial=0))
     sizes = [size for buffer in inputs for size in buffer.dimensions]
-    header = [main, len(table), len(inputs), len(outputs), len(HEADER) + len(table) + len(types)]
+    header = [main, len(table), len(inputs), len(outputs), HEADER_WORDS + len(table) + len(types)]
     return np.array([*header, *table, *types, *ends, *sizes], np.uint64)
 
 
 @functools.cache
 def _code() -> MachineCode:
-    return load_object(compile_text(_text()))
+    return native_code(call)
 
 
 def call_address() -> int:
     """The address of `hloom_call`."""
     return _code().address("hloom_call")
-
-
-def _text() -> str:
-    b = _body()
-    head = "define i32 @hloom_call(ptr %arguments, ptr %results, ptr %template) nounwind {"
-    return "\n".join([*b.declarations, head, "entry:", *b.lines, "}\n"])
-
-
-def _body() -> Builder:
-    """Fills a table on the stack from the template, the arguments and the results, and runs the program on it."""
-    b = Builder()
-    arguments, results, template = (Value(f"%{name}", PTR) for name in ("arguments", "results", "template"))
-    main = b.load(template, PTR, 8)
-    words, inputs, outputs, first_size = (b.load(_at(b, template, b.index(k)), I64, 8) for k in range(1, len(HEADER)))
-    table = b.emit(f"alloca i64, {words}, align 16", PTR)
-    given = _at(b, template, b.index(len(HEADER)))
-    b.copy(table, given, b.binary("shl", words, b.index(3)))
-    types = _at(b, given, words)
-    ndarray = b.load(types, PTR, 8)
-    descriptors = _at(b, types, b.index(1))
-    ends = _at(b, template, first_size)
-    sizes = _at(b, ends, b.binary("add", inputs, b.index(1)))
-    _require(b, b.compare("eq", _field(b, arguments, _TUPLE_SIZE, I64), inputs))
-    with b.each(0, inputs) as k:
-        item = _item(b, arguments, k)
-        _require(b, b.compare("eq", _field(b, item, _TYPE, PTR), ndarray))
-        start, end = (b.load(_at(b, ends, place), I64, 8) for place in (k, b.binary("add", k, b.index(1))))
-        rank = b.binary("sub", end, start)
-        _require_array(b, item, b.load(_at(b, descriptors, k), PTR, 8), rank, _at(b, sizes, start))
-        place = _at(b, table, b.binary("add", k, b.index(len(TABLE))))
-        b.store(_field(b, item, _DATA, PTR), place, 8)
-    first_output = b.binary("add", inputs, b.index(len(TABLE)))
-    with b.each(0, outputs) as j:
-        b.store(_field(b, _item(b, results, j), _DATA, PTR), _at(b, table, b.binary("add", j, first_output)), 8)
-    status = b.emit(f"call i32 {main.text}({table})", I32)
-    b.line(f"ret {status}")
-    b.start(_UNFIT)
-    b.line(f"ret i32 {DOES_NOT_FIT}")
-    return b
-
-
-def _require_array(b: Builder, item: Value, descriptor: Value, rank: Value, sizes: Value) -> None:
-    """An array fits that is dense and has the element type and the sizes of the parameter."""
-    same_type = b.compare("eq", _field(b, item, _DESCRIPTOR, PTR), descriptor)
-    fitting = constant(I32, _FITTING_FLAGS)
-    dense = b.compare("eq", b.binary("and", _field(b, item, _FLAGS, I32), fitting), fitting)
-    same_rank = b.compare("eq", b.convert("sext", _field(b, item, _RANK, I32), "i64"), rank)
-    _require(b, b.binary("and", b.binary("and", same_type, dense), same_rank))
-    own = _field(b, item, _SIZES, PTR)
-    with b.each(0, rank) as d:
-        _require(b, b.compare("eq", *(b.load(_at(b, array, d), I64, 8) for array in (own, sizes))))
-
-
-_UNFIT = "unfit"
-
-
-def _require(b: Builder, condition: Value) -> None:
-    """Goes on where the condition holds; elsewhere the call does not fit."""
-    fits = b.label("fits")
-    b.branch_if(condition, fits, _UNFIT)
-    b.start(fits)
-
-
-def _at(b: Builder, words: Value, number: Value) -> Value:
-    """The place of one of several words."""
-    return b.element_pointer(words, number, "i64")
-
-
-def _field(b: Builder, record: Value, offset: int, type: Type) -> Value:
-    return b.load(b.element_pointer(record, b.index(offset), "i8"), type, type.bits // 8)
-
-
-def _item(b: Builder, items: Value, number: Value) -> Value:
-    """An element of a tuple of Python."""
-    return b.load(_at(b, b.element_pointer(items, b.index(_TUPLE_ITEMS), "i8"), number), PTR, 8)

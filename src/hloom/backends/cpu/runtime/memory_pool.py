@@ -14,7 +14,19 @@ import mmap
 import os
 import sys
 
-from hloom.backends.cpu.llvm.machine_code import compile_text, load_object
+from hloom.backends.cpu.llvm.native.code import native_code
+from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, field, i32, i64, u64
+from hloom.backends.cpu.llvm.native.vocabulary import (
+    ACQUIRE,
+    RELEASE,
+    external,
+    leading_zeros,
+    load,
+    native,
+    null,
+    static,
+    store,
+)
 from hloom.runtime.machine import memory_size
 from hloom.runtime.python_api import immortal
 
@@ -22,56 +34,188 @@ SMALLEST = 64 << 10
 """The size of the smallest class."""
 HUGE_PAGE = 2 << 20
 SMALLEST_HUGE = 4 << 20  # from here memory is aligned for huge pages
+LARGEST = 1 << 60  # sizes that no address space has would overflow on the way to their class
+CLASSES = 256
+READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
+PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+HUGE_PAGES_WANTED = getattr(mmap, "MADV_HUGEPAGE", 0) if sys.platform == "linux" else 0
+FAILED = (1 << 64) - 1
+
+
+class State(Structure):
+    """What the pool has. The list of a class holds the address of its first free memory, which holds the next one's."""
+
+    limit: u64
+    """The most bytes of free memory that are kept."""
+    cached: u64
+    """The bytes of free memory."""
+    lock: Atomic[u64]
+    lists: Array[u64] = field(inline=(u64, CLASSES))
+
+
+STATE = static(State, "hloom_memory_pool")
+
+map_memory = external("mmap", Address, Address, u64, i32, i32, i32, i64)
+unmap_memory = external("munmap", i32, Address, u64)
+advise = external("madvise", i32, Address, u64, i32)
+
+
+@native(name="hloom_take")
+def take(asked: u64) -> Address:
+    if asked > LARGEST:
+        return null
+    list, size = list_of(asked), rounded(asked)
+    lock()
+    memory = STATE.lists[list]
+    if memory != null:
+        STATE.lists[list] = load(u64, memory)
+        STATE.cached -= size
+        unlock()
+        return memory
+    unlock()
+    memory = fresh(size)
+    if memory == null:
+        release_cached()
+        memory = fresh(size)
+    return memory
+
+
+@native(name="hloom_give")
+def give(memory: Address, asked: u64) -> None:
+    list, size = list_of(asked), rounded(asked)
+    if size > STATE.limit:
+        unmap_memory(memory, size)
+        return
+    lock()
+    if STATE.cached + size > STATE.limit:
+        drop_all()
+    store(u64, memory, STATE.lists[list])
+    STATE.lists[list] = memory
+    STATE.cached += size
+    unlock()
+
+
+@native(name="hloom_release_cached")
+def release_cached() -> None:
+    lock()
+    drop_all()
+    unlock()
+
+
+@native()
+def drop_all() -> None:
+    for list in range(u64(CLASSES)):
+        memory = STATE.lists[list]
+        STATE.lists[list] = null
+        while memory != null:
+            following = load(u64, memory)
+            unmap_memory(memory, size_of_list(list))
+            memory = following
+    STATE.cached = 0
+
+
+# Classes: sizes q 2^e, where q is from 5 to 8; the list of a class is 4 e + q - 4.
+
+
+@native()
+def exponent_of(asked: u64) -> u64:
+    return 61 - leading_zeros(max(asked, SMALLEST) - 1)
+
+
+@native()
+def quarters_of(asked: u64) -> u64:
+    exponent = exponent_of(asked)
+    return (max(asked, SMALLEST) - 1 + (u64(1) << exponent)) >> exponent
+
+
+@native()
+def rounded(asked: u64) -> u64:
+    """The size of the class that a size is in."""
+    return quarters_of(asked) << exponent_of(asked)
+
+
+@native()
+def list_of(asked: u64) -> u64:
+    return (exponent_of(asked) << 2) + quarters_of(asked) - 4
+
+
+@native()
+def size_of_list(list: u64) -> u64:
+    return ((list & 3) + 4) << (list >> 2)
+
+
+# Memory of the system
+
+
+@native()
+def fresh(size: u64) -> Address:
+    return fresh_huge(size) if size >= SMALLEST_HUGE else fresh_plain(size)
+
+
+@native()
+def fresh_plain(size: u64) -> Address:
+    memory = map_memory(null, size, READ_WRITE, PRIVATE, -1, 0)
+    return u64(null) if memory == FAILED else memory
+
+
+@native()
+def fresh_huge(size: u64) -> Address:
+    """Maps a huge page more than is asked for, and gives back what is before and after the aligned part."""
+    begin = fresh_plain(size + HUGE_PAGE)
+    if begin == null:
+        return null
+    head = (0 - begin) & (HUGE_PAGE - 1)
+    if head != 0:
+        unmap_memory(begin, head)
+    unmap_memory(begin + head + size, HUGE_PAGE - head)
+    if HUGE_PAGES_WANTED != 0:
+        advise(begin + head, size, HUGE_PAGES_WANTED)
+    return begin + head
+
+
+@native(inline=True)
+def lock() -> None:
+    while STATE.lock.exchange(1, ACQUIRE) != 0:
+        pass
+
+
+@native(inline=True)
+def unlock() -> None:
+    STATE.lock.store(0, RELEASE)
 
 
 class MemoryPool:
     """The pool of this process; at most `limit` bytes of free memory are kept."""
 
     def __init__(self, limit: int) -> None:
-        self._code = load_object(compile_text(_text()))
         # Memory is given back to the very end of the process.
-        immortal(self._code)
+        self._code = immortal(native_code(take, give, release_cached))
         self.take_address = self._code.address("hloom_take")
         self.give_address = self._code.address("hloom_give")
         # Both take no longer than waiting for Python's lock would.
         self.take = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self.take_address)
         self.give = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(self.give_address)
         self.release_cached = ctypes.PYFUNCTYPE(None)(self._code.address("hloom_release_cached"))
+        self.state = State(self._code.address(STATE.symbol))
         self.limit = limit
         os.register_at_fork(after_in_child=self._after_fork)
 
     @property
     def limit(self) -> int:
-        return self._global("hloom_pool_limit").value
+        return self.state.limit
 
     @limit.setter
     def limit(self, limit: int) -> None:
-        self._global("hloom_pool_limit").value = limit
+        self.state.limit = limit
 
     @property
     def cached_bytes(self) -> int:
         """The bytes of free memory that the pool keeps."""
-        return self._global("hloom_pool_cached").value
-
-    def _global(self, name: str) -> ctypes.c_int64:
-        return ctypes.c_int64.from_address(self._code.address(name))
+        return self.state.cached
 
     def _after_fork(self) -> None:
         """In a forked child: another thread of the parent may have held the lock."""
-        self._global("hloom_pool_lock").value = 0
-
-
-def _text() -> str:
-    advice = getattr(mmap, "MADV_HUGEPAGE", None) if sys.platform == "linux" else None
-    advise = "" if advice is None else f"  %advised = call i32 @madvise(ptr %start, i64 %size, i32 {advice})"
-    return _TEXT.format(
-        smallest=SMALLEST,
-        huge_page=HUGE_PAGE,
-        smallest_huge=SMALLEST_HUGE,
-        protection=mmap.PROT_READ | mmap.PROT_WRITE,
-        flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
-        advise=advise,
-    )
+        self.state.lock.store(0, RELEASE)
 
 
 @functools.cache
@@ -81,206 +225,3 @@ def memory_pool() -> MemoryPool:
 
 
 _CACHED_SHARE = 8
-
-_TEXT = """
-declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
-declare i32 @munmap(ptr, i64)
-declare i32 @madvise(ptr, i64, i32)
-declare i64 @llvm.ctlz.i64(i64, i1)
-declare i64 @llvm.umax.i64(i64, i64)
-
-@hloom_pool_limit = global i64 0
-@hloom_pool_cached = global i64 0
-@hloom_pool_lock = global i64 0
-@free_lists = internal global [256 x ptr] zeroinitializer
-
-define internal void @lock() {{
-entry:
-  br label %try
-try:
-  %was = atomicrmw xchg ptr @hloom_pool_lock, i64 1 acquire
-  %held = icmp ne i64 %was, 0
-  br i1 %held, label %try, label %done
-done:
-  ret void
-}}
-
-define internal void @unlock() {{
-  store atomic i64 0, ptr @hloom_pool_lock release, align 8
-  ret void
-}}
-
-; The list of a class: 4 e + q - 4 for sizes q 2^e, where q is from 4 to 8.
-define internal {{ i64, i64 }} @class(i64 %asked) {{
-  %size = call i64 @llvm.umax.i64(i64 %asked, i64 {smallest})
-  %last = sub i64 %size, 1
-  %zeros = call i64 @llvm.ctlz.i64(i64 %last, i1 true)
-  %exponent = sub i64 61, %zeros
-  %unit = shl i64 1, %exponent
-  %most = add i64 %last, %unit
-  %quarters = lshr i64 %most, %exponent
-  %rounded = shl i64 %quarters, %exponent
-  %four = shl i64 %exponent, 2
-  %place = add i64 %four, %quarters
-  %list = sub i64 %place, 4
-  %1 = insertvalue {{ i64, i64 }} poison, i64 %rounded, 0
-  %2 = insertvalue {{ i64, i64 }} %1, i64 %list, 1
-  ret {{ i64, i64 }} %2
-}}
-
-define internal ptr @map_plain(i64 %size) {{
-  %start = call ptr @mmap(ptr null, i64 %size, i32 {protection}, i32 {flags}, i32 -1, i64 0)
-  %address = ptrtoint ptr %start to i64
-  %failed = icmp eq i64 %address, -1
-  %found = select i1 %failed, ptr null, ptr %start
-  ret ptr %found
-}}
-
-define internal ptr @map_huge(i64 %size) {{
-entry:
-  %length = add i64 %size, {huge_page}
-  %begin = call ptr @map_plain(i64 %length)
-  %none = icmp eq ptr %begin, null
-  br i1 %none, label %failed, label %cut
-failed:
-  ret ptr null
-cut:
-  %address = ptrtoint ptr %begin to i64
-  %negative = sub i64 0, %address
-  %last = sub i64 {huge_page}, 1
-  %head = and i64 %negative, %last
-  %start = getelementptr i8, ptr %begin, i64 %head
-  %end = getelementptr i8, ptr %start, i64 %size
-  %tail = sub i64 {huge_page}, %head
-  %has.head = icmp ne i64 %head, 0
-  br i1 %has.head, label %drop.head, label %drop.tail
-drop.head:
-  %dropped = call i32 @munmap(ptr %begin, i64 %head)
-  br label %drop.tail
-drop.tail:
-  %cut.tail = call i32 @munmap(ptr %end, i64 %tail)
-{advise}
-  ret ptr %start
-}}
-
-define internal ptr @map(i64 %size) {{
-  %huge = icmp uge i64 %size, {smallest_huge}
-  br i1 %huge, label %aligned, label %plain
-aligned:
-  %a = call ptr @map_huge(i64 %size)
-  ret ptr %a
-plain:
-  %b = call ptr @map_plain(i64 %size)
-  ret ptr %b
-}}
-
-define i64 @hloom_take(i64 %asked) {{
-entry:
-  ; Sizes that no address space has would overflow on the way to their class.
-  %absurd = icmp ugt i64 %asked, 1152921504606846976
-  br i1 %absurd, label %fail, label %look
-fail:
-  ret i64 0
-look:
-  %class = call {{ i64, i64 }} @class(i64 %asked)
-  %size = extractvalue {{ i64, i64 }} %class, 0
-  %list = extractvalue {{ i64, i64 }} %class, 1
-  %place = getelementptr [256 x ptr], ptr @free_lists, i64 0, i64 %list
-  call void @lock()
-  %head = load ptr, ptr %place, align 8
-  %none = icmp eq ptr %head, null
-  br i1 %none, label %fresh, label %pop
-pop:
-  %next = load ptr, ptr %head, align 8
-  store ptr %next, ptr %place, align 8
-  %cached = load i64, ptr @hloom_pool_cached, align 8
-  %left = sub i64 %cached, %size
-  store i64 %left, ptr @hloom_pool_cached, align 8
-  call void @unlock()
-  %found = ptrtoint ptr %head to i64
-  ret i64 %found
-fresh:
-  call void @unlock()
-  %mapped = call ptr @map(i64 %size)
-  %failed = icmp eq ptr %mapped, null
-  br i1 %failed, label %again, label %done
-again:
-  call void @hloom_release_cached()
-  %second = call ptr @map(i64 %size)
-  br label %done
-done:
-  %result = phi ptr [ %mapped, %fresh ], [ %second, %again ]
-  %made = ptrtoint ptr %result to i64
-  ret i64 %made
-}}
-
-define void @hloom_give(i64 %address, i64 %asked) {{
-entry:
-  %memory = inttoptr i64 %address to ptr
-  %class = call {{ i64, i64 }} @class(i64 %asked)
-  %size = extractvalue {{ i64, i64 }} %class, 0
-  %list = extractvalue {{ i64, i64 }} %class, 1
-  %limit = load i64, ptr @hloom_pool_limit, align 8
-  %too.large = icmp ugt i64 %size, %limit
-  br i1 %too.large, label %unmap, label %keep
-unmap:
-  %unmapped = call i32 @munmap(ptr %memory, i64 %size)
-  ret void
-keep:
-  call void @lock()
-  %cached = load i64, ptr @hloom_pool_cached, align 8
-  %sum = add i64 %cached, %size
-  %over = icmp ugt i64 %sum, %limit
-  br i1 %over, label %make.room, label %push
-make.room:
-  call void @drop_all()
-  br label %push
-push:
-  %place = getelementptr [256 x ptr], ptr @free_lists, i64 0, i64 %list
-  %head = load ptr, ptr %place, align 8
-  store ptr %head, ptr %memory, align 8
-  store ptr %memory, ptr %place, align 8
-  %now = load i64, ptr @hloom_pool_cached, align 8
-  %more = add i64 %now, %size
-  store i64 %more, ptr @hloom_pool_cached, align 8
-  call void @unlock()
-  ret void
-}}
-
-define void @hloom_release_cached() {{
-  call void @lock()
-  call void @drop_all()
-  call void @unlock()
-  ret void
-}}
-
-define internal void @drop_all() {{
-entry:
-  br label %list
-list:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %empty ]
-  %place = getelementptr [256 x ptr], ptr @free_lists, i64 0, i64 %k
-  %first = load ptr, ptr %place, align 8
-  store ptr null, ptr %place, align 8
-  %rest = and i64 %k, 3
-  %quarters = add i64 %rest, 4
-  %exponent = lshr i64 %k, 2
-  %size = shl i64 %quarters, %exponent
-  br label %next
-next:
-  %memory = phi ptr [ %first, %list ], [ %following, %drop ]
-  %none = icmp eq ptr %memory, null
-  br i1 %none, label %empty, label %drop
-drop:
-  %following = load ptr, ptr %memory, align 8
-  %unmapped = call i32 @munmap(ptr %memory, i64 %size)
-  br label %next
-empty:
-  %k.next = add i64 %k, 1
-  %more = icmp ult i64 %k.next, 256
-  br i1 %more, label %list, label %done
-done:
-  store i64 0, ptr @hloom_pool_cached, align 8
-  ret void
-}}
-"""

@@ -1,4 +1,4 @@
-"""A fork-join thread pool whose code is LLVM IR, so that compiled loops fork without a word to Python.
+"""A fork-join thread pool in native Python, so that compiled loops fork without a word to the interpreter.
 
 Compiled code calls `void parallel_for(ptr pool, ptr function, ptr context, i64 chunks)`, which calls
 `void function(ptr context, i64 chunk)` once for each chunk from 0 to chunks - 1 and returns when all have returned.
@@ -36,267 +36,176 @@ import ctypes
 import functools
 import math
 import os
-import platform
 import time
+from collections.abc import Callable
 
-from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
+from hloom.backends.cpu.llvm.machine_code import MachineCode
+from hloom.backends.cpu.llvm.native.code import native_code
+from hloom.backends.cpu.llvm.native.types import LINE, Address, Array, Atomic, Structure, field, i32, i64, u8, u64
+from hloom.backends.cpu.llvm.native.vocabulary import (
+    ACQUIRE,
+    MONOTONIC,
+    RELEASE,
+    SEQ_CST,
+    address_of,
+    external,
+    native,
+    null,
+    pause,
+    stack,
+)
 from hloom.errors import ArgumentError, RunError
 from hloom.runtime.machine import MAX_THREADS, thread_count
 from hloom.runtime.python_api import immortal
 
 SPIN_SECONDS = 100e-6  # about what waking a parked worker costs: polling for longer would not pay
-_LINE = 128  # bytes; an upper bound of the cache lines of today's CPUs and what they prefetch in pairs
-_SIZE = 8 * _LINE
-_FIELDS = {  # name -> offset; fields that different threads write live in different lines
-    "state": 0,  # i64
-    "next": _LINE,  # i64
-    "function": 2 * _LINE,  # ptr
-    "context": 2 * _LINE + 8,  # ptr
-    "chunks": 2 * _LINE + 16,  # i64
-    "spin": 2 * _LINE + 24,  # i64: polls before a worker parks
-    "missing": 3 * _LINE,  # i32: workers that are not started yet
-    "busy": 3 * _LINE + 4,  # i32: a caller owns the pool
-    "sleepers": 4 * _LINE,  # i32
-    "mutex": 5 * _LINE,  # pthread_mutex_t: at most 64 bytes on Linux and macOS
-    "condition": 6 * _LINE,  # pthread_cond_t: likewise
-}
-_OPEN = 1 << 31
-_ACTIVE = _OPEN - 1
-_FORK = (1 << 32) + _OPEN  # the next generation, open
-_PAUSE = {
-    "x86_64": "@llvm.x86.sse2.pause()",
-    "amd64": "@llvm.x86.sse2.pause()",
-    "aarch64": "@llvm.aarch64.hint(i32 1)",
-    "arm64": "@llvm.aarch64.hint(i32 1)",
-}
+OPEN = 1 << 31
+ACTIVE = OPEN - 1
+FORK = (1 << 32) + OPEN  # the next generation, open
+
+Task = Callable[[Address, i64], None]
 
 
-def _fields(*names: str) -> str:
-    return "\n".join(f"  %{name} = getelementptr i8, ptr %pool, i64 {_FIELDS[name]}" for name in names)
+class Pool(Structure):
+    """The memory of a pool. Fields that different threads write lie in different cache lines."""
+
+    state: Atomic[u64] = field(line=True)
+    next: Atomic[i64] = field(line=True)
+    function: Task = field(line=True)
+    context: Address
+    chunks: i64
+    spin: i64  # polls before a worker parks
+    missing: i32 = field(line=True)  # workers that are not started yet
+    busy: Atomic[i32]  # a caller owns the pool
+    sleepers: Atomic[i32] = field(line=True)
+    mutex: Array[u8] = field(line=True, inline=(u8, 64))  # pthread_mutex_t: at most 64 bytes on Linux and macOS
+    condition: Array[u8] = field(line=True, inline=(u8, 64))  # pthread_cond_t: likewise
 
 
-_DECLARATIONS = """
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_mutex_lock(ptr)
-declare i32 @pthread_mutex_unlock(ptr)
-declare i32 @pthread_cond_wait(ptr, ptr)
-declare i32 @pthread_cond_broadcast(ptr)
-declare i32 @sched_yield()
-"""
-
-_PARALLEL_FOR = f"""
-define void @parallel_for(ptr %pool, ptr %callee, ptr %argument, i64 %count) {{
-entry:
-{_fields("busy", "function", "context", "chunks", "next", "state")}
-  %few = icmp sle i64 %count, 1
-  br i1 %few, label %serial, label %claim
-claim:
-  %claimed = atomicrmw xchg ptr %busy, i32 1 acquire
-  %free = icmp eq i32 %claimed, 0
-  br i1 %free, label %fork, label %serial
-fork:
-  call void @start_workers(ptr %pool)
-  store ptr %callee, ptr %function
-  store ptr %argument, ptr %context
-  store i64 %count, ptr %chunks
-  store atomic i64 0, ptr %next monotonic, align 8
-  atomicrmw add ptr %state, i64 {_FORK} seq_cst
-  call void @wake_sleepers(ptr %pool)
-  call void @take_chunks(ptr %pool)
-  atomicrmw sub ptr %state, i64 {_OPEN} monotonic
-  call void @wait_for_workers(ptr %pool)
-  store atomic i32 0, ptr %busy release, align 4
-  ret void
-serial:
-  %chunk = phi i64 [ 0, %entry ], [ 0, %claim ], [ %following, %call ]
-  %more = icmp slt i64 %chunk, %count
-  br i1 %more, label %call, label %done
-call:
-  call void %callee(ptr %argument, i64 %chunk)
-  %following = add i64 %chunk, 1
-  br label %serial
-done:
-  ret void
-}}
-
-define internal void @take_chunks(ptr %pool) {{
-entry:
-{_fields("function", "context", "chunks", "next")}
-  %callee = load ptr, ptr %function
-  %argument = load ptr, ptr %context
-  %count = load i64, ptr %chunks
-  br label %take
-take:
-  %chunk = atomicrmw add ptr %next, i64 1 monotonic
-  %more = icmp slt i64 %chunk, %count
-  br i1 %more, label %call, label %done
-call:
-  call void %callee(ptr %argument, i64 %chunk)
-  br label %take
-done:
-  ret void
-}}
-"""
-
-_CALLER = f"""
-define internal void @start_workers(ptr %pool) {{
-entry:
-{_fields("missing")}
-  %thread = alloca i64
-  br label %next
-next:
-  %left = load i32, ptr %missing
-  %some = icmp sgt i32 %left, 0
-  br i1 %some, label %start, label %done
-start:                                      ; where the system refuses a thread, the others do its work
-  call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr %pool)
-  %fewer = sub i32 %left, 1
-  store i32 %fewer, ptr %missing
-  br label %next
-done:
-  ret void
-}}
-
-define internal void @wake_sleepers(ptr %pool) {{
-entry:
-{_fields("sleepers", "mutex", "condition")}
-  %count = load atomic i32, ptr %sleepers seq_cst, align 4
-  %none = icmp eq i32 %count, 0
-  br i1 %none, label %done, label %wake
-wake:                                       ; holding the mutex once: no worker is between its check and its wait
-  call i32 @pthread_mutex_lock(ptr %mutex)
-  call i32 @pthread_mutex_unlock(ptr %mutex)
-  call i32 @pthread_cond_broadcast(ptr %condition)
-  br label %done
-done:
-  ret void
-}}
-
-define internal void @wait_for_workers(ptr %pool) {{
-entry:
-{_fields("state", "spin")}
-  %patience = load i64, ptr %spin
-  br label %poll
-poll:
-  %polls = phi i64 [ 0, %entry ], [ %polled, %pause ], [ %polls, %yield ]
-  %now = load atomic i64, ptr %state acquire, align 8
-  %active = and i64 %now, {_ACTIVE}
-  %none = icmp eq i64 %active, 0
-  br i1 %none, label %done, label %wait
-wait:
-  %patient = icmp ult i64 %polls, %patience
-  br i1 %patient, label %pause, label %yield
-pause:
-  %polled = add i64 %polls, 1
-  call void PAUSE
-  br label %poll
-yield:                                      ; a worker may need this core to end its chunk
-  call i32 @sched_yield()
-  br label %poll
-done:
-  ret void
-}}
-"""
-
-_WORKER = f"""
-define internal ptr @worker(ptr %pool) {{
-entry:
-{_fields("state", "spin")}
-  %patience = load i64, ptr %spin
-  br label %rest
-rest:
-  %seen = phi i64 [ 0, %entry ], [ %seen, %park ], [ %generation, %arrive ]
-  br label %poll
-poll:
-  %polls = phi i64 [ 0, %rest ], [ %polled, %pause ]
-  %now = load atomic i64, ptr %state monotonic, align 8
-  %generation = lshr i64 %now, 32
-  %same = icmp eq i64 %generation, %seen
-  br i1 %same, label %pause, label %arrive
-pause:
-  call void PAUSE
-  %polled = add i64 %polls, 1
-  %patient = icmp ult i64 %polled, %patience
-  br i1 %patient, label %poll, label %park
-park:
-  call void @park(ptr %pool, i64 %seen)
-  br label %rest
-arrive:
-  call void @enter(ptr %pool, i64 %now)
-  br label %rest
-}}
-
-define internal void @enter(ptr %pool, i64 %now) {{
-entry:
-{_fields("state")}
-  br label %try
-try:
-  %expected = phi i64 [ %now, %entry ], [ %found, %exchange ]
-  %open = and i64 %expected, {_OPEN}
-  %closed = icmp eq i64 %open, 0
-  br i1 %closed, label %done, label %exchange
-exchange:
-  %entered = add i64 %expected, 1
-  %result = cmpxchg ptr %state, i64 %expected, i64 %entered acquire monotonic
-  %found = extractvalue {{ i64, i1 }} %result, 0
-  %success = extractvalue {{ i64, i1 }} %result, 1
-  br i1 %success, label %work, label %try
-work:
-  call void @take_chunks(ptr %pool)
-  atomicrmw sub ptr %state, i64 1 release
-  br label %done
-done:
-  ret void
-}}
-
-define internal void @park(ptr %pool, i64 %seen) {{
-entry:
-{_fields("state", "sleepers", "mutex", "condition")}
-  atomicrmw add ptr %sleepers, i32 1 seq_cst
-  call i32 @pthread_mutex_lock(ptr %mutex)
-  br label %check
-check:
-  %now = load atomic i64, ptr %state seq_cst, align 8
-  %generation = lshr i64 %now, 32
-  %same = icmp eq i64 %generation, %seen
-  br i1 %same, label %sleep, label %done
-sleep:
-  call i32 @pthread_cond_wait(ptr %condition, ptr %mutex)
-  br label %check
-done:
-  call i32 @pthread_mutex_unlock(ptr %mutex)
-  atomicrmw sub ptr %sleepers, i32 1 seq_cst
-  ret void
-}}
-
-define void @pause_often(i64 %times) {{
-entry:
-  br label %pause
-pause:
-  %done = phi i64 [ 0, %entry ], [ %following, %pause ]
-  call void PAUSE
-  %following = add i64 %done, 1
-  %more = icmp ult i64 %following, %times
-  br i1 %more, label %pause, label %exit
-exit:
-  ret void
-}}
-"""
+pthread_create = external("pthread_create", i32, Address, Address, Address, Address)
+pthread_mutex_init = external("pthread_mutex_init", i32, Address, Address)
+pthread_mutex_lock = external("pthread_mutex_lock", i32, Address)
+pthread_mutex_unlock = external("pthread_mutex_unlock", i32, Address)
+pthread_cond_init = external("pthread_cond_init", i32, Address, Address)
+pthread_cond_wait = external("pthread_cond_wait", i32, Address, Address)
+pthread_cond_broadcast = external("pthread_cond_broadcast", i32, Address)
+sched_yield = external("sched_yield", i32)
 
 
-def pool_code(machine: str) -> str:
-    """The pool as LLVM IR for a CPU that `platform.machine()` calls `machine`."""
-    pause = _PAUSE.get(machine.lower())
-    if pause is None:
-        raise RunError(f"the CPU backend runs on x86-64 and AArch64, this is a {machine}")
-    declaration = f"declare void {pause.replace('i32 1', 'i32')}\n"
-    return declaration + _DECLARATIONS + (_PARALLEL_FOR + _CALLER + _WORKER).replace("PAUSE", pause)
+# The caller
+
+
+@native()
+def parallel_for(pool: Pool, function: Task, context: Address, chunks: i64) -> None:
+    if chunks <= 1 or pool.busy.exchange(1, ACQUIRE) != 0:
+        for chunk in range(chunks):
+            function(context, chunk)
+        return
+    start_workers(pool)
+    pool.function = function
+    pool.context = context
+    pool.chunks = chunks
+    pool.next.store(0, MONOTONIC)
+    pool.state.add(FORK, SEQ_CST)
+    wake_sleepers(pool)
+    take_chunks(pool)
+    pool.state.subtract(OPEN, MONOTONIC)
+    wait_for_workers(pool)
+    pool.busy.store(0, RELEASE)
+
+
+@native()
+def take_chunks(pool: Pool) -> None:
+    function, context, chunks = pool.function, pool.context, pool.chunks
+    while True:
+        chunk = pool.next.add(1, MONOTONIC)
+        if chunk >= chunks:
+            return
+        function(context, chunk)
+
+
+@native()
+def start_workers(pool: Pool) -> None:
+    while pool.missing > 0:
+        # Where the system refuses a thread, the others do its work.
+        pthread_create(address_of(stack(1)), null, address_of(worker), address_of(pool))
+        pool.missing -= 1
+
+
+@native()
+def wake_sleepers(pool: Pool) -> None:
+    if pool.sleepers.load(SEQ_CST) != 0:
+        # Holding the mutex once: no worker is between its check and its wait.
+        pthread_mutex_lock(address_of(pool.mutex))
+        pthread_mutex_unlock(address_of(pool.mutex))
+        pthread_cond_broadcast(address_of(pool.condition))
+
+
+@native()
+def wait_for_workers(pool: Pool) -> None:
+    polls = 0
+    while pool.state.load(ACQUIRE) & ACTIVE != 0:
+        if polls < pool.spin:
+            polls += 1
+            pause()
+        else:
+            # A worker may need this core to end its chunk.
+            sched_yield()
+
+
+# The workers
+
+
+@native()
+def worker(pool: Pool) -> Address:
+    seen: u64 = 0
+    while True:
+        polls = 0
+        now = pool.state.load(MONOTONIC)
+        while now >> 32 == seen:
+            pause()
+            polls += 1
+            if polls >= pool.spin:
+                park(pool, seen)
+                polls = 0
+            now = pool.state.load(MONOTONIC)
+        seen = now >> 32
+        enter(pool, now)
+
+
+@native()
+def enter(pool: Pool, now: u64) -> None:
+    """Takes part in the loop of a generation, if it is still open."""
+    while now & OPEN != 0:
+        found = pool.state.compare_exchange(now, now + 1, ACQUIRE, MONOTONIC)
+        if found == now:
+            take_chunks(pool)
+            pool.state.subtract(1, RELEASE)
+            return
+        now = found
+
+
+@native()
+def park(pool: Pool, seen: u64) -> None:
+    """Sleeps until there is another generation than the one that was seen."""
+    pool.sleepers.add(1, SEQ_CST)
+    pthread_mutex_lock(address_of(pool.mutex))
+    while pool.state.load(SEQ_CST) >> 32 == seen:
+        pthread_cond_wait(address_of(pool.condition), address_of(pool.mutex))
+    pthread_mutex_unlock(address_of(pool.mutex))
+    pool.sleepers.subtract(1, SEQ_CST)
+
+
+@native()
+def pause_often(times: i64) -> None:
+    for _ in range(times):
+        pause()
 
 
 @functools.cache
 def _code() -> MachineCode:
     """The pool's functions; workers may outlive Python, so they are never unloaded."""
-    return immortal(load_object(compile_text(pool_code(platform.machine()))))
+    return immortal(native_code(parallel_for, pause_often))
 
 
 @functools.cache
@@ -325,21 +234,26 @@ class ThreadPool:
             raise ArgumentError(f"a thread pool has from 1 to {MAX_THREADS} threads, got {threads}")
         self.spin = int(spin_seconds / _pause_seconds())
         self.parallel_for_address = _code().address("parallel_for")
-        self._libc = ctypes.CDLL(None)
         memory = ctypes.c_void_p()
-        if self._libc.posix_memalign(ctypes.byref(memory), ctypes.c_size_t(_LINE), ctypes.c_size_t(_SIZE)):
+        align, size = ctypes.c_size_t(LINE), ctypes.c_size_t(Pool.byte_size)
+        if ctypes.CDLL(None).posix_memalign(ctypes.byref(memory), align, size):
             raise RunError("no memory for a thread pool")
-        self.address: int = memory.value or 0
+        self.memory = Pool(memory.value or 0)
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 
+    @property
+    def address(self) -> int:
+        return self.memory.address
+
     def _reset(self) -> None:
         """Makes a pool without workers out of the memory, whatever it holds (a child has none of its parent's)."""
-        ctypes.memset(self.address, 0, _SIZE)
-        self._libc.pthread_mutex_init(ctypes.c_void_p(self.address + _FIELDS["mutex"]), None)
-        self._libc.pthread_cond_init(ctypes.c_void_p(self.address + _FIELDS["condition"]), None)
-        ctypes.c_int32.from_address(self.address + _FIELDS["missing"]).value = self.threads - 1
-        ctypes.c_int64.from_address(self.address + _FIELDS["spin"]).value = self.spin
+        pool = self.memory
+        ctypes.memset(pool.address, 0, Pool.byte_size)
+        pthread_mutex_init(address_of(pool.mutex), null)
+        pthread_cond_init(address_of(pool.condition), null)
+        pool.missing = self.threads - 1
+        pool.spin = self.spin
 
 
 @functools.cache

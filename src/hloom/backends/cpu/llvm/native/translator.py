@@ -1,0 +1,67 @@
+"""Native Python: functions in a small subset of Python, from their own syntax trees to LLVM IR.
+
+    @native()
+    def take_chunks(pool: Pool) -> None:
+        while True:
+            chunk = pool.next.add(1, MONOTONIC)
+            if chunk >= pool.chunks:
+                return
+            pool.function(pool.context, chunk)
+
+The subset: parameters and results with types of `types.py`, locals, which have the type of what they first get,
+`while`, `for .. in range(..)`, `if`, `break`, `continue`, `return`, integer arithmetic, comparisons, `and`, `or`,
+`not`, fields, elements, atomics, and calls. What a function takes from around it is known when it is translated:
+numbers, other native functions, structures that native code holds, and tuples, over which a `for` is written out.
+
+Operands of one operation have one type; a literal takes that of the other side. Addresses are words (`u64`)
+throughout, and become pointers where memory is accessed. Locals are slots on the stack, of which LLVM makes registers.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import platform
+from collections.abc import Iterable
+from typing import Any
+
+from hloom.backends.cpu.llvm.native.statements import Function
+from hloom.backends.cpu.llvm.native.vocabulary import Native
+from hloom.backends.cpu.llvm.native.writer import Module, NativeError
+
+
+def native_text(exported: Iterable[Any], machine: str = "") -> str:
+    """LLVM IR of functions, and of all that they call; `machine` is what `platform.machine()` calls the processor."""
+    module = Module(machine or platform.machine())
+    names = {function.name for function in exported}
+    for function in exported:
+        module.ask(function)
+    done: dict[str, str] = {}
+    while missing := [name for name in module.asked if name not in done]:
+        for name in missing:
+            function = module.asked[name]
+            done[name] = Function(module, function, *_syntax_of(function)).text(name in names)
+    return "\n".join([*module.parts.values(), *done.values()])
+
+
+def _syntax_of(function: Native) -> tuple[list[str], ast.FunctionDef]:
+    """The lines of the file that a function stands in, and its syntax tree."""
+    code = function.function.__code__
+    lines, functions = _functions_in(code.co_filename)
+    found = functions.get((code.co_name, code.co_firstlineno))
+    if found is None:
+        raise NativeError(f"{function.name}: the source of {code.co_filename} cannot be read, or has changed")
+    return lines, found
+
+
+@functools.cache
+def _functions_in(file: str) -> tuple[list[str], dict[tuple[str, int], ast.FunctionDef]]:
+    """The functions of a file by name and first line, that of decorators."""
+    lines = linecache.getlines(file)
+    found = {}
+    for node in ast.walk(ast.parse("".join(lines))):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            found[node.name, first] = node
+    return lines, found

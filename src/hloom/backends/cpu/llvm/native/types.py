@@ -1,0 +1,222 @@
+"""The types of native Python: integers, and references to structures, elements and atomics in memory.
+
+Under Python they work on the same memory, through ctypes: values are Python's integers, which wrap around when they are
+stored or converted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+LINE = 128
+"""Bytes; an upper bound of the cache lines of today's CPUs and what they prefetch in pairs."""
+
+
+@dataclass(frozen=True)
+class Integer:
+    """An integer of so many bits; called, it converts."""
+
+    bits: int
+    signed: bool
+
+    @property
+    def size(self) -> int:
+        return max(self.bits // 8, 1)
+
+    def __call__(self, value: Any) -> int:
+        wrapped = int(getattr(value, "address", value)) & ((1 << self.bits) - 1)
+        return wrapped - (1 << self.bits) if self.signed and wrapped >> (self.bits - 1) else wrapped
+
+    def read(self, address: int) -> int:
+        return int.from_bytes(ctypes.string_at(address, self.size), "little", signed=self.signed)
+
+    def write(self, address: int, value: Any) -> None:
+        ctypes.memmove(address, self(value).to_bytes(self.size, "little", signed=self.signed), self.size)
+
+
+WORD = Integer(64, False)
+
+if TYPE_CHECKING:
+    i8: TypeAlias = int
+    i32: TypeAlias = int
+    i64: TypeAlias = int
+    u8: TypeAlias = int
+    u32: TypeAlias = int
+    u64: TypeAlias = int
+    Address: TypeAlias = int
+    boolean: TypeAlias = bool
+else:
+    i8, i32, i64 = (Integer(bits, True) for bits in (8, 32, 64))
+    u8, u32, u64 = (Integer(bits, False) for bits in (8, 32, 64))
+    Address = u64
+    boolean = Integer(1, False)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Field:
+    """Where a field of a structure lies: after the one before, on a cache line of its own, or at an offset."""
+
+    line: bool = False
+    at: int | None = None
+    inline: tuple[Any, int] | None = None
+    """An element type and a count: the field is an array in the structure itself."""
+
+
+def field(*, line: bool = False, at: int | None = None, inline: tuple[Any, int] | None = None) -> Any:
+    """How a field of a structure lies in memory; see `Field`."""
+    return Field(line, at, inline)
+
+
+class Structure:
+    """The base of structures in memory: annotated fields lie one after another, each aligned to its size.
+
+    A value of a structure's type is a reference to one; in Python it is made of an address.
+    """
+
+    layout: typing.ClassVar[dict[str, tuple[int, Any]]] = {}
+    """name -> (offset, type)."""
+    byte_size: typing.ClassVar[int] = 0
+    symbol: str = ""
+    """The name of a structure that native code itself holds."""
+
+    def __init_subclass__(cls) -> None:
+        declared = {name: vars(cls).get(name, Field()) for name in cls.__annotations__}
+        types = typing.get_type_hints(cls)
+        end, cls.layout = 0, {}
+        for name, place in declared.items():
+            type, size, align = _field_type(types[name], place)
+            step = LINE if place.line else align
+            offset = place.at if place.at is not None else -(-end // step) * step
+            cls.layout[name] = offset, type
+            setattr(cls, name, _Access(offset, type))
+            end = max(end, offset + size)
+        cls.byte_size = -(-end // 8) * 8
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+
+def _field_type(type: Any, place: Field) -> tuple[Any, int, int]:
+    """A field's type, and the bytes and the alignment that it takes."""
+    if place.inline is not None:
+        element, count = place.inline
+        return Inline(element), size_of(element) * count, size_of(element)
+    size = size_of(type)
+    return type, size, size
+
+
+@dataclass(frozen=True)
+class Inline:
+    """The type of an array that lies in a structure: its value is a reference to it."""
+
+    element: Any
+
+
+class _Access:
+    """Reads and writes a field under Python."""
+
+    def __init__(self, offset: int, type: Any) -> None:
+        self.offset, self.type = offset, type
+
+    def __get__(self, structure: Structure | None, owner: type) -> Any:
+        return self if structure is None else read(self.type, structure.address + self.offset)
+
+    def __set__(self, structure: Structure, value: Any) -> None:
+        write(self.type, structure.address + self.offset, value)
+
+
+class Array(Generic[T]):
+    """A reference to elements that lie one after another."""
+
+    def __init__(self, address: int, element: Any) -> None:
+        self.address, self.element = address, element
+
+    def __getitem__(self, index: int) -> T:
+        return typing.cast(T, read(self.element, self.address + index * size_of(self.element)))
+
+    def __setitem__(self, index: int, value: T) -> None:
+        write(self.element, self.address + index * size_of(self.element), value)
+
+    def at(self, index: int) -> Array[T]:
+        """The elements from one on."""
+        return Array(self.address + index * size_of(self.element), self.element)
+
+
+class Atomic(Generic[T]):
+    """An integer that several threads read and write; each access names its ordering."""
+
+    def __init__(self, address: int, element: Any) -> None:
+        self.address, self.element = address, element
+
+    def load(self, order: str) -> T:
+        return typing.cast(T, self.element.read(self.address))
+
+    def store(self, value: T, order: str) -> None:
+        self.element.write(self.address, value)
+
+    def exchange(self, value: T, order: str) -> T:
+        """Writes a value and gives the one before."""
+        return self._update(lambda old: value)
+
+    def add(self, value: T, order: str) -> T:
+        """Adds a value and gives the sum's other part: the value before."""
+        return self._update(lambda old: old + value)
+
+    def subtract(self, value: T, order: str) -> T:
+        """Subtracts a value and gives the value before."""
+        return self._update(lambda old: old - value)
+
+    def compare_exchange(self, expected: T, value: T, order: str, failure: str) -> T:
+        """Writes a value if the one before is as expected; gives the value before."""
+        return self._update(lambda old: value if old == expected else old)
+
+    def _update(self, change: Callable[[Any], Any]) -> T:
+        old = self.element.read(self.address)
+        self.element.write(self.address, change(old))
+        return typing.cast(T, old)
+
+
+def size_of(type: Any) -> int:
+    """The bytes that a value takes in memory: references take eight."""
+    if isinstance(type, Integer):
+        return type.size
+    if typing.get_origin(type) is Atomic:
+        return size_of(typing.get_args(type)[0])
+    return 8
+
+
+def read(type: Any, address: int) -> Any:
+    """The value of a type at an address."""
+    origin = typing.get_origin(type)
+    if isinstance(type, Integer):
+        return type.read(address)
+    if isinstance(type, Inline):
+        return Array(address, type.element)
+    if origin is Atomic:
+        return Atomic(address, typing.get_args(type)[0])
+    return reference(type, WORD.read(address))
+
+
+def reference(type: Any, address: int) -> Any:
+    """A reference of a type: to a structure, to elements, or to a function."""
+    origin = typing.get_origin(type)
+    if origin is Array:
+        return Array(address, typing.get_args(type)[0])
+    if origin is not None:  # Callable
+        arguments, result = typing.get_args(type)
+        c_result = None if result in (None, NoneType) else ctypes.c_int64 if result.signed else ctypes.c_uint64
+        return ctypes.CFUNCTYPE(c_result, *[ctypes.c_uint64] * len(arguments))(address)
+    return type(address)
+
+
+def write(type: Any, address: int, value: Any) -> None:
+    """Writes a value of a type to an address."""
+    integer = type if isinstance(type, Integer) else WORD
+    integer.write(address, value)

@@ -1,0 +1,189 @@
+"""What all native code of the platform works on: words of records, records that are free or dead, memory of buffers.
+
+Memory of results comes from the pool, small ones' from the C library. Where native code cannot answer, it asks Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, boolean, field, i32, u64
+from hloom.backends.cpu.llvm.native.vocabulary import (
+    ACQ_REL,
+    ACQUIRE,
+    MONOTONIC,
+    RELEASE,
+    external,
+    load,
+    native,
+    null,
+    static,
+    store,
+    to,
+)
+from hloom.backends.cpu.runtime.memory_pool import SMALLEST
+from hloom.pjrt.c_api import functions
+from hloom.pjrt.records import RECORD_WORDS, offsets_of_record, record_words
+
+NOTHING = 1
+"""What the word `owned` of a buffer's record says where its memory was given away; 0 where it is Python's."""
+ASKING = (
+    *("Event_Error", "Event_Await", "Event_OnReady", "LoadedExecutable_Execute", "Client_BufferFromHostBuffer"),
+    "Buffer_IncreaseExternalReferenceCount",
+)
+"""The functions whose native code asks Python in some cases."""
+MOST_SIZES = RECORD_WORDS - 2 - len(record_words("Buffer"))
+"""Arrays of fewer dimensions have room for their sizes in their buffer's record."""
+BUFFER, DEVICE = offsets_of_record("Buffer"), offsets_of_record("Device")
+IMMORTAL_WORD = 8
+LARGE = SMALLEST
+
+
+class State(Structure):
+    """What native code holds; Python fills in what comes after the lock."""
+
+    dead: Atomic[u64]
+    """The list of the records that the framework has destroyed."""
+    free: u64
+    free_count: u64
+    lock: Atomic[i32]
+    ready_event: u64
+    take: Address
+    give: Address
+    """The memory pool's functions."""
+    python: Array[u64] = field(inline=(u64, len(ASKING)))
+    """The addresses of Python's answers."""
+    unimplemented: Array[u64] = field(inline=(u64, len(functions())))
+    layouts: Array[u64] = field(inline=(u64, MOST_SIZES))
+    """The handles of the row-major layouts by rank."""
+
+
+Answer = Callable[[Address], Address]
+Take = Callable[[u64], Address]
+Give = Callable[[Address, u64], None]
+STATE = static(State, "hloom_pjrt")
+
+aligned_alloc = external("aligned_alloc", Address, u64, u64)
+free = external("free", None, Address)
+
+
+@native(inline=True)
+def word(record: Address, offset: u64) -> u64:
+    return load(u64, record + offset)
+
+
+@native(inline=True)
+def put(record: Address, offset: u64, value: u64) -> None:
+    store(u64, record + offset, value)
+
+
+@native(inline=True)
+def ask(number: u64, arguments: Address) -> Address:
+    """Python's answer: an error, or none."""
+    return to(Answer, STATE.python[number])(arguments)
+
+
+# Records
+
+
+@native(inline=True)
+def lock_records() -> None:
+    while STATE.lock.exchange(1, ACQUIRE) != 0:
+        pass
+
+
+@native(inline=True)
+def unlock_records() -> None:
+    STATE.lock.store(0, RELEASE)
+
+
+@native(name="hloom_pjrt_give_record")
+def give_record(record: Address) -> None:
+    lock_records()
+    put(record, 0, STATE.free)
+    STATE.free = record
+    STATE.free_count += 1
+    unlock_records()
+
+
+@native()
+def take_record() -> Address:
+    """A free record, or null."""
+    lock_records()
+    record = STATE.free
+    if record != null:
+        STATE.free = word(record, 0)
+        STATE.free_count -= 1
+    unlock_records()
+    return record
+
+
+@native(inline=True)
+def is_immortal(record: Address) -> boolean:
+    return word(record, IMMORTAL_WORD) != 0
+
+
+@native(name="bury_record")
+def bury(record: Address) -> None:
+    """Puts a record on the list of the dead."""
+    if record == null or is_immortal(record):
+        return
+    head = STATE.dead.load(ACQUIRE)
+    while True:
+        put(record, 0, head)
+        found = STATE.dead.compare_exchange(head, record, ACQ_REL, ACQUIRE)
+        if found == head:
+            return
+        head = found
+
+
+@native(name="hloom_pjrt_take_dead")
+def take_dead() -> Address:
+    return STATE.dead.exchange(null, ACQ_REL)
+
+
+@native()
+def bury_buffer(record: Address) -> None:
+    if record == null:
+        return
+    owned = word(record, BUFFER.owned)
+    if owned == 0:
+        bury(record)
+        return
+    if owned != NOTHING:
+        release_memory(record)
+    give_record(record)
+
+
+# Memory
+
+
+@native(name="hloom_pjrt_allocate")
+def allocate(size: u64) -> Address:
+    return to(Take, STATE.take)(size) if size >= LARGE else aligned_alloc(64, (size + 64) & -64)
+
+
+@native(name="hloom_pjrt_release")
+def release(address: Address, size: u64) -> None:
+    if size >= LARGE:
+        to(Give, STATE.give)(address, size)
+    else:
+        free(address)
+
+
+@native(name="hloom_pjrt_count_bytes")
+def count_bytes(record: Address, more: boolean) -> None:
+    """Counts the memory of a buffer that native code owns, at its device."""
+    size = word(record, BUFFER.on_device_size_in_bytes)
+    counter = to(Counter, word(record, BUFFER.device) + DEVICE.native_bytes)
+    counter.bytes.add(size if more else 0 - size, MONOTONIC)
+
+
+class Counter(Structure):
+    bytes: Atomic[u64]
+
+
+@native()
+def release_memory(record: Address) -> None:
+    count_bytes(record, False)
+    release(word(record, BUFFER.owned), word(record, BUFFER.on_device_size_in_bytes))
