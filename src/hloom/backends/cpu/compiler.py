@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_program
-from hloom.backends.cpu.llvm.machine_code import compile_texts, target, vector_bytes
+from hloom.backends.cpu.llvm.half import provide_half_conversions
+from hloom.backends.cpu.llvm.machine_code import compile_texts, processor, target
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.emitter import emit_program
 from hloom.backends.cpu.program.program import (
@@ -93,9 +94,10 @@ def compile_module(module: Module, donate: bool = False) -> CompiledModule:
     Programs that need nothing of the host come from the cache on disk, if they were compiled before. What targets of
     custom calls mean there is what hloom says.
     """
+    provide_half_conversions()
     if cache_folder() is None or is_watched() or replaces_routines():
         return _compile(module, donate)
-    key = f"{fingerprint(module)} {donate} {vector_bytes()} {shared_pool().threads} {target()}"
+    key = f"{fingerprint(module)} {donate} {processor().vector_bytes} {shared_pool().threads} {target()}"
     found: CompiledModule | None = find_program(key)
     if found is not None:
         return found
@@ -108,9 +110,9 @@ def compile_module(module: Module, donate: bool = False) -> CompiledModule:
 def _compile(module: Module, donate: bool) -> CompiledModule:
     module = clone_module(module)
     run_passes(module, cpu_pipeline())
-    program = build_program(module, vector_bytes(), shared_pool().threads)
+    program = build_program(module, processor().vector_bytes, shared_pool().threads)
     assignment = assign_buffers(program, donate)
-    texts = emit_program(program, assignment, vector_bytes())
+    texts = emit_program(program, assignment, processor().vector_bytes)
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
     dump(module, "program.ll", lambda: "\n".join(texts))
     host = HostPart(program.host_steps, program.slots, program.plans)

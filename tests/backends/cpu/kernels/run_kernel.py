@@ -11,7 +11,7 @@ import numpy as np
 
 import hloom as hl
 from hloom.backends.cpu.kernels.code import KernelCode, operand_shapes, result_shapes
-from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object, vector_bytes
+from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object, processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.ir import Instruction
 from hloom.verifier import verify_module
@@ -33,7 +33,7 @@ class Kernel:
         module = hl.parse(text)
         verify_module(module)
         self.instruction = module.entry.root
-        code = emit("kernel", self.instruction, threads, width or vector_bytes())
+        code = emit("kernel", self.instruction, threads, width or processor().vector_bytes)
         assert code is not None, "the kernel does not handle this instruction"
         arrays = len(operand_shapes(self.instruction)) + len(result_shapes(self.instruction)) + 3
         parameters = ", ".join(f"ptr %p{k}" for k in range(arrays))
@@ -91,5 +91,5 @@ def assert_same(found: Sequence[Array], expected: Sequence[Array]) -> None:
 def check(emit: Emit, text: str, *operands: Array, threads: Sequence[int] = (1, 2, 3)) -> None:
     """The kernel gives what the interpreter gives, bit for bit, on any number of threads and with any vectors."""
     expected = interpreted(text, *operands)
-    for count, width in zip(threads, (vector_bytes(), 32, 16)):
+    for count, width in zip(threads, (processor().vector_bytes, 32, 16)):
         assert_same(Kernel(emit, text, count, width)(*operands), expected)

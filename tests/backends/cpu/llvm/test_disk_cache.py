@@ -80,7 +80,7 @@ def test_programs_differ_by_what_their_long_constants_hold(folder: Path) -> None
 
 def test_programs_are_forgotten_when_the_code_of_hloom_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hl.compile(TEXT)
-    monkeypatch.setattr(disk_cache, "_code_version", lambda: "other")
+    monkeypatch.setattr(disk_cache, "code_version", lambda: "other")
     monkeypatch.setattr(compiler, "build_program", no_compilation)
     with pytest.raises(AssertionError, match="compiled"):
         hl.compile(TEXT)
@@ -89,7 +89,7 @@ def test_programs_are_forgotten_when_the_code_of_hloom_changes(folder: Path, mon
 def test_no_program_is_kept_where_changes_of_the_code_cannot_be_told(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_cache, "_code_version", lambda: "")
+    monkeypatch.setattr(disk_cache, "code_version", lambda: "")
     x = np.arange(5, dtype=np.float32)
     assert (hl.compile(TEXT)(x) == 2 * x).all()
     assert not list(folder.glob("*.program")) and len(list(folder.glob("*.o"))) == 1

@@ -78,8 +78,8 @@ def check(run: hl.Executable) -> None:
 
 
 def texts_of(text: str, threads: int = 2) -> list[str]:
-    program = build_program(hl.parse(text), machine_code.vector_bytes(), threads)
-    return emit_program(program, assign_buffers(program, False), machine_code.vector_bytes())
+    program = build_program(hl.parse(text), machine_code.processor().vector_bytes, threads)
+    return emit_program(program, assign_buffers(program, False), machine_code.processor().vector_bytes)
 
 
 @pytest.mark.parametrize("characters", [1, 2_000, 1 << 40])

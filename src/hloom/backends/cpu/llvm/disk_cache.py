@@ -58,12 +58,12 @@ def keep_program(key: str, program: Any) -> None:
 
 
 def _program_path(key: str) -> Path | None:
-    folder, version = cache_folder(), _code_version()
+    folder, version = cache_folder(), code_version()
     return folder / f"{_digest(key, version)}.program" if folder and version else None
 
 
 @functools.cache
-def _code_version() -> str:
+def code_version() -> str:
     """Changes with every change of hloom's code, and with the packages that take part; "" where that cannot be told."""
     try:
         files = sorted(Path(__file__).parents[3].rglob("*.py"))

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.llvm.disk_cache import cached
+from hloom.errors import ArgumentError
 from hloom.runtime.machine import thread_count
 
 _lock = threading.Lock()
 
 _PIPELINE = "2"
-"""Changes with what `_compiled` does, so that the cache on disk forgets what was made otherwise."""
+"""Changes with what `make_object` does, so that the cache on disk forgets what was made otherwise."""
 
 
 class MachineCode:
@@ -30,21 +33,51 @@ class MachineCode:
         return int(self._engine.get_function_address(function))
 
 
-@functools.cache
-def features() -> str:
-    """The features of this processor, with the widest registers that it has."""
-    found = llvm.get_host_cpu_features()
-    found["prefer-256-bit"] = False
-    return str(found.flatten())
+_LEVELS = {
+    "x86-64-v2": ("sse4.2", "popcnt", "ssse3"),
+    "x86-64-v3": ("avx2", "bmi2", "fma", "f16c", "lzcnt"),
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+}
+"""What each level of x86-64 has beyond the one before."""
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What code is made for: LLVM's name, features beyond what the name says, and the width of a vector register."""
+
+    name: str
+    features: str
+    vector_bytes: int
+    converts_f16: bool
+    """Whether it has instructions between f16 and f32."""
 
 
 @functools.cache
-def vector_bytes() -> int:
-    """The width of a vector register."""
+def processor() -> Processor:
+    """The processor that HLOOM_TARGET_CPU names, else this one, with the widest registers that it has.
+
+    ArgumentError where this processor does not run code of the named level.
+    """
     found = llvm.get_host_cpu_features()
-    if found.get("avx512f") and found.get("avx512vl") and found.get("avx512bw") and found.get("avx512dq"):
-        return 64
-    return 32 if found.get("avx2") else 16
+    level = os.environ.get("HLOOM_TARGET_CPU", "native")
+    if level != "native":
+        return _level(level, found)
+    if "prefer-256-bit" in found:
+        found["prefer-256-bit"] = False
+    wide = all(found.get(feature) for feature in _LEVELS["x86-64-v4"])
+    width = 64 if wide else 32 if found.get("avx2") else 16
+    return Processor(llvm.get_host_cpu_name(), str(found.flatten()), width, bool(found.get("f16c", True)))
+
+
+def _level(level: str, found: Any) -> Processor:
+    """A level of x86-64, where `found` are the features that this processor has."""
+    if level not in _LEVELS:
+        raise ArgumentError(f"HLOOM_TARGET_CPU is native or one of {', '.join(_LEVELS)}, got {level!r}")
+    names = list(_LEVELS)[: list(_LEVELS).index(level) + 1]
+    missing = [feature for name in names for feature in _LEVELS[name] if not found.get(feature)]
+    if missing:
+        raise ArgumentError(f"HLOOM_TARGET_CPU={level}: this processor has no {', '.join(missing)}")
+    return Processor(level, "-prefer-256-bit", 16 << (len(names) - 1), converts_f16=len(names) > 1)
 
 
 @functools.cache
@@ -58,16 +91,17 @@ def _native_target() -> Any:
 def target() -> str:
     """All that machine code depends on beside its text."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    return f"{llvm.get_default_triple()} {llvm.get_host_cpu_name()} {features()} LLVM {version} {_PIPELINE}"
+    cpu = processor()
+    return f"{llvm.get_default_triple()} {cpu.name} {cpu.features} LLVM {version} {_PIPELINE}"
 
 
 class _Compiler:
     """LLVM's passes and code generator, made once and used by one thread at a time."""
 
     def __init__(self) -> None:
-        cpu = llvm.get_host_cpu_name()
+        cpu = processor()
         self._machine = _native_target().create_target_machine(
-            cpu=cpu, features=features(), opt=2, jit=True, codemodel="jitdefault"
+            cpu=cpu.name, features=cpu.features, opt=2, jit=True, codemodel="jitdefault"
         )
         self._builder = llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options(speed_level=2))
         self._passes = llvm.create_new_module_pass_manager()
@@ -108,10 +142,11 @@ def compile_texts(texts: Sequence[str]) -> list[bytes]:
 
 def compile_text(text: str) -> bytes:
     """The object file of a module, from the cache on disk if it was compiled before."""
-    return cached(text, target(), lambda: _compiled(text))
+    return cached(text, target(), lambda: make_object(text))
 
 
-def _compiled(text: str) -> bytes:
+def make_object(text: str) -> bytes:
+    """The object file of a module, compiled now."""
     try:
         compiler = _idle_compilers.pop()
     except IndexError:

@@ -1,0 +1,78 @@
+"""Conversions of f16 for processors that have no instructions for them, under the names that LLVM calls there."""
+
+from __future__ import annotations
+
+import functools
+
+import llvmlite.binding as llvm
+
+from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object, processor
+from hloom.backends.cpu.llvm.native.translator import native_text
+from hloom.backends.cpu.llvm.native.types import boolean, u32, u64
+from hloom.backends.cpu.llvm.native.vocabulary import leading_zeros, native
+
+_INFINITY, _HALF_INFINITY = 0x7F800000, 0x7C00
+
+
+@native(name="hloom_f16_of_f32")
+def f16_of_f32(bits: u32) -> u32:
+    """The bits of an f32 rounded to f16, to nearest even."""
+    sign, magnitude = (bits >> 16) & 0x8000, bits & 0x7FFFFFFF
+    if magnitude > _INFINITY:
+        return sign | _HALF_INFINITY | 0x200 | ((magnitude >> 13) & 0x3FF)
+    if magnitude >= 0x47800000:  # 2^16
+        return sign | _HALF_INFINITY
+    if magnitude >= 0x38800000:  # 2^-14, the smallest normal f16
+        scaled = magnitude - 0x38000000
+        return sign | ((scaled + 0xFFF + ((scaled >> 13) & 1)) >> 13)
+    shift = 126 - (magnitude >> 23)
+    if shift > 25:
+        return sign
+    mantissa = (magnitude & 0x7FFFFF) | 0x800000
+    quotient, rest, half = mantissa >> shift, mantissa & ((u32(1) << shift) - 1), u32(1) << (shift - 1)
+    up: boolean = rest > half or (rest == half and quotient & 1 != 0)
+    return sign | (quotient + u32(up))
+
+
+@native(name="hloom_f32_of_f16")
+def f32_of_f16(bits: u32) -> u32:
+    """The bits of an f16 as f32; a NaN becomes quiet."""
+    sign, exponent, mantissa = (bits & 0x8000) << 16, (bits >> 10) & 31, bits & 0x3FF
+    if exponent == 31:
+        return sign | _INFINITY | (mantissa << 13) | (u32(0x400000) if mantissa != 0 else u32(0))
+    if exponent != 0:
+        return sign | ((exponent + 112) << 23) | (mantissa << 13)
+    if mantissa == 0:
+        return sign
+    place = u32(63 - leading_zeros(u64(mantissa)))
+    return sign | ((place + 103) << 23) | ((mantissa << (23 - place)) & 0x7FFFFF)
+
+
+# The names of the compiler's own library, whose operands are in registers of floats.
+_CALLS = """
+define half @__truncsfhf2(float %x) nounwind {
+  %bits = bitcast float %x to i32
+  %word = call i32 @hloom_f16_of_f32(i32 %bits)
+  %short = trunc i32 %word to i16
+  %half = bitcast i16 %short to half
+  ret half %half
+}
+define float @__extendhfsf2(half %x) nounwind {
+  %bits = bitcast half %x to i16
+  %word = zext i16 %bits to i32
+  %wide = call i32 @hloom_f32_of_f16(i32 %word)
+  %float = bitcast i32 %wide to float
+  ret float %float
+}
+"""
+
+
+@functools.cache
+def provide_half_conversions() -> MachineCode | None:
+    """Makes the conversions known to LLVM, where this process makes code for a processor without them."""
+    if processor().converts_f16:
+        return None
+    code = load_object(compile_text(native_text([f16_of_f32, f32_of_f16]) + _CALLS))
+    for name in ("__truncsfhf2", "__extendhfsf2"):
+        llvm.add_symbol(name, code.address(name))
+    return code
