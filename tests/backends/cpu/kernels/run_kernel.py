@@ -11,6 +11,7 @@ import numpy as np
 
 import hloom as hl
 from hloom.backends.cpu.kernels.code import KernelCode, operand_shapes, result_shapes
+from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object, processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.ir import Instruction
@@ -39,6 +40,7 @@ class Kernel:
         parameters = ", ".join(f"ptr %p{k}" for k in range(arrays))
         main = f"define void @run({parameters}) {{\n  call void @{code.entry}({parameters})\n  ret void\n}}\n"
         self.text = "\n".join([*code.declarations, code.text, main])
+        provide_half_conversions()
         self.code: MachineCode = load_object(compile_text(self.text))
         self.native = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arrays)(self.code.address("run"))
         self.scratch, self.guard = guarded(code.scratch_bytes)

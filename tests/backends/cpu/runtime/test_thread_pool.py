@@ -243,6 +243,7 @@ assert (array == 100).all()
     assert run(program) == (0, "")
 
 
+@pytest.mark.skipif("HLOOM_PYTHON" in os.environ, reason="an emulator has threads of its own")
 def test_one_thread_needs_no_workers() -> None:
     program = """
 import threading

@@ -1,0 +1,88 @@
+"""The tests of compiled programs once more, for other processors: levels of x86-64 on one host, AArch64 emulated."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from conftest import ROOT
+from hlo_text import softmax
+from hloom.backends.cpu.llvm.machine_code import processor
+from hloom.errors import ArgumentError
+
+LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+@pytest.fixture
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A level of x86-64 that this processor has."""
+    processor.cache_clear()
+    monkeypatch.setenv("HLOOM_TARGET_CPU", request.param)
+    try:
+        processor()
+    except ArgumentError as error:
+        pytest.skip(str(error))
+    finally:
+        processor.cache_clear()
+    return str(request.param)
+
+
+CHECK = """
+import numpy as np
+import hloom as hl
+from hloom.backends.cpu.llvm.machine_code import processor
+text = open({path!r}).read()
+x = np.linspace(-3, 3, 7 * 50, dtype=np.float32).reshape(7, 50)
+found, wanted = (np.asarray(hl.compile(text, backend=backend)(x)) for backend in ("cpu", "interpreter"))
+np.testing.assert_allclose(found, wanted, rtol=1e-6)
+print(processor().name, processor().vector_bytes)
+"""
+
+
+@pytest.mark.parametrize("level", LEVELS, indirect=True)
+def test_a_program_for_each_level(level: str, tmp_path) -> None:
+    path = tmp_path / "softmax.hlo"
+    path.write_text(softmax(7, 50))
+    done = subprocess.run([sys.executable, "-c", CHECK.format(path=str(path))], capture_output=True, text=True)
+    assert done.stdout.split() == [level, str(16 << LEVELS.index(level))], done.stderr
+
+
+@pytest.mark.parametrize("name", ["x86-64-v5", "skylake", ""])
+def test_other_names_are_errors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOOM_TARGET_CPU", name)
+    processor.cache_clear()
+    try:
+        with pytest.raises(ArgumentError, match="native or one of x86-64-v2, x86-64-v3, x86-64-v4"):
+            hl.compile("HloomModule m\nENTRY e { ROOT x = f32[] parameter(0) }".replace("Hloom", "Hlo"))(np.float32(1))
+    finally:
+        processor.cache_clear()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("level", LEVELS, indirect=True)
+def test_the_compiled_suite_for_each_level(level: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "not long", "-p", "no:cacheprovider", "tests/backends/cpu"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+# The most telling tests by time: worked examples and all that has code of its own.
+EMULATED = ["tests/backends/cpu/llvm", "tests/backends/cpu/runtime", "tests/backends/cpu/kernels/products"]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_the_compiled_suite_on_aarch64() -> None:
+    if not any(map(shutil.which, ("qemu-aarch64-static", "qemu-aarch64"))):
+        pytest.skip("needs qemu-aarch64 (apt install qemu-user-static)")
+    chosen = EMULATED if os.environ.get("HLOOM_CASES") else ["tests/backends/cpu"]
+    command = [sys.executable, "tools/run_on_aarch64.py", "-q", "-m", "not long", "--timeout=900", *chosen]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]

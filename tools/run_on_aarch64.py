@@ -1,0 +1,98 @@
+"""Runs tests on AArch64 under an emulator: `python tools/run_on_aarch64.py tests/backends/cpu -m "not long"`.
+
+What is needed is fetched once into a folder: an arm64 Python of Debian with its libraries, and arm64 wheels of what
+hloom needs, both without changing this system. The emulator is QEMU's for user programs (`apt install qemu-user-static`),
+on a Debian or a system like it. All arguments go to pytest. Tests take some twenty times as long as without it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "build" / "aarch64"
+TOOLS = ("pytest", "hypothesis", "pytest-timeout")
+PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_27_aarch64", "manylinux_2_28_aarch64")
+SITECUSTOMIZE = """import os, sys
+sys.executable = os.environ["HLOOM_PYTHON"]  # processes that tests start are emulated too
+"""
+
+
+class Missing(Exception):
+    """Something that this system needs first."""
+
+
+def emulator() -> str:
+    for name in ("qemu-aarch64-static", "qemu-aarch64"):
+        if found := shutil.which(name):
+            return found
+    raise Missing("there is no qemu-aarch64: apt install qemu-user-static")
+
+
+def fetch_system(folder: Path) -> None:
+    """Debian's Python for arm64 and all that it depends on, unpacked into `folder`; apt has a state of its own."""
+    if not shutil.which("apt-get"):
+        raise Missing("there is no apt-get, which fetches an arm64 Python")
+    state = folder.with_name("apt")
+    for part in ("lists/partial", "archives/partial"):
+        (state / part).mkdir(parents=True, exist_ok=True)
+    (state / "status").touch()
+    options = {
+        "APT::Architecture": "arm64", "APT::Architectures": "arm64", "APT::Install-Recommends": "0",
+        "APT::Sandbox::User": "root", "Debug::NoLocking": "1", "Dir::State": state,
+        "Dir::State::status": state / "status", "Dir::State::lists": state / "lists",
+        "Dir::Cache": state, "Dir::Cache::archives": state / "archives",
+    }  # fmt: skip
+    apt = ["apt-get", "-q", *(part for key, value in options.items() for part in ("-o", f"{key}={value}"))]
+    for command in (["update"], ["install", "--download-only", "-y", "python3", "libstdc++6"]):
+        subprocess.run([*apt, *command], check=True, stdout=subprocess.DEVNULL)
+    for package in sorted((state / "archives").glob("*.deb")):
+        subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True)
+
+
+def fetch_wheels(folder: Path, python: str) -> None:
+    """Wheels for arm64 of what hloom and its tests need, unpacked into `folder`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wheels = folder.with_name("wheels")
+    platforms = [part for platform in PLATFORMS for part in ("--platform", platform)]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", *platforms]
+    command += ["--python-version", python, "--dest", str(wheels), *project["dependencies"], *TOOLS]
+    subprocess.run(command, check=True)
+    for wheel in wheels.glob("*.whl"):
+        zipfile.ZipFile(wheel).extractall(folder)
+
+
+def prepare() -> Path:
+    """A command that is Python on AArch64; everything is fetched where it is not there yet."""
+    qemu, system, site, command = emulator(), FOLDER / "system", FOLDER / "site", FOLDER / "python"
+    if not command.exists():
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        fetch_system(system)
+        binary = next(path for path in sorted((system / "usr" / "bin").glob("python3.*")) if path.suffix[1:].isdigit())
+        fetch_wheels(site, binary.name.removeprefix("python"))
+        (site / "sitecustomize.py").write_text(SITECUSTOMIZE)
+        paths = ":".join(map(str, (site, ROOT / "src", ROOT / "tests", ROOT / "tools")))
+        command.write_text(
+            f'#!/bin/sh\nexport HLOOM_PYTHON="{command}" PYTHONPATH="{paths}:$PYTHONPATH" PYTHONDONTWRITEBYTECODE=1\n'
+            f'exec {qemu} -L "{system}" "{binary}" "$@"\n'
+        )
+        command.chmod(0o755)
+    return command
+
+
+def main() -> int:
+    try:
+        command = prepare()
+    except Missing as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return subprocess.run([command, "-m", "pytest", "-p", "no:cacheprovider", *sys.argv[1:]], cwd=ROOT).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
