@@ -1,7 +1,7 @@
 """Runs tests on AArch64 under an emulator: `python tools/run_on_aarch64.py tests/backends/cpu -m "not long"`.
 
 What is needed is fetched once into a folder: an arm64 Python of Debian with its libraries, and arm64 wheels of what
-hloom needs, both without changing this system. The emulator is QEMU's for user programs (`apt install qemu-user-static`),
+hloom needs, both without changing this system. The emulator is QEMU for user programs (`apt install qemu-user-static`),
 on a Debian or a system like it. All arguments go to pytest. Tests take some twenty times as long as without it.
 """
 

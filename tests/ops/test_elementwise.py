@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hloom as hl
+from hloom.ops.compare import Compare
+from hloom.proto import module_from_bytes, module_to_bytes, schema
 from hloom.types import BY_NAME
 from xla_peer import XlaPeer
 
@@ -220,6 +222,26 @@ def test_total_order_of_exponents() -> None:
     a, b = (np.array(codes, np.uint8).view(ml_dtypes.float8_e8m0fnu) for codes in ([127, 126], [128, 127]))
     got = apply("compare", "f8e8m0fnu", a, b, attributes=", direction=LT, type=TOTALORDER", result="pred")
     assert got.tolist() == [True, True]
+
+
+@pytest.mark.parametrize(("order", "type"), [("TOTAL", ", type=TOTALORDER"), ("PARTIAL", "")])
+def test_newer_text_and_protos_say_an_order_instead_of_a_type(order: str, type: str) -> None:
+    """TOTALORDER-1: what is read either way is one operation, and is written with a type, which every XLA reads."""
+    line = "HloModule m\nENTRY e {{ x = {t}[3] parameter(0)\n ROOT r = pred[3] compare(x, x), direction=LE{how} }}"
+    newer, older = (hl.parse(line.format(t="f32", how=how)) for how in (f", order={order}", type))
+    assert newer.to_text() == older.to_text()
+    assert newer.entry.root.op == older.entry.root.op
+    for element_type in ("s32", "u8", "pred", "c64"):
+        direction = line.replace("LE", "EQ")
+        assert hl.parse(direction.format(t=element_type, how=f", order={order}")).entry.root.op.type is None
+    proto = schema.message_class("HloModuleProto").FromString(module_to_bytes(newer))
+    (compare,) = (i for c in proto.computations for i in c.instructions if i.opcode == "compare")
+    compare.ClearField("comparison_type")
+    compare.comparison_order = order
+    assert module_from_bytes(proto.SerializeToString()).entry.root.op == older.entry.root.op
+    built = Compare(direction="LE", order=order)
+    nan = np.array([np.nan], np.float32)
+    assert bool(built.evaluate(None, nan, nan)[0]) is (order == "TOTAL")
 
 
 @pytest.mark.parametrize(

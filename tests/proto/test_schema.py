@@ -18,8 +18,9 @@ from hloom.types import PrimitiveType
 
 
 def unknown_fields(message: Any, path: str = "") -> list[str]:
-    """Where the message, or a message in it, holds field numbers that the schema does not know."""
-    found = [f"{path}: field {field.field_number}" for field in UnknownFieldSet(message)]  # type: ignore[attr-defined]
+    """Where the message, or a message in it, holds fields that the schema does not know; empty ones say nothing."""
+    unknown = UnknownFieldSet(message)  # type: ignore[attr-defined]
+    found = [f"{path}: field {field.field_number}" for field in unknown if field.data != b""]
     for field, value in message.ListFields():
         if field.type != FieldDescriptor.TYPE_MESSAGE:
             continue

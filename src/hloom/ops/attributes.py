@@ -211,6 +211,12 @@ class ComparisonType(enum.Enum):
     FLOAT, TOTALORDER, SIGNED, UNSIGNED = "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"
 
 
+class ComparisonOrder(enum.Enum):
+    """How today's XLA says whether floats compare by TOTALORDER-1."""
+
+    TOTAL, PARTIAL = "TOTAL", "PARTIAL"
+
+
 class FftType(enum.Enum):
     FFT, IFFT, RFFT, IRFFT = "FFT", "IFFT", "RFFT", "IRFFT"
 

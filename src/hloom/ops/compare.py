@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hloom.numerics import total_order_key, widen
-from hloom.ops.attributes import ComparisonDirection, ComparisonType, EnumKind
+from hloom.ops.attributes import ComparisonDirection, ComparisonOrder, ComparisonType, EnumKind
 from hloom.ops.context import Context
 from hloom.ops.elementwise_binary import agree, joint_shape
 from hloom.ops.operation import Operation, attribute
@@ -38,12 +38,18 @@ class Compare(Operation, opcode="compare"):
     elementwise = True
     direction: ComparisonDirection = attribute(EnumKind(ComparisonDirection), proto="comparison_direction")
     type: ComparisonType | None = attribute(EnumKind(ComparisonType), default=None, proto="comparison_type")
+    order: ComparisonOrder | None = attribute(
+        EnumKind(ComparisonOrder), default=None, proto="comparison_order", doc="read instead of a type"
+    )
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
-        """Without the type where it is the ordinary one of the operands' element type."""
-        if self.type is None or not operands or not operands[0].is_array:
+        """Without the order, and without the type where it is the ordinary one of the operands' element type."""
+        if (self.type is None and self.order is None) or not operands or not operands[0].is_array:
             return self
         element_type = operands[0].element_type
+        if self.order is not None:
+            total = self.order is ComparisonOrder.TOTAL and element_type.is_float
+            return self.replace(type=ComparisonType.TOTALORDER if total else self.type, order=None).canonical(operands)
         if element_type.is_float or element_type.is_complex:
             ordinary = ComparisonType.FLOAT
         else:
@@ -54,6 +60,8 @@ class Compare(Operation, opcode="compare"):
         check_array(self, "COMPARE-1", lhs, rhs)
         check_same_type(self, "GEN-5", lhs, rhs)
         element_type = lhs.element_type
+        if self.order is not None:
+            return self.canonical([lhs, rhs]).infer(lhs, rhs)
         if element_type.is_complex and (
             self.direction not in (ComparisonDirection.EQ, ComparisonDirection.NE)
             or self.type is ComparisonType.TOTALORDER
@@ -72,7 +80,8 @@ class Compare(Operation, opcode="compare"):
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
         agree(lhs, rhs)
-        if self.type is ComparisonType.TOTALORDER and BY_DTYPE[lhs.dtype].is_float:
+        total = self.type is ComparisonType.TOTALORDER or self.order is ComparisonOrder.TOTAL
+        if total and BY_DTYPE[lhs.dtype].is_float:
             lhs, rhs = total_order_key(lhs), total_order_key(rhs)
         else:
             lhs, rhs = widen(lhs), widen(rhs)

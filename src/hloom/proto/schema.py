@@ -126,7 +126,7 @@ HloInstructionProto: 1 string name; 2 string opcode; 3 ShapeProto shape; 7 OpMet
     65 bool custom_call_has_side_effect; 74 OutputOperandAliasing* output_operand_aliasing;
     76 CustomCallSchedule custom_call_schedule; 66 int64 delta; 67 bool indices_are_sorted;
     68 FrontendAttributes frontend_attributes; 69 bool unique_indices; 70 RandomAlgorithm rng_algorithm;
-    72 string comparison_type; 73 bool is_cross_program_prefetch;
+    72 string comparison_type; 102 string comparison_order; 73 bool is_cross_program_prefetch;
     80 int32 cross_program_prefetch_index|optional_cross_program_prefetch_index; 75 PaddingType padding_type;
     77 CustomCallApiVersion custom_call_api_version; 79 string async_execution_thread; 81 int64 k;
     85 bool largest; 82 StatisticsViz statistics_viz;
