@@ -1,12 +1,14 @@
 """How many processors this process may use."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from hloom.errors import ArgumentError
-from hloom.runtime.machine import control_groups, cpu_quota, thread_count
+from conftest import ROOT
+from hloom.errors import ArgumentError, RunError
+from hloom.runtime.machine import architecture, control_groups, cpu_quota, thread_count
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "two", "1.5", "4097", "²"])
@@ -51,3 +53,21 @@ def test_control_groups_up_to_the_root(tmp_path: Path) -> None:
         ".",
     ]
     assert list(control_groups("cpu", tmp_path, tmp_path / "none")) == []
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("AMD64", "x86_64"), ("arm64", "aarch64"), ("aarch64", "aarch64")])
+def test_an_architecture_has_one_name(name: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: name)
+    assert architecture() == wanted
+
+
+def test_other_architectures_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(RunError, match="runs on x86-64 and AArch64, this is a riscv64"):
+        architecture()
+
+
+def test_only_one_file_asks_the_operating_system() -> None:
+    asked = r"sys\.platform|platform\.(machine|system|processor)\(|os\.name\b|/proc/|/sys/fs|sched_getaffinity"
+    files = [path for path in (ROOT / "src").rglob("*.py") if re.search(asked, path.read_text())]
+    assert [path.relative_to(ROOT / "src" / "hloom").as_posix() for path in files] == ["runtime/machine.py"]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+
+from hloom.runtime.machine import core_count, processor_name
 
 COPIED_BYTES = 128 << 20
 """Far more than caches hold."""
@@ -54,23 +54,9 @@ def _best(work: Callable[[], object]) -> float:
     return best
 
 
-def core_count() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def describe_machine() -> dict[str, str | int]:
     """The processor, its cores, and the system."""
-    return {"processor": _processor(), "cores": core_count(), "system": platform.platform()}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return {"processor": processor_name(), "cores": core_count(), "system": platform.platform()}
 
 
 def versions() -> dict[str, str]:

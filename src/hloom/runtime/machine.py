@@ -1,14 +1,22 @@
-"""What the machine gives this process: processors and memory, and the control groups that bound them."""
+"""What the machine is and gives this process: here, and nowhere else, hloom asks the operating system.
+
+Linux is what hloom is tested on. macOS should need no more than what is here: it has no affinity, no control groups and
+no advice about huge pages. Windows needs more: threads, condition variables, aligned memory and maps of memory of its
+own in `backends/cpu/runtime/`, whose functions are those of POSIX, and no handlers of `fork`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import os
+import platform
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, RunError
 
 MAX_THREADS = 4096
 
@@ -17,12 +25,52 @@ def thread_count() -> int:
     """HLOOM_NUM_THREADS, or else the CPUs that affinity and the quotas of control groups leave to this process."""
     text = os.environ.get("HLOOM_NUM_THREADS")
     if text is None:
-        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         quota = min(map(cpu_quota, control_groups("cpu")), default=math.inf)
-        return math.ceil(min(cpus, MAX_THREADS, quota))
+        return math.ceil(min(core_count(), MAX_THREADS, quota))
     if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
         raise ArgumentError(f"HLOOM_NUM_THREADS must be an integer from 1 to {MAX_THREADS}, got {text!r}")
     return int(text)
+
+
+def core_count() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def architecture() -> str:
+    """`x86_64` or `aarch64`, by whatever name the system has for it; RunError for any other processor."""
+    name = platform.machine().lower()
+    if name not in _ARCHITECTURES:
+        raise RunError(f"the CPU backend runs on x86-64 and AArch64, this is a {platform.machine()}")
+    return _ARCHITECTURES[name]
+
+
+_ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+
+
+def processor_name() -> str:
+    """What the processor calls itself, for people."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def huge_page_advice() -> int:
+    """What `madvise` takes to ask for huge pages; 0 where a system has no such advice."""
+    return getattr(mmap, "MADV_HUGEPAGE", 0) if sys.platform == "linux" else 0
+
+
+def cache_home() -> Path | None:
+    """Where users keep what may be deleted at any time; None where they have no home."""
+    try:
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Caches"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
 
 
 def memory_size() -> int:

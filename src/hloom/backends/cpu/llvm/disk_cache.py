@@ -26,6 +26,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from hloom.runtime.machine import cache_home
+
 LIMIT_BYTES = 1 << 30
 """The least recently used files go when all together take more."""
 _CHECKSUM_BYTES = 32
@@ -86,12 +88,8 @@ def cache_folder() -> Path | None:
 
 @functools.cache
 def _user_folder() -> Path | None:
-    try:
-        if sys.platform == "darwin":
-            return Path.home() / "Library" / "Caches" / "hloom"
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hloom"
-    except RuntimeError:
-        return None
+    home = cache_home()
+    return home / "hloom" if home is not None else None
 
 
 def _digest(text: str, target: str) -> str:

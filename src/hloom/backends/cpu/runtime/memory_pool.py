@@ -12,7 +12,6 @@ import ctypes
 import functools
 import mmap
 import os
-import sys
 
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, field, i32, i64, u64
@@ -27,7 +26,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     static,
     store,
 )
-from hloom.runtime.machine import memory_size
+from hloom.runtime.machine import huge_page_advice, memory_size
 from hloom.runtime.python_api import immortal
 
 SMALLEST = 64 << 10
@@ -38,7 +37,7 @@ LARGEST = 1 << 60  # sizes that no address space has would overflow on the way t
 CLASSES = 256
 READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-HUGE_PAGES_WANTED = getattr(mmap, "MADV_HUGEPAGE", 0) if sys.platform == "linux" else 0
+HUGE_PAGES_WANTED = huge_page_advice()
 FAILED = (1 << 64) - 1
 
 

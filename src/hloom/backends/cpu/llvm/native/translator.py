@@ -22,18 +22,18 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
-import platform
 from collections.abc import Iterable
 from typing import Any
 
 from hloom.backends.cpu.llvm.native.statements import Function
 from hloom.backends.cpu.llvm.native.vocabulary import Native
 from hloom.backends.cpu.llvm.native.writer import Module, NativeError
+from hloom.runtime.machine import architecture
 
 
 def native_text(exported: Iterable[Any], machine: str = "") -> str:
-    """LLVM IR of functions, and of all that they call; `machine` is what `platform.machine()` calls the processor."""
-    module = Module(machine or platform.machine())
+    """LLVM IR of functions, and of all that they call; `machine` is an architecture, by default this one."""
+    module = Module(machine or architecture())
     names = {function.name for function in exported}
     for function in exported:
         module.ask(function)

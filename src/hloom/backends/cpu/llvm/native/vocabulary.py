@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -97,10 +98,15 @@ class External:
     arguments: tuple[Any, ...]
 
     def __call__(self, *arguments: Any) -> Any:
-        function = getattr(ctypes.CDLL(None), self.name)
-        function.restype = None if self.result is None else _c_type(self.result)
-        function.argtypes = [_c_type(argument) for argument in self.arguments]
-        return function(*arguments)
+        return _resolved(self)(*arguments)
+
+
+@functools.cache
+def _resolved(external: External) -> Any:
+    """The function by ctypes; looked up once, since a forked child may not ask the loader."""
+    result = None if external.result is None else _c_type(external.result)
+    prototype = ctypes.CFUNCTYPE(result, *map(_c_type, external.arguments))
+    return prototype((external.name, ctypes.CDLL(None)))
 
 
 def external(name: str, result: Any, *arguments: Any) -> External:

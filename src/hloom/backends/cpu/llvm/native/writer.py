@@ -12,9 +12,7 @@ from hloom.errors import ArgumentError
 
 _PAUSE = {
     "x86_64": ("@llvm.x86.sse2.pause()", "@llvm.x86.sse2.pause()"),
-    "amd64": ("@llvm.x86.sse2.pause()", "@llvm.x86.sse2.pause()"),
     "aarch64": ("@llvm.aarch64.hint(i32)", "@llvm.aarch64.hint(i32 1)"),
-    "arm64": ("@llvm.aarch64.hint(i32)", "@llvm.aarch64.hint(i32 1)"),
 }
 
 
@@ -55,9 +53,7 @@ class Module:
 
     def pause(self) -> str:
         """The instruction of a waiting thread."""
-        if self.machine.lower() not in _PAUSE:
-            raise ArgumentError(f"the CPU backend runs on x86-64 and AArch64, this is a {self.machine}")
-        declaration, call = _PAUSE[self.machine.lower()]
+        declaration, call = _PAUSE[self.machine]
         self.declare("pause", f"declare void {declaration}")
         return f"call void {call}"
 
