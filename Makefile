@@ -1,24 +1,33 @@
-# make demo: sets up and runs a real module. make test: sets up and runs all checks and tests.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-long check clean
+.PHONY: help demo test check test-long docs release-check clean
 
-demo: $(VENV)/.installed
+help:  ## tells all targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | awk '{name = $$1; $$1 = ""; printf "make %-14s%s\n", name, $$0}'
+
+demo: $(VENV)/.installed  ## sets up, then loads a real HLO module, prints it and runs it
 	$(BIN)/python examples/demo.py
 
-test: check
-	$(BIN)/python -m pytest -n 2 -m "not long" --cov --cov-report=term
+test: check  ## sets up, then runs all checks and the default tests, those that failed last first
+	$(BIN)/python -m pytest -n 2 -m "not long" --ff --cov --cov-report=term
 
-check: $(VENV)/.installed-dev
+check: $(VENV)/.installed-dev  ## formatting, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 # HLOOM_CASES bounds how many cases each generated test runs.
-test-long: $(VENV)/.installed-dev
+test-long: $(VENV)/.installed-dev  ## generated cases by the thousand; other processors
 	$(BIN)/python -m pytest -n 2 -m long --timeout=3000
+
+docs: $(VENV)/.installed-dev  ## writes the pages that are made from the code
+	$(BIN)/python tools/reference.py
+	$(BIN)/python tools/clauses.py
+
+release-check: $(VENV)/.installed-dev  ## builds sdist and wheel; runs the demo from the wheel in an empty environment
+	$(BIN)/python tools/check_release.py
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,5 +39,5 @@ $(VENV)/.installed-dev: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@ $(VENV)/.installed
 
-clean:
+clean:  ## removes what was built and installed
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -40,3 +40,11 @@ def peer() -> Iterator[XlaPeer]:
 def backend(request: pytest.FixtureRequest) -> str:
     """Each backend in turn."""
     return str(request.param)
+
+
+# What a change breaks most often, and says so fastest: where things go, and pages that are made from the code.
+FIRST = ("test_layers.py", "test_docs.py", "test_machine.py", "test_native.py", "test_report.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in FIRST)

@@ -54,7 +54,7 @@ def test_every_operation_cites_its_clauses() -> None:
 def test_files_that_are_mentioned_are_there() -> None:
     """A path in backquotes is that of some file, a bare name in a docstring one beside it; tools name JAX's files too."""
     files = [path for folder in ("src", "tests", "tools", "examples", "docs") for path in (ROOT / folder).rglob("*.*")]
-    paths = ["/" + path.relative_to(ROOT).as_posix() for path in files]
+    paths = ["/" + path.relative_to(ROOT).as_posix() for path in (*files, *ROOT.glob("*.md"))]
     missing = []
     for page in [ROOT / "README.md", *(p for p in files if p.suffix in (".md", ".py") and "tools" not in p.parts)]:
         for name in re.findall(r"`((?:[\w.]+/)*\w+\.(?:py|md))`", page.read_text()):
