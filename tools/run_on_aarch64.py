@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "aarch64"
 TOOLS = ("pytest", "hypothesis", "pytest-timeout")
 PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_27_aarch64", "manylinux_2_28_aarch64")
+CANNOT_RUN = 77
+"""The exit status where something is missing, or cannot be fetched."""
 SITECUSTOMIZE = """import os, sys
 sys.executable = os.environ["HLOOM_PYTHON"]  # processes that tests start are emulated too
 """
@@ -88,9 +90,9 @@ def prepare() -> Path:
 def main() -> int:
     try:
         command = prepare()
-    except Missing as error:
+    except (Missing, subprocess.CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return CANNOT_RUN
     return subprocess.run([command, "-m", "pytest", "-p", "no:cacheprovider", *sys.argv[1:]], cwd=ROOT).returncode
 
 
