@@ -100,6 +100,7 @@ def test_numbers_are_those_of_python() -> None:
     words = [(random.getrandbits(40) + 2**41, random.getrandbits(30)) for _ in range(50)]
     pairs.append((arithmetic, WORD, (WORD, WORD), words))
     pairs.append((loops, WORD, (WORD,), [(n,) for n in range(9)]))
+    pairs.append((first_multiple, WORD, (WORD, WORD), [(1, 6), (12, 6), (13, 10), (7, 14)]))
     signed = [(random.randrange(-3000, 3000), random.randrange(-3000, 3000)) for _ in range(200)]
     pairs.append((signs, SIGNED, (SIGNED, SIGNED), [*signed, (5, 9), (-1000, 0), (-999, 0), (2**31, 2**32 + 1)]))
     for function, result, arguments, cases in pairs:
@@ -250,6 +251,25 @@ def other_syntax(a: u64) -> u64:
 
 
 @native()
+def broken_off(a: u64) -> u64:
+    for prime in PRIMES:
+        if a == prime:
+            break
+    return a
+
+
+@native()
+def first_multiple(a: u64, b: u64) -> u64:
+    while True:
+        if a % b == 0:
+            return a
+        while True:
+            a += 1
+            if a % 2 == 0:
+                break
+
+
+@native()
 def stranger(a: u64) -> u64:
     return len(str(a))
 
@@ -269,6 +289,7 @@ def assigned(point: Point) -> None:
         (signed_division, "// and % are for unsigned integers", "return a // 2"),
         (unknown_name, "there is no nowhere here", "return a + nowhere"),
         (other_syntax, "native Python has no With", 'with open("x"):'),
+        (broken_off, "a loop that is written out has no break", "break"),
         (stranger, "'str' is no native function", "return len(str(a))"),
         (assigned, "an atomic is changed by its methods", "point.count = 3"),
     ],

@@ -23,7 +23,10 @@ class Function(Calls):
         inner = function.function
         self.around = vars(builtins) | inner.__globals__ | dict(inspect.getclosurevars(inner).nonlocals)
         self.parameters, self.result = signature(function)
-        self.loops: list[tuple[str, str]] = []
+        self.loops: list[tuple[str, str] | None] = []
+        """Where the loops around go on and end; None for one that is written out."""
+        self.left: set[str] = set()
+        """The ends that a break jumps to."""
 
     def text(self, exported: bool) -> str:
         for name, type in self.parameters.items():
@@ -121,8 +124,9 @@ class Function(Calls):
         if isinstance(condition, Value):
             self.branch(condition, body, end)
         self._loop(body, again, end, node.body)
-        self.jump(again) if self.open else None
-        if condition is not True or any(f"label %{end}" in line for line in self.lines):
+        if self.open:
+            self.jump(again)
+        if condition is not True or end in self.left:
             self.start(end)
 
     def _loop(self, label: str, again: str, end: str, body: list[ast.stmt]) -> None:
@@ -138,9 +142,11 @@ class Function(Calls):
             known = self.expression(node.iter)
             if not isinstance(known, Known):
                 self.fail("a loop runs over a range, or is written out over what is known")
+            self.loops.append(None)
             for item in known.value:
                 self._bind(node.target, item)
                 self.block(node.body)
+            self.loops.pop()
 
     def _counted(self, node: ast.For, bounds: list[Value | Known]) -> None:
         first, last = (Known(0), bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
@@ -169,7 +175,16 @@ class Function(Calls):
                 self._bind(part, value)
 
     def _Break(self, node: ast.Break) -> None:
-        self.jump(self.loops[-1][1])
+        again, end = self._loop_around()
+        self.left.add(end)
+        self.jump(end)
 
     def _Continue(self, node: ast.Continue) -> None:
-        self.jump(self.loops[-1][0])
+        again, end = self._loop_around()
+        self.jump(again)
+
+    def _loop_around(self) -> tuple[str, str]:
+        loop = self.loops[-1]
+        if loop is None:
+            self.fail("a loop that is written out has no break and no continue")
+        return loop
