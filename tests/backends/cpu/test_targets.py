@@ -72,8 +72,8 @@ def test_the_compiled_suite_for_each_level(level: str) -> None:
     assert done.returncode == 0, done.stdout[-5000:]
 
 
-# The most telling tests by time: worked examples and all that has code of its own.
-EMULATED = ["tests/backends/cpu/llvm", "tests/backends/cpu/runtime", "tests/backends/cpu/kernels/products"]
+# Where cases are bounded, as each takes long: native Python and code generation, threads, memory, calls.
+EMULATED = ["tests/backends/cpu/llvm", "tests/backends/cpu/runtime"]
 
 
 @pytest.mark.long
