@@ -7,7 +7,6 @@ import functools
 import llvmlite.binding as llvm
 
 from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object, processor
-from hloom.backends.cpu.llvm.native.translator import native_text
 from hloom.backends.cpu.llvm.native.types import boolean, u32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import leading_zeros, native
 
@@ -72,6 +71,9 @@ def provide_half_conversions() -> MachineCode | None:
     """Makes the conversions known to LLVM, where this process makes code for a processor without them."""
     if processor().converts_f16:
         return None
+    # Where the processor has them, as nearly everywhere, starting does not pay for the translator.
+    from hloom.backends.cpu.llvm.native.translator import native_text
+
     code = load_object(compile_text(native_text([f16_of_f32, f32_of_f16]) + _CALLS))
     for name in ("__truncsfhf2", "__extendhfsf2"):
         llvm.add_symbol(name, code.address(name))

@@ -126,9 +126,10 @@ def take_chunks(pool: Pool) -> None:
 
 @native()
 def start_workers(pool: Pool) -> None:
+    thread = stack(1)
     while pool.missing > 0:
         # Where the system refuses a thread, the others do its work.
-        pthread_create(address_of(stack(1)), null, address_of(worker), address_of(pool))
+        pthread_create(address_of(thread), null, address_of(worker), address_of(pool))
         pool.missing -= 1
 
 

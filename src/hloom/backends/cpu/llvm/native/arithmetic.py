@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -17,10 +18,10 @@ OPERATORS: dict[type, str] = {
 _COMPARISONS: dict[type, str] = {
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
 }  # fmt: skip
-_FOLDED: dict[str, Callable[[int, int], int]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "udiv": lambda a, b: a // b,
-    "urem": lambda a, b: a % b, "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
-    "shl": lambda a, b: a << b, "shr": lambda a, b: a >> b,
+_FOLDED: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "udiv": operator.floordiv, "urem": operator.mod,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "shl": operator.lshift, "shr": operator.rshift,
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
 }  # fmt: skip
 
 
@@ -83,11 +84,10 @@ class Arithmetic(Writer):
         if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARISONS:
             self.fail("a comparison has two sides, and is one of == != < <= > >=")
         left, right = self.expression(node.left), self.expression(node.comparators[0])
+        predicate = _COMPARISONS[type(node.ops[0])]
         if isinstance(left, Known) and isinstance(right, Known):
-            return Known(
-                eval(ast.unparse(ast.Compare(ast.Constant(left.value), node.ops, [ast.Constant(right.value)])))
-            )
-        return self.compare(_COMPARISONS[type(node.ops[0])], *self.alike(left, right))
+            return Known(_FOLDED[predicate](left.value, right.value))
+        return self.compare(predicate, *self.alike(left, right))
 
     def compare(self, predicate: str, left: Value, right: Value) -> Value:
         signed = isinstance(left.type, Integer) and left.type.signed

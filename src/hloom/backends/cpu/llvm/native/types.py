@@ -166,7 +166,7 @@ class Atomic(Generic[T]):
         return self._update(lambda old: value)
 
     def add(self, value: T, order: str) -> T:
-        """Adds a value and gives the sum's other part: the value before."""
+        """Adds a value and gives the value before."""
         return self._update(lambda old: old + value)
 
     def subtract(self, value: T, order: str) -> T:
