@@ -10,57 +10,26 @@ for each file that fails, with the cause, and the rates; exits with 1 where a ra
 from __future__ import annotations
 
 import argparse
-import multiprocessing
+import queue
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
+from functools import partial
 from pathlib import Path
-from typing import Any
+
+from processes import Answer, Died, Process, TookTooLong
 
 FOLDERS = ("stablehlo/tests/interpret", "stablehlo/testdata")
 
 
-@dataclass
-class Worker:
-    """A process that runs one file at a time."""
-
-    backend: str
-    process: Any = None
-    connection: Connection | None = None
-    file: Path | None = None
-    deadline: float = 0.0
-
-    def start(self) -> None:
-        self.connection, other = multiprocessing.Pipe()
-        self.process = multiprocessing.Process(target=_work, args=(other, self.backend), daemon=True)
-        self.process.start()
-
-    def give(self, file: Path, limit: float) -> None:
-        if self.process is None or not self.process.is_alive():
-            self.start()
-        assert self.connection is not None
-        self.file, self.deadline = file, time.monotonic() + limit
-        self.connection.send(str(file))
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.join()
-        self.process = None
-
-
-def _work(connection: Connection, backend: str) -> None:
+def answer_with(backend: str) -> Answer:
+    """The answering function of a process that runs files."""
     from stablehlo_checks import run_file
 
-    while True:
-        try:
-            file = connection.recv()
-        except EOFError:
-            return
-        connection.send(run_file(Path(file), backend))
+    return lambda file: run_file(Path(file), backend)
 
 
 @dataclass
@@ -79,29 +48,23 @@ class Tally:
 
 def run_all(files: list[Path], backend: str, jobs: int, limit: float) -> Iterator[tuple[Path, str]]:
     """Each file with its outcome: "" for passed, else the cause."""
-    waiting = list(reversed(files))
-    workers = [Worker(backend) for _ in range(jobs)]
-    while waiting or any(worker.file for worker in workers):
-        for worker in workers:
-            if worker.file is None and waiting:
-                worker.give(waiting.pop(), limit)
-        busy = {worker.connection: worker for worker in workers if worker.file and worker.connection}
-        for connection in wait(list(busy), timeout=0.5):
-            worker = busy.pop(connection)  # type: ignore[index, arg-type]
-            file, worker.file = worker.file, None
-            assert file is not None and worker.connection is not None
-            try:
-                yield file, worker.connection.recv()
-            except (EOFError, ConnectionError):
-                worker.stop()
-                yield file, "the process ended"
-        for worker in busy.values():
-            if worker.file and time.monotonic() > worker.deadline:
-                file, worker.file = worker.file, None
-                worker.stop()
-                yield file, f"took more than {limit:g} s"
-    for worker in workers:
-        worker.stop()
+    idle: queue.SimpleQueue[Process] = queue.SimpleQueue()
+    for _ in range(jobs):
+        idle.put(Process(partial(answer_with, backend)))
+
+    def run(file: Path) -> tuple[Path, str]:
+        process = idle.get()
+        try:
+            return file, process.ask(str(file), limit)
+        except (Died, TookTooLong) as error:
+            return file, str(error)
+        finally:
+            idle.put(process)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(run, files)
+    for _ in range(jobs):
+        idle.get().stop()
 
 
 def main() -> int:
@@ -147,5 +110,4 @@ def report(folder: str, tally: Tally, backend: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
     sys.exit(main())

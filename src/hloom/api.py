@@ -68,6 +68,7 @@ def compile(
     donate: bool = False,
     step_limit: float = math.inf,
     observer: Callable[..., None] | None = None,
+    fill_elided: int | None = None,
 ) -> Executable:
     """Makes a module, a built computation, HLO text or StableHLO text ready to run.
 
@@ -83,6 +84,10 @@ def compile(
             to the program: results may then lie in their memory, so that what they held is lost.
         step_limit: the number of instructions after which the interpreter stops with an error.
         observer: called by the interpreter after each instruction with it, its operands' values and its value.
+        fill_elided: a seed of random values for constants whose values were left out of the text, `constant({...})`;
+            without it such a module does not run.
+
+    Where floating-point types of operands, combiners and result are mixed, an instruction computes in the widest.
 
     Raises HloomError where the module breaks a rule or calls a custom-call target that is not registered.
     """
@@ -91,15 +96,33 @@ def compile(
     _check_options(backend, replicas, timeout, seed, step_limit, observer)
     module = _as_module(module)
     verify_module(module)
+    module = _explicit(module, fill_elided)
     count = module.replica_count if replicas is None else replicas
     if backend == "cpu":
         from hloom.backends.cpu.compiler import compile_module
         from hloom.backends.cpu.executable import CpuExecutable
 
-        return CpuExecutable(module, count, devices, timeout, seed, compile_module(module, donate))
+        alone = count * module.num_partitions == 1
+        return CpuExecutable(module, count, devices, timeout, seed, compile_module(module, donate, alone))
     from hloom.backends.interpreter.executable import InterpreterExecutable
 
     return InterpreterExecutable(module, count, devices, timeout, seed, step_limit, observer)
+
+
+def _explicit(module: Module, seed: int | None) -> Module:
+    """The module with all values and conversions written out; itself where there is nothing to write."""
+    from hloom.passes.expand.mixed_precision import MixedPrecisionExpander, is_mixed
+
+    if seed is not None:
+        from hloom.files.elided import fill_elided
+
+        module = fill_elided(module, seed)
+    if any(map(is_mixed, module.instructions())):
+        from hloom.passes import clone_module
+
+        module = clone_module(module) if seed is None else module
+        MixedPrecisionExpander().run(module)
+    return module
 
 
 def _check_options(

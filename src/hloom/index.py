@@ -113,8 +113,9 @@ def _linearize(index: list[Any], sizes: list[int], tiles: Sequence[Tile]) -> Any
 
 
 def _apply_tile(index: list[Any], sizes: list[int], tile: Tile) -> list[Any]:
-    merged, start = list(index), len(sizes) - len(tile.dimensions)
-    widths = list(sizes)
+    missing = [0] * (len(tile.dimensions) - len(sizes))
+    merged, widths = [*missing, *index], [1] * len(missing) + sizes
+    start = len(widths) - len(tile.dimensions)
     for k, extent in enumerate(tile.dimensions[:-1]):
         if extent == Tile.COMBINE:
             merged[start + k + 1] = merged[start + k] * widths[start + k + 1] + merged[start + k + 1]
@@ -133,6 +134,8 @@ def _untile(index: list[int], sizes: list[int], tile: Tile) -> list[int]:
     lead = len(index) - 2 * len(extents)
     counts, places = index[lead : lead + len(extents)], index[lead + len(extents) :]
     kept = [*index[:lead], *(c * e + p for c, e, p in zip(counts, extents, places, strict=True))]
+    missing = max(0, len(tile.dimensions) - len(sizes))
+    sizes = [1] * missing + sizes
     start = len(sizes) - len(tile.dimensions)
     merged = merge_tile_dimensions(sizes, tile)
     result: list[int] = []
@@ -145,7 +148,7 @@ def _untile(index: list[int], sizes: list[int], tile: Tile) -> list[int]:
         entry, _ = next(source)
         result.extend(_split(entry, run) if len(run) > 1 and entry < math.prod(run) else [0] * (len(run) - 1) + [entry])
         run = []
-    return result
+    return result[missing:]
 
 
 def _split(linear: int, sizes: Sequence[int]) -> list[int]:

@@ -13,6 +13,8 @@ from hloom.errors import RuleError
 from hloom.types import PrimitiveType
 
 INT64_MAX = 2**63 - 1
+UNBOUNDED = -(2**63)
+"""The size of a dynamic dimension without a bound, as protos have it."""
 Ints = tuple[int, ...]
 
 
@@ -164,6 +166,11 @@ class Shape:
     def tuple_of(elements: Iterable[Shape]) -> Shape:
         return Shape(PrimitiveType.TUPLE, elements=tuple(elements))
 
+    @staticmethod
+    def buffer_of(element: Shape) -> Shape:
+        """The shape of a buffer that holds an array: `b(f32[4])`, what XLA's custom calls that pin memory give."""
+        return Shape(PrimitiveType.BUFFER, elements=(element,))
+
     def __post_init__(self) -> None:
         if not self.element_type.is_array:
             if self.layout is not None or self.dimensions:
@@ -176,16 +183,31 @@ class Shape:
         for size in self.dimensions:
             if type(size) is not int:
                 _reject("SL-1", f"sizes are integers, got {size!r}")
-            if size < 0:
+            if size < 0 and size != UNBOUNDED:
                 _reject("SL-22", f"sizes must be >= 0, got {self.element_type}{list(self.dimensions)}")
         if self.layout is None:
             _reject("SL-8", "an array shape needs a layout: use Shape.array for the default one")
+        if UNBOUNDED in self.dimensions:
+            self._check_unbounded(self.layout)
+            return
         if 0 not in self.dimensions and self.element_count * self.element_type.byte_width > INT64_MAX:
             _reject("SL-22", f"{self.element_type}{list(self.dimensions)} has more bytes than int64 can count")
         if self.layout != default_layout(len(self.dimensions)):
             _check_layout(self, self.layout)
 
+    def _check_unbounded(self, layout: Layout) -> None:
+        """A size without a bound is dynamic; such an array has no size in memory."""
+        _check_order(layout, self.rank)
+        for size, dynamic in zip(self.dimensions, self.dynamic_dimensions, strict=True):
+            if size == UNBOUNDED and not dynamic:
+                _reject("SL-25", "a size without a bound is dynamic")
+
     # Queries
+
+    @property
+    def is_unbounded(self) -> bool:
+        """True where some dynamic dimension has no bound, `f32[?]`, here or in a tuple element."""
+        return UNBOUNDED in self.dimensions or any(element.is_unbounded for element in self.elements)
 
     @property
     def rank(self) -> int:
@@ -241,6 +263,11 @@ class Shape:
         if self.layout.element_size_in_bits:
             return (slots * self.layout.element_size_in_bits + 7) // 8
         return slots * self.element_type.byte_width
+
+    @property
+    def data_size(self) -> int:
+        """Bytes of the elements alone, one whole slot each: without padding and tiles."""
+        return self.element_count * self.element_type.byte_width
 
     def dimension_size(self, dimension: int) -> int:
         """The size of a dimension; negative numbers count from the end as in Python (SL-5)."""
@@ -356,10 +383,12 @@ class Shape:
                 + ", ".join(f"/*index={i}*/{text}" if i and i % 5 == 0 else text for i, text in enumerate(texts))
                 + ")"
             )
+        if self.element_type is PrimitiveType.BUFFER:
+            return f"b({self.elements[0].to_text(layouts)})"
         if self.layout is None:
             return f"{self.element_type}[]"
         sizes = ",".join(
-            f"<={size}" if dynamic else str(size)
+            ("?" if size == UNBOUNDED else f"<={size}") if dynamic else str(size)
             for size, dynamic in zip(self.dimensions, self.dynamic_dimensions, strict=True)
         )
         fields = self.layout._fields_text() if layouts else ""
@@ -408,20 +437,27 @@ def tiled_dimensions(sizes: Sequence[int], tile: Tile) -> list[int]:
 
 
 def merge_tile_dimensions(sizes: Sequence[int], tile: Tile) -> list[int]:
-    """Merges each dimension that a tile marks with `*` into the next more minor one (SL-27)."""
-    merged = list(sizes)
-    start = len(sizes) - len(tile.dimensions)
+    """Merges each dimension that a tile marks with `*` into the next more minor one (SL-27).
+
+    Where a tile has more dimensions than there are, those missing are most major ones of size 1.
+    """
+    merged = [1] * (len(tile.dimensions) - len(sizes)) + list(sizes)
+    start = len(merged) - len(tile.dimensions)
     for k in range(len(tile.dimensions) - 1):
         if tile.dimensions[k] == Tile.COMBINE:
             merged[start + k + 1] *= merged[start + k]
     return [size for i, size in enumerate(merged) if i < start or tile.dimensions[i - start] != Tile.COMBINE]
 
 
-def _check_layout(shape: Shape, layout: Layout) -> None:
-    rank = shape.rank
+def _check_order(layout: Layout, rank: int) -> None:
     if len(layout.minor_to_major) != rank or set(layout.minor_to_major) != set(range(rank)):
         order = list(layout.minor_to_major)
         _reject("SL-9", f"minor_to_major must be a permutation of 0 .. {rank - 1} for rank {rank}, got {order}")
+
+
+def _check_layout(shape: Shape, layout: Layout) -> None:
+    rank = shape.rank
+    _check_order(layout, rank)
     if layout.padded_dimensions:
         if len(layout.padded_dimensions) != rank:
             _reject("SL-13", f"padded_dimensions needs {rank} widths, got {list(layout.padded_dimensions)}")
@@ -433,13 +469,9 @@ def _check_layout(shape: Shape, layout: Layout) -> None:
     bits = layout.element_size_in_bits
     if bits and bits != shape.element_type.bits and bits != 8 * shape.element_type.byte_width:
         _reject("SL-23", f"E({bits}) is not the width of {shape.element_type}, {shape.element_type.bits} bits")
-    dimensions = rank
     for tile in layout.tiles:
-        if len(tile.dimensions) > dimensions:
-            _reject("SL-26", f"tile {tile} has more dimensions than the {dimensions} it applies to")
         if any(d <= 0 and d != Tile.COMBINE for d in tile.dimensions) or tile.dimensions[-1:] == (Tile.COMBINE,):
             _reject("SL-26", f"tile {tile}: sizes must be >= 1, and the last is no '*'")
-        dimensions += sum(d != Tile.COMBINE for d in tile.dimensions) - tile.dimensions.count(Tile.COMBINE)
     if tiled_buffer_size(shape) * shape.element_type.byte_width > INT64_MAX:
         _reject("SL-22", "the padded buffer has more bytes than int64 can count")
 

@@ -34,7 +34,7 @@ class PrimitiveType(enum.Enum):
     F8E5M2FNUZ, F8E4M3FNUZ, F8E3M4, F8E8M0FNU = 24, 25, 29, 33
     F4E2M1FN = 32
     C64, C128 = 15, 18
-    TUPLE, OPAQUE, TOKEN = 13, 14, 17
+    TUPLE, OPAQUE, TOKEN, BUFFER = 13, 14, 17, 34
 
     text: str
     kind: Kind
@@ -108,7 +108,7 @@ _DTYPES: dict[str, Any] = {
 def _kind_and_bits(name: str) -> tuple[Kind, int]:
     if name == "pred":
         return Kind.PRED, 8
-    if name in ("tuple", "opaque", "token"):
+    if name in ("tuple", "opaque", "token", "buffer"):
         return Kind.OTHER, 0
     if name == "bf16":
         return Kind.FLOAT, 16

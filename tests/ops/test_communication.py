@@ -142,7 +142,7 @@ ENTRY e {
 def test_a_recv_done_may_not_wait_for_a_send_that_comes_after_it() -> None:
     """SEND-3 and SEND-5: the order holds on every backend of hloom, and what breaks it is refused before it can hang."""
     with pytest.raises(hl.RuleError, match="SEND-4"):
-        hl.parse(CYCLE)
+        hl.compile(CYCLE)
 
 
 @pytest.mark.parametrize("what", ["two sends", "two recvs", "shapes"])
@@ -159,4 +159,4 @@ def test_a_channel_has_one_send_and_one_recv_of_one_shape(what: str) -> None:
         text = text.replace("send(x, t)", "send(y, t)").replace("s = (f32[2],", "s = (f32[3],")
         text = text.replace("  t = token[]", "  y = f32[3] parameter(1)\n  t = token[]")
     with pytest.raises(hl.RuleError, match="SEND-6"):
-        hl.parse(text)
+        hl.compile(text, replicas=2)

@@ -115,7 +115,7 @@ def test_other_spellings(kind: AttributeKind, text: str, same_as: str) -> None:
         (kinds.INTS, "{1}}", 4, "expected a list of integers, got '}'"),
         (kinds.BOOLS, "{true,2}", 1, "expected true or false"),
         (kinds.DIMENSION, "{0,1}", 1, "expected one dimension number in braces, got 2"),
-        (kinds.SHAPE, "f32[2]{0", 7, "expected a shape, got '{0'"),
+        (kinds.SHAPE, "f32[2]{0", 9, "expected '}' at the end of a layout, got the end of the text"),
         (kinds.SHAPES, "{f32[2] s32[]}", 9, "expected ',' between elements"),
         (kinds.WINDOW, "{size=3 size=3}", 9, "each once"),
         (kinds.WINDOW, "{size=3 sride=2}", 9, "cannot read the window's sride=2"),

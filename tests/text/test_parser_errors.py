@@ -56,8 +56,7 @@ def test_the_text_that_is_damaged_below_is_valid() -> None:
     ("old", "new", "message"),
     [
         # The header
-        ("HloModule m, replica_count=1", "@Module m", "HLO text starts with 'HloModule name', got 'Module m'"),
-        ("HloModule m, replica_count=1\n\nsum", "@sum", "HLO text starts with 'HloModule name', got 'sum {'"),
+        ("HloModule m, replica_count=1", "@Module m", "HLO text starts with 'HloModule name' or with a computation, got 'Module'"),
         ("count=1", "count=@x", "expected an integer, got 'x'"),
         ("count=1", "count=1, @replica_count=2", "attribute replica_count is given twice"),
         ("count=1", "count=@99999999999999999999", "does not fit 64 bits"),
@@ -80,7 +79,6 @@ def test_the_text_that_is_damaged_below_is_valid() -> None:
         # Instructions
         ("  n = ", "  @9 = ", "expected an instruction 'name = shape opcode(..)' or '}', got '9 = f32[4,3] negate('"),
         ("  n = ", "  @n ", "expected an instruction 'name = shape opcode(..)' or '}', got 'n f32[4,3] negate(x)'"),
-        ("  n = ", "  @n=", "expected an instruction"),
         ("  n = ", "  @x = ", "instruction 'x' is defined twice"),
         ("n = f32[4,3] neg", "n = @f33[4,3] neg", "expected a shape, got 'f33[4,3] negate(x)"),
         ("n = f32[4,3] neg", "n = f32[4 @3] neg", "expected ',' between sizes, got"),
@@ -97,7 +95,7 @@ def test_the_text_that_is_damaged_below_is_valid() -> None:
         ("negate(x)", "negate(@n)", "there is no instruction 'n' before this one"),
         ("negate(x)", "negate(@zer)", "there is no instruction 'zer' before this one; close is 'zero'"),
         ("negate(x)", "negate(x@ zero)", "expected ',' or ')' after the operand 'x', got ' zero)'"),
-        ("negate(x)", "negate(x,@)", "expected a shape, got ')"),
+        ("negate(x)", "negate(x,@)", "expected an operand's name, got ')'"),
         ("negate(x)", "negate(f32[4,3] @)", "expected an operand's name, got ')'"),
         ("negate(x)", "negate(f32[4,@y] x)", "expected a size, got 'y] x)'"),
         ("negate(x)", "negate(x)@)", "expected an instruction"),
@@ -106,7 +104,7 @@ def test_the_text_that_is_damaged_below_is_valid() -> None:
         ("constant(0)", "constant(@{0})", "constant of f32[]: a scalar is one number, got '{0}'"),
         ("constant(0)", "constant(0@}", "unexpected '}'"),
         ("constant(0)", "constant(@\"0", "the string is not closed"),
-        ("constant(0)", "constant @0", "expected '(', got '0  // the initial va'"),
+        ("constant(0)", "constant @0", "expected '(', got '0'"),
         ("parameter(0), metadata", "parameter(@x), metadata", "expected an integer, got 'x'"),
         ("parameter(0), metadata", "parameter(0 @1), metadata", "expected an integer"),
         # Attributes
@@ -144,7 +142,7 @@ def test_the_end_of_the_text() -> None:
         "expected an instruction 'name = shape opcode(..)' or '}'",
     )
     check("HloModule m\nENTRY e {\n  x = f32[]@", "expected an opcode, got the end of the text")
-    check("HloModule m\nENTRY e {\n  x = f32[2] add(@", "expected a shape, got ''")
+    check("HloModule m\nENTRY e {\n  x = f32[2] add(@", "expected an operand's name, got the end of the text")
 
 
 def test_a_bracket_that_another_one_closes() -> None:

@@ -50,11 +50,15 @@ if TYPE_CHECKING:
     "--atol", type=float, default=1e-6, show_default=True, help="Absolute tolerance of --expect and --compare."
 )
 @click.option("--replicas", type=int, help="How many replicas run; by default what the module says.")
+@click.option("--fill-elided", type=int, metavar="SEED", help="Random values for constants that the text leaves out.")
 @click.option("--seed", type=int, help="The seed of rng instructions; by default other numbers each time.")
 @click.option("--stop-at", "stop", type=click.Choice(["nan", "inf", "any"]), help="Stop where one first arises.")
 @click.option("--print", "patterns", multiple=True, metavar="NAME", help="Print the values of these instructions.")
 @click.option("--step-limit", type=int, help="Stop with an error after so many instructions.")
-@click.option("--timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for other replicas.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Stop a run that takes longer.")
+@click.option(
+    "--replica-timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for other replicas."
+)
 @click.option(
     "--save-snapshot", "snapshot_path", type=click.Path(), help="Write module, arguments and result as an HloSnapshot."
 )
@@ -89,11 +93,13 @@ def _run(
     rtol: float,
     atol: float,
     replicas: int | None,
+    fill_elided: int | None,
     seed: int | None,
     stop: str | None,
     patterns: tuple[str, ...],
     step_limit: int | None,
-    timeout: float,
+    timeout: float | None,
+    replica_timeout: float,
     snapshot_path: str | None,
 ) -> bool:
     module, snapshot = _load(path)
@@ -110,13 +116,14 @@ def _run(
         replicas=replicas,
         seed=seed,
         step_limit=math.inf if step_limit is None else step_limit,
-        timeout=timeout,
+        timeout=replica_timeout,
         observer=combine(observers),
+        fill_elided=fill_elided,
     )
     inputs = [snapshot.arguments] if snapshot is not None else _inputs(executable, input_path, random_seed)
     compiled = time.perf_counter()
     with _progress(console, executable):
-        results = executable.run_replicas(inputs)
+        results = executable.run_replicas(inputs, timeout)
     _show(console, results)
     ended = time.perf_counter()
     console.print(_account(executable, compiled - started, ended - compiled), style="dim")
@@ -128,7 +135,9 @@ def _run(
     if snapshot is not None and snapshot.result is not None:
         good = _compare(console, results, _named([snapshot.result]), rtol, atol)
     if compare:
-        reference = compile(module, compare, replicas=replicas, seed=seed, timeout=timeout).run_replicas(inputs)
+        reference = compile(
+            module, compare, replicas=replicas, seed=seed, timeout=replica_timeout, fill_elided=fill_elided
+        ).run_replicas(inputs)
         good = _compare(console, results, _named(reference), rtol, atol) and good
     if expect_path is not None:
         good = _compare(console, results, read_arrays(expect_path), rtol, atol) and good

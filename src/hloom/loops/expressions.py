@@ -97,6 +97,11 @@ class Apply(Expression):
         return f"{self.op.opcode}({', '.join(map(str, self.operands))})"
 
 
+def is_function_call(expression: Expression) -> bool:
+    """Whether an expression calls a function, which may hold loops of its own."""
+    return isinstance(expression, Apply) and expression.op.opcode == "scalar-function-call"
+
+
 class Where(Expression):
     """`then` where the condition holds, else `otherwise`; what is not chosen may read nothing."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,16 +12,13 @@ from hloom.ir import Computation, Instruction
 from hloom.loops.expressions import ExpressionSpace, Load
 from hloom.loops.index import Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, expressions_of, in_place_pairs
-from hloom.loops.pull import ELEMENT_FUNCTIONS, Puller, is_scalar_computation, row_major_strides, start_indices
-from hloom.ops.operation import Operation
+from hloom.loops.pull import ELEMENT_FUNCTIONS, Puller, row_major_strides, start_indices
+from hloom.loops.scalar_computation import CanApply, can_compute
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-# Whether the target can compute an element-wise operation: (operation, result type, operand types).
-CanApply = Callable[[Operation, PrimitiveType, list[PrimitiveType]], bool]
-
 LARGEST_WINDOW = 128
-"""Windows of more elements are not folded element by element."""
+"""Windows of more elements are not folded element by element, unless the combiner is a function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +49,10 @@ def can_lower(instruction: Instruction, can_apply: CanApply) -> bool:
         return False
     if op.opcode in ("reduce", "reduce-window", "map"):
         (computation,) = op.computations
-        if math.prod(d.size for d in getattr(op, "window", ())) > LARGEST_WINDOW:
+        is_large = math.prod(d.size for d in getattr(op, "window", ())) > LARGEST_WINDOW
+        if is_large and not any(i.opcode == "scalar-function-call" for i in computation.instructions):
             return False
-        return is_scalar_computation(computation) and all(
-            can_lower(i, can_apply) for i in computation.instructions if i.opcode not in ("parameter", "tuple")
-        )
+        return can_compute(computation, can_apply)
     if op.opcode == "constant":
         return is_uniform(instruction)
     if op.opcode == "bitcast":

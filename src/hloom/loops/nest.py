@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, Where, children_of, walk
 from hloom.loops.index import Atom, Dynamic, Expression, Index, Quotient, Remainder, Variable
-from hloom.passes.fusion.costs import element_cost
+from hloom.passes.costs import element_cost
 from hloom.types import PrimitiveType
 
 

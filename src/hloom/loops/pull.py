@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloom.ir import Computation, Instruction
-from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.expressions import Apply, ExpressionSpace, is_function_call, walk
 from hloom.loops.index import Expression, Index, Variable
+from hloom.loops.scalar_computation import compute
 from hloom.ops.elementwise_binary import And
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -85,11 +86,7 @@ class Puller:
 
     def compute(self, computation: Computation, arguments: Sequence[Expression]) -> list[Expression]:
         """The results of a computation of scalars on scalar expressions."""
-        bound = _Bound(self, dict(zip(computation.parameters, arguments, strict=True)))
-        root = computation.root
-        if root.opcode == "tuple":
-            return [bound.value(operand) for operand in root.operands]
-        return [bound.value(root)]
+        return compute(self.space, computation, arguments)
 
     def scalar_index(self, instruction: Instruction, low: int, high: int) -> Index:
         """A scalar integer instruction as an index clamped to [low, high]."""
@@ -110,48 +107,6 @@ class Puller:
         if isinstance(b, bool):
             return a if b else False
         return self.space.apply(And(), PrimitiveType.PRED, a, b)
-
-
-class _Bound:
-    """Evaluates a scalar computation whose parameters are expressions."""
-
-    def __init__(self, puller: Puller, values: dict[Instruction, Expression]) -> None:
-        self.puller = puller
-        self.values = values
-
-    def value(self, root: Instruction) -> Expression:
-        stack = [root]
-        while stack:
-            instruction = stack[-1]
-            if instruction in self.values:
-                stack.pop()
-                continue
-            missing = [operand for operand in instruction.operands if operand not in self.values]
-            if missing:
-                stack.extend(missing)
-            else:
-                self.values[instruction] = self._apply(instruction)
-                stack.pop()
-        return self.values[root]
-
-    def _apply(self, instruction: Instruction) -> Expression:
-        operands = [self.values[operand] for operand in instruction.operands]
-        if instruction.op.elementwise:
-            return self.puller.space.apply(instruction.op, instruction.shape.element_type, *operands)
-        if instruction.opcode == "constant":
-            return _constant(self.puller, instruction, ())
-        return operands[0]
-
-
-def is_scalar_computation(computation: Computation) -> bool:
-    """True where `Puller.compute` can evaluate it: element-wise instructions on scalars, and what passes them on."""
-    passing = ("parameter", "constant", "copy", "reshape", "bitcast", "broadcast", "opt-barrier")
-    for instruction in computation.instructions:
-        if instruction.opcode == "tuple" and instruction is computation.root:
-            continue
-        if not instruction.shape.is_scalar or not (instruction.op.elementwise or instruction.opcode in passing):
-            return False
-    return True
 
 
 # The element functions
@@ -394,11 +349,22 @@ def _guarded_fold(
     types = [value.type for value in values]
     arguments = [space.argument(type, k) for k, type in enumerate([*types, *types])]
     flag = space.argument(PrimitiveType.PRED, len(arguments))
-    combined = puller.compute(computation, arguments)
+    combined = _guarded_calls(space, puller.compute(computation, arguments), flag)
     chosen = tuple(space.where(flag, new, old) for new, old in zip(combined, arguments))
     zeros = [space.constant(type, np.zeros((), type.dtype)) for type in types]
     safe = tuple(space.where(inside, value, zero) for value, zero in zip(values, zeros, strict=True))
     return space.fold(over, (*safe, inside), initial, chosen, "")
+
+
+def _guarded_calls(space: ExpressionSpace, values: list[Expression], flag: Expression) -> list[Expression]:
+    """The values with functions called only where the flag holds: they may loop on values that do not count."""
+    calls: dict[int, Expression] = {}
+    for expression in walk(values):
+        if is_function_call(expression):
+            assert isinstance(expression, Apply)
+            op: Any = expression.op
+            calls[id(expression)] = space.apply(op.guarded(), expression.type, flag, *expression.operands)
+    return space.replace(values, calls) if calls else values
 
 
 def identity(opcode: str, type: PrimitiveType) -> Any:

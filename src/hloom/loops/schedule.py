@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, walk
+from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, is_function_call, walk
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import (
     BufferType,
@@ -59,6 +59,9 @@ def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) 
 
 def _vector_loop(nest: Nest) -> Variable | None:
     """The loop along which most of memory is contiguous; None where folds are better run along their own loops."""
+    if any(map(is_function_call, [*walk(nest.values), *walk([e for f in folds_of(nest.values) for e in f.combine])])):
+        # Functions may hold loops: they must not see the values of lanes that do not count.
+        return None
     best, best_score = None, 0.0
     for loop in nest.loops:
         if loop.extent < 4 and loop.extent < max(v.extent for v in nest.loops):

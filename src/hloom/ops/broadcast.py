@@ -20,7 +20,9 @@ class Broadcast(Operation, opcode="broadcast"):
     """
 
     operands = ("operand",)
-    broadcast_dimensions: Ints = attribute(INTS, text="dimensions", proto="dimensions")
+    broadcast_dimensions: Ints = attribute(
+        INTS, default=(), text="dimensions", proto="dimensions", always_printed=True, doc="none for a scalar"
+    )
 
     def check(self, result: Shape, operand: Shape) -> None:
         check_array(self, "BROADCAST-3", operand, result)
@@ -65,6 +67,8 @@ class Iota(Operation, opcode="iota"):
 
     def evaluate(self, ctx: Context) -> Array:
         sizes = ctx.shape.dimensions
+        if 0 in sizes:
+            return np.zeros(sizes, ctx.shape.element_type.dtype)
         counted = convert(np.arange(sizes[self.iota_dimension]), ctx.shape.element_type.dtype)
         aligned = [1] * len(sizes)
         aligned[self.iota_dimension] = len(counted)

@@ -8,11 +8,13 @@ all their partitions (all-reduce and the like), or with `use_global_device_ids` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from hloom.errors import RunError
 from hloom.ops.attributes import (
     BOOL,
     COMPUTATION,
@@ -67,7 +69,7 @@ class Collective(Operation):
     def global_ids(self) -> bool | None:
         return getattr(self, "use_global_device_ids", None)
 
-    def check_groups(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
+    def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
         """The groups hold each id exactly once (COLL-3), and have the size that the shapes say (`shard_count`)."""
         groups = self.replica_groups.groups
         whole = device_groups(groups, self.channel_id, self.global_ids, replicas, partitions)
@@ -97,9 +99,9 @@ class Collective(Operation):
                 return group
         return [me]
 
-    def exchange(self, ctx: Context, value: Value) -> list[Value]:
-        """Everybody's value in this device's group."""
-        return ctx.exchange(self.group(ctx), value, self.channel_id)
+    def exchange(self, ctx: Context, value: Value, combine: Callable[[list[Value]], Value] = tuple) -> Value:
+        """`combine` of everybody's value in this device's group, computed once for all; without it the values."""
+        return ctx.exchange(self.group(ctx), value, self.channel_id, combine)
 
     def position(self, ctx: Context) -> int:
         """This device's place in its group."""
@@ -182,8 +184,10 @@ class AllGather(Collective, opcode="all-gather"):
         return gathered if ctx.shape.is_tuple else gathered[0]
 
     def _gather(self, ctx: Context, operands: tuple[Array, ...]) -> tuple[Array, ...]:
-        members = self.exchange(ctx, operands)
-        return tuple(np.concatenate(arrays, axis=self.all_gather_dim) for arrays in zip(*members, strict=True))
+        def combine(members: list[tuple[Array, ...]]) -> tuple[Array, ...]:
+            return tuple(np.concatenate(arrays, axis=self.all_gather_dim) for arrays in zip(*members, strict=True))
+
+        return self.exchange(ctx, operands, combine)
 
 
 class AllGatherStart(AllGather, opcode="all-gather-start"):
@@ -234,7 +238,7 @@ class AllReduce(Collective, opcode="all-reduce"):
         return _one_or_tuple([operand.without_layout() for operand in operands])
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
-        reduced = reduce_members(ctx, self.computation, self.exchange(ctx, operands))
+        reduced = self.exchange(ctx, operands, partial(reduce_members, ctx, self.computation))
         return reduced if ctx.shape.is_tuple else reduced[0]
 
 
@@ -291,11 +295,11 @@ class ReduceScatter(Collective, opcode="reduce-scatter"):
         return operands[0].dimensions[self.scatter_dimension] // small if small else None
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
-        members = self.exchange(ctx, operands)
+        members = len(self.group(ctx))
         place = self.position(ctx)
         blocks = tuple(
-            np.split(array, len(members), axis=self.scatter_dimension)[place]
-            for array in reduce_members(ctx, self.computation, members)
+            np.split(array, members, axis=self.scatter_dimension)[place]
+            for array in self.exchange(ctx, operands, partial(reduce_members, ctx, self.computation))
         )
         return blocks if ctx.shape.is_tuple else blocks[0]
 
@@ -351,18 +355,27 @@ class CollectivePermute(Operation, opcode="collective-permute"):
     source_target_pairs: tuple[tuple[int, int], ...] = attribute(PAIRS)
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        if is_in_place(operands):
+            if operands[0].is_tuple != operands[1].is_tuple or len(operands[0].elements) != len(operands[1].elements):
+                self.reject("COLLECTIVEPERMUTE-1", f"input and output do not match: {operands[0]}, {operands[1]}")
+            self._check_pairs(_offsets_count(operands[0], operands[2]))
+            return operands[1]
         check_array(self, "COLLECTIVEPERMUTE-1", *operands)
         if not operands:
             self.reject("COLLECTIVEPERMUTE-1", "needs an operand")
-        for side, ids in (("source", 0), ("target", 1)):
-            seen = [pair[ids] for pair in self.source_target_pairs]
-            if len(set(seen)) != len(seen):
-                self.reject("COLLECTIVEPERMUTE-3", f"a {side} may occur once, got {list(self.source_target_pairs)}")
-            if any(i < 0 for i in seen):
-                self.reject("COLLECTIVEPERMUTE-3", f"ids must be >= 0, got {list(self.source_target_pairs)}")
+        self._check_pairs(1)
         return _one_or_tuple([operand.without_layout() for operand in operands])
 
-    def check_groups(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
+    def _check_pairs(self, most: int) -> None:
+        for side, ids in (("source", 0), ("target", 1)):
+            seen = [pair[ids] for pair in self.source_target_pairs]
+            if any(seen.count(i) > most for i in set(seen)):
+                times = "once" if most == 1 else f"{most} times"
+                self.reject("COLLECTIVEPERMUTE-3", f"a {side} may occur {times}, got {list(self.source_target_pairs)}")
+            if any(i < 0 for i in seen):
+                self.reject("COLLECTIVEPERMUTE-3", f"ids must be >= 0, got {list(self.source_target_pairs)}")
+
+    def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
         count = replicas if self.channel_id is None else partitions
         for pair in self.source_target_pairs:
             if max(pair) >= count:
@@ -373,16 +386,28 @@ class CollectivePermute(Operation, opcode="collective-permute"):
         return received if len(operands) > 1 else received[0]
 
     def _permute(self, ctx: Context, operands: tuple[Array, ...]) -> tuple[Array, ...]:
+        if is_in_place(ctx.operand_shapes):
+            raise RunError("collective-permute of slices in place runs on TPUs alone, neither here nor on XLA's CPU")
         me = ctx.replica_id if self.channel_id is None else ctx.partition_id
         groups = device_groups((), self.channel_id, None, ctx.replica_count, ctx.partition_count)
         device = ctx.replica_id * ctx.partition_count + ctx.partition_id
         (devices,) = [group for group in groups if device in group]
-        members = ctx.exchange(devices, operands, self.channel_id)
+        members = ctx.exchange(devices, operands, self.channel_id, tuple)
         for source, target in self.source_target_pairs:
             if target == me:
                 received: tuple[Array, ...] = members[source]
                 return received
         return tuple(np.zeros_like(operand) for operand in operands)
+
+
+def is_in_place(operands: Sequence[Shape]) -> bool:
+    """Whether a collective-permute is XLA's form for TPUs: (input, output, input offsets, output offsets)."""
+    return len(operands) == 4 and all(operand.is_tuple for operand in operands[2:])
+
+
+def _offsets_count(buffer: Shape, offsets: Shape) -> int:
+    """How many slices each device may send: as many as there are offsets for a buffer."""
+    return len((offsets.elements[0] if buffer.is_tuple and offsets.elements else offsets).elements)
 
 
 class CollectivePermuteStart(CollectivePermute, opcode="collective-permute-start"):
@@ -414,7 +439,7 @@ class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="co
             self.reject("COLL-4", "needs an operand")
         return _one_or_tuple([operand.without_layout() for operand in operands])
 
-    def check_groups(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
+    def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
         count = replicas if self.channel_id is None else partitions
         ids = [i for group in self.replica_groups.groups for i in group]
         if len(set(ids)) != len(ids) or any(not 0 <= i < count for i in ids):
@@ -429,7 +454,7 @@ class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="co
             me = ctx.replica_id if self.channel_id is None else ctx.partition_id
             if me not in named:
                 operands = tuple(np.zeros_like(operand) for operand in operands)
-        first = ctx.exchange(group, operands, self.channel_id)[0]
+        first = ctx.exchange(group, operands, self.channel_id, lambda members: members[0])
         return first if ctx.shape.is_tuple else first[0]
 
 
@@ -450,8 +475,8 @@ class RaggedAllToAll(Collective, opcode="ragged-all-to-all"):
         if operand.dimensions[1:] != output.dimensions[1:] or operand.rank != output.rank:
             self.reject("COLL-7", f"rows of operand and output must agree, got {operand} and {output}")
         for vector in vectors:
-            if not vector.element_type.is_integer or not vector.compatible(vectors[0]) or vector.rank != 1:
-                self.reject("COLL-7", f"offsets and sizes are integer vectors of one shape, got {vector}")
+            if not vector.element_type.is_integer or not vector.compatible(vectors[0]) or vector.rank not in (1, 2):
+                self.reject("COLL-7", f"offsets and sizes are integers of one shape and rank 1 or 2, got {vector}")
         return output.without_layout()
 
     def evaluate(self, ctx: Context, *operands: Array) -> Array:

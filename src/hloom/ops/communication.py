@@ -134,7 +134,7 @@ class RecvDone(Transfer, opcode="recv-done"):
         if self.is_host_transfer:
             return (ctx.device.take_from_host(channel, ctx.shape.elements[0]), TOKEN_VALUE)
         me = _device_id(ctx)
-        pairs = transfer_pairs(ctx.instruction.operands[0])
+        pairs = transfer_pairs(ctx.instruction) or transfer_pairs(ctx.instruction.operands[0])
         sources = [source for source, target in pairs if target == me] if pairs else [me]
         return (ctx.receive(channel, sources[0]) if sources else context[0], TOKEN_VALUE)
 
@@ -176,6 +176,6 @@ def _device_id(ctx: Context) -> int:
 
 
 def transfer_pairs(instruction: Instruction) -> list[tuple[int, int]]:
-    """The (source, target) pairs of a send or recv; none where its frontend attributes have none."""
+    """The (source, target) pairs of a send, a recv or their dones; none where its frontend attributes have none."""
     text = instruction.frontend_attributes.get(PAIRS_ATTRIBUTE, "")
     return [(int(source), int(target)) for source, target in re.findall(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}", text)]

@@ -6,7 +6,7 @@ of types is closed here. The machine is a protocol, which the interpreter implem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -69,8 +69,12 @@ class Context(Protocol):
         """
         ...
 
-    def exchange(self, members: Sequence[int], value: Value, channel_id: int | None = None) -> list[Value]:
-        """A rendezvous of all `members` (device ids, this one among them): everybody's value, in member order.
+    def exchange(
+        self, members: Sequence[int], value: Value, channel_id: int | None, combine: Callable[[list[Value]], Value]
+    ) -> Value:
+        """A rendezvous of all `members` (device ids, this one among them): `combine` of their values, in member order.
+
+        It is computed once, for all.
 
         Raises RunError after a time-out, naming the operation and the members that did not come.
         """

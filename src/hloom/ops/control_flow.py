@@ -116,6 +116,11 @@ class Fusion(Operation, opcode="fusion"):
         return ctx.call(self.calls, *operands)
 
 
+def _bound(named: Shape, result: Shape) -> bool:
+    """Whether a context's result fits; an empty tuple leaves it to async-done."""
+    return named.compatible(result) or (named.is_tuple and not named.elements)
+
+
 class AsyncStart(Operation, opcode="async-start"):
     """Starts a computation: ((operands), result, context...); async-done gives the result (an addition).
 
@@ -125,6 +130,9 @@ class AsyncStart(Operation, opcode="async-start"):
     operands = ("*operands",)
     async_execution_thread: str = attribute(STRING, default="main")
     calls: Computation = attribute(COMPUTATION, proto="called_computation_ids")
+    output_to_operand_aliasing: tuple[OutputOperandAlias, ...] = attribute(
+        ALIASING, default=(), proto="output_operand_aliasing"
+    )
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
         check_computation(self, "CALL-2", self.calls, operands, None, "calls")
@@ -132,7 +140,7 @@ class AsyncStart(Operation, opcode="async-start"):
             self.reject("GEN-2", f"the result is ((operands), result, contexts..), got {result}")
         if not result.elements[0].compatible(Shape.tuple_of(operands)):
             self.reject("GEN-2", f"element 0 must be the tuple of the operands, got {result.elements[0]}")
-        if not result.elements[1].compatible(self.calls.result_shape):
+        if not _bound(result.elements[1], self.calls.result_shape):
             self.reject("GEN-2", f"element 1 must be {self.calls.result_shape}, got {result.elements[1]}")
 
     def evaluate(self, ctx: Context, operands: tuple[Value, ...]) -> Value:
@@ -164,6 +172,10 @@ class AsyncDone(Operation, opcode="async-done"):
         if not context.is_tuple or len(context.elements) < 2:
             self.reject("GEN-2", f"takes the context of async-start, got {context}")
         return context.elements[1]
+
+    def check(self, result: Shape, context: Shape) -> None:
+        if not _bound(self.infer(context), result):
+            self.reject("GEN-2", f"the result is declared as {result}, but the context has {context.elements[1]}")
 
     def evaluate(self, ctx: Context, context: Value) -> Value:
         return context[1]

@@ -47,7 +47,7 @@ class BitcastConvert(Operation, opcode="bitcast-convert"):
     def check(self, result: Shape, operand: Shape) -> None:
         check_array(self, "BITCASTCONVERT-6", operand, result)
         old, new = operand.element_type, result.element_type
-        if old.is_complex != new.is_complex or old.is_pred != new.is_pred:
+        if old.is_complex != new.is_complex or (old.is_pred != new.is_pred and old.bits != new.bits):
             self.reject("BITCASTCONVERT-6", f"{old} cannot be reinterpreted as {new}")
         if (
             list(result.dimensions) != self._dimensions(operand, result)

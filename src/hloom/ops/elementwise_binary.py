@@ -95,8 +95,8 @@ class Divide(Binary, opcode="divide", builder="div"):
         if x.dtype.kind in "iu":
             return integer_divide(x, y)[0]
         if x.dtype == C64:
-            return np.asarray(np.divide(x.astype(np.complex128), y.astype(np.complex128))).astype(C64)
-        return np.asarray(np.divide(x, y))
+            return complex_quotient(x.astype(np.complex128), y.astype(np.complex128)).astype(C64)
+        return complex_quotient(x, y) if x.dtype.kind == "c" else np.asarray(np.divide(x, y))
 
 
 class Remainder(Binary, opcode="remainder", builder="rem"):
@@ -107,6 +107,35 @@ class Remainder(Binary, opcode="remainder", builder="rem"):
     @staticmethod
     def function(x: Array, y: Array) -> Array:
         return integer_divide(x, y)[1] if x.dtype.kind in "iu" else np.fmod(x, y)
+
+
+def complex_quotient(x: Array, y: Array) -> Array:
+    """The quotient, with the infinities and zeros of C's Annex G where its parts would both be NaN."""
+    x, y = np.broadcast_arrays(x, y)
+    by_zero = (y == 0) & ~(np.isnan(x.real) & np.isnan(x.imag))
+    result = np.asarray(np.divide(x, np.where(by_zero, 1, y)))
+    lost = np.isnan(result.real) & np.isnan(result.imag) & ~by_zero
+    finite_x, finite_y = np.isfinite(x), np.isfinite(y)
+    for chosen, numerator, denominator, factor in (
+        (lost & np.isinf(x) & finite_y, _signs(x), y, np.inf),
+        (lost & np.isinf(y) & finite_x, x, _signs(y), 0.0),
+    ):
+        real = (numerator.real * denominator.real + numerator.imag * denominator.imag) * factor
+        imaginary = (numerator.imag * denominator.real - numerator.real * denominator.imag) * factor
+        result.real = np.where(chosen, real, result.real)
+        result.imag = np.where(chosen, imaginary, result.imag)
+    infinity = np.copysign(np.inf, y.real)
+    result.real = np.where(by_zero, infinity * x.real, result.real)
+    result.imag = np.where(by_zero, infinity * x.imag, result.imag)
+    return result
+
+
+def _signs(z: Array) -> Array:
+    """1 for an infinite part and 0 for a finite one, with their signs."""
+    signs = np.empty_like(z)
+    signs.real = np.copysign(np.isinf(z.real), z.real)
+    signs.imag = np.copysign(np.isinf(z.imag), z.imag)
+    return signs
 
 
 def integer_divide(x: Array, y: Array) -> tuple[Array, Array]:

@@ -132,8 +132,6 @@ def check_index_vectors(
     if len(index_map) != length:
         op.reject(clause, f"{map_name} needs {length} entries for {indices}, got {list(index_map)}")
     check_dimensions(op, clause, index_map, operand.rank, map_name)
-    if set(index_map) & set(operand_batching):
-        op.reject(clause, f"{map_name} must not name batching dimensions {list(operand_batching)}")
     check_dimensions(op, clause, indices_batching, indices.rank, "indices batching dimensions")
     if len(operand_batching) != len(indices_batching) or index_vector_dim in indices_batching:
         op.reject(clause, f"batching dimensions {list(operand_batching)} and {list(indices_batching)} must pair up")

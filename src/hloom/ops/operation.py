@@ -95,6 +95,8 @@ class Operation:
     """
 
     opcode: ClassVar[str] = ""
+    text_opcode: ClassVar[str] = ""
+    """The opcode that text and protos have, where it is another."""
     operands: ClassVar[tuple[str, ...]] = ()
     """Operand names in order; `*name` takes any number (several starred ones share the rest equally)."""
     fields: ClassVar[tuple[Field, ...]] = ()
@@ -160,8 +162,8 @@ class Operation:
         """This operation without the attributes that say nothing new about these operands, as text has it."""
         return self
 
-    def check_groups(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
-        """Checks what depends on the number of replicas and partitions, when a module is made ready to run (COLL-3)."""
+    def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
+        """Checks what only matters in a run, such as groups among so many replicas and partitions (COLL-3)."""
 
     def evaluate(self, ctx: Context, *operands: Any) -> Value:
         """The value of the result from the operands' values."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hloom.ops.attributes import COMPUTATION, INTS
@@ -94,8 +96,12 @@ class Map(Operation, opcode="map"):
     """Applies a scalar computation to the elements at equal indices of all operands (MAP-1, MAP-2)."""
 
     operands = ("*operands",)
-    dimensions: Ints = attribute(INTS)
+    dimensions: Ints = attribute(INTS, default=(), always_printed=True, doc="all of them; none means all")
     computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+
+    def canonical(self, operands: Sequence[Shape]) -> Operation:
+        named = self.dimensions or not operands
+        return self if named else self.replace(dimensions=tuple(range(operands[0].rank)))
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
         if not operands:

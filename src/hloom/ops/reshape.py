@@ -19,8 +19,8 @@ from hloom.values import Array, Value
 class Reshape(Operation, opcode="reshape"):
     """The elements in row-major order, whatever the layout, in other dimensions (RESHAPE-1).
 
-    A dynamic dimension must be kept: a result dimension with its bound, before and after which the other sizes
-    multiply to the same number (SETDIMENSIONSIZE-3).
+    A dynamic dimension is kept where a result dimension has its bound, and before and after it the other sizes
+    multiply to the same number (SETDIMENSIONSIZE-3); another takes the elements that the rest leaves.
     """
 
     operands = ("operand",)
@@ -37,19 +37,23 @@ class Reshape(Operation, opcode="reshape"):
                 "RESHAPE-2",
                 f"{operand} has {operand.element_count} elements, {result} has {result.element_count}: they must agree",
             )
-        if operand.is_dynamic or result.is_dynamic:
-            kept = kept_dimensions(operand, result)
-            dynamic = {d for d in range(operand.rank) if operand.dynamic_dimensions[d]}
-            named = {d for d in range(result.rank) if result.dynamic_dimensions[d]}
-            if not dynamic <= kept.keys() or named != {kept[d] for d in dynamic}:
-                self.reject("SETDIMENSIONSIZE-3", f"a reshape keeps dynamic dimensions, got {result} from {operand}")
+        if result.is_dynamic and not operand.is_dynamic:
+            self.reject("SETDIMENSIONSIZE-3", f"a reshape makes no dynamic dimensions, got {result} from {operand}")
 
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         if not ctx.shape.is_dynamic:
             return operand.reshape(ctx.shape.dimensions)
         sizes = list(ctx.shape.dimensions)
-        for d, kept in kept_dimensions(ctx.operand_shapes[0], ctx.shape).items():
-            sizes[kept] = operand.shape[d]
+        kept = kept_dimensions(ctx.operand_shapes[0], ctx.shape)
+        for d, target in kept.items():
+            sizes[target] = operand.shape[d]
+        open_ = [d for d, dynamic in enumerate(ctx.shape.dynamic_dimensions) if dynamic and d not in kept.values()]
+        if open_:
+            # The first of the others takes what is left; those after it are as large as they may be.
+            rest = math.prod(sizes[: open_[0]] + sizes[open_[0] + 1 :])
+            sizes[open_[0]] = operand.size // rest if rest else 0
+        if math.prod(sizes) != operand.size:
+            raise RunError(f"RESHAPE-2: {list(operand.shape)} has {operand.size} elements, which do not fill {sizes}")
         return operand.reshape(sizes)
 
 
@@ -105,7 +109,7 @@ class Bitcast(Operation, opcode="bitcast"):
                 self.reject("GEN-2", f"a tuple is cast to itself, got {operand} and {result}")
             return
         check_array(self, "GEN-2", operand, result)
-        if operand.byte_size != result.byte_size:
+        if operand.byte_size != result.byte_size and operand.data_size != result.data_size:
             self.reject(
                 "GEN-2", f"the buffers of {operand} and {result} have {operand.byte_size} and {result.byte_size} bytes"
             )
@@ -116,6 +120,9 @@ class Bitcast(Operation, opcode="bitcast"):
             return operand
         if shape.layout.is_dense_row_major and source.layout.is_dense_row_major:
             return np.ascontiguousarray(operand).reshape(-1).view(shape.element_type.dtype).reshape(shape.dimensions)
+        if shape.byte_size != source.byte_size:
+            # Tiles pad the two differently: what agrees is the data in the order of dimensions.
+            shape, source = (s.with_layout(s.layout.minor_to_major if s.layout else None) for s in (shape, source))
         return Literal.from_linear_memory(shape, Literal(source, operand).to_linear_memory()).value
 
 

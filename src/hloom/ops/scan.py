@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -34,6 +35,11 @@ class Scan(Operation, opcode="scan"):
     is_associative: TriState = attribute(EnumKind(TriState), default=TriState.TRI_STATE_UNSPECIFIED)
     num_carries: int = attribute(INT, default=0)
     computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
+
+    def canonical(self, operands: Sequence[Shape]) -> Operation:
+        """Text that does not say so means that the computation is not associative."""
+        unspecified = self.is_associative is TriState.TRI_STATE_UNSPECIFIED
+        return self.replace(is_associative=TriState.TRI_STATE_FALSE) if unspecified else self
 
     def _split(self, operands: tuple[Shape, ...]) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
         count = len(operands) - self.num_carries

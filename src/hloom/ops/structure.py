@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from hloom.errors import RunError
 from hloom.literal import Literal
-from hloom.ops.attributes import BOOLS, DOMAIN, INT, LITERAL
+from hloom.ops.attributes import BOOLS, DOMAIN, INT, LITERAL, WORD
 from hloom.ops.attributes import Domain as DomainShardings
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
@@ -38,6 +39,25 @@ class Constant(Operation, opcode="constant"):
 
     def evaluate(self, ctx: Context) -> Value:
         return self.literal.value
+
+
+class ElidedConstant(Operation):
+    """A constant whose values were left out of the text, `constant({...})`: it can be looked at, but not run.
+
+    An addition of hloom: XLA reads such constants as zeros. No pass takes it for a constant; `number` tells it from
+    others, so that none is merged with another, and `text` is what stands in the parentheses.
+    """
+
+    opcode = "elided-constant"
+    text_opcode = "constant"
+    number: int = attribute(INT, text="", proto="")
+    text: str = attribute(WORD, default="{...}", proto="", in_parentheses=True)
+
+    def check(self, result: Shape) -> None:
+        """Any shape will do."""
+
+    def evaluate(self, ctx: Context) -> Value:
+        raise RunError(f"the values of constant %{ctx.instruction.name} were left out of the text ({self.text})")
 
 
 class Tuple(Operation, opcode="tuple", builder="tuple"):
@@ -79,6 +99,11 @@ class AfterAll(Operation, opcode="after-all", builder="after_all"):
             if not shape.is_token:
                 self.reject("AFTERALL-3", f"takes tokens, got {shape}")
         return TOKEN
+
+    def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
+        """XLA's verifier lets a token wait for any value; the builder takes tokens alone."""
+        if not result.is_token:
+            self.reject("AFTERALL-1", f"the result is a token, got {result}")
 
     def evaluate(self, ctx: Context, operands: tuple[Value, ...]) -> Token:
         return TOKEN_VALUE

@@ -11,10 +11,15 @@ from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.conditional import ConditionalSimplifier
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
+from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
+from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
+from hloom.passes.expand.mixed_precision import MixedPrecisionExpander
 from hloom.passes.expand.scan import ScanExpander
+from hloom.passes.expand.single_device import SingleDeviceCollectives
+from hloom.passes.expand.sort_keys import SortKeys
 from hloom.passes.expand.top_k import TopKDecomposer
 from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.pipeline import Pass, Pipeline
@@ -38,10 +43,15 @@ PASSES: dict[str, type[Any]] = {
         WhileLoopInvariantCodeMotion,
         WhileLoopUnroller,
         MemoryScheduler,
+        AsyncToSync,
         BatchNormExpander,
+        ConvolutionOperandSwapper,
         LinearAlgebraToLapack,
         MapInliner,
+        MixedPrecisionExpander,
         ScanExpander,
+        SingleDeviceCollectives,
+        SortKeys,
         TopKDecomposer,
     )
 }

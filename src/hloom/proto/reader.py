@@ -10,6 +10,7 @@ from hloom.ir import BufferDonor, Computation, InputOutputAlias, Instruction, Mo
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import ComputationKind
 from hloom.ops.operation import OPERATIONS, REQUIRED, Field, Operation
+from hloom.ops.structure import Constant, ElidedConstant
 from hloom.proto.annotations import read_metadata, read_sharding, read_stack_frames
 from hloom.proto.attributes import read
 from hloom.proto.schema import MODULE_HOLDERS, message_class
@@ -57,6 +58,7 @@ class _Reader:
     def __init__(self, proto: Any) -> None:
         self.proto = proto
         self.computations: dict[int, Computation] = {}
+        self.elided = 0  # constants so far whose values the proto leaves out
 
     def read(self) -> Module:
         proto = self.proto
@@ -148,6 +150,9 @@ class _Reader:
         return instruction
 
     def _operation(self, declaration: type[Operation], proto: Any) -> Operation:
+        if declaration is Constant and not proto.HasField("literal"):
+            self.elided += 1
+            return ElidedConstant(number=self.elided)
         values: dict[str, Any] = {}
         for field in declaration.fields:
             if not field.proto:

@@ -26,6 +26,8 @@ def read_shape(proto: Any, depth: int = 0) -> Shape:
         raise ProtoError(f"element type {proto.element_type} is not one that hloom holds")
     if element_type is PrimitiveType.TUPLE:
         return Shape.tuple_of(read_shape(element, depth + 1) for element in proto.tuple_shapes)
+    if element_type is PrimitiveType.BUFFER and len(proto.tuple_shapes) == 1:
+        return Shape.buffer_of(read_shape(proto.tuple_shapes[0], depth + 1))
     if not element_type.is_array:
         return TOKEN if element_type is PrimitiveType.TOKEN else Shape(element_type)
     dynamic = tuple(proto.is_dynamic_dimension)
@@ -37,7 +39,7 @@ def read_shape(proto: Any, depth: int = 0) -> Shape:
 
 def write_shape(shape: Shape) -> Any:
     proto = message_class("ShapeProto")(element_type=shape.element_type.value)
-    if shape.is_tuple:
+    if shape.elements:
         proto.tuple_shapes.extend(map(write_shape, shape.elements))
     elif shape.layout is not None:
         proto.dimensions.extend(shape.dimensions)

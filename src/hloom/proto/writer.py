@@ -116,7 +116,7 @@ class _Writer:
 
     def _instruction(self, instruction: Instruction, proto: Any) -> None:
         proto.name = self._unique(instruction.name)
-        proto.opcode = instruction.opcode
+        proto.opcode = instruction.op.text_opcode or instruction.opcode
         proto.id = self._id(instruction)
         proto.shape.CopyFrom(write_shape(instruction.shape))
         proto.operand_ids.extend(map(self._id, instruction.operands))

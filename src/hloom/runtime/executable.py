@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from hloom.errors import ArgumentError, HloomError, RunError
+from hloom.errors import ArgumentError, HloomError, RuleError, RunError
 from hloom.ir import Module
 from hloom.literal import Literal
-from hloom.ops.custom_call import CustomCall
+from hloom.ops.structure import ElidedConstant
 from hloom.runtime.device import Device
 from hloom.runtime.rendezvous import Rendezvous
-from hloom.runtime.targets import lookup
 from hloom.shape import Shape
 from hloom.values import TOKEN_VALUE, Value
-from hloom.verifier.channels import check_replicas
+from hloom.verifier.running import check_running
 
 
 class Executable(ABC):
@@ -31,8 +30,9 @@ class Executable(ABC):
     def __init__(self, module: Module, replica_count: int, devices: Sequence[Device] | None, timeout: float) -> None:
         if replica_count < 1:
             raise ArgumentError(f"a module runs on at least one replica, got {replica_count}")
-        check_replicas(module, replica_count, module.num_partitions)
-        _check_custom_calls(module)
+        check_running(module, replica_count, module.num_partitions)
+        _check_elided(module)
+        _check_bounds(module)
         self.module = module
         self.replica_count = replica_count
         self.device_count = replica_count * module.num_partitions
@@ -58,12 +58,21 @@ class Executable(ABC):
             raise ArgumentError(f"it runs on {self.device_count} devices: use run_replicas([arguments of each])")
         return self.run_replicas([arrays])[0]
 
-    def run_replicas(self, arguments: Sequence[Sequence[Any]]) -> list[Value]:
-        """Runs all devices at once, a thread each, on one list of arguments for each; a list of their results."""
+    def run(self, *arrays: Any, timeout: float | None = None) -> Value:
+        """As a call, with a deadline: RunError, which names the loop, where the run takes more seconds than that."""
+        if self.device_count != 1:
+            raise ArgumentError(f"it runs on {self.device_count} devices: use run_replicas([arguments of each])")
+        return self.run_replicas([arrays], timeout=timeout)[0]
+
+    def run_replicas(self, arguments: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Value]:
+        """Runs all devices at once, a thread each, on one list of arguments for each; a list of their results.
+
+        `timeout` is a deadline in seconds for the whole run. Ctrl-C ends it too: loops ask for both.
+        """
         if len(arguments) != self.device_count:
             raise ArgumentError(f"{self.device_count} devices need as many lists of arguments, got {len(arguments)}")
         checked = [self._check_arguments(list(each)) for each in arguments]
-        rendezvous = Rendezvous(self.replica_count, self.module.num_partitions, self.timeout)
+        rendezvous = Rendezvous(self.replica_count, self.module.num_partitions, self.timeout, timeout)
         if self.device_count == 1:
             return [self._guarded(0, checked[0], rendezvous)]
         return self._run_threads(checked, rendezvous)
@@ -103,8 +112,12 @@ class Executable(ABC):
         threads = [threading.Thread(target=work, args=(d,), daemon=True) for d in range(self.device_count)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            rendezvous.stop()
+            raise
         if failures:
             # The first failure is the cause; the others are mostly devices that waited for it.
             device, error = failures[0]
@@ -177,11 +190,23 @@ def _describe(value: Any) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
 
 
-def _check_custom_calls(module: Module) -> None:
-    """Every custom-call target must be registered before the module runs (CUSTOMCALL-5)."""
+def _check_bounds(module: Module) -> None:
+    """Arrays whose sizes have no bound cannot be given memory (SL-25)."""
     for instruction in module.instructions():
-        if isinstance(instruction.op, CustomCall):
-            try:
-                lookup(instruction.op.target_name)
-            except HloomError as error:
-                raise error.at(repr(instruction)) from None
+        if instruction.shape.is_unbounded:
+            raise RuleError("module", "SL-25", "a size '?' has no bound: it can run with one, as in <=10").at(
+                repr(instruction)
+            )
+
+
+def _check_elided(module: Module) -> None:
+    """Constants whose values were left out of the text can be looked at, not run."""
+    names = [
+        f"%{instruction.name}" for instruction in module.instructions() if isinstance(instruction.op, ElidedConstant)
+    ]
+    if names:
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        raise ArgumentError(
+            f"the text leaves out the values of {shown}: print it with large constants, or give fill_elided=SEED "
+            "(--fill-elided SEED) for random ones"
+        )

@@ -6,6 +6,7 @@ come in time gets a RunError that names the operation, the group and the missing
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter, deque
@@ -18,26 +19,52 @@ from hloom.values import Value
 
 
 class Rendezvous:
-    """The meeting point of one run: device d is replica d // P and partition d % P; `timeout` is in seconds."""
+    """The meeting point of one run: device d is replica d // P and partition d % P; `timeout` is in seconds.
 
-    def __init__(self, replica_count: int, partition_count: int, timeout: float) -> None:
+    The run as a whole must end after `limit` seconds, and ends when somebody calls `stop`: loops ask `check`.
+    """
+
+    def __init__(self, replica_count: int, partition_count: int, timeout: float, limit: float | None = None) -> None:
         self.replica_count = replica_count
         self.partition_count = partition_count
         self.timeout = timeout
+        self.limit = limit
+        self._deadline = math.inf if limit is None else time.monotonic() + limit
+        self._is_stopped = False
         self._changed = threading.Condition()
         self._arrived: dict[Any, dict[int, Value]] = {}
+        self._combined: dict[Any, Value] = {}
         self._taken: Counter[Any] = Counter()
         self._times: Counter[Any] = Counter()
         self._messages: dict[tuple[int, int, int], deque[Value]] = {}
         self._ended: dict[int, str] = {}
 
-    def exchange(
-        self, instruction: Instruction, members: Sequence[int], device: int, value: Value, channel_id: int | None
-    ) -> list[Value]:
-        """Hands in this device's value and gives everybody's, in the order of `members`.
+    def stop(self) -> None:
+        """Ends the run: whoever loops or waits gets an error."""
+        self._is_stopped = True
+        with self._changed:
+            self._changed.notify_all()
 
-        Operations meet that have the same opcode and channel, or without a channel are the same instruction; the n-th
-        time on one device meets the n-th time on the others.
+    def check(self, place: str) -> None:
+        """RunError where the run is over its time, or was stopped; `place` is where it is."""
+        if self._is_stopped:
+            raise RunError("the run was stopped").at(place)
+        if time.monotonic() > self._deadline:
+            raise RunError(f"the run took longer than {self.limit:g} s").at(place)
+
+    def exchange(
+        self,
+        instruction: Instruction,
+        members: Sequence[int],
+        device: int,
+        value: Value,
+        channel_id: int | None,
+        combine: Callable[[list[Value]], Value],
+    ) -> Value:
+        """Hands in this device's value and gives `combine` of everybody's, in the order of `members`.
+
+        Who comes last combines, once for all. Operations meet that have the same opcode and channel, or without a
+        channel are the same instruction; the n-th time on one device meets the n-th time on the others.
         """
         site: object = channel_id
         if channel_id is None:
@@ -49,15 +76,22 @@ class Rendezvous:
             key = (group, time_of_this)
             arrived = self._arrived.setdefault(key, {})
             arrived[device] = value
-            self._changed.notify_all()
+            is_last = len(arrived) == len(members)
+        if is_last:
+            combined = combine([arrived[member] for member in members])
+            with self._changed:
+                self._combined[key] = combined
+                self._changed.notify_all()
+        with self._changed:
             self._wait(
-                lambda: [member for member in members if member not in arrived],
+                lambda: [] if key in self._combined else _late(members, arrived),
                 f"{instruction!r}: device {device} waits for the group {list(members)}",
             )
+            combined = self._combined[key]
             self._taken[key] += 1
             if self._taken[key] == len(members):
-                del self._arrived[key], self._taken[key]
-            return [arrived[member] for member in members]
+                del self._arrived[key], self._combined[key], self._taken[key]
+            return combined
 
     def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
         with self._changed:
@@ -89,6 +123,11 @@ class Rendezvous:
                 time.monotonic() >= deadline
             ):
                 _fail(f"COLL-6: {what}; after {self.timeout:g} s devices {absent} have not come")
+
+
+def _late(members: Sequence[int], arrived: dict[int, Value]) -> list[int]:
+    """Who has not come; where all have, the last one, who combines."""
+    return [member for member in members if member not in arrived] or list(arrived)[-1:]
 
 
 def _fail(message: str) -> NoReturn:

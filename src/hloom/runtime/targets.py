@@ -25,6 +25,11 @@ def replaces_routines() -> bool:
     return not REGISTERED.keys().isdisjoint(ROUTINES)
 
 
+def markers() -> frozenset[str]:
+    """The targets that hand on their operand, and that nobody has registered a function for."""
+    return frozenset(standard_targets.MARKERS) - REGISTERED.keys()
+
+
 def lookup(name: str) -> Caller:
     """The registered target; RuleError[CUSTOMCALL-5] where there is none."""
     _declare_own()

@@ -8,18 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from hloom.errors import ArgumentError
-from hloom.ir import Computation, Instruction
+from hloom.ir import Computation, Instruction, callees_first
 from hloom.ops.control_flow import AsyncDone, AsyncStart, AsyncUpdate
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Parameter
 from hloom.shape import Shape
+from hloom.text.attributes import scan_alias
+from hloom.text.scanner import Scanner, listed
 
 Raw = dict[str, tuple[str, int]]
 
 
 def expand_async(
     opcode: str,
-    shape: Shape,
+    shape: Shape | None,
     operands: list[Instruction],
     raw: Raw,
     names: Collection[str],
@@ -44,10 +46,14 @@ def expand_async(
         number += 1
     wrapped = Computation(f"async_computation.{number}")
     wrapped.execution_thread = thread
+    aliases = raw.pop("output_to_operand_aliasing", None)
     parameters = [
         wrapped.add(Instruction(f"param_{i}", operand.shape, Parameter(number=i))) for i, operand in enumerate(operands)
     ]
-    if not shape.is_tuple or len(shape.elements) < 2:
+    if shape is None or not shape.is_tuple or len(shape.elements) < 2:
         raise ArgumentError(f"the result of {opcode} is ((operands), result, contexts..), got {shape}")
     wrapped.add(Instruction(f"{base}.{number}", shape.elements[1], make(declaration), parameters))
-    return AsyncStart(async_execution_thread=thread, calls=wrapped)
+    for computation in callees_first(wrapped):
+        computation.execution_thread = thread
+    aliasing = listed(Scanner(aliases[0]), scan_alias) if aliases else ()
+    return AsyncStart(async_execution_thread=thread, calls=wrapped, output_to_operand_aliasing=tuple(aliasing))

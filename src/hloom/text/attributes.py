@@ -265,8 +265,9 @@ def _dim_labels(scanner: Scanner) -> ConvolutionDimensionNumbers:
     sides = []
     for side, letters in ((found[1], "bf"), (found[2], "oi"), (found[3], "bf")):
         digits = sorted(c for c in side if c.isdigit())
-        spatial = len(side) - 2
-        if sorted(side) != sorted(letters + "".join(digits)) or digits != [str(d) for d in range(spatial)]:
+        known = side.replace("?", "")
+        spatial = len(known) - 2
+        if sorted(known) != sorted(letters + "".join(digits)) or digits != [str(d) for d in range(spatial)]:
             scanner.fail(
                 f"{side!r} must have {letters[0]}, {letters[1]} and the digits 0 .. {spatial - 1}, once each", 0
             )
@@ -277,7 +278,7 @@ def _dim_labels(scanner: Scanner) -> ConvolutionDimensionNumbers:
 
 def dim_labels_text(n: ConvolutionDimensionNumbers) -> str:
     def side(first: int, second: int, spatial: tuple[int, ...], letters: str) -> str:
-        labels = ["?"] * (len(spatial) + 2)
+        labels = ["?"] * (max(first, second, *spatial) + 1)
         labels[first], labels[second] = letters[0], letters[1]
         for i, d in enumerate(spatial):
             labels[d] = str(i)

@@ -13,7 +13,6 @@ from hloom.literal import Literal
 from hloom.numerics import bits_of, has_infinity
 from hloom.shape import Shape
 from hloom.text.scanner import Scanner
-from hloom.text.shapes import strip_comments
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import TOKEN_VALUE, Array
 
@@ -21,13 +20,18 @@ _NUMBER = re.compile(r"[^\s{},]++")
 _PART = r"[^\s,()]++(?:\(0x[0-9a-fA-F]++\))?"
 _PAIR = re.compile(rf"\(\s*({_PART})\s*,\s*({_PART})\s*\)")
 _NAN = re.compile(r"([+-]?)nan(?:\(0x([0-9a-fA-F]++)\))?\Z")
-_SPACE = re.compile(r"\s++")
+_SEPARATORS = re.compile(r"[\s,]++")
+
+
+def is_elided(text: str) -> bool:
+    """Whether values of a constant were left out when its text was printed: `{...}`."""
+    return "..." in text
 
 
 def parse_literal(text: str, shape: Shape, scanner: Scanner, start: int) -> Literal:
     """The literal of a shape that a text holds; `start` is where the text stands, for errors."""
     try:
-        return _parse(strip_comments(text), shape, 0)
+        return _parse(text, shape, 0)
     except ValueError as error:
         scanner.fail(f"constant of {shape}: {error}", start)
 
@@ -37,14 +41,14 @@ def _parse(text: str, shape: Shape, depth: int) -> Literal:
         return _parse_tuple(text, shape, depth)
     if not shape.is_array:
         return Literal(shape, TOKEN_VALUE)
-    if "..." in text:
-        raise ValueError("its values were left out ({...}) when the text was printed: print it with large constants")
     if not text.isascii() or "_" in text or "infinity" in text.lower():
         # Python would read these; HLO text has no such numbers.
         raise ValueError(f"cannot read the numbers in {text.strip()[:40]!r}")
     if shape.element_type.is_complex:
         return Literal(shape, _frozen(_parse_complex(text, shape)))
     tokens = _NUMBER.findall(text)
+    if shape.rank and len(tokens) == 1 and tokens[0] == text.strip() and shape.element_count:
+        return _first_element(tokens[0], shape)
     if shape.rank:
         _check_skeleton(text, shape)
     elif len(tokens) != 1 or tokens[0] != text.strip():
@@ -52,6 +56,13 @@ def _parse(text: str, shape: Shape, depth: int) -> Literal:
     if len(tokens) != shape.element_count:
         raise ValueError(f"needs {shape.element_count} numbers, got {len(tokens)}")
     return Literal(shape, _frozen(_numbers(tokens, shape.element_type).reshape(shape.dimensions)))
+
+
+def _first_element(token: str, shape: Shape) -> Literal:
+    """An array written as one number without braces has it as its first element, and zeros, as in XLA."""
+    array = np.zeros(shape.dimensions, shape.element_type.dtype)
+    array.reshape(-1)[:1] = _numbers([token], shape.element_type)
+    return Literal(shape, _frozen(array))
 
 
 def _frozen(array: Array) -> Array:
@@ -80,15 +91,15 @@ def _parse_tuple(text: str, shape: Shape, depth: int) -> Literal:
 
 
 def _check_skeleton(text: str, shape: Shape) -> None:
-    """Numbers apart, a constant must have the braces and commas of its shape."""
-    found = _SPACE.sub("", _NUMBER.sub("1", text))
+    """Numbers apart, a constant must have the braces of its shape; commas only separate, as blanks do."""
+    found = _SEPARATORS.sub("", _NUMBER.sub("1", text))
     wanted = "1"
     for size in reversed(shape.dimensions):
-        if size * (len(wanted) + 1) > len(found) + 2:
+        if size * len(wanted) > len(found):
             wanted = "?"
             break
-        wanted = "{" + ",".join([wanted] * size) + "}"
-    if found != wanted and not (shape.element_count == 0 and re.fullmatch(r"[{},]*", found)):
+        wanted = "{" + wanted * size + "}"
+    if found != wanted and not (shape.element_count == 0 and re.fullmatch(r"[{}]*", found)):
         sizes = " x ".join(map(str, shape.dimensions))
         raise ValueError(f"the braces do not nest as {sizes} numbers do")
 

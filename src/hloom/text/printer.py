@@ -183,7 +183,7 @@ class _Printer:
         if not payload:
             payload = ", ".join(map(self._operand, instruction.operands))
         attributes += self._common(instruction)
-        text = f"{self.name(instruction)} = {self.shape(instruction.shape)} {op.opcode}({payload})"
+        text = f"{self.name(instruction)} = {self.shape(instruction.shape)} {op.text_opcode or op.opcode}({payload})"
         return ", ".join([text, *attributes])
 
     def _operand(self, operand: Instruction) -> str:
@@ -242,7 +242,7 @@ def _is_balanced(text: str) -> bool:
 
 def _frontend(attributes: dict[str, str]) -> str:
     entries = []
-    for key, value in attributes.items():
+    for key, value in sorted(attributes.items()):
         raw = value.startswith("{") and value.endswith("}") and _is_balanced(value)
         entries.append(f"{key}={value if raw else quote(value)}")
     return "{" + ",".join(entries) + "}"

@@ -1,4 +1,4 @@
-"""Walks over HLO text: white space and comments, names, balanced values; errors with line, column and caret."""
+"""Walks over HLO text: white space, names, balanced values; errors with line, column and caret."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, NoReturn
 
 from hloom.errors import ParseError
 
-SPACE = re.compile(r"(?:\s++|/\*.*?\*/|//[^\n]*+)*+", re.DOTALL)
+SPACE = re.compile(r"\s*+")
 NAME = re.compile(r"%?([A-Za-z_][\w.\-]*+)")
-COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 INTEGER = re.compile(r"-?\d++")
 
@@ -23,8 +22,19 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)", re.DOTALL)
 
 
+_COMMENT = re.compile(r"""("(?:[^"\\]|\\.)*+"|'(?:[^'\\\n]|\\.)*+')|/\*.*?\*/|//[^\n]*+""", re.DOTALL)
+_NOT_NEWLINE = re.compile(r"[^\n]")
+
+
+def without_comments(text: str) -> str:
+    """The text with blanks where comments stand, so that places stay where they are; strings are left alone."""
+    if "/*" not in text and "//" not in text:
+        return text
+    return _COMMENT.sub(lambda found: found[1] or _NOT_NEWLINE.sub(" ", found[0]), text)
+
+
 class Scanner:
-    """A position in a text. `base` is the offset of the text in the whole file, so that errors point there."""
+    """A position in a text without comments. `base` is its offset in the whole file, so that errors point there."""
 
     __slots__ = ("base", "pos", "text", "whole")
 
@@ -44,10 +54,10 @@ class Scanner:
         raise ParseError(message, line, offset - line_start + 1, source)
 
     def skip(self) -> None:
-        """Moves past white space and comments."""
+        """Moves past white space."""
         match = SPACE.match(self.text, self.pos)
-        if match:
-            self.pos = match.end()
+        assert match
+        self.pos = match.end()
 
     def at_end(self) -> bool:
         self.skip()
@@ -89,7 +99,7 @@ class Scanner:
 
     def shown(self) -> str:
         """What comes next, for messages."""
-        rest = self.text[self.pos : self.pos + 20].split("\n")[0]
+        rest = self.text[self.pos : self.pos + 20].split("\n")[0].rstrip()
         return repr(rest) if rest else ("the end of the text" if self.pos >= len(self.text) else "the end of the line")
 
     def raw_value(self) -> str:

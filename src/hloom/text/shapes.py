@@ -9,19 +9,21 @@ import functools
 import re
 
 from hloom.errors import ParseError, RuleError
-from hloom.shape import TOKEN, Layout, Shape, SplitConfig, Tile
-from hloom.text.scanner import COMMENT, MAX_NESTING, Scanner
+from hloom.shape import TOKEN, UNBOUNDED, Layout, Shape, SplitConfig, Tile
+from hloom.text.scanner import MAX_NESTING, Scanner, without_comments
 from hloom.types import BY_NAME, PrimitiveType
 
-ARRAY_SHAPE = re.compile(r"[a-z]\w*+\[[^\[\]{}()]*+\](?:\{[^{}]*+\})?")
+ARRAY_SHAPE = re.compile(r"[a-z]\w*+\[[^\[\]{}()]*+\](?:\{(?:[\d:][^{}]*+)?\}|(?!\s*+\{))")
+_LAYOUT = re.compile(r"\s*+\{(?=\s*+[\d:])|\{\}")
 _ELEMENT_TYPE = re.compile(r"[a-z]\w*+")
+_BUFFER = re.compile(r"b\s*+\(")
 _SIZE = re.compile(r"(<=)?\s*(\?|\d++)")
 _OPAQUE = Shape(PrimitiveType.OPAQUE)
 
 
 def parse_shape(text: str) -> Shape:
     """The shape that a text holds; ParseError where it holds none."""
-    scanner = Scanner(text)
+    scanner = Scanner(without_comments(text), text)
     shape = _scan(scanner, 0)
     if not scanner.at_end():
         scanner.fail(f"expected the end of the shape, got {scanner.shown()}")
@@ -58,19 +60,24 @@ def _scan(scanner: Scanner, depth: int) -> Shape:
                 scanner.expect(",", "between tuple elements")
             elements.append(_scan(scanner, depth + 1))
         return Shape.tuple_of(elements)
+    if scanner.match(_BUFFER):
+        buffer = Shape.buffer_of(_scan(scanner, depth + 1))
+        scanner.expect(")", "at the end of a buffer")
+        return buffer
     start = scanner.pos
     found = scanner.match(_ELEMENT_TYPE)
-    if not found or found[0] not in BY_NAME or found[0] == "tuple":
+    if not found or found[0] not in BY_NAME or found[0] in ("tuple", "buffer"):
         scanner.fail(f"expected a shape, got {scanner.text[start : start + 20]!r}", start)
     element_type = BY_NAME[found[0]]
     dimensions, dynamic = _scan_sizes(scanner)
     if not element_type.is_array:
         if dimensions:
             scanner.fail(f"a {element_type} has no dimensions", start)
-        if scanner.take("{"):
-            scanner.expect("}")
+        if scanner.text.startswith("{}", scanner.pos):
+            scanner.pos += 2
         return TOKEN if element_type is PrimitiveType.TOKEN else _OPAQUE
-    layout = scan_layout(scanner, len(dimensions)) if scanner.text.startswith("{", scanner.pos) else None
+    # A brace opens a layout only with what stands in layouts: it may also open a computation.
+    layout = scan_layout(scanner, len(dimensions)) if _LAYOUT.match(scanner.text, scanner.pos) else None
     try:
         return Shape.array(element_type, dimensions, dynamic, layout)
     except RuleError as error:
@@ -88,7 +95,11 @@ def _scan_sizes(scanner: Scanner) -> tuple[list[int], list[bool]]:
         if not found:
             scanner.fail(f"expected a size, got {scanner.shown()}")
         if found[2] == "?":
-            scanner.fail("SL-25: a dynamic size needs a bound, as in <=10; '?' has none", found.start())
+            if found[1]:
+                scanner.fail("a size is '?', or has a bound as in <=10", found.start())
+            dimensions.append(UNBOUNDED)
+            dynamic.append(True)
+            continue
         if len(found[2]) > 19 or int(found[2]) >= 2**63:
             scanner.fail(f"size {found[2][:30]} does not fit 64 bits", found.start())
         dimensions.append(int(found[2]))
@@ -173,7 +184,3 @@ def _scan_type(scanner: Scanner) -> PrimitiveType:
         scanner.fail(f"there is no element type {name!r}", start)
     scanner.expect(")")
     return BY_NAME[name]
-
-
-def strip_comments(text: str) -> str:
-    return COMMENT.sub("", text) if "/*" in text else text

@@ -16,10 +16,12 @@ A computation
 An instruction
  9. has operands in its own computation, and `users` are exactly the instructions that have it as an operand;
 10. has the number of operands and the attributes that its operation declares, and a result shape that the shape
-    rule of the operation gives (GEN-2);
-11. that receives or sends is matched: a context of recv goes to one recv-done, of send to one send-done, with the
-    same channel (RECV-3, RECVDONE-2, SENDDONE-1); a channel has one send and one recv of one shape, and one kind of
-    operation (SEND-6, COLL-5); infeeds of one computation are totally ordered (INFEED-2).
+    rule of the operation gives (GEN-2), floating-point types of mixed precision apart (`verifier.precision`);
+11. has shardings, threads and aliases that fit (`verifier.annotations`);
+12. that starts something is matched: its context goes to one done, with the same channel (RECV-3, RECVDONE-2,
+    SENDDONE-1).
+
+What only matters when a module runs is checked then (`verifier.running`).
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ from __future__ import annotations
 from typing import NoReturn
 
 from hloom.errors import HloomError, VerifyError
-from hloom.ir import Computation, Instruction, Module, callees_first
+from hloom.ir import Computation, Instruction, Module
 from hloom.shape import Shape
-from hloom.verifier.channels import check_channels, check_infeed_order
+from hloom.verifier.annotations import check_annotations
+from hloom.verifier.asynchronous import check_asynchronous_pairs
+from hloom.verifier.precision import fits_in_one_precision
 
 
 def verify_module(module: Module) -> None:
@@ -48,11 +52,11 @@ def verify_module(module: Module) -> None:
     for computation in module.computations:
         for instruction in computation.instructions:
             verify_instruction(instruction)
-    check_infeed_order(callees_first(module.entry))
     if module.is_scheduled:
         for computation in module.computations:
             _verify_schedule(computation)
-    check_channels(module)
+    check_asynchronous_pairs(module)
+    check_annotations(module)
     _verify_entry(module)
 
 
@@ -62,7 +66,8 @@ def verify_instruction(instruction: Instruction) -> None:
     try:
         op.check(instruction.shape, *op.bind([operand.shape for operand in instruction.operands]))
     except HloomError as error:
-        raise error.at(_place(instruction)) from None
+        if not fits_in_one_precision(instruction):
+            raise error.at(_place(instruction)) from None
 
 
 def _verify_structure(computation: Computation) -> None:

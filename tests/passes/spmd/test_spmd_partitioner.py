@@ -309,19 +309,10 @@ def test_manual_axes_that_do_not_fit_the_block_are_refused() -> None:
         partition(module, 4)
 
 
-@pytest.mark.parametrize(
-    ("sharding", "message"),
-    [
-        ("{devices=[3,1]<=[3]}", "at least 2 tile dimensions, whose product is 4, got [3, 1]"),
-        ("{devices=[4]<=[4]}", "at least 2 tile dimensions"),
-        ("{devices=[4,1]0,0,1,2}", "lists each of the 4 partitions once"),
-    ],
-)
-def test_shardings_that_do_not_fit_are_refused(sharding: str, message: str) -> None:
-    module = program(f"ROOT x = f32[8,12] parameter(0), sharding={sharding}")
-    with pytest.raises(ArgumentError) as error:
+def test_shardings_that_do_not_fit_are_refused() -> None:
+    module = program("ROOT x = f32[8,12] parameter(0), sharding={devices=[3,1]<=[3]}")
+    with pytest.raises(ArgumentError, match=r"at least 2 tile dimensions, whose product is 4, got \[3, 1\]"):
         partition(module, 4)
-    assert message in str(error.value)
 
 
 # Random programs

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.ops import can_apply
+from hloom.backends.cpu.kernels.products.dot import can_multiply
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_program
 from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.machine_code import compile_texts, processor, target
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.emitter import emit_program
+from hloom.backends.cpu.program.outline import ScalarComputationOutliner
 from hloom.backends.cpu.program.program import (
     CopyStep,
     HostStep,
@@ -28,13 +30,20 @@ from hloom.passes import Pipeline, clone_module, dump, is_watched, run_passes, s
 from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
+from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
+from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
+from hloom.passes.expand.markers import MarkerRemover
+from hloom.passes.expand.product_types import ProductTypes
+from hloom.passes.expand.scan import ScanExpander
+from hloom.passes.expand.single_device import SingleDeviceCollectives
+from hloom.passes.expand.sort_keys import SortKeys
 from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.memory_scheduler import MemoryScheduler
-from hloom.runtime.targets import replaces_routines
+from hloom.runtime.targets import markers, replaces_routines
 from hloom.text import fingerprint
 
 BRIEF_COST = 20_000
@@ -52,6 +61,8 @@ class CompiledModule:
     """Whether a run is sure to take a few microseconds at most."""
     object_files: list[bytes]
     host: HostPart
+    loops: list[str]
+    """The program's loops, for messages."""
 
 
 @dataclass(slots=True)
@@ -68,48 +79,58 @@ class HostPart:
         return bool(self.steps or self.slots)
 
 
-def cpu_pipeline() -> Pipeline:
-    """The passes before code generation."""
+def cpu_pipeline(alone: bool = False) -> Pipeline:
+    """The passes before code generation; `alone`: for programs that run on one device."""
     return Pipeline(
         "cpu",
         (
+            *([SingleDeviceCollectives()] if alone else []),
+            AsyncToSync(),
+            MarkerRemover(markers()),
             CallInliner(fusions=True),
+            ProductTypes(can_multiply),
+            ConvolutionOperandSwapper(),
             BatchNormExpander(),
             LinearAlgebraToLapack(),
+            ScanExpander(),
+            SortKeys(),
             MapInliner(),
             simplification_pipeline(),
             WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
             simplification_pipeline(),
             DotOperands(),
+            ScalarComputationOutliner(processor().vector_bytes),
             FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)),
             MemoryScheduler(),
         ),
     )
 
 
-def compile_module(module: Module, donate: bool = False) -> CompiledModule:
+def compile_module(module: Module, donate: bool = False, alone: bool = False) -> CompiledModule:
     """Compiles a module for the processor we run on; with `donate` its results may take the memory of arguments.
+
+    `alone` says that it runs on one device.
 
     Programs that need nothing of the host come from the cache on disk, if they were compiled before. What targets of
     custom calls mean there is what hloom says.
     """
     provide_half_conversions()
     if cache_folder() is None or is_watched() or replaces_routines():
-        return _compile(module, donate)
-    key = f"{fingerprint(module)} {donate} {processor().vector_bytes} {shared_pool().threads} {target()}"
+        return _compile(module, donate, alone)
+    key = f"{fingerprint(module)} {donate} {alone} {processor().vector_bytes} {shared_pool().threads} {target()}"
     found: CompiledModule | None = find_program(key)
     if found is not None:
         return found
-    made = _compile(module, donate)
+    made = _compile(module, donate, alone)
     if not made.host.is_needed:
         keep_program(key, made)
     return made
 
 
-def _compile(module: Module, donate: bool) -> CompiledModule:
+def _compile(module: Module, donate: bool, alone: bool) -> CompiledModule:
     module = clone_module(module)
-    run_passes(module, cpu_pipeline())
+    run_passes(module, cpu_pipeline(alone))
     program = build_program(module, processor().vector_bytes, shared_pool().threads)
     assignment = assign_buffers(program, donate)
     texts = emit_program(program, assignment, processor().vector_bytes)
@@ -123,6 +144,7 @@ def _compile(module: Module, donate: bool) -> CompiledModule:
         _is_brief(program),
         compile_texts(texts),
         host if host.is_needed else HostPart([], 0, {}),
+        program.loops,
     )
 
 

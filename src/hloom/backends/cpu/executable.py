@@ -13,9 +13,10 @@ import numpy as np
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.llvm.machine_code import load_object
 from hloom.backends.cpu.program.emitter import TABLE, host_buffers
-from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, leaves
+from hloom.backends.cpu.program.program import TOKEN_PLACE, Buffer, HostStep, Slot, leaves
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
+from hloom.backends.cpu.runtime.interrupts import ask_address, host
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, RunError
@@ -28,6 +29,8 @@ from hloom.values import TOKEN_VALUE, Array, Value
 
 _HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 _CALL_ARGUMENTS = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+STOPPED = 1
+"""The status of a program that the host ended."""
 KEPT_ARENA_BYTES = 1 << 20
 """Arenas of at most so many bytes are kept between calls."""
 
@@ -71,8 +74,12 @@ class CpuExecutable(Executable):
         self._donated = compiled.donated
         self._code = load_object(*compiled.object_files)
         self._runs = threading.local()
+        self._loops = compiled.loops
+        self._stop: BaseException | None = None
         self._arenas: list[_Arena] = []
         self._host_call = _HOST_CALL(self._call_host)
+        host_call = ctypes.cast(self._host_call, ctypes.c_void_p).value or 0
+        self._host = host(host_call)
         pool = shared_pool()
         self._template = template(
             signature,
@@ -80,7 +87,9 @@ class CpuExecutable(Executable):
             {
                 "pool": pool.address,
                 "parallel_for": pool.parallel_for_address,
-                "host_call": ctypes.cast(self._host_call, ctypes.c_void_p).value or 0,
+                "host_call": host_call,
+                "host_data": self._host.ctypes.data,
+                "ask": ask_address(),
             },
         )
         self._template_address = self._template.ctypes.data
@@ -115,12 +124,20 @@ class CpuExecutable(Executable):
     def __call__(self, *arrays: Any) -> Value:
         if self._is_plain and (self._parameters_are_flat or not self._donated):
             results = self._results(arrays)
-            if self._native(arrays, results) == 0:
+            status = self._native(arrays, results)
+            if status == 0:
                 if self._result_is_array:
                     return results[0]
                 return results if self._result_is_flat else _collect(self.signature.result, results, [])
+            if status == STOPPED:
+                raise self._stopped()
         # Arguments that are no dense arrays of the right types, and programs that need the host.
         return super().__call__(*arrays)
+
+    def _stopped(self) -> BaseException:
+        """Why a loop of this thread's run ended early."""
+        error: BaseException = self._runs.__dict__.pop("error", None) or KeyboardInterrupt()
+        return error
 
     def _results(self, arguments: Sequence[Any]) -> tuple[Array, ...]:
         """Arrays for the results: new ones, and those of donated arguments."""
@@ -160,6 +177,8 @@ class CpuExecutable(Executable):
         inputs = []
         for place, value in zip(signature.parameters, arguments, strict=True):
             for leaf, array in zip(leaves(place), _flat_value(value), strict=True):
+                if leaf == TOKEN_PLACE:
+                    continue
                 if isinstance(leaf, Slot):
                     run.slots[leaf.number] = array
                 else:
@@ -175,14 +194,37 @@ class CpuExecutable(Executable):
             raise AssertionError("checked arguments do not fit: a defect in hloom")
         if run.error is not None:
             raise run.error
+        if status == STOPPED:
+            raise self._stopped()
         return _collect(signature.result, results, [own_arrays(value, arguments) for value in run.slots])
 
     def _call_host(self, _: int, site: int, frame: int) -> int:
+        if site < 0:
+            return self._may_go_on(-1 - site)
         run: _Run = self._runs.current
         try:
             run.evaluate(self.host.steps[site], frame)
         except BaseException as error:
             run.error = error
+            return 1
+        return 0
+
+    def _may_go_on(self, loop: int) -> int:
+        """Asked by a loop from time to time: 1 where it must end. Python handles signals while this runs.
+
+        What ends it is the error of the run; blocks of a loop may run on other threads, which leave it for the run's
+        own to find.
+        """
+        run: _Run | None = getattr(self._runs, "current", None)
+        try:
+            if self._stop is not None:
+                raise self._stop
+            if run is not None:
+                run.rendezvous.check(f"loop {self._loops[loop]}")
+        except BaseException as error:
+            if run is not None or threading.current_thread() is threading.main_thread():
+                self._stop = None
+                self._runs.error = error
             return 1
         return 0
 
@@ -256,6 +298,8 @@ class _Run:
     def _value(self, place: Any, shape: Shape, arrays: Iterator[Array], keep: bool) -> Value:
         if isinstance(place, tuple):
             return tuple(self._value(p, s, arrays, keep) for p, s in zip(place, shape.elements, strict=True))
+        if place == TOKEN_PLACE:
+            return TOKEN_VALUE
         if isinstance(place, Slot):
             return self.slots[place.number]
         array = next(arrays).reshape(shape.dimensions)
@@ -265,6 +309,8 @@ class _Run:
         if isinstance(place, tuple):
             for element, part in zip(place, value, strict=True):
                 self._put(element, part, arrays)
+        elif place == TOKEN_PLACE:
+            return
         elif isinstance(place, Slot):
             self.slots[place.number] = value
         elif (target := next(arrays)) is not value:
@@ -276,8 +322,7 @@ def _collect(place: Any, results: Sequence[Array], slots: list[Any]) -> Value:
     if isinstance(place, tuple):
         return tuple(_collect(element, results, slots) for element in place)
     if isinstance(place, Slot):
-        value = slots[place.number]
-        return TOKEN_VALUE if value is None else value
+        return TOKEN_VALUE if place == TOKEN_PLACE else slots[place.number]
     return results[place.number]
 
 

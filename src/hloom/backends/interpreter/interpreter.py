@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hloom.backends.interpreter.on_arrays import CONTROL
 from hloom.backends.interpreter.plan import Plan, Step
 from hloom.errors import HloomError, RunError
 from hloom.ir import Computation, Instruction
@@ -94,9 +95,13 @@ class Execution:
 
     def _evaluate_step(self, step: Step, operands: list[Value], on_arrays: bool) -> Value:
         self.current = step.instruction
+        if self.rendezvous.limit is not None:
+            self.rendezvous.check(_place(step))
         if self.steps > self.step_limit:
             raise RunError(f"the step limit of {self.step_limit} instructions is reached").at(_place(step))
         try:
+            if on_arrays and step.op.opcode in CONTROL:
+                return CONTROL[step.op.opcode](step.op, self._on_arrays, operands)
             value = step.op.evaluate(Site(self, step.instruction, on_arrays), *step.op.bind(operands))
         except HloomError as error:
             raise error.at(_place(step)) from None
@@ -109,6 +114,9 @@ class Execution:
         if value.dtype != step.dtype or (step.sizes is not None and value.shape != step.sizes and not on_arrays):
             raise AssertionError(f"{step.instruction!r} gave {value.dtype}{list(value.shape)}: a defect in hloom")
         return value
+
+    def _on_arrays(self, computation: Computation, arguments: Sequence[Value]) -> Value:
+        return self._evaluate(self.plans[id(computation)], arguments, on_arrays=True)
 
 
 class Site(Context):
@@ -158,14 +166,19 @@ class Site(Context):
     def call(self, computation: Computation, *arguments: Value) -> Value:
         if self.on_arrays:
             # Inside a map every scalar is an array, so what the computation calls is applied to arrays too.
-            return self.execution._evaluate(self.execution.plans[id(computation)], arguments, on_arrays=True)
+            return self.execution._on_arrays(computation, arguments)
         return self.execution.run(computation, arguments)
 
     def map(self, computation: Computation, *arrays: Array) -> Value:
         return self.execution.map(computation, arrays)
 
-    def exchange(self, members: Sequence[int], value: Value, channel_id: int | None = None) -> list[Value]:
-        return self.execution.rendezvous.exchange(self.instruction, members, self.execution.index, value, channel_id)
+    def exchange(
+        self, members: Sequence[int], value: Value, channel_id: int | None, combine: Callable[[list[Value]], Value]
+    ) -> Value:
+        execution = self.execution
+        return execution.rendezvous.exchange(
+            self.instruction, members, execution.index, value, channel_id, lambda values: _shared(combine(values))
+        )
 
     def send(self, channel_id: int, value: Value, target: int) -> None:
         self.execution.rendezvous.send(channel_id, self.execution.index, target, value)
@@ -181,6 +194,11 @@ class Site(Context):
         state = self.execution.rng_state
         self.execution.rng_state = (state + delta) % 2**128
         return state
+
+
+def _shared(value: Value) -> Value:
+    """Views of what several devices hold: a result that shares memory is copied before it is given out."""
+    return tuple(map(_shared, value)) if isinstance(value, tuple) else np.asarray(value).view()
 
 
 def _spread(value: Value, sizes: tuple[int, ...]) -> Value:

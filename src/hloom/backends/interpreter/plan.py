@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hloom.backends.interpreter.on_arrays import CONTROL
 from hloom.ir import Computation, Instruction, callees_first, post_order
 from hloom.ops.operation import Operation
 from hloom.values import Value
@@ -142,6 +143,8 @@ def _applies_to_arrays(instruction: Instruction, plans: dict[int, Plan]) -> bool
     op = instruction.op
     if op.elementwise or op.opcode in _FREE_OF_SHAPES:
         return True
-    if op.opcode in ("call", "fusion"):
+    if op.opcode == "bitcast-convert":
+        return True
+    if op.opcode in ("call", "fusion", *CONTROL):
         return all(plans[id(c)].applies_to_arrays for c in op.computations)
     return op.opcode in _IDENTITY_ON_SCALARS and instruction.operands[0].shape.compatible(instruction.shape)

@@ -123,6 +123,8 @@ def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
                 if new not in old.operands:
                     new.sharding = old.sharding
                 edit.replace(old, new)
+                if old not in edit.removed:
+                    edit.remove(old)  # its effects are those of what stands for it
                 changes += 1
         edit.finish()
     if changes:

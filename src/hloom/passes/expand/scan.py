@@ -43,8 +43,11 @@ def _expand(make: Maker, old: Instruction, module: Module) -> Instruction:
         make.broadcast(make.constant(0, shape.element_type), shape)
         for shape in results[: len(results) - op.num_carries]
     ]
-    init = make.tuple(make.constant(0, S32), *old.operands, *outputs)
     trips = old.operands[0].shape.dimensions[op.scan_dimension]
+    if trips == 0:
+        carries = old.operands[count:]
+        return make.tuple(*outputs, *carries) if old.shape.is_tuple else (*outputs, *carries)[0]
+    init = make.tuple(make.constant(0, S32), *old.operands, *outputs)
     loop = While(
         condition=_condition(module, init.shape, trips), body=_body(module, op, init.shape, count, len(outputs), trips)
     )

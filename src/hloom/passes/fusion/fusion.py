@@ -21,8 +21,8 @@ from hloom.ir import Computation, Instruction, Module, post_order
 from hloom.ops.attributes import FusionKind
 from hloom.ops.control_flow import Fusion
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
+from hloom.passes.costs import element_cost
 from hloom.passes.edit import Edit, has_control_edges, runs_effects
-from hloom.passes.fusion.costs import element_cost
 from hloom.passes.fusion.sibling_fusion import merge_siblings
 from hloom.shape import Shape
 

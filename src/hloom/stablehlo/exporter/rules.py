@@ -15,7 +15,7 @@ from hloom.ops.attributes import CustomCallApiVersion, PaddingType
 from hloom.shape import Shape
 from hloom.stablehlo.exporter.block import BlockExporter, Leaf, Rule, layout_attribute, leaf_count
 from hloom.stablehlo.exporter.expansions import EXPANSIONS
-from hloom.stablehlo.mlir.ir import Attribute, DenseElements, DialectAttribute, Number, Symbol, Value
+from hloom.stablehlo.mlir.ir import Attribute, DenseElements, DialectAttribute, ElidedElements, Number, Symbol, Value
 from hloom.stablehlo.mlir.parser import parse_attribute
 from hloom.stablehlo.mlir.types import I32, I64, TOKEN_TYPE, mlir_type, tensor_type
 from hloom.stablehlo.operations import BY_OPCODE
@@ -54,6 +54,11 @@ def _constant(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     if not instruction.users and (instruction.parent is None or instruction.parent.root is not instruction):
         return [None] * leaf_count(literal.shape)
     return _literal(block, literal.shape, literal.value)
+
+
+def _elided_constant(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
+    types = [tensor_type(leaf) for leaf in instruction.shape.leaves()]
+    return [block.emit("stablehlo.constant", [], [mlir], {"value": ElidedElements(mlir)})[0] for mlir in types]
 
 
 def _literal(block: BlockExporter, shape: Shape, value: object) -> list[Leaf]:
@@ -360,6 +365,7 @@ RULES: dict[str, Rule] = {
     "collective-permute-start": _started("collective-permute"),
     "conditional": _conditional,
     "constant": _constant,
+    "elided-constant": _elided_constant,
     "copy-done": _element(0),
     "copy-start": _copy_start,
     "custom-call": _custom_call,

@@ -19,6 +19,7 @@ from hloom.ir import Computation, Instruction
 from hloom.literal import Literal
 from hloom.ops.operation import OPERATIONS
 from hloom.ops.operation import Operation as HloOperation
+from hloom.ops.structure import ElidedConstant
 from hloom.shape import Shape
 from hloom.stablehlo.importer.annotations import annotate
 from hloom.stablehlo.importer.folding import Folder
@@ -236,6 +237,11 @@ class Body(XlaBuilder):
             scalar = self.constant(Literal.from_numpy(values.reshape(-1)[:1].reshape(())))
             return self.broadcast(scalar, values.shape)
         return self.constant(Literal.from_numpy(values))
+
+    def elided(self, shape: Shape) -> XlaOp:
+        """A constant whose values were left out of the text."""
+        self.whole.elided += 1
+        return self._add(ElidedConstant(number=self.whole.elided), [], shape)
 
     def _place(self, instruction: Instruction) -> None:
         """The op's place in the text."""

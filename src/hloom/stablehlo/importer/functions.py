@@ -30,6 +30,7 @@ class Functions:
         self.names: dict[str, int] = {}
         self.call_depth = 0
         self.free: dict[int, tuple[Value, ...]] = {}
+        self.elided = 0  # constants so far whose values the text leaves out
 
     def error(self, operation: Operation, message: str) -> NoReturn:
         """Raises the ParseError of an operation."""

@@ -25,6 +25,7 @@ from hloom.stablehlo.mlir.ir import (
     Attribute,
     DenseElements,
     DialectAttribute,
+    ElidedElements,
     Operation,
     Symbol,
     TensorType,
@@ -42,6 +43,8 @@ U32 = scalar(PrimitiveType.U32)
 
 def _constant(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     value = required(operation.attributes, "value")
+    if isinstance(value, ElidedElements):
+        return body.elided(shape_of(value.type))
     if not isinstance(value, DenseElements):
         raise ArgumentError(f"value is dense<..>, got {value!r}")
     return body.dense(value)

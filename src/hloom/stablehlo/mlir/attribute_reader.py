@@ -11,11 +11,13 @@ import numpy as np
 from hloom.errors import HloomError, ParseError
 from hloom.stablehlo.mlir.dense import dense_values, from_bytes, static_sizes
 from hloom.stablehlo.mlir.ir import (
+    ELIDED_RESOURCE,
     Attribute,
     DenseArray,
     DenseElements,
     DialectAttribute,
     DialectType,
+    ElidedElements,
     FunctionType,
     Number,
     QuantizedType,
@@ -300,12 +302,14 @@ class AttributeReader:
         mlir = self.tensor_type()
         return DenseElements(mlir, self.checked(at, lambda: dense_values(body, mlir)))
 
-    def dense_resource(self) -> DenseElements:
+    def dense_resource(self) -> DenseElements | ElidedElements:
         scanner = self.scanner
         at = scanner.pos
         name = scanner.angled().strip()
         scanner.expect(":", "and a type")
         mlir = self.tensor_type()
+        if name == ELIDED_RESOURCE:
+            return ElidedElements(mlir)
         if self._resources is None:
             sections = "".join(_RESOURCES.findall(scanner.text))
             self._resources = {found[1]: found[2] for found in _RESOURCE.finditer(sections)}

@@ -9,11 +9,13 @@ import numpy as np
 
 from hloom.numerics import bits_of
 from hloom.stablehlo.mlir.ir import (
+    ELIDED_RESOURCE,
     Attribute,
     DenseArray,
     DenseElements,
     DialectAttribute,
     DialectType,
+    ElidedElements,
     FunctionType,
     Number,
     ScalarType,
@@ -55,6 +57,8 @@ def attribute_text(value: Attribute) -> str:
             return f"array<{value.element_type.name}: {values}>" if values else f"array<{value.element_type.name}>"
         case DenseElements():
             return dense_text(value)
+        case ElidedElements():
+            return f"dense_resource<{ELIDED_RESOURCE}> : {type_text(value.type)}"
         case DialectAttribute():
             return _dialect_text(value)
         case _:

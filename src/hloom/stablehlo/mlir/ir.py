@@ -92,6 +92,16 @@ class DenseElements:
     values: np.ndarray[Any, np.dtype[Any]]
 
 
+ELIDED_RESOURCE = "__elided__"
+
+
+@dataclass(frozen=True, slots=True)
+class ElidedElements:
+    """`dense_resource<__elided__> : tensor<2xf32>`: elements that were left out of the text."""
+
+    type: TensorType
+
+
 @dataclass(frozen=True, slots=True)
 class DialectAttribute:
     """`#stablehlo.gather<offset_dims = [1], ...>` or `#stablehlo<comparison_direction LT>`.
@@ -115,6 +125,7 @@ Attribute = (
     | Symbol
     | DenseArray
     | DenseElements
+    | ElidedElements
     | DialectAttribute
     | ScalarType
     | TensorType

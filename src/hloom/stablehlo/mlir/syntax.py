@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloom.stablehlo.mlir.attribute_text import attribute_text, bare_text, dense_text
+from hloom.stablehlo.mlir.attribute_text import attribute_text, bare_text
 from hloom.stablehlo.mlir.ir import Attribute, DenseArray, DenseElements, DialectAttribute, Operation, Region
 from hloom.stablehlo.mlir.printer import (
     Printer,
@@ -21,9 +21,7 @@ def _others(operation: Operation, *names: str) -> str:
 
 
 def _constant(printer: Printer, operation: Operation) -> str:
-    value = operation.attributes["value"]
-    assert isinstance(value, DenseElements)
-    return f"stablehlo.constant{_others(operation, 'value')} {dense_text(value)}"
+    return f"stablehlo.constant{_others(operation, 'value')} {attribute_text(operation.attributes['value'])}"
 
 
 def _return(printer: Printer, operation: Operation) -> str:

@@ -12,7 +12,7 @@ import hloom as hl
 from hloom.backends.cpu import compiler
 from hloom.backends.cpu.llvm import disk_cache
 from hloom.backends.cpu.llvm.machine_code import processor
-from hloom.backends.cpu.runtime import dispatch
+from hloom.backends.cpu.runtime import dispatch, interrupts
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 
 TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add(x, x)\n}\n"
@@ -22,6 +22,7 @@ TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # The code that all programs share is not counted.
     dispatch.call_address()
+    interrupts.ask_address()
     shared_pool()
     monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
     return tmp_path
@@ -151,6 +152,6 @@ def test_processes_may_write_at_once(folder: Path) -> None:
     program = f"import hloom as hl, numpy as np\nprint(hl.compile({TEXT!r}, backend='cpu')(np.ones(5, 'f4')).sum())"
     running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate()[0].strip() for process in running] == ["10.0"] * 3
-    # The program, and what all programs share: the dispatch, the pool of threads, perhaps conversions of f16.
-    assert len(list(folder.glob("*.o"))) == (3 if processor().converts_f16 else 4)
+    # The program, and what all programs share: dispatch, interrupts, the pool of threads, perhaps conversions of f16.
+    assert len(list(folder.glob("*.o"))) == (4 if processor().converts_f16 else 5)
     assert not list(folder.glob(".*.part"))

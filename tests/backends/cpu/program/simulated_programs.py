@@ -132,7 +132,7 @@ class Drawer:
         saved = {b: self.buffer("temp", b.dimensions[0]) for b in dict.fromkeys(chosen) if b in state}
         body += [CopyStep(copy, b) for b, copy in saved.items()]
         body += [CopyStep(s, saved.get(b, b)) for s, b in zip(state, chosen) if s is not b]
-        steps.append(WhileStep(condition, predicate, body))
+        steps.append(WhileStep(condition, predicate, body, 0))
         return state
 
     def branches(self, steps: list[Step], known: list[Buffer], depth: int) -> Buffer:

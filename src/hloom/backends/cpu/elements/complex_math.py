@@ -34,15 +34,52 @@ def multiply(a: Pair, b: Pair) -> Pair:
 
 
 def divide(a: Pair, b: Pair) -> Pair:
-    """Smith's algorithm, as NumPy has it: the larger part of the divisor is divided out."""
+    """The quotient, with the infinities and zeros of C's Annex G where its parts would both be NaN (DIV-1)."""
+    real, imaginary = quotient(a, b)
+    lost = real.compare("uno", real) & imaginary.compare("uno", imaginary)
+    signed = with_sign_of(b[0].like(INF), b[0])
+    by_zero = b[0].equals(0.0) & b[1].equals(0.0)
+    a_infinite, b_infinite = _is_infinite(a), _is_infinite(b)
+    of_infinity = _times_conjugate(_signs(a), b, INF)
+    by_infinity = _times_conjugate(a, _signs(b), 0.0)
+    parts = []
+    for part, zero, large, small in zip(
+        (real, imaginary), (signed * a[0], signed * a[1]), of_infinity, by_infinity, strict=True
+    ):
+        fixed = where(b_infinite & _is_finite(a), small, part)
+        fixed = where(a_infinite & _is_finite(b), large, fixed)
+        parts.append(where(by_zero, zero, where(lost, fixed, part)))
+    return parts[0], parts[1]
+
+
+def _is_infinite(z: Pair) -> Lanes:
+    return abs(z[0]).equals(INF) | abs(z[1]).equals(INF)
+
+
+def _is_finite(z: Pair) -> Lanes:
+    return (abs(z[0]) < INF) & (abs(z[1]) < INF)
+
+
+def _signs(z: Pair) -> Pair:
+    """1 for an infinite part and 0 for a finite one, with their signs."""
+    ones = [with_sign_of(where(abs(x).equals(INF), x.like(1.0), x.like(0.0)), x) for x in z]
+    return ones[0], ones[1]
+
+
+def _times_conjugate(a: Pair, b: Pair, factor: float) -> Pair:
+    return (a[0] * b[0] + a[1] * b[1]) * factor, (a[1] * b[0] - a[0] * b[1]) * factor
+
+
+def quotient(a: Pair, b: Pair) -> Pair:
+    """Smith's algorithm: the larger part of the divisor is divided out."""
     swap = abs(b[0]) < abs(b[1])
     large, small = where(swap, b[1], b[0]), where(swap, b[0], b[1])
     p, q = where(swap, a[1], a[0]), where(swap, a[0], a[1])
     ratio = small / large
     scale = 1.0 / (large + small * ratio)
     real, difference = (p + q * ratio) * scale, (q - p * ratio) * scale
-    imaginary = where(swap, -difference, difference)
     by_zero = large.equals(0.0) & small.equals(0.0)
+    imaginary = where(swap, -difference, difference)
     return where(by_zero, a[0] * INF, real), where(by_zero, a[1] * INF, imaginary)
 
 
@@ -51,7 +88,7 @@ def _real(x: Lanes, value: float) -> Pair:
 
 
 def _reciprocal(z: Pair) -> Pair:
-    return divide(_real(z[0], 1.0), z)
+    return quotient(_real(z[0], 1.0), z)
 
 
 def _times_i(z: Pair) -> Pair:
@@ -60,10 +97,6 @@ def _times_i(z: Pair) -> Pair:
 
 def _over_i(z: Pair) -> Pair:
     return z[1], -z[0]
-
-
-def _is_infinite(z: Pair) -> Lanes:
-    return abs(z[0]).equals(INF) | abs(z[1]).equals(INF)
 
 
 def _scaled(z: Pair) -> tuple[Lanes, Lanes, Lanes]:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import ml_dtypes
 
 from hloom.backends.cpu.elements import complex_math, narrow_floats, vector_math
+from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
 from hloom.backends.cpu.elements.types import (
     Element,
     is_native,
@@ -33,6 +34,8 @@ def can_apply(op: Operation, result: PrimitiveType, operands: list[PrimitiveType
     """Whether `apply` can emit the operation for these element types."""
     if not all(map(is_native, [result, *operands])):
         return False
+    if isinstance(op, ScalarFunctionCall):
+        return True
     if operands and operands[0].is_complex:
         return (
             op.opcode in _COMPLEX or op.opcode in complex_math.COMPLEX_UNARY or op.opcode in complex_math.COMPLEX_BINARY
@@ -45,6 +48,8 @@ def can_apply(op: Operation, result: PrimitiveType, operands: list[PrimitiveType
 def apply(b: Builder, expression: Apply, operands: list[Element]) -> Element:
     """Emits an element-wise operation on registers of equal width."""
     opcode = expression.op.opcode
+    if isinstance(expression.op, ScalarFunctionCall):
+        return apply_function(b, expression, *operands)
     types = [operand.type for operand in expression.operands]
     if (types and types[0].is_complex) or (opcode == "select" and expression.type.is_complex):
         return _apply_complex(b, expression, operands)

@@ -8,10 +8,9 @@ from hloom.backends.cpu.elements import ops as element_ops
 from hloom.backends.cpu.elements.types import Element, is_native, register_element
 from hloom.backends.cpu.llvm.text import Builder, Value, constant, type_of
 from hloom.ir import Computation
-from hloom.loops.expressions import Apply, Argument, Constant, ExpressionSpace, walk
+from hloom.loops.expressions import Apply, Argument, Constant, ExpressionSpace, is_function_call, walk
 from hloom.loops.index import Expression
-from hloom.loops.lower import can_lower
-from hloom.loops.pull import Puller, is_scalar_computation
+from hloom.loops.scalar_computation import can_compute, compute
 
 
 class ScalarComputation:
@@ -27,18 +26,20 @@ class ScalarComputation:
     @staticmethod
     def of(computation: Computation) -> ScalarComputation | None:
         """None where something in the computation cannot be emitted."""
-        if not is_scalar_computation(computation) or not all(
+        if not can_compute(computation, element_ops.can_apply) or not all(
             is_native(shape.element_type) for i in computation.instructions for shape in i.shape.leaves()
         ):
             return None
-        inner = [i for i in computation.instructions if i.opcode not in ("parameter", "tuple")]
-        if not all(can_lower(i, element_ops.can_apply) for i in inner):
-            return None
         return ScalarComputation(computation)
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether it may loop: then it must not see the values of lanes that do not count."""
+        return any(map(is_function_call, walk(self.results)))
 
     def on(self, arguments: Sequence[Expression]) -> list[Expression]:
         """The results for other arguments."""
-        return Puller(self.space, {}).compute(self.computation, arguments)
+        return compute(self.space, self.computation, arguments)
 
     def emit(self, b: Builder, arguments: Sequence[Element]) -> list[Element]:
         """The results for arguments of equal width."""

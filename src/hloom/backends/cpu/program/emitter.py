@@ -30,12 +30,15 @@ from hloom.backends.cpu.program.program import (
     WhileStep,
     leaves,
 )
-from hloom.loops.nest import Kernel, Nest
+from hloom.loops.nest import Kernel, Nest, nest_cost
+from hloom.runtime.machine import architecture
 
-TABLE = ("arena", "pool", "parallel_for", "host_call", "host_data")
+TABLE = ("arena", "pool", "parallel_for", "host_call", "host_data", "ask")
 INLINED_LINES = 200
 """Functions of at most so many lines that run on one thread become part of the loop that calls them."""
 INLINED_CALLS = 64
+LOOK_COST = 8192
+"""The work, in element additions, after which a loop looks at the clock: some microseconds."""
 PIECE_CHARACTERS = 16_000
 """From this length on, what takes LLVM some 10 ms, functions make a module of their own worth its while."""
 
@@ -47,7 +50,22 @@ define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
   call void %address(ptr %pool, ptr %function, ptr %context, i64 %chunks)
   ret void
 }"""
-_ATTRIBUTES = 'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n!0 = !{i32 1}\n'
+_ATTRIBUTES = (
+    'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n'
+    "attributes #2 = { cold nounwind memory(inaccessiblemem: readwrite) }\n!0 = !{i32 1}\n"
+)
+CLOCK = {"x86_64": "llvm.readcyclecounter", "aarch64": "llvm.readsteadycounter"}[architecture()]
+POLL_CYCLES = 1 << 25 if CLOCK.endswith("cyclecounter") else 1 << 18
+"""Some 10 ms of the clock: the time-stamp counter of x86, elsewhere a timer of some 20 MHz and more."""
+IN_LOOP, IN_BLOCK, BEFORE_BLOCK, AFTER_BLOCKS = range(4)
+"""Where the program asks whether it may go on."""
+POLL_HEAD = [
+    "  %poll.ticks = alloca i32, align 4",
+    "  %poll.last = alloca i64, align 8",
+    "  store i32 0, ptr %poll.ticks, align 4",
+    f"  %poll.first = call i64 @{CLOCK}()",
+    "  store i64 %poll.first, ptr %poll.last, align 8",
+]
 
 
 @dataclass(slots=True)
@@ -106,6 +124,7 @@ class _Emitter:
         self.frame_size = 1
         self.inlined: dict[str, int] = {}
         self.called: set[str] = set()
+        self.polls = True
 
     def texts(self) -> list[str]:
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
@@ -262,9 +281,12 @@ class _Emitter:
             self._memcpy(snapshot, self._pointer(scalar), constant(I64, scalar.byte_size))
             snapshots.append(snapshot)
         outer = [self._pointer(buffer) for buffer in (*blocked.scalars, *blocked.shared)]
-        self._fill_frame([*snapshots, *outer])
+        host = [Value("%ask", PTR), Value("%host_data", PTR)]
+        self._fill_frame([*snapshots, *outer, *host])
         chunks = -(-blocked.size // blocked.block)
         b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
+        # A block that was told to stop leaves that to be found here.
+        _return_if(b, b.emit(f"call i32 %ask(ptr %host_data, i64 {-1 - step.number}, i64 {AFTER_BLOCKS}) #2", I32))
         self.tasks[name] = self._block_task(name, step, blocked)
 
     def _block_task(self, name: str, step: WhileStep, blocked: BlockedLoop) -> list[str]:
@@ -278,11 +300,18 @@ class _Emitter:
             inside[scalar] = Value(f"%own{k}", PTR)
             self.head.append(f"  %own{k} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
             self._memcpy(inside[scalar], _from_frame(b, k), constant(I64, scalar.byte_size))
+        for k, name_in_task in enumerate(("ask", "host_data"), 2 * count + len(blocked.shared)):
+            place = b.element_pointer(Value("%frame", PTR), constant(I64, k), "ptr")
+            b.line(f"%{name_in_task} = load ptr, {place}, align 8")
+        begin, done = b.label("begin"), b.label("done")
+        stops = b.emit(f"call i32 %ask(ptr %host_data, i64 0, i64 {BEFORE_BLOCK})", I32)
+        b.branch_if(b.compare("eq", stops, constant(I32, 0)), begin, done)
+        b.start(begin)
         first = b.binary("mul", Value("%chunk", I64), constant(I64, blocked.block))
         end = b.binary("add", first, constant(I64, blocked.block))
         self.block = _Block(blocked, inside, first, b.intrinsic("smin", end, constant(I64, blocked.size)))
         self._plain_while(step, depth=1)
-        leave, done = b.label("leave"), b.label("done")
+        leave = b.label("leave")
         b.branch_if(b.compare("eq", Value("%chunk", I64), constant(I64, 0)), leave, done)
         b.start(leave)
         for k, scalar in enumerate(blocked.scalars):
@@ -302,6 +331,8 @@ class _Emitter:
         head, body, done = b.label("while"), b.label("body"), b.label("done")
         b.branch(head)
         b.start(head)
+        if self.polls:
+            self._poll(step, done)
         self._steps(step.condition, depth + 1)
         predicate = b.load(self._pointer(step.predicate), I8, 1)
         b.branch_if(b.compare("ne", predicate, constant(I8, 0)), body, done)
@@ -309,6 +340,38 @@ class _Emitter:
         self._steps(step.body, depth + 1)
         b.branch(head)
         b.start(done)
+
+    def _poll(self, step: WhileStep, done: str) -> None:
+        """Every few microseconds a loop looks at the clock, and every few milliseconds it asks the host to go on."""
+        b = self.builder
+        if POLL_HEAD[0] not in self.head:
+            self.head += POLL_HEAD
+        look, ask, stop, go = (b.label(hint) for hint in ("look", "ask", "stop", "go"))
+        share = self.block.loop.block / self.block.loop.size if self.block is not None else 1.0
+        period = poll_period(step, share)
+        if period > 1:
+            ticks = b.binary("add", b.load(Value("%poll.ticks", PTR), I32, 4), constant(I32, 1))
+            b.store(ticks, Value("%poll.ticks", PTR), 4)
+            due = b.compare("eq", b.binary("and", ticks, constant(I32, period - 1)), constant(I32, 0))
+            b.branch_if(due, look, go)
+        else:
+            b.branch(look)
+        b.start(look)
+        now = b.emit(f"call i64 @{CLOCK}()", I64)
+        passed = b.binary("sub", now, b.load(Value("%poll.last", PTR), I64, 8))
+        b.branch_if(b.compare("ugt", passed, constant(I64, POLL_CYCLES)), ask, go)
+        b.start(ask)
+        b.store(now, Value("%poll.last", PTR), 8)
+        b.declarations[f"declare i64 @{CLOCK}()"] = None
+        place = IN_LOOP if self.block is None else IN_BLOCK
+        failed = b.emit(f"call i32 %ask(ptr %host_data, i64 {-1 - step.number}, i64 {place}) #2", I32)
+        b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
+        b.start(stop)
+        if self.block is None:
+            b.line("ret i32 1")
+        else:
+            b.branch(done)
+        b.start(go)
 
     def _conditional(self, step: ConditionalStep, depth: int) -> None:
         b = self.builder
@@ -395,6 +458,44 @@ class _Emitter:
             head = f"define void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
             function.task = [head, *b.lines, "}"]
         return name
+
+
+def poll_period(step: WhileStep, share: float) -> int:
+    """After how many rounds, or shares of rounds, a loop looks at the clock: a power of 2, fewer for long rounds."""
+    cost = 8
+    for inner in (*step.condition, *step.body):
+        if isinstance(inner, KernelStep):
+            cost += sum(map(nest_cost, inner.kernel.nests))
+        elif isinstance(inner, CopyStep):
+            cost += inner.target.byte_size // 16
+        else:
+            return 1
+    return 1 << max(0, (LOOK_COST // max(8, int(cost * share))).bit_length() - 1)
+
+
+class FunctionEmitter(_Emitter):
+    """Writes a program as one function of pointers, `void (ptr parameter0, .., ptr output0, ..)`, that runs alone."""
+
+    def definitions(self, name: str, constants: dict[Buffer, str]) -> list[str]:
+        """The function and what it needs: declarations, nests and kernels, each a text. Constants are globals."""
+        outside = [*self.program.of_kind("parameter"), *self.program.of_kind("output")]
+        self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+        self.pointers = {buffer: f"%{buffer.kind}{buffer.number}" for buffer in outside} | constants
+        self.polls = False
+        self._steps(self.program.steps, depth=1)
+        declarations = dict(self.builder.declarations)
+        texts = []
+        for function in self.functions.values():
+            texts.append("\n".join(function.lines))
+            declarations |= function.declarations
+        for code, _ in self.codes.values():
+            texts.append(code.text)
+            declarations |= code.declarations
+        declarations.pop(_PARALLEL_FOR_DECLARATION, None)
+        parameters = ", ".join(f"ptr {self.pointers[buffer]}" for buffer in outside)
+        alone = [f"  %{part} = inttoptr i64 0 to ptr" for part in ("pool", "parallel_for")]
+        head = [f"define internal void @{name}({parameters}) nounwind #0 {{", "entry:", *alone, *self.head]
+        return [*declarations, *texts, "\n".join([*head, *self.builder.lines, "  ret void", "}"])]
 
 
 def _pieces(units: Iterable[_Unit]) -> tuple[list[list[_Unit]], list[_Unit]]:

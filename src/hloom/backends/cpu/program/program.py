@@ -89,6 +89,10 @@ class Slot:
     number: int
 
 
+TOKEN_PLACE = Slot(-1)
+"""The place of every token: there is nothing to hold."""
+
+
 PART_STEPS = 256
 
 # A value: a buffer, a slot, or a tuple of values.
@@ -128,6 +132,8 @@ class WhileStep:
     condition: list[Step]
     predicate: Buffer
     body: list[Step]
+    number: int
+    """Of the loop among those of the program."""
 
 
 @dataclass(eq=False, slots=True)
@@ -172,6 +178,8 @@ class Program(Signature):
     plans: dict[int, Plan] = field(kw_only=True)
     steps: list[Step] = field(default_factory=list)
     host_steps: list[HostStep] = field(default_factory=list)
+    loops: list[str] = field(default_factory=list)
+    """The loops' instructions, for messages."""
     slots: int = 0
     """How many values only the host holds."""
 
@@ -257,6 +265,8 @@ class _Builder:
             return tuple(self._place(element, kind) for element in shape.elements)
         if shape.is_array and not shape.is_dynamic:
             return self._buffer(shape, kind)
+        if shape.is_token:
+            return TOKEN_PLACE
         self.program.slots += 1
         return Slot(self.program.slots - 1)
 
@@ -308,7 +318,9 @@ class _Builder:
             return operands[0]
         if opcode == "add-dependency":
             return operands[0]
-        if any(isinstance(leaf, Slot) for operand in operands for leaf in leaves(operand)):
+        if opcode == "after-all":
+            return TOKEN_PLACE
+        if any(isinstance(leaf, Slot) and leaf != TOKEN_PLACE for operand in operands for leaf in leaves(operand)):
             return self._host(instruction, operands, steps)
         if opcode == "call":
             return self._run(instruction.op.computation, operands, steps)  # type: ignore[attr-defined]
@@ -397,7 +409,8 @@ class _Builder:
         predicate = self._run(op.condition, [state], condition)
         result = self._run(op.body, [state], body)
         self._copy_at_once(state, result, body)
-        steps.append(WhileStep(condition, predicate, body))
+        steps.append(WhileStep(condition, predicate, body, len(self.program.loops)))
+        self.program.loops.append(f"%{instruction.name} ({instruction.location or 'a loop'})")
         return state
 
     def _conditional(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
@@ -444,7 +457,7 @@ def _shape_of(kind: BufferType) -> Shape:
 
 
 def _is_native_shape(shape: Shape) -> bool:
-    return all(leaf.is_array and not leaf.is_dynamic for leaf in shape.leaves())
+    return all(leaf.is_token or (leaf.is_array and not leaf.is_dynamic) for leaf in shape.leaves())
 
 
 def passed_on(body: Computation) -> set[int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
+from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
 from hloom.ir import Instruction
 from hloom.ops.dot import Dot
 from hloom.passes.fusion.dot_operands import stride_of
+from hloom.types import PrimitiveType
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
@@ -25,6 +27,15 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     return KernelCode(
         f"{code.text}\n{entry}", dict.fromkeys(sorted(code.declarations)), code.scratch_bytes, f"{name}.dot"
     )
+
+
+def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:
+    """Whether there is code for products of these types."""
+    try:
+        accumulator(MatmulSpec(1, 1, 1, 1, str(lhs), str(rhs), str(out), (0, 0, 0), (0, 0, 0), (0, 0, 0)))
+    except ValueError:
+        return False
+    return True
 
 
 def matmul_spec(instruction: Instruction) -> MatmulSpec | None:

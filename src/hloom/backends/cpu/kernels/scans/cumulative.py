@@ -21,7 +21,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     computation = ScalarComputation.of(op.computation)
     sizes = instruction.operands[0].shape.dimensions
     dimension = cumulative_dimension(op.window, sizes)
-    if computation is None or not has_native_arrays(instruction):
+    if computation is None or computation.calls_functions or not has_native_arrays(instruction):
         return None
     if 0 in next(instruction.shape.leaves()).dimensions:
         return code_of(name, [entry_function(name, instruction)])

@@ -42,7 +42,7 @@ class _Scatter:
         self.count = (len(instruction.operands) - 1) // 2
         self.types = [operand.shape.element_type for operand in instruction.operands[: self.count]]
         self.index_type = instruction.operands[self.count].shape.element_type
-        self.lanes = self._lanes(vector_bytes)
+        self.lanes = 0 if computation.calls_functions else self._lanes(vector_bytes)
 
     def _lanes(self, vector_bytes: int) -> int:
         """The width of vectors along the last dimension of windows; 0 where it is not contiguous."""
@@ -96,7 +96,7 @@ class _Scatter:
         if divided is None:
             return 0, 0
         size = divided.limit + 1 if isinstance(divided, Start) else divided.size
-        unit = self.lanes if self.plan.window and divided is self.plan.window[-1] else 1
+        unit = max(self.lanes, 1) if self.plan.window and divided is self.plan.window[-1] else 1
         return f.share(size, unit, self.plan.shares, f["chunk"])
 
     def _batch(self, f: KernelFunction, depth: int, index: Index, update: Index, target: Index) -> None:

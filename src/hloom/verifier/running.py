@@ -1,4 +1,7 @@
-"""What the verifier checks over whole computations and modules: infeeds, sends and recvs, and groups of devices."""
+"""What is checked when a module is made ready to run: the order of infeeds, sends and recvs, and groups of devices.
+
+Modules that break these rules load, print and convert: XLA reads them too.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,16 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from hloom.errors import RuleError
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Computation, Instruction, Module, callees_first
+from hloom.ops.collectives import Collective, CollectivePermute
 from hloom.ops.communication import Transfer, transfer_pairs
+
+
+def check_running(module: Module, replicas: int, partitions: int) -> None:
+    """Checks what a run on so many devices needs; RuleError says which instruction cannot run, and why."""
+    check_infeed_order(callees_first(module.entry))
+    check_channels(module)
+    check_replicas(module, replicas, partitions)
 
 
 def check_infeed_order(computations: Iterable[Computation]) -> None:
@@ -54,7 +65,6 @@ def check_channels(module: Module) -> None:
     for computation in module.computations:
         transfers = [i for i in computation.instructions if isinstance(i.op, Transfer)]
         for instruction in transfers:
-            _check_done(instruction)
             op = cast(Transfer, instruction.op)
             if op.channel_id is None or op.is_host_transfer or instruction.opcode not in ("send", "recv"):
                 continue
@@ -76,24 +86,6 @@ def check_channels(module: Module) -> None:
                 _reject(ends["recv"], "SEND-6", f"channel {channel} sends {sent} and receives {received}")
 
 
-def _check_done(instruction: Instruction) -> None:
-    """A context goes to one done, of the same channel; a done takes a context of its kind."""
-    if instruction.opcode in ("send", "recv"):
-        clause = "RECV-3" if instruction.opcode == "recv" else "SEND-2"
-        wrong = [user for user in instruction.users if user.opcode != f"{instruction.opcode}-done"]
-        if wrong or len(instruction.users) > 1:
-            users = ", ".join(f"%{user.name}" for user in instruction.users)
-            _reject(instruction, clause, f"its context is for one {instruction.opcode}-done only; its users: {users}")
-        return
-    start = instruction.operands[0]
-    kind = instruction.opcode.removesuffix("-done")
-    if start.opcode != kind:
-        _reject(instruction, "RECVDONE-2", f"takes the context of a {kind}, got that of {start.opcode}")
-    ours, theirs = cast(Transfer, instruction.op).channel_id, cast(Transfer, start.op).channel_id
-    if ours is not None and ours != theirs:
-        _reject(instruction, "RECVDONE-2", f"its channel is {ours}, that of its {kind} is {theirs}")
-
-
 def _check_cycles(computation: Computation, transfers: list[Instruction]) -> None:
     """Finds a recv-done that waits for a send that in turn waits for it, over all devices (SEND-4)."""
     sends = [i for i in transfers if i.opcode == "send"]
@@ -103,8 +95,8 @@ def _check_cycles(computation: Computation, transfers: list[Instruction]) -> Non
     # Node (channel, device) is the send of that device; it leads to the sends that wait for its arrival.
     waits: dict[tuple[Any, int], list[tuple[Any, int]]] = {}
     for done in dones:
-        channel = cast(Transfer, done.operands[0].op).channel_id
-        pairs = transfer_pairs(done.operands[0]) or [(0, 0)]
+        channel = cast(Transfer, done.op).channel_id
+        pairs = transfer_pairs(done) or transfer_pairs(done.operands[0]) or [(0, 0)]
         for send in sends:
             if _depends(send, done):
                 for source, target in pairs:
@@ -124,12 +116,41 @@ def _check_cycles(computation: Computation, transfers: list[Instruction]) -> Non
                 stack.extend(waits.get(node, ()))
 
 
+def devices_needed(module: Module) -> tuple[int, int]:
+    """The least numbers of replicas and partitions on which the groups, pairs and shapes of a module make sense."""
+    replicas, partitions = module.replica_count, module.num_partitions
+    for instruction in module.instructions():
+        op = instruction.op
+        if isinstance(op, CollectivePermute):
+            ids = [i for pair in op.source_target_pairs for i in pair]
+            across = op.channel_id is not None
+        elif isinstance(op, Collective):
+            ids = [i for group in op.replica_groups.groups for i in group]
+            members = None if ids else op.shard_count(instruction.shape, instruction.operand_shapes)
+            ids = ids or list(range(members or 0))
+            across = op.channel_id is not None and op.global_ids is None
+        else:
+            continue
+        count = max(ids, default=0) + 1
+        if across or (partitions > 1 and getattr(op, "global_ids", False)):
+            partitions = max(partitions, count if across else -(-count // replicas))
+        else:
+            replicas = max(replicas, count)
+    return replicas, partitions
+
+
 def check_replicas(module: Module, replicas: int, partitions: int) -> None:
     """Checks what depends on the number of devices: replica groups and source-target pairs (COLL-3)."""
     for instruction in module.instructions():
         try:
-            instruction.op.check_groups(replicas, partitions, instruction.shape, instruction.operand_shapes)
+            instruction.op.check_run(replicas, partitions, instruction.shape, instruction.operand_shapes)
         except RuleError as error:
+            wanted = devices_needed(module)
+            if wanted != (replicas, partitions):
+                error.at(
+                    f"a run on {replicas} replicas and {partitions} partitions: the module needs {wanted[0]} "
+                    f"(replicas=..) and {wanted[1]} (num_partitions=.. in its header)"
+                )
             raise error.at(repr(instruction)) from None
 
 

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 _COSTS = {
+    "acos": 20,
+    "acosh": 40,
+    "asin": 20,
+    "asinh": 40,
     "atan2": 40,
+    "atanh": 30,
     "cbrt": 30,
+    "cosh": 30,
     "cosine": 30,
     "divide": 4,
     "erf": 25,
@@ -17,6 +23,7 @@ _COSTS = {
     "remainder": 20,
     "rsqrt": 6,
     "sine": 30,
+    "sinh": 30,
     "sqrt": 5,
     "tan": 40,
     "tanh": 20,

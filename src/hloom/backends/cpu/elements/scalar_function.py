@@ -1,0 +1,145 @@
+"""A scalar computation that is a function: one element-wise operation, which calls it for each lane.
+
+Computations that hold loops or arrays are functions (`program/outline.py` makes them); whatever runs a combiner or a
+comparator then sees an operation like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hloom.backends.cpu.elements.types import (
+    Element,
+    load_element,
+    memory_element,
+    parts,
+    store_element,
+    width_of,
+)
+from hloom.backends.cpu.llvm.text import PTR, Builder, Value, type_of
+from hloom.loops.expressions import Apply
+from hloom.ops.attributes import BOOL, COMPUTATION, INT, AttributeKind
+from hloom.ops.context import Computation, Context
+from hloom.ops.operation import Operation, attribute
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+
+@dataclass(frozen=True)
+class ScalarFunction:
+    """The texts of `ptr`-taking function `name` (a pointer for each parameter, then for each result), and its needs.
+
+    `definitions` are what a module that calls it declares or defines, each a line or a function.
+    """
+
+    name: str
+    definitions: tuple[str, ...]
+    parameters: tuple[PrimitiveType, ...]
+    results: tuple[PrimitiveType, ...]
+
+
+FUNCTION = AttributeKind("FUNCTION", "a native function", lambda value: value)
+
+
+class ScalarFunctionCall(Operation):
+    """Result `position` of a scalar function on the operands' elements; `calls` is what the function computes.
+
+    Where it `is_guarded`, a predicate comes before the operands: the function runs where it holds, else 0 is given.
+    """
+
+    opcode = "scalar-function-call"
+    operands = ("*operands",)
+    elementwise = True
+    function: ScalarFunction = attribute(FUNCTION, text="", proto="")
+    position: int = attribute(INT, text="", proto="")
+    calls: Computation = attribute(COMPUTATION, text="", proto="")
+    is_guarded: bool = attribute(BOOL, default=False, text="", proto="")
+
+    def guarded(self) -> ScalarFunctionCall:
+        return self.replace(is_guarded=True)
+
+    def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        result = Shape.array(self.function.results[self.position])
+        return operands[0].with_element_type(result.element_type).without_layout() if operands else result
+
+    def evaluate(self, ctx: Context, operands: tuple[Any, ...]) -> Any:
+        arrays = np.broadcast_arrays(*operands[self.is_guarded :])
+        value = ctx.map(self.calls, *arrays)
+        return value[self.position] if isinstance(value, tuple) else value
+
+
+def apply_function(b: Builder, expression: Apply, *operands: Element) -> Element:
+    """Calls the function for each lane of the operands."""
+    op: Any = expression.op
+    function = op.function
+    for line in function.definitions:
+        b.declarations[line] = None
+    b.declarations[_wrapper(op)] = None
+    width = max(map(width_of, operands), default=0)
+    if not width:
+        return _call(b, op, list(operands))
+    lanes = [_call(b, op, [_lane(b, operand, lane) for operand in operands]) for lane in range(width)]
+    return _side_by_side(b, lanes)
+
+
+def _name(op: ScalarFunctionCall) -> str:
+    return f"{op.function.name}.{op.position}" + (".guarded" if op.is_guarded else "")
+
+
+def _call(b: Builder, op: ScalarFunctionCall, operands: list[Element]) -> Element:
+    arguments: list[Value] = list(parts(operands.pop(0))) if op.is_guarded else []
+    for operand, type in zip(operands, op.function.parameters, strict=True):
+        arguments += [part if type.is_complex else store_element(b, part, type) for part in parts(operand)]
+    result = op.function.results[op.position]
+    memory, call = type_of(memory_element(result)), f"@{_name(op)}({', '.join(map(str, arguments))})"
+    if not result.is_complex:
+        return load_element(b, b.emit(f"call {memory} {call}", memory), result)
+    pair = b.emit(f"call {{ {memory}, {memory} }} {call}", memory)
+    real, imaginary = (b.emit(f"extractvalue {{ {memory}, {memory} }} {pair.text}, {i}", memory) for i in range(2))
+    return real, imaginary
+
+
+def _wrapper(op: ScalarFunctionCall) -> str:
+    """A function that takes and gives values: the pointers' places are on its stack."""
+    b, function = Builder(), op.function
+    names, pointers = ["i1 %go"] if op.is_guarded else [], []
+    type = function.results[op.position]
+    memory = type_of(memory_element(type))
+    returned = f"{{ {memory}, {memory} }}" if type.is_complex else str(memory)
+    for number, taken in enumerate([*function.parameters, *function.results]):
+        element, count = type_of(memory_element(taken)), 2 if taken.is_complex else 1
+        place = b.emit(f"alloca [{count} x {element}], align 16", PTR)
+        pointers.append(place)
+        for part in range(count if number < len(function.parameters) else 0):
+            names.append(f"{element} %p{number}.{part}")
+            target = b.emit(f"getelementptr {element}, {place}, i64 {part}", PTR)
+            b.line(f"store {element} %p{number}.{part}, {target}, align {max(1, taken.byte_width // count)}")
+    if op.is_guarded:
+        run, skip = b.label("run"), b.label("skip")
+        b.branch_if(Value("%go", type_of("i1")), run, skip)
+        b.start(skip)
+        b.line(f"ret {returned} zeroinitializer")
+        b.start(run)
+    b.line(f"call void @{function.name}({', '.join(map(str, pointers))})")
+    value = b.emit(f"load {returned}, {pointers[len(function.parameters) + op.position]}, align 1", memory)
+    b.line(f"ret {returned} {value.text}")
+    return "\n".join([f"define internal {returned} @{_name(op)}({', '.join(names)}) #0 {{", *b.lines, "}"])
+
+
+def _lane(b: Builder, element: Element, lane: int) -> Element:
+    chosen = [b.extract(part, lane) if part.type.width else part for part in parts(element)]
+    return (chosen[0], chosen[1]) if len(chosen) == 2 else chosen[0]
+
+
+def _side_by_side(b: Builder, lanes: list[Element]) -> Element:
+    """Scalars as the lanes of registers."""
+    vectors = []
+    for scalars in zip(*map(parts, lanes), strict=True):
+        vector = Value("poison", type_of(scalars[0].type.element, len(scalars)))
+        for k, value in enumerate(scalars):
+            vector = b.emit(f"insertelement {vector}, {value}, i64 {k}", vector.type)
+        vectors.append(vector)
+    return (vectors[0], vectors[1]) if len(vectors) == 2 else vectors[0]

@@ -1,0 +1,124 @@
+"""Scalar computations that hold loops or arrays become native functions, which kernels call.
+
+Such a computation is a small program: its steps, with buffers on the stack, are one function. What remains in its place
+is a computation of one element-wise operation, so that every kernel that runs combiners or comparators takes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hloom.backends.cpu.elements.ops import can_apply
+from hloom.backends.cpu.elements.scalar_function import ScalarFunction, ScalarFunctionCall
+from hloom.backends.cpu.elements.types import is_native
+from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+from hloom.backends.cpu.program.emitter import FunctionEmitter
+from hloom.backends.cpu.program.program import Buffer, Program, Routine, build_program
+from hloom.ir import Computation, Module, callees_first, clone_computation
+from hloom.loops.lower import can_lower
+from hloom.loops.scalar_computation import can_compute
+from hloom.passes.edit import callees_first_of
+from hloom.passes.expand.maker import Maker, new_computation
+from hloom.passes.fusion.fusion import FusionPass
+
+_APPLYING = {
+    "all-reduce", "map", "reduce", "reduce-scatter", "reduce-window", "scatter", "select-and-scatter", "sort", "topk",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ScalarComputationOutliner:
+    """Before: sort(..), to_apply=f, where f holds a loop. After: the same with g, which calls f as a function."""
+
+    vector_bytes: int
+    name: ClassVar[str] = "scalar-computation-outlining"
+
+    def run(self, module: Module) -> int:
+        made: dict[int, Computation] = {}
+        for computation in callees_first(module.entry):
+            for instruction in computation.instructions:
+                if instruction.opcode in _APPLYING:
+                    instruction.op = instruction.op.with_computations(lambda c: self._outlined(module, c, made))
+        changes = sum(id(new) not in made for new in made.values())
+        if changes:
+            module.computations = callees_first_of(module)
+        return changes
+
+    def _outlined(self, module: Module, computation: Computation, made: dict[int, Computation]) -> Computation:
+        if id(computation) not in made:
+            new = None if can_compute(computation, can_apply) else self._function(module, computation)
+            made[id(computation)] = new or computation
+        return made[id(computation)]
+
+    def _function(self, module: Module, computation: Computation) -> Computation | None:
+        shapes = [*computation.parameter_shapes, *computation.result_shape.leaves()]
+        if not all(shape.is_scalar and is_native(shape.element_type) for shape in shapes):
+            return None
+        function = scalar_function(computation, self.vector_bytes)
+        return None if function is None else _caller(module, computation, function)
+
+
+def _caller(module: Module, computation: Computation, function: ScalarFunction) -> Computation:
+    caller = new_computation(module, f"{computation.name}.function")
+    make = Maker.of(caller)
+    parameters = [make.parameter(number, shape) for number, shape in enumerate(computation.parameter_shapes)]
+    results = [
+        make(ScalarFunctionCall(function=function, position=k, calls=computation), *parameters, shape=shape)
+        for k, shape in enumerate(computation.result_shape.leaves())
+    ]
+    if computation.result_shape.is_tuple:
+        make.tuple(*results)
+    return caller
+
+
+def scalar_function(computation: Computation, vector_bytes: int) -> ScalarFunction | None:
+    """The function of a computation of scalars; None where a part of it has no native code."""
+    copies: dict[int, Computation] = {}
+
+    def copy(original: Computation) -> Computation:
+        if id(original) not in copies:
+            copies[id(original)] = clone_computation(original, copy)
+        return copies[id(original)]
+
+    module = Module("scalar_function")
+    entry = copy(computation)
+    for callee in callees_first(entry):
+        module.add(callee, entry=callee is entry)
+    FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)).run(module)
+    program = build_program(module, vector_bytes, threads=1)
+    if program.host_steps or program.slots or any(isinstance(buffer, Routine) for buffer in program.buffers):
+        return None
+    return _emit(program, computation, vector_bytes)
+
+
+def _emit(program: Program, computation: Computation, vector_bytes: int) -> ScalarFunction:
+    assignment = assign_buffers(program, donate=False)
+    assignment.offsets.clear()  # everything lies on the function's own stack
+    constants = {buffer: f"@constant{buffer.number}" for buffer in program.of_kind("constant")}
+    texts = FunctionEmitter(program, assignment, vector_bytes).definitions("body", constants)
+    texts += [_global(name, buffer) for buffer, name in constants.items()]
+    digest = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
+    own = {name for text in texts for name in _DEFINED.findall(text)}
+    renamed = [_NAME.sub(lambda m: f"@scalar.{digest}.{m[1]}" if m[1] in own else m[0], text) for text in texts]
+    return ScalarFunction(
+        f"scalar.{digest}.body",
+        tuple(renamed),
+        tuple(shape.element_type for shape in computation.parameter_shapes),
+        tuple(shape.element_type for shape in computation.result_shape.leaves()),
+    )
+
+
+_DEFINED = re.compile(r"^(?:define [^@\n]*)?@([\w.]+)(?:\(| = )", re.MULTILINE)
+_NAME = re.compile(r"@([\w.]+)")
+
+
+def _global(name: str, buffer: Buffer) -> str:
+    assert buffer.data is not None
+    content = np.ascontiguousarray(buffer.data).tobytes() or b"\0"
+    text = "".join(f"\\{byte:02x}" for byte in content)
+    return f'{name} = private unnamed_addr constant [{len(content)} x i8] c"{text}", align 64'

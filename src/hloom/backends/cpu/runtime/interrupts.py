@@ -1,0 +1,80 @@
+"""Whether a program that loops may go on: Python's signals are handled, and the host is asked, in native code.
+
+Python's handlers run before the first instruction of any function that is called back, where nothing can catch what
+they raise; so the handlers run here, and what they raise is told by a status.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from hloom.backends.cpu.llvm.machine_code import MachineCode
+from hloom.backends.cpu.llvm.native.code import native_code
+from hloom.backends.cpu.llvm.native.types import Address, Structure, i32, i64, u64
+from hloom.backends.cpu.llvm.native.vocabulary import native
+from hloom.backends.cpu.program.emitter import AFTER_BLOCKS, BEFORE_BLOCK, IN_BLOCK
+from hloom.values import Array
+
+INTERRUPTED = 1
+
+
+class Host(Structure):
+    """What a loop asks: functions of Python's C interface, and the executable's `host_call`."""
+
+    ensure: Callable[[], i32]
+    check_signals: Callable[[], i32]
+    clear: Callable[[], i32]
+    release: Callable[[i32], i32]
+    host_call: Callable[[Address, i64, Address], i32]
+    stops: u64
+    """Whether a block of a loop was told to stop: all its blocks must."""
+
+
+@native(name="hloom_may_go_on")
+def ask(host: Host, site: i64, place: i64) -> i32:
+    """0 where the program may go on. What stops a block of a loop stops those that run beside and after it too."""
+    if place == BEFORE_BLOCK:
+        return i32(host.stops)
+    if place == AFTER_BLOCKS:
+        stops = host.stops
+        host.stops = 0
+        return i32(stops)
+    if place == IN_BLOCK and host.stops != 0:
+        return INTERRUPTED
+    status = may_go_on(host, site)
+    if place == IN_BLOCK and status != 0:
+        host.stops = 1
+    return status
+
+
+@native(inline=True)
+def may_go_on(host: Host, site: i64) -> i32:
+    state = host.ensure()
+    raised = host.check_signals()
+    if raised != 0:
+        host.clear()
+    host.release(state)
+    if raised != 0:
+        return INTERRUPTED
+    return host.host_call(Address(0), site, Address(0))
+
+
+def host(host_call: int) -> Array:
+    """The memory of a `Host`."""
+    names = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Clear", "PyGILState_Release")
+    addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in names]
+    return np.array([*addresses, host_call, 0], np.uint64)
+
+
+@functools.cache
+def _code() -> MachineCode:
+    return native_code(ask)
+
+
+def ask_address() -> int:
+    """The address of `hloom_may_go_on`."""
+    return _code().address("hloom_may_go_on")

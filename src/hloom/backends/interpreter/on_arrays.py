@@ -1,0 +1,94 @@
+"""Control flow inside scalar computations that are applied to whole arrays: each element goes its own way.
+
+A value is an array of all elements' scalars, or one scalar that all of them share, or a tuple of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.ir import Computation
+from hloom.values import Array, Value
+
+# Evaluates a computation on values of which some are arrays.
+Call = Callable[[Computation, Sequence[Value]], Value]
+
+
+def conditional(op: Any, call: Call, operands: Sequence[Value]) -> Value:
+    """Each branch runs on the elements that take it; an index out of range takes the last one (CONDITIONAL-4)."""
+    selector, *arguments = operands
+    count = len(op.branch_computations)
+    if selector.dtype == bool:
+        chosen = np.where(selector, 0, 1)
+    else:
+        chosen = np.where((selector >= 0) & (selector < count), selector, count - 1)
+    if not chosen.shape:
+        return call(op.branch_computations[int(chosen)], [arguments[int(chosen)]])
+    result: Value = None
+    for number, (branch, argument) in enumerate(zip(op.branch_computations, arguments, strict=True)):
+        taken = chosen == number
+        if taken.any():
+            value = call(branch, [_where(argument, taken)])
+            result = _put(result, value, taken)
+    return result
+
+
+def loop(op: Any, call: Call, operands: Sequence[Value]) -> Value:
+    """Every element's loop goes on while its own condition holds."""
+    (state,) = operands
+    sizes = np.broadcast_shapes(*(leaf.shape for leaf in _leaves(state)))
+    if not sizes:
+        while call(op.condition, [state]):
+            state = call(op.body, [state])
+        return state
+    state = _map(lambda leaf: np.array(np.broadcast_to(leaf, sizes)), state)
+    going = np.ones(sizes, bool)
+    while True:
+        going[going] = call(op.condition, [_where(state, going)])
+        if not going.any():
+            return state
+        state = _put(state, call(op.body, [_where(state, going)]), going)
+
+
+def called(op: Any, call: Call, operands: Sequence[Value]) -> Value:
+    """A call, or a map of scalars."""
+    (computation,) = op.computations
+    return call(computation, operands)
+
+
+CONTROL: dict[str, Callable[[Any, Call, Sequence[Value]], Value]] = {
+    "conditional": conditional,
+    "while": loop,
+    "map": called,
+}
+
+
+def _leaves(value: Value) -> Iterator[Array]:
+    if isinstance(value, tuple):
+        for element in value:
+            yield from _leaves(element)
+    else:
+        yield value
+
+
+def _map(function: Callable[[Array], Array], value: Value) -> Value:
+    return tuple(_map(function, v) for v in value) if isinstance(value, tuple) else function(value)
+
+
+def _where(value: Value, mask: Array) -> Value:
+    """The elements of a value that a mask chooses; what all elements share stays as it is."""
+    return _map(lambda leaf: leaf[mask] if leaf.shape else leaf, value)
+
+
+def _put(target: Value, value: Value, mask: Array) -> Value:
+    """The target, made if there is none, with the elements of the mask set."""
+    if isinstance(value, tuple):
+        parts = target if target is not None else (None,) * len(value)
+        return tuple(_put(t, v, mask) for t, v in zip(parts, value, strict=True))
+    if target is None:
+        target = np.zeros(mask.shape, value.dtype)
+    target[mask] = value
+    return target

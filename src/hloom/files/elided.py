@@ -1,0 +1,36 @@
+"""Random values for constants whose values were left out of the text, as XLA's own runner gives them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloom.files.arrays import random_value
+from hloom.ir import Module
+from hloom.literal import Literal
+from hloom.ops.structure import Constant, ElidedConstant
+from hloom.passes import clone_module
+from hloom.values import Array, Value
+
+
+def fill_elided(module: Module, seed: int) -> Module:
+    """A copy of a module with random values for its elided constants; the seed and a constant's number fix them.
+
+    The copy shares no instruction with the module, and is the same for the same seed.
+    """
+    filled = clone_module(module)
+    for instruction in filled.instructions():
+        if isinstance(instruction.op, ElidedConstant):
+            rng = np.random.default_rng([seed, instruction.op.number])
+            value = _frozen(random_value(rng, instruction.shape))
+            instruction.op = Constant(literal=Literal(instruction.shape, value))
+    return filled
+
+
+def _frozen(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(map(_frozen, value))
+    if isinstance(value, np.ndarray):
+        array: Array = np.asarray(value)
+        array.flags.writeable = False
+        return array
+    return value

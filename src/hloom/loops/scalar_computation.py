@@ -1,0 +1,142 @@
+"""Combiners, comparators and maps: computations of scalars as expressions of their parameters.
+
+Element-wise instructions become expressions; calls and conditionals are computed in line, both branches of a
+conditional, one of which is chosen. What else a computation may hold (loops, arrays) is a function that is called:
+`passes.expand.outline` has made it one element-wise instruction before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.ir import Computation, Instruction
+from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.index import Expression
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.compare import Compare
+from hloom.ops.operation import Operation
+from hloom.ops.select import Select
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+# Whether the target can compute an element-wise operation: (operation, result type, operand types).
+CanApply = Callable[[Operation, PrimitiveType, list[PrimitiveType]], bool]
+
+_PASSING = {"copy", "reshape", "bitcast", "broadcast", "opt-barrier", "transpose"}
+_GROUPING = {"parameter", "constant", "tuple", "get-tuple-element"}
+_CALLING = {"call", "map", "fusion", "conditional"}
+LARGEST_BRANCH = 64
+"""Conditionals whose branches have more instructions are not computed in line."""
+
+
+def is_scalar_computation(computation: Computation) -> bool:
+    """True where `compute` can evaluate it: all values are scalars, or tuples of them, and no loop is needed."""
+    return all(_is_scalar(instruction) for instruction in computation.instructions)
+
+
+def _is_scalar(instruction: Instruction) -> bool:
+    if not all(leaf.is_scalar for leaf in instruction.shape.leaves()):
+        return False
+    opcode, op = instruction.opcode, instruction.op
+    if op.elementwise or opcode in _GROUPING:
+        return True
+    if opcode in _PASSING:
+        operand = instruction.operands[0].shape
+        return all(a.compatible(b) for a, b in zip(operand.leaves(), instruction.shape.leaves(), strict=True))
+    if opcode == "bitcast-convert":
+        return True
+    if opcode in _CALLING:
+        small = opcode != "conditional" or all(len(c.instructions) <= LARGEST_BRANCH for c in op.computations)
+        return small and all(map(is_scalar_computation, op.computations))
+    return False
+
+
+def elementwise_instructions(computation: Computation) -> Iterator[Instruction]:
+    """What a scalar computation computes, in the computations that it calls too."""
+    for instruction in computation.instructions:
+        if instruction.op.elementwise or instruction.opcode == "bitcast-convert":
+            yield instruction
+        elif instruction.opcode in _CALLING:
+            for called in instruction.op.computations:
+                yield from elementwise_instructions(called)
+
+
+def can_compute(computation: Computation, can_apply: CanApply) -> bool:
+    """Whether a computation can be evaluated on expressions of element types that the target computes with."""
+    return is_scalar_computation(computation) and all(
+        can_apply(i.op, i.shape.element_type, [operand.element_type for operand in i.operand_shapes])
+        for i in elementwise_instructions(computation)
+    )
+
+
+# A value: an expression, or a tuple of values.
+Value = Any
+
+
+def compute(space: ExpressionSpace, computation: Computation, arguments: Sequence[Expression]) -> list[Expression]:
+    """The results of a scalar computation on expressions, tuples flattened."""
+    return list(_leaves(_evaluate(space, computation, arguments)))
+
+
+def _evaluate(space: ExpressionSpace, computation: Computation, arguments: Sequence[Value]) -> Value:
+    values: dict[Instruction, Value] = dict(zip(computation.parameters, arguments, strict=True))
+    for instruction in computation.instructions:
+        if instruction not in values:
+            values[instruction] = _apply(space, instruction, [values[operand] for operand in instruction.operands])
+    return values[computation.root]
+
+
+def _apply(space: ExpressionSpace, instruction: Instruction, operands: list[Value]) -> Value:
+    op: Any = instruction.op
+    opcode = instruction.opcode
+    if op.elementwise or opcode == "bitcast-convert":
+        return space.apply(op, instruction.shape.element_type, *operands)
+    if opcode == "constant":
+        return _constant(space, instruction.shape, op.literal.value)
+    if opcode == "tuple":
+        return tuple(operands)
+    if opcode == "get-tuple-element":
+        return operands[0][op.index]
+    if opcode == "conditional":
+        return _conditional(space, op.branch_computations, operands)
+    if opcode in _CALLING:
+        (called,) = op.computations
+        return _evaluate(space, called, operands)
+    return operands[0]
+
+
+def _constant(space: ExpressionSpace, shape: Shape, value: Any) -> Value:
+    if shape.is_tuple:
+        return tuple(_constant(space, s, v) for s, v in zip(shape.elements, value, strict=True))
+    return space.constant(shape.element_type, value.reshape(()))
+
+
+def _conditional(space: ExpressionSpace, branches: Sequence[Computation], operands: list[Value]) -> Value:
+    """All branches are computed; the last one stands for indices out of range (CONDITIONAL-4)."""
+    selector, *arguments = operands
+    results = [_evaluate(space, branch, [argument]) for branch, argument in zip(branches, arguments, strict=True)]
+    if selector.type is PrimitiveType.PRED:
+        return _chosen(space, selector, results[0], results[1])
+    chosen = results[-1]
+    for number, result in enumerate(results[:-1]):
+        wanted = space.constant(selector.type, np.asarray(number, selector.type.dtype))
+        equal = space.apply(Compare(direction=ComparisonDirection.EQ), PrimitiveType.PRED, selector, wanted)
+        chosen = _chosen(space, equal, result, chosen)
+    return chosen
+
+
+def _chosen(space: ExpressionSpace, condition: Expression, then: Value, otherwise: Value) -> Value:
+    if isinstance(then, tuple):
+        return tuple(_chosen(space, condition, t, o) for t, o in zip(then, otherwise, strict=True))
+    return then if then is otherwise else space.apply(Select(), then.type, condition, then, otherwise)
+
+
+def _leaves(value: Value) -> Iterator[Expression]:
+    if isinstance(value, tuple):
+        for element in value:
+            yield from _leaves(element)
+    else:
+        yield value

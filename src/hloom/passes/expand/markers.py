@@ -1,0 +1,26 @@
+"""markers: custom calls that only say something about their operand, to a compiler that is not us."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir import Instruction, Module
+from hloom.passes.expand.maker import Maker, expand_all
+
+
+@dataclass(frozen=True)
+class MarkerRemover:
+    """Before: custom-call(%x), custom_call_target="MoveToHost". After: %x."""
+
+    targets: frozenset[str]
+    name: ClassVar[str] = "markers"
+
+    def run(self, module: Module) -> int:
+        return expand_all(module, {"custom-call": self._operand})
+
+    def _operand(self, make: Maker, old: Instruction, module: Module) -> Instruction | None:
+        if old.op.target_name not in self.targets or len(old.operands) != 1:  # type: ignore[attr-defined]
+            return None
+        (operand,) = old.operands
+        return operand if operand.shape.compatible(old.shape) else None

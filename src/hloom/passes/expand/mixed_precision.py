@@ -1,0 +1,88 @@
+"""mixed-precision: conversions that XLA leaves to whoever compiles are written out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.errors import HloomError
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.control_flow import Call
+from hloom.passes.edit import Edit
+from hloom.passes.expand.maker import Maker, new_computation
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+from hloom.verifier.precision import widest_float, with_float
+
+
+@dataclass(frozen=True)
+class MixedPrecisionExpander:
+    """Before: f32[] add(bf16[] %x, f32[] %y). After: the operands converted to f32, and the result to its own type.
+
+    An instruction computes in the widest floating-point type among its operands, result and combiners; combiners of
+    another type are called on converted values.
+    """
+
+    name: ClassVar[str] = "mixed-precision"
+
+    def run(self, module: Module) -> int:
+        changes = 0
+        for computation in [*module.computations]:
+            mixed = [instruction for instruction in computation.instructions if is_mixed(instruction)]
+            if mixed:
+                edit = Edit(computation)
+                for instruction in mixed:
+                    edit.replace(instruction, _explicit(Maker.at(edit, instruction), instruction, module))
+                    if instruction not in edit.removed:
+                        edit.remove(instruction)
+                edit.finish()
+                changes += len(mixed)
+        return changes
+
+
+def is_mixed(instruction: Instruction) -> bool:
+    """Whether an instruction keeps its operation's rule only with one type for all floats."""
+    if widest_float(instruction) is None:
+        return False
+    try:
+        instruction.op.check(instruction.shape, *instruction.op.bind(instruction.operand_shapes))
+    except HloomError:
+        return True
+    return False
+
+
+def _explicit(make: Maker, old: Instruction, module: Module) -> Instruction:
+    wide = widest_float(old)
+    assert wide is not None
+    operands = [_converted(make, operand, with_float(operand.shape, wide)) for operand in old.operands]
+    op = old.op.with_computations(lambda computation: _widened(module, computation, wide))
+    return _converted(make, make(op, *operands, shape=with_float(old.shape, wide)), old.shape)
+
+
+def _converted(make: Maker, value: Instruction, shape: Shape) -> Instruction:
+    """The value with the element types of a shape."""
+    if value.shape.is_tuple:
+        parts = [_converted(make, make.element(value, k), element) for k, element in enumerate(shape.elements)]
+        return make.tuple(*parts)
+    return make.convert(value, shape.element_type) if shape.element_type.is_float else value
+
+
+def _widened(module: Module, computation: Computation, wide: PrimitiveType) -> Computation:
+    """A computation of floats of one type that calls another on converted values."""
+    shapes = [with_float(shape, wide) for shape in computation.parameter_shapes]
+    result = with_float(computation.result_shape, wide)
+    if all(a.compatible(b) for a, b in zip(shapes, computation.parameter_shapes, strict=True)) and result.compatible(
+        computation.result_shape
+    ):
+        return computation
+    widened = new_computation(module, f"{computation.name}.widened")
+    make = Maker.of(widened)
+    parameters = [make.parameter(number, shape) for number, shape in enumerate(shapes)]
+    arguments = [_converted(make, p, s) for p, s in zip(parameters, computation.parameter_shapes, strict=True)]
+    called = make(Call(computation=computation), *arguments)
+    converted = _converted(make, called, result)
+    if converted is not widened.instructions[-1]:
+        widened.root = converted
+    module.computations.remove(widened)
+    module.computations.insert(module.computations.index(computation) + 1, widened)
+    return widened

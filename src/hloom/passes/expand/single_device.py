@@ -1,0 +1,91 @@
+"""single-device: what one device alone says to others is what it says to itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hloom.ir import Instruction, Module
+from hloom.passes.expand.maker import Expander, Maker, expand_all
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+
+@dataclass(frozen=True)
+class SingleDeviceCollectives:
+    """Before: all-reduce(%x), and other collectives, replica-id. After: %x, and 0. For programs of one device alone.
+
+    A collective-permute that does not send to device 0 gives zeros. Ragged forms stay.
+    """
+
+    name: ClassVar[str] = "single-device"
+
+    def run(self, module: Module) -> int:
+        return expand_all(module, _EXPANDERS)
+
+
+def _operands(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    """The operands, as they are."""
+    given = make.tuple(*old.operands) if old.shape.is_tuple else old.operands[0]
+    return given if given.shape.compatible(old.shape) else None
+
+
+def _with_context(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    """(operands, results, contexts..), the results being the operands."""
+    operands = make.tuple(*old.operands) if old.shape.elements[0].is_tuple else old.operands[0]
+    if not all(element.compatible(operands.shape) for element in old.shape.elements[:2]):
+        return None
+    contexts = [zeros(make, shape) for shape in old.shape.elements[2:]]
+    return make.tuple(operands, operands, *contexts)
+
+
+def _result(make: Maker, old: Instruction, module: Module) -> Instruction:
+    return make.element(old.operands[0], 1)
+
+
+def _permute(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    op: Any = old.op
+    if any(operand.shape.is_tuple for operand in old.operands):
+        return None
+    if any(pair == (0, 0) for pair in op.source_target_pairs):
+        return _operands(make, old, module)
+    return zeros(make, old.shape)
+
+
+def _permute_start(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    op: Any = old.op
+    if any(operand.shape.is_tuple for operand in old.operands):
+        return None
+    if any(pair == (0, 0) for pair in op.source_target_pairs):
+        return _with_context(make, old, module)
+    operands = make.tuple(*old.operands) if old.shape.elements[0].is_tuple else old.operands[0]
+    return make.tuple(operands, *(zeros(make, shape) for shape in old.shape.elements[1:]))
+
+
+def zeros(make: Maker, shape: Shape) -> Instruction:
+    """Zeros of a shape."""
+    if shape.is_tuple:
+        return make.tuple(*(zeros(make, element) for element in shape.elements))
+    return make.broadcast(make.constant(0, shape.element_type), shape)
+
+
+def _number(make: Maker, old: Instruction, module: Module) -> Instruction:
+    return make.constant(0, PrimitiveType.U32)
+
+
+_EXPANDERS: dict[str, Expander] = {
+    "all-gather": _operands,
+    "all-gather-start": _with_context,
+    "all-gather-done": _result,
+    "all-reduce": _operands,
+    "all-reduce-start": _operands,
+    "all-reduce-done": lambda make, old, module: old.operands[0],
+    "all-to-all": _operands,
+    "collective-broadcast": _operands,
+    "collective-permute": _permute,
+    "collective-permute-start": _permute_start,
+    "collective-permute-done": _result,
+    "partition-id": _number,
+    "reduce-scatter": _operands,
+    "replica-id": _number,
+}

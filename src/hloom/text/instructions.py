@@ -1,0 +1,438 @@
+"""Reads the instructions of computations: names, shapes, opcodes, operands, attributes.
+
+Attribute values are read by `hloom.text.attributes`. What hand-written text leaves out is filled in here: the shape of
+a result that follows from the operands, and the names of instructions that stand inside others' operands.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from hloom.errors import ArgumentError, HloomError
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops import attributes as kinds
+from hloom.ops.attributes import ComputationKind
+from hloom.ops.control_flow import AsyncStart
+from hloom.ops.operation import OPERATIONS, REQUIRED, Field, Operation
+from hloom.ops.structure import ElidedConstant, GetTupleElement, Parameter
+from hloom.ops.transpose import Transpose
+from hloom.shape import TOKEN, Layout, Shape, scalar
+from hloom.text import attributes
+from hloom.text.async_syntax import Raw, expand_async
+from hloom.text.literals import is_elided, parse_literal
+from hloom.text.metadata import read_frontend_attributes, read_metadata
+from hloom.text.scanner import MAX_NESTING, NAME, SPACE, Scanner, unquote
+from hloom.text.shapes import scan_shape
+from hloom.text.sharding import scan_sharding
+from hloom.types import PrimitiveType
+
+_INSTRUCTION = re.compile(r'(ROOT\s++)?%?([A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=\s*+')
+ALONE = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|\(|[a-z]\w*+\[)")
+"""How one instruction without a computation begins."""
+
+_SHAPE = re.compile(r"\s*+(?:\(|[a-z]\w*+\s*+\[|b\s*+\()")
+_OPCODE = re.compile(r"[a-z][\w\-]*+")
+_OPERAND = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)\s*+(,|\))")
+_ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d++)*+)\s*+(?=[,)])")
+ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
+_MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]+\}")
+
+
+_BODY = re.compile(r'\{\s*+(?:ROOT\s++)?%?(?:[A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=')
+_FOLLOWS = {"outfeed", "recv-done", "send", "send-done"}
+_DECLARES_DATA = {"infeed": (TOKEN,), "recv": (scalar(PrimitiveType.U32), TOKEN)}
+
+
+class InstructionParser:
+    """Reads instructions at a scanner's place; keeps computations by name, which may be used before their definition.
+
+    `read` reads one computation at a time. `undefined` has the names that were used and are not defined yet, and where.
+    """
+
+    def __init__(self, scanner: Scanner, module: Module) -> None:
+        self.scanner = scanner
+        self.text = scanner.text
+        self.module = module
+        self.computations: dict[str, Computation] = {}
+        self.undefined: dict[str, int] = {}
+        self.elided = 0
+        self.line = 1
+        self.counted = 0
+        self.computation = Computation("")
+        self.by_name: dict[str, Instruction] = {}
+        self.depth = 0
+        self.makes_parameters = False
+
+    def named(self, name: str, used_at: int | None) -> Computation:
+        """The computation of a name; `used_at` is where it is used, None where it is defined."""
+        computation = self.computations.get(name)
+        if computation is None:
+            computation = self.computations[name] = Computation(name)
+            if used_at is not None:
+                self.undefined[name] = used_at
+        if used_at is None:
+            self.undefined.pop(name, None)
+        return computation
+
+    def read(self, computation: Computation) -> None:
+        """Reads instructions up to the closing brace, which is taken too."""
+        scanner, text = self.scanner, self.text
+        self.computation, self.by_name = computation, {}
+        root: Instruction | None = None
+        while True:
+            scanner.pos = position = _after_blanks(text, scanner.pos)
+            if text.startswith("}", position):
+                scanner.pos += 1
+                break
+            found = _INSTRUCTION.match(text, position)
+            if not found:
+                scanner.fail(f"expected an instruction 'name = shape opcode(..)' or '}}', got {scanner.shown()}")
+            scanner.pos = found.end()
+            name = found[2].strip('"')
+            if name in self.by_name:
+                scanner.fail(f"instruction {name!r} is defined twice", position)
+            instruction = self._instruction(name, position)
+            if found[1]:
+                if root is not None:
+                    scanner.fail("a computation has one ROOT", position)
+                root = instruction
+        if root is None and not computation.instructions:
+            scanner.fail(f"computation {computation.name!r} has no instructions", position)
+        if root is not None:
+            computation.root = root
+
+    def read_alone(self, computation: Computation) -> None:
+        """Reads one instruction, with or without a name; operands that stand with their shapes are parameters."""
+        scanner = self.scanner
+        self.computation, self.by_name, self.makes_parameters = computation, {}, True
+        scanner.skip()
+        start = scanner.pos
+        found = scanner.match(_INSTRUCTION)
+        computation.root = self._instruction(found[2].strip('"') if found else "r", start)
+        if not scanner.at_end():
+            scanner.fail("one instruction stands alone, or all of them in a computation: name { .. }")
+
+    def _where(self, position: int) -> str:
+        self.line += self.text.count("\n", self.counted, position)
+        self.counted = position
+        return f"line {self.line}, column {position - self.text.rfind(chr(10), 0, position)}"
+
+    def _instruction(self, name: str | None, start: int) -> Instruction:
+        """Reads an instruction from its shape on, and adds it; without a name it is an operand, without attributes."""
+        scanner, text = self.scanner, self.text
+        shape = scan_shape(scanner) if _SHAPE.match(text, scanner.pos) else None
+        scanner.skip()
+        opcode_at = scanner.pos
+        found = _OPCODE.match(text, opcode_at)
+        if not found:
+            scanner.fail(f"expected {'an opcode' if shape else 'a shape'}, got {scanner.shown()}")
+        opcode, scanner.pos = found[0], found.end()
+        scanner.skip()
+        parentheses_at = scanner.pos + 1
+        declaration = OPERATIONS.get(opcode)
+        payload = next((f for f in declaration.fields if f.in_parentheses), None) if declaration else None
+        operands: list[Instruction] = []
+        inside = ""
+        if payload is None:
+            operands = self._operands()
+        else:
+            inside = scanner.parenthesised()
+        raw = self._raw_attributes() if name is not None else {}
+        if declaration is None:
+            op = self._asynchronous(opcode, shape, operands, raw, opcode_at)
+        elif payload is not None and payload.kind is kinds.LITERAL:
+            op = self._constant(inside, parentheses_at, shape)
+        else:
+            op = self.operation(declaration, raw, start, operands, payload, (inside, parentheses_at))
+        instruction = Instruction(
+            name or self._new_name(f"{opcode}.anon"), self._result(op, shape, operands, opcode_at), op, operands
+        )
+        instruction.location = self._where(start)
+        if raw:
+            self._common_attributes(instruction, raw)
+        self.by_name[instruction.name] = self.computation.add(instruction)
+        return instruction
+
+    def _new_name(self, base: str) -> str:
+        """A name that no instruction of the computation has yet; the text's own names come first in its errors."""
+        name, number = base, 0
+        while name in self.by_name:
+            number += 1
+            name = f"{base}.{number}"
+        return name
+
+    def _inferred(self, op: Operation, operands: list[Instruction], position: int) -> Shape:
+        """The result's shape where the text leaves it out: what the operation's rule gives."""
+        if any(not computation.instructions for computation in op.computations):
+            self.scanner.fail(
+                f"the result of {op.opcode} follows from a computation that is defined further on: write its shape",
+                position,
+            )
+        if type(op).infer is Operation.infer:
+            self.scanner.fail(f"the shape of {op.opcode} does not follow from its operands: write it", position)
+        try:
+            shape = op.infer(*op.bind([operand.shape for operand in operands]))
+        except HloomError as error:
+            raise error.at(self._where(position)) from None
+        layout = operands[0].shape.layout if isinstance(op, Transpose) else None
+        if isinstance(op, Transpose) and layout is not None:
+            # As in XLA, the transposed array lies as the operand does: only its dimensions have other numbers.
+            order = tuple(op.permutation.index(d) for d in layout.minor_to_major)
+            return shape.with_layout(Layout(order))
+        return shape
+
+    def _asynchronous(
+        self, opcode: str, shape: Shape | None, operands: list[Instruction], raw: Raw, at: int
+    ) -> Operation:
+        """The operation of an opcode that has no declaration: the short form of an asynchronous one."""
+        scanner = self.scanner
+        names = {computation.name for computation in self.module.computations} | set(self.computations)
+        try:
+            op = expand_async(
+                opcode, shape, operands, raw, names, lambda of: self.operation(of, raw, scanner.pos, operands)
+            )
+        except ArgumentError as error:
+            scanner.fail(error.message)
+        if op is None:
+            self._unknown_opcode(opcode, at)
+        if isinstance(op, AsyncStart):
+            self.computations[op.calls.name] = op.calls
+            self.module.add(op.calls)
+        return op
+
+    def _unknown_opcode(self, opcode: str, position: int) -> NoReturn:
+        close = difflib.get_close_matches(opcode, OPERATIONS, 3)
+        self.scanner.fail(
+            f"there is no opcode {opcode!r}" + (f"; close are {', '.join(close)}" if close else ""), position
+        )
+
+    # Operands
+
+    def _operands(self) -> list[Instruction]:
+        """Names in parentheses, each perhaps after its shape; or instructions, which then have no name."""
+        scanner, text = self.scanner, self.text
+        scanner.expect("(", "before the operands")
+        operands: list[Instruction] = []
+        if scanner.take(")"):
+            return operands
+        while True:
+            found = _OPERAND.match(text, scanner.pos)
+            if found:
+                operands.append(self._operand(found[1], found.start(1)))
+                scanner.pos = found.end()
+                more = found[2] == ","
+            else:
+                operands.append(self._long_operand())
+                more = scanner.take(",")
+                if not more:
+                    scanner.expect(")", "after the operands")
+            if not more:
+                return operands
+
+    def _operand(self, name: str, position: int) -> Instruction:
+        operand = self.by_name.get(name)
+        if operand is None:
+            close = difflib.get_close_matches(name, self.by_name, 1)
+            hint = f"; close is {close[0]!r}" if close else ""
+            self.scanner.fail(f"there is no instruction {name!r} before this one{hint}", position)
+        return operand
+
+    def _long_operand(self) -> Instruction:
+        """An operand with its shape, an element of a tuple (`%t#0#1`), or an instruction."""
+        scanner, text = self.scanner, self.text
+        scanner.skip()
+        start = scanner.pos
+        shape = scan_shape(scanner) if _SHAPE.match(text, start) else None
+        found = _ELEMENT.match(text, scanner.pos)
+        if found:
+            scanner.pos = found.end()
+            if self.makes_parameters and shape and found[1] not in self.by_name:
+                self._parameter(found[1], shape)
+            operand = self._operand(found[1], found.start(1))
+            for index in re.findall(r"\d+", found[2]):
+                operand = self._element(operand, int(index), found.start(2))
+            return operand
+        scanner.skip()
+        name = NAME.match(text, scanner.pos)
+        if not name or not text.startswith("(", _after_blanks(text, name.end())):
+            scanner.pos = name.end() if name else scanner.pos
+            after = f"',' or ')' after the operand {name[1]!r}" if name else "an operand's name"
+            scanner.fail(f"expected {after}, got {scanner.shown()}")
+        self.depth += 1
+        if self.depth > MAX_NESTING:
+            scanner.fail(f"operands nest more than {MAX_NESTING} deep", start)
+        scanner.pos = start
+        operand = self._instruction(None, start)
+        self.depth -= 1
+        return operand
+
+    def _parameter(self, name: str, shape: Shape) -> None:
+        number = len(self.computation.parameters)
+        self.by_name[name] = self.computation.add(Instruction(name, shape, Parameter(number=number)))
+
+    def _element(self, operand: Instruction, index: int, position: int) -> Instruction:
+        """The get-tuple-element that `#index` behind a name stands for."""
+        name = f"{operand.name}_{index}"
+        known = self.by_name.get(name)
+        if known is not None and known.operands == [operand]:
+            return known
+        op = GetTupleElement(index=index)
+        shape = self._inferred(op, [operand], position)
+        element = Instruction(self._new_name(name), shape, op, [operand])
+        element.location = self._where(position)
+        self.by_name[element.name] = self.computation.add(element)
+        return element
+
+    # Attributes
+
+    def _raw_attributes(self) -> Raw:
+        """Attribute name -> the text of its value and where it stands."""
+        raw: Raw = {}
+        scanner, text = self.scanner, self.text
+        while found := ATTRIBUTE.match(text, scanner.pos):
+            name = found[1]
+            if name in raw:
+                scanner.fail(f"attribute {name} is given twice", found.start(1))
+            scanner.pos = position = found.end()
+            mesh = _MESH_GROUPS.match(text, position) if name == "replica_groups" else None
+            if mesh:
+                scanner.pos = mesh.end()
+                raw[name] = (mesh[0], position)
+                continue
+            if name == "literal":
+                # The one value of two parts: a shape and its constant.
+                scan_shape(scanner)
+            scanner.raw_value()
+            raw[name] = (text[position : scanner.pos], position)
+        return raw
+
+    def _constant(self, inside: str, position: int, shape: Shape | None) -> Operation:
+        if shape is None:
+            self.scanner.fail("the shape of a constant does not follow from its text: write it", position)
+        if is_elided(inside):
+            self.elided += 1
+            return ElidedConstant(number=self.elided, text=inside.strip())
+        return OPERATIONS["constant"](literal=parse_literal(inside, shape, self.scanner, position))
+
+    def operation(
+        self,
+        declaration: type[Operation],
+        raw: Raw,
+        start: int,
+        operands: list[Instruction],
+        payload: Field | None = None,
+        inside: tuple[str, int] = ("", 0),
+    ) -> Operation:
+        """The operation with the attributes that its declaration names; takes these out of `raw`."""
+        values: dict[str, Any] = {}
+        for field in declaration.fields:
+            if field is payload:
+                values[field.name] = attributes.read(field.kind, inside[0], self.text, inside[1])
+            elif field.text and field.text in raw:
+                values[field.name] = self._value(field, *raw.pop(field.text))
+            elif declaration.opcode == "conditional" and "true_computation" in raw and "false_computation" in raw:
+                branches = (raw.pop("true_computation"), raw.pop("false_computation"))
+                values[field.name] = tuple(self._computations(*branch)[0] for branch in branches)
+            elif field.default is REQUIRED:
+                self.scanner.fail(f"{declaration.opcode} needs the attribute {field.text or field.name}=..", start)
+        try:
+            return declaration(**values).canonical([operand.shape for operand in operands])
+        except HloomError as error:
+            raise error.at(self._where(start)) from None
+
+    def _result(self, op: Operation, declared: Shape | None, operands: list[Instruction], position: int) -> Shape:
+        """The shape of a result: as the text has it, or as it follows from the operands.
+
+        XLA does not look at what the text says of channels, queues and tokens, but for the data that a recv or infeed
+        declares; nor does hloom.
+        """
+        if op.opcode == "after-all":
+            return TOKEN
+        if declared is None or op.opcode in _FOLLOWS:
+            return self._inferred(op, operands, position)
+        if op.opcode in _DECLARES_DATA:
+            if not declared.is_tuple or not declared.elements:
+                self.scanner.fail(f"the result of {op.opcode} is a tuple that begins with the data", position)
+            return Shape.tuple_of([declared.elements[0], *_DECLARES_DATA[op.opcode]])
+        return declared
+
+    def _value(self, field: Field, text: str, position: int) -> Any:
+        if isinstance(field.kind, ComputationKind):
+            computations = self._computations(text, position)
+            return computations if field.kind is kinds.COMPUTATIONS else computations[0]
+        if field.kind is kinds.LITERAL:
+            scanner = Scanner(text, self.scanner.whole, position)
+            own = scan_shape(scanner)
+            return parse_literal(text[scanner.pos :], own, self.scanner, position)
+        return attributes.read(field.kind, text, self.scanner.whole, position)
+
+    def _computations(self, text: str, position: int) -> tuple[Computation, ...]:
+        """The computations that an attribute names, or that stand in it, in braces."""
+        if _BODY.match(text):
+            return (self._nested(position + 1),)
+        if text.startswith("{") and "=" in text:
+            return tuple(self._listed(position + 1))
+        found = attributes.names(Scanner(text, self.scanner.whole, position))
+        if not found:
+            self.scanner.fail("expected a computation's name", position)
+        return tuple(self.named(name, position) for name in found)
+
+    def _listed(self, position: int) -> Iterator[Computation]:
+        """The computations of a list, some of which stand there in braces."""
+        scanner, after = self.scanner, self.scanner.pos
+        scanner.pos = position
+        while not scanner.take("}"):
+            scanner.skip()
+            start = scanner.pos
+            if scanner.take("{"):
+                yield self._nested(start + 1)
+            else:
+                yield self.named(scanner.name("a computation"), start)
+            scanner.take(",")
+        scanner.pos = after
+
+    def _nested(self, position: int) -> Computation:
+        """Reads a computation that stands in an attribute, from behind its brace on."""
+        if self.depth > MAX_NESTING // 4:
+            self.scanner.fail("computations nest too deep", position)
+        number = sum(name.startswith("nested_computation") for name in self.computations)
+        computation = self.named(f"nested_computation.{number}", None)
+        outer = self.computation, self.by_name, self.scanner.pos
+        self.scanner.pos = position
+        self.depth += 1
+        self.read(computation)
+        self.depth -= 1
+        after = self.scanner.pos
+        self.module.add(computation)
+        self.computation, self.by_name, self.scanner.pos = outer
+        self.scanner.pos = max(self.scanner.pos, after)
+        return computation
+
+    def _common_attributes(self, instruction: Instruction, raw: Raw) -> None:
+        for name, (text, position) in raw.items():
+            scanner = Scanner(text, self.scanner.whole, position)
+            if name == "metadata":
+                instruction.metadata = read_metadata(scanner)
+            elif name == "sharding":
+                instruction.sharding = scan_sharding(scanner)
+                if not scanner.at_end():
+                    scanner.fail(f"expected the end of the sharding, got {scanner.shown()}")
+            elif name == "frontend_attributes":
+                instruction.frontend_attributes = read_frontend_attributes(scanner)
+            elif name == "backend_config":
+                instruction.backend_config = unquote(text) if text.startswith('"') else text
+            elif name == "control-predecessors":
+                for before in attributes.names(scanner):
+                    if before not in self.by_name:
+                        scanner.fail(f"there is no instruction {before!r} before this one", 0)
+                    self.by_name[before].add_control_dependency(instruction)
+            else:
+                instruction.extra_attributes[name] = text
+
+
+def _after_blanks(text: str, position: int) -> int:
+    match = SPACE.match(text, position)
+    return match.end() if match else position

@@ -1,0 +1,60 @@
+"""Metadata and frontend attributes in HLO text: lists of names with plain values."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from hloom.text.scanner import STRING, Scanner, unquote
+
+_METADATA = re.compile(r'([A-Za-z_]\w*+)\s*+=\s*+("(?:[^"\\]|\\.)*+"|\{[^{}]*+\}|[^\s{},"]++)')
+_FRONTEND = re.compile(r'\s*+("(?:[^"\\]|\\.)*+"|[^\s={},"]++)\s*+=\s*+')
+_SEPARATOR = re.compile(r"[\s,]*+")
+
+
+def read_metadata(scanner: Scanner) -> dict[str, Any]:
+    """Reads `{op_name="f" source_line=3}`."""
+    text = scanner.text
+    if not text.startswith("{"):
+        scanner.fail("metadata stands in braces")
+    metadata: dict[str, Any] = {}
+    at = _after_separators(text, 1)
+    end = len(text.rstrip()) - 1
+    while at < end:
+        found = _METADATA.match(text, at)
+        if not found:
+            scanner.fail("cannot read the metadata: expected name=value", at)
+        metadata[found[1]] = _plain_value(found[2])
+        at = _after_separators(text, found.end())
+    return metadata
+
+
+def _after_separators(text: str, position: int) -> int:
+    found = _SEPARATOR.match(text, position)
+    return found.end() if found else position
+
+
+def _plain_value(text: str) -> Any:
+    """A metadata value: a string, a number, true or false, or text in braces as it stands."""
+    if text.startswith('"'):
+        return unquote(text)
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if re.fullmatch(r"-?\d{1,18}", text) else text
+
+
+def read_frontend_attributes(scanner: Scanner) -> dict[str, str]:
+    """Reads `{a="1", b={x=2}}`."""
+    scanner.expect("{")
+    entries: dict[str, str] = {}
+    while not scanner.take("}"):
+        if entries:
+            scanner.expect(",", "between attributes")
+        found = _FRONTEND.match(scanner.text, scanner.pos)
+        if not found:
+            scanner.fail(f"expected name=value, got {scanner.shown()}")
+        scanner.pos = found.end()
+        value = scanner.raw_value()
+        key = unquote(found[1]) if found[1].startswith('"') else found[1]
+        entries[key] = unquote(value) if STRING.fullmatch(value) else value
+    return entries

@@ -1,0 +1,175 @@
+"""What instructions say beside their operation: shardings, threads, aliases, composites, buffers of custom calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NoReturn
+
+from hloom.errors import RuleError
+from hloom.ir import Instruction, Module
+from hloom.ops.collectives import AllReduce
+from hloom.ops.communication import Transfer
+from hloom.ops.control_flow import Call
+from hloom.ops.custom_call import CustomCall
+from hloom.shape import Shape
+from hloom.sharding import Sharding, ShardingType
+from hloom.types import PrimitiveType
+
+_ON_ONE_THREAD = {"call", "conditional", "custom-call", "fusion", "while"}
+
+
+def check_annotations(module: Module) -> None:
+    """Checks what XLA's verifier checks of annotations, instruction by instruction, and over the whole module."""
+    for instruction in module.instructions():
+        if instruction.sharding is not None:
+            _check_sharding(instruction, instruction.sharding, instruction.shape, module.num_partitions)
+        if instruction.opcode in _ON_ONE_THREAD:
+            _check_threads(instruction)
+        _check_aliases(instruction)
+        op = instruction.op
+        if isinstance(op, Call) and op.is_composite:
+            _check_composite(instruction)
+        elif isinstance(op, CustomCall):
+            _check_custom_call(instruction, op.target_name)
+        elif instruction.opcode in ("while", "conditional"):
+            _check_one_sharding(instruction)
+    _check_constrained_layouts(module)
+    _check_host_transfers(module)
+    _check_entry_buffers(module)
+
+
+# Shardings
+
+
+def _check_sharding(instruction: Instruction, sharding: Sharding, shape: Shape, partitions: int) -> None:
+    """A tiling has a count for each dimension, and its devices are among the module's partitions, each once."""
+    if sharding.type is ShardingType.TUPLE:
+        if shape.is_tuple and len(sharding.tuple_shardings) == len(shape.elements):
+            for part, element in zip(sharding.tuple_shardings, shape.elements, strict=True):
+                _check_sharding(instruction, part, element, partitions)
+        return
+    devices = sharding.tile_assignment_devices
+    if any(device < 0 for device in devices):
+        _reject(instruction, f"its sharding names device {min(devices)}: devices are >= 0")
+    if partitions > 1 and any(device >= partitions for device in devices):
+        _reject(instruction, f"its sharding names device {max(devices)}, and there are {partitions} partitions")
+    if sharding.type is not ShardingType.OTHER or sharding.named:
+        return
+    sizes = sharding.tile_assignment_dimensions
+    rank = len(sizes) - sharding.replicate_on_last_tile_dim - len(sharding.last_tile_dims)
+    if shape.is_array and rank != shape.rank:
+        _reject(instruction, f"its sharding tiles {rank} dimensions, and {shape} has {shape.rank}")
+    if devices and (len(devices) != math.prod(sizes) or len(set(devices)) != len(devices)):
+        _reject(instruction, f"its sharding {list(sizes)} names each of {math.prod(sizes)} devices once")
+
+
+def _check_one_sharding(instruction: Instruction) -> None:
+    """A loop, its body's parameter and root, and its condition's parameter share one sharding; branches likewise."""
+    shared = [instruction]
+    for computation in instruction.op.computations:
+        if instruction.opcode == "while":
+            shared += computation.parameters
+        if instruction.opcode == "conditional" or computation.result_shape.compatible(instruction.shape):
+            shared.append(computation.root)
+    given = [one for one in shared if one.sharding is not None]
+    for one in given[1:]:
+        if one.sharding != given[0].sharding:
+            _reject(instruction, f"%{given[0].name} and %{one.name} must have one sharding")
+
+
+# Threads and aliases
+
+
+def _check_threads(instruction: Instruction) -> None:
+    parent = instruction.parent
+    for computation in instruction.op.computations:
+        if parent is not None and computation.execution_thread != parent.execution_thread:
+            _reject(
+                instruction,
+                f"{computation.name} runs on thread {computation.execution_thread!r}, its caller on "
+                f"{parent.execution_thread!r}: they must agree",
+            )
+
+
+def _check_aliases(instruction: Instruction) -> None:
+    """Aliases name outputs and operands that there are, of one shape."""
+    if instruction.opcode == "call" and "output_to_operand_aliasing" in instruction.extra_attributes:
+        _reject(instruction, "a call has no output_to_operand_aliasing")
+    for alias in getattr(instruction.op, "output_to_operand_aliasing", ()):
+        if not 0 <= alias.operand_number < len(instruction.operands):
+            _reject(instruction, f"an alias names operand {alias.operand_number} of {len(instruction.operands)}")
+        operand = instruction.operands[alias.operand_number].shape
+        output, source = _at(instruction.shape, alias.output_index), _at(operand, alias.operand_index)
+        if output is None or source is None:
+            _reject(
+                instruction, f"an alias names {list(alias.output_index)} and {list(alias.operand_index)}: none such"
+            )
+        if not _contents(output).compatible(_contents(source)):
+            _reject(instruction, f"aliases have one shape, got {output} and {source}")
+
+
+def _at(shape: Shape, index: Iterable[int]) -> Shape | None:
+    for i in index:
+        if not shape.is_tuple or not 0 <= i < len(shape.elements):
+            return None
+        shape = shape.elements[i]
+    return shape
+
+
+def _contents(shape: Shape) -> Shape:
+    return shape.elements[0] if shape.element_type is PrimitiveType.BUFFER else shape
+
+
+# Particular instructions
+
+
+def _check_composite(instruction: Instruction) -> None:
+    attributes = instruction.frontend_attributes
+    version = attributes.get("composite.version", "0")
+    if not attributes.get("composite.name") or attributes.get("composite.attributes") == "":
+        _reject(instruction, "a composite has the frontend attributes composite.name and composite.attributes")
+    if not version.isdecimal():
+        _reject(instruction, f"composite.version is an integer >= 0, got {version!r}")
+
+
+def _check_custom_call(instruction: Instruction, target: str) -> None:
+    if target == "GetRngSeed" and (instruction.operands or not instruction.shape.compatible(_SEED)):
+        _reject(instruction, f"GetRngSeed takes nothing and gives {_SEED}, got {instruction.shape}")
+    aliases = instruction.op.output_to_operand_aliasing  # type: ignore[attr-defined]
+    if target in ("Pin", "Unpin") and len(aliases) != 1:
+        _reject(instruction, f"{target} has one output_to_operand_aliasing, got {len(aliases)}")
+
+
+_SEED = Shape.array(PrimitiveType.U64)
+
+
+def _check_constrained_layouts(module: Module) -> None:
+    """All-reduces constrain their layouts all, or none does."""
+    reduces = [instruction for instruction in module.instructions() if isinstance(instruction.op, AllReduce)]
+    for instruction in reduces[1:]:
+        if instruction.op.constrain_layout != reduces[0].op.constrain_layout:  # type: ignore[attr-defined]
+            _reject(instruction, "all-reduces constrain their layouts all, or none does")
+
+
+def _check_host_transfers(module: Module) -> None:
+    """Transfers to and from the host over one channel are alike but for their operands."""
+    first: dict[int, Instruction] = {}
+    for instruction in module.instructions():
+        op = instruction.op
+        if not isinstance(op, Transfer) or not op.is_host_transfer or instruction.opcode not in ("send", "recv"):
+            continue
+        other = first.setdefault(op.channel_id or 0, instruction)
+        alike = other.op == op and other.frontend_attributes == instruction.frontend_attributes
+        if not alike or not other.shape.compatible(instruction.shape):
+            _reject(instruction, f"%{other.name} uses channel {op.channel_id} in another way")
+
+
+def _check_entry_buffers(module: Module) -> None:
+    for instruction in (*module.entry.parameters, module.entry.root):
+        if any(leaf.element_type is PrimitiveType.BUFFER for leaf in instruction.shape.leaves()):
+            _reject(instruction, "parameters and results of the entry are no buffers")
+
+
+def _reject(instruction: Instruction, message: str) -> NoReturn:
+    raise RuleError(instruction.opcode, "GEN-2", message).at(repr(instruction))

@@ -1,0 +1,73 @@
+"""Mixed precision: XLA's verifier lets floating-point types differ where an operation computes, and so does ours.
+
+Operands, combiners and results of such an instruction may have several floating-point types; it computes in the widest
+of them. `hloom.passes.expand.mixed_precision` writes the conversions out before a module runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hloom.errors import HloomError
+from hloom.ir import Computation, Instruction
+from hloom.ops.structure import ElidedConstant, Parameter
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+# What only moves, groups or reinterprets values keeps their types, and calls take what their computations take.
+_EXACT = {
+    "bitcast", "bitcast-convert", "broadcast", "call", "conditional", "constant", "copy-done", "copy-start",
+    "custom-call", "dynamic-reshape", "fusion", "get-tuple-element", "infeed", "opt-barrier", "outfeed", "parameter",
+    "recv", "recv-done", "reshape", "send", "send-done", "tuple", "while", "async-start", "async-update", "async-done",
+}  # fmt: skip
+
+
+def fits_in_one_precision(instruction: Instruction) -> bool:
+    """Whether an instruction that breaks its operation's rule keeps it with one type for all its floats."""
+    if instruction.opcode in _EXACT:
+        return False
+    wide = widest_float(instruction)
+    if wide is None:
+        return False
+    op = instruction.op.with_computations(lambda computation: _signature(computation, wide))
+    shapes = [with_float(shape, wide) for shape in instruction.operand_shapes]
+    try:
+        op.check(with_float(instruction.shape, wide), *op.bind(shapes))
+    except HloomError:
+        return False
+    return True
+
+
+def widest_float(instruction: Instruction) -> PrimitiveType | None:
+    """The widest floating-point type of operands, result and combiners; None where there are not several."""
+    shapes = [instruction.shape, *instruction.operand_shapes]
+    for computation in instruction.op.computations:
+        shapes += [*computation.parameter_shapes, computation.result_shape]
+    floats = dict.fromkeys(_floats(shapes))
+    return max(floats, key=lambda element_type: element_type.bits) if len(floats) > 1 else None
+
+
+def _floats(shapes: Iterable[Shape]) -> Iterable[PrimitiveType]:
+    return (leaf.element_type for shape in shapes for leaf in shape.leaves() if leaf.element_type.is_float)
+
+
+def with_float(shape: Shape, element_type: PrimitiveType) -> Shape:
+    """The shape with all its floating-point arrays of one type."""
+    if shape.is_tuple:
+        return Shape.tuple_of(with_float(element, element_type) for element in shape.elements)
+    if not shape.element_type.is_float:
+        return shape
+    layout = replace(shape.layout, element_size_in_bits=0) if shape.layout else None
+    return replace(shape, element_type=element_type, layout=layout)
+
+
+def _signature(computation: Computation, element_type: PrimitiveType) -> Computation:
+    """A computation that only has the parameters and result of another, with floats of one type."""
+    signature = Computation(computation.name)
+    for parameter in computation.parameters:
+        shape = with_float(parameter.shape, element_type)
+        signature.add(Instruction(parameter.name, shape, Parameter(number=parameter.op.number)))  # type: ignore[attr-defined]
+    result = with_float(computation.result_shape, element_type)
+    signature.root = signature.add(Instruction("result", result, ElidedConstant(number=0)))
+    return signature

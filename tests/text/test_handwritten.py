@@ -1,0 +1,109 @@
+"""Text as people write it: what XLA's parser takes, and makes the same graph of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.compare_graphs import difference
+from hloom.text import fingerprint
+from xla_peer import XlaPeer
+
+ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"
+
+FORMS = {
+    "computations without a module line": "e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p)\n}",
+    "an instruction alone": '%r = f32[2]{0} add(f32[2] %x, f32[2] %y), metadata={op_name="a"}',
+    "an instruction alone without a name": "f32[2] fusion(f32[2] x, f32[2] x), kind=kLoop, calls={\n"
+    "  p = f32[2] parameter(0)\n  q = f32[2] parameter(1)\n  ROOT n = f32[2] add(p, q)\n}",
+    "the last computation is the entry": ADD + "f {\n  p = f32[2] parameter(0)\n  z = f32[] constant(0)\n"
+    "  ROOT s = f32[] reduce(p, z), dimensions={0}, to_apply=add\n}",
+    "result shapes left out": "HloModule m\nENTRY e {\n  p = f32[2,3] parameter(0)\n  t = exponential(p)\n"
+    "  d = dot(p, t), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n  ROOT r = tuple(d, t)\n}",
+    "operands written in place": "HloModule m\nENTRY e {\n"
+    "  ROOT r = f32[2] add(f32[2] negate(f32[2] parameter(0)), f32[2] broadcast(f32[] constant(2)))\n}",
+    "operands in place without shapes": "HloModule m\nENTRY e {\n"
+    "  ROOT r = f32[2] multiply(add(f32[2] parameter(0), f32[2] parameter(1)), f32[2] constant({1, 2}))\n}",
+    "a scalar for an array": "HloModule m\nENTRY e {\n  ROOT c = s32[3] constant(7)\n}",
+    "no commas between elements": "HloModule m\nENTRY e {\n  ROOT c = s32[2,2] constant({{1 2} {3 4}})\n}",
+    "no space after =": "HloModule m\nENTRY e {\n  p =f32[2]{0}parameter(0)\n  ROOT r =f32[2]{0}negate(p)\n}",
+    "a layout after a blank": "HloModule m\nENTRY e {\n  p = f32[2,3] {0,1} parameter(0)\n"
+    "  ROOT r = f32[2,3] {0,1} negate(p)\n}",
+    "comments anywhere": "// head\nHloModule /* name */ m // after\nENTRY /*a*/ e { // b\n  p = /* type */ f32[/*n*/2] parameter("
+    "/*number*/0)\n  ROOT r = f32[2] negate(/*x=*/p) // last\n}\n// end",
+    "a broadcast without dimensions": "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT b = f32[4] broadcast(p)\n}",
+    "a map without dimensions": "HloModule m\n" + ADD + "ENTRY e {\n  p = f32[4] parameter(0)\n"
+    "  ROOT r = f32[4] map(p, p), to_apply=add\n}",
+    "a computation written in place": "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n  z = f32[] constant(0)\n"
+    "  ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply={\n    a = f32[] parameter(0)\n    b = f32[] parameter(1)\n"
+    "    ROOT s = f32[] add(a, b)\n  }\n}",
+    "tiles on a shape of lower rank": "HloModule m\nENTRY e {\n  p = f32[8]{0:T(8,128)} parameter(0)\n"
+    "  ROOT r = f32[8]{0:T(8,128)} negate(p)\n}",
+    "unbounded sizes": "HloModule m\nENTRY e {\n  p = f32[?,3] parameter(0)\n  ROOT r = f32[?,3] negate(p)\n}",
+    "the root last without a mark": "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  r = f32[2] negate(p)\n}",
+    "signatures": "HloModule m\nENTRY e (p: f32[2]) -> f32[2] {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p)\n}",
+    "commas between attributes of metadata": 'HloModule m\nENTRY e {\n  ROOT p = f32[2] parameter(0), metadata={op_type="a", '
+    'op_name="b"}\n}',
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_that_people_write_are_the_graph_that_xla_reads(form: str, peer: XlaPeer) -> None:
+    module = hl.parse(FORMS[form])
+    assert fingerprint(hl.parse(peer.parse(FORMS[form]))) == fingerprint(module)
+    assert difference(module, hl.parse(module.to_text())) is None
+
+
+def test_an_element_of_a_tuple_by_its_number() -> None:
+    entry = "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n  n = f32[4] negate(p)\n  t = tuple(p, n)\n"
+    short = hl.parse(entry + "  ROOT r = f32[4] exponential(%t#1)\n}")
+    long = hl.parse(entry + "  g = f32[4] get-tuple-element(t), index=1\n  ROOT r = f32[4] exponential(g)\n}")
+    assert fingerprint(short) == fingerprint(long)
+
+
+def test_no_space_around_the_equals_sign() -> None:
+    module = hl.parse("HloModule m\nENTRY e {\n  p=f32[2]{0}parameter(0)\n  ROOT r=f32[2]{0}negate(p)\n}")
+    assert fingerprint(module) == fingerprint(hl.parse(FORMS["no space after ="]))
+
+
+def test_what_is_printed_is_canonical_whatever_was_read() -> None:
+    module = hl.parse(FORMS["operands written in place"])
+    text = module.to_text()
+    assert "broadcast(constant" in text and text.startswith("HloModule m")
+    assert hl.parse(text).to_text() == text
+
+
+ERRORS = {
+    "too many elements": ("ROOT c = f32[2,2] constant({1, 2, 3, 4, 5})", "3:30: .*braces do not nest as 2 x 2"),
+    "a name in place that is not there": (
+        "p = f32[2] parameter(0)\n  ROOT r = f32[2] add(p, negate(q))",
+        "4:33: there is no instruction 'q'",
+    ),
+    "a shape that cannot be inferred": ("ROOT p = infeed()", "3:12: the shape of infeed does not follow"),
+    "attributes of an instruction in place": (
+        "ROOT r = f32[2] negate(f32[2] broadcast(f32[] parameter(0), dimensions={}))",
+        "3:73: expected ',' or '\\)' after the operand",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_keep_their_place(case: str) -> None:
+    text, message = ERRORS[case]
+    with pytest.raises(hl.ParseError, match=message) as error:
+        hl.parse(f"HloModule m\nENTRY e {{\n  {text}\n}}")
+    assert error.value.args and "^" in str(error.value)
+
+
+def test_an_error_in_a_long_line_shows_the_part_around_the_caret() -> None:
+    elements = ", ".join(["1"] * 50_000)
+    with pytest.raises(hl.ParseError) as error:
+        hl.parse(f"HloModule m\nENTRY e {{\n  ROOT c = f32[50000] constant({{{elements}, x}})\n}}")
+    shown = str(error.value)
+    assert "^" in shown and max(map(len, shown.splitlines())) < 300
+
+
+def test_the_size_of_a_constant_written_as_a_scalar_is_kept(backend: str) -> None:
+    got = hl.compile(hl.parse(FORMS["a scalar for an array"]), backend=backend)()
+    np.testing.assert_array_equal(got, [7, 0, 0])  # as XLA fills it

@@ -1,0 +1,119 @@
+"""tools/xla_tests: what counts as a module of XLA's tests, what becomes of one on both sides, and the report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from run_xla_tests import main
+from xla_tests import modules
+from xla_tests.results import Record, Summary, read
+
+TEST = """
+TEST(A, B) {
+  const char* text = R"(
+HloModule first
+ENTRY e { ROOT p = f32[2] parameter(0) }
+)";
+  EXPECT_EQ(R"(not a module)", R"hlo(
+add {
+  a = f32[] parameter(0)
+  ROOT r = f32[] add(a, a)
+}
+)hlo");
+  Run(R"(
+HloModule first
+ENTRY e { ROOT p = f32[2] parameter(0) }
+)");
+}
+"""
+
+FILE = """HloModule one
+ENTRY e { ROOT p = f32[2] parameter(0) }
+// -----
+HloModule two
+ENTRY e {
+  p = f32[2] parameter(0)
+  ROOT r = f32[2] negate(p)
+}
+// ----- and a comment
+HloModule wrong
+ENTRY e { ROOT p = f32[2] parameter(0
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "xla" / "service").mkdir(parents=True)
+    (tmp_path / "xla" / "service" / "a_test.cc").write_text(TEST)
+    (tmp_path / "xla" / "several.hlo").write_text(FILE)
+    (tmp_path / "xla" / "a.cc").write_text(TEST)
+    return tmp_path
+
+
+def test_modules_are_found_where_they_stand(checkout: Path) -> None:
+    assert modules.files(checkout) == ["xla/service/a_test.cc", "xla/several.hlo"]
+    assert [(m.line, m.text.split()[0]) for m in modules.modules(checkout, "xla/service/a_test.cc")] == [
+        (3, "HloModule"),
+        (7, "add"),
+    ]
+    assert [m.line for m in modules.modules(checkout, "xla/several.hlo")] == [1, 3, 9]
+    digests = [m.digest for file in modules.files(checkout) for m in modules.modules(checkout, file)]
+    assert len(set(digests)) == 5
+
+
+def test_a_run_compares_both_sides_and_goes_on_where_it_stopped(checkout: Path, tmp_path: Path) -> None:
+    pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
+    folder = tmp_path / "results"
+    arguments = ["run", str(checkout), "--results", str(folder)]
+    first = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert first.exit_code == 0, first.output
+    records = {r.line: r for r in read(folder / "xla" / "several.hlo.jsonl").values()}
+    assert records[1].ran and records[3].ran and not records[1].verdict and not records[3].verdict
+    assert set(records[3].seconds) == {"xla", "interpreter", "cpu"}
+    assert records[9].xla_error and records[9].error and not records[9].verdict, "both refuse it"
+    again = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert "modules" not in again.output
+    report = CliRunner().invoke(main, ["report", "--results", str(folder)], catch_exceptions=False)
+    assert "total" in report.output
+
+
+def record(**fields: object) -> Record:
+    return Record("d", "f", 1, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict"),
+    [
+        (record(), ""),
+        (record(xla_error="no", error="no"), ""),
+        (record(xla_error="no"), "accepted here alone"),
+        (record(error="reduce: no"), "refused: reduce: no"),
+        (record(error="bare KeyError: 3"), "no hloom error"),
+        (record(xla_error="killed by SIGABRT", error="killed by SIGSEGV"), "no hloom error"),
+        (record(round_trip="%a"), "does not come back"),
+        (record(ran=True, results={"interpreter": "", "cpu": "result 0 differs"}), "cpu: result 0 differs"),
+        (record(results={"cpu": "cannot: it takes devices"}), ""),
+        (record(ran=True, seconds={"xla": 0.01, "cpu": 0.2}), "slow"),
+        (record(ran=True, seconds={"xla": 1e-6, "cpu": 5e-4}), ""),
+        (record(ran=True, host=["%f = fft"]), "calls back"),
+    ],
+)
+def test_verdicts(given: Record, verdict: str) -> None:
+    assert given.verdict.startswith(verdict) and bool(given.verdict) == bool(verdict)
+
+
+def test_a_summary_counts_what_xla_accepts() -> None:
+    records = [record(), record(xla_error="no"), record(ran=True, results={"cpu": ""}), record(error="no")]
+    summary = Summary.of(records)
+    assert (summary.modules, summary.accepted, summary.loaded, summary.ran, summary.same) == (4, 3, 2, 1, 1)
+
+
+def test_records_are_lines_of_json_of_which_the_last_counts(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [vars(record(error="no")), vars(record())]
+    path.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+    assert read(path) == {"d": record()}

@@ -1,0 +1,107 @@
+"""What XLA's verifier takes and refuses beside the rules of single operations."""
+
+from __future__ import annotations
+
+import pytest
+
+import hloom as hl
+
+ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"
+BF16 = "addb { a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT r = bf16[] add(a, b) }\n"
+NEG = "neg { a = f32[2] parameter(0) ROOT r = f32[2] negate(a) }\n"
+
+ACCEPTED = {
+    "element-wise operands of two precisions": "p = bf16[2] parameter(0)\nq = f32[2] parameter(1)\n"
+    "ROOT r = f32[2] add(p, q)",
+    "a result of another precision": "p = f32[2] parameter(0)\nROOT r = bf16[2] negate(p)",
+    "a combiner of another precision": "p = bf16[2] parameter(0)\nz = bf16[] constant(0)\n"
+    "ROOT r = bf16[] reduce(p, z), dimensions={0}, to_apply=add",
+    "a permute of several operands": "p = f32[2] parameter(0)\nq = s32[3] parameter(1)\n"
+    "ROOT r = (f32[2], s32[3]) collective-permute(p, q), source_target_pairs={{0,1}}",
+    "groups of devices that a reader does not have": "p = f32[2] parameter(0)\n"
+    "ROOT r = f32[2] all-reduce(p), replica_groups={{0,1,2,3},{4,5,6,7}}, to_apply=add",
+    "an FFT of empty arrays": "p = c64[0,8] parameter(0)\nROOT r = c64[0,8] fft(p), fft_type=FFT, fft_length={8}",
+    "a generator state of another size": "p = u64[3] parameter(0)\n"
+    "ROOT r = (u64[3], u32[4]) rng-bit-generator(p), algorithm=rng_default",
+    "unbounded sizes": "p = f32[?,3] parameter(0)\nROOT r = f32[?,3] negate(p)",
+    "after-all of arrays": "p = f32[2] parameter(0)\nROOT r = token[] after-all(p)",
+    "an asynchronous call and its result": "p = f32[2] parameter(0)\n"
+    "s = ((f32[2]), f32[2], s32[]) async-start(p), calls=neg\nROOT d = f32[2] async-done(s)",
+    "a dynamic reshape": "p = f32[<=4] parameter(0)\nROOT r = f32[<=2,2] reshape(p)",
+    "a sharding without the number of partitions": "ROOT p = f32[8] parameter(0), sharding={devices=[4]<=[4]}",
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_what_xla_takes_loads_and_comes_back(case: str) -> None:
+    module = hl.parse(f"HloModule m\n{ADD}{NEG}ENTRY e {{\n{ACCEPTED[case]}\n}}")
+    assert hl.parse(module.to_text()).to_text() == module.to_text()
+
+
+REFUSED = {
+    "integers of two widths": ("p = s8[2] parameter(0)\nq = s32[2] parameter(1)\nROOT r = s32[2] add(p, q)", "add"),
+    "a tuple of two precisions": (
+        "p = bf16[2] parameter(0)\nROOT r = (f32[2]) tuple(p)",
+        "tuple",
+    ),
+    "a sharding of another rank": (
+        "ROOT p = f32[8] parameter(0), sharding={devices=[2,2]<=[4]}",
+        "tiles 2 dimensions, and .* has 1",
+    ),
+    "a start without its done": (
+        "p = f32[2] parameter(0)\ns = f32[2] all-reduce-start(p), replica_groups={}, to_apply=add\n"
+        "ROOT r = f32[2] negate(p)",
+        "for one all-reduce-done only",
+    ),
+    "a done of another start": (
+        "p = f32[2] parameter(0)\ns = (f32[2], f32[4]) all-gather-start(p), dimensions={0}, replica_groups={{0,1}}\n"
+        "ROOT r = f32[4] collective-permute-done(s)",
+        "all-gather-start",
+    ),
+    "a context used by an operation": (
+        "p = f32[2] parameter(0)\ns = ((f32[2]), f32[2], s32[]) async-start(p), calls=neg\n"
+        "d = f32[2] async-done(s)\nROOT r = ((f32[2]), f32[2], s32[]) copy(s)",
+        "for one async-done only",
+    ),
+    "an alias of no operand": (
+        'p = f32[2] parameter(0)\nROOT r = f32[2] custom-call(p), custom_call_target="f", '
+        "output_to_operand_aliasing={{}: (1, {})}",
+        "an alias names operand 1 of 1",
+    ),
+    "an alias of another shape": (
+        'p = f32[3] parameter(0)\nROOT r = f32[2] custom-call(p), custom_call_target="f", '
+        "output_to_operand_aliasing={{}: (0, {})}",
+        "aliases have one shape",
+    ),
+    "a composite without a name": (
+        "p = f32[2] parameter(0)\nROOT r = f32[2] call(p), to_apply=neg, is_composite=true",
+        "composite.name",
+    ),
+    "a seed of another type": ('ROOT r = u32[] custom-call(), custom_call_target="GetRngSeed"', "gives u64"),
+    "layouts constrained here and there": (
+        "p = f32[2] parameter(0)\na = f32[2] all-reduce(p), replica_groups={}, to_apply=add, constrain_layout=true\n"
+        "ROOT b = f32[2] all-reduce(a), replica_groups={}, to_apply=add",
+        "constrain their layouts all",
+    ),
+    "a buffer as a parameter": ("ROOT p = b(f32[2]) parameter(0)", "no buffers"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_xla_refuses_is_an_error_that_names_the_rule(case: str) -> None:
+    text, message = REFUSED[case]
+    with pytest.raises((hl.RuleError, hl.VerifyError), match=message):
+        hl.parse(f"HloModule m\n{ADD}{NEG}ENTRY e {{\n{text}\n}}")
+
+
+def test_a_run_says_how_many_devices_are_needed() -> None:
+    module = hl.parse(f"HloModule m\n{ADD}ENTRY e {{\n{ACCEPTED['groups of devices that a reader does not have']}\n}}")
+    with pytest.raises(hl.RuleError, match=r"the module needs 8 \(replicas=..\) and 1"):
+        hl.compile(module)
+    assert hl.compile(module, replicas=8).device_count == 8
+
+
+def test_threads_of_caller_and_callee_agree() -> None:
+    text = "HloModule m\n" + NEG.strip() + ', execution_thread="other"\n'
+    with pytest.raises((hl.RuleError, hl.VerifyError), match="they must agree"):
+        hl.parse(text + "ENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] call(p), to_apply=neg\n}")

@@ -1,0 +1,95 @@
+"""Worker processes that answer one request at a time; one that crashes or hangs costs no more than its answer."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import signal
+import tempfile
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+Answer = Callable[[Any], Any]
+
+
+class Died(Exception):
+    """The process ended over a request; the message says how, and ends with the last lines that it wrote."""
+
+
+class TookTooLong(Exception):
+    """The request was not answered in time; its process was ended."""
+
+
+class Process:
+    """A process that makes an answering function with `make`, a function of a module, and calls it for each request."""
+
+    def __init__(self, make: Callable[[], Answer], memory: int | None = None) -> None:
+        self.make = make
+        self.memory = memory
+        self.process: Any = None
+        self.connection: Connection | None = None
+        self.log: Any = None
+
+    def ask(self, request: Any, seconds: float) -> Any:
+        """The answer to a request; raises Died, TookTooLong."""
+        self.give(request)
+        assert self.connection is not None
+        if not self.connection.poll(seconds):
+            self.stop()
+            raise TookTooLong(f"took more than {seconds:g} s")
+        return self.take()
+
+    def give(self, request: Any) -> None:
+        """Hands in a request; `connection` is ready when `take` has its answer."""
+        if self.process is None or not self.process.is_alive():
+            self.start()
+        assert self.connection is not None
+        self.connection.send(request)
+
+    def take(self) -> Any:
+        assert self.connection is not None
+        try:
+            return self.connection.recv()
+        except (EOFError, ConnectionError):
+            self.process.join()
+            status, output = self.process.exitcode, self.output()
+            self.stop()
+        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        raise Died(f"{how}: {output}")
+
+    def start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        self.connection, other = context.Pipe()
+        # The log travels as a path: a spawned process has no other descriptors of its parent.
+        log = f"/proc/{os.getpid()}/fd/{self.log.fileno()}"
+        self.process = context.Process(target=_serve, args=(other, self.make, log, self.memory), daemon=True)
+        self.process.start()
+        other.close()
+
+    def output(self, size: int = 600) -> str:
+        """The end of what the process wrote to its standard error."""
+        self.log.seek(0)
+        return " ".join(self.log.read().decode(errors="replace")[-size:].split())
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+            self.log.close()
+        self.process = None
+
+
+def _serve(connection: Connection, make: Callable[[], Answer], log: str, memory: int | None) -> None:
+    os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), 2)
+    if memory is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    answer = make()
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
+        connection.send(answer(request))
