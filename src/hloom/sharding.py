@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 from hloom.shape import Ints
@@ -18,6 +19,23 @@ class ShardingType(enum.Enum):
     MANUAL = "manual"
     UNKNOWN = "unknown"
     UNREDUCED = "unreduced"
+
+
+def simplest_iota(sizes: Ints, permutation: Ints) -> tuple[Ints, Ints]:
+    """The one form for an order of ids: no sizes of 1, and those that stay neighbours are one; () for no permutation.
+
+    `sizes` cut 0, 1, .. in row-major order, `permutation` transposes the parts; () leaves them as they are.
+    """
+    kept = [d for d, size in enumerate(sizes) if size != 1]
+    runs: list[list[int]] = []
+    for d in (kept.index(d) for d in permutation or range(len(sizes)) if sizes[d] != 1):
+        if runs and runs[-1][-1] + 1 == d:
+            runs[-1].append(d)
+        else:
+            runs.append([d])
+    order = sorted(runs)
+    simplest = tuple(math.prod(sizes[kept[d]] for d in run) for run in order) or (1,)
+    return simplest, tuple(order.index(run) for run in runs) if len(runs) > 1 else ()
 
 
 @dataclass(frozen=True, slots=True)

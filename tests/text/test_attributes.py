@@ -174,7 +174,8 @@ def test_iota_groups_are_the_transposed_iota(sizes: list[int], data: st.DataObje
     rows = np.arange(count).reshape(sizes).transpose(order).reshape(-1, members)
     groups = value_of(kinds.REPLICA_GROUPS, text)
     assert [list(group) for group in groups.groups] == rows.tolist()
-    assert write(kinds.REPLICA_GROUPS, groups) == text
+    again = write(kinds.REPLICA_GROUPS, groups)
+    assert value_of(kinds.REPLICA_GROUPS, again) == groups and len(again) <= len(text)
 
 
 numbers = st.integers(-(2**61), 2**61)

@@ -43,6 +43,17 @@ FORMS = {
     "unbounded sizes": "HloModule m\nENTRY e {\n  p = f32[?,3] parameter(0)\n  ROOT r = f32[?,3] negate(p)\n}",
     "the root last without a mark": "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  r = f32[2] negate(p)\n}",
     "signatures": "HloModule m\nENTRY e (p: f32[2]) -> f32[2] {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p)\n}",
+    "an outfeed without its shape": "HloModule m\nENTRY e {\n  p = f32[2] parameter(0)\n  t = token[] after-all()\n"
+    "  ROOT r = token[] outfeed(p, t)\n}",
+    "devices in more parts than needed": "HloModule m\nENTRY e {\n"
+    "  p = f32[8,8] parameter(0), sharding={devices=[2,4]<=[2,1,4]T(1,0,2)}\n"
+    "  ROOT r = f32[8,8] negate(p), sharding={devices=[4,2]<=[2,2,2]T(1,2,0)}\n}",
+    "an alias of a call that is started": "HloModule m\nENTRY e {\n  p = f32[4] parameter(0)\n"
+    '  s = ((f32[4]), f32[4], u32[]) custom-call-start(p), custom_call_target="f", '
+    "output_to_operand_aliasing={{}: (0, {})}\n  ROOT d = f32[4] custom-call-done(s)\n}",
+    "an all-reduce that is started": "HloModule m\n" + ADD + "f {\n  p = f32[4] parameter(0)\n"
+    "  ROOT r = f32[4] all-reduce(p), replica_groups={}, to_apply=add\n}\nENTRY e {\n  p = f32[4] parameter(0)\n"
+    "  s = ((f32[4]), f32[4], u32[]) async-start(p), calls=f\n  ROOT d = f32[4] async-done(s), calls=f\n}",
     "commas between attributes of metadata": 'HloModule m\nENTRY e {\n  ROOT p = f32[2] parameter(0), metadata={op_type="a", '
     'op_name="b"}\n}',
 }

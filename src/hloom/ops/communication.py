@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from hloom.ops.attributes import BOOL, INT, SHAPE, STRING
 from hloom.ops.context import Context, Instruction
@@ -46,6 +47,10 @@ class Outfeed(Operation, opcode="outfeed"):
     operands = ("operand", "token")
     outfeed_shape: Shape | None = attribute(SHAPE, default=None)
     outfeed_config: str = attribute(STRING, default="")
+
+    def canonical(self, operands: Sequence[Shape]) -> Operation:
+        """With the shape that the operand has."""
+        return self.replace(outfeed_shape=operands[0]) if self.outfeed_shape is None and operands else self
 
     def infer(self, operand: Shape, token: Shape) -> Shape:
         if not token.is_token:

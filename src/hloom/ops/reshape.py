@@ -32,7 +32,7 @@ class Reshape(Operation, opcode="reshape"):
         check_array(self, "RESHAPE-2", operand, result)
         if operand.element_type is not result.element_type:
             self.reject("GEN-5", f"the element type stays: got {result} from {operand}")
-        if operand.element_count != result.element_count:
+        if operand.element_count != result.element_count and not operand.is_unbounded:
             self.reject(
                 "RESHAPE-2",
                 f"{operand} has {operand.element_count} elements, {result} has {result.element_count}: they must agree",

@@ -7,7 +7,7 @@ from typing import Any
 
 from hloom.errors import ProtoError
 from hloom.proto.schema import message_class
-from hloom.sharding import Sharding, ShardingType
+from hloom.sharding import Sharding, ShardingType, simplest_iota
 
 _SIMPLE_TYPES = {5, 3, 8, 9}  # int32, int64, bool, string
 
@@ -54,8 +54,7 @@ def read_sharding(proto: Any, depth: int = 0) -> Sharding:
         kind,
         tuple(proto.tile_assignment_dimensions) if kind is not ShardingType.MAXIMAL else (),
         tuple(proto.tile_assignment_devices),
-        tuple(proto.iota_reshape_dims),
-        _shown_permutation(tuple(proto.iota_transpose_perm)),
+        *read_iota(proto),
         proto.replicate_on_last_tile_dim,
         tuple(ShardingType[names[t]] for t in proto.last_tile_dims),
         tuple(read_sharding(part, depth + 1) for part in proto.tuple_shardings),
@@ -63,9 +62,12 @@ def read_sharding(proto: Any, depth: int = 0) -> Sharding:
     )
 
 
-def _shown_permutation(permutation: tuple[int, ...]) -> tuple[int, ...]:
-    """Text leaves out the permutation that changes nothing."""
-    return () if permutation == tuple(range(len(permutation))) else permutation
+def read_iota(proto: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes and the order of a message with iota_reshape_dims and iota_transpose_perm, in their one form."""
+    sizes, permutation = tuple(proto.iota_reshape_dims), tuple(proto.iota_transpose_perm)
+    if permutation and sorted(permutation) != list(range(len(sizes))):
+        raise ProtoError(f"the order {list(permutation)} of devices must permute the {len(sizes)} sizes {list(sizes)}")
+    return simplest_iota(sizes, permutation) if sizes else ((), ())
 
 
 def write_sharding(sharding: Sharding) -> Any:

@@ -7,6 +7,7 @@ the declared default; a writer is not called for None.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ from hloom.ops.attributes import (
     WindowDimension,
 )
 from hloom.ops.operation import REQUIRED, Field
-from hloom.proto.annotations import read_sharding, write_sharding
+from hloom.proto.annotations import read_iota, read_sharding, write_sharding
 from hloom.proto.shapes import read_literal, read_shape, write_literal, write_shape
 
 Reader = Callable[[Any, Field], Any]
@@ -245,16 +246,11 @@ def _write_dim_labels(proto: Any, field: Field, value: Any) -> None:
 def _read_groups(proto: Any, field: Field) -> Any:
     if proto.HasField("iota_collective_device_list"):
         iota = proto.iota_collective_device_list
-        reshape = tuple(iota.iota_reshape_dims)
+        reshape, transpose = read_iota(iota)
         count = iota.num_replica_groups * iota.num_devices_per_group
-        product = 1
-        for size in reshape:
-            product *= size
-        if count != product or not 0 < count <= 1 << 24:
+        if count != math.prod(reshape) or not 0 < count <= 1 << 24:
             raise ProtoError(f"iota replica groups {list(reshape)} do not hold {count} ids")
-        return IotaReplicaGroups(
-            iota.num_replica_groups, iota.num_devices_per_group, reshape, tuple(iota.iota_transpose_perm)
-        )
+        return IotaReplicaGroups(iota.num_replica_groups, iota.num_devices_per_group, reshape, transpose)
     if proto.HasField("mesh_axes_replica_group_list"):
         return _read_mesh(proto.mesh_axes_replica_group_list)
     groups = proto.collective_device_list.replica_groups or proto.replica_groups

@@ -18,6 +18,23 @@ from hloom.text.scanner import Scanner, listed
 
 Raw = dict[str, tuple[str, int]]
 
+_WITH_OPCODES_OF_THEIR_OWN = {"all-reduce", "all-gather", "collective-permute"}
+
+
+def is_short_form(opcode: str, shape: Shape | None, operands: list[Instruction]) -> bool:
+    """Whether an opcode that is declared stands for an asynchronous operation all the same.
+
+    XLA prints an async-start of an all-reduce as an all-reduce-start whose result is a context, ((operands), result).
+    """
+    base, _, step = opcode.rpartition("-")
+    if base not in _WITH_OPCODES_OF_THEIR_OWN:
+        return False
+    if step == "done":
+        return bool(operands) and isinstance(operands[0].op, AsyncStart | AsyncUpdate)
+    if shape is None or not shape.is_tuple or not shape.elements or not shape.elements[0].is_tuple:
+        return False
+    return base == "all-reduce" or not (len(operands) > 1 or operands[0].shape.is_tuple)
+
 
 def expand_async(
     opcode: str,
@@ -46,7 +63,9 @@ def expand_async(
         number += 1
     wrapped = Computation(f"async_computation.{number}")
     wrapped.execution_thread = thread
-    aliases = raw.pop("output_to_operand_aliasing", None)
+    # An operation that has aliases of its own takes them.
+    own = {field.text for field in declaration.fields}
+    aliases = None if "output_to_operand_aliasing" in own else raw.pop("output_to_operand_aliasing", None)
     parameters = [
         wrapped.add(Instruction(f"param_{i}", operand.shape, Parameter(number=i))) for i, operand in enumerate(operands)
     ]

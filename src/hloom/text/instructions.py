@@ -21,7 +21,7 @@ from hloom.ops.structure import ElidedConstant, GetTupleElement, Parameter
 from hloom.ops.transpose import Transpose
 from hloom.shape import TOKEN, Layout, Shape, scalar
 from hloom.text import attributes
-from hloom.text.async_syntax import Raw, expand_async
+from hloom.text.async_syntax import Raw, expand_async, is_short_form
 from hloom.text.literals import is_elided, parse_literal
 from hloom.text.metadata import read_frontend_attributes, read_metadata
 from hloom.text.scanner import MAX_NESTING, NAME, SPACE, Scanner, unquote
@@ -141,7 +141,7 @@ class InstructionParser:
         else:
             inside = scanner.parenthesised()
         raw = self._raw_attributes() if name is not None else {}
-        if declaration is None:
+        if declaration is None or is_short_form(opcode, shape, operands):
             op = self._asynchronous(opcode, shape, operands, raw, opcode_at)
         elif payload is not None and payload.kind is kinds.LITERAL:
             op = self._constant(inside, parentheses_at, shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hloom.sharding import Sharding, ShardingType
+from hloom.sharding import Sharding, ShardingType, simplest_iota
 from hloom.text.scanner import MAX_NESTING, Scanner, listed
 
 _WORD = re.compile(r"[a-z_]++")
@@ -120,7 +120,7 @@ def scan_iota(scanner: Scanner) -> tuple[tuple[int, ...], tuple[int, ...]]:
             scanner.fail(f"T must permute the {len(reshape)} sizes", start)
     if not reshape or min(reshape) < 1:
         scanner.fail("sizes must be >= 1", start)
-    return reshape, transpose
+    return simplest_iota(reshape, transpose)
 
 
 def iota_text(reshape: tuple[int, ...], transpose: tuple[int, ...]) -> str:

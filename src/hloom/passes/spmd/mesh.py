@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hloom.shape import Shape
-from hloom.sharding import Sharding, ShardingType
+from hloom.sharding import Sharding, ShardingType, simplest_iota
 
 Axes = tuple[int, ...]
 """Axes of the mesh, major first."""
@@ -120,12 +120,12 @@ class Mesh:
         if not used and len(last) <= 1:
             return Sharding(last[0][0] if last else ShardingType.REPLICATED)
         order = used + sum((axes for _, axes in last), ())
-        straight = order == tuple(sorted(order))
+        sizes, transpose = simplest_iota(self.sizes, order)
         return Sharding(
             ShardingType.OTHER,
             (*map(self.ways, placement.spec), *(self.ways(axes) for _, axes in last)),
-            iota_reshape_dims=(self.count,) if straight else self.sizes,
-            iota_transpose_perm=() if straight else order,
+            iota_reshape_dims=sizes,
+            iota_transpose_perm=transpose,
             replicate_on_last_tile_dim=bool(rest) and not placement.unreduced,
             last_tile_dims=tuple(kind for kind, _ in last) if placement.unreduced else (),
         )

@@ -15,7 +15,7 @@ from typing import Any
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
 from hloom.shape import Shape
-from hloom.sharding import Sharding, ShardingType
+from hloom.sharding import Sharding, ShardingType, simplest_iota
 from hloom.stablehlo.attributes import boolean
 from hloom.stablehlo.mlir.ir import Attribute, DialectAttribute, Operation
 from hloom.text.scanner import Scanner
@@ -129,32 +129,14 @@ def mesh_sharding(body: str, meshes: Meshes) -> Sharding | None:
     free = [axis for axis in names if axis not in used]
     replicas = math.prod(axes[axis] for axis in free)
     order = tuple(names.index(axis) for axis in (*used, *free))
-    sizes, order = _merged([axes[axis] for axis in names], order)
+    sizes, order = simplest_iota(tuple(axes[axis] for axis in names), order)
     return Sharding(
         ShardingType.OTHER,
         tile_assignment_dimensions=(*tiles, *([replicas] if replicas > 1 else [])),
         iota_reshape_dims=sizes,
-        iota_transpose_perm=() if order == tuple(range(len(sizes))) else order,
+        iota_transpose_perm=order,
         replicate_on_last_tile_dim=replicas > 1,
     )
-
-
-def _merged(sizes: list[int], order: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shortest way to say reshape and transposition of an iota: axes of size 1 go, neighbours that stay merge."""
-    order = tuple(axis for axis in order if sizes[axis] > 1)
-    groups: list[list[int]] = []
-    for axis in order:
-        if groups and _next(groups[-1][-1], sizes) == axis:
-            groups[-1].append(axis)
-        else:
-            groups.append([axis])
-    places = sorted(range(len(groups)), key=lambda g: groups[g][0])
-    merged = tuple(math.prod(sizes[axis] for axis in groups[g]) for g in places)
-    return merged, tuple(places.index(g) for g in range(len(groups)))
-
-
-def _next(axis: int, sizes: list[int]) -> int:
-    return next((k for k in range(axis + 1, len(sizes)) if sizes[k] > 1), -1)
 
 
 def _on_one_device(mesh: str) -> Sharding:
