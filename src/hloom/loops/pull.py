@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloom.ir import Computation, Instruction
+from hloom.literal import identity
 from hloom.loops.expressions import Apply, ExpressionSpace, is_function_call, walk
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.scalar_computation import compute
@@ -365,26 +366,6 @@ def _guarded_calls(space: ExpressionSpace, values: list[Expression], flag: Expre
             op: Any = expression.op
             calls[id(expression)] = space.apply(op.guarded(), expression.type, flag, *expression.operands)
     return space.replace(values, calls) if calls else values
-
-
-def identity(opcode: str, type: PrimitiveType) -> Any:
-    """The value that a reorderable combiner leaves everything unchanged with, as a NumPy scalar."""
-    from hloom.literal import extreme
-
-    dtype = type.dtype
-    if opcode == "add":
-        if type.is_complex:
-            return np.asarray(complex(-0.0, -0.0), dtype)
-        # Not all narrow floats have a zero; they are summed up in f32.
-        is_narrow = type.is_float and type.bits < 16
-        return np.asarray(-0.0 if type.is_float else 0, np.float32 if is_narrow else dtype)
-    if opcode == "multiply":
-        return np.asarray(1, dtype)
-    if opcode in ("maximum", "minimum"):
-        return np.asarray(extreme(type, highest=opcode == "minimum"))
-    if opcode == "and":
-        return np.asarray(True) if type.is_pred else np.asarray(-1, np.int64).astype(dtype)
-    return np.zeros((), dtype)
 
 
 def _get_dimension_size(puller: Puller, instruction: Instruction, index: Indices) -> Expression:

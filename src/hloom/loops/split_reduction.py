@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hloom.literal import identity
 from hloom.loops.expressions import ExpressionSpace, Fold, FoldResult, walk
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, folds_of, loads_of, nest_cost
-from hloom.loops.pull import identity, row_major_strides
+from hloom.loops.pull import row_major_strides
 
 LEAST_WORK = 150_000
 """Work, in additions, below which a reduction stays whole."""

@@ -26,6 +26,13 @@ from hloom.ops.operation import Operation, attribute
 from hloom.shape import Shape
 from hloom.values import Value
 
+PAD_TO_STATIC = "PadToStatic"
+SLICE_TO_DYNAMIC = "SliceToDynamic"
+"""XLA's targets that convert a dynamic array to one of the bounds beside the sizes of all dimensions, and back."""
+
+REFUSE_SIZES = "RefuseSizes"
+"""The target of a call that raises a RunError: its backend config says what is wrong with the size it is given."""
+
 CONTROL_DEPENDENCY = "control_dep"
 """The target of a call that says that its first operand should be there before the second is computed."""
 

@@ -68,7 +68,10 @@ def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
         place = (size, math.prod(operand.dimensions[:d]), math.prod(operand.dimensions[d + 1 :]))
         if places.get(place):
             kept[d] = places[place].pop(0)
-    return kept
+    if all(d in kept for d, dynamic in enumerate(operand.dynamic_dimensions) if dynamic):
+        return kept
+    # What a dynamic dimension that is not kept leaves is told from those that are.
+    return {d: target for d, target in kept.items() if operand.dynamic_dimensions[d]}
 
 
 class DynamicReshape(Operation, opcode="dynamic-reshape"):

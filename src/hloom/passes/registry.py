@@ -14,6 +14,7 @@ from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion, 
 from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
+from hloom.passes.expand.dynamic.padder import DynamicPadder
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.expand.mixed_precision import MixedPrecisionExpander
@@ -46,6 +47,7 @@ PASSES: dict[str, type[Any]] = {
         AsyncToSync,
         BatchNormExpander,
         ConvolutionOperandSwapper,
+        DynamicPadder,
         LinearAlgebraToLapack,
         MapInliner,
         MixedPrecisionExpander,

@@ -152,7 +152,10 @@ def _checked(result: Any, shape: Shape, name: str) -> Value:
         except (TypeError, ValueError):
             _reject_result(name, shape, type(result).__name__)
     assert array is not None
-    if array.shape != shape.dimensions:
+    if array.ndim != shape.rank or any(
+        size > bound if dynamic else size != bound
+        for size, bound, dynamic in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
+    ):
         _reject_result(name, shape, f"{array.dtype}{list(array.shape)}")
     return array
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hloom.ops.custom_call import CONTROL_DEPENDENCY
+from hloom.errors import RunError
+from hloom.ops.custom_call import CONTROL_DEPENDENCY, PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.ops.sort import top_k
 from hloom.runtime import lapack
 from hloom.runtime.custom_calls import CustomCallSite, declare_target
@@ -32,6 +33,9 @@ def declare() -> None:
     for name in MARKERS:
         declare_target(name, lambda operand: operand)
     declare_target(CONTROL_DEPENDENCY, lambda *operands: ())
+    declare_target(PAD_TO_STATIC, _pad_to_static, wants_site=True)
+    declare_target(SLICE_TO_DYNAMIC, _slice_to_dynamic)
+    declare_target(REFUSE_SIZES, _refuse_sizes, wants_site=True)
     declare_target("TopK", _top_k, wants_site=True)
     declare_target("mhlo.topk", _top_k, wants_site=True)
     declare_target("AllocateBuffer", _allocate, wants_site=True)
@@ -40,6 +44,19 @@ def declare() -> None:
     declare_target("LuDecomposition", _lu)
     declare_target("tridiagonal_solve_perturbed_ffi", _tridiagonal_solve_perturbed)
     declare_target("cpu_csr_sparse_dense_ffi", _csr_times_dense, wants_site=True)
+
+
+def _pad_to_static(site: CustomCallSite, operand: Array) -> tuple[Array, ...]:
+    missing = [(0, bound - n) for bound, n in zip(site.shape.elements[0].dimensions, operand.shape, strict=True)]
+    return np.pad(operand, missing), *(np.asarray(n, np.int32) for n in operand.shape)
+
+
+def _slice_to_dynamic(operand: Array, *sizes: Array) -> Array:
+    return operand[tuple(slice(max(int(size), 0)) for size in sizes)].copy()
+
+
+def _refuse_sizes(site: CustomCallSite, size: Array) -> Array:
+    raise RunError(f"{site.backend_config}, got {int(size)}")
 
 
 def _top_k(site: CustomCallSite, operand: Array) -> tuple[Array, Array]:

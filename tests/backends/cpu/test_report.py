@@ -41,13 +41,13 @@ def test_what_has_no_native_code_is_listed() -> None:
     assert lines[0].startswith("%c = c64[3,3] fft(") and lines[1].startswith("%r = ")
 
 
-def test_values_of_dynamic_sizes_are_the_hosts() -> None:
+def test_values_of_dynamic_sizes_are_not_the_hosts() -> None:
     text = module_text(
         "x = f32[6] parameter(0)\nn = s32[] parameter(1)\na = f32[6] sine(x)\n"
         "d = f32[<=6] set-dimension-size(a, n), dimensions={0}\nROOT r = f32[<=6] negate(d)"
     )
     executable = hl.compile(text, backend="cpu")
-    assert [line.split(" = ")[0] for line in executable.report()] == ["%d", "%r"]
+    assert executable.report() == []
     x = np.arange(6, dtype=np.float32)
     (want,) = interpreted(text, x, np.int32(4))
     np.testing.assert_allclose(executable(x, np.int32(4)), want, rtol=1e-6)

@@ -33,6 +33,7 @@ from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
 from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
+from hloom.passes.expand.dynamic.padder import DynamicPadder
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.expand.markers import MarkerRemover
@@ -87,6 +88,7 @@ def cpu_pipeline(alone: bool = False) -> Pipeline:
             *([SingleDeviceCollectives()] if alone else []),
             AsyncToSync(),
             MarkerRemover(markers()),
+            DynamicPadder(),
             CallInliner(fusions=True),
             ProductTypes(can_multiply),
             ConvolutionOperandSwapper(),

@@ -21,6 +21,7 @@ from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, RunError
 from hloom.ir import Module
+from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.runtime.device import Device
 from hloom.runtime.executable import Executable, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
@@ -50,6 +51,9 @@ class NativeEntry:
     arena_bytes: int
     donated: dict[int, int]
     """Output -> the parameter whose memory it shares: both have the same address, where the parameter's value is."""
+
+
+_AT_THE_BOUNDARY = {PAD_TO_STATIC, SLICE_TO_DYNAMIC, REFUSE_SIZES}
 
 
 class CpuExecutable(Executable):
@@ -108,8 +112,12 @@ class CpuExecutable(Executable):
         return self._arena_bytes
 
     def report(self) -> list[str]:
-        """The instructions that call back into the interpreter, one line each."""
-        return [repr(step.instruction) for step in self.host.steps]
+        """The instructions that call back into the interpreter, one line each.
+
+        What converts arguments and results of dynamic sizes, and what tells of an error, does not count.
+        """
+        steps = [step.instruction for step in self.host.steps]
+        return [repr(i) for i in steps if getattr(i.op, "target_name", "") not in _AT_THE_BOUNDARY]
 
     def native_entry(self) -> NativeEntry | None:
         """How native code runs the program itself; None where it needs Python, or its result is no flat tuple."""

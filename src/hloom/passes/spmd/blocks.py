@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import ml_dtypes
 import numpy as np
 
 from hloom.ir import Instruction
@@ -13,7 +12,7 @@ from hloom.ops.attributes import SliceDimension
 from hloom.ops.broadcast import Iota
 from hloom.ops.convert import Convert
 from hloom.ops.custom_call import CustomCall
-from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply
+from hloom.ops.elementwise_binary import Add
 from hloom.ops.gather import Gather
 from hloom.ops.operation import Operation
 from hloom.ops.reshape import Reshape
@@ -88,28 +87,6 @@ def write_iota(moves: Resharding, whole: Instruction, spec: Spec) -> Instruction
     counted = make(op, shape=counting)
     shifted = make(Add(), counted, make.broadcast(moves.choose(starts), counting))
     return shifted if block.element_type is PrimitiveType.S32 else make(Convert(), shifted, shape=block)
-
-
-def identity(monoid: type[Operation], element_type: PrimitiveType) -> Any:
-    """The value that does not change a fold."""
-    if monoid is Multiply:
-        return 1
-    if monoid is And:
-        return (
-            True if element_type.is_pred else -1 if element_type.is_signed else ml_dtypes.iinfo(element_type.dtype).max
-        )
-    if monoid in (Maximum, Minimum):
-        return _extreme(element_type, lowest=monoid is Maximum)
-    return 0
-
-
-def _extreme(element_type: PrimitiveType, lowest: bool) -> Any:
-    if element_type.is_pred:
-        return not lowest
-    if element_type.is_float:
-        return -np.inf if lowest else np.inf
-    limits = ml_dtypes.iinfo(element_type.dtype)
-    return int(limits.min) if lowest else int(limits.max)
 
 
 def is_constant(value: Instruction, number: Any) -> bool:

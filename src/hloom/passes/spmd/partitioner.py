@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, Module, callees_first
+from hloom.literal import identity
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Call, Conditional, While
@@ -18,7 +19,7 @@ from hloom.ops.transpose import Reverse
 from hloom.passes.expand.maker import Maker, adopt, new_computation, scalar_computation
 from hloom.passes.pipeline import clone_module
 from hloom.passes.spmd.annotations import Annotation, maximal_device, read_sharding
-from hloom.passes.spmd.blocks import identity, is_constant, on_blocks, write_iota
+from hloom.passes.spmd.blocks import is_constant, on_blocks, write_iota
 from hloom.passes.spmd.choice import choose, scattered, spec, summed_axes
 from hloom.passes.spmd.custom import Partitioner, inspector_of, is_local, partitioner_of
 from hloom.passes.spmd.mesh import Axes, Mesh, Placement, Spec
@@ -476,7 +477,7 @@ class _Writer:
         assert monoid is not None
         once = [(k, operands[k]) for k in rule.accumulators]
         for k, value in once:
-            neutral = self.make.constant(identity(monoid, value.shape.element_type), value.shape.element_type)
+            neutral = self.make.constant(identity(monoid.opcode, value.shape.element_type), value.shape.element_type)
             operands[k] = self.make.broadcast(neutral, value.shape)
         part = self.write_blocks(old, operands, [made.spec])
         folding = self.partitioner.fold(monoid, part.shape.element_type)
@@ -486,7 +487,7 @@ class _Writer:
         value, found = self.complete(part, made.spec, wanted.spec, sums, folding)
         done = Placement(found, tuple(sorted(made.unreduced + left)))
         for k, first in once:
-            if not is_constant(old.operands[k], identity(monoid, first.shape.element_type)):
+            if not is_constant(old.operands[k], identity(monoid.opcode, first.shape.element_type)):
                 before, after = (made.spec, done.spec) if first.shape.rank else ((), ())
                 first = self.place(first, Placement(before, handed(passed, k)), Placement(after, done.unreduced))
                 value = self.make(monoid(), self.make.broadcast(first, value.shape), value)

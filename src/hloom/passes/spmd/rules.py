@@ -17,12 +17,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from hloom.ir import Computation, Instruction, flatten
+from hloom.ir import Instruction, flatten
 from hloom.ops import collectives as C
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.convolution import Convolution
 from hloom.ops.dot import Dot
-from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, Or, Xor
+from hloom.ops.elementwise_binary import Add
 from hloom.ops.fft import Fft
 from hloom.ops.gather import Gather
 from hloom.ops.linear_algebra import TriangularSolve
@@ -34,14 +34,12 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.slice import Slice
 from hloom.ops.sort import Sort
 from hloom.ops.transpose import Transpose
+from hloom.passes.monoids import monoid_of
 from hloom.shape import Shape
 
 Label = Hashable
 Labels = tuple[Label | None, ...]
 """The label of each dimension of one array; None: it must be whole."""
-
-MONOIDS: tuple[type[Operation], ...] = (Add, Multiply, Maximum, Minimum, And, Or, Xor)
-"""Associative and commutative operations that have an identity."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +64,6 @@ def rule_of(instruction: Instruction) -> Rule:
     if instruction.shape.is_dynamic or any(shape.is_dynamic for shape in instruction.operand_shapes):
         make = _whole
     return make(instruction)
-
-
-def monoid_of(computation: Computation) -> type[Operation] | None:
-    """The operation that a computation applies to its two parameters, if it is one of MONOIDS."""
-    root = computation.root
-    if type(root.op) in MONOIDS and {o.opcode for o in root.operands} == {"parameter"} and len(set(root.operands)) == 2:
-        return type(root.op)
-    return None
 
 
 def _ranks(shapes: Iterable[Shape]) -> list[int]:

@@ -11,10 +11,10 @@ from hloom.backends.cpu.elements.types import Element, parts, rounded, select_el
 from hloom.backends.cpu.llvm.text import I64, Index, Value, constant, mask_constant
 from hloom.backends.cpu.nests.memory import any_lane
 from hloom.backends.cpu.nests.state import NestState
+from hloom.literal import identity
 from hloom.loops.expressions import Apply, Argument, Fold, walk
 from hloom.loops.index import Expression, Variable
 from hloom.loops.nest import folds_of
-from hloom.loops.pull import identity
 from hloom.loops.schedule import fold_lanes
 from hloom.types import PrimitiveType
 

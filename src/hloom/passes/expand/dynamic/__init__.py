@@ -1,0 +1,1 @@
+"""Programs on arrays of dynamic sizes -> programs on arrays of their bounds."""

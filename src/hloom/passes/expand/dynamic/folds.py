@@ -1,0 +1,165 @@
+"""What reads across dynamic dimensions: reductions, windows, products, sorts. Elements beyond the sizes are masked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hloom.ir import Computation, Instruction
+from hloom.literal import identity
+from hloom.ops.attributes import ComparisonDirection, WindowDimension
+from hloom.ops.compare import Compare
+from hloom.ops.control_flow import Call
+from hloom.ops.convolution import Convolution
+from hloom.ops.dot import Dot
+from hloom.ops.elementwise_binary import And, Or
+from hloom.ops.elementwise_unary import Not
+from hloom.ops.reduce import Reduce
+from hloom.ops.reduce_window import ReduceWindow
+from hloom.ops.select import Select
+from hloom.ops.sort import Sort
+from hloom.passes.expand.dynamic.site import Padded, Site, Sizes
+from hloom.passes.expand.maker import Maker, new_computation
+from hloom.passes.monoids import monoid_of
+from hloom.shape import Shape, scalar
+from hloom.types import PrimitiveType
+
+PRED = scalar(PrimitiveType.PRED)
+
+
+def reduce(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    op, half = site.old.op, len(operands) // 2
+    assert isinstance(op, Reduce)
+    sizes = site.joint_sizes(operands[:half])
+    kept = [d for d in range(len(operands[0].bounds)) if d not in op.dimensions]
+    results = _folded(site, operands, {d: size for d, size in sizes.items() if d in op.dimensions})
+    return [Padded(result, {kept.index(d): size for d, size in sizes.items() if d in kept}) for result in results]
+
+
+def reduce_window(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    op, half = site.old.op, len(operands) // 2
+    assert isinstance(op, ReduceWindow)
+    sizes = site.joint_sizes(operands[:half])
+    crossed = {d: size for d, size in sizes.items() if op.window[d] != WindowDimension()}
+    results = _folded(site, operands, crossed)
+    counts = {d: _positions(site, op.window[d], size) if d in crossed else size for d, size in sizes.items()}
+    return [Padded(result, counts) for result in results]
+
+
+def _positions(site: Site, window: WindowDimension, size: Instruction) -> Instruction:
+    """The number of places of a window (WIN-2)."""
+    gaps = site.product(site.largest(site.difference(size, 1), 0), window.base_dilation - 1)
+    padded = site.sum(size, gaps, window.padding_low + window.padding_high)
+    steps = site.quotient(site.sum(padded, window.stride - window.dilated_size), window.stride)
+    return site.largest(steps, 0)
+
+
+def _folded(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instruction]:
+    """The arrays of a fold that skips what lies beyond some sizes."""
+    op: Any = site.old.op
+    half = len(operands) // 2
+    arrays = [operand.array for operand in operands]
+    monoid = monoid_of(op.computation) if half == 1 else None
+    if monoid is not None:
+        element_type = arrays[0].shape.element_type
+        neutral = site.make.constant(identity(monoid.opcode, element_type), element_type)
+        return [site.plain(site.masked(arrays[0], sizes, neutral), arrays[1])]
+    if not sizes:
+        folded = site.plain(*arrays)
+        return [folded] if half == 1 else [site.make.element(folded, k) for k in range(half)]
+    valid = site.valid(arrays[0].shape, sizes)
+    begun = site.make.constant(True, PrimitiveType.PRED)
+    skipping = op.replace(computation=_skipping(site, op.computation, half))
+    folded = site.make(skipping, *arrays[:half], valid, *arrays[half:], begun)
+    return [site.make.element(folded, k) for k in range(half)]
+
+
+def _skipping(site: Site, combiner: Computation, count: int) -> Computation:
+    """The combiner of values that each have a pred beside them, which says whether there is a value."""
+    computation = new_computation(site.module, "skipping")
+    make = Maker.of(computation)
+    types = [parameter.shape for parameter in combiner.parameters]
+    left = [make.parameter(k, types[k]) for k in range(count)]
+    has_left = make.parameter(count, PRED)
+    right = [make.parameter(count + 1 + k, types[count + k]) for k in range(count)]
+    has_right = make.parameter(2 * count + 1, PRED)
+    called = make(Call(computation=combiner), *left, *right)
+    combined = [called] if count == 1 else [make.element(called, k) for k in range(count)]
+    chosen = [
+        make(Select(), has_left, make(Select(), has_right, both, a), b)
+        for a, b, both in zip(left, right, combined, strict=True)
+    ]
+    computation.root = make.tuple(*chosen, make(Or(), has_left, has_right))
+    return computation
+
+
+def dot(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    op, (lhs, rhs) = site.old.op, operands
+    assert isinstance(op, Dot)
+
+    def paired(left: Sequence[int], right: Sequence[int]) -> list[Instruction]:
+        pairs = zip(left, right, strict=True)
+        return [site.one_size([site.size(lhs, d), site.size(rhs, e)]) for d, e in pairs]
+
+    contracted = paired(op.lhs_contracting_dims, op.rhs_contracting_dims)
+    arrays = []
+    for operand, dimensions in ((lhs, op.lhs_contracting_dims), (rhs, op.rhs_contracting_dims)):
+        across = dict(zip(dimensions, contracted, strict=True))
+        dynamic = {d: size for d, size in across.items() if size.opcode != "constant"}
+        arrays.append(site.masked(operand.array, dynamic, site.zero(operand.array)))
+    sizes = [
+        *paired(op.lhs_batch_dims, op.rhs_batch_dims),
+        *(site.size(lhs, d) for d in op.free(len(lhs.bounds), True)),
+        *(site.size(rhs, d) for d in op.free(len(rhs.bounds), False)),
+    ]
+    return [Padded(site.plain(*arrays), _dynamic_ones(sizes, site.old.shape))]
+
+
+def _dynamic_ones(sizes: Sequence[Instruction], shape: Shape) -> Sizes:
+    return {d: size for d, (size, dynamic) in enumerate(zip(sizes, shape.dynamic_dimensions, strict=True)) if dynamic}
+
+
+def convolution(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    """Of images whose number is dynamic."""
+    op, (images, kernel) = site.old.op, operands
+    assert isinstance(op, Convolution)
+    numbers = op.dimension_numbers
+    batch = numbers.input_batch_dimension
+    if kernel.sizes or set(images.sizes) != {batch} or op.batch_group_count != 1:
+        return None
+    return [Padded(site.plain(images.array, kernel.array), {numbers.output_batch_dimension: images.sizes[batch]})]
+
+
+def sort(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    """What lies beyond the size goes behind all else."""
+    op: Any = site.old.op
+    assert isinstance(op, Sort)
+    sizes, arrays = site.joint_sizes(operands), [operand.array for operand in operands]
+    if op.dimension not in sizes:
+        result = site.plain(*arrays)
+        return [Padded(a, sizes) for a in _elements(site, result, len(arrays))]
+    valid = site.valid(arrays[0].shape, {op.dimension: sizes[op.dimension]})
+    result = site.make(op.replace(comparator=_valid_first(site, op.comparator)), *arrays, valid)
+    return [Padded(site.make.element(result, k), sizes) for k in range(len(arrays))]
+
+
+def _valid_first(site: Site, comparator: Computation) -> Computation:
+    computation = new_computation(site.module, "valid_first")
+    make = Maker.of(computation)
+    given = [make.parameter(k, parameter.shape) for k, parameter in enumerate(comparator.parameters)]
+    left, right = make.parameter(len(given), PRED), make.parameter(len(given) + 1, PRED)
+    alike = make(Compare(direction=ComparisonDirection.EQ), left, right)
+    less = make(And(), alike, make(Call(computation=comparator), *given))
+    computation.root = make(Or(), make(And(), left, make(Not(), right)), less)
+    return computation
+
+
+def top_k(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    (operand,) = operands
+    if len(operand.bounds) - 1 in operand.sizes:
+        return None
+    return [Padded(array, operand.sizes) for array in _elements(site, site.plain(operand.array), 2)]
+
+
+def _elements(site: Site, result: Instruction, count: int) -> list[Instruction]:
+    return [site.make.element(result, k) for k in range(count)] if result.shape.is_tuple else [result]

@@ -1,0 +1,106 @@
+"""Gather and scatter where operands, indices or updates have dynamic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hloom.ir import Instruction
+from hloom.literal import extreme
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.elementwise_binary import Minimum
+from hloom.ops.gather import Gather
+from hloom.ops.scatter import Scatter
+from hloom.ops.select import Select
+from hloom.passes.expand.dynamic.site import Padded, Site, Sizes
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+
+def gather(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    """Starts are clamped by the actual sizes; whole dynamic dimensions come out as they are."""
+    op, (operand, indices) = site.old.op, operands
+    assert isinstance(op, Gather)
+    whole = {d for d in operand.sizes if op.slice_sizes[d] == operand.bounds[d] and d not in op.collapsed_slice_dims}
+    cut = [d for d in operand.sizes if d not in whole and d not in op.operand_batching_dims]
+    if any(d not in op.start_index_map for d in cut):
+        return None
+    limits = {
+        op.start_index_map.index(d): site.largest(site.difference(operand.sizes[d], op.slice_sizes[d]), 0) for d in cut
+    }
+    starts = _at_most(site, indices.array, limits, op.index_vector_dim) if limits else indices.array
+    return [Padded(site.plain(operand.array, starts), _gathered_sizes(op, operand, indices))]
+
+
+def _gathered_sizes(op: Gather, operand: Padded, indices: Padded) -> Sizes:
+    gone = {*op.collapsed_slice_dims, *op.operand_batching_dims}
+    offsets = iter(d for d in range(len(operand.bounds)) if d not in gone)
+    batches = iter(d for d in range(len(indices.bounds)) if d != op.index_vector_dim)
+    rank = len(op.offset_dims) + sum(d != op.index_vector_dim for d in range(len(indices.bounds)))
+    sizes = {}
+    for d in range(rank):
+        if d in op.offset_dims:
+            source = next(offsets)
+            if source in operand.sizes and op.slice_sizes[source] == operand.bounds[source]:
+                sizes[d] = operand.sizes[source]
+        elif (source := next(batches)) in indices.sizes:
+            sizes[d] = indices.sizes[source]
+    return sizes
+
+
+def _at_most(site: Site, indices: Instruction, limits: Sizes, vector_dimension: int) -> Instruction:
+    """Index vectors with some of their elements clamped from above."""
+    make, shape = site.make, indices.shape
+    highest = extreme(shape.element_type, highest=True)
+    limit: Instruction = site.everywhere(make.constant(highest, shape.element_type), shape)
+    for column, value in limits.items():
+        if int(highest) < 1 << 31:
+            value = site.smallest(value, int(highest))
+        narrow = site.everywhere(make.convert(value, shape.element_type), shape)
+        limit = narrow if vector_dimension == shape.rank else _in_column(site, narrow, limit, vector_dimension, column)
+    return make(Minimum(), indices, limit)
+
+
+def _in_column(site: Site, value: Instruction, rest: Instruction, dimension: int, column: int) -> Instruction:
+    shape = Shape.array(PrimitiveType.S32, rest.shape.dimensions)
+    columns = site.everywhere(site.number(column), shape)
+    here = site.compare(site.positions(shape, dimension), ComparisonDirection.EQ, columns)
+    return site.make(Select(), here, value, rest)
+
+
+def scatter(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    """Updates beyond the sizes go nowhere: their index vectors lie outside."""
+    op, half = site.old.op, len(operands) // 2
+    assert isinstance(op, Scatter)
+    targets, indices, updates = operands[:half], operands[half], operands[half + 1 :]
+    sizes, given = site.joint_sizes(targets), site.joint_sizes(updates)
+    if not all(_is_handed_on(site, op, d, sizes, given, updates[0]) for d in range(len(targets[0].bounds))):
+        return None
+    scatter_dims = [u for u in range(len(updates[0].bounds)) if u not in op.update_window_dims]
+    index_dims = [e for e in range(len(indices.bounds)) if e != op.index_vector_dim]
+    counts = dict(indices.sizes)
+    for u, e in zip(scatter_dims, index_dims, strict=True):
+        if u in given:
+            counts[e] = site.one_size([site.size(indices, e), given[u]])
+    element_type = indices.array.shape.element_type
+    outside = site.make.constant(-1 if element_type.is_signed else extreme(element_type, highest=True), element_type)
+    starts = site.masked(indices.array, counts, outside)
+    arrays = [*(t.array for t in targets), starts, *(u.array for u in updates)]
+    result = site.plain(*arrays)
+    if half == 1:
+        return [Padded(result, sizes)]
+    return [Padded(site.make.element(result, k), sizes) for k in range(half)]
+
+
+def _is_handed_on(site: Site, op: Scatter, d: int, sizes: Sizes, given: Sizes, update: Padded) -> bool:
+    """Whether what updates do in an operand's dimension is right for its elements below the size."""
+    gone = {*op.inserted_window_dims, *op.input_batching_dims}
+    if d in gone:
+        return d not in sizes or d in op.inserted_window_dims
+    windowed: Iterator[int] = iter(k for k in range(d + 1) if k not in gone)
+    u = op.update_window_dims[len([*windowed]) - 1]
+    if d not in sizes:
+        return u not in given
+    if u in given:
+        site.one_size([sizes[d], given[u]])
+        return d not in op.scatter_dims_to_operand_dims
+    return update.bounds[u] == 1

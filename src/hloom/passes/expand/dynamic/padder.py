@@ -1,0 +1,165 @@
+"""dynamic-padder: arrays of dynamic sizes become arrays of their bounds, beside scalars that hold the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.control_flow import Call
+from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
+from hloom.passes.edit import Edit, callees_first_of, calls, has_control_edges
+from hloom.passes.expand.dynamic.rules import rule_of
+from hloom.passes.expand.dynamic.site import S32, Padded, Site
+from hloom.passes.expand.maker import Maker, new_computation
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+_CALLERS = {"call", "conditional", "fusion", "while"}
+_HANDED_ON = _CALLERS | {"add-dependency", "get-tuple-element", "opt-barrier", "parameter", "tuple"}
+"""What hands on values as they are."""
+
+
+@dataclass(frozen=True)
+class DynamicPadder:
+    """Before: f32[<=8] negate(%x). After: f32[8] negate(%padded), beside the size, s32[].
+
+    A dynamic array becomes a tuple: itself, padded with anything to its bounds, and the size of each of its dynamic
+    dimensions; tuples, loops, branches and calls hold such tuples in its place. What reads across a dynamic dimension
+    masks the elements beyond the size. The entry converts what it takes and gives, by PadToStatic and SliceToDynamic;
+    so does what has no rule. Modules with control edges between dynamic values, or with such values in computations of
+    custom calls, stay as they are.
+    """
+
+    name: ClassVar[str] = "dynamic-padder"
+
+    def run(self, module: Module) -> int:
+        if not any(map(_is_dynamic, module.instructions())) or not all(map(_can_follow, module.instructions())):
+            return 0
+        shapes, result = module.entry.parameter_shapes, module.entry.result_shape
+        changes = sum(_ComputationPadder(computation).run() for computation in callees_first_of(module))
+        _convert_at_the_entry(module, shapes, result)
+        module.computations = callees_first_of(module)
+        return changes
+
+
+def _is_dynamic(instruction: Instruction) -> bool:
+    return instruction.shape.is_dynamic or any(shape.is_dynamic for shape in instruction.operand_shapes)
+
+
+def _can_follow(instruction: Instruction) -> bool:
+    if _is_dynamic(instruction) and (has_control_edges(instruction) or instruction.shape.is_unbounded):
+        return False
+    return instruction.opcode in _CALLERS or not any(
+        _is_dynamic(called) for computation in calls(instruction.op) for called in computation.instructions
+    )
+
+
+def padded_shape(shape: Shape) -> Shape:
+    """The shape of what stands for a value: (array, a size for each dynamic dimension) for each dynamic array."""
+    if shape.is_tuple:
+        return Shape.tuple_of(padded_shape(element) for element in shape.elements)
+    if not shape.is_dynamic:
+        return shape
+    return Shape.tuple_of([shape.static(), *(S32 for dynamic in shape.dynamic_dimensions if dynamic)])
+
+
+class _ComputationPadder:
+    """One computation; `shapes` are those that values had before."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.computation = computation
+        self.edit = Edit(computation)
+        self.shapes: dict[Instruction, Shape] = {}
+
+    def run(self) -> int:
+        involved = [instruction for instruction in self.computation.instructions if _is_dynamic(instruction)]
+        for instruction in involved:
+            self.shapes[instruction] = instruction.shape
+            if instruction.opcode in _HANDED_ON:
+                instruction.shape = padded_shape(instruction.shape)
+            else:
+                self._replace(instruction)
+        self.edit.finish()
+        return len(involved)
+
+    def _replace(self, old: Instruction) -> None:
+        make = Maker.at(self.edit, old)
+        shapes = [self.shapes.get(operand, operand.shape) for operand in old.operands]
+        operands = [unpacked(make, operand, shape) for operand, shape in zip(old.operands, shapes, strict=True)]
+        rule = rule_of(old)
+        given = [operand for operand in operands if operand is not None]
+        assert self.computation.parent is not None
+        site = Site(make, old, shapes, self.computation.parent)
+        leaves = rule(site, given) if rule is not None and len(given) == len(operands) else None
+        new = self._packed(make, old.shape, leaves) if leaves is not None else self._converted(make, old, shapes)
+        self.shapes[new] = old.shape
+        self.edit.replace(old, new)
+        if old not in self.edit.removed:
+            self.edit.remove(old)
+
+    @staticmethod
+    def _packed(make: Maker, shape: Shape, leaves: Sequence[Padded]) -> Instruction:
+        values = [
+            make.tuple(leaf.array, *(leaf.sizes[d] for d in sorted(leaf.sizes))) if leaf.sizes else leaf.array
+            for leaf in leaves
+        ]
+        return make.tuple(*values) if shape.is_tuple else values[0]
+
+    @staticmethod
+    def _converted(make: Maker, old: Instruction, shapes: Sequence[Shape]) -> Instruction:
+        """The instruction as it was, on arrays of dynamic sizes."""
+        operands = [to_dynamic(make, operand, shape) for operand, shape in zip(old.operands, shapes, strict=True)]
+        copy = make(old.op, *operands, shape=old.shape)
+        copy.backend_config, copy.sharding = old.backend_config, old.sharding
+        copy.frontend_attributes, copy.extra_attributes = dict(old.frontend_attributes), dict(old.extra_attributes)
+        return to_static(make, copy)
+
+
+def unpacked(make: Maker, value: Instruction, shape: Shape) -> Padded | None:
+    """The array and the sizes that stand for an array of a shape; None for a tuple."""
+    if shape.is_tuple:
+        return None
+    if not shape.is_dynamic:
+        return Padded(value, {})
+    dynamic = [d for d, is_dynamic in enumerate(shape.dynamic_dimensions) if is_dynamic]
+    return Padded(make.element(value, 0), {d: make.element(value, 1 + k) for k, d in enumerate(dynamic)})
+
+
+def to_dynamic(make: Maker, value: Instruction, shape: Shape) -> Instruction:
+    """What stands for a value of a shape -> the value."""
+    if not shape.is_dynamic:
+        return value
+    if shape.is_tuple:
+        parts = [to_dynamic(make, make.element(value, k), element) for k, element in enumerate(shape.elements)]
+        return make.tuple(*parts)
+    padded = unpacked(make, value, shape)
+    assert padded is not None
+    sizes = [padded.sizes.get(d) or make.constant(n, PrimitiveType.S32) for d, n in enumerate(shape.dimensions)]
+    return make(CustomCall(target_name=SLICE_TO_DYNAMIC), padded.array, *sizes, shape=shape)
+
+
+def to_static(make: Maker, value: Instruction) -> Instruction:
+    """A value -> what stands for it."""
+    shape = value.shape
+    if not shape.is_dynamic:
+        return value
+    if shape.is_tuple:
+        return make.tuple(*(to_static(make, make.element(value, k)) for k in range(len(shape.elements))))
+    sizes = [S32] * shape.rank
+    padded = make(CustomCall(target_name=PAD_TO_STATIC), value, shape=Shape.tuple_of([shape.static(), *sizes]))
+    dynamic = [d for d, is_dynamic in enumerate(shape.dynamic_dimensions) if is_dynamic]
+    return make.tuple(make.element(padded, 0), *(make.element(padded, 1 + d) for d in dynamic))
+
+
+def _convert_at_the_entry(module: Module, shapes: Sequence[Shape], result: Shape) -> None:
+    """A new entry around the old one, which takes and gives what that did."""
+    if not any(shape.is_dynamic for shape in (*shapes, result)):
+        return
+    entry = new_computation(module, module.entry.name)
+    make = Maker.of(entry)
+    parameters = [make.parameter(number, shape) for number, shape in enumerate(shapes)]
+    called = make(Call(computation=module.entry), *(to_static(make, parameter) for parameter in parameters))
+    entry.root = to_dynamic(make, called, result)
+    module.entry_computation = entry

@@ -1,0 +1,257 @@
+"""How operations on arrays of dynamic sizes are done on arrays that are padded to their bounds.
+
+A rule gives the arrays of the result with their sizes; None where only the operation itself on dynamic arrays will do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hloom.ir import Instruction
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC
+from hloom.ops.elementwise_binary import Add, Divide, Minimum, Multiply, Remainder
+from hloom.ops.gather import Gather
+from hloom.ops.reshape import Reshape, kept_dimensions
+from hloom.ops.slice import DynamicUpdateSlice
+from hloom.passes.expand.dynamic import folds, indexed
+from hloom.passes.expand.dynamic.site import Padded, Site, Sizes
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+Rule = Callable[[Site, Sequence[Padded]], "list[Padded] | None"]
+
+
+def elementwise(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    return [Padded(site.plain(*(operand.array for operand in operands)), site.joint_sizes(operands))]
+
+
+def _copy(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    return [operands[0]]
+
+
+def _bitcast_convert(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    return elementwise(site, operands) if site.shapes[0].same_dimensions(site.old.shape) else None
+
+
+def _iota(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    shape = site.old.shape
+    sizes = {d: site.number(shape.dimensions[d]) for d, dynamic in enumerate(shape.dynamic_dimensions) if dynamic}
+    return [Padded(site.plain(), sizes)]
+
+
+def _broadcast(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    op: Any = site.old.op
+    sizes = {op.broadcast_dimensions[d]: size for d, size in operands[0].sizes.items()}
+    return [Padded(site.plain(operands[0].array), sizes)]
+
+
+def _transpose(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    op: Any = site.old.op
+    sizes = {op.permutation.index(d): size for d, size in operands[0].sizes.items()}
+    return [Padded(site.plain(operands[0].array), sizes)]
+
+
+def _reverse(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    """What was beyond the sizes comes first, and goes."""
+    op: Any = site.old.op
+    (operand,) = operands
+    excess = {d: site.difference(operand.bounds[d], s) for d, s in operand.sizes.items() if d in op.dimensions}
+    backward = site.plain(operand.array)
+    return [Padded(site.shifted(backward, excess) if excess else backward, operand.sizes)]
+
+
+def _get_dimension_size(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    op: Any = site.old.op
+    return [Padded(site.size(operands[0], op.dimension))]
+
+
+def _set_dimension_size(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    """A larger size than before brings zeros."""
+    op: Any = site.old.op
+    d, operand, size = op.dimension, operands[0], operands[1].array
+    bound = operand.bounds[d]
+    direction = ComparisonDirection.LE if site.old.shape.dynamic_dimensions[d] else ComparisonDirection.EQ
+    size = site.fitting(size, direction, bound, _WRONG_SIZE.format(d, bound))
+    before = {d: operand.sizes[d]} if d in operand.sizes else {}
+    sizes = {**operand.sizes, d: size}
+    if not site.old.shape.dynamic_dimensions[d]:
+        del sizes[d]
+    return [Padded(site.masked(operand.array, before, site.zero(operand.array)), sizes)]
+
+
+_WRONG_SIZE = "SETDIMENSIONSIZE-5: the size of dimension {} must be in [0, {}], and the bound where it is static"
+
+
+def _pad(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    """What lies beyond the sizes is padding too."""
+    op: Any = site.old.op
+    operand, value = operands[0], operands[1].array
+    sizes = {}
+    for d, size in operand.sizes.items():
+        padding = op.padding_config[d]
+        gaps = site.product(site.largest(site.difference(size, 1), 0), padding.interior_padding)
+        dilated = site.sum(size, gaps, padding.edge_padding_low, padding.edge_padding_high)
+        sizes[d] = site.largest(dilated, 0)
+    return [Padded(site.plain(site.masked(operand.array, operand.sizes, value), value), sizes)]
+
+
+def _concatenate(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    """Along a dynamic dimension each operand is written over what lies beyond the one before."""
+    op: Any = site.old.op
+    along, shape = op.dimension, site.old.shape.static()
+    across = site.joint_sizes([Padded(o.array, {d: s for d, s in o.sizes.items() if d != along}) for o in operands])
+    if not site.old.shape.dynamic_dimensions[along]:
+        return [Padded(site.plain(*(operand.array for operand in operands)), across)]
+    joined, end = site.everywhere(site.make.constant(0, shape.element_type), shape), site.number(0)
+    for operand in operands:
+        starts = [end if d == along else site.number(0) for d in range(shape.rank)]
+        joined = site.make(DynamicUpdateSlice(), joined, operand.array, *starts)
+        end = site.sum(end, site.size(operand, along))
+    return [Padded(joined, {**across, along: end})]
+
+
+def _slice(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    """A part of a dynamic dimension is static; it has zeros beyond the size."""
+    (operand,) = operands
+    whole = {d: size for d, size in operand.sizes.items() if site.old.shape.dynamic_dimensions[d]}
+    cut = {d: size for d, size in operand.sizes.items() if d not in whole}
+    return [Padded(site.plain(site.masked(operand.array, cut, site.zero(operand.array))), whole)]
+
+
+def _dynamic_slice(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    op: Any = site.old.op
+    operand, starts = operands[0], [start.array for start in operands[1:]]
+    if any(start.shape.rank for start in starts):
+        return None
+    whole = {d: size for d, size in operand.sizes.items() if site.old.shape.dynamic_dimensions[d]}
+    cut = {d: size for d, size in operand.sizes.items() if d not in whole}
+    array = site.masked(operand.array, cut, site.zero(operand.array))
+    for d, size in cut.items():
+        starts[d] = _clamped(site, starts[d], size, op.size_indices[d])
+    return [Padded(site.plain(array, *starts), whole)]
+
+
+def _dynamic_update_slice(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    operand, update, starts = operands[0], operands[1], [start.array for start in operands[2:]]
+    if update.sizes or any(start.shape.rank for start in starts):
+        return None
+    for d, size in operand.sizes.items():
+        starts[d] = _clamped(site, starts[d], size, update.bounds[d])
+    return [Padded(site.plain(operand.array, update.array, *starts), operand.sizes)]
+
+
+def _clamped(site: Site, start: Instruction, size: Instruction, part: int) -> Instruction:
+    """A start such that a part ends before the size (DYNAMICSLICE-2); one that is negative stays."""
+    limit = site.make.convert(site.largest(site.difference(size, part), 0), start.shape.element_type)
+    return site.make(Minimum(), start, limit)
+
+
+def _reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    operand, shape = operands[0], site.old.shape
+    kept = kept_dimensions(site.shapes[0], shape)
+    sizes = {target: site.size(operand, d) for d, target in kept.items() if shape.dynamic_dimensions[target]}
+    dynamic = [d for d, is_dynamic in enumerate(shape.dynamic_dimensions) if is_dynamic]
+    if {kept.get(d) for d in operand.sizes} <= set(sizes) == set(dynamic):
+        return [Padded(site.make(Reshape(), operand.array, shape=shape.static()), sizes)]
+    total = site.product(*(site.size(operand, d) for d in range(len(operand.bounds))))
+    open_ = [d for d in dynamic if d not in sizes]
+    for d in open_[1:]:
+        sizes[d] = site.number(shape.dimensions[d])
+    if open_:
+        # The first of the others takes what is left; those after it are as large as they may be.
+        rest = site.product(*(sizes.get(d) or n for d, n in enumerate(shape.dimensions) if d != open_[0]))
+        sizes[open_[0]] = site.quotient(total, site.largest(rest, 1))
+    return [_refilled(site, operand, total, sizes)]
+
+
+def _dynamic_reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    operand, shape = operands[0], site.old.shape
+    given = [site.make.convert(size.array, PrimitiveType.S32) for size in operands[1:]]
+    sizes = {}
+    for d, size in enumerate(given):
+        is_dynamic = shape.dynamic_dimensions[d]
+        direction = ComparisonDirection.LE if is_dynamic else ComparisonDirection.EQ
+        message = f"RESHAPE-2: the size of dimension {d} does not fit {shape}"
+        checked = site.fitting(size, direction, shape.dimensions[d], message)
+        if is_dynamic:
+            sizes[d] = checked
+    total = site.product(*(site.size(operand, d) for d in range(len(operand.bounds))))
+    return [_refilled(site, operand, total, sizes)]
+
+
+def _refilled(site: Site, operand: Padded, total: Instruction, sizes: Sizes) -> Padded:
+    """The operand's elements, in row-major order, in other sizes: each is looked up where it lies."""
+    shape = site.old.shape.static()
+    filled = site.product(*(sizes.get(d) or n for d, n in enumerate(shape.dimensions)))
+    message = f"RESHAPE-2: the elements of {site.shapes[0]} do not fill the sizes of {site.old.shape}"
+    total = site.checked(total, site.compare(total, ComparisonDirection.EQ, filled), message)
+    if set(operand.sizes) <= {0} and set(sizes) <= {0} and math.prod(operand.bounds) == shape.element_count:
+        return Padded(site.make(Reshape(), operand.array, shape=shape), sizes)
+    order: Instruction = site.everywhere(site.number(0), Shape.array(PrimitiveType.S32, shape.dimensions))
+    for d, bound in enumerate(shape.dimensions):
+        scaled = site.make(Multiply(), order, site.everywhere(sizes.get(d) or site.number(bound), order.shape))
+        order = site.make(Add(), scaled, site.positions(shape, d))
+    place = site.everywhere(site.number(0), order.shape)
+    stride = 1
+    for d in reversed(range(len(operand.bounds))):
+        size = site.everywhere(site.largest(site.size(operand, d), 1), order.shape)
+        index = site.make(Remainder(), order, size)
+        order = site.make(Divide(), order, size)
+        place = site.make(Add(), place, site.make(Multiply(), index, site.everywhere(site.number(stride), place.shape)))
+        stride *= operand.bounds[d]
+    flat = site.make(Reshape(), operand.array, shape=Shape.array(shape.element_type, (math.prod(operand.bounds),)))
+    look_up = Gather(
+        offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=shape.rank, slice_sizes=(1,)
+    )
+    return Padded(site.make(look_up, flat, place), sizes)
+
+
+def _custom_call(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    """XLA's own conversions between dynamic arrays, and arrays beside their sizes."""
+    op: Any = site.old.op
+    operand = operands[0] if operands else None
+    if op.target_name == PAD_TO_STATIC and operand is not None:
+        return [Padded(operand.array), *(Padded(site.size(operand, d)) for d in range(len(operand.bounds)))]
+    if op.target_name == SLICE_TO_DYNAMIC and operand is not None and not operand.sizes:
+        dynamic = site.old.shape.dynamic_dimensions
+        return [Padded(operand.array, {d: operands[1 + d].array for d, is_dynamic in enumerate(dynamic) if is_dynamic})]
+    return None
+
+
+RULES: dict[str, Rule] = {
+    "bitcast-convert": _bitcast_convert,
+    "broadcast": _broadcast,
+    "concatenate": _concatenate,
+    "convolution": folds.convolution,
+    "copy": _copy,
+    "custom-call": _custom_call,
+    "dot": folds.dot,
+    "dynamic-reshape": _dynamic_reshape,
+    "dynamic-slice": _dynamic_slice,
+    "dynamic-update-slice": _dynamic_update_slice,
+    "gather": indexed.gather,
+    "get-dimension-size": _get_dimension_size,
+    "iota": _iota,
+    "map": elementwise,
+    "pad": _pad,
+    "reduce": folds.reduce,
+    "reduce-window": folds.reduce_window,
+    "reshape": _reshape,
+    "reverse": _reverse,
+    "scatter": indexed.scatter,
+    "set-dimension-size": _set_dimension_size,
+    "slice": _slice,
+    "sort": folds.sort,
+    "topk": folds.top_k,
+    "transpose": _transpose,
+}
+
+
+def rule_of(instruction: Instruction) -> Rule | None:
+    """The rule for an instruction, if there is one."""
+    if instruction.op.elementwise and instruction.opcode not in RULES:
+        return elementwise
+    return RULES.get(instruction.opcode)

@@ -1,0 +1,155 @@
+"""What the rules for arrays of dynamic sizes are written with: arrays beside their sizes, numbers, masks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hloom.ir import Instruction, Module
+from hloom.ops.attributes import ComparisonDirection, PaddingDimension
+from hloom.ops.broadcast import Iota
+from hloom.ops.compare import Compare
+from hloom.ops.control_flow import Conditional
+from hloom.ops.custom_call import REFUSE_SIZES, CustomCall
+from hloom.ops.elementwise_binary import Add, And, Divide, Maximum, Minimum, Multiply, Subtract
+from hloom.ops.operation import Operation
+from hloom.ops.pad import Pad
+from hloom.ops.select import Select
+from hloom.ops.slice import DynamicSlice
+from hloom.passes.expand.maker import Maker, new_computation
+from hloom.shape import Shape, scalar
+from hloom.types import PrimitiveType
+
+S32 = scalar(PrimitiveType.S32)
+Sizes = Mapping[int, Instruction]
+"""Dimension -> its size, s32[]."""
+
+
+@dataclass(frozen=True)
+class Padded:
+    """An array, padded with anything to its bounds, and the sizes of its dynamic dimensions."""
+
+    array: Instruction
+    sizes: Sizes = field(default_factory=dict)
+
+    @property
+    def bounds(self) -> tuple[int, ...]:
+        return self.array.shape.dimensions
+
+
+@dataclass(frozen=True)
+class Site:
+    """The instruction under way, the shapes that its operands had, and what rules make others with."""
+
+    make: Maker
+    old: Instruction
+    shapes: Sequence[Shape]
+    module: Module
+
+    # Numbers
+
+    def number(self, value: Instruction | int) -> Instruction:
+        """An s32[]."""
+        return self.make.constant(value, PrimitiveType.S32) if isinstance(value, int) else value
+
+    def _chain(self, op: Operation, values: Iterable[Instruction | int]) -> Instruction:
+        return functools.reduce(lambda a, b: self.make(op, a, b), map(self.number, values))
+
+    def sum(self, *terms: Instruction | int) -> Instruction:
+        return self._chain(Add(), terms)
+
+    def product(self, *factors: Instruction | int) -> Instruction:
+        return self._chain(Multiply(), factors or (1,))
+
+    def difference(self, a: Instruction | int, b: Instruction | int) -> Instruction:
+        return self._chain(Subtract(), (a, b))
+
+    def quotient(self, a: Instruction | int, b: Instruction | int) -> Instruction:
+        return self._chain(Divide(), (a, b))
+
+    def largest(self, *values: Instruction | int) -> Instruction:
+        return self._chain(Maximum(), values)
+
+    def smallest(self, *values: Instruction | int) -> Instruction:
+        return self._chain(Minimum(), values)
+
+    def compare(self, a: Instruction | int, direction: ComparisonDirection, b: Instruction | int) -> Instruction:
+        return self.make(Compare(direction=direction), self.number(a), self.number(b))
+
+    # Sizes
+
+    def size(self, operand: Padded, dimension: int) -> Instruction:
+        """The size of any dimension."""
+        return operand.sizes.get(dimension) or self.number(operand.bounds[dimension])
+
+    def checked(self, size: Instruction, is_right: Instruction, message: str) -> Instruction:
+        """The size; a RunError where it is not right."""
+        right, wrong = new_computation(self.module, "right"), new_computation(self.module, "wrong")
+        Maker.of(right).parameter(0, S32)
+        make = Maker.of(wrong)
+        refused = make(CustomCall(target_name=REFUSE_SIZES, has_effect=True), make.parameter(0, S32), shape=S32)
+        refused.name, refused.backend_config = self.old.name, message
+        refused.location = self.old.location
+        return self.make(Conditional(branch_computations=(right, wrong)), is_right, size, size)
+
+    def fitting(self, size: Instruction, direction: ComparisonDirection, bound: int, message: str) -> Instruction:
+        """The size, which must be the bound (EQ), or between 0 and the bound (LE)."""
+        is_right = self._chain(
+            And(), [self.compare(size, direction, bound), self.compare(size, ComparisonDirection.GE, 0)]
+        )
+        return self.checked(size, is_right, message)
+
+    def one_size(self, sizes: Iterable[Instruction]) -> Instruction:
+        """The size that several operands have, which must be equal (SETDIMENSIONSIZE-3)."""
+        distinct = dict.fromkeys(sizes)
+        static = [size for size in distinct if size.opcode == "constant"]
+        first, *others = [size for size in distinct if size not in static] + static[:1]
+        for other in others:
+            equal = self.compare(first, ComparisonDirection.EQ, other)
+            first = self.checked(first, equal, f"SETDIMENSIONSIZE-3: {self.old.opcode} of different actual sizes")
+        return first
+
+    def joint_sizes(self, operands: Sequence[Padded]) -> Sizes:
+        """The sizes of operands that have the same dimensions; scalars among them have none."""
+        arrays = [operand for operand in operands if operand.bounds]
+        dynamic = sorted({d for operand in arrays for d in operand.sizes})
+        return {d: self.one_size(self.size(operand, d) for operand in arrays) for d in dynamic}
+
+    # Arrays
+
+    def plain(self, *arrays: Instruction) -> Instruction:
+        """The operation as it is, on arrays of the bounds."""
+        return self.make(self.old.op, *arrays, shape=self.old.shape.static())
+
+    def zero(self, array: Instruction) -> Instruction:
+        return self.make.constant(0, array.shape.element_type)
+
+    def everywhere(self, value: Instruction, shape: Shape) -> Instruction:
+        """A scalar in the dimensions of a shape."""
+        return self.make.broadcast(value, shape)
+
+    def positions(self, shape: Shape, dimension: int) -> Instruction:
+        return self.make(Iota(iota_dimension=dimension), shape=Shape.array(PrimitiveType.S32, shape.dimensions))
+
+    def valid(self, shape: Shape, sizes: Sizes) -> Instruction:
+        """Which elements of the shape lie below all the sizes."""
+        below = [
+            self.compare(self.positions(shape, d), ComparisonDirection.LT, self.everywhere(size, shape))
+            for d, size in sizes.items()
+        ]
+        return self._chain(And(), below)
+
+    def masked(self, array: Instruction, sizes: Sizes, fill: Instruction) -> Instruction:
+        """The array with a scalar in place of what lies beyond some of its sizes."""
+        if not sizes:
+            return array
+        return self.make(Select(), self.valid(array.shape, sizes), array, self.everywhere(fill, array.shape))
+
+    def shifted(self, array: Instruction, starts: Sizes) -> Instruction:
+        """The array in its own sizes from `starts` on; anything after its end."""
+        bounds = array.shape.dimensions
+        room = tuple(PaddingDimension(0, bound if d in starts else 0) for d, bound in enumerate(bounds))
+        padded = self.make(Pad(padding_config=room), array, self.zero(array))
+        at = [starts.get(d) or self.number(0) for d in range(len(bounds))]
+        return self.make(DynamicSlice(size_indices=bounds), padded, *at)
