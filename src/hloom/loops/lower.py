@@ -32,8 +32,11 @@ class Lowered:
     """Pairs (output, input) of buffers: the output starts as a copy of the input, and the kernel changes a part."""
 
 
-def can_lower(instruction: Instruction, can_apply: CanApply) -> bool:
-    """Whether an instruction, outside or inside of a fusion, has an element function that the target can compute."""
+def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = False) -> bool:
+    """Whether an instruction, outside or inside of a fusion, has an element function that the target can compute.
+
+    With `any_window` it may fold windows of any size.
+    """
     shapes = [*instruction.shape.leaves(), *instruction.operand_shapes]
     if instruction.shape.is_tuple or any(not shape.is_array or shape.is_dynamic for shape in shapes):
         # Of tuples only those that a reduction gives.
@@ -49,7 +52,7 @@ def can_lower(instruction: Instruction, can_apply: CanApply) -> bool:
         return False
     if op.opcode in ("reduce", "reduce-window", "map"):
         (computation,) = op.computations
-        is_large = math.prod(d.size for d in getattr(op, "window", ())) > LARGEST_WINDOW
+        is_large = not any_window and math.prod(d.size for d in getattr(op, "window", ())) > LARGEST_WINDOW
         if is_large and not any(i.opcode == "scalar-function-call" for i in computation.instructions):
             return False
         return can_compute(computation, can_apply)

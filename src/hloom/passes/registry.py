@@ -13,6 +13,7 @@ from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
 from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
+from hloom.passes.expand.bits import BitsExpander
 from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.expand.dynamic.padder import DynamicPadder
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
@@ -21,7 +22,7 @@ from hloom.passes.expand.mixed_precision import MixedPrecisionExpander
 from hloom.passes.expand.scan import ScanExpander
 from hloom.passes.expand.single_device import SingleDeviceCollectives
 from hloom.passes.expand.sort_keys import SortKeys
-from hloom.passes.expand.top_k import TopKDecomposer
+from hloom.passes.expand.top_k import TopKCalls, TopKDecomposer
 from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.pipeline import Pass, Pipeline
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
@@ -46,6 +47,7 @@ PASSES: dict[str, type[Any]] = {
         MemoryScheduler,
         AsyncToSync,
         BatchNormExpander,
+        BitsExpander,
         ConvolutionOperandSwapper,
         DynamicPadder,
         LinearAlgebraToLapack,
@@ -54,6 +56,7 @@ PASSES: dict[str, type[Any]] = {
         ScanExpander,
         SingleDeviceCollectives,
         SortKeys,
+        TopKCalls,
         TopKDecomposer,
     )
 }

@@ -23,8 +23,13 @@ MARKERS = (
     "LayoutConstraint",
     "MoveToHost",
     "MoveToDevice",
+    "ShardBarrierFrom",
+    "ShardBarrierTo",
 )
 """Targets that say something about their operand to a compiler, and hand it on."""
+
+
+TOP_K_TARGETS = frozenset({"TopK", "mhlo.topk"})
 
 
 @functools.cache
@@ -36,8 +41,8 @@ def declare() -> None:
     declare_target(PAD_TO_STATIC, _pad_to_static, wants_site=True)
     declare_target(SLICE_TO_DYNAMIC, _slice_to_dynamic)
     declare_target(REFUSE_SIZES, _refuse_sizes, wants_site=True)
-    declare_target("TopK", _top_k, wants_site=True)
-    declare_target("mhlo.topk", _top_k, wants_site=True)
+    for name in TOP_K_TARGETS:
+        declare_target(name, _top_k, wants_site=True)
     declare_target("AllocateBuffer", _allocate, wants_site=True)
     declare_target("Qr", _qr)
     declare_target("ProductOfElementaryHouseholderReflectors", _householder_product)

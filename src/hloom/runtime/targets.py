@@ -19,10 +19,10 @@ def routine_call(instruction: Instruction) -> RoutineCall | None:
     return caller.plan(site_of(instruction)) if caller is not None else None
 
 
-def replaces_routines() -> bool:
-    """Whether somebody registered a target of their own for one that is a routine."""
+def replaces_targets() -> bool:
+    """Whether somebody registered a target of their own for one that hloom declares."""
     _declare_own()
-    return not REGISTERED.keys().isdisjoint(ROUTINES)
+    return not REGISTERED.keys().isdisjoint(ROUTINES.keys() | DECLARED.keys())
 
 
 def markers() -> frozenset[str]:

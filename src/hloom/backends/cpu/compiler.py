@@ -32,6 +32,7 @@ from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
 from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
+from hloom.passes.expand.bits import BitsExpander
 from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.expand.dynamic.padder import DynamicPadder
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
@@ -41,10 +42,11 @@ from hloom.passes.expand.product_types import ProductTypes
 from hloom.passes.expand.scan import ScanExpander
 from hloom.passes.expand.single_device import SingleDeviceCollectives
 from hloom.passes.expand.sort_keys import SortKeys
+from hloom.passes.expand.top_k import TopKCalls
 from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.memory_scheduler import MemoryScheduler
-from hloom.runtime.targets import markers, replaces_routines
+from hloom.runtime.targets import markers, replaces_targets
 from hloom.text import fingerprint
 
 BRIEF_COST = 20_000
@@ -88,8 +90,10 @@ def cpu_pipeline(alone: bool = False) -> Pipeline:
             *([SingleDeviceCollectives()] if alone else []),
             AsyncToSync(),
             MarkerRemover(markers()),
+            TopKCalls(),
             DynamicPadder(),
             CallInliner(fusions=True),
+            BitsExpander(),
             ProductTypes(can_multiply),
             ConvolutionOperandSwapper(),
             BatchNormExpander(),
@@ -118,7 +122,7 @@ def compile_module(module: Module, donate: bool = False, alone: bool = False) ->
     custom calls mean there is what hloom says.
     """
     provide_half_conversions()
-    if cache_folder() is None or is_watched() or replaces_routines():
+    if cache_folder() is None or is_watched() or replaces_targets():
         return _compile(module, donate, alone)
     key = f"{fingerprint(module)} {donate} {alone} {processor().vector_bytes} {shared_pool().threads} {target()}"
     found: CompiledModule | None = find_program(key)

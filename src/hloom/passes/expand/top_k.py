@@ -1,4 +1,4 @@
-"""topk-decomposer: topk as a sort (spec 112)."""
+"""topk-calls, topk-decomposer: custom calls as topk, and topk as a sort (spec 112)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,33 @@ from hloom.ops.compare import Compare
 from hloom.ops.slice import Slice
 from hloom.ops.sort import Sort, TopK
 from hloom.passes.expand.maker import Maker, expand_all, new_computation
+from hloom.runtime.custom_calls import REGISTERED, parse_attributes
+from hloom.runtime.standard_targets import TOP_K_TARGETS
 from hloom.shape import scalar
 from hloom.types import PrimitiveType
+
+
+@dataclass(frozen=True)
+class TopKCalls:
+    """Before: custom-call(%x), custom_call_target="TopK", as XLA and JAX write it. After: topk(%x).
+
+    Targets that somebody registered stay.
+    """
+
+    name: ClassVar[str] = "topk-calls"
+
+    def run(self, module: Module) -> int:
+        return expand_all(module, {"custom-call": _called})
+
+
+def _called(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    if old.op.target_name not in TOP_K_TARGETS - REGISTERED.keys():  # type: ignore[attr-defined]
+        return None
+    (operand,), (values, indices) = old.operands, old.shape.elements
+    largest = parse_attributes(old.backend_config).get("largest", True)
+    if values.rank != operand.shape.rank or indices.element_type is not PrimitiveType.S32:
+        return None
+    return make(TopK(k=values.dimensions[-1], largest=bool(largest)), operand, shape=old.shape)
 
 
 @dataclass(frozen=True)

@@ -337,7 +337,11 @@ class _Builder:
         if opcode == "fusion" or can_lower(instruction, can_apply):
             return self._kernel(instruction, operands, steps)
         code = self._code(instruction)
-        return self._code_step(instruction, code, operands, steps) if code else self._host(instruction, operands, steps)
+        if code is not None:
+            return self._code_step(instruction, code, operands, steps)
+        if can_lower(instruction, can_apply, any_window=True):
+            return self._kernel(instruction, operands, steps)
+        return self._host(instruction, operands, steps)
 
     def _code(self, instruction: Instruction) -> KernelCode | None:
         """The code of an instruction that has a kernel of its own; instructions of one structure share it."""

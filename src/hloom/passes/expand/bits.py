@@ -1,0 +1,213 @@
+"""bits: what reads numbers as bits, in another layout, width or type, as shifts, reshapes and transposes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import ml_dtypes
+
+from hloom.ir import Instruction, Module
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.broadcast import Iota
+from hloom.ops.compare import Compare
+from hloom.ops.convert import BitcastConvert, StochasticConvert
+from hloom.ops.elementwise_binary import Add, And, Multiply, Or, ShiftLeft, ShiftRightLogical, Subtract
+from hloom.ops.elementwise_unary import Abs, Floor, IsFinite, Negate
+from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import Bitcast, Reshape
+from hloom.ops.select import Select
+from hloom.ops.transpose import Transpose
+from hloom.passes.expand.maker import Expander, Maker, expand_all, scalar_computation
+from hloom.shape import Layout, Shape, Tile
+from hloom.types import PrimitiveType
+
+UNSIGNED = {t.bits: t for t in PrimitiveType if t.is_integer and not t.is_signed}
+
+
+@dataclass(frozen=True)
+class BitsExpander:
+    """Before: bitcast between layouts; bitcast-convert of types below a byte; stochastic-convert. After: what they do.
+
+    A bitcast becomes a transpose to the order in memory, a reshape, and a transpose back; tiles are dimensions of their
+    own. Those that pad, and those that combine dimensions, stay.
+    """
+
+    name: ClassVar[str] = "bits"
+
+    def run(self, module: Module) -> int:
+        return expand_all(module, _EXPANDERS)
+
+
+# Layouts
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A reshape to some sizes, and a transpose of these."""
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @property
+    def moved(self) -> tuple[int, ...]:
+        return tuple(self.sizes[d] for d in self.order)
+
+
+def _bitcast(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    assert isinstance(old.op, Bitcast)
+    (operand,), shape = old.operands, old.shape
+    if not shape.is_array or shape.element_type.bits < 8 or operand.shape.element_type.bits < 8:
+        return None
+    from_, to = _moves(operand.shape), _moves(shape)
+    if operand.shape.byte_size != shape.byte_size:
+        # Tiles pad the two differently: what agrees is the data in the order of dimensions.
+        from_, to = _moves(_untiled(operand.shape)), _moves(_untiled(shape))
+    if from_ is None or to is None:
+        return None
+    value = operand
+    for move in from_:
+        value = _transposed(make, _reshaped(make, value, move.sizes), move.order)
+    value = _retyped(make, value, shape.element_type)
+    for move in reversed(to):
+        inverse = tuple(move.order.index(d) for d in range(len(move.order)))
+        value = _transposed(make, _reshaped(make, value, move.moved), inverse)
+    return make(Reshape(), value, shape=shape)
+
+
+def _untiled(shape: Shape) -> Shape:
+    assert shape.layout is not None
+    return shape.with_layout(Layout(shape.layout.minor_to_major))
+
+
+def _moves(shape: Shape) -> list[_Move] | None:
+    """How the elements come into the order in which they lie in memory; None where there is padding between them."""
+    layout = shape.layout
+    assert layout is not None
+    if layout.padded_dimensions or (layout.element_size_in_bits or shape.element_type.bits) != shape.element_type.bits:
+        return None
+    moves = [_Move(shape.dimensions, tuple(reversed(layout.minor_to_major)))]
+    for tile in layout.tiles:
+        sizes, parts = moves[-1].moved, tile.dimensions
+        first = len(sizes) - len(parts)
+        if first < 0 or Tile.COMBINE in parts or any(n % t for n, t in zip(sizes[first:], parts, strict=True)):
+            return None
+        split = [m for n, t in zip(sizes[first:], parts, strict=True) for m in (n // t, t)]
+        places = range(first, first + len(split))
+        moves.append(_Move((*sizes[:first], *split), (*range(first), *places[::2], *places[1::2])))
+    return moves
+
+
+def _reshaped(make: Maker, value: Instruction, sizes: tuple[int, ...]) -> Instruction:
+    if value.shape.dimensions == sizes:
+        return value
+    return make(Reshape(), value, shape=Shape.array(value.shape.element_type, sizes))
+
+
+def _transposed(make: Maker, value: Instruction, order: tuple[int, ...]) -> Instruction:
+    return value if order == tuple(range(len(order))) else make(Transpose(permutation=order), value)
+
+
+def _retyped(make: Maker, value: Instruction, element_type: PrimitiveType) -> Instruction:
+    """The bits of elements, which follow each other in row-major order, as those of another type."""
+    old, new, count = value.shape.element_type, element_type, value.shape.element_count
+    if old is new:
+        return value
+    ratio = max(new.bits // old.bits, 1)
+    if ratio > 1:
+        value = _reshaped(make, value, (count // ratio, ratio))
+    sizes = value.shape.dimensions[:-1] if ratio > 1 else value.shape.dimensions
+    more = (old.bits // new.bits,) if old.bits > new.bits else ()
+    return make(BitcastConvert(), value, shape=Shape.array(new, (*sizes, *more)))
+
+
+# Types below a byte
+
+
+def _convert(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    (operand,) = old.operands
+    from_, to = operand.shape.element_type, old.shape.element_type
+    if from_.bits == to.bits or min(from_.bits, to.bits) >= 8:
+        return None
+    word = UNSIGNED[max(from_.bits, to.bits, 8)]
+    bits = make.convert(_as_unsigned(make, operand), word)
+    if from_.bits > to.bits:
+        wide = Shape.array(word, old.shape.dimensions)
+        repeated = make.broadcast(bits, wide, tuple(range(bits.shape.rank)))
+        shifted = make(ShiftRightLogical(), repeated, _steps(make, wide, to))
+        mask = make.broadcast(make.constant((1 << to.bits) - 1, word), wide)
+        parts = make.convert(make(And(), shifted, mask), UNSIGNED[to.bits])
+    else:
+        placed = make(ShiftLeft(), bits, _steps(make, bits.shape, from_))
+        gather = Reduce(dimensions=(bits.shape.rank - 1,), computation=scalar_computation(module, Or(), word))
+        parts = make.convert(make(gather, placed, make.constant(0, word)), UNSIGNED[to.bits])
+    return parts if to is UNSIGNED[to.bits] else make(BitcastConvert(), parts, shape=old.shape)
+
+
+def _as_unsigned(make: Maker, value: Instruction) -> Instruction:
+    unsigned = UNSIGNED[value.shape.element_type.bits]
+    if value.shape.element_type is unsigned:
+        return value
+    return make(BitcastConvert(), value, shape=value.shape.with_element_type(unsigned).without_layout())
+
+
+def _steps(make: Maker, shape: Shape, part: PrimitiveType) -> Instruction:
+    """By how much the parts of a word, along the last dimension, are shifted."""
+    numbers = make(Iota(iota_dimension=shape.rank - 1), shape=shape.without_layout())
+    factor = make.broadcast(make.constant(int(math.log2(part.bits)), shape.element_type), shape)
+    return make(ShiftLeft(), numbers, factor)
+
+
+# Rounding by chance
+
+
+def _stochastic(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    assert isinstance(old.op, StochasticConvert)
+    operand, random = old.operands
+    to = old.shape.element_type
+    return _to_integers(make, operand, random, to) if to.is_integer else _to_floats(make, operand, random, to)
+
+
+def _to_integers(make: Maker, operand: Instruction, random: Instruction, to: PrimitiveType) -> Instruction:
+    """The fraction beyond the truncated value is compared with the random number, as a part of all there are."""
+    f64, bits = PrimitiveType.F64, random.shape.element_type.bits
+    size = make(Abs(), make.convert(operand, f64))
+    whole = make(Floor(), size)
+    fraction = make.convert(make(Subtract(), size, whole), f64)
+    scaled = _times(make, fraction, 2.0**bits)
+    up = make(Compare(direction=ComparisonDirection.LT), make.convert(random, f64), scaled)
+    more = make(Add(), whole, make.broadcast(make.constant(1, f64), whole.shape))
+    rounded = make(Select(), up, more, whole)
+    zero = make.broadcast(make.constant(0, operand.shape.element_type), operand.shape)
+    is_negative = make(Compare(direction=ComparisonDirection.LT), operand, zero)
+    return make.convert(make(Select(), is_negative, make(Negate(), rounded), rounded), to)
+
+
+def _times(make: Maker, value: Instruction, factor: float) -> Instruction:
+    return make(Multiply(), value, make.broadcast(make.constant(factor, value.shape.element_type), value.shape))
+
+
+def _to_floats(make: Maker, operand: Instruction, random: Instruction, to: PrimitiveType) -> Instruction:
+    """The random bits are added below the bits that are kept."""
+    from_ = operand.shape.element_type
+    drop = int(ml_dtypes.finfo(from_.dtype).nmant) - int(ml_dtypes.finfo(to.dtype).nmant)
+    if drop <= 0:
+        return make.convert(operand, to)
+    word = UNSIGNED[from_.bits]
+
+    def everywhere(number: int) -> Instruction:
+        return make.broadcast(make.constant(number, word), operand.shape)
+
+    noise = make(ShiftRightLogical(), make.convert(random, word), everywhere(from_.bits - drop))
+    mask = everywhere(((1 << from_.bits) - 1) ^ ((1 << drop) - 1))
+    kept = make(And(), make(Add(), _as_unsigned(make, operand), noise), mask)
+    rounded = make(BitcastConvert(), kept, shape=operand.shape)
+    return make.convert(make(Select(), make(IsFinite(), operand), rounded, operand), to)
+
+
+_EXPANDERS: dict[str, Expander] = {
+    "bitcast": _bitcast,
+    "bitcast-convert": _convert,
+    "stochastic-convert": _stochastic,
+}
