@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import hloom as hl
@@ -105,3 +106,25 @@ def test_threads_of_caller_and_callee_agree() -> None:
     text = "HloModule m\n" + NEG.strip() + ', execution_thread="other"\n'
     with pytest.raises((hl.RuleError, hl.VerifyError), match="they must agree"):
         hl.parse(text + "ENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] call(p), to_apply=neg\n}")
+
+
+def test_a_start_may_be_what_others_wait_for() -> None:
+    text = (
+        "HloModule m\nadd { a = u32[] parameter(0) b = u32[] parameter(1) ROOT r = u32[] add(a, b) }\nENTRY e {\n"
+        "  id = u32[] replica-id()\n  start = u32[] all-reduce-start(id), to_apply=add\n"
+        '  c = u32[] constant(42)\n  d = () custom-call(start, c), custom_call_target="control_dep"\n'
+        "  ROOT done = u32[] all-reduce-done(start)\n}"
+    )
+    hl.parse(text)
+
+
+def test_the_only_result_of_a_scan_may_stand_alone() -> None:
+    body = "f { p = f32[8] parameter(0) n = f32[8] negate(p) ROOT t = (f32[8]) tuple(n) }\n"
+    text = (
+        "HloModule m\n"
+        + body
+        + "ENTRY e {\n  p = f32[16,8] parameter(0)\n  ROOT s = f32[16,8] scan(p), dimensions={0}, to_apply=f\n}"
+    )
+    x = np.arange(128, dtype=np.float32).reshape(16, 8)
+    for backend in ("cpu", "interpreter"):
+        assert np.array_equal(hl.compile(text, backend=backend)(x), -x)

@@ -67,6 +67,14 @@ class Scan(Operation, opcode="scan"):
         shapes = [*outputs, *(carry.without_layout() for carry in carries)]
         return shapes[0] if len(shapes) == 1 and not returned.is_tuple else Shape.tuple_of(shapes)
 
+    def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
+        """The only result may be declared as it is, or in a tuple."""
+        super().check(Shape.tuple_of([result]) if result.is_array and self._gives_one(operands) else result, operands)
+
+    def _gives_one(self, operands: tuple[Shape, ...]) -> bool:
+        inferred = self.infer(operands)
+        return inferred.is_tuple and len(inferred.elements) == 1
+
     def _stacked(self, shape: Shape, count: int) -> Shape:
         check_array(self, "GEN-8", shape)
         if self.scan_dimension > shape.rank:

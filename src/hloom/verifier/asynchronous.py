@@ -7,6 +7,7 @@ from typing import NoReturn
 from hloom.errors import RuleError
 from hloom.ir import Instruction, Module
 from hloom.ops.communication import Transfer
+from hloom.ops.custom_call import CONTROL_DEPENDENCY
 
 _PAIRS = {
     "all-reduce-start": "all-reduce-done",
@@ -41,7 +42,7 @@ def check_asynchronous_pairs(module: Module) -> None:
 def _check_start(start: Instruction) -> None:
     """A start has one user, which is its done, or carries the context away."""
     done = _PAIRS[start.opcode]
-    users = [user for user in start.users if getattr(user.op, "custom_call_target", "") != "control_dep"]
+    users = [user for user in start.users if getattr(user.op, "target_name", "") != CONTROL_DEPENDENCY]
     if len(users) != 1 or (users[0].opcode != done and users[0].opcode not in _TAKERS):
         names = ", ".join(f"%{user.name}" for user in users) or "none"
         _reject(start, f"its context is for one {done} only; its users: {names}")
