@@ -125,3 +125,10 @@ def test_results_are_arrays_of_their_own() -> None:
     b[0, 0] = 5
     y += 2
     assert given.tolist() == [1, 1, 1] and x.tolist() == [2, 2, 2] and b[1, 0] == 1 and y.tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_results_larger_than_any_memory_are_an_error(backend: str) -> None:
+    text = "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT b = f32[1048576,1048576,16] broadcast(p), dimensions={}\n}"
+    with pytest.raises(hl.RunError, match="no memory"):
+        hl.compile(text, backend=backend)(np.float32(1))

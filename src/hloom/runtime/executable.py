@@ -96,6 +96,8 @@ class Executable(ABC):
                 return self._run(device, arguments, rendezvous)
         except RecursionError:
             raise RunError("computations call each other too deeply to run") from None
+        except MemoryError as error:
+            raise RunError(f"no memory: {error}") from None
 
     def _run_threads(self, arguments: list[list[Value]], rendezvous: Rendezvous) -> list[Value]:
         results: list[Value] = [None] * self.device_count
