@@ -31,7 +31,9 @@ class Rendezvous:
         self.limit = limit
         self._deadline = math.inf if limit is None else time.monotonic() + limit
         self._is_stopped = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._signals: dict[Any, list[threading.Lock]] = {}
+        """Those who wait, by what for: a held lock each, which whoever brings it releases."""
         self._arrived: dict[Any, dict[int, Value]] = {}
         self._combined: dict[Any, Value] = {}
         self._taken: Counter[Any] = Counter()
@@ -42,8 +44,8 @@ class Rendezvous:
     def stop(self) -> None:
         """Ends the run: whoever loops or waits gets an error."""
         self._is_stopped = True
-        with self._changed:
-            self._changed.notify_all()
+        with self._lock:
+            self._wake(*self._signals)
 
     def check(self, place: str) -> None:
         """RunError where the run is over its time, or was stopped; `place` is where it is."""
@@ -70,7 +72,7 @@ class Rendezvous:
         if channel_id is None:
             site = (instruction.parent.name if instruction.parent else "", instruction.name)
         group = (instruction.opcode, site, tuple(members))
-        with self._changed:
+        with self._lock:
             time_of_this = self._times[group, device]
             self._times[group, device] += 1
             key = (group, time_of_this)
@@ -79,13 +81,14 @@ class Rendezvous:
             is_last = len(arrived) == len(members)
         if is_last:
             combined = combine([arrived[member] for member in members])
-            with self._changed:
+            with self._lock:
                 self._combined[key] = combined
-                self._changed.notify_all()
-        with self._changed:
+                self._wake(key)
+        with self._lock:
             self._wait(
+                key,
                 lambda: [] if key in self._combined else _late(members, arrived),
-                f"{instruction!r}: device {device} waits for the group {list(members)}",
+                lambda: f"{instruction!r}: device {device} waits for the group {list(members)}",
             )
             combined = self._combined[key]
             self._taken[key] += 1
@@ -94,35 +97,51 @@ class Rendezvous:
             return combined
 
     def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
-        with self._changed:
-            self._messages.setdefault((channel_id, source, target), deque()).append(value)
-            self._changed.notify_all()
+        key = (channel_id, source, target)
+        with self._lock:
+            self._messages.setdefault(key, deque()).append(value)
+            self._wake(key)
 
     def receive(self, instruction: Instruction, channel_id: int, source: int, target: int) -> Value:
-        with self._changed:
-            queue = self._messages.setdefault((channel_id, source, target), deque())
+        key = (channel_id, source, target)
+        with self._lock:
+            queue = self._messages.setdefault(key, deque())
             self._wait(
+                key,
                 lambda: [] if queue else [source],
-                f"{instruction!r}: device {target} waits for the send of channel {channel_id}",
+                lambda: f"{instruction!r}: device {target} waits for the send of channel {channel_id}",
             )
             return queue.popleft()
 
     def end(self, device: int, reason: str) -> None:
         """Notes that a device comes no more: its program has ended or failed."""
-        with self._changed:
+        with self._lock:
             self._ended[device] = reason
-            self._changed.notify_all()
+            self._wake(*self._signals)
 
-    def _wait(self, missing: Callable[[], list[int]], what: str) -> None:
+    def _wake(self, *keys: Any) -> None:
+        """Those who wait for something look again; the lock is held."""
+        for key in keys:
+            for signal in self._signals.pop(key, ()):
+                signal.release()
+
+    def _wait(self, key: Any, missing: Callable[[], list[int]], what: Callable[[], str]) -> None:
+        """Waits until nobody is missing; the lock is held before and after."""
         deadline = time.monotonic() + self.timeout
         while absent := missing():
             gone = [f"device {member} {self._ended[member]}" for member in absent if member in self._ended]
             if gone:
-                _fail(f"COLL-6: {what}, but {'; '.join(gone)}")
-            if not self._changed.wait(max(0.0, min(1.0, deadline - time.monotonic()))) and (
-                time.monotonic() >= deadline
-            ):
-                _fail(f"COLL-6: {what}; after {self.timeout:g} s devices {absent} have not come")
+                _fail(f"COLL-6: {what()}, but {'; '.join(gone)}")
+            if time.monotonic() >= deadline:
+                _fail(f"COLL-6: {what()}; after {self.timeout:g} s devices {absent} have not come")
+            signal = threading.Lock()
+            signal.acquire()
+            self._signals.setdefault(key, []).append(signal)
+            self._lock.release()
+            try:
+                signal.acquire(timeout=max(0.0, min(1.0, deadline - time.monotonic())))
+            finally:
+                self._lock.acquire()
 
 
 def _late(members: Sequence[int], arrived: dict[int, Value]) -> list[int]:
