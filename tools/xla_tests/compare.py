@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from processes import Died, Process, TookTooLong
@@ -11,6 +12,8 @@ from xla_tests.results import Record
 
 MEMORY = 12 << 30
 SEED = 0
+SETTLED = 0.3
+"""Seconds after which the peer's threads, which spin after a run, are quiet."""
 BACKENDS = ("interpreter", "cpu")
 
 
@@ -58,6 +61,8 @@ class Pair:
             self._run_mine(record, backend, replicas, expected)
 
     def _run_mine(self, record: Record, backend: str, replicas: int, expected: Any) -> None:
+        if record.ran:
+            time.sleep(SETTLED)
         ran = self._ask(self.mine, "run", backend, replicas, expected, backend == "cpu")
         record.results[backend] = ran.get("difference", f"cannot: {ran.get('error')}")
         if "seconds" in ran:
