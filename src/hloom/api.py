@@ -13,7 +13,8 @@ from hloom.ir import Computation, Module
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation
     from hloom.runtime.device import Device
-    from hloom.runtime.executable import Executable
+    from hloom.runtime.executable import DeviceExecutable, Executable
+    from hloom.sharding import Sharding
 
 
 def parse(text: str) -> Module:
@@ -62,6 +63,7 @@ def compile(
     backend: str = "cpu",
     *,
     replicas: int | None = None,
+    partitions: int | None = None,
     devices: Sequence[Device] | None = None,
     timeout: float = 30.0,
     seed: int | None = None,
@@ -76,6 +78,8 @@ def compile(
         module: what to compile; it is verified first.
         backend: "cpu" compiles to native code; "interpreter" runs one instruction after another, the reference.
         replicas: how many replicas run it; by default what the module says.
+        partitions: how many partitions share it, by its shardings; it is called with whole arrays then. Without it a
+            module is the program of one partition already, of as many as it says.
         devices: one device for each replica (and partition), with the queues that infeed and outfeed use;
             made where not given.
         timeout: seconds that a replica waits for the others in a collective before that is an error.
@@ -93,11 +97,32 @@ def compile(
     """
     from hloom.verifier import verify_module
 
-    _check_options(backend, replicas, timeout, seed, step_limit, observer)
+    _check_options(backend, replicas, partitions, timeout, seed, step_limit, observer)
     module = _as_module(module)
     verify_module(module)
     module = _explicit(module, fill_elided)
     count = module.replica_count if replicas is None else replicas
+    if partitions is not None:
+        module, whole, shardings = _partitioned(module, count, partitions)
+    executable = _on_devices(module, backend, count, devices, timeout, seed, donate, step_limit, observer)
+    if partitions is None:
+        return executable
+    from hloom.runtime.partitioned import PartitionedExecutable
+
+    return PartitionedExecutable(executable, whole, *shardings)
+
+
+def _on_devices(
+    module: Module,
+    backend: str,
+    count: int,
+    devices: Sequence[Device] | None,
+    timeout: float,
+    seed: int | None,
+    donate: bool,
+    step_limit: float,
+    observer: Callable[..., None] | None,
+) -> DeviceExecutable:
     if backend == "cpu":
         from hloom.backends.cpu.compiler import compile_module
         from hloom.backends.cpu.executable import CpuExecutable
@@ -107,6 +132,20 @@ def compile(
     from hloom.backends.interpreter.executable import InterpreterExecutable
 
     return InterpreterExecutable(module, count, devices, timeout, seed, step_limit, observer)
+
+
+def _partitioned(
+    module: Module, replicas: int, partitions: int
+) -> tuple[Module, Module, tuple[list[Sharding], list[Sharding]]]:
+    """The program of one partition, the whole one, and the shardings of the parameters and of the results."""
+    from hloom.passes import clone_module
+    from hloom.passes.spmd import partition
+
+    if module.replica_count != replicas:
+        module = clone_module(module)
+        module.replica_count = replicas
+    made = partition(module, partitions)
+    return made.module, module, (made.parameters, made.results)
 
 
 def _explicit(module: Module, seed: int | None) -> Module:
@@ -128,6 +167,7 @@ def _explicit(module: Module, seed: int | None) -> Module:
 def _check_options(
     backend: str,
     replicas: int | None,
+    partitions: int | None,
     timeout: float,
     seed: int | None,
     step_limit: float,
@@ -137,8 +177,9 @@ def _check_options(
         raise ArgumentError(f"there is no backend {backend!r}: the backends are 'cpu' and 'interpreter'")
     if backend == "cpu" and (observer is not None or step_limit != math.inf):
         raise ArgumentError("step_limit and observer watch single instructions: they need backend='interpreter'")
-    if replicas is not None and not isinstance(replicas, int):
-        raise ArgumentError(f"replicas is an integer, got {replicas!r}")
+    for name, count in (("replicas", replicas), ("partitions", partitions)):
+        if count is not None and not isinstance(count, int):
+            raise ArgumentError(f"{name} is an integer, got {count!r}")
     if seed is not None and (not isinstance(seed, int) or seed < 0):
         raise ArgumentError(f"seed is an integer >= 0, got {seed!r}")
     if not isinstance(timeout, (int, float)) or not isinstance(step_limit, (int, float)):

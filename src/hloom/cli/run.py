@@ -16,6 +16,7 @@ import numpy as np
 from hloom.api import compile, load
 from hloom.backends.interpreter.debug import combine, describe, print_values, stop_at, summary
 from hloom.backends.interpreter.executable import InterpreterExecutable
+from hloom.cli.traffic import show_traffic
 from hloom.errors import ArgumentError, HloomError
 from hloom.files.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
 from hloom.files.formats import Format, content_format, read_file
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     "--atol", type=float, default=1e-6, show_default=True, help="Absolute tolerance of --expect and --compare."
 )
 @click.option("--replicas", type=int, help="How many replicas run; by default what the module says.")
+@click.option("--partitions", type=int, help="Partitions that share it by its shardings; arrays are whole.")
 @click.option("--fill-elided", type=int, metavar="SEED", help="Random values for constants that the text leaves out.")
 @click.option("--seed", type=int, help="The seed of rng instructions; by default other numbers each time.")
 @click.option("--stop-at", "stop", type=click.Choice(["nan", "inf", "any"]), help="Stop where one first arises.")
@@ -93,6 +95,7 @@ def _run(
     rtol: float,
     atol: float,
     replicas: int | None,
+    partitions: int | None,
     fill_elided: int | None,
     seed: int | None,
     stop: str | None,
@@ -114,6 +117,7 @@ def _run(
         module,
         backend or ("interpreter" if watched else "cpu"),
         replicas=replicas,
+        partitions=partitions,
         seed=seed,
         step_limit=math.inf if step_limit is None else step_limit,
         timeout=replica_timeout,
@@ -127,6 +131,8 @@ def _run(
     _show(console, results)
     ended = time.perf_counter()
     console.print(_account(executable, compiled - started, ended - compiled), style="dim")
+    if partitions is not None:
+        show_traffic(console, executable.module, executable.blocks.device_count)
     if output_path:
         write_arrays(output_path, results)
     if snapshot_path:
@@ -168,7 +174,7 @@ def _save_snapshot(path: str, module: Module, inputs: list[list[Any]], results: 
 
 
 def _inputs(executable: Executable, path: str | None, seed: int | None) -> list[list[Any]]:
-    shapes, devices = executable.input_shapes, executable.device_count
+    shapes, devices = executable.input_shapes, executable.list_count
     if path is not None and seed is not None:
         raise ArgumentError("give --input or --random, not both")
     if path is not None:

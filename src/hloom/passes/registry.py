@@ -30,6 +30,7 @@ from hloom.passes.simplify.common_subexpressions import CommonSubexpressionElimi
 from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.simplify.tuple_simplifier import TupleSimplifier
+from hloom.passes.spmd.spmd_pass import SpmdPartitioner
 
 PASSES: dict[str, type[Any]] = {
     cls.name: cls
@@ -56,6 +57,7 @@ PASSES: dict[str, type[Any]] = {
         ScanExpander,
         SingleDeviceCollectives,
         SortKeys,
+        SpmdPartitioner,
         TopKCalls,
         TopKDecomposer,
     )

@@ -9,7 +9,7 @@ import hashlib
 import struct
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from hloom.pjrt.records import new_record, objects, set_word
 from hloom.proto import module_from_proto, module_to_proto
 from hloom.proto.annotations import write_sharding
 from hloom.proto.schema import message_class
-from hloom.runtime.executable import Executable
+from hloom.runtime.executable import DeviceExecutable
 from hloom.sharding import Sharding, ShardingType
 from hloom.values import Array, Value
 
@@ -58,7 +58,8 @@ class Loaded:
         set_entry_layouts(self.module, program)
         devices = [device.runtime for device in self.devices]
         in_memory = in_row_major(self.module)
-        self.executable: Executable = compile_hlo(in_memory, replicas=self.replicas, devices=devices, donate=True)
+        executable = compile_hlo(in_memory, replicas=self.replicas, devices=devices, donate=True)
+        self.executable = cast(DeviceExecutable, executable)
         self.donated = _donated_parameters(self.module)
         self.output_shapes = list((self.module.entry_result_layout or self.module.entry.result_shape).elements)
         inputs = self.module.entry_parameter_layouts or self.module.entry.parameter_shapes

@@ -21,10 +21,61 @@ from hloom.verifier.running import check_running
 
 
 class Executable(ABC):
-    """A module made ready for N replicas of P partitions, one device each (device = replica * P + partition).
+    """A module made ready to run, made by `hloom.compile`.
 
     Calling it with one array for each parameter (anything with `__array__` or `__dlpack__`, Python numbers and lists;
-    tuples for tuple parameters) returns an array, or a tuple for a tuple root. Made by `hloom.compile`.
+    tuples for tuple parameters) returns an array, or a tuple for a tuple root.
+    """
+
+    module: Module
+    """The program of one device."""
+
+    @property
+    @abstractmethod
+    def input_shapes(self) -> list[Shape]:
+        """The shapes of the parameters, in order."""
+
+    @property
+    @abstractmethod
+    def output_shape(self) -> Shape:
+        """The shape of the result; dynamic dimensions come back at their actual size (SETDIMENSIONSIZE-6)."""
+
+    @property
+    @abstractmethod
+    def list_count(self) -> int:
+        """How many lists of arguments `run_replicas` takes."""
+
+    @abstractmethod
+    def run_replicas(self, arguments: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Value]:
+        """Runs everything at once, on `list_count` lists of arguments; a list of the results of each.
+
+        `timeout` is a deadline in seconds for the whole run. Ctrl-C ends it too: loops ask for both.
+        """
+
+    def __call__(self, *arrays: Any) -> Value:
+        """Runs the module on one list of arguments. ArgumentError where arrays do not fit the parameters."""
+        return self.run(*arrays)
+
+    def run(self, *arrays: Any, timeout: float | None = None) -> Value:
+        """As a call, with a deadline: RunError, which names the loop, where the run takes more seconds than that."""
+        if self.list_count != 1:
+            raise ArgumentError(f"it runs on {self.list_count} devices: use run_replicas([arguments of each])")
+        return self.run_replicas([arrays], timeout=timeout)[0]
+
+    @property
+    def temporary_bytes(self) -> int:
+        """The memory that a run takes for temporaries; 0 where the backend cannot say before."""
+        return 0
+
+    def report(self) -> list[str]:
+        """The instructions that the backend hands to the interpreter's meaning of them, one line each."""
+        return []
+
+
+class DeviceExecutable(Executable):
+    """A module that runs on N replicas of P partitions, one device each (device = replica * P + partition).
+
+    Devices are threads of this process, with a list of arguments for each.
     """
 
     def __init__(self, module: Module, replica_count: int, devices: Sequence[Device] | None, timeout: float) -> None:
@@ -44,47 +95,24 @@ class Executable(ABC):
 
     @property
     def input_shapes(self) -> list[Shape]:
-        """The shapes of the parameters, in order."""
         return [parameter.shape for parameter in self._parameters]
 
     @property
     def output_shape(self) -> Shape:
-        """The shape of the result; dynamic dimensions come back at their actual size (SETDIMENSIONSIZE-6)."""
         return self.module.entry.result_shape
 
-    def __call__(self, *arrays: Any) -> Value:
-        """Runs the module on one replica. ArgumentError where arrays do not fit the parameters."""
-        if self.device_count != 1:
-            raise ArgumentError(f"it runs on {self.device_count} devices: use run_replicas([arguments of each])")
-        return self.run_replicas([arrays])[0]
-
-    def run(self, *arrays: Any, timeout: float | None = None) -> Value:
-        """As a call, with a deadline: RunError, which names the loop, where the run takes more seconds than that."""
-        if self.device_count != 1:
-            raise ArgumentError(f"it runs on {self.device_count} devices: use run_replicas([arguments of each])")
-        return self.run_replicas([arrays], timeout=timeout)[0]
+    @property
+    def list_count(self) -> int:
+        return self.device_count
 
     def run_replicas(self, arguments: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Value]:
-        """Runs all devices at once, a thread each, on one list of arguments for each; a list of their results.
-
-        `timeout` is a deadline in seconds for the whole run. Ctrl-C ends it too: loops ask for both.
-        """
-        if len(arguments) != self.device_count:
-            raise ArgumentError(f"{self.device_count} devices need as many lists of arguments, got {len(arguments)}")
+        if len(arguments) != self.list_count:
+            raise ArgumentError(f"{self.list_count} devices need as many lists of arguments, got {len(arguments)}")
         checked = [self._check_arguments(list(each)) for each in arguments]
         rendezvous = Rendezvous(self.replica_count, self.module.num_partitions, self.timeout, timeout)
         if self.device_count == 1:
             return [self._guarded(0, checked[0], rendezvous)]
         return self._run_threads(checked, rendezvous)
-
-    @property
-    def temporary_bytes(self) -> int:
-        """The memory that a run takes for temporaries; 0 where the backend cannot say before."""
-        return 0
-
-    def report(self) -> list[str]:
-        """The instructions that the backend hands to the interpreter's meaning of them, one line each."""
-        return []
 
     @abstractmethod
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:

@@ -16,44 +16,13 @@ from hloom.ops.custom_call import CustomCall
 from hloom.passes import clone_module
 from hloom.passes.edit import Edit
 from hloom.passes.spmd import Partitioned, partition
+from hloom.runtime.blocks import places_of, summands_of
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 from hloom.verifier import verify_module
 
 Array = np.ndarray[Any, Any]
-WHOLE = (ShardingType.REPLICATED, ShardingType.MAXIMAL, ShardingType.UNREDUCED)
 COLLECTIVES = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
-
-
-def blocks_of(sharding: Sharding, shape: Sequence[int], count: int) -> list[tuple[slice, ...]]:
-    """Where the block of each partition lies in an array; blocks at the end may reach over it."""
-    if sharding.type in WHOLE:
-        return [tuple(slice(0, n) for n in shape)] * count
-    sizes = [-(-n // t) for n, t in zip(shape, sharding.tile_assignment_dimensions)]
-    return [
-        tuple(slice(k * size, (k + 1) * size) for k, size in zip(place, sizes)) for place in places(sharding, count)
-    ]
-
-
-def places(sharding: Sharding, count: int) -> list[tuple[int, ...]]:
-    """The index of each partition in the tile assignment."""
-    tiles = sharding.tile_assignment_dimensions
-    devices = np.array(sharding.tile_assignment_devices or range(count))
-    if sharding.iota_reshape_dims:
-        devices = np.arange(count).reshape(sharding.iota_reshape_dims)
-        devices = devices.transpose(sharding.iota_transpose_perm or range(devices.ndim))
-    found = {int(d): index for index, d in zip(np.ndindex(*tiles), devices.flat, strict=True)}
-    return [found[p] for p in range(count)]
-
-
-def summands_of(sharding: Sharding, count: int) -> list[int]:
-    """Which summand of its block each partition holds."""
-    if sharding.type is ShardingType.UNREDUCED:
-        return [*range(count)]
-    if ShardingType.UNREDUCED not in sharding.last_tile_dims:
-        return [0] * count
-    axis = sharding.last_tile_dims.index(ShardingType.UNREDUCED) - len(sharding.last_tile_dims)
-    return [place[axis] for place in places(sharding, count)]
 
 
 def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
@@ -61,7 +30,7 @@ def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
     then is missing in the first one."""
     found = []
     summands = summands_of(sharding, count)
-    for block, summand in zip(blocks_of(sharding, array.shape, count), summands, strict=True):
+    for block, summand in zip(places_of(sharding, array.shape, count), summands, strict=True):
         whole = np.full([s.stop - s.start for s in block], 1, array.dtype)
         part = array[block]
         if max(summands):
@@ -82,7 +51,7 @@ def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> A
 def _join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], taken: Sequence[bool]) -> Array:
     whole = np.zeros(shape, blocks[0].dtype)
     seen = np.zeros(shape, np.bool_)
-    for block, where in itertools.compress(zip(blocks, blocks_of(sharding, shape, len(blocks)), strict=True), taken):
+    for block, where in itertools.compress(zip(blocks, places_of(sharding, shape, len(blocks)), strict=True), taken):
         part = whole[where]
         kept = block[tuple(slice(0, n) for n in part.shape)]
         before = seen[where]

@@ -23,7 +23,7 @@ from hloom.errors import HloomError, RunError
 from hloom.ir import Module
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.runtime.device import Device
-from hloom.runtime.executable import Executable, own_arrays
+from hloom.runtime.executable import DeviceExecutable, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
 from hloom.values import TOKEN_VALUE, Array, Value
@@ -56,7 +56,7 @@ class NativeEntry:
 _AT_THE_BOUNDARY = {PAD_TO_STATIC, SLICE_TO_DYNAMIC, REFUSE_SIZES}
 
 
-class CpuExecutable(Executable):
+class CpuExecutable(DeviceExecutable):
     """Runs a module as one native program; what has no native code calls the interpreter's meaning of it."""
 
     def __init__(

@@ -9,12 +9,12 @@ from hloom.backends.interpreter.interpreter import Execution, Observer
 from hloom.backends.interpreter.plan import make_plans
 from hloom.ir import Module
 from hloom.runtime.device import Device
-from hloom.runtime.executable import Executable, own_arrays
+from hloom.runtime.executable import DeviceExecutable, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.values import Value
 
 
-class InterpreterExecutable(Executable):
+class InterpreterExecutable(DeviceExecutable):
     """Runs a module with the meaning in `hloom.ops`.
 
     `seed` makes rng reproducible (None: different numbers in each run). `observer` is called after each instruction

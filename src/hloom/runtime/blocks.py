@@ -1,0 +1,79 @@
+"""Arrays cut into the blocks that partitions hold, and put together from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hloom.errors import ArgumentError
+from hloom.sharding import Sharding, ShardingType
+from hloom.values import Array
+
+_WHOLE = (ShardingType.REPLICATED, ShardingType.MAXIMAL, ShardingType.UNREDUCED)
+
+
+def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
+    """The block of each of `count` partitions. What reaches over the end is zero; of summands the first is the array.
+
+    ArgumentError where the sharding has no such blocks.
+    """
+    found = []
+    for where, summand in zip(places_of(sharding, array.shape, count), summands_of(sharding, count), strict=True):
+        part = array[where]
+        block = np.zeros([s.stop - s.start for s in where], array.dtype)
+        if summand == 0:
+            block[tuple(slice(0, n) for n in part.shape)] = part
+        found.append(block)
+    return found
+
+
+def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> Array:
+    """The array of a shape that the blocks of all partitions make up; summands are added."""
+    summands = summands_of(sharding, len(blocks))
+    parts = [_joined(blocks, sharding, shape, [n == k for n in summands]) for k in sorted({*summands})]
+    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0, dtype=parts[0].dtype)
+
+
+def _joined(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], taken: Sequence[bool]) -> Array:
+    whole = np.zeros(shape, blocks[0].dtype)
+    for block, where, is_taken in zip(blocks, places_of(sharding, shape, len(blocks)), taken, strict=True):
+        if is_taken:
+            part = whole[where]
+            part[...] = block[tuple(slice(0, n) for n in part.shape)]
+    return whole
+
+
+def places_of(sharding: Sharding, shape: Sequence[int], count: int) -> list[tuple[slice, ...]]:
+    """Where the block of each partition lies in an array of a shape; blocks at the end may reach over it."""
+    if sharding.type in _WHOLE:
+        return [tuple(slice(0, n) for n in shape)] * count
+    tiles = sharding.tile_assignment_dimensions
+    if len(tiles) < len(shape) or sharding.named:
+        raise ArgumentError(f"{sharding} does not say how an array of shape {list(shape)} is cut")
+    sizes = [-(-n // t) for n, t in zip(shape, tiles, strict=False)]
+    return [
+        tuple(slice(k * size, (k + 1) * size) for k, size in zip(tile, sizes, strict=False))
+        for tile in _tiles(sharding, count)
+    ]
+
+
+def _tiles(sharding: Sharding, count: int) -> list[tuple[int, ...]]:
+    """The index of each partition in the tile assignment."""
+    devices = np.array(sharding.tile_assignment_devices or range(count))
+    if sharding.iota_reshape_dims:
+        devices = np.arange(count).reshape(sharding.iota_reshape_dims)
+        devices = devices.transpose(sharding.iota_transpose_perm or range(devices.ndim))
+    tiles = np.ndindex(*sharding.tile_assignment_dimensions)
+    found = {int(device): tile for tile, device in zip(tiles, devices.flat, strict=True)}
+    return [found[partition] for partition in range(count)]
+
+
+def summands_of(sharding: Sharding, count: int) -> list[int]:
+    """Which summand of its block each partition holds."""
+    if sharding.type is ShardingType.UNREDUCED:
+        return [*range(count)]
+    if ShardingType.UNREDUCED not in sharding.last_tile_dims:
+        return [0] * count
+    axis = sharding.last_tile_dims.index(ShardingType.UNREDUCED) - len(sharding.last_tile_dims)
+    return [tile[axis] for tile in _tiles(sharding, count)]
