@@ -64,6 +64,7 @@ def compile(
     *,
     replicas: int | None = None,
     partitions: int | None = None,
+    distributed: bool = False,
     devices: Sequence[Device] | None = None,
     timeout: float = 30.0,
     seed: int | None = None,
@@ -80,6 +81,9 @@ def compile(
         replicas: how many replicas run it; by default what the module says.
         partitions: how many partitions share it, by its shardings; it is called with whole arrays then. Without it a
             module is the program of one partition already, of as many as it says.
+        distributed: whether the devices are shared among all processes of this run of MPI (`mpiexec -n N`), each of
+            which compiles the same module and runs its share: arguments and results are those of its own devices,
+            but whole arrays with `partitions`.
         devices: one device for each replica (and partition), with the queues that infeed and outfeed use;
             made where not given.
         timeout: seconds that a replica waits for the others in a collective before that is an error.
@@ -95,6 +99,7 @@ def compile(
 
     Raises HloomError where the module breaks a rule or calls a custom-call target that is not registered.
     """
+    from hloom.runtime.executable import RunOptions
     from hloom.verifier import verify_module
 
     _check_options(backend, replicas, partitions, timeout, seed, step_limit, observer)
@@ -104,34 +109,23 @@ def compile(
     count = module.replica_count if replicas is None else replicas
     if partitions is not None:
         module, whole, shardings = _partitioned(module, count, partitions)
-    executable = _on_devices(module, backend, count, devices, timeout, seed, donate, step_limit, observer)
-    if partitions is None:
-        return executable
-    from hloom.runtime.partitioned import PartitionedExecutable
-
-    return PartitionedExecutable(executable, whole, *shardings)
-
-
-def _on_devices(
-    module: Module,
-    backend: str,
-    count: int,
-    devices: Sequence[Device] | None,
-    timeout: float,
-    seed: int | None,
-    donate: bool,
-    step_limit: float,
-    observer: Callable[..., None] | None,
-) -> DeviceExecutable:
+    options = RunOptions(count, devices, timeout, seed, distributed)
+    executable: DeviceExecutable
     if backend == "cpu":
         from hloom.backends.cpu.compiler import compile_module
         from hloom.backends.cpu.executable import CpuExecutable
 
         alone = count * module.num_partitions == 1
-        return CpuExecutable(module, count, devices, timeout, seed, compile_module(module, donate, alone))
-    from hloom.backends.interpreter.executable import InterpreterExecutable
+        executable = CpuExecutable(module, options, compile_module(module, donate, alone))
+    else:
+        from hloom.backends.interpreter.executable import InterpreterExecutable
 
-    return InterpreterExecutable(module, count, devices, timeout, seed, step_limit, observer)
+        executable = InterpreterExecutable(module, options, step_limit, observer)
+    if partitions is None:
+        return executable
+    from hloom.runtime.partitioned import PartitionedExecutable
+
+    return PartitionedExecutable(executable, whole, *shardings)
 
 
 def _partitioned(

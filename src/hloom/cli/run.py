@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 )
 @click.option("--replicas", type=int, help="How many replicas run; by default what the module says.")
 @click.option("--partitions", type=int, help="Partitions that share it by its shardings; arrays are whole.")
+@click.option(
+    "--distributed", is_flag=True, help="Share the devices among the processes of `mpiexec -n N hloom run ..`."
+)
 @click.option("--fill-elided", type=int, metavar="SEED", help="Random values for constants that the text leaves out.")
 @click.option("--seed", type=int, help="The seed of rng instructions; by default other numbers each time.")
 @click.option("--stop-at", "stop", type=click.Choice(["nan", "inf", "any"]), help="Stop where one first arises.")
@@ -96,6 +99,7 @@ def _run(
     atol: float,
     replicas: int | None,
     partitions: int | None,
+    distributed: bool,
     fill_elided: int | None,
     seed: int | None,
     stop: str | None,
@@ -118,6 +122,7 @@ def _run(
         backend or ("interpreter" if watched else "cpu"),
         replicas=replicas,
         partitions=partitions,
+        distributed=distributed,
         seed=seed,
         step_limit=math.inf if step_limit is None else step_limit,
         timeout=replica_timeout,
@@ -127,7 +132,9 @@ def _run(
     inputs = [snapshot.arguments] if snapshot is not None else _inputs(executable, input_path, random_seed)
     compiled = time.perf_counter()
     with _progress(console, executable):
-        results = executable.run_replicas(inputs, timeout)
+        results = executable.gathered(executable.run_replicas(executable.own(inputs), timeout))
+    if executable.rank:
+        return True  # the first process shows what all have
     _show(console, results)
     ended = time.perf_counter()
     console.print(_account(executable, compiled - started, ended - compiled), style="dim")
@@ -174,7 +181,7 @@ def _save_snapshot(path: str, module: Module, inputs: list[list[Any]], results: 
 
 
 def _inputs(executable: Executable, path: str | None, seed: int | None) -> list[list[Any]]:
-    shapes, devices = executable.input_shapes, executable.list_count
+    shapes, devices = executable.input_shapes, executable.total_count
     if path is not None and seed is not None:
         raise ArgumentError("give --input or --random, not both")
     if path is not None:

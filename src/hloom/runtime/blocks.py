@@ -39,8 +39,7 @@ def _joined(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], t
     whole = np.zeros(shape, blocks[0].dtype)
     for block, where, is_taken in zip(blocks, places_of(sharding, shape, len(blocks)), taken, strict=True):
         if is_taken:
-            part = whole[where]
-            part[...] = block[tuple(slice(0, n) for n in part.shape)]
+            whole[where] = block[tuple(slice(0, n) for n in whole[where].shape)]
     return whole
 
 

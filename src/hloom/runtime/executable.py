@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,8 +18,12 @@ from hloom.ops.structure import ElidedConstant
 from hloom.runtime.device import Device
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
+from hloom.text import fingerprint
 from hloom.values import TOKEN_VALUE, Value
 from hloom.verifier.running import check_running
+
+if TYPE_CHECKING:
+    from hloom.runtime.mpi import World
 
 
 class Executable(ABC):
@@ -44,6 +50,24 @@ class Executable(ABC):
     @abstractmethod
     def list_count(self) -> int:
         """How many lists of arguments `run_replicas` takes."""
+
+    @property
+    def rank(self) -> int:
+        """The number of this process among those that share the devices."""
+        return 0
+
+    def own(self, lists: Sequence[Any]) -> list[Any]:
+        """Of lists of arguments for all processes those that `run_replicas` takes on this one."""
+        return [*lists]
+
+    def gathered(self, results: list[Value]) -> list[Value]:
+        """The results of all processes from those of this one; called on all of them."""
+        return results
+
+    @property
+    def total_count(self) -> int:
+        """How many lists of arguments all processes take together."""
+        return self.list_count
 
     @abstractmethod
     def run_replicas(self, arguments: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Value]:
@@ -72,13 +96,25 @@ class Executable(ABC):
         return []
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """Where and how a module runs, as `hloom.compile` explains."""
+
+    replicas: int
+    devices: Sequence[Device] | None
+    timeout: float
+    seed: int | None
+    distributed: bool
+
+
 class DeviceExecutable(Executable):
     """A module that runs on N replicas of P partitions, one device each (device = replica * P + partition).
 
-    Devices are threads of this process, with a list of arguments for each.
+    Devices are threads, of this process or shared with others; each one here has a list of arguments.
     """
 
-    def __init__(self, module: Module, replica_count: int, devices: Sequence[Device] | None, timeout: float) -> None:
+    def __init__(self, module: Module, options: RunOptions) -> None:
+        replica_count, devices = options.replicas, options.devices
         if replica_count < 1:
             raise ArgumentError(f"a module runs on at least one replica, got {replica_count}")
         check_running(module, replica_count, module.num_partitions)
@@ -88,10 +124,19 @@ class DeviceExecutable(Executable):
         self.replica_count = replica_count
         self.device_count = replica_count * module.num_partitions
         self.devices = [Device(i) for i in range(self.device_count)] if devices is None else list(devices)
-        self.timeout = timeout
+        self.timeout = options.timeout
+        self.seed = options.seed
         if len(self.devices) != self.device_count:
             raise ArgumentError(f"the module runs on {self.device_count} devices, got {len(self.devices)}")
         self._parameters = module.entry.parameters
+        self.world: World | None = None
+        self.local_devices = range(self.device_count)
+        self._is_agreed = False
+        if options.distributed:
+            from hloom.runtime.mpi import world
+
+            self.world = world()
+            self.local_devices = self.world.devices(self.device_count)
 
     @property
     def input_shapes(self) -> list[Shape]:
@@ -103,16 +148,55 @@ class DeviceExecutable(Executable):
 
     @property
     def list_count(self) -> int:
+        return len(self.local_devices)
+
+    @property
+    def rank(self) -> int:
+        return 0 if self.world is None else self.world.rank
+
+    @property
+    def total_count(self) -> int:
         return self.device_count
+
+    def own(self, lists: Sequence[Any]) -> list[Any]:
+        return [lists[device] for device in self.local_devices]
 
     def run_replicas(self, arguments: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Value]:
         if len(arguments) != self.list_count:
             raise ArgumentError(f"{self.list_count} devices need as many lists of arguments, got {len(arguments)}")
-        checked = [self._check_arguments(list(each)) for each in arguments]
-        rendezvous = Rendezvous(self.replica_count, self.module.num_partitions, self.timeout, timeout)
-        if self.device_count == 1:
-            return [self._guarded(0, checked[0], rendezvous)]
-        return self._run_threads(checked, rendezvous)
+        rendezvous = self._rendezvous(timeout)
+        try:
+            checked = [self._check_arguments(list(each)) for each in arguments]
+            if self.list_count == 1:
+                return [self._guarded(self.local_devices[0], checked[0], rendezvous)]
+            return self._run_threads(checked, rendezvous)
+        except BaseException as error:
+            rendezvous.fail(error)
+            raise
+
+    def gathered(self, results: list[Value]) -> list[Value]:
+        return results if self.world is None else self.world.gather(results, self.timeout)
+
+    def _rendezvous(self, limit: float | None) -> Rendezvous:
+        counts = (self.replica_count, self.module.num_partitions, self.timeout, limit)
+        if self.world is None:
+            return Rendezvous(*counts)
+        from hloom.runtime.mpi import MpiRendezvous, groups_of
+
+        self.world.check()
+        if not self._is_agreed:
+            self.world.agree(self._facts(), self.timeout)
+            self.world.meet(groups_of(self.module, self.replica_count), self.list_count)
+            self._is_agreed = True
+        return MpiRendezvous(self.world, self.list_count, *counts)
+
+    def _facts(self) -> dict[str, str]:
+        """What all processes must have alike."""
+        return {
+            "module": fingerprint(self.module),
+            "number of devices": f"{self.replica_count} {self.module.num_partitions}",
+            "version of hloom or NumPy": f"{importlib.metadata.version('hloom')}, {np.__version__}",
+        }
 
     @abstractmethod
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
@@ -128,18 +212,19 @@ class DeviceExecutable(Executable):
             raise RunError(f"no memory: {error}") from None
 
     def _run_threads(self, arguments: list[list[Value]], rendezvous: Rendezvous) -> list[Value]:
-        results: list[Value] = [None] * self.device_count
+        results: list[Value] = [None] * self.list_count
         failures: list[tuple[int, BaseException]] = []
 
-        def work(device: int) -> None:
+        def work(place: int) -> None:
+            device = self.local_devices[place]
             try:
-                results[device] = self._guarded(device, arguments[device], rendezvous)
+                results[place] = self._guarded(device, arguments[place], rendezvous)
                 rendezvous.end(device, "has ended its program")
             except BaseException as error:
                 failures.append((device, error))
                 rendezvous.end(device, f"failed: {str(error).splitlines()[0] if str(error) else error!r}")
 
-        threads = [threading.Thread(target=work, args=(d,), daemon=True) for d in range(self.device_count)]
+        threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(self.list_count)]
         for thread in threads:
             thread.start()
         try:

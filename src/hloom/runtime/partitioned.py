@@ -19,7 +19,7 @@ class PartitionedExecutable(Executable):
 
     `blocks` runs the program of one partition on each device, and can be called with blocks itself. `parameters` and
     `results` have the sharding of each array leaf of the parameters and of the result. `run_replicas` takes a list of
-    whole arrays for each replica. Made by `hloom.compile(.., partitions=)`.
+    whole arrays for each replica, the same on all processes that share the devices. Made by `hloom.compile`.
     """
 
     def __init__(
@@ -48,6 +48,10 @@ class PartitionedExecutable(Executable):
         return self.module.num_partitions
 
     @property
+    def rank(self) -> int:
+        return self.blocks.rank
+
+    @property
     def temporary_bytes(self) -> int:
         return self.blocks.temporary_bytes
 
@@ -58,7 +62,8 @@ class PartitionedExecutable(Executable):
         if len(arguments) != self.list_count:
             raise ArgumentError(f"{self.list_count} replicas need as many lists of arguments, got {len(arguments)}")
         given = [values for each in arguments for values in self._cut(each)]
-        results = self.blocks.run_replicas(given, timeout)
+        results = self.blocks.run_replicas(self.blocks.own(given), timeout)
+        results = self.blocks.gathered(results)
         count = self.partition_count
         return [self._join(results[k : k + count]) for k in range(0, len(results), count)]
 

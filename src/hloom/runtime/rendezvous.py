@@ -47,6 +47,9 @@ class Rendezvous:
         with self._lock:
             self._wake(*self._signals)
 
+    def fail(self, error: BaseException) -> None:
+        """Tells those who are not threads of this process that the run has failed here."""
+
     def check(self, place: str) -> None:
         """RunError where the run is over its time, or was stopped; `place` is where it is."""
         if self._is_stopped:

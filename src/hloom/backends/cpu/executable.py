@@ -22,8 +22,7 @@ from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, RunError
 from hloom.ir import Module
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
-from hloom.runtime.device import Device
-from hloom.runtime.executable import DeviceExecutable, own_arrays
+from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
 from hloom.values import TOKEN_VALUE, Array, Value
@@ -59,19 +58,10 @@ _AT_THE_BOUNDARY = {PAD_TO_STATIC, SLICE_TO_DYNAMIC, REFUSE_SIZES}
 class CpuExecutable(DeviceExecutable):
     """Runs a module as one native program; what has no native code calls the interpreter's meaning of it."""
 
-    def __init__(
-        self,
-        module: Module,
-        replica_count: int,
-        devices: Sequence[Device] | None,
-        timeout: float,
-        seed: int | None,
-        compiled: CompiledModule,
-    ) -> None:
-        super().__init__(module, replica_count, devices, timeout)
+    def __init__(self, module: Module, options: RunOptions, compiled: CompiledModule) -> None:
+        super().__init__(module, options)
         if not layout_is_known():
             raise RunError("this Python's arrays and tuples lie in memory in an unknown way: use backend='interpreter'")
-        self.seed = seed
         self.signature = signature = compiled.signature
         self.host = compiled.host
         self._arena_bytes = compiled.arena_bytes

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from hloom.backends.interpreter.interpreter import Execution, Observer
 from hloom.backends.interpreter.plan import make_plans
 from hloom.ir import Module
-from hloom.runtime.device import Device
-from hloom.runtime.executable import DeviceExecutable, own_arrays
+from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.values import Value
 
@@ -25,15 +23,11 @@ class InterpreterExecutable(DeviceExecutable):
     def __init__(
         self,
         module: Module,
-        replica_count: int,
-        devices: Sequence[Device] | None,
-        timeout: float,
-        seed: int | None,
+        options: RunOptions,
         step_limit: float = math.inf,
         observer: Observer | None = None,
     ) -> None:
-        super().__init__(module, replica_count, devices, timeout)
-        self.seed = seed
+        super().__init__(module, options)
         self.step_limit = step_limit
         self.observer = observer
         self.executions: dict[int, Execution] = {}

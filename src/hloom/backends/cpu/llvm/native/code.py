@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import Any
 
 from hloom.backends.cpu.llvm.disk_cache import cached, code_version
 from hloom.backends.cpu.llvm.machine_code import MachineCode, load_object, make_object, target
+
+_TRANSLATING = threading.Lock()
+"""Python 3.11 parses in one thread at a time alone: else it says that its parser's depth is wrong."""
+os.register_at_fork(after_in_child=_TRANSLATING._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def native_code(*exported: Any) -> MachineCode:
@@ -16,6 +22,8 @@ def native_code(*exported: Any) -> MachineCode:
         # The translator is not needed in a process that finds what another one made.
         from hloom.backends.cpu.llvm.native.translator import native_text
 
-        return make_object(native_text(exported))
+        with _TRANSLATING:
+            text = native_text(exported)
+        return make_object(text)
 
     return load_object(cached(f"native {names}", f"{target()} {version}", make) if version else make())

@@ -1,0 +1,339 @@
+"""Several processes as one machine: devices are shared among MPI's ranks, and collectives are MPI's.
+
+Every rank runs the same program, made in the same way, under `mpiexec -n N`. Of D devices rank r has those from
+r * D / N on. Devices of one rank meet as threads do; whoever comes last goes on to meet the other ranks. While it waits
+it looks for word of a rank that failed, so that an error on one rank ends the run on all, and names the rank.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import pickle
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from hloom.errors import ArgumentError, HloomError, RunError
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.collectives import AllReduce, Collective, CollectivePermute, ReduceScatter, device_groups
+from hloom.runtime.rendezvous import Rendezvous
+from hloom.values import Array, Value
+
+_FAILED, _GONE = 1, 2
+"""Tags of what ranks tell each other outside of programs."""
+_GRACE = 2.0
+"""Seconds that a rank which ends after a failure leaves to others to say so, and that words of one that ended take."""
+_PATIENT = 200
+"""How often a request is asked before others get the processor."""
+
+
+@functools.cache
+def world() -> World:
+    """All ranks of this run of MPI; ArgumentError where mpi4py is missing, or MPI does not take calls of threads."""
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise ArgumentError(f"several processes meet through mpi4py: pip install 'hloom[mpi]' ({error})") from None
+    if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
+        raise ArgumentError("devices are threads: this MPI was started without MPI_THREAD_MULTIPLE")
+    return World(MPI.COMM_WORLD)
+
+
+class World:
+    """The ranks that run a program together; `rank` is this process."""
+
+    def __init__(self, comm: Any) -> None:
+        self.rank, self.size = comm.rank, comm.size
+        self._everybody, self._control, self._messages = comm.Dup(), comm.Dup(), comm.Dup()
+        self._groups: dict[tuple[int, ...], Any] = {}
+        self._kept: list[Any] = []
+        """Requests and buffers that MPI may still use."""
+        self._gone: dict[int, float] = {}
+        """The ranks that have ended, and when that was heard."""
+        self.broken = ""
+        atexit.register(self._leave)
+
+    def devices(self, count: int) -> range:
+        """Those of `count` devices that are this rank's; ArgumentError where ranks cannot share them evenly."""
+        if count % self.size:
+            raise ArgumentError(
+                f"{count} devices cannot be shared evenly by {self.size} processes: "
+                "choose replicas and partitions whose product is a multiple"
+            )
+        share = count // self.size
+        return range(self.rank * share, (self.rank + 1) * share)
+
+    def agree(self, facts: dict[str, str], timeout: float) -> None:
+        """RunError where ranks differ in something that they must have alike; it names the ranks and the fact."""
+        mine = np.frombuffer(b"".join(hashlib.sha256(fact.encode()).digest() for fact in facts.values()), np.uint8)
+        all_of = np.empty((self.size, mine.size), np.uint8)
+        what = "to agree on the program"
+        self.finish(self._everybody.Iallgather(mine.copy(), all_of), what, timeout, (mine, all_of))
+        for k, name in enumerate(facts):
+            digests = [row[32 * k : 32 * (k + 1)].tobytes() for row in all_of]
+            others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+            if others:
+                same = [rank for rank in range(self.size) if rank not in others]
+                raise RunError(f"the {name} of ranks {others} is another than that of ranks {same}")
+
+    def gather(self, values: list[Value], timeout: float) -> list[Value]:
+        """The values of all ranks, in the order of devices, on every rank."""
+        return self._gather_objects(self._everybody, values, "to gather the results", timeout)
+
+    def meet(self, groups: Iterable[tuple[int, ...]], share: int) -> None:
+        """Makes the communicators of groups of devices, `share` of them a rank; all ranks call it with the same."""
+        for members in groups:
+            ranks = sorted({member // share for member in members})
+            if self.rank in ranks and len(ranks) > 1 and members not in self._groups:
+                group = self._everybody.Get_group().Incl(ranks)
+                self._groups[members] = self._everybody.Create_group(group)
+
+    def communicator(self, members: Sequence[int]) -> Any:
+        """The communicator of a group of devices that has met."""
+        return self._groups[tuple(members)]
+
+    def gather_arrays(
+        self, comm: Any, mine: list[tuple[Array, ...]], counts: Sequence[int], what: str, timeout: float
+    ) -> list[tuple[Array, ...]]:
+        """The arrays of all members of a group, by rank; all members have the same shapes, `counts` of them a rank."""
+        sent = np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for each in mine for a in each])
+        size = sent.size // len(mine)
+        received = np.empty(size * sum(counts), np.uint8)
+        sizes = [size * count for count in counts]
+        request = comm.Iallgatherv(sent, [received, sizes])
+        self.finish(request, what, timeout, (sent, received))
+        return [_arrays(received[k * size : (k + 1) * size], mine[0]) for k in range(sum(counts))]
+
+    def gather_objects(self, comm: Any, values: list[Value], what: str, timeout: float) -> list[Value]:
+        """As `gather_arrays`, of any values."""
+        return self._gather_objects(comm, values, what, timeout)
+
+    def _gather_objects(self, comm: Any, values: list[Value], what: str, timeout: float) -> list[Value]:
+        sent = np.frombuffer(pickle.dumps(values, pickle.HIGHEST_PROTOCOL), np.uint8)
+        sizes = np.empty(comm.size, np.int64)
+        self.finish(comm.Iallgather(np.array([sent.size]), sizes), what, timeout, sizes)
+        received = np.empty(int(sizes.sum()), np.uint8)
+        self.finish(comm.Iallgatherv(sent, [received, sizes.tolist()]), what, timeout, (sent, received))
+        ends = np.cumsum(sizes).tolist()
+        parts = [received[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True)]
+        return [value for part in parts for value in pickle.loads(part.tobytes())]
+
+    # Messages between devices
+
+    def send(self, target: int, key: tuple[int, int, int], value: Value) -> None:
+        """Sends a value to a rank, for whoever waits for the key there."""
+        self._kept.append(self._messages.isend((key, value), target))
+
+    def received(self) -> tuple[tuple[int, int, int], Value] | None:
+        """A message that has come, with its key; None where there is none."""
+        message = self._messages.improbe()
+        found: tuple[tuple[int, int, int], Value] | None = message.recv() if message else None
+        return found
+
+    # Waiting and failing
+
+    def finish(self, request: Any, what: str, timeout: float, buffers: Any = None) -> None:
+        """Waits for a request; RunError where a rank has failed, or it takes longer than `timeout` seconds."""
+        deadline, asked = time.monotonic() + timeout, 0
+        while not request.Test():
+            asked += 1
+            if asked > _PATIENT:
+                try:
+                    self.look(what, deadline, timeout)
+                except HloomError:
+                    self._kept.append((request, buffers))
+                    raise
+                time.sleep(0 if asked < 20 * _PATIENT else 1e-4)
+
+    def look(self, what: str, deadline: float, timeout: float) -> None:
+        """RunError where a rank has failed, or the time is over."""
+        if self._control.iprobe(tag=_FAILED):
+            rank, text = self._control.recv(tag=_FAILED)
+            self._break(f"rank {rank} failed: {text}")
+        if self._control.iprobe(tag=_GONE):
+            self._gone.setdefault(self._control.recv(tag=_GONE), time.monotonic())
+        for rank, since in self._gone.items():
+            # What it had sent may still be on its way.
+            if time.monotonic() > since + _GRACE:
+                self._break(f"rank {rank} has ended, and does not come")
+        if time.monotonic() >= deadline:
+            self._break(f"rank {self.rank} waited {timeout:g} s for other ranks, {what}")
+
+    def _break(self, message: str) -> NoReturn:
+        self.broken = message
+        raise RunError(message)
+
+    def fail(self, error: BaseException) -> None:
+        """Tells the other ranks that this one has failed, unless another one was the first."""
+        if not self.broken:
+            lines = str(error).splitlines() or [repr(error)]
+            self.broken = f"rank {self.rank} failed: {lines[0]}"
+            self._tell(_FAILED, (self.rank, lines[0]))
+
+    def _tell(self, tag: int, what: Any) -> None:
+        others = (rank for rank in range(self.size) if rank != self.rank)
+        self._kept += [self._control.isend(what, rank, tag) for rank in others]
+
+    def check(self) -> None:
+        """RunError where an earlier run failed: what ranks still wait for then, nobody knows."""
+        if self.broken:
+            raise RunError(f"an earlier run failed ({self.broken}): start the processes anew")
+
+    def _leave(self) -> None:
+        """Says that this rank ends. After a failure MPI cannot end in order, since requests are open: it is aborted."""
+        self._tell(_GONE, self.rank)
+        if self.broken:
+            end = time.monotonic() + _GRACE
+            while len(self._gone) + 1 < self.size and time.monotonic() < end:
+                while self._control.iprobe(tag=_GONE):
+                    self._gone.setdefault(self._control.recv(tag=_GONE), time.monotonic())
+                time.sleep(1e-3)
+            self._everybody.Abort(1)
+
+
+def _arrays(data: Array, like: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The arrays that lie one behind the other in bytes, with the types and sizes of others."""
+    found, begin = [], 0
+    for array in like:
+        found.append(data[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape))
+        begin += array.nbytes
+    return tuple(found)
+
+
+class MpiRendezvous(Rendezvous):
+    """The meeting point of one run whose devices are shared by ranks, `share` of them each."""
+
+    def __init__(self, all_ranks: World, share: int, *counts: Any) -> None:
+        super().__init__(*counts)
+        self.world = all_ranks
+        self.share = share
+
+    def exchange(
+        self,
+        instruction: Instruction,
+        members: Sequence[int],
+        device: int,
+        value: Value,
+        channel_id: int | None,
+        combine: Callable[[list[Value]], Value],
+    ) -> Value:
+        ranks = sorted({member // self.share for member in members})
+        if len(ranks) == 1:
+            return super().exchange(instruction, members, device, value, channel_id, combine)
+        here = [member for member in members if member // self.share == self.world.rank]
+
+        def across(mine: list[Value]) -> Value:
+            comm = self.world.communicator(members)
+            what = f"{instruction!r}: the group {list(members)} meets"
+            return self._across(instruction, members, ranks, comm, mine, combine, what)
+
+        return super().exchange(instruction, here, device, value, channel_id, across)
+
+    def _across(
+        self,
+        instruction: Instruction,
+        members: Sequence[int],
+        ranks: Sequence[int],
+        comm: Any,
+        mine: list[Value],
+        combine: Callable[[list[Value]], Value],
+        what: str,
+    ) -> Value:
+        reduction = _reduction(instruction, mine)
+        if reduction is not None:
+            return tuple(self._reduced(comm, array, reduction, what) for array in combine(mine))
+        by_rank = [[member for member in members if member // self.share == rank] for rank in ranks]
+        if _have_static_arrays(instruction, mine):
+            values = self.world.gather_arrays(comm, mine, [len(each) for each in by_rank], what, self.timeout)
+        else:
+            values = self.world.gather_objects(comm, mine, what, self.timeout)
+        order = [member for each in by_rank for member in each]
+        return combine([values[order.index(member)] for member in members])
+
+    def _reduced(self, comm: Any, array: Array, reduction: Any, what: str) -> Array:
+        given = np.ascontiguousarray(array)
+        reduced = np.empty_like(given)
+        request = comm.Iallreduce(given.reshape(-1), reduced.reshape(-1), reduction)
+        self.world.finish(request, what, self.timeout, (given, reduced))
+        return reduced
+
+    def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
+        if target // self.share == self.world.rank:
+            super().send(channel_id, source, target, value)
+        else:
+            self.world.send(target // self.share, (channel_id, source, target), value)
+
+    def receive(self, instruction: Instruction, channel_id: int, source: int, target: int) -> Value:
+        if source // self.share == self.world.rank:
+            return super().receive(instruction, channel_id, source, target)
+        key, deadline = (channel_id, source, target), time.monotonic() + self.timeout
+        what = f"{instruction!r}: device {target} waits for the send of channel {channel_id} on device {source}"
+        while not self._messages.get(key):
+            message = self.world.received()
+            if message is not None:
+                super().send(*message[0], message[1])
+            else:
+                self.world.look(what, deadline, self.timeout)
+                time.sleep(1e-5)
+        return self._messages[key].popleft()
+
+    def fail(self, error: BaseException) -> None:
+        self.world.fail(error)
+
+
+def groups_of(module: Module, replicas: int) -> list[tuple[int, ...]]:
+    """The groups of devices that meet in a module, in an order that is the same everywhere."""
+    found: dict[tuple[int, ...], None] = {}
+    for instruction in module.instructions():
+        op = instruction.op
+        if isinstance(op, CollectivePermute):
+            groups = device_groups((), op.channel_id, None, replicas, module.num_partitions)
+        elif isinstance(op, Collective):
+            ids = op.replica_groups.groups
+            groups = device_groups(ids, op.channel_id, op.global_ids, replicas, module.num_partitions)
+        else:
+            continue
+        found.update(dict.fromkeys(map(tuple, groups)))
+    return list(found)
+
+
+def _have_static_arrays(instruction: Instruction, values: list[Value]) -> bool:
+    is_flat = all(isinstance(v, tuple) and v and all(isinstance(a, np.ndarray) for a in v) for v in values)
+    return is_flat and not any(shape.is_dynamic for shape in instruction.operand_shapes)
+
+
+def _reduction(instruction: Instruction, values: list[Value]) -> Any:
+    """MPI's operation for an all-reduce or reduce-scatter; None for what MPI has none for, or another one."""
+    op = instruction.op
+    if not isinstance(op, (AllReduce, ReduceScatter)) or not _have_static_arrays(instruction, values):
+        return None
+    from mpi4py import MPI
+
+    kinds = {array.dtype.kind if array.dtype.isbuiltin == 1 else "" for array in values[0]}
+    wide = all(array.dtype.itemsize >= 4 or array.dtype.kind in "iub" for array in values[0])
+    name = _combiner(op.computation)
+    if not wide or len(kinds) != 1:
+        return None
+    # Of floats MPI may lose a NaN in a maximum; of predicates a sum is an or.
+    table = {
+        "b": {"add": MPI.LOR, "or": MPI.LOR, "multiply": MPI.LAND, "and": MPI.LAND, "xor": MPI.LXOR},
+        "f": {"add": MPI.SUM, "multiply": MPI.PROD},
+        "c": {"add": MPI.SUM, "multiply": MPI.PROD},
+        "i": {
+            "add": MPI.SUM, "multiply": MPI.PROD, "maximum": MPI.MAX, "minimum": MPI.MIN,
+            "and": MPI.BAND, "or": MPI.BOR, "xor": MPI.BXOR,
+        },
+    }  # fmt: skip
+    (kind,) = kinds
+    return table.get("i" if kind == "u" else kind, {}).get(name)
+
+
+def _combiner(computation: Computation) -> str:
+    """The opcode that a computation applies to its two parameters; "" where it does something else."""
+    root = computation.root
+    is_plain = len(set(root.operands)) == 2 and {o.opcode for o in root.operands} == {"parameter"}
+    return root.opcode if is_plain else ""

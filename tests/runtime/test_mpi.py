@@ -1,0 +1,73 @@
+"""Programs on several processes, started by MPI as users start them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("mpi4py")
+MPIEXEC = Path(sysconfig.get_path("scripts")) / "mpiexec"
+PROGRAMS = Path(__file__).with_name("mpi_programs.py")
+HLO = """HloModule m
+ENTRY e {
+  x = f32[8,8] parameter(0), sharding={devices=[2,1]<=[2]}
+  y = f32[8,8] parameter(1), sharding={devices=[2,1]<=[2]}
+  ROOT d = f32[8,8] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+def start(ranks: int, *command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    whole = [str(MPIEXEC), "-n", str(ranks), *command]
+    return subprocess.run(whole, capture_output=True, text=True, timeout=seconds, cwd=PROGRAMS.parents[1])
+
+
+def run(ranks: int, program: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    return start(ranks, sys.executable, str(PROGRAMS), program, seconds=seconds)
+
+
+@pytest.mark.parametrize("program", ["collectives", "reductions", "training"])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
+def test_processes_give_what_threads_give(ranks: int, program: str) -> None:
+    done = run(ranks, program, seconds=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(f"rank {rank} is well" in done.stdout for rank in range(ranks))
+
+
+FAILURES = {
+    "another_program": "the module of ranks [1] is another than that of ranks [0]",
+    "another_shape": "the module of ranks [1] is another than that of ranks [0]",
+    "raises": "rank 1 failed: the custom call 'perhaps' raised ValueError: no luck",
+    "leaves": "rank 1 has ended",
+    "hangs": "rank 0 waited 1 s for other ranks",
+    "does_not_share_evenly": "3 devices cannot be shared evenly by 2 processes",
+}
+
+
+@pytest.mark.parametrize("program", FAILURES)
+def test_what_goes_wrong_on_a_rank_ends_all_and_is_named(program: str) -> None:
+    started = time.monotonic()
+    done = run(2, program)
+    assert done.returncode != 0 and FAILURES[program] in done.stderr, done.stdout + done.stderr
+    assert "rank 0 is well" not in done.stdout
+    assert time.monotonic() - started < 30
+
+
+def test_a_rank_that_is_killed_ends_all() -> None:
+    done = run(2, "is_killed")
+    assert done.returncode != 0 and "is well" not in done.stdout
+
+
+def test_the_command_gathers_the_result(tmp_path: Path) -> None:
+    module, output = tmp_path / "m.hlo", tmp_path / "out.npz"
+    module.write_text(HLO)
+    command = [sys.executable, "-m", "hloom", "run", str(module), "--random", "0", "--partitions", "2"]
+    done = start(2, *command, "--distributed", "--compare", "interpreter", "--output", str(output))
+    assert done.returncode == 0 and done.stdout.count("r0 is as expected") == 1, done.stdout + done.stderr
+    assert np.load(output)["r0"].shape == (8, 8)
