@@ -64,7 +64,7 @@ def compile(
     *,
     replicas: int | None = None,
     partitions: int | None = None,
-    distributed: bool = False,
+    distributed: bool | Sequence[int] = False,
     devices: Sequence[Device] | None = None,
     timeout: float = 30.0,
     seed: int | None = None,
@@ -83,7 +83,7 @@ def compile(
             module is the program of one partition already, of as many as it says.
         distributed: whether the devices are shared among all processes of this run of MPI (`mpiexec -n N`), each of
             which compiles the same module and runs its share: arguments and results are those of its own devices,
-            but whole arrays with `partitions`.
+            but whole arrays with `partitions`. The rank of each device may be given instead.
         devices: one device for each replica (and partition), with the queues that infeed and outfeed use;
             made where not given.
         timeout: seconds that a replica waits for the others in a collective before that is an error.

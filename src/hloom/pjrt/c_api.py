@@ -44,7 +44,7 @@ Client_PlatformName get: client -> platform_name, platform_name_size
 Client_ProcessIndex get: client -> process_index:i32
 Client_PlatformVersion get: client -> platform_version, platform_version_size
 Client_Devices get: client -> devices, num_devices
-Client_AddressableDevices get: client -> addressable_devices=devices, num_addressable_devices=num_devices
+Client_AddressableDevices get: client -> addressable_devices, num_addressable_devices
 Client_LookupDevice python: client, id:i32 -> device
 Client_LookupAddressableDevice python: client, local_hardware_id:i32 -> device
 Client_AddressableMemories get: client -> addressable_memories, num_addressable_memories
@@ -154,7 +154,7 @@ AsyncHostToDeviceTransferManager_AddMetadata
 Client_DmaMap
 Client_DmaUnmap
 Client_CreateUninitializedBuffer
-Client_UpdateGlobalProcessInfo
+Client_UpdateGlobalProcessInfo python: client, process_infos, num_process_infos
 TopologyDescription_Deserialize
 Client_CreateAliasBuffer
 Client_FulfillAliasBuffer

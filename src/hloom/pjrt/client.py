@@ -1,4 +1,4 @@
-"""The client: N virtual devices of one process, and the memories that each can address."""
+"""The client: N virtual devices of this process, those of other processes, and the memories of each."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hloom.pjrt.c_api import NamedValue
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.runtime.device import Device
 from hloom.runtime.machine import memory_size
+from hloom.runtime.mpi import world_of_nodes
 from hloom.runtime.python_api import immortal
 
 PLATFORM = "hloom"
@@ -36,6 +37,7 @@ class PjrtDevice:
 
     id: int
     runtime: Device
+    process: int = 0
     memories: list[Memory] = field(default_factory=list)
     handle: int = 0
     live_bytes: int = 0
@@ -58,9 +60,24 @@ class PjrtDevice:
             self.largest = byte_size
 
 
+@dataclass
+class Processes:
+    """The number of this process, and how many there are."""
+
+    number: int = 0
+    count: int = 1
+
+
+PROCESSES = Processes()
+
+
 @dataclass(eq=False)
 class Client:
+    """`devices` are those of all processes in order, `own` those of this one, which is number `process`."""
+
     devices: list[PjrtDevice]
+    own: list[PjrtDevice]
+    process: int
     handle: int = 0
 
 
@@ -75,10 +92,15 @@ def device_count() -> int:
 @functools.cache
 def client() -> Client:
     """The only client of the process, made when the framework first asks for it."""
-    made = Client([PjrtDevice(i, Device(i)) for i in range(device_count())])
-    descriptions = [_add_device(device) for device in made.devices]
+    count, process, processes = device_count(), PROCESSES.number, PROCESSES.count
+    if processes > 1 and not world_of_nodes(process, processes).all_equal(count):
+        raise ArgumentError("all processes have one number of devices, HLOOM_NUM_DEVICES")
+    devices = [PjrtDevice(i, Device(i), i // count) for i in range(count * processes)]
+    made = Client(devices, devices[process * count : (process + 1) * count], process)
+    descriptions = [_add_device(device, device in made.own, device.id % count) for device in made.devices]
     handles = [device.handle for device in made.devices]
-    memories = [memory.handle for device in made.devices for memory in device.memories]
+    own = [device.handle for device in made.own]
+    memories = [memory.handle for device in made.own for memory in device.memories]
     name, name_size = lasting_text(PLATFORM)
     version, version_size = lasting_text(_version())
     platform = {
@@ -101,6 +123,9 @@ def client() -> Client:
         never_dies=True,
         devices=lasting_words(handles),
         num_devices=len(handles),
+        process_index=process,
+        addressable_devices=lasting_words(own),
+        num_addressable_devices=len(own),
         addressable_memories=lasting_words(memories),
         num_addressable_memories=len(memories),
         topology=topology,
@@ -115,7 +140,7 @@ def _version() -> str:
     return f"hloom {version('hloom')}"
 
 
-def _add_device(device: PjrtDevice) -> int:
+def _add_device(device: PjrtDevice, is_own: bool, local_id: int) -> int:
     """Makes the records of a device and of its memories; the handle of its description."""
     kind, kind_size = lasting_text("cpu")
     label, label_size = lasting_text(f"HloomDevice(id={device.id})")
@@ -124,6 +149,7 @@ def _add_device(device: PjrtDevice) -> int:
         device,
         never_dies=True,
         id=device.id,
+        process_index=device.process,
         device_kind=kind,
         device_kind_size=kind_size,
         debug_string=label,
@@ -134,8 +160,8 @@ def _add_device(device: PjrtDevice) -> int:
         device,
         never_dies=True,
         device_description=description,
-        is_addressable=1,
-        local_hardware_id=device.id,
+        is_addressable=int(is_own),
+        local_hardware_id=local_id,
     )
     this = lasting_words([device.handle])
     for number, memory_kind in enumerate(MEMORY_KINDS):
@@ -196,7 +222,19 @@ def _attributes(arguments: Any) -> None:
 
 @answers("Client_Create")
 def _create(arguments: Any) -> None:
+    """Of several processes each is told its number and how many there are, as `node_id` and `num_nodes`."""
+    options = (NamedValue * arguments.num_options).from_address(arguments.create_options or ctypes.addressof(arguments))
+    for option in options[: arguments.num_options]:
+        name = ctypes.string_at(option.name, option.name_size).decode()
+        if name in ("node_id", "num_nodes") and option.type == 1:
+            # The number itself stands where others have the address of their values.
+            setattr(PROCESSES, "number" if name == "node_id" else "count", option.value)
     arguments.client = client().handle
+
+
+@answers("Client_UpdateGlobalProcessInfo")
+def _update_global_process_info(arguments: Any) -> None:
+    pass  # which processes live, MPI tells
 
 
 @answers("Client_Destroy")
@@ -211,7 +249,8 @@ def _lookup_device(arguments: Any) -> None:
 
 @answers("Client_LookupAddressableDevice")
 def _lookup_addressable_device(arguments: Any) -> None:
-    arguments.device = _device(arguments.local_hardware_id).handle
+    own = client().own
+    arguments.device = _device(own[0].id + arguments.local_hardware_id).handle
 
 
 def _device(number: int) -> PjrtDevice:

@@ -56,16 +56,19 @@ class Loaded:
         self.module.num_partitions = self.partitions
         _drop_useless_donors(self.module)
         set_entry_layouts(self.module, program)
+        self.own = [device for device in self.devices if device.process == client().process]
         devices = [device.runtime for device in self.devices]
+        ranks = [device.process for device in self.devices]
+        shared: bool | list[int] = ranks if len({*ranks}) > 1 else False
         in_memory = in_row_major(self.module)
-        executable = compile_hlo(in_memory, replicas=self.replicas, devices=devices, donate=True)
+        executable = compile_hlo(in_memory, replicas=self.replicas, devices=devices, donate=True, distributed=shared)
         self.executable = cast(DeviceExecutable, executable)
         self.donated = _donated_parameters(self.module)
         self.output_shapes = list((self.module.entry_result_layout or self.module.entry.result_shape).elements)
         inputs = self.module.entry_parameter_layouts or self.module.entry.parameter_shapes
         self.input_orders = [minor_to_major(shape) if shape.is_array else () for shape in inputs]
         self.output_orders = [minor_to_major(shape) for shape in self.output_shapes]
-        self.memories = [device.memories[0] for device in self.devices]
+        self.memories = [device.memories[0] for device in self.own]
         self._keep: list[Any] = []
         self.facts = self._facts()
         self.handle = self._loaded_record()
@@ -129,8 +132,8 @@ class Loaded:
         return new_record(
             "LoadedExecutable",
             self,
-            addressable_devices=self.words([device.handle for device in self.devices]),
-            num_addressable_devices=len(self.devices),
+            addressable_devices=self.words([device.handle for device in self.own]),
+            num_addressable_devices=len(self.own),
             executable_fingerprint=self.facts["executable_fingerprint"],
             executable_fingerprint_size=self.facts["executable_fingerprint_size"],
             serialized_bytes=self.content(assignment),
@@ -165,7 +168,7 @@ class Loaded:
 
     def run(self, arguments: list[list[Array]]) -> list[tuple[Array, ...]]:
         """Runs on all devices; the flat results of each."""
-        if len(arguments) == 1:
+        if self.executable.device_count == 1:
             results: list[Value] = [self.executable(*arguments[0])]
         else:
             results = self.executable.run_replicas(arguments)

@@ -104,7 +104,8 @@ class RunOptions:
     devices: Sequence[Device] | None
     timeout: float
     seed: int | None
-    distributed: bool
+    distributed: bool | Sequence[int]
+    """Whether ranks of MPI share the devices, or the rank of each device."""
 
 
 class DeviceExecutable(Executable):
@@ -130,13 +131,15 @@ class DeviceExecutable(Executable):
             raise ArgumentError(f"the module runs on {self.device_count} devices, got {len(self.devices)}")
         self._parameters = module.entry.parameters
         self.world: World | None = None
-        self.local_devices = range(self.device_count)
+        self.ranks: Sequence[int] = [0] * self.device_count
         self._is_agreed = False
         if options.distributed:
             from hloom.runtime.mpi import world
 
             self.world = world()
-            self.local_devices = self.world.devices(self.device_count)
+            given = options.distributed
+            self.ranks = self.world.ranks(self.device_count) if given is True else given  # type: ignore[assignment]
+        self.local_devices = [device for device, rank in enumerate(self.ranks) if rank == self.rank]
 
     @property
     def input_shapes(self) -> list[Shape]:
@@ -175,7 +178,7 @@ class DeviceExecutable(Executable):
             raise
 
     def gathered(self, results: list[Value]) -> list[Value]:
-        return results if self.world is None else self.world.gather(results, self.timeout)
+        return results if self.world is None else self.world.gather(results, self._all_ranks, self.timeout)
 
     def _rendezvous(self, limit: float | None) -> Rendezvous:
         counts = (self.replica_count, self.module.num_partitions, self.timeout, limit)
@@ -185,10 +188,14 @@ class DeviceExecutable(Executable):
 
         self.world.check()
         if not self._is_agreed:
-            self.world.agree(self._facts(), self.timeout)
-            self.world.meet(groups_of(self.module, self.replica_count), self.list_count)
+            self.world.agree(self._facts(), self._all_ranks, self.timeout)
+            self.world.meet(groups_of(self.module, self.replica_count), self.ranks)
             self._is_agreed = True
-        return MpiRendezvous(self.world, self.list_count, *counts)
+        return MpiRendezvous(self.world, self.ranks, *counts)
+
+    @property
+    def _all_ranks(self) -> list[int]:
+        return sorted({*self.ranks})
 
     def _facts(self) -> dict[str, str]:
         """What all processes must have alike."""

@@ -1,8 +1,8 @@
 """Several processes as one machine: devices are shared among MPI's ranks, and collectives are MPI's.
 
-Every rank runs the same program, made in the same way, under `mpiexec -n N`. Of D devices rank r has those from
-r * D / N on. Devices of one rank meet as threads do; whoever comes last goes on to meet the other ranks. While it waits
-it looks for word of a rank that failed, so that an error on one rank ends the run on all, and names the rank.
+Every rank runs the same program, made in the same way, under `mpiexec -n N`. Devices of one rank meet as threads do;
+whoever comes last goes on to meet the other ranks. While it waits it looks for word of a rank that failed, so that an
+error on one rank ends the run on all, and names the rank.
 """
 
 from __future__ import annotations
@@ -34,13 +34,31 @@ _PATIENT = 200
 @functools.cache
 def world() -> World:
     """All ranks of this run of MPI; ArgumentError where mpi4py is missing, or MPI does not take calls of threads."""
+    return World(_everybody())
+
+
+@functools.cache
+def world_of_nodes(node: int, nodes: int) -> World:
+    """As `world`, with ranks as a framework numbers its processes; ArgumentError where it has others than MPI."""
+    comm = _everybody()
+    if comm.size != nodes:
+        raise ArgumentError(
+            f"the framework has {nodes} processes, this run of MPI {comm.size}: start them all by `mpiexec -n {nodes}`"
+        )
+    numbers = comm.allgather(node)
+    if sorted(numbers) != list(range(nodes)):
+        raise ArgumentError(f"the processes are numbered {numbers}, not each from 0 to {nodes - 1}")
+    return world() if numbers == list(range(nodes)) else World(comm.Split(0, node))
+
+
+def _everybody() -> Any:
     try:
         from mpi4py import MPI
     except ImportError as error:
         raise ArgumentError(f"several processes meet through mpi4py: pip install 'hloom[mpi]' ({error})") from None
     if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
         raise ArgumentError("devices are threads: this MPI was started without MPI_THREAD_MULTIPLE")
-    return World(MPI.COMM_WORLD)
+    return MPI.COMM_WORLD
 
 
 class World:
@@ -49,7 +67,8 @@ class World:
     def __init__(self, comm: Any) -> None:
         self.rank, self.size = comm.rank, comm.size
         self._everybody, self._control, self._messages = comm.Dup(), comm.Dup(), comm.Dup()
-        self._groups: dict[tuple[int, ...], Any] = {}
+        self._groups: dict[tuple[tuple[int, ...], tuple[int, ...]], Any] = {}
+        """The communicators of groups of devices on ranks; of no devices in particular those of ranks as such."""
         self._kept: list[Any] = []
         """Requests and buffers that MPI may still use."""
         self._gone: dict[int, float] = {}
@@ -57,44 +76,53 @@ class World:
         self.broken = ""
         atexit.register(self._leave)
 
-    def devices(self, count: int) -> range:
-        """Those of `count` devices that are this rank's; ArgumentError where ranks cannot share them evenly."""
+    def ranks(self, count: int) -> list[int]:
+        """The rank of each of `count` devices; ArgumentError where ranks cannot share them evenly."""
         if count % self.size:
             raise ArgumentError(
                 f"{count} devices cannot be shared evenly by {self.size} processes: "
                 "choose replicas and partitions whose product is a multiple"
             )
-        share = count // self.size
-        return range(self.rank * share, (self.rank + 1) * share)
+        return [device * self.size // count for device in range(count)]
 
-    def agree(self, facts: dict[str, str], timeout: float) -> None:
+    def agree(self, facts: dict[str, str], ranks: Sequence[int], timeout: float) -> None:
         """RunError where ranks differ in something that they must have alike; it names the ranks and the fact."""
+        comm = self._communicator((), ranks)
         mine = np.frombuffer(b"".join(hashlib.sha256(fact.encode()).digest() for fact in facts.values()), np.uint8)
-        all_of = np.empty((self.size, mine.size), np.uint8)
+        all_of = np.empty((comm.size, mine.size), np.uint8)
         what = "to agree on the program"
-        self.finish(self._everybody.Iallgather(mine.copy(), all_of), what, timeout, (mine, all_of))
+        self.finish(comm.Iallgather(mine.copy(), all_of), what, timeout, (mine, all_of))
         for k, name in enumerate(facts):
             digests = [row[32 * k : 32 * (k + 1)].tobytes() for row in all_of]
-            others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+            others = [rank for rank, digest in zip(ranks, digests, strict=True) if digest != digests[0]]
             if others:
-                same = [rank for rank in range(self.size) if rank not in others]
+                same = [rank for rank in ranks if rank not in others]
                 raise RunError(f"the {name} of ranks {others} is another than that of ranks {same}")
 
-    def gather(self, values: list[Value], timeout: float) -> list[Value]:
-        """The values of all ranks, in the order of devices, on every rank."""
-        return self._gather_objects(self._everybody, values, "to gather the results", timeout)
+    def all_equal(self, value: int) -> bool:
+        """Whether a number is the same on all ranks; they all ask at once."""
+        return len({*self._everybody.allgather(value)}) == 1
 
-    def meet(self, groups: Iterable[tuple[int, ...]], share: int) -> None:
-        """Makes the communicators of groups of devices, `share` of them a rank; all ranks call it with the same."""
+    def gather(self, values: list[Value], ranks: Sequence[int], timeout: float) -> list[Value]:
+        """The values of some ranks, in their order, on all of these."""
+        return self.gather_objects(self._communicator((), ranks), values, "to gather the results", timeout)
+
+    def meet(self, groups: Iterable[tuple[int, ...]], ranks: Sequence[int]) -> None:
+        """Makes the communicators of groups of devices, device d on `ranks[d]`; all ranks call it with the same."""
         for members in groups:
-            ranks = sorted({member // share for member in members})
-            if self.rank in ranks and len(ranks) > 1 and members not in self._groups:
-                group = self._everybody.Get_group().Incl(ranks)
-                self._groups[members] = self._everybody.Create_group(group)
+            present = sorted({ranks[member] for member in members})
+            if self.rank in present and len(present) > 1:
+                self._communicator(members, present)
 
-    def communicator(self, members: Sequence[int]) -> Any:
-        """The communicator of a group of devices that has met."""
-        return self._groups[tuple(members)]
+    def communicator(self, members: Sequence[int], ranks: Sequence[int]) -> Any:
+        """The communicator of a group of devices that has met, on these ranks."""
+        return self._groups[tuple(members), tuple(ranks)]
+
+    def _communicator(self, members: tuple[int, ...], ranks: Sequence[int]) -> Any:
+        key = (members, tuple(ranks))
+        if key not in self._groups:
+            self._groups[key] = self._everybody.Create_group(self._everybody.Get_group().Incl(ranks))
+        return self._groups[key]
 
     def gather_arrays(
         self, comm: Any, mine: list[tuple[Array, ...]], counts: Sequence[int], what: str, timeout: float
@@ -110,9 +138,6 @@ class World:
 
     def gather_objects(self, comm: Any, values: list[Value], what: str, timeout: float) -> list[Value]:
         """As `gather_arrays`, of any values."""
-        return self._gather_objects(comm, values, what, timeout)
-
-    def _gather_objects(self, comm: Any, values: list[Value], what: str, timeout: float) -> list[Value]:
         sent = np.frombuffer(pickle.dumps(values, pickle.HIGHEST_PROTOCOL), np.uint8)
         sizes = np.empty(comm.size, np.int64)
         self.finish(comm.Iallgather(np.array([sent.size]), sizes), what, timeout, sizes)
@@ -205,12 +230,12 @@ def _arrays(data: Array, like: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 class MpiRendezvous(Rendezvous):
-    """The meeting point of one run whose devices are shared by ranks, `share` of them each."""
+    """The meeting point of one run whose devices are shared by ranks: `ranks` has that of each device."""
 
-    def __init__(self, all_ranks: World, share: int, *counts: Any) -> None:
+    def __init__(self, all_ranks: World, ranks: Sequence[int], *counts: Any) -> None:
         super().__init__(*counts)
         self.world = all_ranks
-        self.share = share
+        self.ranks = ranks
 
     def exchange(
         self,
@@ -221,13 +246,13 @@ class MpiRendezvous(Rendezvous):
         channel_id: int | None,
         combine: Callable[[list[Value]], Value],
     ) -> Value:
-        ranks = sorted({member // self.share for member in members})
+        ranks = sorted({self.ranks[member] for member in members})
         if len(ranks) == 1:
             return super().exchange(instruction, members, device, value, channel_id, combine)
-        here = [member for member in members if member // self.share == self.world.rank]
+        here = [member for member in members if self.ranks[member] == self.world.rank]
 
         def across(mine: list[Value]) -> Value:
-            comm = self.world.communicator(members)
+            comm = self.world.communicator(members, ranks)
             what = f"{instruction!r}: the group {list(members)} meets"
             return self._across(instruction, members, ranks, comm, mine, combine, what)
 
@@ -246,7 +271,7 @@ class MpiRendezvous(Rendezvous):
         reduction = _reduction(instruction, mine)
         if reduction is not None:
             return tuple(self._reduced(comm, array, reduction, what) for array in combine(mine))
-        by_rank = [[member for member in members if member // self.share == rank] for rank in ranks]
+        by_rank = [[member for member in members if self.ranks[member] == rank] for rank in ranks]
         if _have_static_arrays(instruction, mine):
             values = self.world.gather_arrays(comm, mine, [len(each) for each in by_rank], what, self.timeout)
         else:
@@ -262,13 +287,13 @@ class MpiRendezvous(Rendezvous):
         return reduced
 
     def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
-        if target // self.share == self.world.rank:
+        if self.ranks[target] == self.world.rank:
             super().send(channel_id, source, target, value)
         else:
-            self.world.send(target // self.share, (channel_id, source, target), value)
+            self.world.send(self.ranks[target], (channel_id, source, target), value)
 
     def receive(self, instruction: Instruction, channel_id: int, source: int, target: int) -> Value:
-        if source // self.share == self.world.rank:
+        if self.ranks[source] == self.world.rank:
             return super().receive(instruction, channel_id, source, target)
         key, deadline = (channel_id, source, target), time.monotonic() + self.timeout
         what = f"{instruction!r}: device {target} waits for the send of channel {channel_id} on device {source}"
