@@ -150,6 +150,19 @@ def hangs() -> None:
         run_sum(timeout=1.0)
 
 
+BRANCHES = """HloModule m, replica_count=2
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+one { p = f32[6] parameter(0) ROOT first = f32[6] all-reduce(p), channel_id=1, to_apply=add }
+two { p = f32[6] parameter(0) ROOT second = f32[6] all-reduce(p), channel_id=2, replica_groups={{1,0}}, to_apply=add }
+ENTRY e { p = f32[6] parameter(0) i = u32[] replica-id() z = u32[] constant(0) c = pred[] compare(i, z), direction=EQ
+  ROOT r = f32[6] conditional(c, p, p), true_computation=one, false_computation=two }
+"""
+
+
+def waits_crosswise() -> None:
+    run_sum(BRANCHES, timeout=1.5)
+
+
 def is_killed() -> None:
     run_sum()
     if world().rank:

@@ -45,7 +45,7 @@ FAILURES = {
     "another_shape": "the module of ranks [1] is another than that of ranks [0]",
     "raises": "rank 1 failed: the custom call 'perhaps' raised ValueError: no luck",
     "leaves": "rank 1 has ended",
-    "hangs": "rank 0 waited 1 s for other ranks",
+    "hangs": "ranks [1] wait for nobody: they compute, or hang",
     "does_not_share_evenly": "3 devices cannot be shared evenly by 2 processes",
 }
 
@@ -57,6 +57,13 @@ def test_what_goes_wrong_on_a_rank_ends_all_and_is_named(program: str) -> None:
     assert done.returncode != 0 and FAILURES[program] in done.stderr, done.stdout + done.stderr
     assert "rank 0 is well" not in done.stdout
     assert time.monotonic() - started < 30
+
+
+def test_ranks_that_wait_for_each_other_say_in_which_instruction() -> None:
+    done = run(2, "waits_crosswise")
+    assert done.returncode != 0 and "rank 0 is well" not in done.stdout
+    assert "rank 0 waited 1.5 s for other ranks, %first = " in done.stderr, done.stderr
+    assert "rank 1 waits, %second = " in done.stderr, done.stderr
 
 
 def test_a_rank_that_is_killed_ends_all() -> None:

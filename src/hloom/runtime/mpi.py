@@ -24,7 +24,7 @@ from hloom.ops.collectives import AllReduce, Collective, CollectivePermute, Redu
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.values import Array, Value
 
-_FAILED, _GONE = 1, 2
+_FAILED, _GONE, _WAITS = 1, 2, 3
 """Tags of what ranks tell each other outside of programs."""
 _GRACE = 2.0
 """Seconds that a rank which ends after a failure leaves to others to say so, and that words of one that ended take."""
@@ -187,7 +187,21 @@ class World:
             if time.monotonic() > since + _GRACE:
                 self._break(f"rank {rank} has ended, and does not come")
         if time.monotonic() >= deadline:
-            self._break(f"rank {self.rank} waited {timeout:g} s for other ranks, {what}")
+            self._break(f"rank {self.rank} waited {timeout:g} s for other ranks, {what}{self._others(what)}")
+
+    def _others(self, what: str) -> str:
+        """What the other ranks wait for, when this one gives up: those that run into their own limit say so."""
+        self._tell(_WAITS, (self.rank, what))
+        heard: dict[int, str] = {}
+        end = time.monotonic() + _GRACE
+        while len(heard) + 1 < self.size and time.monotonic() < end:
+            if self._control.iprobe(tag=_WAITS):
+                rank, waiting = self._control.recv(tag=_WAITS)
+                heard[rank] = waiting
+            time.sleep(1e-3)
+        lines = [f"\n  rank {rank} waits, {heard[rank]}" for rank in sorted(heard)]
+        silent = [rank for rank in range(self.size) if rank not in heard and rank != self.rank]
+        return "".join(lines) + (f"\n  ranks {silent} wait for nobody: they compute, or hang" if silent else "")
 
     def _break(self, message: str) -> NoReturn:
         self.broken = message
