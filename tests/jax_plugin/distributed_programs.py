@@ -94,6 +94,21 @@ def local_work() -> None:
     assert np.array_equal(pmapped, [1, 1])
 
 
+def elsewhere() -> None:
+    """A program on the other process's devices is compiled here, and does nothing here."""
+    jax = start()
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    mesh = Mesh(np.array(jax.devices()[:2]), ("i",))
+    sharding = NamedSharding(mesh, PartitionSpec("i"))
+    given = np.arange(4, dtype=np.float32)
+    x = jax.make_array_from_callback((4,), sharding, lambda index: given[index])
+    y = jax.jit(lambda x: x * 2)(x)
+    assert [*map(float, np.concatenate([s.data for s in y.addressable_shards] or [[]]))] == (
+        [] if jax.process_index() else [0, 2, 4, 6]
+    )
+
+
 def one_fails() -> None:
     jax = start()
     from jax.sharding import Mesh, NamedSharding, PartitionSpec

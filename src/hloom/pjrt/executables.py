@@ -89,7 +89,7 @@ class Loaded:
     def _make_fast(self) -> None:
         """Spares the programs that native code can run the way through Python."""
         entry = self.executable.native_entry() if isinstance(self.executable, CpuExecutable) else None
-        if entry is None:
+        if entry is None or not self.own:
             return
         memory = self.memories[0]
         results = [
@@ -167,7 +167,9 @@ class Loaded:
         return bytes(proto.SerializeToString())
 
     def run(self, arguments: list[list[Array]]) -> list[tuple[Array, ...]]:
-        """Runs on all devices; the flat results of each."""
+        """Runs on all devices of this process, of which there may be none; the flat results of each."""
+        if not self.own:
+            return []
         if self.executable.device_count == 1:
             results: list[Value] = [self.executable(*arguments[0])]
         else:
