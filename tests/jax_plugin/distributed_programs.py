@@ -102,7 +102,7 @@ def elsewhere() -> None:
     mesh = Mesh(np.array(jax.devices()[:2]), ("i",))
     sharding = NamedSharding(mesh, PartitionSpec("i"))
     given = np.arange(4, dtype=np.float32)
-    x = jax.make_array_from_callback((4,), sharding, lambda index: given[index])
+    x = jax.make_array_from_callback((4,), sharding, lambda index: given[index], dtype=given.dtype)
     y = jax.jit(lambda x: x * 2)(x)
     assert [*map(float, np.concatenate([s.data for s in y.addressable_shards] or [[]]))] == (
         [] if jax.process_index() else [0, 2, 4, 6]
