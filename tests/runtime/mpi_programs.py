@@ -26,6 +26,8 @@ COLLECTIVES = {
     "all-to-all": "q = T[12] concatenate(p, p), dimensions={0}\nROOT r = T[12] all-to-all(q), dimensions={0}",
     "collective-permute": "ROOT r = T[6] collective-permute(p), source_target_pairs={{0,1},{1,2},{2,3},{3,0}}",
     "collective-permute to one": "ROOT r = T[6] collective-permute(p), source_target_pairs={{3,0}}",
+    "collective-permute of several": "q = T[6] copy(p)\nROOT r = (T[6], T[6]) collective-permute(p, q), "
+    "source_target_pairs={{0,2},{1,3},{2,1}}",
     "collective-broadcast": "ROOT r = T[6] collective-broadcast(p), replica_groups={{2,0,1,3}}",
     "started and done": "s = (T[6], T[24]) all-gather-start(p), dimensions={0}\nROOT d = T[24] all-gather-done(s)",
     "send and recv": "t = token[] after-all()\ns = (T[6], u32[], token[]) send(p, t), channel_id=1, frontend_attributes="

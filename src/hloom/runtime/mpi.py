@@ -129,7 +129,7 @@ class World:
         self, comm: Any, mine: list[tuple[Array, ...]], counts: Sequence[int], what: str, timeout: float
     ) -> list[tuple[Array, ...]]:
         """The arrays of all members of a group, by rank; all members have the same shapes, `counts` of them a rank."""
-        sent = np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for each in mine for a in each])
+        sent = np.concatenate([_bytes(each) for each in mine])
         size = sent.size // len(mine)
         received = np.empty(size * sum(counts), np.uint8)
         sizes = [size * count for count in counts]
@@ -243,6 +243,11 @@ def _rest(asked: int) -> None:
         time.sleep(1e-4)
 
 
+def _bytes(arrays: tuple[Array, ...]) -> Array:
+    """What arrays hold, one behind the other."""
+    return np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays])
+
+
 def _arrays(data: Array, like: tuple[Array, ...]) -> tuple[Array, ...]:
     """The arrays that lie one behind the other in bytes, with the types and sizes of others."""
     found, begin = [], 0
@@ -295,12 +300,42 @@ class MpiRendezvous(Rendezvous):
         if reduction is not None:
             return tuple(self._reduced(comm, array, reduction, what) for array in combine(mine))
         by_rank = [[member for member in members if self.ranks[member] == rank] for rank in ranks]
+        if isinstance(instruction.op, CollectivePermute) and _have_static_arrays(instruction, mine):
+            return combine(self._permuted(instruction.op, members, comm, ranks, mine, what))
         if _have_static_arrays(instruction, mine):
             values = self.world.gather_arrays(comm, mine, [len(each) for each in by_rank], what, self.timeout)
         else:
             values = self.world.gather_objects(comm, mine, what, self.timeout)
         order = [member for each in by_rank for member in each]
         return combine([values[order.index(member)] for member in members])
+
+    def _permuted(
+        self,
+        op: CollectivePermute,
+        members: Sequence[int],
+        comm: Any,
+        ranks: Sequence[int],
+        mine: list[Value],
+        what: str,
+    ) -> list[Value]:
+        """The values that devices of this rank receive or have, by member; None for those that nobody here wants."""
+        here = [member for member in members if self.ranks[member] == self.world.rank]
+        values: list[Value] = [mine[here.index(member)] if member in here else None for member in members]
+        requests, kept = [], []
+        for number, (source, target) in enumerate(op.source_target_pairs):
+            rank_of_source, rank_of_target = self.ranks[members[source]], self.ranks[members[target]]
+            if rank_of_source == rank_of_target or self.world.rank not in (rank_of_source, rank_of_target):
+                continue
+            sends = self.world.rank == rank_of_source
+            data = _bytes(values[source]) if sends else np.empty(sum(a.nbytes for a in mine[0]), np.uint8)
+            other = ranks.index(rank_of_target if sends else rank_of_source)
+            requests.append(comm.Isend(data, other, number) if sends else comm.Irecv(data, other, number))
+            kept.append(data)
+            if not sends:
+                values[source] = _arrays(data, mine[0])
+        for request in requests:
+            self.world.finish(request, what, self.timeout, kept)
+        return values
 
     def _reduced(self, comm: Any, array: Array, reduction: Any, what: str) -> Array:
         given = np.ascontiguousarray(array)
