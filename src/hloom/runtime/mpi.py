@@ -273,16 +273,18 @@ class MpiRendezvous(Rendezvous):
         value: Value,
         channel_id: int | None,
         combine: Callable[[list[Value]], Value],
+        into: Array | None = None,
     ) -> Value:
         ranks = sorted({self.ranks[member] for member in members})
         if len(ranks) == 1:
-            return super().exchange(instruction, members, device, value, channel_id, combine)
+            return super().exchange(instruction, members, device, value, channel_id, combine, into)
         here = [member for member in members if self.ranks[member] == self.world.rank]
 
         def across(mine: list[Value]) -> Value:
             comm = self.world.communicator(members, ranks)
             what = f"{instruction!r}: the group {list(members)} meets"
-            return self._across(instruction, members, ranks, comm, mine, combine, what)
+            place = into if len(mine) == 1 and isinstance(instruction.op, AllReduce) else None
+            return self._across(instruction, members, ranks, comm, mine, combine, what, place)
 
         return super().exchange(instruction, here, device, value, channel_id, across)
 
@@ -295,10 +297,11 @@ class MpiRendezvous(Rendezvous):
         mine: list[Value],
         combine: Callable[[list[Value]], Value],
         what: str,
+        into: Array | None,
     ) -> Value:
         reduction = _reduction(instruction, mine)
         if reduction is not None:
-            return tuple(self._reduced(comm, array, reduction, what) for array in combine(mine))
+            return tuple(self._reduced(comm, array, reduction, what, into) for array in combine(mine))
         by_rank = [[member for member in members if self.ranks[member] == rank] for rank in ranks]
         if isinstance(instruction.op, CollectivePermute) and _have_static_arrays(instruction, mine):
             return combine(self._permuted(instruction.op, members, comm, ranks, mine, what))
@@ -337,12 +340,16 @@ class MpiRendezvous(Rendezvous):
             self.world.finish(request, what, self.timeout, kept)
         return values
 
-    def _reduced(self, comm: Any, array: Array, reduction: Any, what: str) -> Array:
+    def _reduced(self, comm: Any, array: Array, reduction: Any, what: str, into: Array | None) -> Array:
+        """The sum, or another fold, of all ranks' arrays; in `into` where it fits."""
         given = np.ascontiguousarray(array)
-        reduced = np.empty_like(given)
-        request = comm.Iallreduce(given.reshape(-1), reduced.reshape(-1), reduction)
-        self.world.finish(request, what, self.timeout, (given, reduced))
-        return reduced
+        fits = into is not None and into.shape == given.shape and into.dtype == given.dtype
+        target = into if into is not None and fits else np.empty(given.size, given.dtype).reshape(given.shape)
+        if np.may_share_memory(given, target):
+            given = given.copy()
+        request = comm.Iallreduce(given.reshape(-1), target.reshape(-1), reduction)
+        self.world.finish(request, what, self.timeout, (given, target))
+        return target
 
     def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
         if self.ranks[target] == self.world.rank:

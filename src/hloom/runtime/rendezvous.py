@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from hloom.errors import RunError
 from hloom.ir import Instruction
-from hloom.values import Value
+from hloom.values import Array, Value
 
 
 class Rendezvous:
@@ -65,8 +65,11 @@ class Rendezvous:
         value: Value,
         channel_id: int | None,
         combine: Callable[[list[Value]], Value],
+        into: Array | None = None,
     ) -> Value:
         """Hands in this device's value and gives `combine` of everybody's, in the order of `members`.
+
+        `into` is memory of this device in which a result may lie.
 
         Who comes last combines, once for all. Operations meet that have the same opcode and channel, or without a
         channel are the same instruction; the n-th time on one device meets the n-th time on the others.

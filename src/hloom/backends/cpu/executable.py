@@ -271,7 +271,7 @@ class _Run:
         )
         instruction = step.instruction
         # What outlives the step, here or on another device, must not lie in memory that is used again.
-        keep = self.executable.device_count > 1 or any(isinstance(leaf, Slot) for leaf in leaves(step.result))
+        keep = self.executable.list_count > 1 or any(isinstance(leaf, Slot) for leaf in leaves(step.result))
         operands = [
             self._value(place, shape, arrays, keep)
             for place, shape in zip(step.operands, instruction.operand_shapes, strict=True)

@@ -175,9 +175,15 @@ class Site(Context):
     def exchange(
         self, members: Sequence[int], value: Value, channel_id: int | None, combine: Callable[[list[Value]], Value]
     ) -> Value:
-        execution = self.execution
+        execution, instruction = self.execution, self.instruction
         return execution.rendezvous.exchange(
-            self.instruction, members, execution.index, value, channel_id, lambda values: _shared(combine(values))
+            instruction,
+            members,
+            execution.index,
+            value,
+            channel_id,
+            lambda values: _shared(combine(values)),
+            self.destination,
         )
 
     def send(self, channel_id: int, value: Value, target: int) -> None:
