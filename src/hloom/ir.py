@@ -158,6 +158,8 @@ class Computation:
         """The computations that the instructions call, in order, each once."""
         seen: set[int] = set()
         for instruction in self.instructions:
+            if not instruction.op.calling_fields:
+                continue
             for computation in instruction.op.computations:
                 if id(computation) not in seen:
                     seen.add(id(computation))

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import hloom as hl
 from hlo_text import module_text
+from hloom.backends.cpu.executable import CpuExecutable
 from hloom.cli import main
 
 ENDLESS = """
@@ -69,6 +70,21 @@ def test_a_deadline_names_the_loop(of: str, backend: str) -> None:
 def test_a_run_within_its_deadline_is_as_any_other(backend: str) -> None:
     executable, x = hl.compile(loop(stop=8), backend=backend), np.ones(8, np.float32)
     np.testing.assert_array_equal(executable.run(x, timeout=60), np.full(8, 16))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("body", ["loop", "host"])
+def test_ctrl_c_before_the_first_line_of_what_is_called_back_is_not_lost(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CpuExecutable, "_call_host", interrupted)
+    fft = module_text("x = f32[8] parameter(0)\nROOT r = c64[5] fft(x), fft_type=RFFT, fft_length={8}")
+    executable = hl.compile(loop() if body == "loop" else fft)
+    with pytest.raises(KeyboardInterrupt):
+        executable(np.ones(8, np.float32))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 
 from hloom.errors import ArgumentError, RuleError
-from hloom.ops.attributes import AttributeKind
+from hloom.ops.attributes import AttributeKind, ComputationKind
 from hloom.ops.context import Computation, Context
 from hloom.shape import Shape
 from hloom.values import Value
@@ -100,6 +100,8 @@ class Operation:
     operands: ClassVar[tuple[str, ...]] = ()
     """Operand names in order; `*name` takes any number (several starred ones share the rest equally)."""
     fields: ClassVar[tuple[Field, ...]] = ()
+    calling_fields: ClassVar[tuple[Field, ...]] = ()
+    """Those of `fields` that hold computations."""
     elementwise: ClassVar[bool] = False
     """True where output element i reads the operands' elements i alone (scalars broadcast)."""
     has_side_effect: ClassVar[bool] = False
@@ -113,6 +115,7 @@ class Operation:
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
         inherited = {field.name: field for field in cls.fields}
         cls.fields = tuple((inherited | own).values())
+        cls.calling_fields = tuple(field for field in cls.fields if isinstance(field.kind, ComputationKind))
         if opcode:
             cls.opcode = opcode
             cls.builder_name = builder
@@ -174,7 +177,7 @@ class Operation:
     @property
     def computations(self) -> Iterator[Computation]:
         """The computations among the attributes, in declaration order."""
-        for field in self.fields:
+        for field in self.calling_fields:
             yield from field.kind.computations(self.__dict__[field.name])
 
     def with_computations(self, replacement: Callable[[Computation], Computation]) -> Self:

@@ -5,12 +5,10 @@ Taking instructions out of a list one by one would make passes quadratic; here e
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 from hloom.ir import Computation, Instruction, Module
-from hloom.ops.attributes import ComputationKind
-from hloom.ops.operation import OPERATIONS, Operation
+from hloom.ops.operation import Operation
 from hloom.shape import Shape
 
 
@@ -105,24 +103,16 @@ def has_control_edges(instruction: Instruction) -> bool:
     return bool(instruction.control_predecessors or instruction.control_successors)
 
 
-@functools.cache
-def _calling_opcodes() -> frozenset[str]:
-    """The opcodes of operations that have computations among their attributes."""
-    return frozenset(
-        opcode
-        for opcode, op in OPERATIONS.items()
-        if any(isinstance(field.kind, ComputationKind) for field in op.fields)
-    )
-
-
 def calls(op: Operation) -> Sequence[Computation]:
     """The computations that an operation calls."""
-    return [*op.computations] if op.opcode in _calling_opcodes() else ()
+    return [*op.computations] if op.calling_fields else ()
 
 
 def runs_effects(op: Operation) -> bool:
     """True where the operation, or something in the computations that it calls, has an effect (GEN-11)."""
-    return op.has_side_effect or any(runs_effects(i.op) for called in calls(op) for i in called.instructions)
+    if op.has_side_effect or not op.calling_fields:
+        return op.has_side_effect
+    return any(runs_effects(i.op) for called in op.computations for i in called.instructions)
 
 
 def effectful_computations(module: Module) -> set[Computation]:
@@ -137,7 +127,9 @@ def effectful_computations(module: Module) -> set[Computation]:
 def has_effect(instruction: Instruction, effectful: set[Computation]) -> bool:
     """As `runs_effects`, where the effectful computations of the module are known."""
     op = instruction.op
-    return op.has_side_effect or any(computation in effectful for computation in calls(op))
+    if op.has_side_effect or not op.calling_fields:
+        return op.has_side_effect
+    return any(computation in effectful for computation in op.computations)
 
 
 def callees_first_of(module: Module) -> list[Computation]:

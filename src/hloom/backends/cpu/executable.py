@@ -12,7 +12,7 @@ import numpy as np
 
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.llvm.machine_code import load_object
-from hloom.backends.cpu.program.emitter import TABLE, host_buffers
+from hloom.backends.cpu.program.emitter import HOST_DONE, TABLE, host_buffers
 from hloom.backends.cpu.program.program import TOKEN_PLACE, Buffer, HostStep, Slot, leaves
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
@@ -197,6 +197,7 @@ class CpuExecutable(DeviceExecutable):
         return _collect(signature.result, results, [own_arrays(value, arguments) for value in run.slots])
 
     def _call_host(self, _: int, site: int, frame: int) -> int:
+        """HOST_DONE, or 0 where the program must end."""
         if site < 0:
             return self._may_go_on(-1 - site)
         run: _Run = self._runs.current
@@ -204,11 +205,11 @@ class CpuExecutable(DeviceExecutable):
             run.evaluate(self.host.steps[site], frame)
         except BaseException as error:
             run.error = error
-            return 1
-        return 0
+            return 0
+        return HOST_DONE
 
     def _may_go_on(self, loop: int) -> int:
-        """Asked by a loop from time to time: 1 where it must end. Python handles signals while this runs.
+        """Asked by a loop from time to time. Python handles signals while this runs.
 
         What ends it is the error of the run; blocks of a loop may run on other threads, which leave it for the run's
         own to find.
@@ -223,8 +224,8 @@ class CpuExecutable(DeviceExecutable):
             if run is not None or threading.current_thread() is threading.main_thread():
                 self._stop = None
                 self._runs.error = error
-            return 1
-        return 0
+            return 0
+        return HOST_DONE
 
 
 class _Arena:

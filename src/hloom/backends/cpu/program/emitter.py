@@ -33,6 +33,9 @@ from hloom.backends.cpu.program.program import (
 from hloom.loops.nest import Kernel, Nest, nest_cost
 from hloom.runtime.machine import architecture
 
+HOST_DONE = 1
+"""What the host returns where all went well. Not 0: that is what ctypes returns where an exception, such as that of
+Ctrl-C, comes before the first line of a function that is called back."""
 TABLE = ("arena", "pool", "parallel_for", "host_call", "host_data", "ask")
 INLINED_LINES = 200
 """Functions of at most so many lines that run on one thread become part of the loop that calls them."""
@@ -395,8 +398,8 @@ class _Emitter:
         b = self.builder
         places = [*host_buffers(step)]
         self._fill_frame([self._pointer(buffer) for buffer in places])
-        failed = b.emit(f"call i32 %host_call(ptr %host_data, i64 {step.site}, ptr %frame)", I32)
-        _return_if(b, failed)
+        status = b.emit(f"call i32 %host_call(ptr %host_data, i64 {step.site}, ptr %frame)", I32)
+        _return_if(b, b.binary("xor", status, constant(I32, HOST_DONE)))
 
     def _fill_frame(self, pointers: list[Value]) -> None:
         b = self.builder

@@ -16,7 +16,7 @@ from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Structure, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import native
-from hloom.backends.cpu.program.emitter import AFTER_BLOCKS, BEFORE_BLOCK, IN_BLOCK
+from hloom.backends.cpu.program.emitter import AFTER_BLOCKS, BEFORE_BLOCK, HOST_DONE, IN_BLOCK
 from hloom.values import Array
 
 INTERRUPTED = 1
@@ -60,7 +60,9 @@ def may_go_on(host: Host, site: i64) -> i32:
     host.release(state)
     if raised != 0:
         return INTERRUPTED
-    return host.host_call(Address(0), site, Address(0))
+    if host.host_call(Address(0), site, Address(0)) != HOST_DONE:
+        return INTERRUPTED
+    return i32(0)
 
 
 def host(host_call: int) -> Array:
