@@ -12,7 +12,7 @@ import numpy as np
 
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.llvm.machine_code import load_object
-from hloom.backends.cpu.program.emitter import HOST_DONE, TABLE, host_buffers
+from hloom.backends.cpu.program.emitter import TABLE, host_buffers
 from hloom.backends.cpu.program.program import TOKEN_PLACE, Buffer, HostStep, Slot, leaves
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
@@ -27,7 +27,7 @@ from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
 from hloom.values import TOKEN_VALUE, Array, Value
 
-_HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+_HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _CALL_ARGUMENTS = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 STOPPED = 1
 """The status of a program that the host ended."""
@@ -196,19 +196,19 @@ class CpuExecutable(DeviceExecutable):
             raise self._stopped()
         return _collect(signature.result, results, [own_arrays(value, arguments) for value in run.slots])
 
-    def _call_host(self, _: int, site: int, frame: int) -> int:
-        """HOST_DONE, or 0 where the program must end."""
+    def _call_host(self, answer: int, site: int, frame: int) -> int:
+        """The answer, or 0 where the program must end."""
         if site < 0:
-            return self._may_go_on(-1 - site)
+            return answer if self._may_go_on(-1 - site) else 0
         run: _Run = self._runs.current
         try:
             run.evaluate(self.host.steps[site], frame)
         except BaseException as error:
             run.error = error
             return 0
-        return HOST_DONE
+        return answer
 
-    def _may_go_on(self, loop: int) -> int:
+    def _may_go_on(self, loop: int) -> bool:
         """Asked by a loop from time to time. Python handles signals while this runs.
 
         What ends it is the error of the run; blocks of a loop may run on other threads, which leave it for the run's
@@ -224,8 +224,8 @@ class CpuExecutable(DeviceExecutable):
             if run is not None or threading.current_thread() is threading.main_thread():
                 self._stop = None
                 self._runs.error = error
-            return 0
-        return HOST_DONE
+            return False
+        return True
 
 
 class _Arena:

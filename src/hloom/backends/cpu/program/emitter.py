@@ -33,9 +33,13 @@ from hloom.backends.cpu.program.program import (
 from hloom.loops.nest import Kernel, Nest, nest_cost
 from hloom.runtime.machine import architecture
 
-HOST_DONE = 1
-"""What the host returns where all went well. Not 0: that is what ctypes returns where an exception, such as that of
-Ctrl-C, comes before the first line of a function that is called back."""
+ASKED_WORD = 6
+"""The word of the host's memory that changes with each call of the host.
+
+The host is given an odd number made of it, and returns that where all went well. ctypes returns what an earlier call
+left where an exception, such as that of Ctrl-C, comes before the first line of a function that is called back.
+"""
+ODD = 0x7FFFFFFF
 TABLE = ("arena", "pool", "parallel_for", "host_call", "host_data", "ask")
 INLINED_LINES = 200
 """Functions of at most so many lines that run on one thread become part of the loop that calls them."""
@@ -398,8 +402,12 @@ class _Emitter:
         b = self.builder
         places = [*host_buffers(step)]
         self._fill_frame([self._pointer(buffer) for buffer in places])
-        status = b.emit(f"call i32 %host_call(ptr %host_data, i64 {step.site}, ptr %frame)", I32)
-        _return_if(b, b.binary("xor", status, constant(I32, HOST_DONE)))
+        word = b.element_pointer(Value("%host_data", PTR), constant(I64, ASKED_WORD), "i64")
+        asked = b.binary("add", b.load(word, I64, 8), constant(I64, 2))
+        b.store(asked, word, 8)
+        answer = b.binary("and", asked, constant(I64, ODD))
+        status = b.emit(f"call i32 %host_call({answer}, i64 {step.site}, ptr %frame)", I32)
+        _return_if(b, b.binary("xor", status, b.emit(f"trunc {answer} to i32", I32)))
 
     def _fill_frame(self, pointers: list[Value]) -> None:
         b = self.builder
