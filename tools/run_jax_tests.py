@@ -23,6 +23,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+import json_lines
 from jax_tests import results, shards
 from jax_tests.results import Comparison
 
@@ -159,7 +160,7 @@ def work(waiting: queue.SimpleQueue[tuple[str, list[str]]], setting: shards.Sett
         path, bad, done = results_path(folder, setting.platform, setting.x64, file), 0, 0
         try:
             for result in shards.run(setting, file, tests):
-                results.append(path, result)
+                json_lines.append(path, result)
                 done, bad = done + 1, bad + result.bad
         except shards.Broken as error:
             console.print(f"{file}: {error}", style="red", markup=False)

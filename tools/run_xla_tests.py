@@ -21,6 +21,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+import json_lines
 from jax_tests.results import FAILED, Result, causes
 from xla_tests import modules, results
 from xla_tests.compare import Pair
@@ -84,7 +85,7 @@ def work(waiting: queue.SimpleQueue[tuple[str, list[HloText]]], folder: Path, lo
         bad = 0
         for text in texts:
             record = pair.compare(text)
-            results.append(results_path(folder, file), record)
+            json_lines.append(results_path(folder, file), record)
             bad += bool(record.verdict)
         console.print(f"{file}: {len(texts)} modules, {bad} not as XLA does", markup=False)
     pair.close()

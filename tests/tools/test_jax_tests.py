@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import json_lines
 from jax_tests import results, shards
 from jax_tests.results import Comparison, Result
 
@@ -22,7 +23,7 @@ def by_id(*given: Result) -> dict[str, Result]:
 def test_results_survive_the_file_and_the_last_one_counts(tmp_path: Path) -> None:
     path = tmp_path / "cpu" / "a.jsonl"
     for each in (result("a", results.CRASHED, "killed"), result("b"), result("a")):
-        results.append(path, each)
+        json_lines.append(path, each)
     assert results.read(path) == by_id(result("a"), result("b"))
     assert results.read(tmp_path / "absent.jsonl") == {}
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+import json_lines
 
 PASSED, FAILED, SKIPPED, CRASHED, HUNG = "passed", "failed", "skipped", "crashed", "hung"
 
@@ -32,16 +33,7 @@ Results = Mapping[str, Result]
 
 def read(path: Path) -> dict[str, Result]:
     """The results in a file, by test id; of several results of a test the last one counts."""
-    if not path.exists():
-        return {}
-    results = (Result(**json.loads(line)) for line in path.read_text().splitlines())
-    return {result.test: result for result in results}
-
-
-def append(path: Path, result: Result) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps(asdict(result)) + "\n")
+    return json_lines.read(path, Result, "test")
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import json_lines
 
 SLOWER = 10.0
 SHORTEST = 1e-3  # seconds below which a run is not called slow: what a call costs is measured elsewhere
@@ -62,16 +63,7 @@ class Record:
 
 def read(path: Path) -> dict[str, Record]:
     """The records in a file, by digest; of several the last one counts."""
-    if not path.exists():
-        return {}
-    records = (Record(**json.loads(line)) for line in path.read_text().splitlines())
-    return {record.digest: record for record in records}
-
-
-def append(path: Path, record: Record) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps(asdict(record)) + "\n")
+    return json_lines.read(path, Record, "digest")
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Collective(Operation):
     def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
         """The groups hold each id exactly once (COLL-3), and have the size that the shapes say (`shard_count`)."""
         groups = self.replica_groups.groups
-        whole = device_groups(groups, self.channel_id, self.global_ids, replicas, partitions)
+        whole = self.device_groups(replicas, partitions)
         shards = self.shard_count(result, operands)
         if shards is not None and {len(group) for group in whole} != {shards}:
             sizes = sorted({len(group) for group in whole})
@@ -89,12 +89,14 @@ class Collective(Operation):
         if ids != list(range(count)):
             self.reject("COLL-3", f"replica_groups must hold each of 0 .. {count - 1} once, got {_listed(groups)}")
 
+    def device_groups(self, replicas: int, partitions: int) -> list[list[int]]:
+        """The groups of devices that meet."""
+        return device_groups(self.replica_groups.groups, self.channel_id, self.global_ids, replicas, partitions)
+
     def group(self, ctx: Context) -> list[int]:
         """The devices of this device's group, in group order."""
         me = ctx.replica_id * ctx.partition_count + ctx.partition_id
-        for group in device_groups(
-            self.replica_groups.groups, self.channel_id, self.global_ids, ctx.replica_count, ctx.partition_count
-        ):
+        for group in self.device_groups(ctx.replica_count, ctx.partition_count):
             if me in group:
                 return group
         return [me]
@@ -381,6 +383,10 @@ class CollectivePermute(Operation, opcode="collective-permute"):
             if max(pair) >= count:
                 self.reject("COLLECTIVEPERMUTE-3", f"ids must be in [0, {count}), got {pair}")
 
+    def device_groups(self, replicas: int, partitions: int) -> list[list[int]]:
+        """The groups of devices that meet: all replicas of a partition, or with a channel all partitions of one."""
+        return device_groups((), self.channel_id, None, replicas, partitions)
+
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
         received = self._permute(ctx, operands)
         return received if len(operands) > 1 else received[0]
@@ -389,7 +395,7 @@ class CollectivePermute(Operation, opcode="collective-permute"):
         if is_in_place(ctx.operand_shapes):
             raise RunError("collective-permute of slices in place runs on TPUs alone, neither here nor on XLA's CPU")
         me = ctx.replica_id if self.channel_id is None else ctx.partition_id
-        groups = device_groups((), self.channel_id, None, ctx.replica_count, ctx.partition_count)
+        groups = self.device_groups(ctx.replica_count, ctx.partition_count)
         device = ctx.replica_id * ctx.partition_count + ctx.partition_id
         (devices,) = [group for group in groups if device in group]
         members = ctx.exchange(devices, operands, self.channel_id, tuple)

@@ -103,6 +103,11 @@ def has_control_edges(instruction: Instruction) -> bool:
     return bool(instruction.control_predecessors or instruction.control_successors)
 
 
+def is_dynamic(instruction: Instruction) -> bool:
+    """Whether the result or an operand has dynamic dimensions."""
+    return instruction.shape.is_dynamic or any(shape.is_dynamic for shape in instruction.operand_shapes)
+
+
 def calls(op: Operation) -> Sequence[Computation]:
     """The computations that an operation calls."""
     return [*op.computations] if op.calling_fields else ()
@@ -160,6 +165,12 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
     return found
 
 
+def copy_annotations(old: Instruction, new: Instruction) -> None:
+    """Gives an instruction what another one carries beside operation, operands and metadata."""
+    new.frontend_attributes, new.extra_attributes = dict(old.frontend_attributes), dict(old.extra_attributes)
+    new.sharding, new.backend_config = old.sharding, old.backend_config
+
+
 def copy_into(edit: Edit, callee: Computation, arguments: Sequence[Instruction], caller: Instruction) -> Instruction:
     """Copies the instructions of a computation behind an edit, parameters replaced; gives the copy of its root.
 
@@ -173,8 +184,7 @@ def copy_into(edit: Edit, callee: Computation, arguments: Sequence[Instruction],
         copy = edit.add(old.op, [new[operand] for operand in old.operands], old.shape, caller)
         copy.metadata = dict(old.metadata or caller.metadata)
         copy.location = old.location or caller.location
-        copy.frontend_attributes, copy.extra_attributes = dict(old.frontend_attributes), dict(old.extra_attributes)
-        copy.sharding, copy.backend_config = old.sharding, old.backend_config
+        copy_annotations(old, copy)
         new[old] = copy
     for old, copy in new.items():
         for before in old.control_predecessors:

@@ -30,15 +30,16 @@ def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
 
 def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> Array:
     """The array of a shape that the blocks of all partitions make up; summands are added."""
-    summands = summands_of(sharding, len(blocks))
-    parts = [_joined(blocks, sharding, shape, [n == k for n in summands]) for k in sorted({*summands})]
+    parts = [joined_summand(blocks, sharding, shape, k) for k in sorted({*summands_of(sharding, len(blocks))})]
     return parts[0] if len(parts) == 1 else np.sum(parts, axis=0, dtype=parts[0].dtype)
 
 
-def _joined(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], taken: Sequence[bool]) -> Array:
+def joined_summand(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], number: int) -> Array:
+    """The array of a shape that those blocks make up which hold one summand; where there are no others, all."""
     whole = np.zeros(shape, blocks[0].dtype)
-    for block, where, is_taken in zip(blocks, places_of(sharding, shape, len(blocks)), taken, strict=True):
-        if is_taken:
+    summands = summands_of(sharding, len(blocks))
+    for block, where, held in zip(blocks, places_of(sharding, shape, len(blocks)), summands, strict=True):
+        if held == number:
             whole[where] = block[tuple(slice(0, n) for n in whole[where].shape)]
     return whole
 

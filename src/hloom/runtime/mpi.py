@@ -19,8 +19,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hloom.errors import ArgumentError, HloomError, RunError
-from hloom.ir import Computation, Instruction, Module
-from hloom.ops.collectives import AllReduce, Collective, CollectivePermute, ReduceScatter, device_groups
+from hloom.ir import Instruction, Module
+from hloom.monoids import monoid_of
+from hloom.ops.collectives import AllReduce, Collective, CollectivePermute, ReduceScatter
+from hloom.ops.operation import Operation
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.values import Array, Value
 
@@ -265,52 +267,37 @@ class MpiRendezvous(Rendezvous):
         self.world = all_ranks
         self.ranks = ranks
 
-    def exchange(
+    def present(self, members: Sequence[int]) -> Sequence[int]:
+        return [member for member in members if self.ranks[member] == self.world.rank]
+
+    def combined(
         self,
         instruction: Instruction,
         members: Sequence[int],
-        device: int,
-        value: Value,
-        channel_id: int | None,
+        values: list[Value],
         combine: Callable[[list[Value]], Value],
-        into: Array | None = None,
+        into: Array | None,
     ) -> Value:
         ranks = sorted({self.ranks[member] for member in members})
         if len(ranks) == 1:
-            return super().exchange(instruction, members, device, value, channel_id, combine, into)
-        here = [member for member in members if self.ranks[member] == self.world.rank]
-
-        def across(mine: list[Value]) -> Value:
-            comm = self.world.communicator(members, ranks)
-            what = f"{instruction!r}: the group {list(members)} meets"
-            place = into if len(mine) == 1 and isinstance(instruction.op, AllReduce) else None
-            return self._across(instruction, members, ranks, comm, mine, combine, what, place)
-
-        return super().exchange(instruction, here, device, value, channel_id, across)
-
-    def _across(
-        self,
-        instruction: Instruction,
-        members: Sequence[int],
-        ranks: Sequence[int],
-        comm: Any,
-        mine: list[Value],
-        combine: Callable[[list[Value]], Value],
-        what: str,
-        into: Array | None,
-    ) -> Value:
-        reduction = _reduction(instruction, mine)
+            return combine(values)
+        comm, op = self.world.communicator(members, ranks), instruction.op
+        what = f"{instruction!r}: the group {list(members)} meets"
+        if not _have_static_arrays(instruction, values):
+            return combine(self._in_order(members, self.world.gather_objects(comm, values, what, self.timeout)))
+        reduction = _reduction(op, values)
         if reduction is not None:
-            return tuple(self._reduced(comm, array, reduction, what, into) for array in combine(mine))
-        by_rank = [[member for member in members if self.ranks[member] == rank] for rank in ranks]
-        if isinstance(instruction.op, CollectivePermute) and _have_static_arrays(instruction, mine):
-            return combine(self._permuted(instruction.op, members, comm, ranks, mine, what))
-        if _have_static_arrays(instruction, mine):
-            values = self.world.gather_arrays(comm, mine, [len(each) for each in by_rank], what, self.timeout)
-        else:
-            values = self.world.gather_objects(comm, mine, what, self.timeout)
-        order = [member for each in by_rank for member in each]
-        return combine([values[order.index(member)] for member in members])
+            place = into if len(values) == 1 and isinstance(op, AllReduce) else None
+            return tuple(self._reduced(comm, array, reduction, what, place) for array in combine(values))
+        if isinstance(op, CollectivePermute):
+            return combine(self._permuted(op, members, comm, ranks, values, what))
+        counts = [sum(self.ranks[member] == rank for member in members) for rank in ranks]
+        return combine(self._in_order(members, self.world.gather_arrays(comm, values, counts, what, self.timeout)))
+
+    def _in_order(self, members: Sequence[int], by_rank: Sequence[Value]) -> list[Value]:
+        """The values of members, which come rank after rank."""
+        order = sorted(members, key=lambda member: self.ranks[member])
+        return [by_rank[order.index(member)] for member in members]
 
     def _permuted(
         self,
@@ -322,20 +309,21 @@ class MpiRendezvous(Rendezvous):
         what: str,
     ) -> list[Value]:
         """The values that devices of this rank receive or have, by member; None for those that nobody here wants."""
-        here = [member for member in members if self.ranks[member] == self.world.rank]
-        values: list[Value] = [mine[here.index(member)] if member in here else None for member in members]
+        have = dict(zip(self.present(members), mine, strict=True))
+        values: list[Value] = [have.get(member) for member in members]
         requests, kept = [], []
         for number, (source, target) in enumerate(op.source_target_pairs):
-            rank_of_source, rank_of_target = self.ranks[members[source]], self.ranks[members[target]]
-            if rank_of_source == rank_of_target or self.world.rank not in (rank_of_source, rank_of_target):
+            sender, receiver = self.ranks[members[source]], self.ranks[members[target]]
+            if sender == receiver or self.world.rank not in (sender, receiver):
                 continue
-            sends = self.world.rank == rank_of_source
-            data = _bytes(values[source]) if sends else np.empty(sum(a.nbytes for a in mine[0]), np.uint8)
-            other = ranks.index(rank_of_target if sends else rank_of_source)
-            requests.append(comm.Isend(data, other, number) if sends else comm.Irecv(data, other, number))
-            kept.append(data)
-            if not sends:
+            if self.world.rank == sender:
+                data = _bytes(values[source])
+                requests.append(comm.Isend(data, ranks.index(receiver), number))
+            else:
+                data = np.empty(sum(array.nbytes for array in mine[0]), np.uint8)
+                requests.append(comm.Irecv(data, ranks.index(sender), number))
                 values[source] = _arrays(data, mine[0])
+            kept.append(data)
         for request in requests:
             self.world.finish(request, what, self.timeout, kept)
         return values
@@ -379,15 +367,9 @@ def groups_of(module: Module, replicas: int) -> list[tuple[int, ...]]:
     """The groups of devices that meet in a module, in an order that is the same everywhere."""
     found: dict[tuple[int, ...], None] = {}
     for instruction in module.instructions():
-        op = instruction.op
-        if isinstance(op, CollectivePermute):
-            groups = device_groups((), op.channel_id, None, replicas, module.num_partitions)
-        elif isinstance(op, Collective):
-            ids = op.replica_groups.groups
-            groups = device_groups(ids, op.channel_id, op.global_ids, replicas, module.num_partitions)
-        else:
-            continue
-        found.update(dict.fromkeys(map(tuple, groups)))
+        if isinstance(instruction.op, (Collective, CollectivePermute)):
+            groups = instruction.op.device_groups(replicas, module.num_partitions)
+            found.update(dict.fromkeys(map(tuple, groups)))
     return list(found)
 
 
@@ -396,16 +378,15 @@ def _have_static_arrays(instruction: Instruction, values: list[Value]) -> bool:
     return is_flat and not any(shape.is_dynamic for shape in instruction.operand_shapes)
 
 
-def _reduction(instruction: Instruction, values: list[Value]) -> Any:
+def _reduction(op: Operation, values: list[Value]) -> Any:
     """MPI's operation for an all-reduce or reduce-scatter; None for what MPI has none for, or another one."""
-    op = instruction.op
-    if not isinstance(op, (AllReduce, ReduceScatter)) or not _have_static_arrays(instruction, values):
+    monoid = monoid_of(op.computation) if isinstance(op, (AllReduce, ReduceScatter)) else None
+    if monoid is None:
         return None
     from mpi4py import MPI
 
     kinds = {array.dtype.kind if array.dtype.isbuiltin == 1 else "" for array in values[0]}
     wide = all(array.dtype.itemsize >= 4 or array.dtype.kind in "iub" for array in values[0])
-    name = _combiner(op.computation)
     if not wide or len(kinds) != 1:
         return None
     # Of floats MPI may lose a NaN in a maximum; of predicates a sum is an or.
@@ -419,11 +400,4 @@ def _reduction(instruction: Instruction, values: list[Value]) -> Any:
         },
     }  # fmt: skip
     (kind,) = kinds
-    return table.get("i" if kind == "u" else kind, {}).get(name)
-
-
-def _combiner(computation: Computation) -> str:
-    """The opcode that a computation applies to its two parameters; "" where it does something else."""
-    root = computation.root
-    is_plain = len(set(root.operands)) == 2 and {o.opcode for o in root.operands} == {"parameter"}
-    return root.opcode if is_plain else ""
+    return table.get("i" if kind == "u" else kind, {}).get(monoid.opcode)

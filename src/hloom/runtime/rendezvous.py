@@ -78,29 +78,45 @@ class Rendezvous:
         if channel_id is None:
             site = (instruction.parent.name if instruction.parent else "", instruction.name)
         group = (instruction.opcode, site, tuple(members))
+        present = self.present(members)
         with self._lock:
             time_of_this = self._times[group, device]
             self._times[group, device] += 1
             key = (group, time_of_this)
             arrived = self._arrived.setdefault(key, {})
             arrived[device] = value
-            is_last = len(arrived) == len(members)
+            is_last = len(arrived) == len(present)
         if is_last:
-            combined = combine([arrived[member] for member in members])
+            combined = self.combined(instruction, members, [arrived[member] for member in present], combine, into)
             with self._lock:
                 self._combined[key] = combined
                 self._wake(key)
         with self._lock:
             self._wait(
                 key,
-                lambda: [] if key in self._combined else _late(members, arrived),
+                lambda: [] if key in self._combined else _late(present, arrived),
                 lambda: f"{instruction!r}: device {device} waits for the group {list(members)}",
             )
             combined = self._combined[key]
             self._taken[key] += 1
-            if self._taken[key] == len(members):
+            if self._taken[key] == len(present):
                 del self._arrived[key], self._combined[key], self._taken[key]
             return combined
+
+    def present(self, members: Sequence[int]) -> Sequence[int]:
+        """The members of a group that are threads of this process, in their order."""
+        return members
+
+    def combined(
+        self,
+        instruction: Instruction,
+        members: Sequence[int],
+        values: list[Value],
+        combine: Callable[[list[Value]], Value],
+        into: Array | None,
+    ) -> Value:
+        """`combine` of all members' values, from those of the members present."""
+        return combine(values)
 
     def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
         key = (channel_id, source, target)

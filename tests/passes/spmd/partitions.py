@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +15,8 @@ from hloom.ops.custom_call import CustomCall
 from hloom.passes import clone_module
 from hloom.passes.edit import Edit
 from hloom.passes.spmd import Partitioned, partition
-from hloom.runtime.blocks import places_of, summands_of
+from hloom.runtime.blocks import join as joined
+from hloom.runtime.blocks import joined_summand, places_of, summands_of
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 from hloom.verifier import verify_module
@@ -44,21 +44,15 @@ def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
 def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> Array:
     """The array that blocks make up; copies must be equal, summands are added."""
     summands = summands_of(sharding, len(blocks))
-    parts = [_join(blocks, sharding, shape, [n == k for n in summands]) for k in sorted({*summands})]
-    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0, dtype=parts[0].dtype)
-
-
-def _join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], taken: Sequence[bool]) -> Array:
-    whole = np.zeros(shape, blocks[0].dtype)
-    seen = np.zeros(shape, np.bool_)
-    for block, where in itertools.compress(zip(blocks, places_of(sharding, shape, len(blocks)), strict=True), taken):
-        part = whole[where]
-        kept = block[tuple(slice(0, n) for n in part.shape)]
-        before = seen[where]
-        assert np.array_equal(kept[before].view(np.uint8), part[before].view(np.uint8)), "copies differ"
-        whole[where], seen[where] = kept, True
-    assert seen.all()
-    return whole
+    wholes = {k: joined_summand(blocks, sharding, shape, k) for k in {*summands}}
+    seen = {k: np.zeros(shape, np.bool_) for k in wholes}
+    for block, where, k in zip(blocks, places_of(sharding, shape, len(blocks)), summands, strict=True):
+        part = np.asarray(wholes[k][where])
+        kept = np.ascontiguousarray(block[tuple(slice(0, n) for n in part.shape)])
+        assert kept.tobytes() == part.tobytes(), "copies differ"
+        seen[k][where] = True
+    assert all(s.all() for s in seen.values())
+    return joined(blocks, sharding, shape)
 
 
 def run(partitioned: Partitioned, arrays: Sequence[Array], shapes: Sequence[Shape], backend: str) -> list[Array]:

@@ -14,7 +14,7 @@ from hloom.ops.broadcast import Broadcast
 from hloom.ops.convert import Convert
 from hloom.ops.operation import Operation
 from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
-from hloom.passes.edit import Edit, callees_first_of, has_control_edges
+from hloom.passes.edit import Edit, callees_first_of, has_control_edges, is_dynamic
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 
@@ -116,7 +116,7 @@ def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
         edit = Edit(computation)
         for old in computation.instructions:
             expander = expanders.get(old.opcode)
-            if expander is None or has_control_edges(old) or _is_dynamic(old):
+            if expander is None or has_control_edges(old) or is_dynamic(old):
                 continue
             new = expander(Maker.at(edit, old), old, module)
             if new is not None:
@@ -130,7 +130,3 @@ def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
     if changes:
         module.computations = callees_first_of(module)
     return changes
-
-
-def _is_dynamic(instruction: Instruction) -> bool:
-    return instruction.shape.is_dynamic or any(shape.is_dynamic for shape in instruction.operand_shapes)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from hloom.ir import Instruction, flatten
+from hloom.monoids import monoid_of
 from hloom.ops import collectives as C
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.convolution import Convolution
@@ -34,7 +35,7 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.slice import Slice
 from hloom.ops.sort import Sort
 from hloom.ops.transpose import Transpose
-from hloom.passes.monoids import monoid_of
+from hloom.passes.edit import is_dynamic
 from hloom.shape import Shape
 
 Label = Hashable
@@ -61,7 +62,7 @@ def rule_of(instruction: Instruction) -> Rule:
     make = RULES.get(instruction.opcode, _whole)
     if instruction.op.elementwise:
         make = _elementwise
-    if instruction.shape.is_dynamic or any(shape.is_dynamic for shape in instruction.operand_shapes):
+    if is_dynamic(instruction):
         make = _whole
     return make(instruction)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hloom.ir import Computation, Instruction, Module
-from hloom.ops.collectives import Collective, CollectivePermute, device_groups
+from hloom.ops.collectives import Collective, CollectivePermute
 from hloom.passes.control_flow.while_loops import trip_count
 
 
@@ -49,8 +49,7 @@ def _traffic(instruction: Instruction, times: int | None, replicas: int, partiti
     if isinstance(op, CollectivePermute):
         return Traffic(instruction, 2, times, size)
     assert isinstance(op, Collective)
-    groups = device_groups(op.replica_groups.groups, op.channel_id, op.global_ids, replicas, partitions)
-    members = max(map(len, groups))
+    members = max(map(len, op.device_groups(replicas, partitions)))
     parts = {"all-reduce": 2, "all-reduce-start": 2, "all-gather": members, "all-gather-start": members}
     factor = parts.get(instruction.opcode, 1)
     return Traffic(instruction, members, times, math.ceil(factor * size * (members - 1) / members))

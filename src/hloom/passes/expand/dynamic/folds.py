@@ -7,6 +7,7 @@ from typing import Any
 
 from hloom.ir import Computation, Instruction
 from hloom.literal import identity
+from hloom.monoids import monoid_of
 from hloom.ops.attributes import ComparisonDirection, WindowDimension
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Call
@@ -20,7 +21,6 @@ from hloom.ops.select import Select
 from hloom.ops.sort import Sort
 from hloom.passes.expand.dynamic.site import Padded, Site, Sizes
 from hloom.passes.expand.maker import Maker, new_computation
-from hloom.passes.monoids import monoid_of
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call
 from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
-from hloom.passes.edit import Edit, callees_first_of, calls, has_control_edges
+from hloom.passes.edit import Edit, callees_first_of, calls, copy_annotations, has_control_edges, is_dynamic
 from hloom.passes.expand.dynamic.rules import rule_of
 from hloom.passes.expand.dynamic.site import S32, Padded, Site
 from hloom.passes.expand.maker import Maker, new_computation
@@ -35,7 +35,7 @@ class DynamicPadder:
     name: ClassVar[str] = "dynamic-padder"
 
     def run(self, module: Module) -> int:
-        if not any(map(_is_dynamic, module.instructions())) or not all(map(_can_follow, module.instructions())):
+        if not any(map(is_dynamic, module.instructions())) or not all(map(_can_follow, module.instructions())):
             return 0
         shapes, result = module.entry.parameter_shapes, module.entry.result_shape
         changes = sum(_ComputationPadder(computation).run() for computation in callees_first_of(module))
@@ -44,15 +44,11 @@ class DynamicPadder:
         return changes
 
 
-def _is_dynamic(instruction: Instruction) -> bool:
-    return instruction.shape.is_dynamic or any(shape.is_dynamic for shape in instruction.operand_shapes)
-
-
 def _can_follow(instruction: Instruction) -> bool:
-    if _is_dynamic(instruction) and (has_control_edges(instruction) or instruction.shape.is_unbounded):
+    if is_dynamic(instruction) and (has_control_edges(instruction) or instruction.shape.is_unbounded):
         return False
     return instruction.opcode in _CALLERS or not any(
-        _is_dynamic(called) for computation in calls(instruction.op) for called in computation.instructions
+        is_dynamic(called) for computation in calls(instruction.op) for called in computation.instructions
     )
 
 
@@ -74,7 +70,7 @@ class _ComputationPadder:
         self.shapes: dict[Instruction, Shape] = {}
 
     def run(self) -> int:
-        involved = [instruction for instruction in self.computation.instructions if _is_dynamic(instruction)]
+        involved = [instruction for instruction in self.computation.instructions if is_dynamic(instruction)]
         for instruction in involved:
             self.shapes[instruction] = instruction.shape
             if instruction.opcode in _HANDED_ON:
@@ -112,8 +108,7 @@ class _ComputationPadder:
         """The instruction as it was, on arrays of dynamic sizes."""
         operands = [to_dynamic(make, operand, shape) for operand, shape in zip(old.operands, shapes, strict=True)]
         copy = make(old.op, *operands, shape=old.shape)
-        copy.backend_config, copy.sharding = old.backend_config, old.sharding
-        copy.frontend_attributes, copy.extra_attributes = dict(old.frontend_attributes), dict(old.extra_attributes)
+        copy_annotations(old, copy)
         return to_static(make, copy)
 
 
@@ -123,7 +118,7 @@ def unpacked(make: Maker, value: Instruction, shape: Shape) -> Padded | None:
         return None
     if not shape.is_dynamic:
         return Padded(value, {})
-    dynamic = [d for d, is_dynamic in enumerate(shape.dynamic_dimensions) if is_dynamic]
+    dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]
     return Padded(make.element(value, 0), {d: make.element(value, 1 + k) for k, d in enumerate(dynamic)})
 
 
@@ -149,7 +144,7 @@ def to_static(make: Maker, value: Instruction) -> Instruction:
         return make.tuple(*(to_static(make, make.element(value, k)) for k in range(len(shape.elements))))
     sizes = [S32] * shape.rank
     padded = make(CustomCall(target_name=PAD_TO_STATIC), value, shape=Shape.tuple_of([shape.static(), *sizes]))
-    dynamic = [d for d, is_dynamic in enumerate(shape.dynamic_dimensions) if is_dynamic]
+    dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]
     return make.tuple(make.element(padded, 0), *(make.element(padded, 1 + d) for d in dynamic))
 
 
