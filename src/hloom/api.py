@@ -112,11 +112,12 @@ def compile(
     options = RunOptions(count, devices, timeout, seed, distributed)
     executable: DeviceExecutable
     if backend == "cpu":
-        from hloom.backends.cpu.compiler import compile_module
+        from hloom.backends.cpu.compiler import Company, compile_module
         from hloom.backends.cpu.executable import CpuExecutable
 
         alone = count * module.num_partitions == 1
-        executable = CpuExecutable(module, options, compile_module(module, donate, alone))
+        company = Company.RANKS if distributed else Company.NONE if alone else Company.THREADS
+        executable = CpuExecutable(module, options, compile_module(module, donate, company))
     else:
         from hloom.backends.interpreter.executable import InterpreterExecutable
 

@@ -59,3 +59,21 @@ def test_linear_algebra_fills_failures_with_nan() -> None:
         print(bool(jnp.allclose(a @ x, 1)))
     """)
     assert out.splitlines() == ["[ 2.  0.  1.  2. nan  0. nan nan]", "True"]
+
+
+def test_what_is_interrupted_gives_an_error_and_no_result() -> None:
+    out = run("""
+        import os, signal, threading
+        def count(x, n):
+            return jax.lax.fori_loop(0, n, lambda i, x: x * 1.0000001 + i, x)
+        f = jax.jit(count, donate_argnums=0)
+        f(jnp.float32(1), 10)
+        x = jnp.float32(1)
+        threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            print("result", f(x, 2_000_000_000))
+        except Exception as error:
+            print(error, x.is_deleted())
+        print(f(jnp.float32(1), 2))
+    """)
+    assert out.splitlines() == ["ABORTED: the run was interrupted (Ctrl-C) True", "2.0000002"]

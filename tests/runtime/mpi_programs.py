@@ -6,75 +6,76 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from collective_oracle import GROUPINGS, Case, Devices, arguments, cases, folds_of
 
 import hloom as hl
-from hloom.files.arrays import flat, random_value
-from hloom.runtime.mpi import world
+from hloom.files.arrays import flat
+from hloom.runtime.mpi.world import world
+from hloom.types import PrimitiveType
 
-TYPES = ("f32", "f64", "f16", "bf16", "f8e4m3fn", "s32", "u8", "s64", "s4", "pred", "c64")
-REDUCERS = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
-COLLECTIVES = {
-    "all-reduce in pairs": "ROOT r = T[6] all-reduce(p), replica_groups={{0,2},{1,3}}, to_apply=add",
-    "all-reduce of several": "ROOT r = (T[6], T[6]) all-reduce(p, p), to_apply=add",
-    "reduce-scatter": "q = T[12] concatenate(p, p), dimensions={0}\nROOT r = T[3] reduce-scatter(q), dimensions={0}, "
-    "replica_groups={{0,1,2,3}}, to_apply=add",
-    "all-gather": "ROOT r = T[24] all-gather(p), dimensions={0}",
-    "all-gather of the others": "ROOT r = T[12] all-gather(p), dimensions={0}, replica_groups={{3,0},{1,2}}",
-    "all-to-all": "q = T[12] concatenate(p, p), dimensions={0}\nROOT r = T[12] all-to-all(q), dimensions={0}",
-    "collective-permute": "ROOT r = T[6] collective-permute(p), source_target_pairs={{0,1},{1,2},{2,3},{3,0}}",
-    "collective-permute to one": "ROOT r = T[6] collective-permute(p), source_target_pairs={{3,0}}",
-    "collective-permute of several": "q = T[6] copy(p)\nROOT r = (T[6], T[6]) collective-permute(p, q), "
-    "source_target_pairs={{0,2},{1,3},{2,1}}",
-    "collective-broadcast": "ROOT r = T[6] collective-broadcast(p), replica_groups={{2,0,1,3}}",
-    "started and done": "s = (T[6], T[24]) all-gather-start(p), dimensions={0}\nROOT d = T[24] all-gather-done(s)",
-    "send and recv": "t = token[] after-all()\ns = (T[6], u32[], token[]) send(p, t), channel_id=1, frontend_attributes="
-    '{_xla_send_recv_source_target_pairs="{{0,3},{3,0},{1,2},{2,1}}"}\n'
-    "v = (T[6], u32[], token[]) recv(t), channel_id=1, frontend_attributes="
-    '{_xla_send_recv_source_target_pairs="{{0,3},{3,0},{1,2},{2,1}}"}\n'
-    "e = token[] send-done(s), channel_id=1\nw = (T[6], token[]) recv-done(v), channel_id=1\n"
-    "ROOT x = T[6] get-tuple-element(w), index=0",
-}
+DEVICES = (Devices(4, 1), Devices(2, 2), Devices(1, 4), Devices(8, 1), Devices(2, 4))
+SAMPLE = ("f32", "bf16", "s4", "pred", "c64")
+SEND = """t = token[] after-all()
+  s = (T[4,4], u32[], token[]) send(p, t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="PAIRS"}
+  v = (T[4,4], u32[], token[]) recv(t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="PAIRS"}
+  e = token[] send-done(s), channel_id=1
+  w = (T[4,4], token[]) recv-done(v), channel_id=1
+  ROOT x = T[4,4] get-tuple-element(w), index=0""".replace("PAIRS", "{{0,3},{3,0},{1,2},{2,1}}")
 
 
-def text_of(body: str, element_type: str, reducer: str = "add") -> str:
-    return (
-        "HloModule m, replica_count=4\nadd {\n  a = T[] parameter(0)\n  b = T[] parameter(1)\n"
-        f"  ROOT r = T[] {reducer}(a, b)\n}}\nENTRY e {{\n  p = T[6] parameter(0)\n  {body}\n}}\n"
-    ).replace("T[", f"{element_type}[")
+def type_of(name: str) -> PrimitiveType:
+    return next(type for type in PrimitiveType if str(type) == name)
 
 
-def check(text: str, backend: str = "cpu") -> None:
-    """Compares with devices that are threads of one process."""
-    module = hl.parse(text)
-    rng = np.random.default_rng(0)
-    arguments = [[random_value(rng, p.shape) for p in module.entry.parameters] for _ in range(4)]
-    run = hl.compile(module, backend, distributed=True, timeout=20)
-    got = run.gathered(run.run_replicas(run.own(arguments)))
-    want = hl.compile(module, "interpreter").run_replicas(arguments)
-    for g, w in zip(flat(tuple(got)), flat(tuple(want)), strict=True):
-        assert g.dtype == w.dtype and g.shape == w.shape, text
-        assert np.allclose(g.astype(np.complex128), w.astype(np.complex128), rtol=1e-5, equal_nan=True), text
+def check(case: Case, devices: Devices, element_type: PrimitiveType, reducer: str, backend: str = "cpu") -> None:
+    """Compares with NumPy, bit by bit."""
+    text = case.text(devices, element_type, reducer)
+    given = arguments(devices, element_type)
+    run = hl.compile(text, backend, distributed=True, timeout=20)
+    for _ in range(2):
+        own = run.run_replicas(run.own([[array] for array in given]))
+        for got, want in zip(own, run.own(case.expected(given)), strict=True):
+            for g, w in zip(flat((got,)), flat((want,)), strict=True):
+                assert g.dtype == element_type.dtype and np.array_equal(g, w), f"{text}\n{g}\n{w}"
 
 
-def collectives() -> None:
-    for element_type in TYPES:
-        for body in COLLECTIVES.values():
-            if "to_apply" not in body or element_type != "pred":
-                check(text_of(body, element_type))
-    check(text_of(COLLECTIVES["all-gather"], "f32"), "interpreter")
-
-
-def reductions() -> None:
-    for element_type in TYPES:
-        for reducer in REDUCERS:
-            if reducer in ("and", "or", "xor") and element_type[0] in "fbc":
+def check_all(types: Iterable[PrimitiveType], some_devices: Iterable[Devices]) -> None:
+    for element_type in types:
+        for devices in some_devices:
+            if devices.count % world().size:
                 continue
-            if reducer in ("maximum", "minimum") and element_type == "c64":
-                continue
-            check(text_of("ROOT r = T[6] all-reduce(p), to_apply=add", element_type, reducer))
+            for grouping in GROUPINGS:
+                reducer, *more = folds_of(element_type)
+                for case in cases(grouping, devices, reducer).values():
+                    if "negate" not in case.body or element_type.is_signed or str(element_type) == "f32":
+                        check(case, devices, element_type, reducer)
+                for other in more if grouping == "all" else []:
+                    check(cases(grouping, devices, other)["all-reduce"], devices, element_type, other)
+
+
+def one_device_each() -> None:
+    """Collectives that native code does."""
+    check_all(map(type_of, SAMPLE), [Devices(world().size, 1), Devices(1, world().size)])
+
+
+def several_devices_each() -> None:
+    """Collectives of threads, then ranks."""
+    check_all([PrimitiveType.F32, PrimitiveType.BF16], [Devices(world().size, 2)])
+    some = Devices(4, 1)
+    check(Case(SEND, lambda p: [p[3], p[2], p[1], p[0]]), some, PrimitiveType.F32, "add")
+    check(cases("all", some)["all-gather along 0"], some, PrimitiveType.F32, "add", "interpreter")
+
+
+def every_type() -> None:
+    check_all(array_types(), DEVICES)
+
+
+def array_types() -> list[PrimitiveType]:
+    return [type for type in PrimitiveType if type.is_array]
 
 
 STEP = """HloModule step
@@ -110,7 +111,10 @@ def training() -> None:
     assert loss < 1e-2
 
 
-SUM = text_of("ROOT r = T[6] all-reduce(p), to_apply=add", "f32").replace("replica_count=4", "replica_count=2")
+SUM = """HloModule m, replica_count=2
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+ENTRY e { p = f32[6] parameter(0) ROOT r = f32[6] all-reduce(p), to_apply=add }
+"""
 
 
 def run_sum(text: str = SUM, timeout: float = 20.0) -> Any:

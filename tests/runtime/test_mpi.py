@@ -32,10 +32,13 @@ def run(ranks: int, program: str, seconds: float = 60) -> subprocess.CompletedPr
     return start(ranks, sys.executable, str(PROGRAMS), program, seconds=seconds)
 
 
-@pytest.mark.parametrize("program", ["collectives", "reductions", "training"])
-@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
-def test_processes_give_what_threads_give(ranks: int, program: str) -> None:
-    done = run(ranks, program, seconds=120)
+@pytest.mark.parametrize(
+    "program",
+    ["one_device_each", "several_devices_each", "training", pytest.param("every_type", marks=pytest.mark.long)],
+)
+@pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)])
+def test_processes_give_what_numpy_gives(ranks: int, program: str) -> None:
+    done = run(ranks, program, seconds=1500)
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"rank {rank} is well" in done.stdout for rank in range(ranks))
 

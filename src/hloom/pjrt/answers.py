@@ -15,7 +15,7 @@ from hloom.runtime.python_api import immortal
 ANSWERS: dict[str, Callable[[Any], None]] = {}
 """Function name -> Python function of the structure of its arguments; it fills in the outputs."""
 
-_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNIMPLEMENTED, _INTERNAL = 3, 8, 12, 13
+_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _ABORTED, _UNIMPLEMENTED, _INTERNAL = 3, 8, 10, 12, 13
 
 
 def answers(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
@@ -48,6 +48,8 @@ def make_error(error: BaseException) -> int:
         code = _RESOURCE_EXHAUSTED
     elif isinstance(error, NotImplementedError):
         code = _UNIMPLEMENTED
+    elif isinstance(error, KeyboardInterrupt):
+        code, message = _ABORTED, "the run was interrupted (Ctrl-C)"
     elif not isinstance(error, HloomError):
         message = "a defect in hloom: " + "".join(traceback.format_exception(error))
     encoded = message.encode()

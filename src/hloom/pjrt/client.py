@@ -14,7 +14,7 @@ from hloom.pjrt.c_api import NamedValue
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.runtime.device import Device
 from hloom.runtime.machine import memory_size
-from hloom.runtime.mpi import world_of_nodes
+from hloom.runtime.mpi.world import world_of_nodes
 from hloom.runtime.python_api import immortal
 
 PLATFORM = "hloom"

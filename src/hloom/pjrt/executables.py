@@ -28,7 +28,7 @@ from hloom.pjrt.events import ready_event
 from hloom.pjrt.fast_execute import disown, make_fast
 from hloom.pjrt.layouts import in_row_major, minor_to_major, set_entry_layouts
 from hloom.pjrt.native import code, collect_dead, stock_buffers
-from hloom.pjrt.records import new_record, objects, set_word
+from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.proto import module_from_proto, module_to_proto
 from hloom.proto.annotations import write_sharding
 from hloom.proto.schema import message_class
@@ -98,6 +98,14 @@ class Loaded:
         ]
         layouts = list(map(layout_handle, self.input_orders))
         self.is_fast = make_fast(self.handle, entry, layouts, results, self.donated)
+
+    def take_stop(self, arguments: Any) -> bool:
+        """Whether native code was stopped while it ran the program for this call; it is told once."""
+        place = ctypes.c_uint64.from_address(word_address("LoadedExecutable", self.handle, "stopped"))
+        is_this = place.value == ctypes.addressof(arguments)
+        if is_this:
+            place.value = 0
+        return is_this
 
     def _facts(self) -> dict[str, int]:
         """The words of the records of Executable."""
@@ -174,6 +182,9 @@ class Loaded:
             results: list[Value] = [self.executable(*arguments[0])]
         else:
             results = self.executable.run_replicas(arguments)
+            if not self.is_fast:
+                # Programs that ranks share can do without Python once they have met.
+                self._make_fast()
         return results  # type: ignore[return-value] # the root is a tuple of arrays
 
 
@@ -291,6 +302,8 @@ def _execute(arguments: Any) -> None:
     a = arguments
     collect_dead()
     loaded: Loaded = objects[a.executable]
+    if loaded.is_fast and loaded.take_stop(a):
+        raise cast(CpuExecutable, loaded.executable).stopped()
     if loaded.is_fast and not getattr(_helping, "now", False) and not a.execute_device:
         _help_native_code(loaded, a)
         return

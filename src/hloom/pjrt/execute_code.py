@@ -10,6 +10,10 @@ Memory of results comes from the pool, small ones' from the C library. The word 
 it is: 0 for Python's, which has a `Buffer` for it; `NOTHING` where it was given away; else its address, and the buffer
 is native code's alone. Records for results are kept in a list of free ones.
 
+A program that ends early gives no results; what it was given is gone. Then `stopped` is the address of the call's
+arguments, by which Python, asked about it, knows that it has to tell why. What such a program wrote to is not used
+again if `keeps` is not 0: other processes may still write there.
+
 Python is asked to run the program where that list runs short, an argument was deleted or is laid out otherwise than the
 program takes it (`input_layouts`), or a donated one is not native code's alone or is not to be donated in this call.
 """
@@ -88,7 +92,7 @@ def run(arguments: Address, executable: Address) -> boolean:
     if not mark_donated(given, list, count):
         return False
     done = run_on(arguments, executable, given, list, count)
-    if not done:
+    if not done and word(executable, EXECUTABLE.stopped) != arguments:
         unmark_donated(given, list, count)
     return done
 
@@ -110,16 +114,24 @@ def run_on(arguments: Address, executable: Address, given: Array[u64], list: Arr
     results = elements(u64, load(u64, word(arguments, CALL.output_lists)))
     outputs = word(executable, EXECUTABLE.outputs)
     room = make_results(descriptions, inputs.at(count), results, list, outputs)
+    done, keeps = room, False
     if room:
-        to(Program, word(executable, EXECUTABLE.main))(address_of(table))
-        settle_results(descriptions, results, list, outputs)
-        drop_donated(given, list, count)
-        events = word(arguments, CALL.device_complete_events)
-        if events != null:
-            store(u64, events, STATE.ready_event)
-    if arena != 0:
+        done = to(Program, word(executable, EXECUTABLE.main))(address_of(table)) == 0
+        keeps = not done and word(executable, EXECUTABLE.keeps) != 0
+        if done:
+            settle_results(descriptions, results, list, outputs)
+            events = word(arguments, CALL.device_complete_events)
+            if events != null:
+                store(u64, events, STATE.ready_event)
+        else:
+            put(executable, EXECUTABLE.stopped, arguments)
+            if not keeps:
+                unmake_results(descriptions, results, outputs)
+        if not keeps:
+            drop_donated(given, list, count)
+    if arena != 0 and not keeps:
         release(table[0], arena)
-    return room
+    return done
 
 
 # Arguments

@@ -48,6 +48,8 @@ def make_fast(
         ("donated", words_of(flags) if given else 0),
         ("arena_bytes", entry.arena_bytes),
         ("input_layouts", words_of(layouts)),
+        ("keeps", int(entry.is_shared)),
+        ("stopped", 0),
         ("main", entry.main),
     ):
         set_word("LoadedExecutable", loaded, name, value)

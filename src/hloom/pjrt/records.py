@@ -20,7 +20,7 @@ _OWN_WORDS: dict[str, tuple[str, ...]] = {
     "Device": ("native_bytes",),
     "LoadedExecutable": (
         *("main", "template", "table_words", "first_input", "inputs", "outputs", "descriptions", "donated"),
-        *("arena_bytes", "input_layouts"),
+        *("arena_bytes", "input_layouts", "keeps", "stopped"),
     ),
 }
 """Words that no getter copies; `execute_code.py` says what they mean."""

@@ -23,7 +23,8 @@ from hloom.values import TOKEN_VALUE, Value
 from hloom.verifier.running import check_running
 
 if TYPE_CHECKING:
-    from hloom.runtime.mpi import World
+    from hloom.runtime.mpi.reductions import FoldMaker
+    from hloom.runtime.mpi.world import World
 
 
 class Executable(ABC):
@@ -134,7 +135,7 @@ class DeviceExecutable(Executable):
         self.ranks: Sequence[int] = [0] * self.device_count
         self._is_agreed = False
         if options.distributed:
-            from hloom.runtime.mpi import world
+            from hloom.runtime.mpi.world import world
 
             self.world = world()
             given = options.distributed
@@ -184,14 +185,29 @@ class DeviceExecutable(Executable):
         counts = (self.replica_count, self.module.num_partitions, self.timeout, limit)
         if self.world is None:
             return Rendezvous(*counts)
-        from hloom.runtime.mpi import MpiRendezvous, groups_of
+        from hloom.runtime.mpi.rendezvous import MpiRendezvous, groups_of
 
         self.world.check()
         if not self._is_agreed:
             self.world.agree(self._facts(), self._all_ranks, self.timeout)
             self.world.meet(groups_of(self.module, self.replica_count), self.ranks)
             self._is_agreed = True
-        return MpiRendezvous(self.world, self.ranks, *counts)
+            self._meet()
+        return MpiRendezvous(self.world, self.ranks, self._make_fold, *counts)
+
+    @property
+    def _make_fold(self) -> FoldMaker:
+        """What makes code of folds that MPI has no operation for."""
+        from hloom.runtime.mpi.reductions import no_fold
+
+        return no_fold
+
+    def _meet(self) -> None:
+        """Called once, when all ranks have agreed and their groups have met."""
+
+    @property
+    def has_one_device_a_rank(self) -> bool:
+        return self.world is not None and len({*self.ranks}) == self.device_count
 
     @property
     def _all_ranks(self) -> list[int]:
@@ -199,10 +215,14 @@ class DeviceExecutable(Executable):
 
     def _facts(self) -> dict[str, str]:
         """What all processes must have alike."""
+        from hloom.runtime.mpi.world import mpi_version
+
+        versions = importlib.metadata.version("hloom"), np.__version__, mpi_version()
         return {
             "module": fingerprint(self.module),
+            "backend": type(self).__name__,
             "number of devices": f"{self.replica_count} {self.module.num_partitions}",
-            "version of hloom or NumPy": f"{importlib.metadata.version('hloom')}, {np.__version__}",
+            "version of hloom, NumPy or MPI": str(versions),
         }
 
     @abstractmethod

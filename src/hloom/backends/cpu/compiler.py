@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 
 from hloom.backends.cpu.elements.ops import can_apply
@@ -33,6 +34,7 @@ from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
 from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.bits import BitsExpander
+from hloom.passes.expand.collective_dimensions import CollectiveDimensions
 from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.expand.dynamic.padder import DynamicPadder
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
@@ -82,13 +84,22 @@ class HostPart:
         return bool(self.steps or self.slots)
 
 
-def cpu_pipeline(alone: bool = False) -> Pipeline:
-    """The passes before code generation; `alone`: for programs that run on one device."""
+class Company(enum.Enum):
+    """With whom a device runs a program."""
+
+    NONE = "nobody"
+    THREADS = "other devices of this process"
+    RANKS = "devices of other processes"
+
+
+def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
+    """The passes before code generation."""
     return Pipeline(
         "cpu",
         (
-            *([SingleDeviceCollectives()] if alone else []),
             AsyncToSync(),
+            *([SingleDeviceCollectives()] if company is Company.NONE else []),
+            *([CollectiveDimensions()] if company is Company.RANKS else []),
             MarkerRemover(markers()),
             TopKCalls(),
             DynamicPadder(),
@@ -113,30 +124,28 @@ def cpu_pipeline(alone: bool = False) -> Pipeline:
     )
 
 
-def compile_module(module: Module, donate: bool = False, alone: bool = False) -> CompiledModule:
+def compile_module(module: Module, donate: bool = False, company: Company = Company.THREADS) -> CompiledModule:
     """Compiles a module for the processor we run on; with `donate` its results may take the memory of arguments.
-
-    `alone` says that it runs on one device.
 
     Programs that need nothing of the host come from the cache on disk, if they were compiled before. What targets of
     custom calls mean there is what hloom says.
     """
     provide_half_conversions()
     if cache_folder() is None or is_watched() or replaces_targets():
-        return _compile(module, donate, alone)
-    key = f"{fingerprint(module)} {donate} {alone} {processor().vector_bytes} {shared_pool().threads} {target()}"
+        return _compile(module, donate, company)
+    key = f"{fingerprint(module)} {donate} {company} {processor().vector_bytes} {shared_pool().threads} {target()}"
     found: CompiledModule | None = find_program(key)
     if found is not None:
         return found
-    made = _compile(module, donate, alone)
+    made = _compile(module, donate, company)
     if not made.host.is_needed:
         keep_program(key, made)
     return made
 
 
-def _compile(module: Module, donate: bool, alone: bool) -> CompiledModule:
+def _compile(module: Module, donate: bool, company: Company) -> CompiledModule:
     module = clone_module(module)
-    run_passes(module, cpu_pipeline(alone))
+    run_passes(module, cpu_pipeline(company))
     program = build_program(module, processor().vector_bytes, shared_pool().threads)
     assignment = assign_buffers(program, donate)
     texts = emit_program(program, assignment, processor().vector_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,21 +17,27 @@ from hloom.backends.cpu.program.emitter import TABLE, host_buffers
 from hloom.backends.cpu.program.program import TOKEN_PLACE, Buffer, HostStep, Slot, leaves
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
-from hloom.backends.cpu.runtime.interrupts import ask_address, host
+from hloom.backends.cpu.runtime.exchange import REFUSED, exchange_address
+from hloom.backends.cpu.runtime.interrupts import Host, ask_address, host
+from hloom.backends.cpu.runtime.mpi_calls import DevicePlace, exchanges_of
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, RunError
 from hloom.ir import Module
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
+from hloom.runtime.mpi.reductions import FoldMaker
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
 from hloom.values import TOKEN_VALUE, Array, Value
 
-_HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_HOST_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _CALL_ARGUMENTS = (ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 STOPPED = 1
 """The status of a program that the host ended."""
+EXCHANGES_WORD = Host.layout["exchanges"][0] // 8
+_BUSY_LOOKS, _REST_SECONDS = 50, 1e-4
+"""After so many looks around a rank that waits sleeps between them: others may need the processor."""
 KEPT_ARENA_BYTES = 1 << 20
 """Arenas of at most so many bytes are kept between calls."""
 
@@ -50,6 +57,8 @@ class NativeEntry:
     arena_bytes: int
     donated: dict[int, int]
     """Output -> the parameter whose memory it shares: both have the same address, where the parameter's value is."""
+    is_shared: bool
+    """Whether other processes take part: after a failure they may still write to what the program was given."""
 
 
 _AT_THE_BOUNDARY = {PAD_TO_STATIC, SLICE_TO_DYNAMIC, REFUSE_SIZES}
@@ -74,6 +83,7 @@ class CpuExecutable(DeviceExecutable):
         self._host_call = _HOST_CALL(self._call_host)
         host_call = ctypes.cast(self._host_call, ctypes.c_void_p).value or 0
         self._host = host(host_call)
+        self._exchanges: list[Any] = []
         pool = shared_pool()
         self._template = template(
             signature,
@@ -81,7 +91,7 @@ class CpuExecutable(DeviceExecutable):
             {
                 "pool": pool.address,
                 "parallel_for": pool.parallel_for_address,
-                "host_call": host_call,
+                "host_call": exchange_address() if self.has_one_device_a_rank else host_call,
                 "host_data": self._host.ctypes.data,
                 "ask": ask_address(),
             },
@@ -109,6 +119,25 @@ class CpuExecutable(DeviceExecutable):
         steps = [step.instruction for step in self.host.steps]
         return [repr(i) for i in steps if getattr(i.op, "target_name", "") not in _AT_THE_BOUNDARY]
 
+    def _meet(self) -> None:
+        """Hands collectives to native code, where each rank has one device."""
+        if not self.has_one_device_a_rank:
+            return
+        assert self.world is not None
+        partitions = self.module.num_partitions
+        place = DevicePlace(
+            self.world, self.ranks, self.local_devices[0], self.replica_count, partitions, self._make_fold
+        )
+        words, are_all, self._exchanges = exchanges_of(self.host.steps, place)
+        self._host[EXCHANGES_WORD] = words.ctypes.data
+        self._is_plain = are_all and not self.host.slots
+
+    @property
+    def _make_fold(self) -> FoldMaker:
+        from hloom.backends.cpu.kernels.fold_function import make_fold
+
+        return make_fold
+
     def native_entry(self) -> NativeEntry | None:
         """How native code runs the program itself; None where it needs Python, or its result is no flat tuple."""
         if not (self._is_plain and self._result_is_flat and self._parameters_are_flat):
@@ -117,7 +146,7 @@ class CpuExecutable(DeviceExecutable):
         constants = len(self.signature.of_kind("constant"))
         table = self._template[HEADER_WORDS:][: len(TABLE) + inputs + outputs + constants]
         main = self._code.address("hloom_main")
-        return NativeEntry(main, table, len(TABLE), inputs, self._arena_bytes, self._donated)
+        return NativeEntry(main, table, len(TABLE), inputs, self._arena_bytes, self._donated, self.world is not None)
 
     def __call__(self, *arrays: Any) -> Value:
         if self._is_plain and (self._parameters_are_flat or not self._donated):
@@ -128,13 +157,15 @@ class CpuExecutable(DeviceExecutable):
                     return results[0]
                 return results if self._result_is_flat else _collect(self.signature.result, results, [])
             if status == STOPPED:
-                raise self._stopped()
+                raise self.stopped()
         # Arguments that are no dense arrays of the right types, and programs that need the host.
         return super().__call__(*arrays)
 
-    def _stopped(self) -> BaseException:
-        """Why a loop of this thread's run ended early."""
+    def stopped(self) -> BaseException:
+        """Why this thread's run ended early; other ranks are told."""
         error: BaseException = self._runs.__dict__.pop("error", None) or KeyboardInterrupt()
+        if self.world is not None:
+            self.world.fail(error)
         return error
 
     def _results(self, arguments: Sequence[Any]) -> tuple[Array, ...]:
@@ -158,14 +189,19 @@ class CpuExecutable(DeviceExecutable):
     def _native(self, arguments: tuple[Any, ...], results: tuple[Array, ...]) -> int:
         size = self._arena_bytes
         if not size:
-            return int(self._call(id(arguments), id(results), self._template_address))
+            status = self._call(id(arguments), id(results), self._template_address)
+            if status and self.world is not None:
+                self.world.keep(arguments, results)
+            return int(status)
         try:
             # Another thread may take the last one meanwhile.
             arena = self._arenas.pop()
         except IndexError:
             arena = _Arena(size, self._template)
         status = self._call(id(arguments), id(results), arena.template_address)
-        if size <= KEPT_ARENA_BYTES:
+        if status and self.world is not None:
+            self.world.keep(arena, arguments, results)
+        elif size <= KEPT_ARENA_BYTES:
             self._arenas.append(arena)
         return int(status)
 
@@ -193,20 +229,54 @@ class CpuExecutable(DeviceExecutable):
         if run.error is not None:
             raise run.error
         if status == STOPPED:
-            raise self._stopped()
+            raise self.stopped()
         return _collect(signature.result, results, [own_arrays(value, arguments) for value in run.slots])
 
-    def _call_host(self, answer: int, site: int, frame: int) -> int:
+    def _call_host(self, data: int | None, answer: int, site: int, frame: int) -> int:
         """The answer, or 0 where the program must end."""
         if site < 0:
             return answer if self._may_go_on(-1 - site) else 0
-        run: _Run = self._runs.current
+        if not frame or frame == REFUSED:
+            return answer if self._may_wait(site, answer, bool(frame)) else 0
+        run: _Run | None = getattr(self._runs, "current", None)
         try:
-            run.evaluate(self.host.steps[site], frame)
+            if run is None:
+                assert self.world is not None
+                self.world.check()
+            else:
+                run.evaluate(self.host.steps[site], frame)
         except BaseException as error:
-            run.error = error
+            self._end_early(run, error)
             return 0
         return answer
+
+    def _may_wait(self, site: int, answer: int, is_refused: bool) -> bool:
+        """Asked by an exchange that other ranks keep waiting, from time to time; `answer` is another for each."""
+        run: _Run | None = getattr(self._runs, "current", None)
+        instruction = self.host.steps[site].instruction
+        assert self.world is not None
+        try:
+            if is_refused:
+                raise RunError("MPI refused it").at(repr(instruction))
+            if getattr(self._runs, "waits", None) != answer:
+                self._runs.waits, self._runs.asked, self._runs.since = answer, 0, time.monotonic()
+            self._runs.asked += 1
+            what = f"{instruction!r}: its group meets"
+            self.world.look(what, self._runs.since + self.timeout, self.timeout)
+            if run is not None:
+                run.rendezvous.check(repr(instruction))
+            if self._runs.asked > _BUSY_LOOKS:
+                time.sleep(_REST_SECONDS)
+        except BaseException as error:
+            self._end_early(run, error)
+            return False
+        return True
+
+    def _end_early(self, run: _Run | None, error: BaseException) -> None:
+        if run is None:
+            self._runs.error = error
+        else:
+            run.error = error
 
     def _may_go_on(self, loop: int) -> bool:
         """Asked by a loop from time to time. Python handles signals while this runs.

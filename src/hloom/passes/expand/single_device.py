@@ -30,19 +30,6 @@ def _operands(make: Maker, old: Instruction, module: Module) -> Instruction | No
     return given if given.shape.compatible(old.shape) else None
 
 
-def _with_context(make: Maker, old: Instruction, module: Module) -> Instruction | None:
-    """(operands, results, contexts..), the results being the operands."""
-    operands = make.tuple(*old.operands) if old.shape.elements[0].is_tuple else old.operands[0]
-    if not all(element.compatible(operands.shape) for element in old.shape.elements[:2]):
-        return None
-    contexts = [zeros(make, shape) for shape in old.shape.elements[2:]]
-    return make.tuple(operands, operands, *contexts)
-
-
-def _result(make: Maker, old: Instruction, module: Module) -> Instruction:
-    return make.element(old.operands[0], 1)
-
-
 def _permute(make: Maker, old: Instruction, module: Module) -> Instruction | None:
     op: Any = old.op
     if any(operand.shape.is_tuple for operand in old.operands):
@@ -50,16 +37,6 @@ def _permute(make: Maker, old: Instruction, module: Module) -> Instruction | Non
     if any(pair == (0, 0) for pair in op.source_target_pairs):
         return _operands(make, old, module)
     return zeros(make, old.shape)
-
-
-def _permute_start(make: Maker, old: Instruction, module: Module) -> Instruction | None:
-    op: Any = old.op
-    if any(operand.shape.is_tuple for operand in old.operands):
-        return None
-    if any(pair == (0, 0) for pair in op.source_target_pairs):
-        return _with_context(make, old, module)
-    operands = make.tuple(*old.operands) if old.shape.elements[0].is_tuple else old.operands[0]
-    return make.tuple(operands, *(zeros(make, shape) for shape in old.shape.elements[1:]))
 
 
 def zeros(make: Maker, shape: Shape) -> Instruction:
@@ -75,16 +52,10 @@ def _number(make: Maker, old: Instruction, module: Module) -> Instruction:
 
 _EXPANDERS: dict[str, Expander] = {
     "all-gather": _operands,
-    "all-gather-start": _with_context,
-    "all-gather-done": _result,
     "all-reduce": _operands,
-    "all-reduce-start": _operands,
-    "all-reduce-done": lambda make, old, module: old.operands[0],
     "all-to-all": _operands,
     "collective-broadcast": _operands,
     "collective-permute": _permute,
-    "collective-permute-start": _permute_start,
-    "collective-permute-done": _result,
     "partition-id": _number,
     "reduce-scatter": _operands,
     "replica-id": _number,

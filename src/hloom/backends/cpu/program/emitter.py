@@ -406,7 +406,7 @@ class _Emitter:
         asked = b.binary("add", b.load(word, I64, 8), constant(I64, 2))
         b.store(asked, word, 8)
         answer = b.binary("and", asked, constant(I64, ODD))
-        status = b.emit(f"call i32 %host_call({answer}, i64 {step.site}, ptr %frame)", I32)
+        status = b.emit(f"call i32 %host_call(ptr %host_data, {answer}, i64 {step.site}, ptr %frame)", I32)
         _return_if(b, b.binary("xor", status, b.emit(f"trunc {answer} to i32", I32)))
 
     def _fill_frame(self, pointers: list[Value]) -> None:

@@ -46,7 +46,7 @@ class Block(np.ndarray[Any, np.dtype[np.uint8]]):
 
 
 def allocate(byte_size: int) -> Block:
-    """A block of byte_size bytes (any content), aligned to a page, from 4 MiB on to a huge page."""
+    """A block of byte_size bytes (any content), aligned to a cache line."""
     address = memory_pool().take(byte_size) if byte_size < 1 << 63 else 0
     if not address:
         raise RunError(f"no memory for a buffer of {byte_size} bytes: the system has none to give")

@@ -15,7 +15,7 @@ import numpy as np
 from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Structure, i32, i64, u64
-from hloom.backends.cpu.llvm.native.vocabulary import native
+from hloom.backends.cpu.llvm.native.vocabulary import address_of, native
 from hloom.backends.cpu.program.emitter import AFTER_BLOCKS, BEFORE_BLOCK, IN_BLOCK, ODD
 from hloom.values import Array
 
@@ -29,11 +29,13 @@ class Host(Structure):
     check_signals: Callable[[], i32]
     clear: Callable[[], i32]
     release: Callable[[i32], i32]
-    host_call: Callable[[i64, i64, Address], i32]
+    host_call: Callable[[Address, i64, i64, Address], i32]
     stops: u64
     """Whether a block of a loop was told to stop: all its blocks must."""
     asked: i64
     """See `ASKED_WORD`."""
+    exchanges: Address
+    """The `Exchanges` of a program whose collectives are native code's; null where they are Python's."""
 
 
 @native(name="hloom_may_go_on")
@@ -64,7 +66,7 @@ def may_go_on(host: Host, site: i64) -> i32:
         return INTERRUPTED
     host.asked = host.asked + 2
     answer = host.asked & ODD
-    if host.host_call(answer, site, Address(0)) != i32(answer):
+    if host.host_call(address_of(host), answer, site, Address(0)) != i32(answer):
         return INTERRUPTED
     return i32(0)
 
@@ -73,7 +75,7 @@ def host(host_call: int) -> Array:
     """The memory of a `Host`."""
     names = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Clear", "PyGILState_Release")
     addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in names]
-    return np.array([*addresses, host_call, 0, 1], np.uint64)
+    return np.array([*addresses, host_call, 0, 1, 0], np.uint64)
 
 
 @functools.cache

@@ -1,9 +1,12 @@
 """The memory pool in machine code: what Python's arrays and programs that run without Python take large memory from.
 
-`i64 hloom_take(i64 size)` gives memory of any content, aligned to a page, from 4 MiB on to a huge page and with the
-system asked for such pages; 0 where there is none. `hloom_give(i64 address, i64 size)` gives it back. Sizes are rounded
-up to a few classes, four to each power of two; free memory of a class is a list linked through its first words. Once
-more than the limit would be free, all of it goes back to the system. Any thread may call at any time.
+`i64 hloom_take(i64 size)` gives memory of any content, aligned to a cache line, from 4 MiB on in huge pages if the
+system has them; 0 where there is none. `hloom_give(i64 address, i64 size)` gives it back. Sizes are rounded up to a few
+classes, four to each power of two; free memory of a class is a list linked through its first words. Once more than the
+limit would be free, all of it goes back to the system. Any thread may call at any time.
+
+Each memory starts at another line of its page: processors take places that are a multiple of 4 KiB apart for the same
+one, and wait for what was just written there when arrays are read and written side by side.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ from hloom.runtime.python_api import immortal
 SMALLEST = 64 << 10
 """The size of the smallest class."""
 HUGE_PAGE = 2 << 20
+PAGE = 4096
+NEXT_START = 10 * 64
+"""How much further into its page the next memory starts."""
 SMALLEST_HUGE = 4 << 20  # from here memory is aligned for huge pages
 LARGEST = 1 << 60  # sizes that no address space has would overflow on the way to their class
 CLASSES = 256
@@ -48,6 +54,8 @@ class State(Structure):
     """The most bytes of free memory that are kept."""
     cached: u64
     """The bytes of free memory."""
+    start: u64
+    """Where in its page the last memory starts."""
     lock: Atomic[u64]
     lists: Array[u64] = field(inline=(u64, CLASSES))
 
@@ -83,7 +91,7 @@ def take(asked: u64) -> Address:
 def give(memory: Address, asked: u64) -> None:
     list, size = list_of(asked), rounded(asked)
     if size > STATE.limit:
-        unmap_memory(memory, size)
+        drop(memory, size)
         return
     lock()
     if STATE.cached + size > STATE.limit:
@@ -108,7 +116,7 @@ def drop_all() -> None:
         STATE.lists[list] = null
         while memory != null:
             following = load(u64, memory)
-            unmap_memory(memory, size_of_list(list))
+            drop(memory, size_of_list(list))
             memory = following
     STATE.cached = 0
 
@@ -148,7 +156,17 @@ def size_of_list(list: u64) -> u64:
 
 @native()
 def fresh(size: u64) -> Address:
-    return fresh_huge(size) if size >= SMALLEST_HUGE else fresh_plain(size)
+    whole = size + PAGE
+    memory = fresh_huge(whole) if size >= SMALLEST_HUGE else fresh_plain(whole)
+    if memory == null:
+        return null
+    STATE.start = (STATE.start + NEXT_START) & (PAGE - 1)
+    return memory + STATE.start
+
+
+@native(inline=True)
+def drop(memory: Address, size: u64) -> None:
+    unmap_memory(memory & ~u64(PAGE - 1), size + PAGE)
 
 
 @native()

@@ -1,8 +1,7 @@
-"""Several processes as one machine: devices are shared among MPI's ranks, and collectives are MPI's.
+"""The ranks of MPI that run a program together.
 
-Every rank runs the same program, made in the same way, under `mpiexec -n N`. Devices of one rank meet as threads do;
-whoever comes last goes on to meet the other ranks. While it waits it looks for word of a rank that failed, so that an
-error on one rank ends the run on all, and names the rank.
+While a rank waits it looks for word of one that failed, so that an error on one rank ends the run on all, and names the
+rank.
 """
 
 from __future__ import annotations
@@ -13,17 +12,12 @@ import hashlib
 import os
 import pickle
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
 from hloom.errors import ArgumentError, HloomError, RunError
-from hloom.ir import Instruction, Module
-from hloom.monoids import monoid_of
-from hloom.ops.collectives import AllReduce, Collective, CollectivePermute, ReduceScatter
-from hloom.ops.operation import Operation
-from hloom.runtime.rendezvous import Rendezvous
 from hloom.values import Array, Value
 
 _FAILED, _GONE, _WAITS = 1, 2, 3
@@ -64,6 +58,13 @@ def _everybody() -> Any:
     return MPI.COMM_WORLD
 
 
+def mpi_version() -> str:
+    """What the MPI library calls itself."""
+    from mpi4py import MPI
+
+    return str(MPI.Get_library_version())
+
+
 class World:
     """The ranks that run a program together; `rank` is this process."""
 
@@ -77,6 +78,8 @@ class World:
         self._gone: dict[int, float] = {}
         """The ranks that have ended, and when that was heard."""
         self.broken = ""
+        self.broken_word = np.zeros(1, np.uint64)
+        """As native code reads it: not 0 where a run has failed."""
         atexit.register(self._leave)
 
     def ranks(self, count: int) -> list[int]:
@@ -113,7 +116,7 @@ class World:
     def meet(self, groups: Iterable[tuple[int, ...]], ranks: Sequence[int]) -> None:
         """Makes the communicators of groups of devices, device d on `ranks[d]`; all ranks call it with the same."""
         for members in groups:
-            present = sorted({ranks[member] for member in members})
+            present = ranks_of(members, ranks)
             if self.rank in present and len(present) > 1:
                 self._communicator(members, present)
 
@@ -131,13 +134,13 @@ class World:
         self, comm: Any, mine: list[tuple[Array, ...]], counts: Sequence[int], what: str, timeout: float
     ) -> list[tuple[Array, ...]]:
         """The arrays of all members of a group, by rank; all members have the same shapes, `counts` of them a rank."""
-        sent = np.concatenate([_bytes(each) for each in mine])
+        sent = np.concatenate([as_bytes(each) for each in mine])
         size = sent.size // len(mine)
         received = np.empty(size * sum(counts), np.uint8)
         sizes = [size * count for count in counts]
         request = comm.Iallgatherv(sent, [received, sizes])
         self.finish(request, what, timeout, (sent, received))
-        return [_arrays(received[k * size : (k + 1) * size], mine[0]) for k in range(sum(counts))]
+        return [as_arrays(received[k * size : (k + 1) * size], mine[0]) for k in range(sum(counts))]
 
     def gather_objects(self, comm: Any, values: list[Value], what: str, timeout: float) -> list[Value]:
         """As `gather_arrays`, of any values."""
@@ -149,6 +152,10 @@ class World:
         ends = np.cumsum(sizes).tolist()
         parts = [received[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True)]
         return [value for part in parts for value in pickle.loads(part.tobytes())]
+
+    def keep(self, *memory: Any) -> None:
+        """Keeps memory that requests may still use, which nobody waits for any more."""
+        self._kept.append(memory)
 
     # Messages between devices
 
@@ -206,14 +213,18 @@ class World:
         return "".join(lines) + (f"\n  ranks {silent} wait for nobody: they compute, or hang" if silent else "")
 
     def _break(self, message: str) -> NoReturn:
-        self.broken = message
+        self._note(message)
         raise RunError(message)
+
+    def _note(self, message: str) -> None:
+        self.broken = message
+        self.broken_word[0] = 1
 
     def fail(self, error: BaseException) -> None:
         """Tells the other ranks that this one has failed, unless another one was the first."""
         if not self.broken:
             lines = str(error).splitlines() or [repr(error)]
-            self.broken = f"rank {self.rank} failed: {lines[0]}"
+            self._note(f"rank {self.rank} failed: {lines[0]}")
             self._tell(_FAILED, (self.rank, lines[0]))
 
     def _tell(self, tag: int, what: Any) -> None:
@@ -245,12 +256,12 @@ def _rest(asked: int) -> None:
         time.sleep(1e-4)
 
 
-def _bytes(arrays: tuple[Array, ...]) -> Array:
+def as_bytes(arrays: tuple[Array, ...]) -> Array:
     """What arrays hold, one behind the other."""
     return np.concatenate([np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays])
 
 
-def _arrays(data: Array, like: tuple[Array, ...]) -> tuple[Array, ...]:
+def as_arrays(data: Array, like: tuple[Array, ...]) -> tuple[Array, ...]:
     """The arrays that lie one behind the other in bytes, with the types and sizes of others."""
     found, begin = [], 0
     for array in like:
@@ -259,145 +270,6 @@ def _arrays(data: Array, like: tuple[Array, ...]) -> tuple[Array, ...]:
     return tuple(found)
 
 
-class MpiRendezvous(Rendezvous):
-    """The meeting point of one run whose devices are shared by ranks: `ranks` has that of each device."""
-
-    def __init__(self, all_ranks: World, ranks: Sequence[int], *counts: Any) -> None:
-        super().__init__(*counts)
-        self.world = all_ranks
-        self.ranks = ranks
-
-    def present(self, members: Sequence[int]) -> Sequence[int]:
-        return [member for member in members if self.ranks[member] == self.world.rank]
-
-    def combined(
-        self,
-        instruction: Instruction,
-        members: Sequence[int],
-        values: list[Value],
-        combine: Callable[[list[Value]], Value],
-        into: Array | None,
-    ) -> Value:
-        ranks = sorted({self.ranks[member] for member in members})
-        if len(ranks) == 1:
-            return combine(values)
-        comm, op = self.world.communicator(members, ranks), instruction.op
-        what = f"{instruction!r}: the group {list(members)} meets"
-        if not _have_static_arrays(instruction, values):
-            return combine(self._in_order(members, self.world.gather_objects(comm, values, what, self.timeout)))
-        reduction = _reduction(op, values)
-        if reduction is not None:
-            place = into if len(values) == 1 and isinstance(op, AllReduce) else None
-            return tuple(self._reduced(comm, array, reduction, what, place) for array in combine(values))
-        if isinstance(op, CollectivePermute):
-            return combine(self._permuted(op, members, comm, ranks, values, what))
-        counts = [sum(self.ranks[member] == rank for member in members) for rank in ranks]
-        return combine(self._in_order(members, self.world.gather_arrays(comm, values, counts, what, self.timeout)))
-
-    def _in_order(self, members: Sequence[int], by_rank: Sequence[Value]) -> list[Value]:
-        """The values of members, which come rank after rank."""
-        order = sorted(members, key=lambda member: self.ranks[member])
-        return [by_rank[order.index(member)] for member in members]
-
-    def _permuted(
-        self,
-        op: CollectivePermute,
-        members: Sequence[int],
-        comm: Any,
-        ranks: Sequence[int],
-        mine: list[Value],
-        what: str,
-    ) -> list[Value]:
-        """The values that devices of this rank receive or have, by member; None for those that nobody here wants."""
-        have = dict(zip(self.present(members), mine, strict=True))
-        values: list[Value] = [have.get(member) for member in members]
-        requests, kept = [], []
-        for number, (source, target) in enumerate(op.source_target_pairs):
-            sender, receiver = self.ranks[members[source]], self.ranks[members[target]]
-            if sender == receiver or self.world.rank not in (sender, receiver):
-                continue
-            if self.world.rank == sender:
-                data = _bytes(values[source])
-                requests.append(comm.Isend(data, ranks.index(receiver), number))
-            else:
-                data = np.empty(sum(array.nbytes for array in mine[0]), np.uint8)
-                requests.append(comm.Irecv(data, ranks.index(sender), number))
-                values[source] = _arrays(data, mine[0])
-            kept.append(data)
-        for request in requests:
-            self.world.finish(request, what, self.timeout, kept)
-        return values
-
-    def _reduced(self, comm: Any, array: Array, reduction: Any, what: str, into: Array | None) -> Array:
-        """The sum, or another fold, of all ranks' arrays; in `into` where it fits."""
-        given = np.ascontiguousarray(array)
-        fits = into is not None and into.shape == given.shape and into.dtype == given.dtype
-        target = into if into is not None and fits else np.empty(given.size, given.dtype).reshape(given.shape)
-        if np.may_share_memory(given, target):
-            given = given.copy()
-        request = comm.Iallreduce(given.reshape(-1), target.reshape(-1), reduction)
-        self.world.finish(request, what, self.timeout, (given, target))
-        return target
-
-    def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
-        if self.ranks[target] == self.world.rank:
-            super().send(channel_id, source, target, value)
-        else:
-            self.world.send(self.ranks[target], (channel_id, source, target), value)
-
-    def receive(self, instruction: Instruction, channel_id: int, source: int, target: int) -> Value:
-        if self.ranks[source] == self.world.rank:
-            return super().receive(instruction, channel_id, source, target)
-        key, deadline = (channel_id, source, target), time.monotonic() + self.timeout
-        what = f"{instruction!r}: device {target} waits for the send of channel {channel_id} on device {source}"
-        while not self._messages.get(key):
-            message = self.world.received()
-            if message is not None:
-                super().send(*message[0], message[1])
-            else:
-                self.world.look(what, deadline, self.timeout)
-                time.sleep(1e-5)
-        return self._messages[key].popleft()
-
-    def fail(self, error: BaseException) -> None:
-        self.world.fail(error)
-
-
-def groups_of(module: Module, replicas: int) -> list[tuple[int, ...]]:
-    """The groups of devices that meet in a module, in an order that is the same everywhere."""
-    found: dict[tuple[int, ...], None] = {}
-    for instruction in module.instructions():
-        if isinstance(instruction.op, (Collective, CollectivePermute)):
-            groups = instruction.op.device_groups(replicas, module.num_partitions)
-            found.update(dict.fromkeys(map(tuple, groups)))
-    return list(found)
-
-
-def _have_static_arrays(instruction: Instruction, values: list[Value]) -> bool:
-    is_flat = all(isinstance(v, tuple) and v and all(isinstance(a, np.ndarray) for a in v) for v in values)
-    return is_flat and not any(shape.is_dynamic for shape in instruction.operand_shapes)
-
-
-def _reduction(op: Operation, values: list[Value]) -> Any:
-    """MPI's operation for an all-reduce or reduce-scatter; None for what MPI has none for, or another one."""
-    monoid = monoid_of(op.computation) if isinstance(op, (AllReduce, ReduceScatter)) else None
-    if monoid is None:
-        return None
-    from mpi4py import MPI
-
-    kinds = {array.dtype.kind if array.dtype.isbuiltin == 1 else "" for array in values[0]}
-    wide = all(array.dtype.itemsize >= 4 or array.dtype.kind in "iub" for array in values[0])
-    if not wide or len(kinds) != 1:
-        return None
-    # Of floats MPI may lose a NaN in a maximum; of predicates a sum is an or.
-    table = {
-        "b": {"add": MPI.LOR, "or": MPI.LOR, "multiply": MPI.LAND, "and": MPI.LAND, "xor": MPI.LXOR},
-        "f": {"add": MPI.SUM, "multiply": MPI.PROD},
-        "c": {"add": MPI.SUM, "multiply": MPI.PROD},
-        "i": {
-            "add": MPI.SUM, "multiply": MPI.PROD, "maximum": MPI.MAX, "minimum": MPI.MIN,
-            "and": MPI.BAND, "or": MPI.BOR, "xor": MPI.BXOR,
-        },
-    }  # fmt: skip
-    (kind,) = kinds
-    return table.get("i" if kind == "u" else kind, {}).get(monoid.opcode)
+def ranks_of(members: Sequence[int], ranks: Sequence[int]) -> list[int]:
+    """The ranks of a group of devices, in the order of the group, device d being on `ranks[d]`."""
+    return list(dict.fromkeys(ranks[member] for member in members))

@@ -1,0 +1,47 @@
+"""A function that folds one array into another, as MPI calls it: `void (ptr given, ptr held, ptr length, ptr type)`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
+from hloom.backends.cpu.llvm.machine_code import load_object, make_object, processor
+from hloom.backends.cpu.llvm.text import I32, PTR, Index
+from hloom.ir import Computation, Module
+from hloom.monoids import MONOIDS
+from hloom.passes.expand.maker import scalar_computation
+from hloom.types import PrimitiveType
+
+
+def make_fold(opcode: str, element_type: PrimitiveType) -> tuple[int, Any] | None:
+    """The address of the function for one of MONOIDS on elements of a type, and its code, which has to live as long."""
+    (monoid,) = [monoid for monoid in MONOIDS if monoid.opcode == opcode]
+    text = fold_text("hloom_fold", scalar_computation(Module("fold"), monoid(), element_type))
+    if text is None:
+        return None
+    code = load_object(make_object(text))
+    return code.address("hloom_fold"), code
+
+
+def fold_text(name: str, computation: Computation) -> str | None:
+    """LLVM IR of held[i] = computation(given[i], held[i]), i < *length; None where the computation has no code."""
+    scalar = ScalarComputation.of(computation)
+    if scalar is None:
+        return None
+    type = scalar.types[0]
+    f = KernelFunction(name, given=PTR, held=PTR, length=PTR, kind=PTR)
+    length = f.convert("sext", f.load(f["length"], I32, 4), "i64")
+    lanes = max(2, processor().vector_bytes // max(4, type.byte_width))
+
+    def fold(index: Index, width: int) -> None:
+        places = [f.element_at(f[array], index, type) for array in ("given", "held")]
+        (result,) = scalar.emit(f, [f.load_lanes(place, type, width) for place in places])
+        f.store_lanes(result, places[1], type)
+
+    vectors = f.divide(length, lanes)
+    with f.each(0, vectors) as block:
+        fold(f.multiply(block, lanes), lanes)
+    with f.each(f.multiply(vectors, lanes), length) as index:
+        fold(index, 0)
+    return "\n".join([*f.declarations, f.text().replace("define internal", "define", 1)])

@@ -1,0 +1,143 @@
+"""The meeting point of devices that ranks share: those of one rank meet as threads do, and whoever comes last meets the
+other ranks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.ir import Instruction, Module
+from hloom.ops.collectives import AllReduce, Collective, CollectivePermute, ReduceScatter
+from hloom.runtime.mpi.reductions import FoldMaker, Reduction, as_words, reduction_of
+from hloom.runtime.mpi.world import World, as_arrays, as_bytes, ranks_of
+from hloom.runtime.rendezvous import Rendezvous
+from hloom.values import Array, Value
+
+
+class MpiRendezvous(Rendezvous):
+    """The meeting point of one run whose devices are shared by ranks: `ranks` has that of each device."""
+
+    def __init__(self, all_ranks: World, ranks: Sequence[int], make_fold: FoldMaker, *counts: Any) -> None:
+        super().__init__(*counts)
+        self.make_fold = make_fold
+        self.world = all_ranks
+        self.ranks = ranks
+
+    def present(self, members: Sequence[int]) -> Sequence[int]:
+        return [member for member in members if self.ranks[member] == self.world.rank]
+
+    def combined(
+        self,
+        instruction: Instruction,
+        members: Sequence[int],
+        values: list[Value],
+        combine: Callable[[list[Value]], Value],
+        into: Array | None,
+    ) -> Value:
+        ranks = ranks_of(members, self.ranks)
+        if len(ranks) == 1:
+            return combine(values)
+        comm, op = self.world.communicator(members, ranks), instruction.op
+        what = f"{instruction!r}: the group {list(members)} meets"
+        if not _have_static_arrays(instruction, values):
+            return combine(self._in_order(members, ranks, self.world.gather_objects(comm, values, what, self.timeout)))
+        if isinstance(op, (AllReduce, ReduceScatter)):
+            types = [shape.element_type for shape in instruction.operand_shapes]
+            reductions = [found for type in types if (found := reduction_of(op.computation, type, self.make_fold))]
+            if len(reductions) == len(types):
+                place = into if len(values) == 1 and isinstance(op, AllReduce) else None
+                folded = zip(combine(values), reductions, strict=True)
+                return tuple(self._reduced(comm, array, reduction, what, place) for array, reduction in folded)
+        if isinstance(op, CollectivePermute):
+            return combine(self._permuted(op, members, comm, ranks, values, what))
+        counts = [sum(self.ranks[member] == rank for member in members) for rank in ranks]
+        return combine(
+            self._in_order(members, ranks, self.world.gather_arrays(comm, values, counts, what, self.timeout))
+        )
+
+    def _in_order(self, members: Sequence[int], ranks: list[int], by_rank: Sequence[Value]) -> list[Value]:
+        """The values of members, which come rank after rank."""
+        order = sorted(members, key=lambda member: ranks.index(self.ranks[member]))
+        return [by_rank[order.index(member)] for member in members]
+
+    def _permuted(
+        self,
+        op: CollectivePermute,
+        members: Sequence[int],
+        comm: Any,
+        ranks: Sequence[int],
+        mine: list[Value],
+        what: str,
+    ) -> list[Value]:
+        """The values that devices of this rank receive or have, by member; None for those that nobody here wants."""
+        have = dict(zip(self.present(members), mine, strict=True))
+        values: list[Value] = [have.get(member) for member in members]
+        requests, kept = [], []
+        for number, (source, target) in enumerate(op.source_target_pairs):
+            sender, receiver = self.ranks[members[source]], self.ranks[members[target]]
+            if sender == receiver or self.world.rank not in (sender, receiver):
+                continue
+            if self.world.rank == sender:
+                data = as_bytes(values[source])
+                requests.append(comm.Isend(data, ranks.index(receiver), number))
+            else:
+                data = np.empty(sum(array.nbytes for array in mine[0]), np.uint8)
+                requests.append(comm.Irecv(data, ranks.index(sender), number))
+                values[source] = as_arrays(data, mine[0])
+            kept.append(data)
+        for request in requests:
+            self.world.finish(request, what, self.timeout, kept)
+        return values
+
+    def _reduced(self, comm: Any, array: Array, reduction: Reduction, what: str, into: Array | None) -> Array:
+        """The sum, or another fold, of all ranks' arrays; in `into` where it fits."""
+        given = np.ascontiguousarray(array)
+        fits = into is not None and into.shape == given.shape and into.dtype == given.dtype
+        target = into if into is not None and fits else np.empty(given.size, given.dtype).reshape(given.shape)
+        if np.may_share_memory(given, target):
+            given = given.copy()
+        request = comm.Iallreduce(as_words(given, reduction), as_words(target, reduction), reduction.op)
+        self.world.finish(request, what, self.timeout, (given, target))
+        return target
+
+    def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
+        if self.ranks[target] == self.world.rank:
+            super().send(channel_id, source, target, value)
+        else:
+            self.world.send(self.ranks[target], (channel_id, source, target), value)
+
+    def receive(self, instruction: Instruction, channel_id: int, source: int, target: int) -> Value:
+        if self.ranks[source] == self.world.rank:
+            return super().receive(instruction, channel_id, source, target)
+        key, deadline = (channel_id, source, target), time.monotonic() + self.timeout
+        what = f"{instruction!r}: device {target} waits for the send of channel {channel_id} on device {source}"
+        while not self._messages.get(key):
+            message = self.world.received()
+            if message is not None:
+                super().send(*message[0], message[1])
+            else:
+                self.world.look(what, deadline, self.timeout)
+                time.sleep(1e-5)
+        return self._messages[key].popleft()
+
+    def fail(self, error: BaseException) -> None:
+        self.world.fail(error)
+
+
+def groups_of(module: Module, replicas: int) -> list[tuple[int, ...]]:
+    """The groups of devices that meet in a module, in an order that is the same everywhere."""
+    found: dict[tuple[int, ...], None] = {}
+    for instruction in module.instructions():
+        if isinstance(instruction.op, (Collective, CollectivePermute)):
+            groups = instruction.op.device_groups(replicas, module.num_partitions)
+            found.update(dict.fromkeys(map(tuple, groups)))
+    return list(found)
+
+
+def _have_static_arrays(instruction: Instruction, values: list[Value]) -> bool:
+    is_flat = all(isinstance(v, tuple) and v and all(isinstance(a, np.ndarray) for a in v) for v in values)
+    return is_flat and not any(shape.is_dynamic for shape in instruction.operand_shapes)
