@@ -2,13 +2,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check test-long docs release-check clean
+.PHONY: help demo demo-mpi test check test-long docs release-check clean
 
 help:  ## tells all targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | awk '{name = $$1; $$1 = ""; printf "make %-14s%s\n", name, $$0}'
 
 demo: $(VENV)/.installed  ## sets up, then loads a real HLO module, prints it and runs it
 	$(BIN)/python examples/demo.py
+
+demo-mpi: $(VENV)/.installed-examples  ## sets up, then trains a transformer on four processes, and on one to compare
+	JAX_PLATFORMS=hloom $(BIN)/mpiexec -n 4 $(BIN)/python examples/train_on_ranks.py
 
 test: check  ## sets up, then runs all checks and the default tests, those that failed last first
 	$(BIN)/python -m pytest -n 2 -m "not long" --ff --cov --cov-report=term
@@ -37,6 +40,11 @@ $(VENV)/.installed: pyproject.toml
 $(VENV)/.installed-dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-examples: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[examples]'
 	touch $@ $(VENV)/.installed
 
 clean:  ## removes what was built and installed

@@ -41,7 +41,7 @@ def train(parameters: Parameters, apply: Apply, *, epochs: int, batch: int = 128
     """Trains with AdamW, prints each epoch, and writes the history where `--json PATH` asks for it."""
     options = _arguments()
     parameters = _perturbed(parameters, options.perturb)
-    images, test_images, labels, test_labels = _digits()
+    images, test_images, labels, test_labels = digits()
     steps = len(images) // batch
     optimizer = optax.adamw(optax.cosine_decay_schedule(rate, epochs * steps))
 
@@ -95,7 +95,7 @@ def _perturbed(parameters: Parameters, seed: int) -> Parameters:
     return jax.tree.map(lambda x: x * jnp.float32(1 + epsilon * random.integers(-1, 2, x.shape)), parameters)
 
 
-def _digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Images f32[n,8,8] in [0, 1] and labels s32[n]: those to train on, those to test."""
     data = load_digits()
     images, labels = (data.images / 16).astype(np.float32), data.target.astype(np.int32)

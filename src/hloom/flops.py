@@ -42,6 +42,15 @@ def count_flops(module: Module) -> int | None:
     return counts[module.entry]
 
 
+def count_flops_of(instruction: Instruction) -> int | None:
+    """The operations of one instruction, with those of the computations that it calls; None where a part is unknown."""
+    counts: Counts = {}
+    for called in instruction.op.computations:
+        for computation in callees_first(called):
+            counts[computation] = _sum(_count(inner, counts) for inner in computation.instructions)
+    return _count(instruction, counts)
+
+
 def _count(instruction: Instruction, counts: Counts) -> int | None:
     """The operations of one instruction, given those of the computations that it calls."""
     op, operands, elements = instruction.op, instruction.operand_shapes, instruction.shape.element_count

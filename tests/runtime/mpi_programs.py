@@ -13,6 +13,8 @@ import numpy as np
 from collective_oracle import GROUPINGS, Case, Devices, arguments, cases, folds_of
 
 import hloom as hl
+from hloom.bench.collectives import fit, measure
+from hloom.bench.machine import Limits
 from hloom.files.arrays import flat
 from hloom.runtime.mpi.world import world
 from hloom.types import PrimitiveType
@@ -109,6 +111,14 @@ def training() -> None:
         (loss, w), (expected, v) = step(x, x @ true, w), alone(x, x @ true, v)
         assert np.allclose(loss, expected, rtol=1e-3, atol=1e-4)
     assert loss < 1e-2
+
+
+def is_timed() -> None:
+    """All collectives are timed, and explained by one level of links."""
+    rows = measure(world(), lambda what: None, with_gloo=False, largest=1 << 14)
+    assert {row.opcode for row in rows} >= {"all-reduce", "all-to-all"} and all(row.ranks > 0 for row in rows)
+    (level,) = fit(rows, world().size, Limits(1e10, 1e11)).levels
+    assert level.count == world().size and 0 < level.latency < 1 and level.bandwidth > 0 and level.fold_rate > 0
 
 
 SUM = """HloModule m, replica_count=2

@@ -69,6 +69,11 @@ def test_ranks_that_wait_for_each_other_say_in_which_instruction() -> None:
     assert "rank 1 waits, %second = " in done.stderr, done.stderr
 
 
+def test_collectives_are_timed_side_by_side() -> None:
+    done = run(2, "is_timed")
+    assert done.returncode == 0 and done.stdout.count("is well") == 2, done.stdout + done.stderr
+
+
 def test_a_rank_that_is_killed_ends_all() -> None:
     done = run(2, "is_killed")
     assert done.returncode != 0 and "is well" not in done.stdout

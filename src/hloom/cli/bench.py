@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hloom.api import compile
+from hloom.cli.collectives import bench_collectives
 from hloom.errors import ArgumentError, HloomError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ DEFAULT_BACKEND = "cpu"
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR_OR_MODULE...")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="DIR_OR_MODULE...")
 @click.option("--filter", "pattern", default="*", metavar="GLOB", help="Only workloads whose names match.")
 @click.option("--all", "all_cases", is_flag=True, help="All cases of a corpus, not only those tagged bench.")
 @click.option("--backend", default=DEFAULT_BACKEND, show_default=True, help="The backend of hloom.compile.")
@@ -34,7 +35,20 @@ DEFAULT_BACKEND = "cpu"
 @click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds until a workload is ended.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write everything, each round's times too.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the ratios as an .svg file.")
-def bench(paths: tuple[Path, ...], json_path: Path | None, plot_path: Path | None, **options: Any) -> None:
+@click.option(
+    "--collectives", is_flag=True, help="Instead, time what ranks send each other: mpiexec -n N hloom bench .."
+)
+@click.option(
+    "--cluster", type=click.Path(path_type=Path), help="With --collectives, write what hloom show --cost takes."
+)
+def bench(
+    paths: tuple[Path, ...],
+    json_path: Path | None,
+    plot_path: Path | None,
+    collectives: bool,
+    cluster: Path | None,
+    **options: Any,
+) -> None:
     """Time modules on hloom and, in the same process and in turns, on XLA's CPU backend.
 
     DIR_OR_MODULE is a module file (HLO text or HloModuleProto), which gets random arguments; or the folder of a case,
@@ -52,6 +66,11 @@ def bench(paths: tuple[Path, ...], json_path: Path | None, plot_path: Path | Non
 
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
+        if collectives:
+            bench_collectives(json_path, plot_path, cluster, options["peer"] is not False)
+            return
+        if not paths:
+            raise ArgumentError("name a module, a case or a folder of cases, or say --collectives")
         results = _bench(paths, json_path, plot_path, **options)
     except HloomError as error:
         errors.print(f"error: {error}", style="red", markup=False)

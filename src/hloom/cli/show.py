@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
 from hloom.api import load
-from hloom.errors import HloomError
+from hloom.cli.cost import show_cost
+from hloom.errors import ArgumentError, HloomError
 from hloom.text import fingerprint, print_module
 
 
@@ -18,13 +20,30 @@ from hloom.text import fingerprint, print_module
 @click.option("--no-layouts", is_flag=True, help="Without layouts.")
 @click.option("--no-metadata", is_flag=True, help="Without metadata.")
 @click.option("--fingerprint", "only_fingerprint", is_flag=True, help="Only the fingerprint of the module.")
+@click.option("--cost", is_flag=True, help="Instead, what a step costs on the cluster that --cluster describes.")
+@click.option("--devices", type=click.IntRange(1), help="Of the cluster: a module with shardings is partitioned.")
+@click.option("--cluster", type=click.Path(path_type=Path), help="A TOML file: hloom bench --collectives writes one.")
+@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the cost too, as .svg or .png.")
 def show(
-    module: str, short: bool, canonical: bool, no_layouts: bool, no_metadata: bool, only_fingerprint: bool
+    module: str,
+    short: bool,
+    canonical: bool,
+    no_layouts: bool,
+    no_metadata: bool,
+    only_fingerprint: bool,
+    cost: bool,
+    devices: int | None,
+    cluster: Path | None,
+    plot_path: Path | None,
 ) -> None:
     """Print MODULE (HLO text, StableHLO or a proto) as HLO text."""
     try:
         loaded = load(module)
-        if only_fingerprint:
+        if cost:
+            if cluster is None:
+                raise ArgumentError("--cost needs a description of the devices: --cluster FILE.toml")
+            show_cost(loaded, devices, cluster, plot_path)
+        elif only_fingerprint:
             click.echo(fingerprint(loaded))
         else:
             click.echo(

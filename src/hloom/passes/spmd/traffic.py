@@ -29,7 +29,7 @@ def traffic(module: Module, replicas: int | None = None) -> list[Traffic]:
     """The collectives of a program in the order in which they stand; of loops each once, with how often they run."""
     replicas = module.replica_count if replicas is None else replicas
     found = _collectives(module.entry, 1)
-    return [_traffic(instruction, times, replicas, module.num_partitions) for instruction, times in found]
+    return [traffic_of(instruction, times, replicas, module.num_partitions) for instruction, times in found]
 
 
 def _collectives(computation: Computation, times: int | None) -> Iterator[tuple[Instruction, int | None]]:
@@ -43,7 +43,8 @@ def _collectives(computation: Computation, times: int | None) -> Iterator[tuple[
                 yield from _collectives(called, inner)
 
 
-def _traffic(instruction: Instruction, times: int | None, replicas: int, partitions: int) -> Traffic:
+def traffic_of(instruction: Instruction, times: int | None, replicas: int, partitions: int) -> Traffic:
+    """What one collective sends, on so many replicas of so many partitions."""
     op = instruction.op
     size = sum(leaf.byte_size for operand in instruction.operands for leaf in operand.shape.leaves())
     if isinstance(op, CollectivePermute):

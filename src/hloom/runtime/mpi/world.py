@@ -70,7 +70,7 @@ class World:
 
     def __init__(self, comm: Any) -> None:
         self.rank, self.size = comm.rank, comm.size
-        self._everybody, self._control, self._messages = comm.Dup(), comm.Dup(), comm.Dup()
+        self.everybody, self._control, self._messages = comm.Dup(), comm.Dup(), comm.Dup()
         self._groups: dict[tuple[tuple[int, ...], tuple[int, ...]], Any] = {}
         """The communicators of groups of devices on ranks; of no devices in particular those of ranks as such."""
         self._kept: list[Any] = []
@@ -107,7 +107,7 @@ class World:
 
     def all_equal(self, value: int) -> bool:
         """Whether a number is the same on all ranks; they all ask at once."""
-        return len({*self._everybody.allgather(value)}) == 1
+        return len({*self.everybody.allgather(value)}) == 1
 
     def gather(self, values: list[Value], ranks: Sequence[int], timeout: float) -> list[Value]:
         """The values of some ranks, in their order, on all of these."""
@@ -127,7 +127,7 @@ class World:
     def _communicator(self, members: tuple[int, ...], ranks: Sequence[int]) -> Any:
         key = (members, tuple(ranks))
         if key not in self._groups:
-            self._groups[key] = self._everybody.Create_group(self._everybody.Get_group().Incl(ranks))
+            self._groups[key] = self.everybody.Create_group(self.everybody.Get_group().Incl(ranks))
         return self._groups[key]
 
     def gather_arrays(
@@ -245,7 +245,7 @@ class World:
                 while self._control.iprobe(tag=_GONE):
                     self._gone.setdefault(self._control.recv(tag=_GONE), time.monotonic())
                 time.sleep(1e-3)
-            self._everybody.Abort(1)
+            self.everybody.Abort(1)
 
 
 def _rest(asked: int) -> None:

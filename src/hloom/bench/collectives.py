@@ -1,0 +1,201 @@
+"""Collectives timed side by side: MPI's own, hloom's between ranks and between threads, and JAX's on its CPU backend.
+
+All ranks of a run of MPI call `measure`, in turns for each size. Rounds start together; a time is the median of the
+slowest ranks'.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hloom.api import compile
+from hloom.bench.machine import Limits
+from hloom.errors import ArgumentError
+from hloom.runtime.mpi.world import World
+from hloom.scaling.cluster import Cluster, Level
+
+SIZES = (4, 1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26)
+"""Bytes of the operand on each device."""
+ROUNDS = 9
+ROUND_SECONDS = 0.02
+Work = Callable[[], object]
+
+_BODIES = {
+    "all-reduce": "ROOT r = f32[N] all-reduce(p), to_apply=add",
+    "reduce-scatter": "ROOT r = f32[N/D] reduce-scatter(p), dimensions={0}, to_apply=add",
+    "all-gather": "ROOT r = f32[N*D] all-gather(p), dimensions={0}",
+    "all-to-all": "ROOT r = f32[N] all-to-all(p), dimensions={0}",
+    "collective-permute": "ROOT r = f32[N] collective-permute(p), source_target_pairs={PAIRS}",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds of one collective of `size` bytes a device, by who does it; None where that was not measured."""
+
+    opcode: str
+    size: int
+    mpi: float
+    ranks: float
+    threads: float
+    gloo: float | None
+
+
+def measure(world: World, report: Callable[[str], None], with_gloo: bool, largest: int = SIZES[-1]) -> list[Row]:
+    """The times of all collectives and sizes up to `largest` bytes, on `world.size` devices each."""
+    if world.size < 2:
+        raise ArgumentError("collectives need at least two ranks: mpiexec -n 2 hloom bench --collectives")
+    rows = []
+    for opcode in _BODIES:
+        for size in SIZES:
+            count = math.ceil(size / 4 / world.size) * world.size if opcode in _CUT else size // 4
+            if size > largest:
+                continue
+            report(f"{opcode} of {size:,} bytes")
+            rows.append(_measure(world, opcode, count, with_gloo))
+    return rows
+
+
+_CUT = ("reduce-scatter", "all-to-all")
+"""What each device has a block of for every other one."""
+
+
+def _measure(world: World, opcode: str, count: int, with_gloo: bool) -> Row:
+    data = np.ones(count, np.float32)
+    text = hlo(opcode, count, world.size)
+    ranks = compile(text, distributed=True)
+    ranks.run_replicas([[data]])  # the ranks agree on it, and native code takes over
+    works: list[tuple[str, Work | None]] = [
+        ("mpi", _by_mpi(world, opcode, data)),
+        ("ranks", lambda: ranks(data)),
+        ("gloo", _by_jax(world, opcode, data) if with_gloo else None),
+    ]
+    times = {name: _median(world, work) if work else None for name, work in works}
+    threads = compile(text)
+    lists = [[data]] * world.size
+    alone = _alone(world, lambda: threads.run_replicas(lists))
+    assert times["mpi"] is not None and times["ranks"] is not None
+    return Row(opcode, 4 * count, times["mpi"], times["ranks"], alone, times["gloo"])
+
+
+def hlo(opcode: str, count: int, devices: int) -> str:
+    """A module of one collective, on f32[count] on each of some replicas."""
+    pairs = ",".join(f"{{{k},{(k + 1) % devices}}}" for k in range(devices))
+    body = _BODIES[opcode].replace("PAIRS", pairs)
+    body = body.replace("N*D", str(count * devices)).replace("N/D", str(count // devices)).replace("[N]", f"[{count}]")
+    return (
+        f"HloModule {opcode.replace('-', '_')}, replica_count={devices}\n"
+        "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"
+        f"ENTRY e {{ p = f32[{count}] parameter(0) {body} }}"
+    )
+
+
+def _by_mpi(world: World, opcode: str, data: np.ndarray[Any, Any]) -> Work:
+    """MPI's blocking function on memory that is used again."""
+    from mpi4py import MPI
+
+    comm, size = world.everybody, world.size
+    parts = {"reduce-scatter": data.size // size, "all-gather": data.size * size}
+    result = np.empty(parts.get(opcode, data.size), np.float32)
+    if opcode == "all-reduce":
+        return lambda: comm.Allreduce(data, result)
+    if opcode == "reduce-scatter":
+        return lambda: comm.Reduce_scatter_block(data, result, MPI.SUM)
+    if opcode == "all-gather":
+        return lambda: comm.Allgather(data, result)
+    if opcode == "all-to-all":
+        return lambda: comm.Alltoall(data, result)
+    there, back = (world.rank + 1) % size, (world.rank - 1) % size
+    return lambda: comm.Sendrecv(data, there, 0, result, back, 0)
+
+
+def _by_jax(world: World, opcode: str, data: np.ndarray[Any, Any]) -> Work:
+    """The same through JAX on its CPU backend, whose processes meet by gloo."""
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    size = world.size
+    mesh = jax.make_mesh((size,), ("i",), devices=jax.devices("cpu"))
+    lax: dict[str, Callable[[Any], Any]] = {
+        "all-reduce": lambda x: jax.lax.psum(x, "i"),
+        "reduce-scatter": lambda x: jax.lax.psum_scatter(x, "i", tiled=True),
+        "all-gather": lambda x: jax.lax.all_gather(x, "i", tiled=True),
+        "all-to-all": lambda x: jax.lax.all_to_all(x, "i", 0, 0, tiled=True),
+        "collective-permute": lambda x: jax.lax.ppermute(x, "i", [(k, (k + 1) % size) for k in range(size)]),
+    }
+    spec = PartitionSpec("i")
+    mapped = jax.jit(jax.shard_map(lax[opcode], mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
+    array = jax.make_array_from_process_local_data(NamedSharding(mesh, spec), data)
+    return lambda: mapped(array).block_until_ready()
+
+
+def start_gloo(world: World) -> bool:
+    """Lets JAX's processes meet; False where JAX is not installed. Called on all ranks, before JAX does anything."""
+    try:
+        import jax
+    except ImportError:
+        return False
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    host = socket.gethostbyname(socket.gethostname())
+    address = world.everybody.bcast(f"{host}:{port}")
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(address, world.size, world.rank)
+    return True
+
+
+def _median(world: World, work: Work) -> float:
+    """The median of rounds, each as long as its slowest rank's, of as many calls as all take to fill a round."""
+    for _ in range(2):
+        work()
+    times = []
+    start = time.perf_counter()
+    work()
+    calls = world.everybody.allreduce(max(1, int(ROUND_SECONDS / max(time.perf_counter() - start, 1e-7))))
+    calls = max(1, calls // world.size)
+    for _ in range(ROUNDS):
+        world.everybody.Barrier()
+        start = time.perf_counter()
+        for _ in range(calls):
+            work()
+        times.append(max(world.everybody.allgather((time.perf_counter() - start) / calls)))
+    return float(np.median(times))
+
+
+def _alone(world: World, work: Work) -> float:
+    """As `_median`, on one rank, while the others sleep."""
+    seconds = 0.0
+    if world.rank == 0:
+        times = []
+        for _ in range(ROUNDS + 2):
+            start = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - start)
+        seconds = float(np.median(times[2:]))
+    waiting = world.everybody.Ibarrier()
+    while not waiting.Test():
+        time.sleep(1e-3)
+    return float(world.everybody.bcast(seconds))
+
+
+def fit(rows: Sequence[Row], ranks: int, limits: Limits) -> Cluster:
+    """One level whose latency, rate and rate of folding explain what hloom's ranks took."""
+    permutes = [row for row in rows if row.opcode == "collective-permute"]
+    sums = [row for row in rows if row.opcode == "all-reduce"]
+    latency = max(min(row.ranks for row in permutes), 1e-8)
+    largest = max(permutes, key=lambda row: row.size)
+    bandwidth = largest.size / max(largest.ranks - latency, 1e-9)
+    whole, share = max(sums, key=lambda row: row.size), (ranks - 1) / ranks
+    folding = max(whole.ranks - 2 * share * whole.size / bandwidth, 1e-9)
+    level = Level("ranks", ranks, latency, bandwidth, share * whole.size / folding)
+    return Cluster(limits.flops_per_second / ranks, limits.bytes_per_second / ranks, math.inf, (level,))

@@ -1,0 +1,69 @@
+"""`hloom bench --collectives`: what ranks of MPI take to meet, side by side."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hloom.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from hloom.bench.collectives import Row
+
+
+def bench_collectives(json_path: Path | None, plot_path: Path | None, cluster_path: Path | None, peer: bool) -> None:
+    """Times collectives on the ranks of this run of MPI; the first rank shows and writes."""
+    from rich.console import Console
+
+    from hloom.bench.collectives import fit, measure, start_gloo
+    from hloom.bench.machine import Limits, measure_limits
+    from hloom.runtime.mpi.world import world
+    from hloom.scaling.cluster import to_toml
+
+    ranks = world()
+    is_first = ranks.rank == 0
+    limits = measure_limits() if is_first else Limits(1.0, 1.0)
+    with_gloo = peer and start_gloo(ranks)
+    console = Console(stderr=True)
+    rows = measure(ranks, lambda what: console.print(what, style="dim") if is_first else None, with_gloo)
+    if not is_first:
+        return
+    _show(rows, ranks.size)
+    cluster = fit(rows, ranks.size, limits)
+    if cluster_path is not None:
+        _write(cluster_path, to_toml(cluster, f"measured by hloom bench --collectives on {ranks.size} ranks"))
+    if json_path is not None:
+        _write(json_path, json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    if plot_path is not None:
+        from hloom.bench.collectives_chart import draw
+
+        draw(rows, ranks.size, cluster, plot_path)
+
+
+def _show(rows: list[Row], ranks: int) -> None:
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    from hloom.cli.cost import readable
+
+    table = Table("collective", "bytes", "MPI", "hloom, ranks", "of MPI", "hloom, threads", "JAX, gloo", "of gloo")
+    for row in rows:
+        gloo = ("", "") if row.gloo is None else (readable(row.gloo), f"{row.ranks / row.gloo:.2f}")
+        times = readable(row.mpi), readable(row.ranks), f"{row.ranks / row.mpi:.2f}", readable(row.threads)
+        table.add_row(row.opcode, f"{row.size:,}", *times, *gloo)
+    console = Console(highlight=False)
+    console.width = max(console.width, Measurement.get(console, console.options.update(max_width=1000), table).maximum)
+    console.print(table)
+    console.print(
+        f"medians on {ranks} ranks, of threads on as many; MPI into memory that is used again", soft_wrap=True
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise ArgumentError(f"cannot write {path}: {error.strerror}") from None

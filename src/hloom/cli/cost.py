@@ -1,0 +1,69 @@
+"""What a step of a module costs on a cluster: `hloom show --cost`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hloom.errors import ArgumentError
+from hloom.ir import Module
+
+MOST_ROWS = 20
+
+
+def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path: Path | None) -> None:
+    """Prints the predicted time of a step, what takes it, what is sent, and the memory of a device."""
+    from rich.console import Console
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    from hloom.passes import clone_module
+    from hloom.passes.spmd import partition
+    from hloom.scaling.cluster import load_cluster
+    from hloom.scaling.predict import predict
+
+    cluster = load_cluster(cluster_path)
+    count = module.replica_count * module.num_partitions if devices is None else devices
+    if count > cluster.device_count:
+        raise ArgumentError(f"the cluster has {cluster.device_count} devices, not {count}")
+    if module.num_partitions == 1 and count != module.replica_count:
+        if count % module.replica_count:
+            raise ArgumentError(f"{count} devices are no multiple of the {module.replica_count} replicas")
+        module = partition(clone_module(module), count // module.replica_count).module
+    if count != module.replica_count * module.num_partitions:
+        made_for = f"{module.replica_count} replicas of {module.num_partitions} partitions"
+        raise ArgumentError(f"the module is made for {made_for}, not for {count} devices")
+    prediction = predict(module, module.replica_count, cluster)
+    console = Console(highlight=False)
+    table = Table("part", "kind", "times", "time", "bytes sent", "by")
+    for part in prediction.parts[:MOST_ROWS]:
+        source = str(part.instruction.metadata.get("op_name", ""))
+        name = f"%{part.instruction.name}" + (f"\n  {source}" if source else "")
+        table.add_row(
+            name, part.instruction.opcode, f"{part.times:,}", readable(part.seconds), f"{part.sent:,}", part.algorithm
+        )
+    console.width = max(console.width, Measurement.get(console, console.options.update(max_width=1000), table).maximum)
+    console.print(table)
+    rest = len(prediction.parts) - MOST_ROWS
+    if rest > 0:
+        console.print(f".. and {rest} that take less")
+    sent = sum(part.sent for part in prediction.parts)
+    unknown = "; loops of unknown length counted once" if prediction.has_unknown_loops else ""
+    console.print(
+        f"a step on {count} devices: {readable(prediction.seconds)}, of it {readable(prediction.seconds_of(True))} in "
+        f"collectives; a device sends {sent:,} bytes and holds {prediction.peak_bytes:,} at most{unknown}",
+        soft_wrap=True,
+    )
+    if prediction.peak_bytes > cluster.memory_bytes:
+        console.print(f"a device has {cluster.memory_bytes:,.0f} bytes: too few", style="red")
+    if plot_path is not None:
+        from hloom.scaling.chart import draw
+
+        draw(prediction, f"{module.name} on {count} devices: {readable(prediction.seconds)} a step", plot_path)
+
+
+def readable(seconds: float) -> str:
+    """A time in the unit that fits it."""
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

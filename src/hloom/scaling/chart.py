@@ -1,0 +1,58 @@
+"""A prediction as a picture: where a step's time goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hloom.errors import ArgumentError
+from hloom.scaling.predict import Prediction
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_BARS = 24
+COMPUTING, TALKING = "#2a7f62", "#c8553d"
+
+
+def draw(prediction: Prediction, title: str, path: Path) -> None:
+    """Bars of the longest parts, and how the whole divides; the extension of the path says the format."""
+    shown = [part for part in prediction.parts[:MOST_BARS] if part.seconds > 0][::-1]
+    figure = new_figure((10, 2.2 + 0.28 * len(shown)))
+    whole, parts = figure.subplots(2, 1, height_ratios=[1, max(1, len(shown)) / 2 + 1])
+    start = 0.0
+    for name, collectives, color in (("computing", False, COMPUTING), ("collectives", True, TALKING)):
+        seconds = prediction.seconds_of(collectives)
+        share = seconds / prediction.seconds if prediction.seconds else 0.0
+        whole.barh([0], [1e3 * seconds], left=1e3 * start, color=color, label=f"{name}: {share:.0%}")
+        start += seconds
+    whole.set_yticks([])
+    whole.set_title(title, loc="left", fontsize=11)
+    whole.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=2, frameon=False)
+    parts.barh(
+        [f"%{part.instruction.name}" + (f" x {part.times}" if part.times > 1 else "") for part in shown],
+        [1e3 * part.seconds for part in shown],
+        color=[TALKING if part.is_collective else COMPUTING for part in shown],
+    )
+    parts.set_xlabel("milliseconds of a step")
+    parts.tick_params(axis="y", labelsize=8)
+    for axes in (whole, parts):
+        axes.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, path)
+
+
+def new_figure(size: tuple[float, float]) -> Figure:
+    """A figure of matplotlib, of so many inches; ArgumentError where it is not installed."""
+    try:
+        import matplotlib.figure
+    except ImportError as error:
+        raise ArgumentError(f"pictures are drawn by matplotlib: pip install 'hloom[plot]' ({error})") from None
+    return matplotlib.figure.Figure(figsize=size, layout="constrained")
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Writes a figure in the format that the extension says; ArgumentError where that is none, or it cannot."""
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"cannot draw {path}: {error}") from None

@@ -1,0 +1,110 @@
+"""A cluster as a few numbers: what a device computes, and what its links carry, level by level.
+
+A description is a TOML file:
+
+    [device]
+    gflops = 120.0       # operations that a device does in a second, in 10^9
+    memory_gbs = 20.0    # bytes that it reads and writes, in 10^9 a second
+    memory_gb = 8.0      # its memory, in 10^9 bytes; may be left out
+
+    [[level]]            # from the inside out: the devices of a machine ..
+    name = "machine"
+    count = 4            # what it joins: devices, or of outer levels units of the one before
+    latency_us = 1.5     # of a message
+    gbs = 6.0            # what each device sends and receives there, in 10^9 bytes a second
+    fold_gbs = 4.0       # what it adds to what it received
+
+    [[level]]            # .. and the machines
+    name = "network"
+    count = 64
+    latency_us = 12.0
+    gbs = 2.5
+    fold_gbs = 4.0
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hloom.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Level:
+    """Links between `count` units; seconds, and bytes a second of each device."""
+
+    name: str
+    count: int
+    latency: float
+    bandwidth: float
+    fold_rate: float
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Devices of one kind, joined level by level; device d is d // count of the unit before, and so on."""
+
+    flops: float
+    memory_rate: float
+    memory_bytes: float
+    levels: tuple[Level, ...]
+
+    @property
+    def device_count(self) -> int:
+        return math.prod(level.count for level in self.levels)
+
+
+def load_cluster(path: Path) -> Cluster:
+    """The cluster that a TOML file describes; ArgumentError says which entry is missing or no positive number."""
+    try:
+        found = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ArgumentError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"{path} is no TOML file: {error}") from None
+    device, levels = found.get("device"), found.get("level")
+    if not isinstance(device, dict) or not isinstance(levels, list) or not levels:
+        raise ArgumentError(f"{path}: a cluster has a [device] and at least one [[level]]")
+    return Cluster(
+        1e9 * _number(path, device, "gflops"),
+        1e9 * _number(path, device, "memory_gbs"),
+        1e9 * _number(path, device, "memory_gb") if "memory_gb" in device else math.inf,
+        tuple(_level(path, level) for level in levels),
+    )
+
+
+def _level(path: Path, level: Any) -> Level:
+    count = _number(path, level, "count")
+    if count != int(count):
+        raise ArgumentError(f"{path}: 'count' of a level is a whole number, got {count}")
+    return Level(
+        str(level.get("name", "level")),
+        int(count),
+        1e-6 * _number(path, level, "latency_us"),
+        1e9 * _number(path, level, "gbs"),
+        1e9 * _number(path, level, "fold_gbs"),
+    )
+
+
+def _number(path: Path, table: Any, name: str) -> float:
+    value = table.get(name) if isinstance(table, dict) else None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ArgumentError(f"{path}: {name!r} must be a positive number, got {value!r}")
+    return float(value)
+
+
+def to_toml(cluster: Cluster, comment: str) -> str:
+    """The description of a cluster, as `load_cluster` reads it."""
+    lines = [f"# {comment}", "[device]", f"gflops = {cluster.flops / 1e9:.4g}"]
+    lines += [f"memory_gbs = {cluster.memory_rate / 1e9:.4g}"]
+    if cluster.memory_bytes < math.inf:
+        lines.append(f"memory_gb = {cluster.memory_bytes / 1e9:.4g}")
+    for level in cluster.levels:
+        lines += ["", "[[level]]", f'name = "{level.name}"', f"count = {level.count}"]
+        lines += [f"latency_us = {1e6 * level.latency:.4g}", f"gbs = {level.bandwidth / 1e9:.4g}"]
+        lines.append(f"fold_gbs = {level.fold_rate / 1e9:.4g}")
+    return "\n".join([*lines, ""])

@@ -1,0 +1,146 @@
+"""How long a collective takes, by the algorithms that libraries choose from.
+
+A message costs its latency and its bytes at the rate of the link; a fold costs its bytes too. Algorithms are those of
+Thakur, Rabenseifner and Gropp (2005): rings, trees that double or halve, and both after one another; and level by
+level, the inner links carrying what only they can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hloom.errors import ArgumentError
+from hloom.scaling.cluster import Cluster, Level
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds, and the algorithm that takes them."""
+
+    seconds: float
+    algorithm: str
+
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(self.seconds + other.seconds, self.algorithm)
+
+
+def estimate(opcode: str, size: int, members: Sequence[int], cluster: Cluster) -> Estimate:
+    """The time of a collective whose operand has `size` bytes on each of some devices.
+
+    ArgumentError where the cluster has fewer devices.
+    """
+    if max(members) >= cluster.device_count:
+        raise ArgumentError(f"device {max(members)} is none of the {cluster.device_count} that the cluster has")
+    kind = opcode.removesuffix("-start")
+    spread = _spread(members, cluster)
+    if not spread:
+        return Estimate(0.0, "alone")
+    outermost = spread[-1][0]
+    flat = _SIMPLE[kind](len(members), size, outermost)
+    if len(spread) == 1 or kind not in _LEVELLED:
+        return flat
+    levelled = Estimate(_LEVELLED[kind](size, spread), "level by level")
+    return min(flat, levelled, key=lambda each: each.seconds)
+
+
+def _spread(members: Sequence[int], cluster: Cluster) -> list[tuple[Level, int]]:
+    """The levels that a group spans, each with how many units of the one before meet there."""
+    found, units = [], [*members]
+    for level in cluster.levels:
+        outer = [unit // level.count for unit in units]
+        most = max(outer.count(unit) for unit in {*outer})
+        if most > 1:
+            found.append((level, most))
+        units = list(dict.fromkeys(outer))
+        if len(units) == 1:
+            break
+    return found
+
+
+def _best(**seconds: float) -> Estimate:
+    name = min(seconds, key=lambda each: seconds[each])
+    return Estimate(seconds[name], name)
+
+
+def _all_reduce(n: int, size: float, level: Level) -> Estimate:
+    a, b, c = level.latency, size / level.bandwidth, size / level.fold_rate
+    steps, share = math.ceil(math.log2(n)), (n - 1) / n
+    return _best(
+        ring=2 * (n - 1) * a + share * (2 * b + c),
+        tree=steps * (a + b + c),
+        halving=2 * steps * a + share * (2 * b + c),
+    )
+
+
+def _reduce_scatter(n: int, size: float, level: Level) -> Estimate:
+    whole = (n - 1) / n * (size / level.bandwidth + size / level.fold_rate)
+    return _best(ring=(n - 1) * level.latency + whole, halving=math.ceil(math.log2(n)) * level.latency + whole)
+
+
+def _all_gather(n: int, size: float, level: Level) -> Estimate:
+    whole = (n - 1) * size / level.bandwidth
+    return _best(ring=(n - 1) * level.latency + whole, doubling=math.ceil(math.log2(n)) * level.latency + whole)
+
+
+def _all_to_all(n: int, size: float, level: Level) -> Estimate:
+    return Estimate((n - 1) * level.latency + (n - 1) / n * size / level.bandwidth, "pairs")
+
+
+def _broadcast(n: int, size: float, level: Level) -> Estimate:
+    a, b, steps = level.latency, size / level.bandwidth, math.ceil(math.log2(n))
+    return _best(tree=steps * (a + b), scatter=(steps + n - 1) * a + 2 * (n - 1) / n * b)
+
+
+def _permute(n: int, size: float, level: Level) -> Estimate:
+    return Estimate(level.latency + size / level.bandwidth, "message")
+
+
+_SIMPLE: dict[str, Callable[[int, float, Level], Estimate]] = {
+    "all-gather": _all_gather,
+    "all-reduce": _all_reduce,
+    "all-to-all": _all_to_all,
+    "collective-broadcast": _broadcast,
+    "collective-permute": _permute,
+    "ragged-all-to-all": _all_to_all,
+    "reduce-scatter": _reduce_scatter,
+}
+
+
+def _all_reduce_levelled(size: float, spread: Sequence[tuple[Level, int]]) -> float:
+    """Scattered inside, reduced outside, gathered inside."""
+    (level, n), *outer = spread
+    if not outer:
+        return _all_reduce(n, size, level).seconds
+    inside = _reduce_scatter(n, size, level).seconds + _all_gather(n, size / n, level).seconds
+    return inside + _all_reduce_levelled(size / n, outer)
+
+
+def _all_gather_levelled(size: float, spread: Sequence[tuple[Level, int]]) -> float:
+    """First outside, where the pieces are small, then inside."""
+    seconds = 0.0
+    for level, n in reversed(spread):
+        seconds += _all_gather(n, size, level).seconds
+        size *= n
+    return seconds
+
+
+def _reduce_scatter_levelled(size: float, spread: Sequence[tuple[Level, int]]) -> float:
+    seconds = 0.0
+    for level, n in spread:
+        seconds += _reduce_scatter(n, size, level).seconds
+        size /= n
+    return seconds
+
+
+def _broadcast_levelled(size: float, spread: Sequence[tuple[Level, int]]) -> float:
+    return sum(_broadcast(n, size, level).seconds for level, n in spread)
+
+
+_LEVELLED: dict[str, Callable[[float, Sequence[tuple[Level, int]]], float]] = {
+    "all-gather": _all_gather_levelled,
+    "all-reduce": _all_reduce_levelled,
+    "collective-broadcast": _broadcast_levelled,
+    "reduce-scatter": _reduce_scatter_levelled,
+}

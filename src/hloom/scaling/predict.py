@@ -1,0 +1,133 @@
+"""A step of a program on a cluster: how long its parts take, what they send, and the memory of a device.
+
+Computation is what the CPU backend's passes leave, each instruction at the rate of arithmetic or of memory, whichever
+is slower; loops of unknown length count once, of branches the longest. Nothing overlaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hloom.backends.cpu.compiler import Company, cpu_pipeline
+from hloom.backends.cpu.llvm.machine_code import processor
+from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+from hloom.backends.cpu.program.program import build_program
+from hloom.flops import FREE, count_flops_of
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.collectives import Collective, CollectivePermute
+from hloom.passes import clone_module, run_passes
+from hloom.passes.control_flow.while_loops import trip_count
+from hloom.passes.spmd.traffic import traffic_of
+from hloom.scaling.cluster import Cluster
+from hloom.scaling.collective_times import Estimate, estimate
+
+_COSTLESS = FREE - {
+    "broadcast", "concatenate", "copy", "dynamic-slice", "dynamic-update-slice", "gather", "iota", "pad", "reverse",
+    "slice", "transpose",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """An instruction of a step; `seconds` and `sent` bytes are of all the times that it runs together."""
+
+    instruction: Instruction
+    times: int
+    seconds: float
+    sent: int
+    algorithm: str
+    """Of a collective; of computation what limits it."""
+
+    @property
+    def is_collective(self) -> bool:
+        return isinstance(self.instruction.op, (Collective, CollectivePermute))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a step costs each device: its parts, the longest first, and the peak of its memory in bytes."""
+
+    parts: list[Part]
+    peak_bytes: int
+    has_unknown_loops: bool
+
+    @property
+    def seconds(self) -> float:
+        return sum(part.seconds for part in self.parts)
+
+    def seconds_of(self, collectives: bool) -> float:
+        return sum(part.seconds for part in self.parts if part.is_collective is collectives)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Where a step runs."""
+
+    replicas: int
+    partitions: int
+    cluster: Cluster
+    trips: dict[str, int | None]
+    """How often loops run, by their names: before fusion hid their counters."""
+
+    def rounds(self, loop: Instruction) -> int | None:
+        return self.trips.get(loop.name) or trip_count(loop)
+
+
+def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
+    """The cost of a module that is the program of one device of `replicas` x its partitions."""
+    optimized = clone_module(module)
+    run_passes(optimized, cpu_pipeline(Company.RANKS))
+    trips = {i.name: trip_count(i) for i in module.instructions() if i.opcode == "while"}
+    run = _Run(replicas, module.num_partitions, cluster, trips)
+    found = list(_parts(optimized.entry, 1, run))
+    program = build_program(optimized, processor().vector_bytes, 1)
+    assignment = assign_buffers(program, donate=True)
+    held = sum(b.byte_size for kind in ("parameter", "output", "constant") for b in program.of_kind(kind))
+    shared = sum(program.of_kind("output")[number].byte_size for number in assignment.donated)
+    loops = [i for i in optimized.instructions() if i.opcode == "while"]
+    return Prediction(
+        sorted(found, key=lambda part: -part.seconds),
+        held - shared + assignment.arena_bytes,
+        any(run.rounds(loop) is None for loop in loops),
+    )
+
+
+def _parts(computation: Computation, times: int, run: _Run) -> Iterator[Part]:
+    for instruction in computation.instructions:
+        if isinstance(instruction.op, (Collective, CollectivePermute)):
+            yield _collective(instruction, times, run)
+        elif instruction.opcode == "while":
+            for called in instruction.op.computations:
+                yield from _parts(called, times * (run.rounds(instruction) or 1), run)
+        elif instruction.opcode == "conditional":
+            branches = [list(_parts(called, times, run)) for called in instruction.op.computations]
+            yield from max(branches, key=lambda parts: sum(part.seconds for part in parts))
+        elif instruction.opcode == "call":
+            for called in instruction.op.computations:
+                yield from _parts(called, times, run)
+        elif instruction.opcode not in _COSTLESS:
+            yield _computation(instruction, times, run.cluster)
+
+
+def _collective(instruction: Instruction, times: int, run: _Run) -> Part:
+    """The slowest of its groups says how long it takes."""
+    op: Any = instruction.op
+    moved = traffic_of(instruction, times, run.replicas, run.partitions)
+    size = sum(leaf.byte_size for shape in instruction.operand_shapes for leaf in shape.leaves())
+    groups = op.device_groups(run.replicas, run.partitions)
+    if isinstance(op, CollectivePermute):
+        groups = [[group[k] for k in pair] for group in groups for pair in op.source_target_pairs]
+        groups = [group for group in groups if group[0] != group[1]]
+    estimates = [estimate(instruction.opcode, size, group, run.cluster) for group in groups]
+    slowest = max(estimates, key=lambda each: each.seconds, default=Estimate(0.0, "alone"))
+    return Part(instruction, times, times * slowest.seconds, times * moved.sent, slowest.algorithm)
+
+
+def _computation(instruction: Instruction, times: int, cluster: Cluster) -> Part:
+    shapes = [*instruction.operand_shapes, instruction.shape]
+    size = sum(leaf.byte_size for shape in shapes for leaf in shape.leaves() if leaf.is_array)
+    working, moving = (count_flops_of(instruction) or 0) / cluster.flops, size / cluster.memory_rate
+    limit = "arithmetic" if working > moving else "memory"
+    return Part(instruction, times, times * max(working, moving), 0, limit)

@@ -1,0 +1,57 @@
+"""The model of collectives, against formulas worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hloom.errors import ArgumentError
+from hloom.scaling.cluster import Cluster, Level
+from hloom.scaling.collective_times import estimate
+
+INNER = Level("machine", 4, 1e-6, 10e9, 5e9)
+OUTER = Level("network", 8, 1e-5, 1e9, 5e9)
+CLUSTER = Cluster(1e11, 1e10, math.inf, (INNER, OUTER))
+SIZE = 4_000_000
+
+EXPECTED = {
+    # a message: latency and bytes
+    ("collective-permute", (0, 1)): 1e-6 + SIZE / 10e9,
+    ("collective-permute", (3, 4)): 1e-5 + SIZE / 1e9,
+    # two phases of three quarters each, and folds of three quarters
+    ("all-reduce", (0, 1, 2, 3)): 4 * 1e-6 + 0.75 * (2 * SIZE / 10e9 + SIZE / 5e9),
+    ("reduce-scatter", (0, 1, 2, 3)): 2 * 1e-6 + 0.75 * (SIZE / 10e9 + SIZE / 5e9),
+    ("all-gather", (0, 1, 2, 3)): 2 * 1e-6 + 3 * SIZE / 10e9,
+    ("all-to-all", (0, 1, 2, 3)): 3 * 1e-6 + 0.75 * SIZE / 10e9,
+    # scattered in machines of four, reduced between two, gathered in machines
+    ("all-reduce", tuple(range(8))): 4 * 1e-6
+    + 0.75 * (2 * SIZE / 10e9 + SIZE / 5e9)
+    + 1e-5
+    + SIZE / 4 / 1e9
+    + SIZE / 4 / 5e9,
+    # between machines first, then twice as much within
+    ("all-gather", tuple(range(8))): 1e-5 + SIZE / 1e9 + 2 * 1e-6 + 3 * 2 * SIZE / 10e9,
+}
+
+
+@pytest.mark.parametrize("opcode, members", EXPECTED)
+def test_times_are_those_of_the_best_algorithm(opcode: str, members: tuple[int, ...]) -> None:
+    if (opcode, len(members)) == ("all-reduce", 8):
+        # Between two: halving costs two latencies and half of the bytes twice.
+        by_halving = 2e-5 + 0.5 * (2 * SIZE / 4 / 1e9 + SIZE / 4 / 5e9)
+        by_tree = 1e-5 + SIZE / 4 / 1e9 + SIZE / 4 / 5e9
+        expected = EXPECTED[opcode, members] - by_tree + min(by_tree, by_halving)
+    else:
+        expected = EXPECTED[opcode, members]
+    assert estimate(opcode, SIZE, members, CLUSTER).seconds == pytest.approx(expected)
+
+
+def test_small_sums_go_up_a_tree_and_one_device_needs_no_time() -> None:
+    assert estimate("all-reduce-start", 4, range(4), CLUSTER).algorithm == "tree"
+    assert estimate("all-reduce", SIZE, [5], CLUSTER).seconds == 0
+
+
+def test_devices_that_the_cluster_lacks_are_named() -> None:
+    with pytest.raises(ArgumentError, match="device 32 is none of the 32 that the cluster has"):
+        estimate("all-reduce", 4, [0, 32], CLUSTER)

@@ -1,0 +1,110 @@
+"""`hloom show --cost`, and descriptions of clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import hloom as hl
+from hloom.cli import main
+from hloom.errors import ArgumentError
+from hloom.scaling.cluster import load_cluster, to_toml
+from hloom.scaling.predict import predict
+
+CLUSTER = """
+[device]
+gflops = 100
+memory_gbs = 10
+memory_gb = 1e-3
+
+[[level]]
+name = "machine"
+count = 4
+latency_us = 2
+gbs = 1
+fold_gbs = 1
+"""
+HLO = """HloModule step
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+body { p = (s32[], f32[512]) parameter(0) i = s32[] get-tuple-element(p), index=0 x = f32[512] get-tuple-element(p), index=1
+  one = s32[] constant(1) j = s32[] add(i, one) y = f32[512] all-reduce(x), channel_id=1, to_apply=add, replica_groups={{0}}
+  ROOT t = (s32[], f32[512]) tuple(j, y) }
+go { p = (s32[], f32[512]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(7)
+  ROOT c = pred[] compare(i, n), direction=LT }
+ENTRY e {
+  a = f32[512,512] parameter(0)
+  d = f32[512,512] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[] constant(0)
+  s = f32[512] reduce(d, z), dimensions={0}, to_apply=add
+  k = s32[] constant(0)
+  t = (s32[], f32[512]) tuple(k, s)
+  w = (s32[], f32[512]) while(t), condition=go, body=body
+  ROOT r = f32[512] get-tuple-element(w), index=1
+}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    path = tmp_path / "cluster.toml"
+    path.write_text(CLUSTER)
+    return path
+
+
+def test_products_take_arithmetic_and_collectives_in_loops_count_each_round(cluster: Path) -> None:
+    module = hl.parse(HLO)
+    module.num_partitions = 4
+    prediction = predict(module, 1, load_cluster(cluster))
+    (product,) = [part for part in prediction.parts if part.instruction.opcode == "dot"]
+    assert product.algorithm == "arithmetic" and product.seconds == pytest.approx(2 * 512**3 / 100e9)
+    (total,) = [part for part in prediction.parts if part.is_collective]
+    assert total.times == 7 and total.sent == 7 * 2 * 2048 * 3 // 4
+    assert total.seconds == pytest.approx(7 * min(2 * 2e-6 + 2 * 2 * 2048e-9, 4 * 2e-6 + 0.75 * 3 * 2048e-9))
+    assert prediction.peak_bytes >= 2 * 512 * 512 * 4
+
+
+def test_the_command_shows_and_draws(cluster: Path, tmp_path: Path) -> None:
+    path, plot = tmp_path / "m.hlo", tmp_path / "cost.svg"
+    path.write_text(HLO)
+    command = ["show", str(path), "--cost", "--devices", "4", "--cluster", str(cluster), "--plot", str(plot)]
+    shown = CliRunner().invoke(main, command)
+    assert shown.exit_code == 0, shown.output
+    assert "a step on 4 devices" in shown.output and "too few" in shown.output
+    assert "<svg" in plot.read_text()
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("latency_us = 2", "", "'latency_us' must be a positive number, got None"),
+        ("gflops = 100", "gflops = -1", "'gflops' must be a positive number, got -1"),
+        ("count = 4", "count = 1.5", "'count' of a level is a whole number"),
+        ("[[level]]", "[level]", "at least one [[level]]"),
+        ("[device]", "[device", "is no TOML file"),
+    ],
+)
+def test_what_a_description_lacks_is_named(cluster: Path, old: str, new: str, message: str) -> None:
+    cluster.write_text(CLUSTER.replace(old, new))
+    with pytest.raises(ArgumentError) as caught:
+        load_cluster(cluster)
+    assert message in str(caught.value)
+
+
+def test_a_description_is_written_as_it_is_read(cluster: Path, tmp_path: Path) -> None:
+    found = load_cluster(cluster)
+    (tmp_path / "again.toml").write_text(to_toml(found, "again"))
+    assert load_cluster(tmp_path / "again.toml") == found
+
+
+def test_devices_that_do_not_fit_are_refused(cluster: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text(HLO)
+    for arguments, message in (
+        (["--devices", "5", "--cluster", str(cluster)], "the cluster has 4 devices, not 5"),
+        (["--cluster", str(tmp_path / "none.toml")], "cannot read"),
+        ([], "--cost needs a description of the devices"),
+    ):
+        shown = CliRunner().invoke(main, ["show", str(path), "--cost", *arguments])
+        assert shown.exit_code == 1 and message in shown.output, shown.output
