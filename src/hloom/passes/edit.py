@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.operation import Operation
 from hloom.shape import Shape
 
@@ -117,7 +117,8 @@ def runs_effects(op: Operation) -> bool:
     """True where the operation, or something in the computations that it calls, has an effect (GEN-11)."""
     if op.has_side_effect or not op.calling_fields:
         return op.has_side_effect
-    return any(runs_effects(i.op) for called in op.computations for i in called.instructions)
+    reached = {c for called in op.computations for c in callees_first(called)}
+    return any(i.op.has_side_effect for computation in reached for i in computation.instructions)
 
 
 def effectful_computations(module: Module) -> set[Computation]:

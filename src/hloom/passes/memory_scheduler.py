@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
-from hloom.passes.edit import runs_effects
+from hloom.passes.edit import effectful_computations, has_effect
 
 _ALIASES = {
     "tuple",
@@ -34,20 +34,19 @@ class MemoryScheduler:
     max_instructions: int = 4000
 
     def run(self, module: Module) -> int:
-        called = {
-            id(c) for i in module.instructions() if i.opcode in ("while", "conditional") for c in i.op.computations
-        }
-        changes = 0
+        control = ("call", "conditional", "while")
+        called = {id(c) for i in module.instructions() if i.opcode in control for c in i.op.computations}
+        changes, effectful = 0, effectful_computations(module)
         for computation in module.computations:
             is_run = computation is module.entry_computation or id(computation) in called
             if is_run and 2 < len(computation.instructions) <= self.max_instructions:
-                changes += _reorder(computation)
+                changes += _reorder(computation, effectful)
         return changes
 
 
-def _reorder(computation: Computation) -> int:
+def _reorder(computation: Computation, effectful: set[Computation]) -> int:
     old = computation.instructions
-    new = _greedy(computation)
+    new = _greedy(computation, effectful)
     if new == old or peak_bytes(computation, new) >= peak_bytes(computation, old):
         return 0
     root = computation.root
@@ -56,9 +55,9 @@ def _reorder(computation: Computation) -> int:
     return 1
 
 
-def _greedy(computation: Computation) -> list[Instruction]:
+def _greedy(computation: Computation, effectful: set[Computation]) -> list[Instruction]:
     order = {instruction: k for k, instruction in enumerate(computation.instructions)}
-    before = _predecessors(computation.instructions)
+    before = _predecessors(computation.instructions, effectful)
     after: dict[Instruction, list[Instruction]] = {i: [] for i in order}
     for instruction, needed in before.items():
         for other in needed:
@@ -79,13 +78,15 @@ def _greedy(computation: Computation) -> list[Instruction]:
     return result
 
 
-def _predecessors(instructions: Sequence[Instruction]) -> dict[Instruction, set[Instruction]]:
+def _predecessors(
+    instructions: Sequence[Instruction], effectful: set[Computation]
+) -> dict[Instruction, set[Instruction]]:
     """What must come before each instruction: operands, control edges, and the effect before an effect."""
     found: dict[Instruction, set[Instruction]] = {}
     last: Instruction | None = None
     for instruction in instructions:
         found[instruction] = {*instruction.operands, *instruction.control_predecessors}
-        if runs_effects(instruction.op):
+        if has_effect(instruction, effectful):
             if last is not None:
                 found[instruction].add(last)
             last = instruction

@@ -190,7 +190,7 @@ class DeviceExecutable(Executable):
         self.world.check()
         if not self._is_agreed:
             self.world.agree(self._facts(), self._all_ranks, self.timeout)
-            self.world.meet(groups_of(self.module, self.replica_count), self.ranks)
+            self.world.meet(groups_of(self.module, self.replica_count), self.ranks, self.timeout)
             self._is_agreed = True
             self._meet()
         return MpiRendezvous(self.world, self.ranks, self._make_fold, *counts)

@@ -91,7 +91,7 @@ class _ComputationFusion:
     def _is_fusible(self, instruction: Instruction) -> bool:
         if instruction.opcode in ("parameter", "tuple", "fusion") or has_control_edges(instruction):
             return False
-        return not runs_effects(instruction.op) and self.options.can_fuse(instruction)
+        return self.options.can_fuse(instruction) and not runs_effects(instruction.op)
 
     def _chain_costs(self) -> dict[Instruction, float]:
         """What one element costs with everything cheap before it computed along."""

@@ -20,12 +20,16 @@ import numpy as np
 from hloom.errors import ArgumentError, HloomError, RunError
 from hloom.values import Array, Value
 
-_FAILED, _GONE, _WAITS = 1, 2, 3
+_FAILED, _GONE, _WAITS, _READY = 1, 2, 3, 4
 """Tags of what ranks tell each other outside of programs."""
 _GRACE = 2.0
 """Seconds that a rank which ends after a failure leaves to others to say so, and that words of one that ended take."""
 _PATIENT = 200
 """How often a request is asked before others get the processor."""
+
+
+_Key = tuple[tuple[int, ...], tuple[int, ...]]
+"""A group of devices, and the ranks that have them."""
 
 
 @functools.cache
@@ -71,8 +75,10 @@ class World:
     def __init__(self, comm: Any) -> None:
         self.rank, self.size = comm.rank, comm.size
         self.everybody, self._control, self._messages = comm.Dup(), comm.Dup(), comm.Dup()
-        self._groups: dict[tuple[tuple[int, ...], tuple[int, ...]], Any] = {}
+        self._groups: dict[_Key, Any] = {}
         """The communicators of groups of devices on ranks; of no devices in particular those of ranks as such."""
+        self._ready: set[tuple[int, _Key]] = set()
+        """Which ranks are about to make which communicators."""
         self._kept: list[Any] = []
         """Requests and buffers that MPI may still use."""
         self._gone: dict[int, float] = {}
@@ -93,7 +99,7 @@ class World:
 
     def agree(self, facts: dict[str, str], ranks: Sequence[int], timeout: float) -> None:
         """RunError where ranks differ in something that they must have alike; it names the ranks and the fact."""
-        comm = self._communicator((), ranks)
+        comm = self._communicator((), ranks, timeout)
         mine = np.frombuffer(b"".join(hashlib.sha256(fact.encode()).digest() for fact in facts.values()), np.uint8)
         all_of = np.empty((comm.size, mine.size), np.uint8)
         what = "to agree on the program"
@@ -111,24 +117,38 @@ class World:
 
     def gather(self, values: list[Value], ranks: Sequence[int], timeout: float) -> list[Value]:
         """The values of some ranks, in their order, on all of these."""
-        return self.gather_objects(self._communicator((), ranks), values, "to gather the results", timeout)
+        return self.gather_objects(self._communicator((), ranks, timeout), values, "to gather the results", timeout)
 
-    def meet(self, groups: Iterable[tuple[int, ...]], ranks: Sequence[int]) -> None:
+    def meet(self, groups: Iterable[tuple[int, ...]], ranks: Sequence[int], timeout: float) -> None:
         """Makes the communicators of groups of devices, device d on `ranks[d]`; all ranks call it with the same."""
         for members in groups:
             present = ranks_of(members, ranks)
             if self.rank in present and len(present) > 1:
-                self._communicator(members, present)
+                self._communicator(members, present, timeout)
 
     def communicator(self, members: Sequence[int], ranks: Sequence[int]) -> Any:
         """The communicator of a group of devices that has met, on these ranks."""
         return self._groups[tuple(members), tuple(ranks)]
 
-    def _communicator(self, members: tuple[int, ...], ranks: Sequence[int]) -> Any:
+    def _communicator(self, members: tuple[int, ...], ranks: Sequence[int], timeout: float) -> Any:
         key = (members, tuple(ranks))
         if key not in self._groups:
+            self._wait_for(key, ranks, timeout)
             self._groups[key] = self.everybody.Create_group(self.everybody.Get_group().Incl(ranks))
         return self._groups[key]
+
+    def _wait_for(self, key: _Key, ranks: Sequence[int], timeout: float) -> None:
+        """Waits until the others are about to make the same communicator: MPI itself would wait forever."""
+        others = {rank for rank in ranks if rank != self.rank}
+        self._kept += [self._control.isend((self.rank, key), rank, _READY) for rank in others]
+        deadline, asked = time.monotonic() + timeout, 0
+        while not all((rank, key) in self._ready for rank in others):
+            if self._control.iprobe(tag=_READY):
+                self._ready.add(self._control.recv(tag=_READY))
+                continue
+            self.look("to meet before a first run", deadline, timeout)
+            asked += 1
+            _rest(asked)
 
     def gather_arrays(
         self, comm: Any, mine: list[tuple[Array, ...]], counts: Sequence[int], what: str, timeout: float

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.program.program import (
     Buffer,
+    CallStep,
     CodeStep,
     ConditionalStep,
     CopyStep,
@@ -21,6 +22,7 @@ from hloom.backends.cpu.program.program import (
     Place,
     Program,
     Step,
+    Subroutine,
     WhileStep,
     leaves,
 )
@@ -44,6 +46,8 @@ class Assignment:
     offsets: dict[Buffer, int] = field(default_factory=dict)
     arena_bytes: int = 0
     donated: dict[int, int] = field(default_factory=dict)
+    inside: dict[Subroutine, Assignment] = field(default_factory=dict)
+    """Those of the program's subroutines."""
 
     def of(self, buffer: Buffer) -> Buffer:
         while (shared := self.home.get(buffer)) is not None:
@@ -139,7 +143,14 @@ def assign_buffers(program: Program, donate: bool = False) -> Assignment:
     With `donate`, outputs take the memory of parameters that the module's input_output_alias pairs them with, and of
     buffer donors of their size, where the program allows it.
     """
-    return _Assigner(program).run(donate)
+    inside = {}
+    for subroutine in program.subroutines:
+        inside[subroutine] = _Assigner(subroutine.program).run(donate=False)
+        for scratch in subroutine.scratches:
+            scratch.dimensions = (inside[subroutine].arena_bytes,)
+    assignment = _Assigner(program).run(donate)
+    assignment.inside = inside
+    return assignment
 
 
 class _Assigner:
@@ -188,7 +199,7 @@ class _Assigner:
             else:
                 self._plain(step, region)
 
-    def _plain(self, step: KernelStep | CodeStep | CopyStep | HostStep, region: tuple[Region, ...]) -> None:
+    def _plain(self, step: KernelStep | CodeStep | CopyStep | HostStep | CallStep, region: tuple[Region, ...]) -> None:
         read = dict.fromkeys(buffer for buffer, writes in accesses(step) if not writes)
         written = dict.fromkeys(buffer for buffer, writes in accesses(step) if writes)
         partly = set()
@@ -383,6 +394,11 @@ def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
             writes = step.kernel.buffers[position].role in ("output", "temporary")
             if writes or position in step.kernel.reads:
                 yield buffer, writes
+    elif isinstance(step, CallStep):
+        for buffer in (*step.operands, *step.constants):
+            yield buffer, False
+        for buffer in (*step.results, step.scratch):
+            yield buffer, True
     elif isinstance(step, CodeStep):
         for position, buffer in enumerate(step.buffers):
             yield buffer, position >= step.operands

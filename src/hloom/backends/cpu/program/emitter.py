@@ -19,6 +19,7 @@ from hloom.backends.cpu.program.blocked_loop import BlockedLoop, blocked_loop, i
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.program import (
     Buffer,
+    CallStep,
     CodeStep,
     ConditionalStep,
     CopyStep,
@@ -27,6 +28,7 @@ from hloom.backends.cpu.program.program import (
     Program,
     Slot,
     Step,
+    Subroutine,
     WhileStep,
     leaves,
 )
@@ -129,6 +131,8 @@ class _Emitter:
         self.pointers: dict[Buffer, str] = {}
         self.head: list[str] = []
         self.frame_size = 1
+        self.callee_words = 0
+        """Of the table for the subroutines that the function calls."""
         self.inlined: dict[str, int] = {}
         self.called: set[str] = set()
         self.polls = True
@@ -136,7 +140,8 @@ class _Emitter:
     def texts(self) -> list[str]:
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         parts = self.program.parts()
-        whole = [self._part(f"hloom_part{k}", steps) for k, steps in enumerate(parts)]
+        whole = [text for subroutine in self.program.subroutines for text in self._subroutine(subroutine)]
+        whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
         pieces, rest = _pieces(self._units())
         inlined = [f for f in self.functions.values() if self.inlined.get(f.name)]
         needed = [self.builder.declarations, *(f.declarations for f in inlined), *(u.declarations for u in rest)]
@@ -145,7 +150,7 @@ class _Emitter:
         declarations = {line: None for lines in needed for line in lines if line != _PARALLEL_FOR_DECLARATION}
         texts = ["\n".join(function.lines) for function in inlined]
         texts += [unit.text for unit in rest] + ["\n".join(lines) for lines in self.tasks.values()]
-        texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main(len(parts), forks)]
+        texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main("hloom_main", len(parts), forks)]
         entries = [entry for unit in elsewhere for entry in unit.entries]
         return [_module([*declarations, *entries], texts), *map(_module_of_units, pieces)]
 
@@ -171,7 +176,7 @@ class _Emitter:
         declarations = self.builder.declarations
         self.builder = Builder()
         self.builder.declarations = declarations
-        self.stack, self.pointers, self.head, self.frame_size = {}, {}, [], 1
+        self.stack, self.pointers, self.head, self.frame_size, self.callee_words = {}, {}, [], 1, 0
         self._steps(steps, depth=0)
         self.builder.line("ret i32 0")
         return "\n".join(
@@ -180,23 +185,38 @@ class _Emitter:
                 "entry:",
                 *self._table_loads(),
                 f"  %frame = alloca [{self.frame_size} x ptr], align 16",
+                *(_callee_head(self.callee_words) if self.callee_words else []),
                 *self.head,
                 *self.builder.lines,
                 "}",
             ]
         )
 
-    def _main(self, parts: int, forks: bool) -> str:
+    def _subroutine(self, subroutine: Subroutine) -> list[str]:
+        """`internal i32 @name(ptr table)`, and its parts: another program, with a table of its own."""
+        outside = self.program, self.assignment, self.table_starts
+        self.program, self.assignment = subroutine.program, outside[1].inside[subroutine]
+        self.table_starts = table_starts(self.program)
+        parts = self.program.parts()
+        texts = [self._part(f"{subroutine.name}.part{k}", steps) for k, steps in enumerate(parts)]
+        self.program, self.assignment, self.table_starts = outside
+        whole = self._main(subroutine.name, len(parts), forks=False)
+        return [
+            *texts,
+            whole.replace("define i32", "define internal i32", 1).replace("nounwind", "noinline nounwind", 1),
+        ]
+
+    def _main(self, name: str, parts: int, forks: bool) -> str:
         """Runs the parts until one fails."""
         b = Builder()
         if forks:
             place = b.element_pointer(Value("%table", PTR), constant(I64, TABLE.index("parallel_for")), "ptr")
             b.store(b.load(place, PTR, 8), Value("@parallel_for.address", PTR), 8)
         for k in range(parts):
-            failed = b.emit(f"call i32 @hloom_part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
+            failed = b.emit(f"call i32 @{name}.part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
             _return_if(b, failed)
         b.line("ret i32 0")
-        return "\n".join(["define i32 @hloom_main(ptr %table) nounwind #0 {", "entry:", *b.lines, "}"])
+        return "\n".join([f"define i32 @{name}(ptr %table) nounwind #0 {{", "entry:", *b.lines, "}"])
 
     # Memory
 
@@ -242,6 +262,8 @@ class _Emitter:
                 self._while(step, depth)
             elif isinstance(step, ConditionalStep):
                 self._conditional(step, depth)
+            elif isinstance(step, CallStep):
+                self._call(step)
             else:
                 self._host(step)
 
@@ -409,6 +431,16 @@ class _Emitter:
         status = b.emit(f"call i32 %host_call(ptr %host_data, {answer}, i64 {step.site}, ptr %frame)", I32)
         _return_if(b, b.binary("xor", status, b.emit(f"trunc {answer} to i32", I32)))
 
+    def _call(self, step: CallStep) -> None:
+        """The subroutine's table is a frame: its own arena, what this program has beside, and the buffers."""
+        b = self.builder
+        self.callee_words = max(self.callee_words, len(TABLE) + len(step.buffers))
+        arena = self._pointer(step.scratch) if step.scratch.byte_size else Value("null", PTR)
+        places = [0, *range(len(TABLE), len(TABLE) + len(step.buffers))]
+        for place, pointer in zip(places, [arena, *map(self._pointer, step.buffers)], strict=True):
+            b.store(pointer, b.element_pointer(Value("%callee", PTR), constant(I64, place), "ptr"), 8)
+        _return_if(b, b.emit(f"call i32 @{step.subroutine.name}(ptr %callee)", I32))
+
     def _fill_frame(self, pointers: list[Value]) -> None:
         b = self.builder
         self.frame_size = max(self.frame_size, len(pointers))
@@ -536,6 +568,15 @@ def _return_if(b: Builder, failed: Value) -> None:
     b.start(stop)
     b.line("ret i32 1")
     b.start(go)
+
+
+def _callee_head(words: int) -> list[str]:
+    """A table for subroutines: all that stays the same for each call."""
+    lines = [f"  %callee = alloca [{words} x ptr], align 16"]
+    for position, name in enumerate(TABLE[1:], 1):
+        lines.append(f"  %callee.{name} = getelementptr ptr, ptr %callee, i64 {position}")
+        lines.append(f"  store ptr %{name}, ptr %callee.{name}, align 8")
+    return lines
 
 
 def _from_frame(b: Builder, position: int) -> Value:

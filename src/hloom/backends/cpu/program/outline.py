@@ -90,7 +90,7 @@ def scalar_function(computation: Computation, vector_bytes: int) -> ScalarFuncti
     for callee in callees_first(entry):
         module.add(callee, entry=callee is entry)
     FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)).run(module)
-    program = build_program(module, vector_bytes, threads=1)
+    program = build_program(module, vector_bytes, threads=1, with_calls=False)
     if program.host_steps or program.slots or any(isinstance(buffer, Routine) for buffer in program.buffers):
         return None
     return _emit(program, computation, vector_bytes)

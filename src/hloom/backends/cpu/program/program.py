@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +19,11 @@ import numpy as np
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.interpreter.plan import Plan, make_plans
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.loops.lower import Lowered, can_lower, lower
 from hloom.loops.nest import BufferType, Kernel
 from hloom.loops.schedule import schedule
+from hloom.ops.control_flow import Call
 from hloom.runtime.fortran import routine_address
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -154,7 +156,33 @@ class HostStep:
     site: int
 
 
-Step = KernelStep | CodeStep | CopyStep | WhileStep | ConditionalStep | HostStep
+@dataclass(eq=False, slots=True)
+class Subroutine:
+    """A computation that is called in several places, as a program of its own, which takes its memory from callers."""
+
+    name: str
+    program: Program
+    scratches: list[Buffer] = field(default_factory=list)
+    """The memory for its temporaries, one at each call; how much is known once they have places."""
+
+
+@dataclass(eq=False, slots=True)
+class CallStep:
+    """Runs a subroutine: on operands, then constants of the caller's, it writes results; `scratch` is its memory."""
+
+    subroutine: Subroutine
+    operands: list[Buffer]
+    results: list[Buffer]
+    constants: list[Buffer]
+    scratch: Buffer
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """In the order of the subroutine's table."""
+        return [*self.operands, *self.results, *self.constants]
+
+
+Step = KernelStep | CodeStep | CopyStep | WhileStep | ConditionalStep | HostStep | CallStep
 
 
 @dataclass(slots=True)
@@ -180,6 +208,8 @@ class Program(Signature):
     host_steps: list[HostStep] = field(default_factory=list)
     loops: list[str] = field(default_factory=list)
     """The loops' instructions, for messages."""
+    subroutines: list[Subroutine] = field(default_factory=list)
+    """Each after those that it calls."""
     slots: int = 0
     """How many values only the host holds."""
 
@@ -217,33 +247,55 @@ def program_lines(steps: list[Step], indent: str = "") -> list[str]:
         elif isinstance(step, ConditionalStep):
             for number, branch in enumerate(step.branches):
                 lines += [f"{indent}branch {number} of {step.selector}", *program_lines(branch, indent + "  ")]
+        elif isinstance(step, CallStep):
+            lines.append(f"{indent}call {step.subroutine.name}({', '.join(map(str, step.buffers))})")
         else:
             lines.append(f"{indent}host {step.instruction!r}")
     return lines
 
 
-def build_program(module: Module, vector_bytes: int, threads: int) -> Program:
-    """The program of a module (whose entry is as the passes left it)."""
-    return _Builder(module, vector_bytes, threads).build()
+def build_program(module: Module, vector_bytes: int, threads: int, with_calls: bool = True) -> Program:
+    """The program of a module (whose entry is as the passes left it).
+
+    `with_calls`: whether computations that are called in several places may be subroutines.
+    """
+    program = Program(module=module, plans=make_plans(module.entry))
+    shared = _Shared(vector_bytes, threads, _called_often(module.entry) if with_calls else set())
+    _Builder(program, shared).build(module.entry)
+    program.subroutines = [subroutine for subroutine in shared.subroutines.values() if subroutine is not None]
+    return program
+
+
+@dataclass
+class _Shared:
+    """What a program and its subroutines have together."""
+
+    vector_bytes: int
+    threads: int
+    called_often: set[Computation]
+    codes: dict[Any, KernelCode | None] = field(default_factory=dict)
+    kernels: dict[Any, Lowered] = field(default_factory=dict)
+    subroutines: dict[Computation, Subroutine | None] = field(default_factory=dict)
+
+
+def _called_often(entry: Computation) -> set[Computation]:
+    """The computations that more than one call names."""
+    calls = [i.op.computation for c in callees_first(entry) for i in c.instructions if isinstance(i.op, Call)]
+    return {computation for computation, count in Counter(calls).items() if count > 1}
 
 
 class _Builder:
-    def __init__(self, module: Module, vector_bytes: int, threads: int) -> None:
-        self.program = Program(module=module, plans=make_plans(module.entry))
-        self.vector_bytes = vector_bytes
-        self.threads = threads
+    def __init__(self, program: Program, shared: _Shared) -> None:
+        self.program = program
+        self.shared = shared
         self.counts: dict[str, int] = {}
-        self.constants: dict[tuple[Any, ...], Buffer] = {}
-        self.routines: dict[str, Routine] = {}
-        self.codes: dict[Any, KernelCode | None] = {}
-        self.kernels: dict[Any, Lowered] = {}
+        self.constants: dict[Any, Buffer] = {}
 
-    def build(self) -> Program:
+    def build(self, computation: Computation) -> Program:
         program = self.program
-        entry = program.module.entry
-        program.parameters = [self._place(p.shape, "parameter") for p in entry.parameters]
-        value = self._run(entry, program.parameters, program.steps)
-        program.result = self._results(value, entry.result_shape)
+        program.parameters = [self._place(p.shape, "parameter") for p in computation.parameters]
+        value = self._run(computation, program.parameters, program.steps)
+        program.result = self._results(value, computation.result_shape)
         self._copy(program.result, value, program.steps)
         return program
 
@@ -278,17 +330,27 @@ class _Builder:
 
     def _constant(self, instruction: Instruction) -> Buffer:
         value = np.ascontiguousarray(instruction.op.literal.value)  # type: ignore[attr-defined]
-        key = (instruction.shape.element_type, instruction.shape.dimensions, value.tobytes())
+        return self._constant_array(Shape.array(instruction.shape.element_type, instruction.shape.dimensions), value)
+
+    def _constant_array(self, shape: Shape, value: np.ndarray[Any, Any]) -> Buffer:
+        key = (shape.element_type, shape.dimensions, value.tobytes())
         buffer = self.constants.get(key)
         if buffer is None:
-            buffer = self.constants[key] = self._buffer(instruction.shape, "constant", value)
+            buffer = self.constants[key] = self._buffer(shape, "constant", value)
         return buffer
 
-    def _routine(self, name: str) -> Routine:
-        if name not in self.routines:
-            self.routines[name] = Routine(self._number("constant"), name)
-            self.program.buffers.append(self.routines[name])
-        return self.routines[name]
+    def _routine(self, name: str) -> Buffer:
+        if name not in self.constants:
+            self.constants[name] = Routine(self._number("constant"), name)
+            self.program.buffers.append(self.constants[name])
+        return self.constants[name]
+
+    def _constant_like(self, buffer: Buffer) -> Buffer:
+        """A constant of a subroutine, as one of this program's."""
+        if isinstance(buffer, Routine):
+            return self._routine(buffer.name)
+        assert buffer.data is not None
+        return self._constant_array(Shape.array(buffer.type, buffer.dimensions), buffer.data)
 
     # Computations
 
@@ -322,8 +384,8 @@ class _Builder:
             return TOKEN_PLACE
         if any(isinstance(leaf, Slot) and leaf != TOKEN_PLACE for operand in operands for leaf in leaves(operand)):
             return self._host(instruction, operands, steps)
-        if opcode == "call":
-            return self._run(instruction.op.computation, operands, steps)  # type: ignore[attr-defined]
+        if isinstance(instruction.op, Call):
+            return self._call(instruction, instruction.op.computation, operands, steps)
         if opcode == "while" and _is_native_shape(instruction.shape):
             return self._while(instruction, operands[0], steps)
         if opcode == "conditional" and _is_native_shape(instruction.shape):
@@ -350,11 +412,39 @@ class _Builder:
         if writer is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
             return None
         key = structure(instruction)
-        if key not in self.codes:
-            name = f"{instruction.opcode.replace('-', '_')}{len(self.codes)}"
+        codes = self.shared.codes
+        if key not in codes:
+            name = f"{instruction.opcode.replace('-', '_')}{len(codes)}"
             emit = importlib.import_module(f"hloom.backends.cpu.kernels.{writer}").emit
-            self.codes[key] = emit(name, instruction, self.threads, self.vector_bytes)
-        return self.codes[key]
+            codes[key] = emit(name, instruction, self.shared.threads, self.shared.vector_bytes)
+        return codes[key]
+
+    def _call(self, call: Instruction, callee: Computation, operands: list[Place], steps: list[Step]) -> Place:
+        subroutine = self._subroutine(callee) if callee in self.shared.called_often else None
+        if subroutine is None:
+            return self._run(callee, operands, steps)
+        result = self._place(call.shape)
+        constants = [self._constant_like(buffer) for buffer in subroutine.program.of_kind("constant")]
+        scratch = self._buffer(Shape.array(PrimitiveType.U8, (0,)), "temp")
+        subroutine.scratches.append(scratch)
+        given: list[Any] = [leaf for operand in operands for leaf in leaves(operand)]
+        written: list[Any] = [*leaves(result)]
+        steps.append(CallStep(subroutine, given, written, constants, scratch))
+        return result
+
+    def _subroutine(self, callee: Computation) -> Subroutine | None:
+        """A computation as a program of its own; None where that needs the host."""
+        made = self.shared.subroutines
+        if callee not in made:
+            made[callee] = None
+            if all(_is_static(shape) for shape in (*callee.parameter_shapes, callee.result_shape)):
+                program = Program(module=self.program.module, plans=self.program.plans, loops=self.program.loops)
+                _Builder(program, self.shared).build(callee)
+                if not program.host_steps and not program.slots:
+                    number = sum(subroutine is not None for subroutine in made.values())
+                    del made[callee]  # it comes after those that it calls
+                    made[callee] = Subroutine(f"hloom_sub{number}", program)
+        return made[callee]
 
     def _code_step(self, instruction: Instruction, code: KernelCode, operands: list[Place], steps: list[Step]) -> Place:
         result = self._place(instruction.shape)
@@ -394,10 +484,10 @@ class _Builder:
     def _lowered(self, instruction: Instruction) -> Lowered:
         """The scheduled kernel; instructions of one structure share it."""
         key = structure(instruction)
-        found = self.kernels.get(key)
+        found = self.shared.kernels.get(key)
         if found is None:
-            found = self.kernels[key] = lower(instruction)
-            schedule(found.kernel, self.vector_bytes, self.threads)
+            found = self.shared.kernels[key] = lower(instruction)
+            schedule(found.kernel, self.shared.vector_bytes, self.shared.threads)
         return found
 
     def _while(self, instruction: Instruction, initial: Place, steps: list[Step]) -> Place:
@@ -462,6 +552,10 @@ def _shape_of(kind: BufferType) -> Shape:
 
 def _is_native_shape(shape: Shape) -> bool:
     return all(leaf.is_token or (leaf.is_array and not leaf.is_dynamic) for leaf in shape.leaves())
+
+
+def _is_static(shape: Shape) -> bool:
+    return all(leaf.is_array and not leaf.is_dynamic for leaf in shape.leaves())
 
 
 def passed_on(body: Computation) -> set[int]:
