@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, is_function_call, walk
+from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, Where, is_function_call, walk
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import (
     BufferType,
@@ -142,10 +143,22 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
     width = _native_lanes(expressions, vector_bytes)
     if tile is not None:
         return min(width, 16)
+    if _emulates_masks(expressions, vector_bytes):
+        return _fitting(min(width, 16), 1, vector.extent)
     cost = sum(weight(e) for e in expressions)
     folds = [f for f in folds_of(nest.values) if vector in f.variables]
     factor = 8 if folds and cost <= 10 else 4 if folds and cost <= 24 else 2 if cost <= 12 else 1
     return _fitting(width * factor, width, vector.extent)
+
+
+def _emulates_masks(expressions: Sequence[Expression], vector_bytes: int) -> bool:
+    """Whether there are conditional loads that the processor does one element after another.
+
+    AVX-512 masks loads of all elements, AVX of those of 32 bits and more, others none: LLVM writes a branch a lane.
+    """
+    masked_bits = 8 if vector_bytes >= 64 else 32 if vector_bytes == 32 else math.inf
+    narrow = any(isinstance(e, Load) and e.type.bits < masked_bits for e in expressions)
+    return narrow and any(isinstance(e, Where) for e in expressions)
 
 
 def _native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
@@ -187,6 +200,8 @@ def fold_lanes(folds: Sequence[Fold], vector_bytes: int) -> tuple[Variable | Non
     width = _native_lanes(expressions, vector_bytes)
     cost = sum(weight(e) for e in expressions)
     factor = 8 if cost <= 8 else 4 if cost <= 30 else 2 if cost <= 60 else 1
+    if _emulates_masks(expressions, vector_bytes):
+        width, factor = min(width, 16), 1
     factor = max(1, factor // len(folds))
     return best, _fitting(width * factor, width, best.extent)
 
