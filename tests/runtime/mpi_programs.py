@@ -19,7 +19,7 @@ from hloom.files.arrays import flat
 from hloom.runtime.mpi.world import world
 from hloom.types import PrimitiveType
 
-DEVICES = (Devices(4, 1), Devices(2, 2), Devices(1, 4), Devices(8, 1), Devices(2, 4))
+DEVICES = (Devices(1, 2), Devices(2, 2), Devices(8, 1))
 SAMPLE = ("f32", "bf16", "s4", "pred", "c64")
 SEND = """t = token[] after-all()
   s = (T[4,4], u32[], token[]) send(p, t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="PAIRS"}
