@@ -8,6 +8,7 @@ import pytest
 
 from conftest import ROOT
 from hloom.errors import ArgumentError, RunError
+from hloom.runtime import machine
 from hloom.runtime.machine import architecture, control_groups, cpu_quota, thread_count
 
 
@@ -23,6 +24,20 @@ def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 <= thread_count() <= (os.cpu_count() or 1)
     monkeypatch.setenv("HLOOM_NUM_THREADS", "7")
     assert thread_count() == 7
+
+
+@pytest.mark.parametrize("variable", ["MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"])
+def test_ranks_on_one_machine_share_its_processors(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HLOOM_NUM_THREADS", raising=False)
+    monkeypatch.setattr(machine, "control_groups", lambda controller: [])
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(machine, "core_count", lambda: 16)
+    monkeypatch.setenv(variable, "5")
+    assert thread_count() == 3
+    monkeypatch.setenv(variable, "64")
+    assert thread_count() == 1
+    monkeypatch.setattr(machine, "core_count", lambda: 4)  # bound
+    assert thread_count() == 4
 
 
 @pytest.mark.parametrize(

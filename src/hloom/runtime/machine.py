@@ -22,14 +22,24 @@ MAX_THREADS = 4096
 
 
 def thread_count() -> int:
-    """HLOOM_NUM_THREADS, or else the CPUs that affinity and the quotas of control groups leave to this process."""
+    """HLOOM_NUM_THREADS, or else the CPUs that affinity and the quotas of control groups leave to this process.
+
+    Ranks of MPI on one machine share them, unless each is bound to its own.
+    """
     text = os.environ.get("HLOOM_NUM_THREADS")
     if text is None:
         quota = min(map(cpu_quota, control_groups("cpu")), default=math.inf)
-        return math.ceil(min(core_count(), MAX_THREADS, quota))
+        sharing = local_ranks() if core_count() == os.cpu_count() else 1
+        return max(1, math.ceil(min(core_count(), MAX_THREADS, quota)) // sharing)
     if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
         raise ArgumentError(f"HLOOM_NUM_THREADS must be an integer from 1 to {MAX_THREADS}, got {text!r}")
     return int(text)
+
+
+def local_ranks() -> int:
+    """The processes that MPI started on this machine, by the variables of MPICH and its kin, or of Open MPI."""
+    found = (os.environ.get(name, "") for name in ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE"))
+    return max([1, *(int(text) for text in found if text.isdecimal())])
 
 
 def core_count() -> int:
