@@ -20,7 +20,7 @@ from hloom.runtime.mpi.world import world
 from hloom.types import PrimitiveType
 
 DEVICES = (Devices(1, 2), Devices(2, 2), Devices(8, 1))
-SAMPLE = ("f32", "bf16", "s4", "pred", "c64")
+SAMPLE = ("f32", "bf16", "pred")
 SEND = """t = token[] after-all()
   s = (T[4,4], u32[], token[]) send(p, t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="PAIRS"}
   v = (T[4,4], u32[], token[]) recv(t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="PAIRS"}
@@ -115,7 +115,7 @@ def training() -> None:
 
 def is_timed() -> None:
     """All collectives are timed, and explained by one level of links."""
-    rows = measure(world(), lambda what: None, with_gloo=False, largest=1 << 14)
+    rows = measure(world(), lambda what: None, with_gloo=False, largest=4)
     assert {row.opcode for row in rows} >= {"all-reduce", "all-to-all"} and all(row.ranks > 0 for row in rows)
     (level,) = fit(rows, world().size, Limits(1e10, 1e11)).levels
     assert level.count == world().size and 0 < level.latency < 1 and level.bandwidth > 0 and level.fold_rate > 0
