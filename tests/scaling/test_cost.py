@@ -65,6 +65,26 @@ def test_products_take_arithmetic_and_collectives_in_loops_count_each_round(clus
     assert prediction.peak_bytes >= 2 * 512 * 512 * 4
 
 
+def test_calls_that_double_at_each_level_are_counted_and_the_longer_branch_is_taken(cluster: Path) -> None:
+    functions = ["f0 { p = f32[8] parameter(0) ROOT r = f32[8] sine(p) }"]
+    for k in range(1, 31):
+        calls = f"a = f32[8] call(p), to_apply=f{k - 1} ROOT r = f32[8] call(a), to_apply=f{k - 1}"
+        functions.append(f"f{k} {{ p = f32[8] parameter(0) {calls} }}")
+    branches = (
+        "short { p = f32[8] parameter(0) ROOT r = f32[8] negate(p) }\n"
+        "long { p = f32[8] parameter(0) ROOT r = f32[8] call(p), to_apply=f30 }\n"
+    )
+    entry = (
+        "ENTRY e { p = f32[8] parameter(0) c = pred[] parameter(1)\n"
+        "ROOT r = f32[8] conditional(c, p, p), true_computation=short, false_computation=long }"
+    )
+    prediction = predict(
+        hl.parse("HloModule m\n" + "\n".join(functions) + "\n" + branches + entry), 1, load_cluster(cluster)
+    )
+    assert sum(part.times for part in prediction.parts) * 8 >= 2**30 / 400  # fusions have at most 400 instructions
+    assert not any(part.instruction.opcode == "negate" for part in prediction.parts)
+
+
 def test_the_command_shows_and_draws(cluster: Path, tmp_path: Path) -> None:
     path, plot = tmp_path / "m.hlo", tmp_path / "cost.svg"
     path.write_text(HLO)

@@ -6,6 +6,7 @@ is slower; loops of unknown length count once, of branches the longest. Nothing 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from hloom.backends.cpu.llvm.machine_code import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.program import build_program
 from hloom.flops import FREE, count_flops_of
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
 from hloom.passes import clone_module, run_passes
 from hloom.passes.control_flow.while_loops import trip_count
@@ -81,7 +82,7 @@ def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
     run_passes(optimized, cpu_pipeline(Company.RANKS))
     trips = {i.name: trip_count(i) for i in module.instructions() if i.opcode == "while"}
     run = _Run(replicas, module.num_partitions, cluster, trips)
-    found = list(_parts(optimized.entry, 1, run))
+    found = list(_parts(optimized.entry, run))
     program = build_program(optimized, processor().vector_bytes, 1)
     assignment = assign_buffers(program, donate=True)
     held = sum(b.byte_size for kind in ("parameter", "output", "constant") for b in program.of_kind(kind))
@@ -94,21 +95,42 @@ def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
     )
 
 
-def _parts(computation: Computation, times: int, run: _Run) -> Iterator[Part]:
-    for instruction in computation.instructions:
-        if isinstance(instruction.op, (Collective, CollectivePermute)):
-            yield _collective(instruction, times, run)
-        elif instruction.opcode == "while":
-            for called in instruction.op.computations:
-                yield from _parts(called, times * (run.rounds(instruction) or 1), run)
-        elif instruction.opcode == "conditional":
-            branches = [list(_parts(called, times, run)) for called in instruction.op.computations]
-            yield from max(branches, key=lambda parts: sum(part.seconds for part in parts))
-        elif instruction.opcode == "call":
-            for called in instruction.op.computations:
-                yield from _parts(called, times, run)
-        elif instruction.opcode not in _COSTLESS:
-            yield _computation(instruction, times, run.cluster)
+def _parts(entry: Computation, run: _Run) -> Iterator[Part]:
+    """Each instruction that runs once, with how often it does."""
+    order = callees_first(entry)
+    seconds: dict[Computation, float] = {}
+    for computation in order:
+        seconds[computation] = 0.0
+        for instruction in computation.instructions:
+            part = _part(instruction, 1, run)
+            inside = sum(count * seconds[called] for called, count in _called(instruction, seconds, run))
+            seconds[computation] += inside + (part.seconds if part else 0.0)
+    times = Counter({entry: 1})
+    for computation in reversed(order):
+        for instruction in computation.instructions if times[computation] else ():
+            for called, count in _called(instruction, seconds, run):
+                times[called] += count * times[computation]
+            part = _part(instruction, times[computation], run)
+            if part is not None:
+                yield part
+
+
+def _called(instruction: Instruction, seconds: dict[Computation, float], run: _Run) -> list[tuple[Computation, int]]:
+    """The computations that an instruction runs as they are, and how often."""
+    called = [*instruction.op.computations]
+    if instruction.opcode == "while":
+        return [(computation, run.rounds(instruction) or 1) for computation in called]
+    if instruction.opcode == "conditional":
+        return [(max(called, key=lambda branch: seconds[branch]), 1)]
+    return [(called[0], 1)] if instruction.opcode == "call" else []
+
+
+def _part(instruction: Instruction, times: int, run: _Run) -> Part | None:
+    if isinstance(instruction.op, (Collective, CollectivePermute)):
+        return _collective(instruction, times, run)
+    if instruction.opcode in _COSTLESS or instruction.opcode in ("call", "conditional", "while"):
+        return None
+    return _computation(instruction, times, run.cluster)
 
 
 def _collective(instruction: Instruction, times: int, run: _Run) -> Part:
