@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
 from hloom.passes.control_flow.while_loops import trip_count
 
@@ -28,19 +28,38 @@ class Traffic:
 def traffic(module: Module, replicas: int | None = None) -> list[Traffic]:
     """The collectives of a program in the order in which they stand; of loops each once, with how often they run."""
     replicas = module.replica_count if replicas is None else replicas
-    found = _collectives(module.entry, 1)
-    return [traffic_of(instruction, times, replicas, module.num_partitions) for instruction, times in found]
+    times = _times(module.entry)
+    found = _collectives(module.entry, set())
+    return [traffic_of(i, times[computation], replicas, module.num_partitions) for i, computation in found]
 
 
-def _collectives(computation: Computation, times: int | None) -> Iterator[tuple[Instruction, int | None]]:
-    for instruction in computation.instructions:
-        if isinstance(instruction.op, (Collective, CollectivePermute)):
-            yield instruction, times
-        elif instruction.opcode in ("call", "conditional", "fusion", "while", "async-start"):
+_RUNNING = ("call", "conditional", "fusion", "while", "async-start")
+"""What runs the computations that it names as they are."""
+
+
+def _times(entry: Computation) -> dict[Computation, int | None]:
+    """How often each computation runs; None where nobody knows."""
+    found: dict[Computation, int | None] = {entry: 1}
+    for computation in reversed(callees_first(entry)):
+        times = found.get(computation, 0)
+        for instruction in computation.instructions if times != 0 else ():
             rounds = trip_count(instruction) if instruction.opcode == "while" else 1
             inner = None if times is None or rounds is None else times * rounds
-            for called in instruction.op.computations:
-                yield from _collectives(called, inner)
+            for called in instruction.op.computations if instruction.opcode in _RUNNING else ():
+                before = found.get(called, 0)
+                found[called] = None if inner is None or before is None else before + inner
+    return found
+
+
+def _collectives(computation: Computation, seen: set[Computation]) -> Iterator[tuple[Instruction, Computation]]:
+    """Those of a computation and of what it runs, each once, in the order in which they stand; and where they do."""
+    seen.add(computation)
+    for instruction in computation.instructions:
+        if isinstance(instruction.op, (Collective, CollectivePermute)):
+            yield instruction, computation
+        for called in instruction.op.computations if instruction.opcode in _RUNNING else ():
+            if called not in seen:
+                yield from _collectives(called, seen)
 
 
 def traffic_of(instruction: Instruction, times: int | None, replicas: int, partitions: int) -> Traffic:
