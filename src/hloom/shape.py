@@ -245,6 +245,11 @@ class Shape:
         return any(self.dynamic_dimensions) or any(element.is_dynamic for element in self.elements)
 
     @property
+    def is_static(self) -> bool:
+        """Whether it is an array of fixed sizes, or a tuple of nothing else."""
+        return all(leaf.is_array and not leaf.is_dynamic for leaf in self.leaves())
+
+    @property
     def element_count(self) -> int:
         """The number of elements; dynamic dimensions count with their bound (SL-25)."""
         return math.prod(self.dimensions)

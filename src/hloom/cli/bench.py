@@ -12,6 +12,7 @@ import click
 
 from hloom.api import compile
 from hloom.cli.collectives import bench_collectives
+from hloom.cli.output import print_table, write_text
 from hloom.errors import ArgumentError, HloomError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _bench(
     results = list(_with_progress(workloads, measured))
     _show(results, limits)
     if json_path:
-        _write(json_path, json.dumps(as_json(results, limits, settings), indent=1) + "\n")
+        write_text(json_path, json.dumps(as_json(results, limits, settings), indent=1) + "\n")
     if plot_path:
         _plot(results, plot_path)
     return results
@@ -140,15 +141,12 @@ def _with_progress(workloads: Sequence[Workload], measured: Iterator[Result]) ->
 
 def _show(results: list[Result], limits: Limits) -> None:
     from rich.console import Console
-    from rich.measure import Measurement
 
     from hloom.bench.report import notes, summary, table
 
     console = Console(highlight=False)
     shown = table(results, limits)
-    # At the edge of a narrow terminal rows wrap, rather than being cut by rich.
-    console.width = max(console.width, Measurement.get(console, console.options.update(max_width=1000), shown).maximum)
-    console.print(shown)
+    print_table(console, shown)
     console.print()
     for note in notes(results):
         console.print(note, style="red", markup=False, soft_wrap=True)
@@ -163,11 +161,4 @@ def _plot(results: list[Result], path: Path) -> None:
     ratios = [(result.workload, result.ratio) for result in results if result.ratio is not None]
     if not ratios:
         raise ArgumentError("there is nothing to plot: no workload has times of both hloom and XLA")
-    _write(path, ratio_chart(ratios, "hloom's speed as a multiple of XLA CPU's", summary(results)))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise ArgumentError(f"cannot write {path}: {error.strerror}") from None
+    write_text(path, ratio_chart(ratios, "hloom's speed as a multiple of XLA CPU's", summary(results)))

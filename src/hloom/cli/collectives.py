@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hloom.errors import ArgumentError
+from hloom.cli.output import print_table, write_text
 
 if TYPE_CHECKING:
     from hloom.bench.collectives import Row
@@ -33,9 +33,9 @@ def bench_collectives(json_path: Path | None, plot_path: Path | None, cluster_pa
     _show(rows, ranks.size)
     cluster = fit(rows, ranks.size, limits)
     if cluster_path is not None:
-        _write(cluster_path, to_toml(cluster, f"measured by hloom bench --collectives on {ranks.size} ranks"))
+        write_text(cluster_path, to_toml(cluster, f"measured by hloom bench --collectives on {ranks.size} ranks"))
     if json_path is not None:
-        _write(json_path, json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        write_text(json_path, json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     if plot_path is not None:
         from hloom.bench.collectives_chart import draw
 
@@ -44,7 +44,6 @@ def bench_collectives(json_path: Path | None, plot_path: Path | None, cluster_pa
 
 def _show(rows: list[Row], ranks: int) -> None:
     from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table
 
     from hloom.cli.cost import readable
@@ -55,15 +54,7 @@ def _show(rows: list[Row], ranks: int) -> None:
         times = readable(row.mpi), readable(row.ranks), f"{row.ranks / row.mpi:.2f}", readable(row.threads)
         table.add_row(row.opcode, f"{row.size:,}", *times, *gloo)
     console = Console(highlight=False)
-    console.width = max(console.width, Measurement.get(console, console.options.update(max_width=1000), table).maximum)
-    console.print(table)
+    print_table(console, table)
     console.print(
         f"medians on {ranks} ranks, of threads on as many; MPI into memory that is used again", soft_wrap=True
     )
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise ArgumentError(f"cannot write {path}: {error.strerror}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hloom.cli.output import print_table
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 
@@ -13,7 +14,6 @@ MOST_ROWS = 20
 def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path: Path | None) -> None:
     """Prints the predicted time of a step, what takes it, what is sent, and the memory of a device."""
     from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table
 
     from hloom.passes import clone_module
@@ -41,8 +41,7 @@ def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path
         table.add_row(
             name, part.instruction.opcode, f"{part.times:,}", readable(part.seconds), f"{part.sent:,}", part.algorithm
         )
-    console.width = max(console.width, Measurement.get(console, console.options.update(max_width=1000), table).maximum)
-    console.print(table)
+    print_table(console, table)
     rest = len(prediction.parts) - MOST_ROWS
     if rest > 0:
         console.print(f".. and {rest} that take less")

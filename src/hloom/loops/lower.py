@@ -40,7 +40,7 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
     shapes = [*instruction.shape.leaves(), *instruction.operand_shapes]
     if instruction.shape.is_tuple or any(not shape.is_array or shape.is_dynamic for shape in shapes):
         # Of tuples only those that a reduction gives.
-        tuple_of_arrays = instruction.shape.is_tuple and all(s.is_array and not s.is_dynamic for s in shapes)
+        tuple_of_arrays = instruction.shape.is_tuple and all(shape.is_static for shape in shapes)
         if not (tuple_of_arrays and instruction.opcode in ("reduce", "reduce-window")):
             return False
     op = instruction.op

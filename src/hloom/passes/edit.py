@@ -108,6 +108,11 @@ def is_dynamic(instruction: Instruction) -> bool:
     return instruction.shape.is_dynamic or any(shape.is_dynamic for shape in instruction.operand_shapes)
 
 
+def is_control_flow(instruction: Instruction) -> bool:
+    """Whether the instruction runs the computations that it calls as they are, rather than on elements."""
+    return instruction.opcode in ("call", "conditional", "while")
+
+
 def calls(op: Operation) -> Sequence[Computation]:
     """The computations that an operation calls."""
     return [*op.computations] if op.calling_fields else ()

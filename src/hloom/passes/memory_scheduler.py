@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
-from hloom.passes.edit import effectful_computations, has_effect
+from hloom.passes.edit import effectful_computations, has_effect, is_control_flow
 
 _ALIASES = {
     "tuple",
@@ -34,8 +34,7 @@ class MemoryScheduler:
     max_instructions: int = 4000
 
     def run(self, module: Module) -> int:
-        control = ("call", "conditional", "while")
-        called = {id(c) for i in module.instructions() if i.opcode in control for c in i.op.computations}
+        called = {id(c) for i in module.instructions() if is_control_flow(i) for c in i.op.computations}
         changes, effectful = 0, effectful_computations(module)
         for computation in module.computations:
             is_run = computation is module.entry_computation or id(computation) in called

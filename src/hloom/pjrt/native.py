@@ -40,7 +40,7 @@ from hloom.pjrt.native_memory import (
     word,
 )
 from hloom.pjrt.records import IMMORTAL, free_record, objects, offsets_of_record, stock_records
-from hloom.runtime.python_api import immortal
+from hloom.runtime.python_api import c_address, immortal
 
 
 def stock_buffers(results: int = 0) -> None:
@@ -160,7 +160,7 @@ def _callback(function: Function, answer: Callable[[Any], None], make_error: Cal
 
     # The result is an integer, since ctypes cannot hand pointers back.
     made = immortal(ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(call))
-    return ctypes.cast(made, ctypes.c_void_p).value or 0
+    return c_address(made)
 
 
 def _functions() -> list[Native]:

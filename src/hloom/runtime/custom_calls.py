@@ -16,6 +16,7 @@ from hloom.literal import Literal
 from hloom.ops.attributes import CustomCallApiVersion
 from hloom.runtime import fortran
 from hloom.runtime.fortran import RoutineCall
+from hloom.runtime.python_api import c_address
 from hloom.shape import Shape
 from hloom.values import TOKEN_VALUE, Value
 
@@ -171,7 +172,7 @@ def _address_of(function: Any) -> int:
     if hasattr(function, "address"):
         return int(function.address)
     try:
-        return ctypes.cast(function, ctypes.c_void_p).value or 0
+        return c_address(function)
     except ctypes.ArgumentError:
         pass
     try:

@@ -6,9 +6,8 @@ is slower; loops of unknown length count once, of branches the longest. Nothing 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hloom.backends.cpu.compiler import Company, cpu_pipeline
@@ -20,7 +19,8 @@ from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
 from hloom.passes import clone_module, run_passes
 from hloom.passes.control_flow.while_loops import trip_count
-from hloom.passes.spmd.traffic import traffic_of
+from hloom.passes.edit import is_control_flow
+from hloom.passes.spmd.traffic import run_counts, traffic_of
 from hloom.scaling.cluster import Cluster
 from hloom.scaling.collective_times import Estimate, estimate
 
@@ -40,6 +40,9 @@ class Part:
     sent: int
     algorithm: str
     """Of a collective; of computation what limits it."""
+
+    def repeated(self, times: int) -> Part:
+        return replace(self, times=times, seconds=times * self.seconds, sent=times * self.sent)
 
     @property
     def is_collective(self) -> bool:
@@ -98,21 +101,17 @@ def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
 def _parts(entry: Computation, run: _Run) -> Iterator[Part]:
     """Each instruction that runs once, with how often it does."""
     order = callees_first(entry)
+    parts: dict[Computation, list[Part]] = {}
     seconds: dict[Computation, float] = {}
     for computation in order:
-        seconds[computation] = 0.0
-        for instruction in computation.instructions:
-            part = _part(instruction, 1, run)
-            inside = sum(count * seconds[called] for called, count in _called(instruction, seconds, run))
-            seconds[computation] += inside + (part.seconds if part else 0.0)
-    times = Counter({entry: 1})
+        parts[computation] = [part for i in computation.instructions if (part := _part(i, run))]
+        inside = (each for i in computation.instructions for each in _called(i, seconds, run))
+        seconds[computation] = sum(part.seconds for part in parts[computation])
+        seconds[computation] += sum(count * seconds[called] for called, count in inside)
+    times = run_counts(entry, lambda instruction: _called(instruction, seconds, run))
     for computation in reversed(order):
-        for instruction in computation.instructions if times[computation] else ():
-            for called, count in _called(instruction, seconds, run):
-                times[called] += count * times[computation]
-            part = _part(instruction, times[computation], run)
-            if part is not None:
-                yield part
+        if count := times.get(computation):
+            yield from (part.repeated(count) for part in parts[computation])
 
 
 def _called(instruction: Instruction, seconds: dict[Computation, float], run: _Run) -> list[tuple[Computation, int]]:
@@ -125,31 +124,30 @@ def _called(instruction: Instruction, seconds: dict[Computation, float], run: _R
     return [(called[0], 1)] if instruction.opcode == "call" else []
 
 
-def _part(instruction: Instruction, times: int, run: _Run) -> Part | None:
+def _part(instruction: Instruction, run: _Run) -> Part | None:
     if isinstance(instruction.op, (Collective, CollectivePermute)):
-        return _collective(instruction, times, run)
-    if instruction.opcode in _COSTLESS or instruction.opcode in ("call", "conditional", "while"):
+        return _collective(instruction, run)
+    if instruction.opcode in _COSTLESS or is_control_flow(instruction):
         return None
-    return _computation(instruction, times, run.cluster)
+    return _computation(instruction, run.cluster)
 
 
-def _collective(instruction: Instruction, times: int, run: _Run) -> Part:
+def _collective(instruction: Instruction, run: _Run) -> Part:
     """The slowest of its groups says how long it takes."""
     op: Any = instruction.op
-    moved = traffic_of(instruction, times, run.replicas, run.partitions)
-    size = sum(leaf.byte_size for shape in instruction.operand_shapes for leaf in shape.leaves())
+    moved = traffic_of(instruction, 1, run.replicas, run.partitions)
     groups = op.device_groups(run.replicas, run.partitions)
     if isinstance(op, CollectivePermute):
         groups = [[group[k] for k in pair] for group in groups for pair in op.source_target_pairs]
         groups = [group for group in groups if group[0] != group[1]]
-    estimates = [estimate(instruction.opcode, size, group, run.cluster) for group in groups]
+    estimates = [estimate(instruction.opcode, moved.operand_bytes, group, run.cluster) for group in groups]
     slowest = max(estimates, key=lambda each: each.seconds, default=Estimate(0.0, "alone"))
-    return Part(instruction, times, times * slowest.seconds, times * moved.sent, slowest.algorithm)
+    return Part(instruction, 1, slowest.seconds, moved.sent, slowest.algorithm)
 
 
-def _computation(instruction: Instruction, times: int, cluster: Cluster) -> Part:
+def _computation(instruction: Instruction, cluster: Cluster) -> Part:
     shapes = [*instruction.operand_shapes, instruction.shape]
     size = sum(leaf.byte_size for shape in shapes for leaf in shape.leaves() if leaf.is_array)
     working, moving = (count_flops_of(instruction) or 0) / cluster.flops, size / cluster.memory_rate
     limit = "arithmetic" if working > moving else "memory"
-    return Part(instruction, times, times * max(working, moving), 0, limit)
+    return Part(instruction, 1, max(working, moving), 0, limit)

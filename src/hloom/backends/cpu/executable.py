@@ -27,6 +27,7 @@ from hloom.ir import Module
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
 from hloom.runtime.mpi.reductions import FoldMaker
+from hloom.runtime.python_api import c_address
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
 from hloom.values import TOKEN_VALUE, Array, Value
@@ -81,7 +82,7 @@ class CpuExecutable(DeviceExecutable):
         self._stop: BaseException | None = None
         self._arenas: list[_Arena] = []
         self._host_call = _HOST_CALL(self._call_host)
-        host_call = ctypes.cast(self._host_call, ctypes.c_void_p).value or 0
+        host_call = c_address(self._host_call)
         self._host = host(host_call)
         self._exchanges: list[Any] = []
         pool = shared_pool()
@@ -187,23 +188,22 @@ class CpuExecutable(DeviceExecutable):
         return tuple(results)
 
     def _native(self, arguments: tuple[Any, ...], results: tuple[Array, ...]) -> int:
-        size = self._arena_bytes
-        if not size:
-            status = self._call(id(arguments), id(results), self._template_address)
-            if status and self.world is not None:
-                self.world.keep(arguments, results)
-            return int(status)
-        try:
-            # Another thread may take the last one meanwhile.
-            arena = self._arenas.pop()
-        except IndexError:
-            arena = _Arena(size, self._template)
-        status = self._call(id(arguments), id(results), arena.template_address)
+        arena = self._arena() if self._arena_bytes else None
+        status = self._call(
+            id(arguments), id(results), self._template_address if arena is None else arena.template_address
+        )
         if status and self.world is not None:
             self.world.keep(arena, arguments, results)
-        elif size <= KEPT_ARENA_BYTES:
+        elif arena is not None and self._arena_bytes <= KEPT_ARENA_BYTES:
             self._arenas.append(arena)
         return int(status)
+
+    def _arena(self) -> _Arena:
+        try:
+            # Another thread may take the last one meanwhile.
+            return self._arenas.pop()
+        except IndexError:
+            return _Arena(self._arena_bytes, self._template)
 
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         signature = self.signature

@@ -10,7 +10,14 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call, Fusion
-from hloom.passes.edit import Edit, callees_first_of, copy_into, effectful_computations, has_control_edges
+from hloom.passes.edit import (
+    Edit,
+    callees_first_of,
+    copy_into,
+    effectful_computations,
+    has_control_edges,
+    is_control_flow,
+)
 from hloom.passes.simplify.dead_code import remove_unused_computations
 
 
@@ -32,7 +39,7 @@ class CallInliner:
     def run(self, module: Module) -> int:
         order = callees_first_of(module)
         kept = self._kept(module, order)
-        applied = {c for i in module.instructions() if not _is_control_flow(i) for c in i.op.computations}
+        applied = {c for i in module.instructions() if not is_control_flow(i) for c in i.op.computations}
         changes = sum(inline_calls(c, self.fusions, set() if c in applied else kept) for c in order)
         if changes:
             remove_unused_computations(module)
@@ -63,12 +70,7 @@ class CallInliner:
 
 def _takes_arrays(computation: Computation) -> bool:
     """Whether parameters and results are arrays of fixed sizes."""
-    shapes = [*computation.parameter_shapes, computation.result_shape]
-    return all(leaf.is_array and not leaf.is_dynamic for shape in shapes for leaf in shape.leaves())
-
-
-def _is_control_flow(instruction: Instruction) -> bool:
-    return instruction.opcode in ("call", "conditional", "while")
+    return all(shape.is_static for shape in (*computation.parameter_shapes, computation.result_shape))
 
 
 def inline_calls(computation: Computation, fusions: bool = False, kept: AbstractSet[Computation] = frozenset()) -> int:

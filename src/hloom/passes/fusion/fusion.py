@@ -22,7 +22,7 @@ from hloom.ops.attributes import FusionKind
 from hloom.ops.control_flow import Fusion
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.costs import element_cost
-from hloom.passes.edit import Edit, has_control_edges, runs_effects
+from hloom.passes.edit import Edit, has_control_edges, is_control_flow, runs_effects
 from hloom.passes.fusion.sibling_fusion import merge_siblings
 from hloom.shape import Shape
 
@@ -56,16 +56,12 @@ class FusionPass:
     """Instructions in a row: what looks at a fusion from its last step on goes so deep."""
 
     def run(self, module: Module) -> int:
-        inside = {id(c) for i in module.instructions() for c in i.op.computations if not _is_control_flow(i)}
+        inside = {id(c) for i in module.instructions() for c in i.op.computations if not is_control_flow(i)}
         changes = 0
         for computation in list(module.computations):
             if id(computation) not in inside:
                 changes += _ComputationFusion(self, module, computation).run()
         return changes
-
-
-def _is_control_flow(instruction: Instruction) -> bool:
-    return instruction.opcode in ("while", "conditional", "call")
 
 
 class _ComputationFusion:

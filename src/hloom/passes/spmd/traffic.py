@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
 from hloom.passes.control_flow.while_loops import trip_count
+
+Runs = Iterable[tuple[Computation, int | None]]
+"""Computations that an instruction runs, and how often each time."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,20 @@ class Traffic:
     times: int | None
     sent: int
 
+    @property
+    def operand_bytes(self) -> int:
+        """What one device gives each time."""
+        return _operand_bytes(self.instruction)
+
+
+def _operand_bytes(instruction: Instruction) -> int:
+    return sum(leaf.byte_size for shape in instruction.operand_shapes for leaf in shape.leaves())
+
 
 def traffic(module: Module, replicas: int | None = None) -> list[Traffic]:
     """The collectives of a program in the order in which they stand; of loops each once, with how often they run."""
     replicas = module.replica_count if replicas is None else replicas
-    times = _times(module.entry)
+    times = run_counts(module.entry, _runs_of)
     found = _collectives(module.entry, set())
     return [traffic_of(i, times[computation], replicas, module.num_partitions) for i, computation in found]
 
@@ -37,18 +49,22 @@ _RUNNING = ("call", "conditional", "fusion", "while", "async-start")
 """What runs the computations that it names as they are."""
 
 
-def _times(entry: Computation) -> dict[Computation, int | None]:
-    """How often each computation runs; None where nobody knows."""
+def run_counts(entry: Computation, runs_of: Callable[[Instruction], Runs]) -> dict[Computation, int | None]:
+    """How often each computation runs in one run of `entry`, by what each instruction runs; None where nobody knows."""
     found: dict[Computation, int | None] = {entry: 1}
     for computation in reversed(callees_first(entry)):
         times = found.get(computation, 0)
         for instruction in computation.instructions if times != 0 else ():
-            rounds = trip_count(instruction) if instruction.opcode == "while" else 1
-            inner = None if times is None or rounds is None else times * rounds
-            for called in instruction.op.computations if instruction.opcode in _RUNNING else ():
+            for called, rounds in runs_of(instruction):
+                inner = None if times is None or rounds is None else times * rounds
                 before = found.get(called, 0)
                 found[called] = None if inner is None or before is None else before + inner
     return found
+
+
+def _runs_of(instruction: Instruction) -> Runs:
+    rounds = trip_count(instruction) if instruction.opcode == "while" else 1
+    return [(called, rounds) for called in instruction.op.computations if instruction.opcode in _RUNNING]
 
 
 def _collectives(computation: Computation, seen: set[Computation]) -> Iterator[tuple[Instruction, Computation]]:
@@ -65,7 +81,7 @@ def _collectives(computation: Computation, seen: set[Computation]) -> Iterator[t
 def traffic_of(instruction: Instruction, times: int | None, replicas: int, partitions: int) -> Traffic:
     """What one collective sends, on so many replicas of so many partitions."""
     op = instruction.op
-    size = sum(leaf.byte_size for operand in instruction.operands for leaf in operand.shape.leaves())
+    size = _operand_bytes(instruction)
     if isinstance(op, CollectivePermute):
         return Traffic(instruction, 2, times, size)
     assert isinstance(op, Collective)

@@ -12,6 +12,7 @@ import numpy as np
 
 from hloom.ir import Computation
 from hloom.monoids import monoid_of
+from hloom.runtime.python_api import c_address
 from hloom.types import PrimitiveType
 
 _WORDS = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T", 16: "C_DOUBLE_COMPLEX"}
@@ -100,6 +101,6 @@ def mpi_functions() -> dict[str, int]:
 
     try:
         library = ctypes.CDLL(MPI.__file__)
-        return {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in _FUNCTIONS}
+        return {name: c_address(getattr(library, name)) for name in _FUNCTIONS}
     except (OSError, AttributeError):
         return {}

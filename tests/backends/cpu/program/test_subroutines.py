@@ -35,9 +35,8 @@ step { p = (s32[], f32[6]) parameter(0) i = s32[] get-tuple-element(p), index=0 
 
 
 def text_of(body: str, calls: int) -> str:
-    """A chain of calls of a function, and filling that keeps it from being unfolded."""
+    """A chain of calls of a function."""
     lines = [HEAD, "f {\n  p = f32[6] parameter(0)\n  q = f32[6] parameter(1)\n  " + body]
-    # The second result goes a long way through the function, so that it is no small one.
     lines.append("}\nENTRY e {\n  x0 = f32[6] parameter(0)\n  y0 = f32[6] parameter(1)")
     for k in range(calls):
         lines.append(f"  c{k} = (f32[6], f32[6]) call(x{k}, y{k}), to_apply=f")

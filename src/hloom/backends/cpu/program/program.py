@@ -437,7 +437,7 @@ class _Builder:
         made = self.shared.subroutines
         if callee not in made:
             made[callee] = None
-            if all(_is_static(shape) for shape in (*callee.parameter_shapes, callee.result_shape)):
+            if all(shape.is_static for shape in (*callee.parameter_shapes, callee.result_shape)):
                 program = Program(module=self.program.module, plans=self.program.plans, loops=self.program.loops)
                 _Builder(program, self.shared).build(callee)
                 if not program.host_steps and not program.slots:
@@ -552,10 +552,6 @@ def _shape_of(kind: BufferType) -> Shape:
 
 def _is_native_shape(shape: Shape) -> bool:
     return all(leaf.is_token or (leaf.is_array and not leaf.is_dynamic) for leaf in shape.leaves())
-
-
-def _is_static(shape: Shape) -> bool:
-    return all(leaf.is_array and not leaf.is_dynamic for leaf in shape.leaves())
 
 
 def passed_on(body: Computation) -> set[int]:

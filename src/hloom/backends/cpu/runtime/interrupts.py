@@ -17,6 +17,7 @@ from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Structure, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, native
 from hloom.backends.cpu.program.emitter import AFTER_BLOCKS, BEFORE_BLOCK, IN_BLOCK, ODD
+from hloom.runtime.python_api import c_address
 from hloom.values import Array
 
 INTERRUPTED = 1
@@ -74,7 +75,7 @@ def may_go_on(host: Host, site: i64) -> i32:
 def host(host_call: int) -> Array:
     """The memory of a `Host`."""
     names = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Clear", "PyGILState_Release")
-    addresses = [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in names]
+    addresses = [c_address(getattr(ctypes.pythonapi, name)) for name in names]
     return np.array([*addresses, host_call, 0, 1, 0], np.uint64)
 
 

@@ -20,7 +20,8 @@ from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, leaves
 from hloom.backends.cpu.runtime.exchange import NOWHERE, WORDS, Call, Exchanges
 from hloom.ops.collectives import Collective
 from hloom.runtime.mpi.reductions import FoldMaker, mpi_functions, reduction_of
-from hloom.runtime.mpi.world import World
+from hloom.runtime.mpi.world import World, ranks_of
+from hloom.runtime.python_api import c_address
 from hloom.values import Array
 
 Row = list[int]
@@ -73,7 +74,7 @@ class DevicePlace:
         op: Any = step.instruction.op
         groups = op.device_groups(self.replicas, self.partitions)
         members = next((tuple(group) for group in groups if self.device in group), (self.device,))
-        present = [self.ranks[member] for member in members]
+        present = ranks_of(members, self.ranks)
         comm = self.world.communicator(members, present) if len(members) > 1 else None
         named = {i for group in op.replica_groups.groups for i in group} if isinstance(op, Collective) else set()
         own = self.device // self.partitions if op.channel_id is None else self.device % self.partitions
@@ -123,7 +124,7 @@ def _mpi(name: str, words: Sequence[int], put: Sequence[tuple[int, int]]) -> Row
 
 @functools.cache
 def _of_c(name: str) -> int:
-    return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value or 0
+    return c_address(getattr(ctypes.CDLL(None), name))
 
 
 def _move(source: int, target: int, size: int) -> Row:
