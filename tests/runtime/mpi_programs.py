@@ -113,6 +113,49 @@ def training() -> None:
     assert loss < 1e-2
 
 
+OVERLAPPING = """HloModule m, replica_count=COUNT
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
+go { p = (s32[], f32[64,64], f32[64,64]) parameter(0) i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(5) ROOT c = pred[] compare(i, n), direction=LT }
+step { p = (s32[], f32[64,64], f32[64,64]) parameter(0) i = s32[] get-tuple-element(p), index=0
+  x = f32[64,64] get-tuple-element(p), index=1 y = f32[64,64] get-tuple-element(p), index=2
+  o = s32[] constant(1) j = s32[] add(i, o)
+  s = f32[64,64] all-reduce(x), to_apply=add
+  v = f32[64,64] collective-permute(y), source_target_pairs={PAIRS}
+  d = f32[64,64] dot(y, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  e = f32[64,64] add(d, v)
+  ROOT t = (s32[], f32[64,64], f32[64,64]) tuple(j, s, e) }
+ENTRY e {
+  n = s32[] constant(0) x = f32[64,64] parameter(0) y = f32[64,64] parameter(1)
+  i = (s32[], f32[64,64], f32[64,64]) tuple(n, x, y)
+  w = (s32[], f32[64,64], f32[64,64]) while(i), condition=go, body=step
+  a = f32[64,64] get-tuple-element(w), index=1 b = f32[64,64] get-tuple-element(w), index=2
+  s = f32[64,64] all-reduce(b), to_apply=add
+  g = f32[TALL,64] all-gather(a), dimensions={0}
+  h = f32[64,64] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  k = f32[64,64] add(h, s)
+  ROOT r = (f32[64,64], f32[TALL,64]) tuple(k, g)
+}
+"""
+
+
+def overlaps() -> None:
+    """What is on its way while the program computes arrives; small whole numbers keep all sums exact."""
+    count = world().size
+    pairs = ",".join(f"{{{k},{(k + 1) % count}}}" for k in range(count))
+    text = OVERLAPPING.replace("COUNT", str(count)).replace("PAIRS", pairs).replace("TALL", str(64 * count))
+    rng = np.random.default_rng(3)
+    given = [[(rng.random((64, 64)) < 0.02).astype(np.float32) for _ in range(2)] for _ in range(count)]
+    x, y = (np.stack([each[k] for each in given]) for k in range(2))
+    for _ in range(5):
+        x, y = np.broadcast_to(x.sum(0), x.shape), y @ x + np.roll(y, 1, 0)
+    run = hl.compile(text, distributed=True, timeout=20)
+    for _ in range(3):
+        ((sums, gathered),) = run.run_replicas(run.own(given))
+        assert np.array_equal(gathered, x.reshape(-1, 64))
+        np.testing.assert_allclose(sums, (x @ y + y.sum(0))[world().rank], rtol=1e-5)
+
+
 def is_timed() -> None:
     """All collectives are timed, and explained by one level of links."""
     rows = measure(world(), lambda what: None, with_gloo=False, largest=4)

@@ -34,7 +34,13 @@ def run(ranks: int, program: str, seconds: float = 60) -> subprocess.CompletedPr
 
 @pytest.mark.parametrize(
     "program",
-    ["one_device_each", "several_devices_each", "training", pytest.param("every_type", marks=pytest.mark.long)],
+    [
+        "one_device_each",
+        "several_devices_each",
+        "training",
+        "overlaps",
+        pytest.param("every_type", marks=pytest.mark.long),
+    ],
 )
 @pytest.mark.parametrize("ranks", [2, pytest.param(1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)])
 def test_processes_give_what_numpy_gives(ranks: int, program: str) -> None:

@@ -84,6 +84,22 @@ def _measure(world: World, opcode: str, count: int, with_gloo: bool) -> Row:
     return Row(opcode, 4 * count, times["mpi"], times["ranks"], alone, times["gloo"])
 
 
+_PRODUCT, _SUM = 1024, 1 << 24
+
+
+def measure_limits(world: World) -> Limits:
+    """What a rank reaches while all ranks compute, in a product of matrices and in a sum larger than caches."""
+    a, v = np.ones((_PRODUCT, _PRODUCT), np.float32), np.ones(_SUM, np.float32)
+    square = f"f32[{_PRODUCT},{_PRODUCT}]"
+    product = compile(
+        f"HloModule product\nENTRY e {{ a = {square} parameter(0) "
+        f"ROOT r = {square} dot(a, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}"
+    )
+    added = compile(f"HloModule sum\nENTRY e {{ v = f32[{_SUM}] parameter(0) ROOT r = f32[{_SUM}] add(v, v) }}")
+    multiplying, moving = _median(world, lambda: product(a)), _median(world, lambda: added(v))
+    return Limits(2 * v.nbytes / moving, 2 * _PRODUCT**3 / multiplying)
+
+
 def hlo(opcode: str, count: int, devices: int) -> str:
     """A module of one collective, on f32[count] on each of some replicas."""
     pairs = ",".join(f"{{{k},{(k + 1) % devices}}}" for k in range(devices))
@@ -189,7 +205,7 @@ def _alone(world: World, work: Work) -> float:
 
 
 def fit(rows: Sequence[Row], ranks: int, limits: Limits) -> Cluster:
-    """One level whose latency, rate and rate of folding explain what hloom's ranks took."""
+    """One level whose latency and rates explain what hloom's ranks took; `limits` are those of a rank."""
     permutes = [row for row in rows if row.opcode == "collective-permute"]
     sums = [row for row in rows if row.opcode == "all-reduce"]
     latency = max(min(row.ranks for row in permutes), 1e-8)
@@ -198,4 +214,4 @@ def fit(rows: Sequence[Row], ranks: int, limits: Limits) -> Cluster:
     whole, share = max(sums, key=lambda row: row.size), (ranks - 1) / ranks
     folding = max(whole.ranks - 2 * share * whole.size / bandwidth, 1e-9)
     level = Level("ranks", ranks, latency, bandwidth, share * whole.size / folding)
-    return Cluster(limits.flops_per_second / ranks, limits.bytes_per_second / ranks, math.inf, (level,))
+    return Cluster(limits.flops_per_second, limits.bytes_per_second, math.inf, (level,))

@@ -13,12 +13,14 @@ from hloom.backends.cpu.llvm.machine_code import compile_texts, processor, targe
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.emitter import emit_program
 from hloom.backends.cpu.program.outline import ScalarComputationOutliner
+from hloom.backends.cpu.program.overlap import overlap_collectives
 from hloom.backends.cpu.program.program import (
     CopyStep,
     HostStep,
     KernelStep,
     Program,
     Signature,
+    WaitStep,
     build_program,
     program_lines,
 )
@@ -74,7 +76,7 @@ class CompiledModule:
 class HostPart:
     """What calls back into the interpreter, with the interpreter's plans for it."""
 
-    steps: list[HostStep]
+    steps: list[HostStep | WaitStep]
     slots: int
     """How many values only the host holds."""
     plans: dict[int, Plan]
@@ -147,6 +149,8 @@ def _compile(module: Module, donate: bool, company: Company) -> CompiledModule:
     module = clone_module(module)
     run_passes(module, cpu_pipeline(company))
     program = build_program(module, processor().vector_bytes, shared_pool().threads)
+    if company is Company.RANKS:
+        overlap_collectives(program)
     assignment = assign_buffers(program, donate)
     texts = emit_program(program, assignment, processor().vector_bytes)
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))

@@ -14,7 +14,7 @@ import numpy as np
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.llvm.machine_code import load_object
 from hloom.backends.cpu.program.emitter import TABLE, host_buffers
-from hloom.backends.cpu.program.program import TOKEN_PLACE, Buffer, HostStep, Slot, leaves
+from hloom.backends.cpu.program.program import TOKEN_PLACE, Buffer, HostStep, Slot, WaitStep, leaves
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
 from hloom.backends.cpu.runtime.exchange import REFUSED, exchange_address
@@ -117,7 +117,7 @@ class CpuExecutable(DeviceExecutable):
 
         What converts arguments and results of dynamic sizes, and what tells of an error, does not count.
         """
-        steps = [step.instruction for step in self.host.steps]
+        steps = [step.instruction for step in self.host.steps if isinstance(step, HostStep)]
         return [repr(i) for i in steps if getattr(i.op, "target_name", "") not in _AT_THE_BOUNDARY]
 
     def _meet(self) -> None:
@@ -193,7 +193,7 @@ class CpuExecutable(DeviceExecutable):
             id(arguments), id(results), self._template_address if arena is None else arena.template_address
         )
         if status and self.world is not None:
-            self.world.keep(arena, arguments, results)
+            self.world.keep(arena, arguments, results, self._exchanges)
         elif arena is not None and self._arena_bytes <= KEPT_ARENA_BYTES:
             self._arenas.append(arena)
         return int(status)
@@ -240,11 +240,12 @@ class CpuExecutable(DeviceExecutable):
             return answer if self._may_wait(site, answer, bool(frame)) else 0
         run: _Run | None = getattr(self._runs, "current", None)
         try:
-            if run is None:
-                assert self.world is not None
-                self.world.check()
+            step = self.host.steps[site]
+            if run is None or isinstance(step, WaitStep):
+                if self.world is not None:
+                    self.world.check()
             else:
-                run.evaluate(self.host.steps[site], frame)
+                run.evaluate(step, frame)
         except BaseException as error:
             self._end_early(run, error)
             return 0
@@ -253,7 +254,8 @@ class CpuExecutable(DeviceExecutable):
     def _may_wait(self, site: int, answer: int, is_refused: bool) -> bool:
         """Asked by an exchange that other ranks keep waiting, from time to time; `answer` is another for each."""
         run: _Run | None = getattr(self._runs, "current", None)
-        instruction = self.host.steps[site].instruction
+        step = self.host.steps[site]
+        instruction = (step.start if isinstance(step, WaitStep) else step).instruction
         assert self.world is not None
         try:
             if is_refused:

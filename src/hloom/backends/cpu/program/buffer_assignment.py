@@ -23,10 +23,13 @@ from hloom.backends.cpu.program.program import (
     Program,
     Step,
     Subroutine,
+    WaitStep,
     WhileStep,
     leaves,
 )
 
+PlainStep = KernelStep | CodeStep | CopyStep | HostStep | WaitStep | CallStep
+"""Steps that run no other steps."""
 STACK_BYTES = 64
 """Temporaries of at most so many bytes lie on the stack, where they may end up in registers."""
 STACK_SLOTS = 128
@@ -199,7 +202,7 @@ class _Assigner:
             else:
                 self._plain(step, region)
 
-    def _plain(self, step: KernelStep | CodeStep | CopyStep | HostStep | CallStep, region: tuple[Region, ...]) -> None:
+    def _plain(self, step: PlainStep, region: tuple[Region, ...]) -> None:
         read = dict.fromkeys(buffer for buffer, writes in accesses(step) if not writes)
         written = dict.fromkeys(buffer for buffer, writes in accesses(step) if writes)
         partly = set()
@@ -302,6 +305,8 @@ class _Assigner:
         intervals = []
         small = [b for b in self.uses if b.kind == "temp" and b.byte_size <= STACK_BYTES]
         small = [b for b in small if len({use.part for use in self.uses[b]}) == 1]
+        # After an error others may still write to what they exchange.
+        small = [b for b in small if not any(isinstance(use.step, WaitStep) for use in self.uses[b])]
         on_stack = {b for b in small if any(use.region for use in self.uses[b])} | set(small[:STACK_SLOTS])
         for buffer, uses in self.uses.items():
             if buffer.kind == "temp" and buffer not in on_stack:
@@ -410,3 +415,5 @@ def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
         for leaf in leaves(step.result):
             if isinstance(leaf, Buffer):
                 yield leaf, True
+    elif isinstance(step, WaitStep):
+        yield from ((buffer, False) for buffer, _ in accesses(step.start))

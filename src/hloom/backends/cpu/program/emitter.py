@@ -29,6 +29,7 @@ from hloom.backends.cpu.program.program import (
     Slot,
     Step,
     Subroutine,
+    WaitStep,
     WhileStep,
     leaves,
 )
@@ -419,10 +420,10 @@ class _Emitter:
             b.branch(done)
         b.start(done)
 
-    def _host(self, step: HostStep) -> None:
+    def _host(self, step: HostStep | WaitStep) -> None:
         """The host is handed the addresses of all arrays that the instruction reads and writes."""
         b = self.builder
-        places = [*host_buffers(step)]
+        places = [*host_buffers(step.start if isinstance(step, WaitStep) else step)]
         self._fill_frame([self._pointer(buffer) for buffer in places])
         word = b.element_pointer(Value("%host_data", PTR), constant(I64, ASKED_WORD), "i64")
         asked = b.binary("add", b.load(word, I64, 8), constant(I64, 2))

@@ -157,6 +157,14 @@ class HostStep:
 
 
 @dataclass(eq=False, slots=True)
+class WaitStep:
+    """Waits until the collective that a host step started has ended; that one's arrays belong to others until then."""
+
+    start: HostStep
+    site: int
+
+
+@dataclass(eq=False, slots=True)
 class Subroutine:
     """A computation that is called in several places, as a program of its own, which takes its memory from callers."""
 
@@ -182,7 +190,7 @@ class CallStep:
         return [*self.operands, *self.results, *self.constants]
 
 
-Step = KernelStep | CodeStep | CopyStep | WhileStep | ConditionalStep | HostStep | CallStep
+Step = KernelStep | CodeStep | CopyStep | WhileStep | ConditionalStep | HostStep | WaitStep | CallStep
 
 
 @dataclass(slots=True)
@@ -205,7 +213,7 @@ class Program(Signature):
     module: Module = field(kw_only=True)
     plans: dict[int, Plan] = field(kw_only=True)
     steps: list[Step] = field(default_factory=list)
-    host_steps: list[HostStep] = field(default_factory=list)
+    host_steps: list[HostStep | WaitStep] = field(default_factory=list)
     loops: list[str] = field(default_factory=list)
     """The loops' instructions, for messages."""
     subroutines: list[Subroutine] = field(default_factory=list)
@@ -249,6 +257,8 @@ def program_lines(steps: list[Step], indent: str = "") -> list[str]:
                 lines += [f"{indent}branch {number} of {step.selector}", *program_lines(branch, indent + "  ")]
         elif isinstance(step, CallStep):
             lines.append(f"{indent}call {step.subroutine.name}({', '.join(map(str, step.buffers))})")
+        elif isinstance(step, WaitStep):
+            lines.append(f"{indent}wait for %{step.start.instruction.name}")
         else:
             lines.append(f"{indent}host {step.instruction!r}")
     return lines

@@ -44,32 +44,43 @@ class Call(Structure):
     request_word: u64
 
 
+class Place(Structure):
+    """What a site does: it makes calls and waits for requests, from `first` on and before `end`."""
+
+    is_native: u64
+    """0 where Python does it."""
+    first_call: u64
+    end_call: u64
+    first_request: u64
+    end_request: u64
+
+
 class Exchanges(Structure):
-    """All calls of a program; those of site s start at `starts[s]` and end before `starts[s + 1]`."""
+    """All calls of a program; each has a request."""
 
     test: Callable[[Address, Address, Address], i32]
     broken: Array[u64]
     """Not 0 where ranks can no longer meet."""
-    starts: Array[u64]
+    places: Address
     calls: Address
+    requests: Array[u64]
 
 
 @native(name="hloom_exchange")
 def exchange(host: Host, answer: i64, site: i64, frame: Array[u64]) -> i32:
     """Takes the part of an executable's `host_call`; sites without calls of their own are Python's."""
     exchanges = to(Exchanges, host.exchanges)
-    first, end = exchanges.starts[site], exchanges.starts[site + 1]
-    if first == end or exchanges.broken[0] != 0:
+    place = to(Place, exchanges.places + u64(site) * Place.byte_size)
+    if place.is_native == 0 or exchanges.broken[0] != 0:
         return host.host_call(address_of(host), answer, site, address_of(frame))
-    requests = stack(end - first)
-    for k in range(end - first):
-        call = to(Call, exchanges.calls + (first + k) * Call.byte_size)
-        status = start(call, frame, requests.at(k))
+    for k in range(place.first_call, place.end_call):
+        call = to(Call, exchanges.calls + k * Call.byte_size)
+        status = start(call, frame, exchanges.requests.at(k))
         if status != 0 and call.request_word != NOWHERE:
             return host.host_call(address_of(host), answer, site, Address(REFUSED))
-    for j in range(end - first):
-        made = to(Call, exchanges.calls + (first + j) * Call.byte_size)
-        if made.request_word != NOWHERE and finish(host, exchanges, answer, site, requests.at(j)) != 0:
+    for j in range(place.first_request, place.end_request):
+        made = to(Call, exchanges.calls + j * Call.byte_size)
+        if made.request_word != NOWHERE and finish(host, exchanges, answer, site, exchanges.requests.at(j)) != 0:
             return i32(0)
     return i32(answer)
 

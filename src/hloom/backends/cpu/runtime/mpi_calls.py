@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from hloom.backends.cpu.program.emitter import host_buffers
-from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, leaves
-from hloom.backends.cpu.runtime.exchange import NOWHERE, WORDS, Call, Exchanges
+from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, WaitStep, leaves
+from hloom.backends.cpu.runtime.exchange import NOWHERE, WORDS
 from hloom.ops.collectives import Collective
 from hloom.runtime.mpi.reductions import FoldMaker, mpi_functions, reduction_of
 from hloom.runtime.mpi.world import World, ranks_of
@@ -81,17 +81,31 @@ class DevicePlace:
         return Site(step, members, members.index(self.device), comm, not named or own in named, self.make_fold)
 
 
-def exchanges_of(steps: Sequence[HostStep], place: DevicePlace) -> tuple[Array, bool, list[Any]]:
+def exchanges_of(steps: Sequence[HostStep | WaitStep], place: DevicePlace) -> tuple[Array, bool, list[Any]]:
     """The memory of a program's `Exchanges`, whether they do all that it needs of the host, and what has to live on."""
     ids = np.array(divmod(place.device, place.partitions), np.uint32)
-    rows = [_rows(step, place, ids) if mpi_functions() else None for step in steps]
-    starts = np.cumsum([0, *(len(each or []) for each in rows)]).astype(np.uint64)
-    calls = np.array([row for each in rows for row in each or []], np.uint64).reshape(-1)
-    assert calls.size % (Call.byte_size // 8) == 0
-    test = mpi_functions().get("MPI_Test", 0)
-    words = np.zeros(Exchanges.byte_size // 8, np.uint64)
-    words[:] = [test, place.world.broken_word.ctypes.data, starts.ctypes.data, calls.ctypes.data]
-    return words, all(rows), [starts, calls, words, ids]
+    rows = {s.site: _rows(s, place, ids) if mpi_functions() else None for s in steps if isinstance(s, HostStep)}
+    first, ranges = 0, {}
+    for site, made in rows.items():
+        ranges[site] = first, first + len(made or [])
+        first = ranges[site][1]
+    started = {step.start.site for step in steps if isinstance(step, WaitStep)}
+    places = np.array([_place(step, rows, ranges, started) for step in steps], np.uint64)
+    calls = np.array([row for made in rows.values() for row in made or []], np.uint64)
+    requests = np.zeros(max(first, 1), np.uint64)
+    test, broken = mpi_functions().get("MPI_Test", 0), place.world.broken_word
+    words = np.array([test, *(array.ctypes.data for array in (broken, places, calls, requests))], np.uint64)
+    return words, all(made is not None for made in rows.values()), [places, calls, requests, words, ids]
+
+
+def _place(
+    step: HostStep | WaitStep, rows: dict[int, list[Row] | None], ranges: dict[int, tuple[int, int]], started: set[int]
+) -> Row:
+    """The words of a site's `Place`; `started` are the sites that others wait for."""
+    if isinstance(step, WaitStep):
+        return [1, 0, 0, *ranges[step.start.site]]
+    waited = (0, 0) if step.site in started else ranges[step.site]
+    return [int(rows[step.site] is not None), *ranges[step.site], *waited]
 
 
 def _rows(step: HostStep, place: DevicePlace, ids: Array) -> list[Row] | None:
