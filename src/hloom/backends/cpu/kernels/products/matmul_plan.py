@@ -29,6 +29,9 @@ PARALLEL_WORK = 1 << 20  # multiply-adds that are worth two threads
 TASK_WORK = 1 << 18  # multiply-adds of the smallest task
 TASKS_PER_THREAD = 4
 ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
+# For sums and a row of B: without two to spare for factors LLVM moves sums around in the loop. Multiply-adds of 64 bytes
+# take their factor from memory.
+SUMS_AND_ROW = {64: 32, 32: 14, 16: 30}
 VECTORS = 6  # the most in a row of the tile
 
 
@@ -185,7 +188,7 @@ class Plan:
 
 def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
     size = size_of(vector.element)
-    tile = _tile(p, vector, ACCUMULATORS[vector_bytes])
+    tile = _tile(p, vector, vector_bytes)
     parallel = threads > 1 and p.work >= PARALLEL_WORK
     place = _place_of_b(p, tile, threads if parallel else 1)
     blocks_of_k = math.ceil(p.k / BLOCK_OF_K)
@@ -199,7 +202,7 @@ def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
     return _divided(whole, threads if parallel else 1)
 
 
-def _tile(p: Product, vector: Type, accumulators: int) -> Tile:
+def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
     """The tile that costs least: all tiles' multiply-adds, at least the eight that hide their latency, and loads."""
 
     def cost(tile: Tile) -> float:
@@ -209,7 +212,8 @@ def _tile(p: Product, vector: Type, accumulators: int) -> Tile:
     candidates = [
         Tile(rows, vectors, vector)
         for vectors in range(1, min(math.ceil(p.n / vector.width), VECTORS) + 1)
-        for rows in range(1, min(p.m, accumulators // vectors) + 1)
+        for rows in range(1, min(p.m, ACCUMULATORS[vector_bytes] // vectors) + 1)
+        if (rows + 1) * vectors <= SUMS_AND_ROW[vector_bytes]
     ]
     return min(candidates, key=cost)
 
