@@ -29,8 +29,8 @@ PARALLEL_WORK = 1 << 20  # multiply-adds that are worth two threads
 TASK_WORK = 1 << 18  # multiply-adds of the smallest task
 TASKS_PER_THREAD = 4
 ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
-# For sums and a row of B: without two to spare for factors LLVM moves sums around in the loop. Multiply-adds of 64 bytes
-# take their factor from memory.
+# For sums and a row of B: without two to spare for factors LLVM moves sums around in the loop (multiply-adds of 64
+# bytes take theirs from memory).
 SUMS_AND_ROW = {64: 32, 32: 14, 16: 30}
 VECTORS = 6  # the most in a row of the tile
 
