@@ -123,3 +123,36 @@ def test_opt_prints_the_module_after_the_passes(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["opt", "--list"])
     assert result.exit_code == 0 and all(name in result.stdout for name in PASSES)
     assert CliRunner().invoke(main, ["opt"]).exit_code == 2
+
+
+@dataclass(frozen=True)
+class Settling(Countdown):
+    """A countdown that says it has nothing to do after itself."""
+
+    name: ClassVar[str] = "settling"
+    settles: ClassVar[bool] = True
+
+
+def test_a_pass_runs_again_only_where_another_one_changed_something() -> None:
+    settling = Pipeline("p", (Settling([1]), Countdown([1]), Settling([0])), fixpoint=True)
+    runs = run_passes(module("x"), Pipeline("twice", (settling, settling)))
+    assert [(run.name, run.changes) for run in runs] == [
+        ("settling", 1),
+        ("countdown", 1),
+        ("settling", 0),
+        ("settling", 0),
+        ("countdown", 0),
+    ]
+
+
+CORPUS = sorted(Path(__file__).parents[1].glob("corpus/*/module.hlo"))
+
+
+@pytest.mark.parametrize("name", [name for name, cls in PASSES.items() if getattr(cls, "settles", False)])
+def test_passes_that_settle_have_nothing_to_do_after_themselves(name: str) -> None:
+    changes = 0
+    for path in CORPUS:
+        one = hl.parse(path.read_text())
+        changes += PASSES[name]().run(one)
+        assert PASSES[name]().run(one) == 0, path.parent.name
+    assert changes

@@ -251,9 +251,22 @@ class RuleSet:
             applied[rule.name] += 1
             if root.sharding is not None and new in match.made:
                 new.sharding = root.sharding
+            operands = root.operands
             edit.replace(root, new)
-            return [*match.made, *new.users]
+            return [*match.made, *_affected(new, operands)]
         return ()
+
+
+def _affected(new: Instruction, operands: Sequence[Instruction]) -> Iterable[Instruction]:
+    """What rules may see otherwise now: patterns go through three instructions, and ask who else uses an operand."""
+    for user in new.users:
+        yield user
+        for following in user.users:
+            yield following
+            yield from following.users
+    for operand in operands:
+        yield operand
+        yield from operand.users
 
 
 def _root_opcodes(pattern: Pattern) -> list[str]:

@@ -27,7 +27,7 @@ def replaces_targets() -> bool:
 
 def markers() -> frozenset[str]:
     """The targets that hand on their operand, and that nobody has registered a function for."""
-    return frozenset(standard_targets.MARKERS) - REGISTERED.keys()
+    return frozenset(standard_targets.MARKERS).difference(REGISTERED)
 
 
 def lookup(name: str) -> Caller:

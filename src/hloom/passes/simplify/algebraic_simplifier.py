@@ -35,6 +35,7 @@ class AlgebraicSimplifier:
     """
 
     name: ClassVar[str] = "algsimp"
+    settles: ClassVar[bool] = True
     without: tuple[str, ...] = ()
 
     def run(self, module: Module) -> int:

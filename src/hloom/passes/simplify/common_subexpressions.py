@@ -30,6 +30,7 @@ class CommonSubexpressionElimination:
     """
 
     name: ClassVar[str] = "cse"
+    settles: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         changes = merge_computations(module)
