@@ -62,3 +62,7 @@ class ArgumentError(HloomError):
 
 class RunError(HloomError):
     """A program that fails while it runs: a step limit, a time-out in a rendezvous, a dynamic size out of range."""
+
+
+class ResourceExhaustedError(RunError):
+    """Memory that a run needs and the system has not."""

@@ -177,6 +177,14 @@ def test_calls_from_many_threads():
         np.testing.assert_array_equal(result, np.sort(x)[::-1] * 2)
 
 
+def test_memory_that_the_system_has_not_is_told_with_what_wants_it():
+    wanting = jax.jit(lambda x: jnp.sort(jnp.broadcast_to(x, (1 << 20, 1 << 22))))
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match=r"RESOURCE_EXHAUSTED(.|\n)*17,592,186,044,416 bytes: %\S+ = f32"
+    ):
+        wanting(1.0)
+
+
 def test_errors_are_those_of_jax():
     with pytest.raises(jax.errors.JaxRuntimeError, match="No such compile option: 'no_such'"):
         jax.jit(lambda x: x + 1).lower(1.0).compile(compiler_options={"no_such": 1})

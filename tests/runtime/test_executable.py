@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.errors import ResourceExhaustedError
 
 TEXT = """HloModule m
 ENTRY e { x = f32[2,3] parameter(0)
@@ -130,5 +131,7 @@ def test_results_are_arrays_of_their_own() -> None:
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_results_larger_than_any_memory_are_an_error(backend: str) -> None:
     text = "HloModule m\nENTRY e {\n  p = f32[] parameter(0)\n  ROOT b = f32[1048576,1048576,16] broadcast(p), dimensions={}\n}"
-    with pytest.raises(hl.RunError, match="no memory"):
+    with pytest.raises(ResourceExhaustedError, match="no memory") as raised:
         hl.compile(text, backend=backend)(np.float32(1))
+    if backend == "cpu":
+        assert "70,368,744,177,664 bytes: %b = f32[1048576,1048576,16] broadcast(%p)" in str(raised.value)

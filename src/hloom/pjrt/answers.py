@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from hloom.errors import HloomError, RunError
+from hloom.errors import HloomError, ResourceExhaustedError, RunError
 from hloom.pjrt.records import new_record
 from hloom.runtime.python_api import immortal
 
@@ -42,10 +42,10 @@ def make_error(error: BaseException) -> int:
         return error.handle
     code = _INTERNAL
     message = str(error)
-    if isinstance(error, HloomError) and not isinstance(error, RunError):
-        code = _INVALID_ARGUMENT
-    elif isinstance(error, MemoryError):
+    if isinstance(error, (MemoryError, ResourceExhaustedError)):
         code = _RESOURCE_EXHAUSTED
+    elif isinstance(error, HloomError) and not isinstance(error, RunError):
+        code = _INVALID_ARGUMENT
     elif isinstance(error, NotImplementedError):
         code = _UNIMPLEMENTED
     elif isinstance(error, KeyboardInterrupt):

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 
 from hloom.backends.cpu.executable import NativeEntry
-from hloom.errors import ArgumentError
+from hloom.errors import ArgumentError, ResourceExhaustedError
 from hloom.pjrt.answers import read_integers, read_words
 from hloom.pjrt.buffers import Buffer, address_of_array, array_at, element_type_of
 from hloom.pjrt.execute_code import DESCRIPTION_WORDS
@@ -93,7 +93,7 @@ def disown(buffer: Buffer) -> None:
     """Makes native code the only owner of a buffer that nobody looks at, so that it can be donated; copies it once."""
     address = code().allocate(buffer.size)
     if not address:
-        raise MemoryError(f"no memory for a buffer of {buffer.size} bytes")
+        raise ResourceExhaustedError(f"no memory for a buffer of {buffer.size:,} bytes")
     ctypes.memmove(address, address_of_array(buffer.value()), buffer.size)
     set_word("Buffer", buffer.handle, "buffer_pointer", address)
     set_word("Buffer", buffer.handle, "owned", address)

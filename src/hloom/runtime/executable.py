@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hloom.errors import ArgumentError, HloomError, RuleError, RunError
+from hloom.errors import ArgumentError, HloomError, ResourceExhaustedError, RuleError, RunError
 from hloom.ir import Module
 from hloom.literal import Literal
 from hloom.ops.structure import ElidedConstant
@@ -236,7 +236,7 @@ class DeviceExecutable(Executable):
         except RecursionError:
             raise RunError("computations call each other too deeply to run") from None
         except MemoryError as error:
-            raise RunError(f"no memory: {error}") from None
+            raise ResourceExhaustedError(f"no memory: {error}") from None
 
     def _run_threads(self, arguments: list[list[Value]], rendezvous: Rendezvous) -> list[Value]:
         results: list[Value] = [None] * self.list_count

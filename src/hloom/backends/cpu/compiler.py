@@ -15,6 +15,7 @@ from hloom.backends.cpu.program.emitter import emit_program
 from hloom.backends.cpu.program.outline import ScalarComputationOutliner
 from hloom.backends.cpu.program.overlap import overlap_collectives
 from hloom.backends.cpu.program.program import (
+    Buffer,
     CopyStep,
     HostStep,
     KernelStep,
@@ -54,6 +55,7 @@ from hloom.runtime.targets import markers, replaces_targets
 from hloom.text import fingerprint
 
 BRIEF_COST = 20_000
+LARGEST_SHOWN = 4
 
 
 @dataclass(slots=True)
@@ -70,6 +72,8 @@ class CompiledModule:
     host: HostPart
     loops: list[str]
     """The program's loops, for messages."""
+    largest_buffers: list[str]
+    """With the instructions that write them, for messages."""
 
 
 @dataclass(slots=True)
@@ -164,7 +168,14 @@ def _compile(module: Module, donate: bool, company: Company) -> CompiledModule:
         compile_texts(texts),
         host if host.is_needed else HostPart([], 0, {}),
         program.loops,
+        _largest_buffers(program),
     )
+
+
+def _largest_buffers(program: Program) -> list[str]:
+    known = (buffer for buffer in program.origins if isinstance(buffer, Buffer))
+    largest = sorted(known, key=lambda buffer: -buffer.byte_size)[:LARGEST_SHOWN]
+    return [f"{buffer.byte_size:,} bytes: {program.origins[buffer]!r}" for buffer in largest]
 
 
 def _is_brief(program: Program) -> bool:

@@ -22,7 +22,7 @@ from hloom.backends.cpu.runtime.interrupts import Host, ask_address, host
 from hloom.backends.cpu.runtime.mpi_calls import DevicePlace, exchanges_of
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
-from hloom.errors import HloomError, RunError
+from hloom.errors import HloomError, ResourceExhaustedError, RunError
 from hloom.ir import Module
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
@@ -76,6 +76,7 @@ class CpuExecutable(DeviceExecutable):
         self.host = compiled.host
         self._arena_bytes = compiled.arena_bytes
         self._donated = compiled.donated
+        self._largest_buffers = "\n  ".join(["a run, whose largest buffers are", *compiled.largest_buffers])
         self._code = load_object(*compiled.object_files)
         self._runs = threading.local()
         self._loops = compiled.loops
@@ -171,6 +172,12 @@ class CpuExecutable(DeviceExecutable):
 
     def _results(self, arguments: Sequence[Any]) -> tuple[Array, ...]:
         """Arrays for the results: new ones, and those of donated arguments."""
+        try:
+            return self._allocated_results(arguments)
+        except ResourceExhaustedError as error:
+            raise error.at(self._largest_buffers) from None
+
+    def _allocated_results(self, arguments: Sequence[Any]) -> tuple[Array, ...]:
         if not self._donated:
             return tuple([buffers.empty(sizes, dtype) for sizes, dtype in self._outputs])
         are_distinct = len({id(argument) for argument in arguments}) == len(arguments)
@@ -203,7 +210,11 @@ class CpuExecutable(DeviceExecutable):
             # Another thread may take the last one meanwhile.
             return self._arenas.pop()
         except IndexError:
+            pass
+        try:
             return _Arena(self._arena_bytes, self._template)
+        except ResourceExhaustedError as error:
+            raise error.at(self._largest_buffers) from None
 
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         signature = self.signature
@@ -363,7 +374,8 @@ class _Run:
             raise error.at(f"{instruction!r}{where}") from None
         except (MemoryError, OverflowError) as error:
             size = instruction.shape.byte_size
-            raise RunError(f"no memory: the result has {size} bytes ({error})").at(repr(instruction)) from None
+            reason = f"no memory: the result has {size:,} bytes ({error})"
+            raise ResourceExhaustedError(reason).at(repr(instruction)) from None
         self._put(step.result, value, iter(results))
 
     def _value(self, place: Any, shape: Shape, arrays: Iterator[Array], keep: bool) -> Value:

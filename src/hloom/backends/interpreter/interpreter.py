@@ -13,7 +13,7 @@ import numpy as np
 
 from hloom.backends.interpreter.on_arrays import CONTROL
 from hloom.backends.interpreter.plan import Plan, Step
-from hloom.errors import HloomError, RunError
+from hloom.errors import HloomError, ResourceExhaustedError, RunError
 from hloom.ir import Computation, Instruction
 from hloom.ops.context import Context
 from hloom.runtime.device import Device
@@ -107,7 +107,8 @@ class Execution:
             raise error.at(_place(step)) from None
         except (MemoryError, OverflowError) as error:
             size = step.instruction.shape.byte_size
-            raise RunError(f"no memory: the result has {size} bytes ({error})").at(_place(step)) from None
+            reason = f"no memory: the result has {size:,} bytes ({error})"
+            raise ResourceExhaustedError(reason).at(_place(step)) from None
         if step.dtype is None:
             return value
         value = np.asarray(value)

@@ -220,6 +220,8 @@ class Program(Signature):
     """Each after those that it calls."""
     slots: int = 0
     """How many values only the host holds."""
+    origins: dict[Buffer | Slot, Instruction] = field(default_factory=dict)
+    """What wrote a buffer first."""
 
     def signature(self) -> Signature:
         """The program as its callers see it."""
@@ -377,7 +379,9 @@ class _Builder:
         for planned in plan.steps:
             instruction = planned.instruction
             operands = [value_of(operand) for operand in instruction.operands]
-            values[instruction] = self._instruction(instruction, operands, steps)
+            values[instruction] = place = self._instruction(instruction, operands, steps)
+            for leaf in leaves(place) if instruction.opcode not in ("tuple", "get-tuple-element") else ():
+                self.program.origins.setdefault(leaf, instruction)
         return value_of(computation.root)
 
     def _instruction(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hloom.backends.cpu.runtime.memory_pool import SMALLEST, MemoryPool, memory_pool
-from hloom.errors import RunError
+from hloom.errors import ResourceExhaustedError
 from hloom.runtime.python_api import python_function
 
 _BYTE = np.dtype(np.uint8)
@@ -49,7 +49,7 @@ def allocate(byte_size: int) -> Block:
     """A block of byte_size bytes (any content), aligned to a cache line."""
     address = memory_pool().take(byte_size) if byte_size < 1 << 63 else 0
     if not address:
-        raise RunError(f"no memory for a buffer of {byte_size} bytes: the system has none to give")
+        raise ResourceExhaustedError(f"no memory for a buffer of {byte_size:,} bytes: the system has none to give")
     block = Block((byte_size,), _BYTE, _view(address, byte_size, _WRITABLE))
     block.owned = address
     return block

@@ -1,0 +1,130 @@
+"""Measures one program on both platforms: steps in turns, compilation with empty and with full caches, memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.program import PROGRAMS
+
+ROOT = Path(__file__).parents[1]
+TURNS = 5
+TURN_SECONDS = 1.0
+REST_SECONDS = 0.3
+"""Threads of the one that just ran may spin for a while."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one platform took: seconds, and the most bytes of memory the process held."""
+
+    step: float
+    compile: float
+    initialise: float
+    memory: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """`cached` are the seconds of hloom's compilation from a full cache; `difference` is relative to `tolerance`."""
+
+    name: str
+    hloom: Side
+    xla: Side
+    cached: float
+    difference: float
+
+    @property
+    def agrees(self) -> bool:
+        return self.difference <= 1
+
+
+class Worker:
+    """A process that runs one program on one platform."""
+
+    def __init__(self, name: str, platform: str, folder: Path) -> None:
+        environment = {
+            **os.environ,
+            "JAX_PLATFORMS": platform,
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            "JAX_ENABLE_COMPILATION_CACHE": "0",
+        }
+        self.results = str(folder / f"{platform}.npz")
+        command = [sys.executable, "-m", "benchmarks.worker", name, self.results]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, question: str) -> Any:
+        """Raises: RuntimeError: the process ended instead of answering."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            print(question, file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the worker ended with {self.process.wait()} when asked to {question}")
+        return json.loads(line)
+
+    def end(self) -> None:
+        self.process.communicate()
+
+
+def measure(name: str) -> Result:
+    """One program, on both platforms."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        workers = [Worker(name, platform, folder) for platform in ("hloom", "cpu")]
+        try:
+            compiled = [worker.ask("compile") for worker in workers]
+            times: list[list[float]] = [[], []]
+            for worker in workers:
+                worker.ask("step 0")  # warms up
+            for worker, found in [*zip(workers, times, strict=True)] * TURNS:
+                time.sleep(REST_SECONDS)
+                found += worker.ask(f"step {TURN_SECONDS}")
+            difference = _difference([worker.ask("result") for worker in workers], PROGRAMS[name].tolerance)
+            memory = [worker.ask("memory") for worker in workers]
+        finally:
+            for worker in workers:
+                worker.end()
+        sides = [
+            Side(float(np.median(found)), **each, memory=held)
+            for found, each, held in zip(times, compiled, memory, strict=True)
+        ]
+        again = Worker(name, "hloom", folder)
+        cached = again.ask("compile")["compile"]
+        again.end()
+    return Result(name, sides[0], sides[1], cached, difference)
+
+
+def _difference(files: list[str], tolerance: float) -> float:
+    """The largest difference, relative to the largest number of its array and to the tolerance."""
+    ours, theirs = (np.load(file) for file in files)
+    worst = 0.0
+    for name in ours.files:
+        a, b = (np.asarray(each[name]).astype(np.complex128) for each in (ours, theirs))
+        if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+            return float("inf")
+        apart = np.abs(np.where(np.isfinite(a), a - b, 0)).max(initial=0.0)
+        allowed = tolerance * np.abs(np.where(np.isfinite(b), b, 0)).max(initial=0.0)
+        worst = max(worst, apart / allowed if apart else 0.0) if allowed else max(worst, float("inf") if apart else 0.0)
+    return worst
+
+
+def to_json(result: Result) -> str:
+    return json.dumps(asdict(result))
+
+
+def from_json(text: str) -> Result:
+    fields = json.loads(text)
+    return Result(**{**fields, "hloom": Side(**fields["hloom"]), "xla": Side(**fields["xla"])})

@@ -1,0 +1,66 @@
+"""One program on one platform, in a process of its own: `python -m benchmarks.worker PROGRAM RESULTS`.
+
+It answers the lines that it reads with a line of JSON each: `compile`, `step SECONDS`, `result`, `memory`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import resource
+import sys
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+import benchmarks.programs  # noqa: F401
+from benchmarks.program import PROGRAMS
+
+
+def main(name: str, results: str) -> None:
+    program = PROGRAMS[name]
+    key = jax.block_until_ready(jax.random.key(0))
+    # What the platform itself needs once is no program's compilation.
+    jax.block_until_ready(jax.jit(lambda x: x + 1)(np.ones(3, np.float32)))
+    run: Any = None
+    state: Any = None
+    for line in sys.stdin:
+        word, *arguments = line.split()
+        if word == "compile":
+            started = time.perf_counter()
+            state = jax.block_until_ready(jax.jit(program.initialise)(key))
+            initialised = time.perf_counter()
+            traced = jax.jit(program.step).lower(*state)
+            lowered = time.perf_counter()
+            run = traced.compile()
+            answer: Any = {"initialise": initialised - started, "compile": time.perf_counter() - lowered}
+        elif word == "step":
+            answer = _times(functools.partial(run, *state), float(arguments[0]))
+        elif word == "result":
+            np.savez(results, *map(_plain, jax.tree.leaves(run(*state))))
+            answer = results
+        else:
+            answer = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps(answer), flush=True)
+
+
+def _times(work: Any, seconds: float) -> list[float]:
+    """Rounds until so many seconds have passed, at least one."""
+    times: list[float] = []
+    while not times or sum(times) < seconds:
+        started = time.perf_counter()
+        jax.block_until_ready(work())
+        times.append(time.perf_counter() - started)
+    return times
+
+
+def _plain(array: Any) -> Any:
+    """An array of a type that files hold."""
+    array = np.asarray(array)
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
