@@ -45,6 +45,8 @@ def resnet_parameters(key: Any) -> dict[str, Any]:
                 "middle": layer(next(keys), 3, width, width),
                 "expand": layer(next(keys), 1, width, 4 * width),
             }
+            # Small at first, as in practice: gradients are well conditioned.
+            block["expand"]["scale"] *= 0.2
             if k == 0:
                 block["shortcut"] = layer(next(keys), 1, inputs, 4 * width)
             blocks.append(block)

@@ -6,6 +6,7 @@ import collections
 import ctypes
 import functools
 import hashlib
+import math
 import struct
 import threading
 from collections.abc import Iterable
@@ -14,11 +15,13 @@ from typing import Any, cast
 import numpy as np
 
 from hloom.api import compile as compile_hlo
+from hloom.backends.cpu.compiler import cpu_pipeline
 from hloom.backends.cpu.executable import CpuExecutable
+from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
 from hloom.errors import ArgumentError
 from hloom.flops import count_flops
 from hloom.ir import Module
-from hloom.passes import clone_module, run_passes
+from hloom.passes import run_passes
 from hloom.passes.spmd import partition
 from hloom.pjrt.answers import Answered, address_of, answers, lasting_text, read_integers, read_words
 from hloom.pjrt.buffers import TYPE_NUMBERS, Buffer, buffer_words, layout_handle
@@ -26,13 +29,14 @@ from hloom.pjrt.c_api import ExecuteOptions, NamedValue, Program
 from hloom.pjrt.client import Memory, PjrtDevice, client
 from hloom.pjrt.events import ready_event
 from hloom.pjrt.fast_execute import disown, make_fast
+from hloom.pjrt.known_programs import Known, Shardings, find_known, keep_known
 from hloom.pjrt.layouts import in_row_major, minor_to_major, set_entry_layouts
 from hloom.pjrt.native import code, collect_dead, stock_buffers
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.proto import module_from_proto, module_to_proto
 from hloom.proto.annotations import write_sharding
 from hloom.proto.schema import message_class
-from hloom.runtime.executable import DeviceExecutable
+from hloom.runtime.executable import DeviceExecutable, RunOptions
 from hloom.sharding import Sharding, ShardingType
 from hloom.values import Array, Value
 
@@ -48,21 +52,16 @@ class Loaded:
         build = options.executable_build_options
         self.replicas = max(1, build.num_replicas)
         self.partitions = max(1, build.num_partitions)
+        self.options = options
         self.is_portable = options.compile_portable_executable
         self.devices = _assigned_devices(build, self.replicas, self.partitions)
-        whole = read_program(program, options.parameter_is_tupled_arguments)
-        whole.replica_count = self.replicas
-        self.module, self.shardings = _partitioned(whole, build, self.partitions)
-        self.module.num_partitions = self.partitions
-        _drop_useless_donors(self.module)
-        set_entry_layouts(self.module, program)
         self.own = [device for device in self.devices if device.process == client().process]
-        devices = [device.runtime for device in self.devices]
-        ranks = [device.process for device in self.devices]
-        shared: bool | list[int] = ranks if len({*ranks}) > 1 else False
-        in_memory = in_row_major(self.module)
-        executable = compile_hlo(in_memory, replicas=self.replicas, devices=devices, donate=True, distributed=shared)
-        self.executable = cast(DeviceExecutable, executable)
+        self.shardings: Shardings | None = None
+        self.is_known = False
+        """Whether it is on disk."""
+        self.optimized_module: Module | None = None
+        """The module after the backend's passes, until the framework has asked for it."""
+        self.executable, self.module = self._known() or self._compiled()
         self.donated = _donated_parameters(self.module)
         self.output_shapes = list((self.module.entry_result_layout or self.module.entry.result_shape).elements)
         inputs = self.module.entry_parameter_layouts or self.module.entry.parameter_shapes
@@ -74,6 +73,42 @@ class Loaded:
         self.handle = self._loaded_record()
         self.is_fast = False
         self._make_fast()
+
+    def _known(self) -> tuple[DeviceExecutable, Module] | None:
+        """The program as it was compiled before, and its interface, where it runs on one device."""
+        found = find_known(self.fingerprint) if len(self.devices) == 1 else None
+        if found is None:
+            return None
+        self.is_known = True
+        known, compiled = found
+        self.shardings = known.shardings
+        where = RunOptions(1, [device.runtime for device in self.devices], math.inf, None, False)
+        return CpuExecutable(known.in_memory, where, compiled), known.module
+
+    def _compiled(self) -> tuple[DeviceExecutable, Module]:
+        module, self.shardings = self.read()
+        devices = [device.runtime for device in self.devices]
+        ranks = [device.process for device in self.devices]
+        shared: bool | list[int] = ranks if len({*ranks}) > 1 else False
+        in_memory = in_row_major(module)
+        executable = compile_hlo(in_memory, replicas=self.replicas, devices=devices, donate=True, distributed=shared)
+        if isinstance(executable, CpuExecutable):
+            self.optimized_module = executable.optimized if in_memory is module else None
+            executable.optimized = None
+            if len(self.devices) == 1 and executable.key:
+                self.is_known = True
+                keep_known(self.fingerprint, Known.of(module, self.shardings, in_memory, executable.key))
+        return cast(DeviceExecutable, executable), module
+
+    def read(self) -> tuple[Module, Shardings | None]:
+        """The program of one partition as the framework gave it, and its shardings, where anything says so."""
+        whole = read_program(self.program, self.options.parameter_is_tupled_arguments)
+        whole.replica_count = self.replicas
+        module, shardings = _partitioned(whole, self.options.executable_build_options, self.partitions)
+        module.num_partitions = self.partitions
+        _drop_useless_donors(module)
+        set_entry_layouts(module, self.program)
+        return module, shardings
 
     def words(self, values: list[int]) -> int:
         """The address of 64-bit words that live as long as the executable."""
@@ -151,15 +186,27 @@ class Loaded:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        return hashlib.sha256(self.serialized_options + self.program).hexdigest()
+        """The same in every process: what XLA's own options say, in an order that is not, has no meaning here."""
+        known = type(self.options).FromString(self.serialized_options)
+        known.DiscardUnknownFields()
+        return hashlib.sha256(known.SerializeToString(deterministic=True) + self.program).hexdigest()
 
     @functools.cached_property
     def optimized(self) -> bytes:
         """The module after the backend's passes, as a serialised HloModuleProtoWithConfig."""
-        from hloom.backends.cpu.compiler import cpu_pipeline
+        key = f"{self.fingerprint} optimized"
+        found: bytes | None = find_program(key) if self.is_known else None
+        if found is None:
+            found = self._optimized()
+            if self.is_known:
+                keep_program(key, found)
+        return found
 
-        module = clone_module(self.module)
-        run_passes(module, cpu_pipeline())
+    def _optimized(self) -> bytes:
+        module, self.optimized_module = self.optimized_module, None
+        if module is None:
+            module, _ = self.read()
+            run_passes(module, cpu_pipeline())
         proto = message_class("HloModuleProtoWithConfig")()
         proto.hlo_module.CopyFrom(module_to_proto(module))
         if self.shardings is not None:
@@ -238,9 +285,6 @@ def read_program(program: bytes, tuple_arguments: bool = False) -> Module:
         raise ArgumentError(f"the program is no StableHLO that this jaxlib can read: {error}") from None
     proto = message_class("HloModuleProto").FromString(computation.as_serialized_hlo_module_proto())
     return module_from_proto(proto)
-
-
-Shardings = tuple[list[Sharding], list[Sharding]]
 
 
 def _partitioned(module: Module, build: Any, partitions: int) -> tuple[Module, Shardings | None]:
@@ -462,7 +506,7 @@ def _cost_analysis(arguments: Any) -> None:
     loaded: Loaded = objects[arguments.executable]
     shapes = loaded.executable.input_shapes + loaded.output_shapes
     costs = {"bytes accessed": float(sum(shape.byte_size for shape in shapes))}
-    flops = count_flops(loaded.module)
+    flops = count_flops(loaded.read()[0])
     if flops is not None:
         costs["flops"] = float(flops)
     values = (NamedValue * len(costs))()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.products.dot import can_multiply
@@ -74,6 +74,10 @@ class CompiledModule:
     """The program's loops, for messages."""
     largest_buffers: list[str]
     """With the instructions that write them, for messages."""
+    optimized: Module | None
+    """The module after the passes; None where the program was found on disk."""
+    key: str = ""
+    """Under which it is on disk; empty where it is not."""
 
 
 @dataclass(slots=True)
@@ -137,7 +141,7 @@ def compile_module(module: Module, donate: bool = False, company: Company = Comp
     custom calls mean there is what hloom says.
     """
     provide_half_conversions()
-    if cache_folder() is None or is_watched() or replaces_targets():
+    if not may_keep_programs():
         return _compile(module, donate, company)
     key = f"{fingerprint(module)} {donate} {company} {processor().vector_bytes} {shared_pool().threads} {target()}"
     found: CompiledModule | None = find_program(key)
@@ -145,8 +149,14 @@ def compile_module(module: Module, donate: bool = False, company: Company = Comp
         return found
     made = _compile(module, donate, company)
     if not made.host.is_needed:
-        keep_program(key, made)
+        made.key = key
+        keep_program(key, replace(made, optimized=None))
     return made
+
+
+def may_keep_programs() -> bool:
+    """Whether programs are kept on disk: not while somebody looks at the passes, or says what targets mean."""
+    return not (cache_folder() is None or is_watched() or replaces_targets())
 
 
 def _compile(module: Module, donate: bool, company: Company) -> CompiledModule:
@@ -169,6 +179,7 @@ def _compile(module: Module, donate: bool, company: Company) -> CompiledModule:
         host if host.is_needed else HostPart([], 0, {}),
         program.loops,
         _largest_buffers(program),
+        module,
     )
 
 

@@ -1,0 +1,60 @@
+"""Programs that were compiled before, in this process or in another one: they run without being read again.
+
+What is kept on disk of a program, by its bytes and options, is its interface (a module whose entry has the same
+parameters and results, and nothing inside), where the compiler has put the machine code, and the optimised module as
+the framework asks for it. Programs that meet others, or need the host, are read and compiled each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hloom.backends.cpu.compiler import CompiledModule, may_keep_programs
+from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.operation import OPERATIONS
+from hloom.sharding import Sharding
+
+Shardings = tuple[list[Sharding], list[Sharding]]
+"""Of the parameters, and of the results."""
+ELSEWHERE = "hloom$elsewhere"
+"""The target of the custom call that stands for all that a program does."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A program's interface as the framework sees it, the one on row-major arrays, and the key of its machine code."""
+
+    module: Module
+    shardings: Shardings | None
+    in_memory: Module
+    key: str
+
+    @classmethod
+    def of(cls, module: Module, shardings: Shardings | None, in_memory: Module, key: str) -> Known:
+        declared = declaration(module)
+        return cls(declared, shardings, declared if in_memory is module else declaration(in_memory), key)
+
+
+def find_known(fingerprint: str) -> tuple[Known, CompiledModule] | None:
+    """What is on disk for a program of this fingerprint."""
+    if not may_keep_programs():
+        return None
+    known: Known | None = find_program(f"{fingerprint} interface")
+    compiled: CompiledModule | None = find_program(known.key) if known is not None else None
+    return None if known is None or compiled is None else (known, compiled)
+
+
+def keep_known(fingerprint: str, known: Known) -> None:
+    keep_program(f"{fingerprint} interface", known)
+
+
+def declaration(module: Module) -> Module:
+    """A module with the interface of another one, and an entry whose result comes from elsewhere."""
+    entry = Computation(module.entry.name)
+    parameters = [entry.add(Instruction(p.name, p.shape, p.op)) for p in module.entry.parameters]
+    op = OPERATIONS["custom-call"](target_name=ELSEWHERE)
+    entry.root = entry.add(Instruction("result", module.entry.result_shape, op, parameters))
+    declared = replace(module, computations=[], entry_computation=None, stack_frames={}, extra_attributes={})
+    declared.add(entry, entry=True)
+    return declared

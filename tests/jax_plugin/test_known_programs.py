@@ -1,0 +1,40 @@
+"""Programs that another process has compiled run without being read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jax_plugin.platform_process import run
+
+PROGRAM = """
+from jax.experimental.layout import Format, Layout
+from jax.sharding import SingleDeviceSharding
+def f(w, x):
+    return {"y": jnp.tanh(x @ w).sum(0), "n": (x > 0).sum(), "none": jnp.zeros((0, 3))}
+w, x = jnp.ones((4, 3)), jnp.arange(8.0).reshape(2, 4) / 8
+if READ:
+    import hloom.pjrt.executables as executables
+    def refuse(*arguments):
+        raise AssertionError("read")
+    executables.read_program = refuse
+compiled = jax.jit(f).lower(w, x).compile()
+given = compiled(w, x)
+print({name: np.asarray(value).tolist() for name, value in given.items()})
+print("fusion" in compiled.as_text(), compiled.memory_analysis().output_size_in_bytes, compiled.input_formats[0][0].layout)
+turned = Format(Layout((1, 0)), SingleDeviceSharding(jax.devices()[0]))
+other = jax.jit(lambda a: a * 2 + 1, in_shardings=turned, out_shardings=turned).lower(x).compile()
+print(np.asarray(other(jax.device_put(x, turned))).tolist(), other.input_formats[0][0].layout)
+print(jax.jit(lambda a: a.at[0].add(1.0), donate_argnums=0)(x + 1), x)
+"""
+
+
+def test_a_second_process_gives_the_same_without_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
+    first = run(PROGRAM.replace("READ", "False"))
+    assert first.startswith("{'n': 7") and "True" in first
+    assert run(PROGRAM.replace("READ", "True")) == first
+    for file in tmp_path.glob("*.program"):
+        file.write_bytes(b"damaged")
+    assert run(PROGRAM.replace("READ", "False")) == first
