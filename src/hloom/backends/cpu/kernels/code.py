@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from hloom.backends.cpu.elements.types import is_native
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
@@ -20,7 +23,7 @@ class KernelCode:
     for each array among the instruction's operands and results, row-major; a workspace of `scratch_bytes`, aligned to
     64 bytes; and how to run chunks on the threads: `void parallel_for(ptr pool, ptr function, ptr context, i64 chunks)`
     calls `void function(ptr context, i64 chunk)` for each chunk. The addresses of the Fortran `routines` that it calls
-    come after the operands.
+    come after the operands, then its `table` of constants.
     """
 
     text: str
@@ -28,6 +31,7 @@ class KernelCode:
     scratch_bytes: int
     entry: str
     routines: tuple[str, ...] = ()
+    table: np.ndarray[Any, Any] | None = field(default=None, compare=False)
 
 
 def operand_shapes(instruction: Instruction) -> list[Shape]:
@@ -46,16 +50,21 @@ def has_native_arrays(instruction: Instruction) -> bool:
     return all(s.is_array and not s.is_dynamic and is_native(s.element_type) for s in shapes)
 
 
-def entry_function(name: str, instruction: Instruction, routines: int = 0) -> KernelFunction:
-    """The entry, whose parameters are operand0, .., routine0, .., result0, .., scratch, pool, parallel_for."""
+def entry_function(name: str, instruction: Instruction, routines: int = 0, has_table: bool = False) -> KernelFunction:
+    """The entry, whose parameters are operand0, .., routine0, .., table, result0, .., scratch, pool, parallel_for."""
     parameters: dict[str, Type] = {f"operand{k}": PTR for k in range(len(operand_shapes(instruction)))}
     parameters |= {f"routine{k}": PTR for k in range(routines)}
+    parameters |= {"table": PTR} if has_table else {}
     parameters |= {f"result{k}": PTR for k in range(len(result_shapes(instruction)))}
     return KernelFunction(name, **parameters, scratch=PTR, pool=PTR, parallel_for=PTR)
 
 
 def code_of(
-    entry: str, functions: Iterable[KernelFunction], scratch_bytes: int = 0, routines: tuple[str, ...] = ()
+    entry: str,
+    functions: Iterable[KernelFunction],
+    scratch_bytes: int = 0,
+    routines: tuple[str, ...] = (),
+    table: np.ndarray[Any, Any] | None = None,
 ) -> KernelCode:
     """The code of functions, one of which is the entry."""
     declarations: dict[str, None] = {}
@@ -63,7 +72,7 @@ def code_of(
     for function in functions:
         texts.append(function.text())
         declarations.update(function.declarations)
-    return KernelCode("\n".join(texts), declarations, aligned(scratch_bytes), entry, routines)
+    return KernelCode("\n".join(texts), declarations, aligned(scratch_bytes), entry, routines, table)
 
 
 def aligned(size: int) -> int:

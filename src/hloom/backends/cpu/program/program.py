@@ -32,6 +32,7 @@ KERNELS = {
     "convolution": "convolution.convolution",
     "custom-call": "routine",
     "dot": "products.dot",
+    "fft": "fft.fft",
     "reduce-window": "scans.cumulative",
     "rng-bit-generator": "rng",
     "scatter": "scatter.scatter",
@@ -470,6 +471,9 @@ class _Builder:
                 self._copy(target, source, steps)
                 inputs[k] = target
         inputs += [self._routine(name) for name in code.routines]
+        if code.table is not None:
+            type = PrimitiveType.F32 if code.table.dtype == np.float32 else PrimitiveType.F64
+            inputs.append(self._constant_array(Shape.array(type, code.table.shape), code.table))
         buffers = [*inputs, *results]
         if code.scratch_bytes:
             buffers.append(self._buffer(Shape.array(PrimitiveType.U8, (code.scratch_bytes,)), "temp"))

@@ -1,0 +1,163 @@
+"""The transform of sequences that lie side by side: [n][lanes], real and imaginary parts in arrays of their own.
+
+Stockham's algorithm with radices 4, 2 and odd primes: each stage reads one pair of arrays and writes another one, all
+in order, so that every load and store is a vector of lanes. A sequence of r m elements, s of which run interleaved,
+becomes r times as many of length m: element k of the p-th butterfly, times w^(p k), goes to place r p + k.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.llvm.function import size_of
+from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant
+
+LARGEST_PRIME = 31
+"""Butterflies take the square of their prime."""
+Complex = tuple[Value, Value]
+
+
+def radices_of(n: int) -> tuple[int, ...] | None:
+    """The butterflies of a length, in order; None where a prime is too large."""
+    found = []
+    for radix in (4, 2, *range(3, LARGEST_PRIME + 1, 2)):
+        while n % radix == 0:
+            found.append(radix)
+            n //= radix
+    return tuple(found) if n == 1 else None
+
+
+@dataclass(frozen=True)
+class LaneFft:
+    """A transform of length n on `lanes` sequences, with vectors of a type."""
+
+    n: int
+    lanes: int
+    vector: Type
+
+    @cached_property
+    def radices(self) -> tuple[int, ...]:
+        return radices_of(self.n) or ()
+
+    @property
+    def ends_in_second(self) -> bool:
+        """Whether the result is in the second pair of arrays."""
+        return len(self.radices) % 2 == 1
+
+    @property
+    def align(self) -> int:
+        return size_of(self.vector.element)
+
+    @cached_property
+    def table(self) -> np.ndarray[Any, Any]:
+        """The factors of all stages, real and imaginary parts in turns."""
+        m, parts = self.n, [np.zeros(0)]
+        for radix in self.radices:
+            m //= radix
+            if m > 1:
+                angles = -2 * np.pi * np.outer(np.arange(m), np.arange(1, radix)) / (radix * m)
+                parts.append(np.stack([np.cos(angles), np.sin(angles)], -1).reshape(-1))
+        return np.concatenate(parts).astype(np.float32 if self.vector.element == "float" else np.float64)
+
+    def function(self, name: str) -> KernelFunction:
+        """`name(re, im, re2, im2, table)`."""
+        f = KernelFunction(name, re=PTR, im=PTR, re2=PTR, im2=PTR, table=PTR)
+        source, target = (f["re"], f["im"]), (f["re2"], f["im2"])
+        m, interleaved, place = self.n, 1, 0
+        for radix in self.radices:
+            m //= radix
+            self._stage(f, source, target, radix, m, interleaved * self.lanes, place)
+            place += 2 * m * (radix - 1) if m > 1 else 0
+            interleaved *= radix
+            source, target = target, source
+        return f
+
+    def _stage(
+        self, f: KernelFunction, source: Complex, target: Complex, radix: int, m: int, width: int, place: int
+    ) -> None:
+        with f.loop(m) as loop:
+            p = loop.index
+            factors = self._factors(f, radix, p, place) if m > 1 else []
+            with f.loop(width, self.vector.width or 1) as inner:
+                first = f.add(f.multiply(p, width), inner.index)
+                given = [self.load(f, source, f.add(first, k * m * width)) for k in range(radix)]
+                made = butterfly(f, given)
+                first = f.add(f.multiply(p, radix * width), inner.index)
+                for k, value in enumerate(made):
+                    value = multiply(f, value, factors[k - 1]) if factors and k else value
+                    self.store(f, value, target, f.add(first, k * width))
+
+    def _factors(self, f: KernelFunction, radix: int, p: Index, place: int) -> list[Complex]:
+        first = f.at(f["table"], f.add(f.multiply(p, 2 * (radix - 1)), place), self.vector.element)
+        numbers = [
+            f.load(f.at(first, k, self.vector.element), self.vector.scalar, self.align) for k in range(2 * (radix - 1))
+        ]
+        wide = [f.splat(number, self.vector.width) for number in numbers]
+        return [(wide[k], wide[k + 1]) for k in range(0, len(wide), 2)]
+
+    def load(self, f: KernelFunction, arrays: Complex, place: Index) -> Complex:
+        """The vectors at a place of a pair of arrays."""
+        re, im = (f.load(f.at(array, place, self.vector.element), self.vector, self.align) for array in arrays)
+        return re, im
+
+    def store(self, f: KernelFunction, value: Complex, arrays: Complex, place: Index) -> None:
+        for part, array in zip(value, arrays, strict=True):
+            f.store(part, f.at(array, place, self.vector.element), self.align)
+
+
+# Complex arithmetic
+
+
+def add(f: KernelFunction, a: Complex, b: Complex) -> Complex:
+    return f.binary("fadd", a[0], b[0]), f.binary("fadd", a[1], b[1])
+
+
+def subtract(f: KernelFunction, a: Complex, b: Complex) -> Complex:
+    return f.binary("fsub", a[0], b[0]), f.binary("fsub", a[1], b[1])
+
+
+def multiply(f: KernelFunction, a: Complex, b: Complex) -> Complex:
+    re = f.fma(a[0], b[0], f.fneg(f.binary("fmul", a[1], b[1])))
+    return re, f.fma(a[0], b[1], f.binary("fmul", a[1], b[0]))
+
+
+def butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
+    """The transform of a few elements."""
+    if len(a) == 2:
+        return [add(f, a[0], a[1]), subtract(f, a[0], a[1])]
+    if len(a) == 4:
+        even, odd = add(f, a[0], a[2]), subtract(f, a[0], a[2])
+        both, (re, im) = add(f, a[1], a[3]), subtract(f, a[1], a[3])
+        turned = (im, f.fneg(re))  # times -i
+        return [add(f, even, both), add(f, odd, turned), subtract(f, even, both), subtract(f, odd, turned)]
+    return _odd_butterfly(f, a)
+
+
+def _odd_butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
+    """By pairs j and n - j, which share a cosine, and sines of opposite signs."""
+    n, half = len(a), len(a) // 2
+    sums = [add(f, a[j], a[n - j]) for j in range(1, half + 1)]
+    differences = [subtract(f, a[j], a[n - j]) for j in range(1, half + 1)]
+    total = a[0]
+    for each in sums:
+        total = add(f, total, each)
+    made = [total] * n
+    type = a[0][0].type
+    for k in range(1, half + 1):
+        re, im = a[0]
+        across, along = constant(type, 0.0), constant(type, 0.0)
+        for j in range(1, half + 1):
+            angle = 2 * math.pi * (j * k % n) / n
+            cosine, sine = constant(type, math.cos(angle)), constant(type, math.sin(angle))
+            re, im = f.fma(sums[j - 1][0], cosine, re), f.fma(sums[j - 1][1], cosine, im)
+            along, across = f.fma(differences[j - 1][1], sine, along), f.fma(differences[j - 1][0], sine, across)
+        turned = (along, f.fneg(across))  # -i times the sum of the sines
+        made[k], made[n - k] = add(f, (re, im), turned), subtract(f, (re, im), turned)
+    return made
