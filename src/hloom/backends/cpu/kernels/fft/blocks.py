@@ -40,7 +40,7 @@ class View:
 
 @dataclass(frozen=True)
 class Block:
-    """Sequences of a task: `count` of them from `first` on; lanes beyond repeat the last one, or hold anything."""
+    """Sequences of a task: `count` of them from `first` on. Lanes beyond hold anything, and are not stored."""
 
     f: KernelFunction
     fft: LaneFft
@@ -89,10 +89,11 @@ class Block:
                 ]
                 found.append(transposed(f, lines))
             for lane, place in enumerate(places):
-                self._write(tuple(part[lane] for part in found), f.element_at(place, j, view.type), view)
+                with f.when(self._holds(group * self.width + lane)):
+                    self._write(tuple(part[lane] for part in found), f.element_at(place, j, view.type), view)
 
         self._tiles(view, memory, tiled, tile)
-        self._singles(view, memory, tiled, lambda place, at: self._write_one(arrays, at, scale, place, view))
+        self._singles(view, memory, tiled, lambda place, at: self._write_one(arrays, at, scale, place, view), True)
 
     # Ways through a block
 
@@ -122,22 +123,28 @@ class Block:
             with f.loop(tiled, self.width) as loop:
                 do(loop.index, group, places)
 
-    def _singles(self, view: View, memory: Value, first: int, do: Callable[[Value, Index], None]) -> None:
-        """Element by element, from one on."""
+    def _singles(
+        self, view: View, memory: Value, first: int, do: Callable[[Value, Index], None], held: bool = False
+    ) -> None:
+        """Element by element, from one on; with `held` only of the sequences that the block holds."""
         f = self.f
         if first == view.length:
             return
-        with f.loop(self.fft.lanes) as lane:
+        with f.loop(self.fft.lanes) as lane, f.when(self._holds(lane.index) if held else None):
             place = self._place(view, memory, lane.index)
             with f.loop(view.length, first=first) as loop:
                 at = f.add(f.multiply(loop.index, self.fft.lanes), lane.index)
                 do(f.element_at(place, f.multiply(loop.index, view.step), view.type), at)
 
     def _place(self, view: View, memory: Value, lane: Index) -> Value:
-        """Where the sequence of a lane starts."""
+        """Where the sequence of a lane starts; lanes beyond the last one read that."""
         f = self.f
-        lane = lane if self.is_full else f.minimum(lane, f.subtract(self.count, 1))
+        lane = lane if self.is_full else f.minimum(lane, f.left(self.count, 1))
         return f.element_at(memory, view.base(f, f.add(self.first, lane)), view.type)
+
+    def _holds(self, lane: Index) -> Value | None:
+        """Whether the block has a sequence in a lane; None where it is full."""
+        return None if self.is_full else self.f.compare("ult", self.f.index(lane), self.f.index(self.count))
 
     # Elements and vectors
 

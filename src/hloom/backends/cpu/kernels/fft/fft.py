@@ -17,6 +17,7 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.fft.blocks import Block, View
+from hloom.backends.cpu.kernels.fft.chirp_fft import ChirpFft
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, add, multiply, radices_of, subtract
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.text import PTR, Index, Value, constant, type_of
@@ -34,7 +35,7 @@ PADDING = 320
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of an fft; None for lengths with large primes, and for long real ones or long ones not along rows."""
+    """The code of an fft; None for long lengths of real ones, along columns, and that are no product of short ones."""
     op: Any = instruction.op
     if not has_native_arrays(instruction) or 0 in (*instruction.shape.dimensions, *op.fft_length):
         return None
@@ -99,16 +100,14 @@ class _Writer:
     def can_write(self) -> bool:
         *others, last = self.lengths
         if self.kind in (FftType.RFFT, FftType.IRFFT):
-            is_last_good = last <= LONGEST and radices_of(last) is not None
+            is_last_good = last <= LONGEST
         else:
             is_last_good = self._split(last) is not None
-        return is_last_good and all(length <= LONGEST and radices_of(length) is not None for length in others)
+        return is_last_good and all(length <= LONGEST for length in others)
 
     @staticmethod
     def _split(n: int) -> tuple[int, int] | None:
         """A long length as a product of two that are not, nearly equal; (1, n) for others."""
-        if radices_of(n) is None:
-            return None
         if n <= LONGEST:
             return 1, n
         fitting = [a for a in range(math.isqrt(n), 0, -1) if n % a == 0 and n // a <= LONGEST]
@@ -117,7 +116,8 @@ class _Writer:
     def _lane_fft(self, n: int, sequences: int) -> LaneFft:
         wanted = 1 << (sequences - 1).bit_length()
         lanes = min(2 * self.width, wanted)
-        return LaneFft(n, lanes, type_of(self.element, min(self.width, lanes) if lanes > 1 else 0))
+        kind = LaneFft if radices_of(n) is not None else ChirpFft
+        return kind(n, lanes, type_of(self.element, min(self.width, lanes) if lanes > 1 else 0))
 
     # Passes
 
@@ -196,7 +196,7 @@ class _Writer:
         if fft not in self.ffts:
             name = f"{self.name}.lanes{len(self.ffts)}"
             self.ffts[fft] = name, self._place_in_table(fft.table)
-            self.functions.append(fft.function(name))
+            self.functions += fft.functions(name)
         return self.ffts[fft]
 
     def _run(self, p: Pass, source: Value, target: Value) -> None:
@@ -205,7 +205,7 @@ class _Writer:
         twists = self._place_in_table(self._twists(p)) if p.twist else 0
         parallel = self.threads > 1 and p.sequences * p.fft.n >= WORTH_THREADS and p.blocks > 1
         chunks = min(p.blocks, CHUNKS_PER_THREAD * self.threads) if parallel else 1
-        array = aligned((p.fft.n + 2) * p.fft.lanes * self.bytes) + PADDING
+        array = aligned((p.fft.size + 2) * p.fft.lanes * self.bytes) + PADDING
         self.work_bytes = max(self.work_bytes, chunks * 4 * array)
         task = _Task(p, f"{self.name}.pass{len(self.functions)}", lanes, self.is_inverse, chunks, array)
         self.functions.append(task.function())
@@ -267,15 +267,11 @@ class _Task:
         is_full = p.inner % p.lanes == 0
         if start == 0 and self.fft.lanes == p.lanes:
             return Block(f, self.fft, self.first, self.count, is_full)
-        # The second half of a block may be missing: it repeats the last sequence.
+        # The second half of a block may be missing: it reads the last sequence then.
         last = f.subtract(self.count, 1)
         first = f.add(self.first, start if is_full else f.minimum(start, last))
-        left = f.left(self.count, start)
-        count = self.fft.lanes if is_full else f.minimum(self.fft.lanes, self._at_least_one(left))
+        count = self.fft.lanes if is_full else f.minimum(self.fft.lanes, f.left(self.count, start))
         return Block(f, self.fft, first, count, is_full)
-
-    def _at_least_one(self, count: Index) -> Index:
-        return self.f.intrinsic("umax", self.f.index(count), self.f.index(1))
 
     def _transform(self) -> tuple[Complex, Complex]:
         """Of what is in the first pair of arrays; the pair that has the result, and the other one."""

@@ -47,6 +47,11 @@ class LaneFft:
         return radices_of(self.n) or ()
 
     @property
+    def size(self) -> int:
+        """The elements of each array."""
+        return self.n
+
+    @property
     def ends_in_second(self) -> bool:
         """Whether the result is in the second pair of arrays."""
         return len(self.radices) % 2 == 1
@@ -65,6 +70,10 @@ class LaneFft:
                 angles = -2 * np.pi * np.outer(np.arange(m), np.arange(1, radix)) / (radix * m)
                 parts.append(np.stack([np.cos(angles), np.sin(angles)], -1).reshape(-1))
         return np.concatenate(parts).astype(np.float32 if self.vector.element == "float" else np.float64)
+
+    def functions(self, name: str) -> list[KernelFunction]:
+        """What computes it: the last of them is `function`."""
+        return [self.function(name)]
 
     def function(self, name: str) -> KernelFunction:
         """`name(re, im, re2, im2, table)`."""

@@ -1,0 +1,89 @@
+"""Transforms whose lengths have large primes, by Bluestein's algorithm: as a convolution with a chirp.
+
+With c_j = exp(-i pi j^2 / n), element k of the transform is c_k times the sum over j of (x_j c_j) conj(c_(k-j)): a
+convolution, which longer transforms of a good length do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.llvm.text import PTR, Index, Value, constant
+
+
+@dataclass(frozen=True)
+class ChirpFft(LaneFft):
+    """A transform of any length n on `lanes` sequences, in arrays of `size` elements each."""
+
+    @property
+    def size(self) -> int:
+        """A power of two that holds the convolution."""
+        return chirp_size(self.n)
+
+    @property
+    def ends_in_second(self) -> bool:
+        return False
+
+    @cached_property
+    def longer(self) -> LaneFft:
+        return LaneFft(self.size, self.lanes, self.vector)
+
+    @cached_property
+    def table(self) -> np.ndarray[Any, Any]:
+        """The chirp, the transform of its conjugate over the size, the factors of the longer transform."""
+        squares = np.arange(self.n, dtype=np.int64) ** 2 % (2 * self.n)
+        chirp = np.exp(-1j * np.pi * squares / self.n)
+        around = np.zeros(self.size, np.complex128)
+        around[: self.n] = chirp.conj()
+        around[self.size - self.n + 1 :] = chirp.conj()[:0:-1]
+        pairs = [each.view(np.float64) for each in (chirp, np.fft.fft(around) / self.size)]
+        longer = self.longer.table
+        return np.concatenate([*pairs, longer]).astype(longer.dtype)
+
+    def function(self, name: str) -> KernelFunction:
+        """`name(re, im, re2, im2, table)`; the longer transform is `name.longer`."""
+        f = KernelFunction(name, re=PTR, im=PTR, re2=PTR, im2=PTR, table=PTR)
+        one, other = (f["re"], f["im"]), (f["re2"], f["im2"])
+        chirp, around = f["table"], f.at(f["table"], 2 * self.n, self.vector.element)
+        factors = f.at(f["table"], 2 * (self.n + self.size), self.vector.element)
+        self._scaled(f, one, one, chirp, self.n)
+        self._clear(f, one)
+        f.invoke(f"{name}.longer", *one, *other, factors)
+        made, free = (other, one) if self.longer.ends_in_second else (one, other)
+        self._scaled(f, made, made, around, self.size)
+        # Back: real and imaginary parts exchanged.
+        f.invoke(f"{name}.longer", made[1], made[0], free[1], free[0], factors)
+        back = free if self.longer.ends_in_second else made
+        self._scaled(f, back, one, chirp, self.n)
+        return f
+
+    def functions(self, name: str) -> list[KernelFunction]:
+        return [*self.longer.functions(f"{name}.longer"), self.function(name)]
+
+    def _scaled(self, f: KernelFunction, source: Complex, target: Complex, numbers: Value, count: int) -> None:
+        """Each of so many elements times a number of the table."""
+        with f.loop(count) as loop:
+            parts = (f.at(numbers, f.add(f.multiply(loop.index, 2), k), self.vector.element) for k in range(2))
+            re, im = (f.splat(f.load(part, self.vector.scalar, self.align), self.vector.width) for part in parts)
+            for place in self._line(f, loop.index):
+                self.store(f, multiply(f, self.load(f, source, place), (re, im)), target, place)
+
+    def _clear(self, f: KernelFunction, arrays: Complex) -> None:
+        zero = constant(self.vector, 0.0)
+        with f.loop(self.size, first=self.n) as loop:
+            for place in self._line(f, loop.index):
+                self.store(f, (zero, zero), arrays, place)
+
+    def _line(self, f: KernelFunction, index: Index) -> list[Index]:
+        """The places of an element's vectors."""
+        return [f.add(f.multiply(index, self.lanes), lane) for lane in range(0, self.lanes, self.vector.width or 1)]
+
+
+def chirp_size(n: int) -> int:
+    return 1 << (2 * n - 2).bit_length()
