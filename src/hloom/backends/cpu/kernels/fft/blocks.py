@@ -14,6 +14,10 @@ Parts = tuple[Value, ...]
 """The real and imaginary parts of a complex vector, or arrays of them; the one part of a real one."""
 
 
+DoTile = Callable[[Index, Index, Sequence[Value]], None]
+"""What is done to a square: its first element, its first lane, where the sequences of its lanes start."""
+
+
 @dataclass(frozen=True)
 class View:
     """Sequences in an array: element j of sequence g lies at (g / inner) outer + g % inner + j step."""
@@ -61,11 +65,11 @@ class Block:
             return
         f, tiled = self.f, self._tiled(view)
 
-        def tile(j: Index, group: int, places: Sequence[Value]) -> None:
+        def tile(j: Index, group: Index, places: Sequence[Value]) -> None:
             rows = [self._read(f.element_at(place, j, view.type), view) for place in places]
             for part, array in zip(zip(*rows, strict=True), arrays, strict=True):
                 for k, vector in enumerate(transposed(f, list(part))):
-                    at = f.add(f.multiply(f.add(j, k), self.fft.lanes), group * self.width)
+                    at = f.add(f.multiply(f.add(j, k), self.fft.lanes), group)
                     self._put((vector,), (array,), at)
 
         self._tiles(view, memory, tiled, tile)
@@ -80,16 +84,16 @@ class Block:
             return
         f, tiled = self.f, self._tiled(view)
 
-        def tile(j: Index, group: int, places: Sequence[Value]) -> None:
+        def tile(j: Index, group: Index, places: Sequence[Value]) -> None:
             found = []
             for array in arrays:
                 lines = [
-                    self._get((array,), f.add(f.multiply(f.add(j, k), self.fft.lanes), group * self.width), scale)[0]
+                    self._get((array,), f.add(f.multiply(f.add(j, k), self.fft.lanes), group), scale)[0]
                     for k in range(self.width)
                 ]
                 found.append(transposed(f, lines))
             for lane, place in enumerate(places):
-                with f.when(self._holds(group * self.width + lane)):
+                with f.when(self._holds(f.add(group, lane))):
                     self._write(tuple(part[lane] for part in found), f.element_at(place, j, view.type), view)
 
         self._tiles(view, memory, tiled, tile)
@@ -112,16 +116,17 @@ class Block:
                 at = f.add(f.multiply(loop.index, self.fft.lanes), k)
                 do(f.element_at(memory, f.add(line, k), view.type), at, mask)
 
-    def _tiles(self, view: View, memory: Value, tiled: int, do: Callable[[Index, int, Sequence[Value]], None]) -> None:
+    def _tiles(
+        self, view: View, memory: Value, tiled: int, do: Callable[[Index, Index, Sequence[Value]], None]
+    ) -> None:
         """Sequences one behind the other: squares of as many elements as lanes."""
         if not tiled:
             return
         f = self.f
-        for group in range(self.fft.lanes // self.width):
-            lanes = range(group * self.width, (group + 1) * self.width)
-            places = [self._place(view, memory, lane) for lane in lanes]
+        with f.loop(self.fft.lanes, self.width) as group:
+            places = [self._place(view, memory, f.add(group.index, lane)) for lane in range(self.width)]
             with f.loop(tiled, self.width) as loop:
-                do(loop.index, group, places)
+                do(loop.index, group.index, places)
 
     def _singles(
         self, view: View, memory: Value, first: int, do: Callable[[Value, Index], None], held: bool = False

@@ -1,0 +1,120 @@
+"""Fourier transforms in native code against NumPy's in double precision: kinds, types, lengths, dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.backends.cpu.kernels.fft.lane_fft import radices_of
+from hloom.ops.attributes import FftType
+
+KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
+NUMBERS = {"f32": (np.float32, np.complex64), "f64": (np.float64, np.complex128)}
+ERRORS = {"f32": 2.0**-24, "f64": 2.0**-53}
+EXACT: dict[str, Any] = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}
+
+
+def module(kind: str, sizes: Sequence[int], axes: int, real: str) -> tuple[str, list[int]]:
+    """The text of a transform of the last axes, and the sizes of its parameter."""
+    whole, half = ",".join(map(str, sizes)), ",".join(map(str, [*sizes[:-1], sizes[-1] // 2 + 1]))
+    wide = {"f32": "c64", "f64": "c128"}[real]
+    given = {"RFFT": f"{real}[{whole}]", "IRFFT": f"{wide}[{half}]"}.get(kind, f"{wide}[{whole}]")
+    made = {"RFFT": f"{wide}[{half}]", "IRFFT": f"{real}[{whole}]"}.get(kind, f"{wide}[{whole}]")
+    lengths = ",".join(map(str, sizes[len(sizes) - axes :]))
+    text = f"ENTRY e {{ p = {given} parameter(0) ROOT r = {made} fft(p), fft_type={kind}, fft_length={{{lengths}}} }}"
+    return f"HloModule m\n{text}", [int(size) for size in (half if kind == "IRFFT" else whole).split(",")]
+
+
+def check(kind: str, sizes: Sequence[int], axes: int, real: str, is_native: bool = True) -> None:
+    """Errors grow with the logarithm of the length; twice that where it has large primes, by two more transforms."""
+    text, given = module(kind, sizes, axes, real)
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal(given)
+    if kind != "RFFT":
+        x = x + 1j * rng.standard_normal(given)
+    narrow, wide = NUMBERS[real]
+    x = x.astype(narrow if kind == "RFFT" else wide)
+    run = hl.compile(text)
+    assert bool(run.report()) is not is_native
+    lengths = sizes[len(sizes) - axes :]
+    exact = x.astype(np.float64 if kind == "RFFT" else np.complex128)
+    want = EXACT[kind](exact, s=lengths, axes=range(len(sizes) - axes, len(sizes)))
+    times = 4 if all(radices_of(length) for length in lengths) else 12
+    allowed = times * ERRORS[real] * max(1.0, math.log2(math.prod(lengths))) * math.sqrt(np.mean(np.abs(want) ** 2)) * 4
+    got = np.asarray(run(x))
+    assert got.dtype == (narrow if kind == "IRFFT" else wide)
+    assert np.abs(got - want).max() <= allowed
+
+
+SHORT = (1, 2, 3, 4, 5, 7, 8, 12, 16, 30, 31, 37, 64, 74, 100, 127, 128, 360)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", SHORT)
+def test_rows(n: int, kind: str) -> None:
+    check(kind, (17, n), 1, "f32")
+    check(kind, (3, n), 1, "f64")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", [(1,), (64,), (1021,), (2048,), (6000,), (16 * 1009,), (2, 4096), (2, 2 * 37 * 64)])
+def test_one_sequence_alone_and_long_ones(sizes: tuple[int, ...], kind: str) -> None:
+    check(kind, sizes, 1, "f32")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "sizes, axes", [((8, 8), 2), ((2, 33, 16), 2), ((5, 12, 7), 3), ((41, 37), 2), ((3, 16, 20, 24), 3)]
+)
+def test_several_dimensions(sizes: tuple[int, ...], axes: int, kind: str) -> None:
+    check(kind, sizes, axes, "f32")
+    check(kind, sizes, axes, "f64")
+
+
+@pytest.mark.parametrize("kind, sizes, axes", [("FFT", (2053,), 1), ("RFFT", (4095,), 1), ("IFFT", (4096, 3), 2)])
+def test_what_has_no_code_runs_as_well(kind: str, sizes: tuple[int, ...], axes: int) -> None:
+    check(kind, sizes, axes, "f32", is_native=False)
+
+
+def test_empty_transforms_give_what_the_interpreter_gives() -> None:
+    text = "HloModule m\nENTRY e { p = c64[0,8] parameter(0) ROOT r = c64[0,8] fft(p), fft_type=FFT, fft_length={8} }"
+    assert hl.compile(text)(np.zeros((0, 8), np.complex64)).shape == (0, 8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [15, 16])
+def test_sequences_do_not_change_each_other(n: int, kind: str) -> None:
+    text, given = module(kind, (40, n), 1, "f32")
+    run = hl.compile(text)
+    plain = np.random.default_rng(1).standard_normal(given).astype(NUMBERS["f32"][kind != "RFFT"])
+    for number in (np.nan, np.inf, 1e30):
+        for row in (0, 7, 39):
+            x = plain.copy()
+            x[row, 2] = number
+            others = np.arange(len(x)) != row
+            np.testing.assert_array_equal(run(x)[others], run(plain)[others])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("first", range(1, 2049, 64))
+def test_every_length(first: int, kind: str) -> None:
+    for n in range(first, first + 64, 1 if first < 256 else 7):
+        check(kind, (n % 5 + 1, n), 1, "f32")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("power", range(12, 23))
+def test_large_powers_of_two(power: int, kind: str) -> None:
+    check(kind, (1 << power,), 1, "f32")
+    check(kind, (1 << power,), 1, "f64")
+
+
+def test_kinds_are_all_that_there_are() -> None:
+    assert set(KINDS) == {kind.value for kind in FftType}
