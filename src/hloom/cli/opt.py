@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +13,7 @@ from hloom.text import print_module
 from hloom.verifier import verify_module
 
 if TYPE_CHECKING:
-    from hloom.passes import PassStatistics
+    pass
 
 
 @click.command()
@@ -22,7 +21,11 @@ if TYPE_CHECKING:
 @click.option("--passes", default="simplification", show_default=True, metavar="LIST", help="name{field=value,..},..")
 @click.option("--verify", is_flag=True, help="Verify the module after each pass that changed it (HLOOM_VERIFY=1).")
 @click.option("--dump", type=click.Path(), help="Write the module after each such pass into this folder (HLOOM_DUMP).")
-@click.option("--statistics", is_flag=True, help="Show changes and time of each pass on standard error.")
+@click.option(
+    "--statistics",
+    is_flag=True,
+    help="Show what each pass did and took, on standard error.",
+)
 @click.option("--short", is_flag=True, help="Print without layouts, metadata and long constants.")
 @click.option("--list", "only_list", is_flag=True, help="List the passes and what they do.")
 def opt(
@@ -35,7 +38,7 @@ def opt(
     only_list: bool,
 ) -> None:
     """Run passes over MODULE (HLO text, StableHLO or a proto) and print it as HLO text."""
-    from hloom.passes import parse_passes, run_passes
+    from hloom.passes import parse_passes, run_passes, statistics_text
 
     if only_list:
         _list()
@@ -49,7 +52,7 @@ def opt(
         runs = run_passes(loaded, pipeline, verify=verify or None, dump=dump)
         click.echo(print_module(loaded, short=short), nl=False)
         if statistics:
-            _show(runs)
+            click.echo(statistics_text(runs), err=True)
     except HloomError as error:
         click.secho(f"error: {error}", err=True, fg="red")
         sys.exit(1)
@@ -62,15 +65,3 @@ def _list() -> None:
         click.echo(f"{name}\n    {(cls.__doc__ or '').strip()}\n")
     for name, make in PIPELINES.items():
         click.echo(f"{name}\n    {(make.__doc__ or '').strip()}\n")
-
-
-def _show(runs: Sequence[PassStatistics]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from hloom.passes import totals
-
-    table = Table("pass", "changes", "ms")
-    for total in totals(runs):
-        table.add_row(total.name, str(total.changes), f"{total.seconds * 1e3:.2f}")
-    Console(stderr=True).print(table)

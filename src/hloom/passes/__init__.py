@@ -1,6 +1,16 @@
 """HLO -> HLO: passes that simplify and expand modules. `hloom opt` runs them from the command line."""
 
-from hloom.passes.pipeline import Pass, PassStatistics, Pipeline, clone_module, dump, is_watched, run_passes, totals
+from hloom.passes.pipeline import (
+    Pass,
+    PassStatistics,
+    Pipeline,
+    clone_module,
+    dump,
+    is_watched,
+    run_passes,
+    statistics_text,
+    totals,
+)
 from hloom.passes.registry import PASSES, PIPELINES, parse_passes, simplification_pipeline
 
 __all__ = [
@@ -15,5 +25,6 @@ __all__ = [
     "parse_passes",
     "run_passes",
     "simplification_pipeline",
+    "statistics_text",
     "totals",
 ]

@@ -14,7 +14,8 @@ pipelines nest. `run_passes` runs one and gives the statistics. Two environment 
 
     HLOOM_VERIFY=1   verifies the module before the first pass and after each one, and names the pass that broke it
     HLOOM_DUMP=dir   writes dir/MODULE/000.start.hlo, and after each pass that changed something NNN.PASS.hlo; the
-                     compiler adds what it makes of the module: program.txt (kernels, buffers) and program.ll
+                     compiler adds what it makes of the module: program.txt (kernels, buffers) and program.ll, and
+                     statistics.txt, where its time went
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -65,11 +66,22 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class PassStatistics:
-    """One run of one pass: how many changes it made, and how long it took."""
+    """Runs of a pass: the changes that it made, how long it took, the instructions that it went over."""
 
     name: str
     changes: int
     seconds: float
+    instructions: int
+    runs: int = 1
+
+    def __add__(self, other: PassStatistics) -> PassStatistics:
+        return PassStatistics(
+            self.name,
+            self.changes + other.changes,
+            self.seconds + other.seconds,
+            self.instructions + other.instructions,
+            self.runs + other.runs,
+        )
 
 
 def run_passes(
@@ -137,9 +149,10 @@ class _Run:
     def run_pass(self, step: Pass) -> int:
         if step in self.done:
             return 0
+        size = sum(len(computation.instructions) for computation in self.module.computations)
         started = time.perf_counter()
         changes = step.run(self.module)
-        self.statistics.append(PassStatistics(step.name, changes, time.perf_counter() - started))
+        self.statistics.append(PassStatistics(step.name, changes, time.perf_counter() - started, size))
         if changes:
             self.done.clear()
             self.observe(step.name)
@@ -163,9 +176,18 @@ def totals(statistics: Iterable[PassStatistics]) -> list[PassStatistics]:
     """The runs of each pass added up, in the order in which the passes first ran."""
     sums: dict[str, PassStatistics] = {}
     for run in statistics:
-        sofar = sums.get(run.name, PassStatistics(run.name, 0, 0.0))
-        sums[run.name] = PassStatistics(run.name, sofar.changes + run.changes, sofar.seconds + run.seconds)
+        sums[run.name] = sums[run.name] + run if run.name in sums else run
     return list(sums.values())
+
+
+def statistics_text(statistics: Sequence[PassStatistics]) -> str:
+    """A table: what each pass did and took, the slowest first, and what all took for each instruction at first."""
+    lines = [f"{'pass':34}{'runs':>5}{'changes':>9}{'ms':>10}{'us an instruction':>20}"]
+    for run in sorted(totals(statistics), key=lambda run: -run.seconds):
+        each = 1e6 * run.seconds / max(1, run.instructions)
+        lines.append(f"{run.name:34}{run.runs:5}{run.changes:9}{1e3 * run.seconds:10.2f}{each:20.2f}")
+    seconds, size = sum(run.seconds for run in statistics), statistics[0].instructions if statistics else 0
+    return "\n".join([*lines, f"{'all':34}{'':14}{1e3 * seconds:10.2f}{1e6 * seconds / max(1, size):20.2f}", ""])
 
 
 def clone_module(module: Module) -> Module:

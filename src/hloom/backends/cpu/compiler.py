@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import enum
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.elements.ops import can_apply
@@ -30,7 +33,16 @@ from hloom.backends.interpreter.plan import Plan
 from hloom.ir import Module
 from hloom.loops.lower import can_lower
 from hloom.loops.nest import nest_cost
-from hloom.passes import Pipeline, clone_module, dump, is_watched, run_passes, simplification_pipeline
+from hloom.passes import (
+    PassStatistics,
+    Pipeline,
+    clone_module,
+    dump,
+    is_watched,
+    run_passes,
+    simplification_pipeline,
+    statistics_text,
+)
 from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
@@ -161,26 +173,46 @@ def may_keep_programs() -> bool:
 
 def _compile(module: Module, donate: bool, company: Company) -> CompiledModule:
     module = clone_module(module)
-    run_passes(module, cpu_pipeline(company))
-    program = build_program(module, processor().vector_bytes, shared_pool().threads)
-    if company is Company.RANKS:
-        overlap_collectives(program)
-    assignment = assign_buffers(program, donate)
-    texts = emit_program(program, assignment, processor().vector_bytes)
+    stages = _Stages(run_passes(module, cpu_pipeline(company)), sum(1 for _ in module.instructions()))
+    with stages.timed("build program"):
+        program = build_program(module, processor().vector_bytes, shared_pool().threads)
+        if company is Company.RANKS:
+            overlap_collectives(program)
+    with stages.timed("assign buffers"):
+        assignment = assign_buffers(program, donate)
+    with stages.timed("write LLVM IR"):
+        texts = emit_program(program, assignment, processor().vector_bytes)
+    with stages.timed("make machine code"):
+        object_files = compile_texts(texts)
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
     dump(module, "program.ll", lambda: "\n".join(texts))
+    dump(module, "statistics.txt", lambda: statistics_text(stages.statistics))
     host = HostPart(program.host_steps, program.slots, program.plans)
     return CompiledModule(
         program.signature(),
         assignment.arena_bytes,
         assignment.donated,
         _is_brief(program),
-        compile_texts(texts),
+        object_files,
         host if host.is_needed else HostPart([], 0, {}),
         program.loops,
         _largest_buffers(program),
         module,
     )
+
+
+@dataclass
+class _Stages:
+    """How long the passes took, and what comes after them."""
+
+    statistics: list[PassStatistics]
+    instructions: int
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.statistics.append(PassStatistics(name, 0, time.perf_counter() - started, self.instructions))
 
 
 def _largest_buffers(program: Program) -> list[str]:
