@@ -156,6 +156,79 @@ def overlaps() -> None:
         np.testing.assert_allclose(sums, (x @ y + y.sum(0))[world().rank], rtol=1e-5)
 
 
+MESSAGES = """HloModule m, replica_count=COUNT
+ENTRY e {
+  p = f32[3,2] parameter(0)
+  t = token[] after-all()
+  s = (f32[3,2], u32[], token[]) send(p, t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="PAIRS"}
+  v = (f32[3,2], u32[], token[]) recv(t), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="PAIRS"}
+  e = token[] send-done(s), channel_id=1
+  w = (f32[3,2], token[]) recv-done(v), channel_id=1
+  n = f32[3,2] get-tuple-element(w), index=0
+  q = f32[3,2] negate(n)
+  a = (f32[3,2], u32[], token[]) send(q, e), channel_id=2
+  b = (f32[3,2], u32[], token[]) recv(e), channel_id=2
+  c = token[] send-done(a), channel_id=2
+  d = (f32[3,2], token[]) recv-done(b), channel_id=2
+  f = f32[3,2] get-tuple-element(d), index=0
+  ROOT r = (f32[3,2], f32[3,2]) tuple(n, f)
+}
+"""
+RAGGED = """HloModule m, replica_count=COUNT
+ENTRY e {
+  p = f32[12,2] parameter(0) o = f32[16,2] parameter(1)
+  a = TYPE[COUNT] parameter(2) b = TYPE[COUNT] parameter(3) c = TYPE[COUNT] parameter(4) d = TYPE[COUNT] parameter(5)
+  r = f32[16,2] ragged-all-to-all(p, o, a, b, c, d), replica_groups={{MEMBERS}}
+  ROOT t = (f32[16,2]) tuple(r)
+}
+"""
+
+
+def messages() -> None:
+    """Sends to the next rank, the last one to nobody, and to oneself."""
+    count = world().size
+    pairs = ",".join(f"{{{k},{k + 1}}}" for k in range(count - 1)) or "{0,0}"
+    run = hl.compile(
+        MESSAGES.replace("COUNT", str(count)).replace("PAIRS", f"{{{pairs}}}"), distributed=True, timeout=20
+    )
+    given = [np.full((3, 2), k + 1, np.float32) for k in range(count)]
+    for _ in range(3):
+        ((received, turned),) = run.run_replicas(run.own([[array] for array in given]))
+        want = given[world().rank - 1] if world().rank or count == 1 else np.zeros((3, 2))
+        assert np.array_equal(received, want) and np.array_equal(turned, -want)
+    assert run.native_entry() is not None
+
+
+def ragged() -> None:
+    """Rows of different counts to each rank, the places told by the sender."""
+    count, me = world().size, world().rank
+    rng = np.random.default_rng(5)
+    sizes = rng.integers(0, 12 // count + 1, (count, count))
+    starts = np.cumsum(sizes, 1) - sizes
+    places = np.cumsum(sizes, 0) - sizes + 1
+    rows, old = rng.random((count, 12, 2)).astype(np.float32), np.full((16, 2), 9, np.float32)
+    want = old.copy()
+    for k in range(count):
+        want[places[k, me] : places[k, me] + sizes[k, me]] = rows[k, starts[k, me] : starts[k, me] + sizes[k, me]]
+    for name in ("s32", "s64", "u32"):
+        members = ",".join(map(str, range(count)))
+        text = RAGGED.replace("COUNT", str(count)).replace("TYPE", name).replace("MEMBERS", members)
+        run = hl.compile(text, distributed=True, timeout=20)
+        numbers = [each.astype(type_of(name).dtype) for each in (starts[me], sizes[me], places[me], sizes[:, me])]
+        for _ in range(3):
+            ((got,),) = run.run_replicas([[rows[me], old, *numbers]])
+            assert np.array_equal(got, want)
+        assert (run.native_entry() is not None) == (count > 1)
+
+
+def outside() -> None:
+    """Rank 1 sends rows that it does not have."""
+    text = RAGGED.replace("COUNT", "2").replace("TYPE", "s32").replace("MEMBERS", "0,1")
+    run = hl.compile(text, distributed=True, timeout=20)
+    numbers = [np.array([0, 20 * world().rank], np.int32), *[np.array([1, 1], np.int32)] * 3]
+    run.run_replicas([[np.ones((12, 2), np.float32), np.ones((16, 2), np.float32), *numbers]])
+
+
 def is_timed() -> None:
     """All collectives are timed, and explained by one level of links."""
     rows = measure(world(), lambda what: None, with_gloo=False, largest=4)

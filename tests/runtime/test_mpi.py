@@ -55,6 +55,7 @@ FAILURES = {
     "raises": "rank 1 failed: the custom call 'perhaps' raised ValueError: no luck",
     "leaves": "rank 1 has ended",
     "hangs": "ranks [1] wait for nobody: they compute, or hang",
+    "outside": "COLL-7: rows lie outside of the arrays",
     "does_not_share_evenly": "3 devices cannot be shared evenly by 2 processes",
 }
 

@@ -273,7 +273,9 @@ class CpuExecutable(DeviceExecutable):
         assert self.world is not None
         try:
             if is_refused:
-                raise RunError("MPI refused it").at(repr(instruction))
+                is_ragged = instruction.opcode == "ragged-all-to-all"
+                reason = "COLL-7: rows lie outside of the arrays, or " if is_ragged else ""
+                raise RunError(f"{reason}MPI refused it").at(repr(instruction))
             if getattr(self._runs, "waits", None) != answer:
                 self._runs.waits, self._runs.asked, self._runs.since = answer, 0, time.monotonic()
             self._runs.asked += 1

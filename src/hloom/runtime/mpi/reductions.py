@@ -90,7 +90,7 @@ def as_words(array: np.ndarray[Any, Any], reduction: Reduction) -> list[Any]:
 
 _FUNCTIONS = (
     "MPI_Op_create", "MPI_Test", "MPI_Iallreduce", "MPI_Iallgather", "MPI_Ireduce_scatter_block", "MPI_Ialltoall",
-    "MPI_Ibcast", "MPI_Isend", "MPI_Irecv",
+    "MPI_Ialltoallv", "MPI_Ibcast", "MPI_Isend", "MPI_Irecv",
 )  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
-from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, field, i32, i64, u64
-from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, external, load, native, stack, to
+from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, field, i32, i64, u32, u64
+from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, external, load, native, stack, store, to
 from hloom.backends.cpu.runtime.interrupts import Host
 
 WORDS = 8
@@ -33,26 +33,30 @@ sched_yield = external("sched_yield", i32)
 
 
 class Call(Structure):
-    """A call of C: of words `first_word` and `second_word` the frame has the value, of `request_word` the request."""
+    """A call of C, or the wait for the request of another one, `waits_for` less one.
 
+    Of words `first_word` and `second_word` the frame has the value; `frame_word` is the frame itself, `request_word`
+    the place of the request.
+    """
+
+    waits_for: u64
     function: Callable[[u64, u64, u64, u64, u64, u64, u64, u64], i32]
     words: Array[u64] = field(inline=(u64, WORDS))
     first_word: u64
     first_place: u64
     second_word: u64
     second_place: u64
+    frame_word: u64
     request_word: u64
 
 
 class Place(Structure):
-    """What a site does: it makes calls and waits for requests, from `first` on and before `end`."""
+    """What a site does: calls and waits, from `first` on and before `end`."""
 
     is_native: u64
     """0 where Python does it."""
-    first_call: u64
-    end_call: u64
-    first_request: u64
-    end_request: u64
+    first: u64
+    end: u64
 
 
 class Exchanges(Structure):
@@ -73,15 +77,13 @@ def exchange(host: Host, answer: i64, site: i64, frame: Array[u64]) -> i32:
     place = to(Place, exchanges.places + u64(site) * Place.byte_size)
     if place.is_native == 0 or exchanges.broken[0] != 0:
         return host.host_call(address_of(host), answer, site, address_of(frame))
-    for k in range(place.first_call, place.end_call):
+    for k in range(place.first, place.end):
         call = to(Call, exchanges.calls + k * Call.byte_size)
-        status = start(call, frame, exchanges.requests.at(k))
-        if status != 0 and call.request_word != NOWHERE:
+        if call.waits_for != 0:
+            if finish(host, exchanges, answer, site, exchanges.requests.at(call.waits_for - 1)) != 0:
+                return i32(0)
+        elif start(call, frame, exchanges.requests.at(k)) != 0 and call.request_word != NOWHERE:
             return host.host_call(address_of(host), answer, site, Address(REFUSED))
-    for j in range(place.first_request, place.end_request):
-        made = to(Call, exchanges.calls + j * Call.byte_size)
-        if made.request_word != NOWHERE and finish(host, exchanges, answer, site, exchanges.requests.at(j)) != 0:
-            return i32(0)
     return i32(answer)
 
 
@@ -91,6 +93,7 @@ def start(call: Call, frame: Array[u64], request: Array[u64]) -> i32:
     copy_memory(address_of(words), address_of(call.words), WORDS << 3)
     words[call.first_word] = frame[call.first_place]
     words[call.second_word] = frame[call.second_place]
+    words[call.frame_word] = address_of(frame)
     words[call.request_word] = address_of(request)
     function = call.function
     return function(words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7])
@@ -116,11 +119,70 @@ def finish(host: Host, exchanges: Exchanges, answer: i64, site: i64, request: Ar
             return i32(1)
 
 
+class Ragged(Structure):
+    """A ragged exchange of rows: element i of an array of integers is about member i."""
+
+    exchange: Callable[[Address, Address, Address, u64, Address, Address, Address, u64, u64, Address], i32]
+    """MPI_Ialltoallv."""
+    members: u64
+    row_bytes: u64
+    integer_bytes: u64
+    operand_rows: u64
+    result_rows: u64
+    byte_type: u64
+    comm: u64
+    received_sizes: Address
+    received_offsets: Address
+    """Rows that come from each member, and where they go, as the members said."""
+    counts: Address
+    """Four arrays of i32: bytes to send and where they start, bytes to receive and where they start."""
+
+
+@native(name="hloom_ragged")
+def exchange_ragged(frame: Array[u64], ragged: Ragged, request: Address) -> i32:
+    """Starts the exchange; not 0 where rows lie outside of the arrays. The frame has operand, output, input offsets,
+    sizes, output offsets, sizes to receive, result."""
+    for k in range(ragged.members):
+        at = k * ragged.integer_bytes
+        start, size = integer(frame[2] + at, ragged.integer_bytes), integer(frame[3] + at, ragged.integer_bytes)
+        target = integer(frame[4] + at, ragged.integer_bytes)
+        if max(start, size) > ragged.operand_rows or start + size > ragged.operand_rows:
+            return i32(1)
+        if target > ragged.result_rows or target + size > ragged.result_rows:
+            return i32(1)
+        received = integer(ragged.received_sizes + at, ragged.integer_bytes)
+        place = integer(ragged.received_offsets + at, ragged.integer_bytes)
+        store(i32, ragged.counts + (k << 2), i32(size * ragged.row_bytes))
+        store(i32, ragged.counts + ((ragged.members + k) << 2), i32(start * ragged.row_bytes))
+        store(i32, ragged.counts + ((2 * ragged.members + k) << 2), i32(received * ragged.row_bytes))
+        store(i32, ragged.counts + ((3 * ragged.members + k) << 2), i32(place * ragged.row_bytes))
+    line = ragged.members << 2
+    counts = ragged.counts
+    function = ragged.exchange
+    return function(
+        frame[0], counts, counts + line, ragged.byte_type,
+        frame[6], counts + 2 * line, counts + 3 * line, ragged.byte_type, ragged.comm, request,
+    )  # fmt: skip
+
+
+@native()
+def integer(place: Address, size: u64) -> u64:
+    """A number of an array; negative ones are larger than any size."""
+    if size == 8:
+        return load(u64, place)
+    return u64(load(u32, place))
+
+
 @functools.cache
 def _code() -> MachineCode:
-    return native_code(exchange)
+    return native_code(exchange, exchange_ragged)
 
 
 def exchange_address() -> int:
     """The address of `hloom_exchange`."""
     return _code().address("hloom_exchange")
+
+
+def ragged_address() -> int:
+    """The address of `hloom_ragged`."""
+    return _code().address("hloom_ragged")

@@ -1,7 +1,7 @@
 """Which of MPI's functions a collective of a program calls, where each rank has one of the devices.
 
 Arrays are those of the step's frame: n operands, then n results. What no call of MPI's does as it is stays Python's:
-arrays of dynamic sizes, combiners of more than one operation, ragged exchanges, messages, more than 2^31 elements.
+arrays of dynamic sizes, combiners of more than one operation, messages to the host, more than 2^31 elements.
 """
 
 from __future__ import annotations
@@ -10,25 +10,36 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hloom.backends.cpu.program.emitter import host_buffers
 from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, WaitStep, leaves
-from hloom.backends.cpu.runtime.exchange import NOWHERE, WORDS
+from hloom.backends.cpu.runtime.exchange import NOWHERE, WORDS, ragged_address
 from hloom.ops.collectives import Collective
+from hloom.ops.communication import transfer_pairs
 from hloom.runtime.mpi.reductions import FoldMaker, mpi_functions, reduction_of
 from hloom.runtime.mpi.world import World, ranks_of
 from hloom.runtime.python_api import c_address
 from hloom.values import Array
 
 Row = list[int]
-"""The words of a `Call`."""
+"""The words of a `Call`; the last is where its request goes."""
+_MESSAGES = ("send", "recv", "send-done", "recv-done")
 _IDS = ("replica-id", "partition-id")
+TAGS = 1 << 15
+"""What every MPI has."""
 _MOST = 2**31 - 1
 """What an `int` of C can count."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """For the request of a call of the same site, by its number there."""
+
+    call: int
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,8 @@ class Site:
     named: bool
     """Whether the groups of the operation name this device."""
     make_fold: FoldMaker
+    kept: list[Any]
+    """Memory that calls use."""
 
     @property
     def op(self) -> Any:
@@ -69,6 +82,7 @@ class DevicePlace:
     replicas: int
     partitions: int
     make_fold: FoldMaker
+    kept: list[Any] = field(default_factory=list)
 
     def site(self, step: HostStep) -> Site:
         op: Any = step.instruction.op
@@ -78,41 +92,79 @@ class DevicePlace:
         comm = self.world.communicator(members, present) if len(members) > 1 else None
         named = {i for group in op.replica_groups.groups for i in group} if isinstance(op, Collective) else set()
         own = self.device // self.partitions if op.channel_id is None else self.device % self.partitions
-        return Site(step, members, members.index(self.device), comm, not named or own in named, self.make_fold)
+        return Site(
+            step, members, members.index(self.device), comm, not named or own in named, self.make_fold, self.kept
+        )
 
 
 def exchanges_of(steps: Sequence[HostStep | WaitStep], place: DevicePlace) -> tuple[Array, bool, list[Any]]:
     """The memory of a program's `Exchanges`, whether they do all that it needs of the host, and what has to live on."""
     ids = np.array(divmod(place.device, place.partitions), np.uint32)
-    rows = {s.site: _rows(s, place, ids) if mpi_functions() else None for s in steps if isinstance(s, HostStep)}
-    first, ranges = 0, {}
-    for site, made in rows.items():
-        ranges[site] = first, first + len(made or [])
-        first = ranges[site][1]
-    started = {step.start.site for step in steps if isinstance(step, WaitStep)}
-    places = np.array([_place(step, rows, ranges, started) for step in steps], np.uint64)
-    calls = np.array([row for made in rows.values() for row in made or []], np.uint64)
-    requests = np.zeros(max(first, 1), np.uint64)
+    made = {s.site: _rows(s, place, ids) if mpi_functions() else None for s in steps if isinstance(s, HostStep)}
+    waits = _waits([step for step in steps if isinstance(step, HostStep)], made)
+    waits |= {step.site: (step.start.site, []) for step in steps if isinstance(step, WaitStep)}
+    places, rows = _laid_out([step.site for step in steps], made, waits)
+    table, calls = np.array(places, np.uint64), np.array(rows, np.uint64)
+    requests = np.zeros(max(len(rows), 1), np.uint64)
     test, broken = mpi_functions().get("MPI_Test", 0), place.world.broken_word
-    words = np.array([test, *(array.ctypes.data for array in (broken, places, calls, requests))], np.uint64)
-    return words, all(made is not None for made in rows.values()), [places, calls, requests, words, ids]
+    words = np.array([test, *(array.ctypes.data for array in (broken, table, calls, requests))], np.uint64)
+    are_all = all(each is not None for each in made.values())
+    return words, are_all, [table, calls, requests, words, ids, place]
 
 
-def _place(
-    step: HostStep | WaitStep, rows: dict[int, list[Row] | None], ranges: dict[int, tuple[int, int]], started: set[int]
-) -> Row:
-    """The words of a site's `Place`; `started` are the sites that others wait for."""
-    if isinstance(step, WaitStep):
-        return [1, 0, 0, *ranges[step.start.site]]
-    waited = (0, 0) if step.site in started else ranges[step.site]
-    return [int(rows[step.site] is not None), *ranges[step.site], *waited]
+def _laid_out(
+    sites: Sequence[int], made: dict[int, Sequence[Row | Wait] | None], waits: dict[int, tuple[int, list[Row | Wait]]]
+) -> tuple[list[Row], list[Row]]:
+    """The words of each site's `Place`, and those of all calls; what nobody else waits for its own site does."""
+    started = {start for start, _ in waits.values()}
+    first: dict[int, int] = {}
+    places: list[Row] = []
+    rows: list[Row] = []
+    for site in sites:
+        start, after = waits.get(site, (site, []))
+        own, begin = made[start] or [], len(rows)
+        first[site] = begin
+        calls = own if start == site else []
+        if start != site or site not in started:
+            known = {call.call for call in own if isinstance(call, Wait)}
+            open_calls = (k for k, call in enumerate(own) if not isinstance(call, Wait) and call[-1] != NOWHERE)
+            calls = [*calls, *(Wait(k) for k in open_calls if k not in known), *after]
+        rows += [_wait(first[start] + call.call) if isinstance(call, Wait) else call for call in calls]
+        places.append([int(made[start] is not None), begin, len(rows)])
+    return places, rows
 
 
-def _rows(step: HostStep, place: DevicePlace, ids: Array) -> list[Row] | None:
+def _waits(
+    steps: Sequence[HostStep], made: dict[int, Sequence[Row | Wait] | None]
+) -> dict[int, tuple[int, list[Row | Wait]]]:
+    """For each send-done and recv-done the site that it waits for, and what it does then.
+
+    Messages are Python's, all of them, where one is not waited for by the instruction that follows from it.
+    """
+    starts = {id(step.instruction): step for step in steps if step.instruction.opcode in ("send", "recv")}
+    waits: dict[int, tuple[int, list[Row | Wait]]] = {}
+    for step in steps:
+        if step.instruction.opcode in ("send-done", "recv-done"):
+            start = starts.get(id(step.instruction.operands[0]))
+            if start is not None and made[start.site] is not None:
+                made[step.site] = []
+                arrays = [*host_buffers(step)]
+                moves: list[Row | Wait] = [_move(0, 2, arrays[2].byte_size)] if len(arrays) == 3 else []
+                waits[step.site] = start.site, moves
+    messages = [step.site for step in steps if step.instruction.opcode in _MESSAGES]
+    if any(made[site] is None for site in messages):
+        made.update(dict.fromkeys(messages))
+        return {}
+    return waits
+
+
+def _rows(step: HostStep, place: DevicePlace, ids: Array) -> Sequence[Row | Wait] | None:
     """The calls of a step; None where it has none. `ids` are those of the replica and of the partition."""
     opcode = step.instruction.opcode
     if opcode in _IDS:
         return [_call(_of_c("memmove"), [0, int(ids[_IDS.index(opcode) :].ctypes.data), 4], [(0, 0)])]
+    if opcode in ("send", "recv"):
+        return _message(step, place)
     make = _CALLS.get(opcode)
     if make is None or any(isinstance(leaf, Slot) for part in (*step.operands, step.result) for leaf in leaves(part)):
         return None
@@ -125,10 +177,20 @@ def _rows(step: HostStep, place: DevicePlace, ids: Array) -> list[Row] | None:
 # Calls
 
 
-def _call(function: int, words: Sequence[int], put: Sequence[tuple[int, int]], request: int = NOWHERE) -> Row:
+def _call(
+    function: int,
+    words: Sequence[int],
+    put: Sequence[tuple[int, int]],
+    request: int = NOWHERE,
+    frame: int = NOWHERE,
+) -> Row:
     """A call of C with these words; `put` are words and the places in the frame that they are."""
     first, second = [*put, (NOWHERE, 0), (NOWHERE, 0)][:2]
-    return [function, *words, *[0] * (WORDS - len(words)), *first, *second, request]
+    return [0, function, *words, *[0] * (WORDS - len(words)), *first, *second, frame, request]
+
+
+def _wait(call: int) -> Row:
+    return [call + 1, *[0] * (1 + WORDS), *[NOWHERE, 0] * 2, NOWHERE, NOWHERE]
 
 
 def _mpi(name: str, words: Sequence[int], put: Sequence[tuple[int, int]]) -> Row:
@@ -269,11 +331,60 @@ def _broadcast(site: Site) -> list[Row]:
     return rows
 
 
-_CALLS: dict[str, Callable[[Site], list[Row] | None]] = {
+def _message(step: HostStep, place: DevicePlace) -> list[Row] | None:
+    """What a send or recv starts: its data lies in the context, (data, id, token)."""
+    op: Any = step.instruction.op
+    arrays = [*host_buffers(step)]
+    is_send = step.instruction.opcode == "send"
+    if op.is_host_transfer or len(arrays) != 2 + is_send or any(math.prod(a.dimensions) > _MOST for a in arrays):
+        return None
+    data = len(arrays) - 2
+    pairs = transfer_pairs(step.instruction) or [(place.device, place.device)]
+    count, type = _items(arrays[data].byte_size)
+    tag, comm = (op.channel_id or 0) % TAGS, _handle(place.world.everybody)
+    size = arrays[data].byte_size
+    rows = [_zero(data + 1, 4), _move(0, data, size) if is_send else _zero(data, size)]
+    others = [pair[is_send] for pair in pairs if pair[not is_send] == place.device]
+    for other in others if is_send else others[:1]:
+        words = [0, count, type, place.ranks[other], tag, comm]
+        rows.append(_mpi("Isend" if is_send else "Irecv", words, [(0, data)]))
+    return rows
+
+
+def _ragged(site: Site) -> list[Row | Wait] | None:
+    """Sizes and offsets first, then rows; what they say is checked where they are sent from."""
+    operand, output, starts, *_ = site.arrays
+    if site.comm is None or starts.dimensions != (len(site.members),) or starts.type.byte_width not in (4, 8):
+        return None
+    if max(operand.byte_size, output.byte_size) > _MOST:
+        return None
+    from mpi4py import MPI
+
+    members, width = len(site.members), starts.type.byte_width
+    sizes, offsets, counts = np.zeros(members), np.zeros(members), np.zeros(4 * members, np.int32)
+    row_bytes = output.byte_size // max(1, output.dimensions[0])
+    rows_of = (operand.dimensions[0], output.dimensions[0])
+    memory = [array.ctypes.data for array in (sizes, offsets, counts)]
+    byte = _handle(MPI.BYTE)
+    words = np.array(
+        [mpi_functions()["MPI_Ialltoallv"], members, row_bytes, width, *rows_of, byte, _handle(site.comm), *memory],
+        np.uint64,
+    )
+    site.kept.extend([sizes, offsets, counts, words])
+    told = [
+        _mpi("Ialltoall", [0, width, byte, array.ctypes.data, width, byte, _handle(site.comm)], [(0, place)])
+        for place, array in ((3, sizes), (4, offsets))
+    ]
+    ragged = _call(ragged_address(), [0, words.ctypes.data], [], request=2, frame=0)
+    return [_move(1, 6, output.byte_size), *told, Wait(1), Wait(2), ragged]
+
+
+_CALLS: dict[str, Callable[[Site], Sequence[Row | Wait] | None]] = {
     "all-gather": _moving("Iallgather", "all_gather_dim"),
     "all-reduce": _folding("Iallreduce"),
     "all-to-all": _moving("Ialltoall", "split_dimension"),
     "collective-broadcast": _broadcast,
     "collective-permute": _permute,
+    "ragged-all-to-all": _ragged,
     "reduce-scatter": _folding("Ireduce_scatter_block"),
 }
