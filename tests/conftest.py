@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,9 @@ settings.load_profile("default")
 # What tests compile stays out of the user's cache, and is compiled by what is tested.
 _cache = tempfile.TemporaryDirectory(prefix="hloom-tests-")
 os.environ["HLOOM_CACHE_DIR"] = _cache.name
+
+# Shells start what runs in the background with Ctrl-C ignored: tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Devices of the JAX platform: before any test makes JAX start its platforms.
 os.environ["HLOOM_NUM_DEVICES"] = "4"

@@ -150,6 +150,10 @@ class Shape:
     layout: Layout | None = None
     elements: tuple[Shape, ...] = ()
 
+    def __hash__(self) -> int:
+        # Without the layout: passes hash shapes all the time, and few differ in nothing else.
+        return hash((self.element_type, self.dimensions, self.elements))
+
     @staticmethod
     def array(
         element_type: PrimitiveType,
