@@ -57,6 +57,9 @@ def draw(results: Sequence[Result], path: Path) -> None:
         axis.barh(names, widths, left=lefts, color=["#2a7f62" if better else "#c8553d" for better in is_better])
         axis.axvline(1.0, color="#222", linewidth=1)
         axis.set_xscale("log")
+        # The numbers in a column of their own, where no bar ends.
+        for row, value in enumerate(values):
+            axis.text(1.02, row, f"{value:.2f}", fontsize=7, va="center", transform=axis.get_yaxis_transform())
         axis.set_title(f"{title}\nmean {_mean(ratio, results):.2f}", fontsize=9)
         axis.xaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
         axis.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
