@@ -75,7 +75,10 @@ class Worker:
             raise RuntimeError(f"the worker ended with {self.process.wait()} when asked to {question}")
         return json.loads(line)
 
-    def end(self) -> None:
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.process.communicate()
 
 
@@ -83,8 +86,8 @@ def measure(name: str) -> Result:
     """One program, on both platforms."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        workers = [Worker(name, platform, folder) for platform in ("hloom", "cpu")]
-        try:
+        with Worker(name, "hloom", folder) as ours, Worker(name, "cpu", folder) as theirs:
+            workers = (ours, theirs)
             compiled = [worker.ask("compile") for worker in workers]
             times: list[list[float]] = [[], []]
             for worker in workers:
@@ -94,16 +97,12 @@ def measure(name: str) -> Result:
                 found += worker.ask(f"step {TURN_SECONDS}")
             difference = _difference([worker.ask("result") for worker in workers], PROGRAMS[name].tolerance)
             memory = [worker.ask("memory") for worker in workers]
-        finally:
-            for worker in workers:
-                worker.end()
         sides = [
             Side(float(np.median(found)), **each, memory=held)
             for found, each, held in zip(times, compiled, memory, strict=True)
         ]
-        again = Worker(name, "hloom", folder)
-        cached = again.ask("compile")["compile"]
-        again.end()
+        with Worker(name, "hloom", folder) as again:
+            cached = again.ask("compile")["compile"]
     return Result(name, sides[0], sides[1], cached, difference)
 
 

@@ -87,7 +87,7 @@ def _measure(world: World, opcode: str, count: int, with_gloo: bool) -> Row:
 _PRODUCT, _SUM = 1024, 1 << 24
 
 
-def measure_limits(world: World) -> Limits:
+def measure_rank_limits(world: World) -> Limits:
     """What a rank reaches while all ranks compute, in a product of matrices and in a sum larger than caches."""
     a, v = np.ones((_PRODUCT, _PRODUCT), np.float32), np.ones(_SUM, np.float32)
     square = f"f32[{_PRODUCT},{_PRODUCT}]"

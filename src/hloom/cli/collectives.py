@@ -17,7 +17,7 @@ def bench_collectives(json_path: Path | None, plot_path: Path | None, cluster_pa
     """Times collectives on the ranks of this run of MPI; the first rank shows and writes."""
     from rich.console import Console
 
-    from hloom.bench.collectives import fit, measure, measure_limits, start_gloo
+    from hloom.bench.collectives import fit, measure, measure_rank_limits, start_gloo
     from hloom.runtime.mpi.world import world
     from hloom.scaling.cluster import to_toml
 
@@ -25,7 +25,7 @@ def bench_collectives(json_path: Path | None, plot_path: Path | None, cluster_pa
     is_first = ranks.rank == 0
     with_gloo = peer and start_gloo(ranks)
     console = Console(stderr=True)
-    limits = measure_limits(ranks)
+    limits = measure_rank_limits(ranks)
     rows = measure(ranks, lambda what: console.print(what, style="dim") if is_first else None, with_gloo)
     if not is_first:
         return

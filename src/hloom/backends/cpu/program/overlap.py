@@ -103,9 +103,10 @@ class _Scheduler:
     def _make_ready(self, k: int, now: float) -> None:
         step = self.steps[k]
         if isinstance(step, WaitStep):
-            self.started.append(k)
-            begins = max([now, *(self.ends[j] for j in self.started[:-1])])
+            # One transfer after the other.
+            begins = max(now, self.ends[self.started[-1]]) if self.started else now
             self.ends[k] = begins + _transfer_seconds(step.start)
+            self.started.append(k)
         else:
             # Starts come before all else.
             heapq.heappush(self.ready, k - len(self.steps) if _starts(step) else k)

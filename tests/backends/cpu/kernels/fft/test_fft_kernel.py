@@ -31,7 +31,7 @@ def module(kind: str, sizes: Sequence[int], axes: int, real: str) -> tuple[str, 
 
 
 def check(kind: str, sizes: Sequence[int], axes: int, real: str, is_native: bool = True) -> None:
-    """Errors grow with the logarithm of the length; twice that where it has large primes, by two more transforms."""
+    """Errors grow with the logarithm of the length; three times that where it has large primes, by two more transforms."""
     text, given = module(kind, sizes, axes, real)
     rng = np.random.default_rng(7)
     x = rng.standard_normal(given)

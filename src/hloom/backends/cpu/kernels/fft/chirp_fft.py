@@ -14,7 +14,7 @@ import numpy as np
 
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm.text import PTR, Index, Value, constant
+from hloom.backends.cpu.llvm.text import PTR, Value, constant
 
 
 @dataclass(frozen=True)
@@ -69,20 +69,15 @@ class ChirpFft(LaneFft):
     def _scaled(self, f: KernelFunction, source: Complex, target: Complex, numbers: Value, count: int) -> None:
         """Each of so many elements times a number of the table."""
         with f.loop(count) as loop:
-            parts = (f.at(numbers, f.add(f.multiply(loop.index, 2), k), self.vector.element) for k in range(2))
-            re, im = (f.splat(f.load(part, self.vector.scalar, self.align), self.vector.width) for part in parts)
-            for place in self._line(f, loop.index):
-                self.store(f, multiply(f, self.load(f, source, place), (re, im)), target, place)
+            factor = self.factor(f, numbers, loop.index)
+            for place in self.places(f, loop.index):
+                self.store(f, multiply(f, self.load(f, source, place), factor), target, place)
 
     def _clear(self, f: KernelFunction, arrays: Complex) -> None:
         zero = constant(self.vector, 0.0)
         with f.loop(self.size, first=self.n) as loop:
-            for place in self._line(f, loop.index):
+            for place in self.places(f, loop.index):
                 self.store(f, (zero, zero), arrays, place)
-
-    def _line(self, f: KernelFunction, index: Index) -> list[Index]:
-        """The places of an element's vectors."""
-        return [f.add(f.multiply(index, self.lanes), lane) for lane in range(0, self.lanes, self.vector.width or 1)]
 
 
 def chirp_size(n: int) -> int:

@@ -105,11 +105,23 @@ class LaneFft:
 
     def _factors(self, f: KernelFunction, radix: int, p: Index, place: int) -> list[Complex]:
         first = f.at(f["table"], f.add(f.multiply(p, 2 * (radix - 1)), place), self.vector.element)
-        numbers = [
-            f.load(f.at(first, k, self.vector.element), self.vector.scalar, self.align) for k in range(2 * (radix - 1))
-        ]
-        wide = [f.splat(number, self.vector.width) for number in numbers]
-        return [(wide[k], wide[k + 1]) for k in range(0, len(wide), 2)]
+        return [self.factor(f, first, k) for k in range(radix - 1)]
+
+    def factor(self, f: KernelFunction, table: Value, number: Index) -> Complex:
+        """A complex number of a table, in all lanes."""
+        first = f.at(table, f.multiply(number, 2), self.vector.element)
+        parts = (f.load(f.at(first, k, self.vector.element), self.vector.scalar, self.align) for k in range(2))
+        re, im = (f.splat(part, self.vector.width) for part in parts)
+        return re, im
+
+    @property
+    def vectors(self) -> range:
+        """Where the vectors of the lanes start."""
+        return range(0, self.lanes, self.vector.width or 1)
+
+    def places(self, f: KernelFunction, element: Index) -> list[Index]:
+        """The places of an element's vectors."""
+        return [f.add(f.multiply(element, self.lanes), lane) for lane in self.vectors]
 
     def load(self, f: KernelFunction, arrays: Complex, place: Index) -> Complex:
         """The vectors at a place of a pair of arrays."""

@@ -111,20 +111,13 @@ class Task:
         """Multiplies element k of sequence g by w^(k g)."""
         f, p, fft = self.f, self.p, self.fft
         assert p.twist is not None
-        width, element, align = fft.vector.width or 1, fft.vector.element, fft.align
-        by_lane = 2 * p.twist[0] * p.blocks
+        by_lane = f.at(self.twists, 2 * p.twist[0] * p.blocks, fft.vector.element)
+        halves = (by_lane, f.at(by_lane, fft.lanes, fft.vector.element))
         with f.loop(p.twist[0]) as loop:
-            at = f.add(f.multiply(loop.index, 2 * p.blocks), f.multiply(number, 2))
-            scalars = [f.load(f.at(self.twists, f.add(at, k), element), fft.vector.scalar, align) for k in range(2)]
-            turn: Complex = (f.splat(scalars[0], fft.vector.width), f.splat(scalars[1], fft.vector.width))
-            for lane in range(0, fft.lanes, width):
-                line = f.add(f.multiply(loop.index, 2 * fft.lanes), by_lane + lane)
-                parts = [
-                    f.load(f.at(self.twists, f.add(line, k * fft.lanes), element), fft.vector, align) for k in (0, 1)
-                ]
-                place = f.add(f.multiply(loop.index, fft.lanes), lane)
-                value = multiply(f, fft.load(f, made, place), multiply(f, (parts[0], parts[1]), turn))
-                fft.store(f, value, made, place)
+            turn = fft.factor(f, self.twists, f.add(f.multiply(loop.index, p.blocks), number))
+            for lane, place in zip(fft.vectors, fft.places(f, loop.index), strict=True):
+                own = fft.load(f, halves, f.add(f.multiply(loop.index, 2 * fft.lanes), lane))
+                fft.store(f, multiply(f, fft.load(f, made, place), multiply(f, own, turn)), made, place)
 
     # Real sequences
 
@@ -142,17 +135,14 @@ class Task:
 
     def _join(self, source: Complex, target: Complex, backwards: bool) -> None:
         f, fft, h = self.f, self.fft, self.fft.n
-        for lane in self._vectors:
+        for lane in self.fft.vectors:
             ends = [fft.load(f, source, k * fft.lanes + lane) for k in ((0, h) if backwards else (0,))]
             for k, value in zip((0, h), joined_ends(f, ends), strict=False):
                 fft.store(f, value, target, k * fft.lanes + lane)
 
         def join(k: Index, here: Index, there: Index) -> None:
-            at = f.at(self.twists, f.multiply(k, 2), fft.vector.element)
-            parts = (f.load(f.at(at, part, fft.vector.element), fft.vector.scalar, fft.align) for part in range(2))
-            re, im = (f.splat(part, fft.vector.width) for part in parts)
-            pair = fft.load(f, source, here), fft.load(f, source, there)
-            for value, place in zip(joined(f, *pair, (re, im), backwards), (here, there), strict=True):
+            pair, power = (fft.load(f, source, here), fft.load(f, source, there)), fft.factor(f, self.twists, k)
+            for value, place in zip(joined(f, *pair, power, backwards), (here, there), strict=True):
                 fft.store(f, value, target, place)
 
         self._each_mirrored(h // 2 + 1, join)
@@ -161,8 +151,7 @@ class Task:
         self._load(self.one[:1])
         zero = constant(self.fft.vector, 0.0)
         with self.f.loop(self.fft.n) as loop:
-            for lane in self._vectors:
-                place = self.f.add(self.f.multiply(loop.index, self.fft.lanes), lane)
+            for place in self.fft.places(self.f, loop.index):
                 self.f.store(zero, self.f.at(self.one[1], place, self.fft.vector.element), self.fft.align)
         made, _ = self._transform()
         self._store(made)
@@ -170,7 +159,7 @@ class Task:
     def _half_to_real(self) -> None:
         f, fft, target = self.f, self.fft, self._exchanged(self.one)
         self._load(self.other)
-        for lane in self._vectors:
+        for lane in self.fft.vectors:
             # The imaginary part of the first element counts for nothing.
             fft.store(f, (fft.load(f, self.other, lane)[0], constant(fft.vector, 0.0)), target, lane)
 
@@ -183,17 +172,12 @@ class Task:
         made, _ = self._transform()
         self._store(self._exchanged(made)[:1])
 
-    @property
-    def _vectors(self) -> range:
-        """Where the vectors of the lanes start."""
-        return range(0, self.fft.lanes, self.fft.vector.width or 1)
-
     def _each_mirrored(self, end: int, do: Callable[[Index, Index, Index], None]) -> None:
         """k = 1 .. end - 1, and the places of elements k and n - k."""
-        f, lanes = self.f, self.fft.lanes
+        f, fft = self.f, self.fft
         if end <= 1:
             return
         with f.loop(end, first=1) as loop:
-            here, there = f.multiply(loop.index, lanes), f.multiply(f.subtract(self.fft.n, loop.index), lanes)
-            for lane in self._vectors:
-                do(loop.index, f.add(here, lane), f.add(there, lane))
+            mirrored = fft.places(f, f.subtract(fft.n, loop.index))
+            for here, there in zip(fft.places(f, loop.index), mirrored, strict=True):
+                do(loop.index, here, there)
