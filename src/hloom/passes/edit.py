@@ -130,7 +130,8 @@ def effectful_computations(module: Module) -> set[Computation]:
     """The computations that must run even if nothing reads their value, since something in them has an effect."""
     found: set[Computation] = set()
     for computation in callees_first_of(module):
-        if any(has_effect(instruction, found) for instruction in computation.instructions):
+        calling = [i for i in computation.instructions if i.op.has_side_effect or i.op.calling_fields]
+        if any(has_effect(instruction, found) for instruction in calling):
             found.add(computation)
     return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -26,19 +27,18 @@ class MemoryScheduler:
     """An order of instructions -> one in which values are used soon after they are made.
 
     Of the instructions whose operands are there, the one comes next that frees the most, or takes the least. The new
-    order is taken only where its peak is lower. Instructions with effects keep their order; computations longer than
-    `max_instructions`, and fused ones, stay as they are.
+    order is taken only where its peak is lower. Instructions with effects keep their order; fused computations stay as
+    they are.
     """
 
     name: ClassVar[str] = "memory-scheduler"
-    max_instructions: int = 4000
 
     def run(self, module: Module) -> int:
         called = {id(c) for i in module.instructions() if is_control_flow(i) for c in i.op.computations}
         changes, effectful = 0, effectful_computations(module)
         for computation in module.computations:
             is_run = computation is module.entry_computation or id(computation) in called
-            if is_run and 2 < len(computation.instructions) <= self.max_instructions:
+            if is_run and len(computation.instructions) > 2:
                 changes += _reorder(computation, effectful)
         return changes
 
@@ -63,18 +63,23 @@ def _greedy(computation: Computation, effectful: set[Computation]) -> list[Instr
             after[other].append(instruction)
     missing = {instruction: len(needed) for instruction, needed in before.items()}
     memory = _Memory(computation)
-    ready = [instruction for instruction in order if not missing[instruction]]
-    result = []
+    names = list(order)
+    ready = [(memory.growth(i), order[i]) for i in names if not missing[i]]
+    heapify(ready)
+    result: dict[Instruction, None] = {}
     while ready:
-        best = min(ready, key=lambda i: (memory.growth(i), order[i]))
-        ready.remove(best)
-        memory.run(best)
-        result.append(best)
+        best = names[heappop(ready)[1]]
+        if best in result:
+            continue
+        result[best] = None
+        last_readers = memory.run(best)
         for following in after[best]:
             missing[following] -= 1
-            if not missing[following]:
-                ready.append(following)
-    return result
+        # What is the last to read a value frees it: it grows by less than it was listed with.
+        for changed in {*last_readers, *after[best]}:
+            if not missing[changed] and changed not in result:
+                heappush(ready, (memory.growth(changed), order[changed]))
+    return list(result)
 
 
 def _predecessors(
@@ -97,38 +102,47 @@ class _Memory:
 
     def __init__(self, computation: Computation) -> None:
         self.sources: dict[Instruction, frozenset[Instruction]] = {}
-        self.uses: dict[Instruction, int] = {}
+        self.size: dict[Instruction, int] = {}
+        self.read: dict[Instruction, frozenset[Instruction]] = {}
+        """The values that an instruction reads."""
+        self.readers: dict[Instruction, set[Instruction]] = {}
+        """Of each value: what has yet to read it, the caller of the computation, under its root's name, included."""
         for instruction in computation.instructions:
-            operands = self._held(instruction.operands)
-            own = instruction.opcode not in _ALIASES
+            operands = frozenset(value for operand in instruction.operands for value in self.sources[operand])
+            own = instruction.op.opcode not in _ALIASES
             self.sources[instruction] = frozenset((instruction,)) if own else operands
             if own:
-                self.uses[instruction] = 0
+                self.size[instruction] = instruction.shape.byte_size
+                self.read[instruction] = operands
+                self.readers[instruction] = set()
                 for operand in operands:
-                    self.uses[operand] += 1
+                    self.readers[operand].add(instruction)
         for value in self.sources[computation.root]:
-            self.uses[value] += 1
+            self.readers[value].add(computation.root)
         self.now = self.peak = 0
-
-    def _held(self, instructions: Iterable[Instruction]) -> frozenset[Instruction]:
-        return frozenset(value for i in instructions for value in self.sources[i])
 
     def growth(self, instruction: Instruction) -> int:
         """How much more memory is in use after the instruction than before it."""
-        if instruction.opcode in _ALIASES:
+        if instruction not in self.read:
             return -1
-        freed = sum(v.shape.byte_size for v in self._held(instruction.operands) if self.uses[v] == 1)
-        return instruction.shape.byte_size - freed
+        freed = sum(self.size[v] for v in self.read[instruction] if len(self.readers[v]) == 1)
+        return self.size[instruction] - freed
 
-    def run(self, instruction: Instruction) -> None:
-        if instruction.opcode in _ALIASES:
-            return
-        self.now += instruction.shape.byte_size
+    def run(self, instruction: Instruction) -> list[Instruction]:
+        """Gives the instructions that are the last to read a value now."""
+        last: list[Instruction] = []
+        if instruction not in self.read:
+            return last
+        self.now += self.size[instruction]
         self.peak = max(self.peak, self.now)
-        for value in self._held(instruction.operands):
-            self.uses[value] -= 1
-            if not self.uses[value]:
-                self.now -= value.shape.byte_size
+        for value in self.read[instruction]:
+            readers = self.readers[value]
+            readers.discard(instruction)
+            if not readers:
+                self.now -= self.size[value]
+            elif len(readers) == 1:
+                last += readers
+        return last
 
 
 def peak_bytes(computation: Computation, order: Sequence[Instruction]) -> int:

@@ -2,7 +2,8 @@
 
 A pattern is written like HLO: `add(x, negate(y))`. A name matches any instruction, and the same name the same
 instruction each time; `$c` matches a splat, a constant whose elements are all equal (a constant of one element, or the
-broadcast of one); `reduce(*)` matches whatever the operands are; `elementwise(*)` matches any element-wise operation.
+broadcast of one); `reduce(*)` matches whatever the operands are, `concatenate(slice*)` where one of them is a slice;
+`elementwise(..)` matches any element-wise operation.
 
     Rule("subtract-negate", "subtract(x, negate(y))", lambda m: m.result(Add(), m.x, m.y), "x - (-y) = x + y")
 
@@ -57,24 +58,38 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """An opcode with operand patterns (None: any operands), or, without an opcode, a name to bind."""
+    """An opcode with operand patterns (None: any operands, one of them `some`); without an opcode, a name to bind."""
 
     name: str = ""
     opcode: str = ""
     operands: tuple[Pattern, ...] | None = ()
     is_splat: bool = False
+    some: str = ""
 
     def match(self, instruction: Instruction, bound: dict[str, Instruction]) -> bool:
         if self.opcode:
             if self.opcode != instruction.op.opcode:
                 return False
-            return self.operands is None or self.match_operands(instruction, bound)
+            return self.match_operands(instruction, bound)
         if self.is_splat and splat_source(instruction) is None:
             return False
         return bound.setdefault(self.name, instruction) is instruction
 
+    def allows(self, opcodes: Sequence[str]) -> bool:
+        """Whether operands with these opcodes may match."""
+        if self.operands is None:
+            return not self.some or self.some in opcodes
+        pairs = zip(self.operands, opcodes, strict=False)
+        return len(self.operands) == len(opcodes) and all(pattern.may_be(opcode) for pattern, opcode in pairs)
+
+    def may_be(self, opcode: str) -> bool:
+        """Whether an instruction with this opcode may match."""
+        return opcode == self.opcode if self.opcode else not self.is_splat or opcode in ("broadcast", "constant")
+
     def match_operands(self, instruction: Instruction, bound: dict[str, Instruction]) -> bool:
-        patterns, operands = self.operands or (), instruction.operands
+        patterns, operands = self.operands, instruction.operands
+        if patterns is None:
+            return not self.some or any(operand.op.opcode == self.some for operand in operands)
         if len(patterns) != len(operands):
             return False
         # The innermost loop of all passes: a loop costs a third of all(..).
@@ -98,13 +113,13 @@ def parse_pattern(text: str) -> Pattern:
         if word not in OPERATIONS and word != "elementwise":
             raise AssertionError(f"pattern {text!r} names {word!r}, which is no operation")
         tokens.popleft()
-        if tokens[0] == "*":
-            tokens.popleft()
-            operands = None
+        some = ""
+        if tokens[0].endswith("*"):
+            some, operands = tokens.popleft().rstrip("*"), None
         else:
             operands = tuple(read_list())
         tokens.popleft()
-        return Pattern(opcode=word, operands=operands)
+        return Pattern(opcode=word, operands=operands, some=some)
 
     def read_list() -> Iterable[Pattern]:
         while tokens[0] != ")":
@@ -204,6 +219,16 @@ class RuleSet:
         for rule in rules:
             for opcode in _root_opcodes(rule.root):
                 self.by_opcode.setdefault(opcode, []).append(rule)
+        self._by_opcodes: dict[tuple[str, ...], list[Rule]] = {}
+
+    def _rules(self, root: Instruction) -> list[Rule]:
+        """Those that the opcodes of the instruction and its operands allow: hardly any, for most instructions."""
+        opcodes = (root.op.opcode, *[operand.op.opcode for operand in root.operands])
+        found = self._by_opcodes.get(opcodes)
+        if found is None:
+            rules = self.by_opcode[opcodes[0]]
+            found = self._by_opcodes[opcodes] = [rule for rule in rules if rule.root.allows(opcodes[1:])]
+        return found
 
     def apply(self, module: Module) -> Counter[str]:
         """Rewrites every computation until no rule applies; gives how often each rule did."""
@@ -236,11 +261,12 @@ class RuleSet:
         self, root: Instruction, edit: Edit, ordinary: _Ordinary, applied: Counter[str]
     ) -> Iterable[Instruction]:
         """Applies the first rule that fits; gives the instructions to look at then."""
-        if has_control_edges(root) or runs_effects(root.op) or not ordinary.all(root, *root.operands):
+        rules = self._rules(root)
+        if not rules or has_control_edges(root) or runs_effects(root.op) or not ordinary.all(root, *root.operands):
             return ()
-        for rule in self.by_opcode[root.op.opcode]:
+        for rule in rules:
             bound: dict[str, Instruction] = {}
-            if rule.root.operands is not None and not rule.root.match_operands(root, bound):
+            if not rule.root.match_operands(root, bound):
                 continue
             match = Match(root, bound, edit)
             if not ordinary.all(*bound.values()) or not rule.when(match):

@@ -20,6 +20,7 @@ from hloom.backends.cpu.executable import CpuExecutable
 from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
 from hloom.errors import ArgumentError
 from hloom.flops import count_flops
+from hloom.garbage import older_objects_at_rest
 from hloom.ir import Module
 from hloom.passes import run_passes
 from hloom.passes.spmd import partition
@@ -33,8 +34,9 @@ from hloom.pjrt.known_programs import Known, Shardings, find_known, keep_known
 from hloom.pjrt.layouts import in_row_major, minor_to_major, set_entry_layouts
 from hloom.pjrt.native import code, collect_dead, stock_buffers
 from hloom.pjrt.records import new_record, objects, set_word, word_address
-from hloom.proto import module_from_proto, module_to_proto
+from hloom.proto import module_to_proto
 from hloom.proto.annotations import write_sharding
+from hloom.proto.reader import read_module
 from hloom.proto.schema import message_class
 from hloom.runtime.executable import DeviceExecutable, RunOptions
 from hloom.sharding import Sharding, ShardingType
@@ -274,7 +276,7 @@ def _device_assignment(loaded: Loaded) -> bytes:
 
 
 def read_program(program: bytes, tuple_arguments: bool = False) -> Module:
-    """The module, whose result is a tuple, from StableHLO as the framework hands it over."""
+    """The module, whose result is a tuple, from StableHLO as the framework hands it over; not verified."""
     from jaxlib import _jax
 
     try:
@@ -284,7 +286,7 @@ def read_program(program: bytes, tuple_arguments: bool = False) -> Module:
     except Exception as error:
         raise ArgumentError(f"the program is no StableHLO that this jaxlib can read: {error}") from None
     proto = message_class("HloModuleProto").FromString(computation.as_serialized_hlo_module_proto())
-    return module_from_proto(proto)
+    return read_module(proto)
 
 
 def _partitioned(module: Module, build: Any, partitions: int) -> tuple[Module, Shardings | None]:
@@ -327,7 +329,8 @@ def _compile(arguments: Any) -> None:
         raise ArgumentError(f"hloom compiles programs of format mlir (StableHLO), got {form!r}")
     content = ctypes.string_at(program.code, program.code_size)
     options = ctypes.string_at(arguments.compile_options, arguments.compile_options_size)
-    arguments.executable = Loaded(content, options).handle
+    with older_objects_at_rest():
+        arguments.executable = Loaded(content, options).handle
 
 
 @answers("LoadedExecutable_GetExecutable")

@@ -46,12 +46,17 @@ def module_message(content: bytes) -> tuple[Any, Any]:
 
 def module_from_proto(proto: Any) -> Module:
     """The verified module of an HloModuleProto message."""
-    try:
-        module = _Reader(proto).read()
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise ProtoError(f"the proto is inconsistent: {type(error).__name__}: {error}") from None
+    module = read_module(proto)
     verify_module(module)
     return module
+
+
+def read_module(proto: Any) -> Module:
+    """The module of an HloModuleProto message, for who verifies it next: it may break rules of operations."""
+    try:
+        return _Reader(proto).read()
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise ProtoError(f"the proto is inconsistent: {type(error).__name__}: {error}") from None
 
 
 class _Reader:

@@ -30,6 +30,7 @@ from hloom.backends.cpu.program.program import (
 )
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.plan import Plan
+from hloom.garbage import older_objects_at_rest
 from hloom.ir import Module
 from hloom.loops.lower import can_lower
 from hloom.loops.nest import nest_cost
@@ -159,7 +160,8 @@ def compile_module(module: Module, donate: bool = False, company: Company = Comp
     found: CompiledModule | None = find_program(key)
     if found is not None:
         return found
-    made = _compile(module, donate, company)
+    with older_objects_at_rest():
+        made = _compile(module, donate, company)
     if not made.host.is_needed:
         made.key = key
         keep_program(key, replace(made, optimized=None))

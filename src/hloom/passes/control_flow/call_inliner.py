@@ -13,6 +13,7 @@ from hloom.ops.control_flow import Call, Fusion
 from hloom.passes.edit import (
     Edit,
     callees_first_of,
+    calls,
     copy_into,
     effectful_computations,
     has_control_edges,
@@ -39,7 +40,7 @@ class CallInliner:
     def run(self, module: Module) -> int:
         order = callees_first_of(module)
         kept = self._kept(module, order)
-        applied = {c for i in module.instructions() if not is_control_flow(i) for c in i.op.computations}
+        applied = {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
         changes = sum(inline_calls(c, self.fusions, set() if c in applied else kept) for c in order)
         if changes:
             remove_unused_computations(module)
@@ -48,12 +49,12 @@ class CallInliner:
     def _kept(self, module: Module, order: list[Computation]) -> set[Computation]:
         """The computations whose calls stay."""
         unfolded: dict[Computation, int] = {}
-        calls: Counter[Computation] = Counter()
+        called: Counter[Computation] = Counter()
         for computation in order:
             callees = [i.op.computation for i in computation.instructions if isinstance(i.op, Call)]
             unfolded[computation] = len(computation.instructions) + sum(unfolded[callee] for callee in callees)
-            calls.update(callees)
-        if sum(unfolded[c] for c in order if c not in calls) <= self.max_instructions:
+            called.update(callees)
+        if sum(unfolded[c] for c in order if c not in called) <= self.max_instructions:
             return set()
         effectful = effectful_computations(module)
         sizes: dict[Computation, int] = {}
@@ -62,7 +63,7 @@ class CallInliner:
             callees = [i.op.computation for i in computation.instructions if isinstance(i.op, Call)]
             inlined = sum(sizes[callee] for callee in callees if callee not in kept)
             sizes[computation] = len(computation.instructions) + inlined
-            is_large = calls[computation] > 1 and sizes[computation] >= self.min_callee
+            is_large = called[computation] > 1 and sizes[computation] >= self.min_callee
             if is_large and computation not in effectful and _takes_arrays(computation):
                 kept.add(computation)
         return kept

@@ -115,7 +115,7 @@ def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
     for computation in [*module.computations]:
         edit = Edit(computation)
         for old in computation.instructions:
-            expander = expanders.get(old.opcode)
+            expander = expanders.get(old.op.opcode)
             if expander is None or has_control_edges(old) or is_dynamic(old):
                 continue
             new = expander(Maker.at(edit, old), old, module)

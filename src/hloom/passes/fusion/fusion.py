@@ -22,7 +22,7 @@ from hloom.ops.attributes import FusionKind
 from hloom.ops.control_flow import Fusion
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.costs import element_cost
-from hloom.passes.edit import Edit, has_control_edges, is_control_flow, runs_effects
+from hloom.passes.edit import Edit, calls, has_control_edges, is_control_flow, runs_effects
 from hloom.passes.fusion.sibling_fusion import merge_siblings
 from hloom.shape import Shape
 
@@ -56,7 +56,7 @@ class FusionPass:
     """Instructions in a row: what looks at a fusion from its last step on goes so deep."""
 
     def run(self, module: Module) -> int:
-        inside = {id(c) for i in module.instructions() for c in i.op.computations if not is_control_flow(i)}
+        inside = {id(c) for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
         changes = 0
         for computation in list(module.computations):
             if id(computation) not in inside:

@@ -7,7 +7,9 @@ other's result element by element, which then need not be read back from memory.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 from hloom.ir import Instruction
 
@@ -42,7 +44,8 @@ class _Merger:
         self.group_of: dict[Instruction, list[Instruction]] = {root: [root] for root in roots}
         self.readers: dict[Instruction, list[Instruction]] = {}
         """Array outside of a fusion -> the roots of the fusions that read it."""
-        self.first_merged = len(order)
+        self.spans: list[tuple[int, int]] = []
+        """First and last place of what merged fusions tie together, in order and apart."""
 
     def run(self) -> list[list[Instruction]]:
         for root in self.roots:
@@ -85,10 +88,21 @@ class _Merger:
         if self._path(group, [root], together) or self._path([root], group, together):
             return False
         group.append(root)
-        self.first_merged = min(self.first_merged, *(self.order[r] for r in group))
+        self._tie(min(self.order[r] for r in group), self.order[root])
         group.sort(key=self.order.__getitem__)
         self.group_of[root] = group
         return True
+
+    def _tie(self, first: int, last: int) -> None:
+        """Roots come in order, so that a new span ends behind all others."""
+        while self.spans and self.spans[-1][1] >= first:
+            first = min(first, self.spans.pop()[0])
+        self.spans.append((first, last))
+
+    def _first_tied(self, place: int) -> int:
+        """The first place that a path through merged fusions can lead from, to this place or behind it."""
+        position = bisect_left(self.spans, place, key=itemgetter(1))
+        return min(place, self.spans[position][0]) if position < len(self.spans) else place
 
     def _reads_elementwise(self, group: list[Instruction], root: Instruction) -> bool:
         """Whether the root's fusion reads the group's results, if at all, at the index that it computes."""
@@ -104,8 +118,8 @@ class _Merger:
     def _path(self, start: list[Instruction], end: list[Instruction], inside: set[Instruction]) -> bool:
         """Whether a path leads from one fusion to the other through something else."""
         targets = {m for r in start for m in self.members[r]}
-        # What stands before all targets does not depend on them, if it does not read one result of a merged fusion.
-        lowest = min(self.first_merged, *(self.order[m] for m in targets))
+        # What stands before all targets does not depend on them, unless a merged fusion ties it to what comes later.
+        lowest = self._first_tied(min(self.order[m] for m in targets))
         stack = [o for r in end for m in self.members[r] for o in self._before(m) if o not in inside]
         seen: set[Instruction] = set()
         while stack:
@@ -117,9 +131,9 @@ class _Merger:
                 return True
             if instruction in targets:
                 return True
-            group = self.group_of.get(instruction)
-            if group is None and self.order[instruction] < lowest:
+            if self.order[instruction] < lowest:
                 continue
+            group = self.group_of.get(instruction)
             stack += self._before(instruction)
             for other in group or ():
                 # All of a merged fusion comes before what reads one of its results.

@@ -206,10 +206,10 @@ def _move_after(m: Match, opcode: str) -> Instruction:
 
 
 MOVEMENT = [
-    Rule("elementwise-of-broadcasts", "elementwise(*)", _broadcast_of_elementwise,
+    Rule("elementwise-of-broadcasts", "elementwise(broadcast*)", _broadcast_of_elementwise,
          "equal inputs give equal results: compute once and repeat", when=_computes_repeatedly),
     *(
-        Rule(f"elementwise-of-{opcode}s", "elementwise(*)",
+        Rule(f"elementwise-of-{opcode}s", f"elementwise({opcode}*)",
              lambda m, opcode=opcode: _move_after(m, opcode),  # type: ignore[misc]
              "move the result once, instead of every operand and as late as possible",
              when=lambda m, opcode=opcode: _moved_alike(m, opcode) is not None)  # type: ignore[misc]
