@@ -1,6 +1,6 @@
 """One program on one platform, in a process of its own: `python -m benchmarks.worker PROGRAM RESULTS`.
 
-It answers the lines that it reads with a line of JSON each: `compile`, `step SECONDS`, `result`, `memory`.
+It answers the lines that it reads with a line of JSON each: `ready`, `compile`, `step SECONDS`, `result`, `memory`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ def main(name: str, results: str) -> None:
             lowered = time.perf_counter()
             run = traced.compile()
             answer: Any = {"initialise": initialised - started, "compile": time.perf_counter() - lowered}
+        elif word == "ready":
+            answer = name
         elif word == "step":
             answer = _times(functools.partial(run, *state), float(arguments[0]))
         elif word == "result":

@@ -100,12 +100,9 @@ def compile(
     Raises HloomError where the module breaks a rule or calls a custom-call target that is not registered.
     """
     from hloom.runtime.executable import RunOptions
-    from hloom.verifier import verify_module
 
     _check_options(backend, replicas, partitions, timeout, seed, step_limit, observer)
-    module = _as_module(module)
-    verify_module(module)
-    module = _explicit(module, fill_elided)
+    module = prepared(module, fill_elided)
     count = module.replica_count if replicas is None else replicas
     if partitions is not None:
         module, whole, shardings = _partitioned(module, count, partitions)
@@ -143,14 +140,20 @@ def _partitioned(
     return made.module, module, (made.parameters, made.results)
 
 
-def _explicit(module: Module, seed: int | None) -> Module:
-    """The module with all values and conversions written out; itself where there is nothing to write."""
+def prepared(source: Module | XlaComputation | Computation | str, fill_elided: int | None = None) -> Module:
+    """The verified module as backends take it: with all values and conversions written out.
+
+    Arguments and errors are those of `compile`.
+    """
     from hloom.passes.expand.mixed_precision import MixedPrecisionExpander, is_mixed
+    from hloom.verifier import verify_module
 
+    module, seed = _as_module(source), fill_elided
+    verify_module(module)
     if seed is not None:
-        from hloom.files.elided import fill_elided
+        from hloom.files import elided
 
-        module = fill_elided(module, seed)
+        module = elided.fill_elided(module, seed)
     if any(map(is_mixed, module.instructions())):
         from hloom.passes import clone_module
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import click
 
 from hloom.cli.bench import bench
+from hloom.cli.bisect import bisect
 from hloom.cli.convert import convert
+from hloom.cli.diff import diff
+from hloom.cli.isolate import isolate
 from hloom.cli.opt import opt
+from hloom.cli.profile import profile
+from hloom.cli.reduce import reduce
 from hloom.cli.run import run
 from hloom.cli.show import show
 
@@ -17,8 +22,5 @@ def main() -> None:
     """XLA, written to be read: run, simplify, convert and look into HLO modules."""
 
 
-main.add_command(bench)
-main.add_command(convert)
-main.add_command(opt)
-main.add_command(run)
-main.add_command(show)
+for command in (bench, bisect, convert, diff, isolate, opt, profile, reduce, run, show):
+    main.add_command(command)

@@ -85,14 +85,22 @@ class PassStatistics:
 
 
 def run_passes(
-    module: Module, pipeline: Pass | Pipeline, *, verify: bool | None = None, dump: str | None = None
+    module: Module,
+    pipeline: Pass | Pipeline,
+    *,
+    verify: bool | None = None,
+    dump: str | None = None,
+    after: Callable[[Pass, int], None] | None = None,
 ) -> list[PassStatistics]:
-    """Runs a pass or pipeline on the module, in place; `verify` and `dump` override the environment."""
+    """Runs a pass or pipeline on the module, in place; `verify` and `dump` override the environment.
+
+    `after(step, run)` is called after each run of a pass that changed something, the `run`-th one from 1 on.
+    """
     if verify is None:
         verify = os.environ.get("HLOOM_VERIFY", "") not in ("", "0")
     if dump is None:
         dump = os.environ.get("HLOOM_DUMP", "")
-    run = _Run(module, verify, _dump_folder(dump, module) if dump else None)
+    run = _Run(module, verify, _dump_folder(dump, module) if dump else None, after)
     run.observe("start")
     run.run(pipeline)
     return run.statistics
@@ -123,6 +131,7 @@ class _Run:
     module: Module
     verify: bool
     folder: Path | None
+    after: Callable[[Pass, int], None] | None
     statistics: list[PassStatistics] = field(default_factory=list)
     done: list[Pass] = field(default_factory=list)
     """The passes that have nothing to do as the module is now."""
@@ -156,6 +165,8 @@ class _Run:
         if changes:
             self.done.clear()
             self.observe(step.name)
+            if self.after is not None:
+                self.after(step, len(self.statistics))
         if not changes or settles(step):
             self.done.append(step)
         return changes

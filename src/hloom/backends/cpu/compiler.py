@@ -6,7 +6,7 @@ import enum
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.products.dot import can_multiply
@@ -14,7 +14,7 @@ from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_
 from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.machine_code import compile_texts, processor, target
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
-from hloom.backends.cpu.program.emitter import emit_program
+from hloom.backends.cpu.program.emitter import CLOCK, emit_program
 from hloom.backends.cpu.program.outline import ScalarComputationOutliner
 from hloom.backends.cpu.program.overlap import overlap_collectives
 from hloom.backends.cpu.program.program import (
@@ -28,6 +28,7 @@ from hloom.backends.cpu.program.program import (
     build_program,
     program_lines,
 )
+from hloom.backends.cpu.program.step_timer import StepTimer, TimedStep
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.plan import Plan
 from hloom.garbage import older_objects_at_rest
@@ -91,6 +92,8 @@ class CompiledModule:
     """The module after the passes; None where the program was found on disk."""
     key: str = ""
     """Under which it is on disk; empty where it is not."""
+    timed: list[TimedStep] = field(default_factory=list)
+    """The steps that are timed, in the order of their counters."""
 
 
 @dataclass(slots=True)
@@ -173,7 +176,14 @@ def may_keep_programs() -> bool:
     return not (cache_folder() is None or is_watched() or replaces_targets())
 
 
-def _compile(module: Module, donate: bool, company: Company) -> CompiledModule:
+def compile_timed(module: Module) -> CompiledModule:
+    """Compiles a module for one device, with a clock around each step."""
+    provide_half_conversions()
+    with older_objects_at_rest():
+        return _compile(module, False, Company.NONE, StepTimer(CLOCK))
+
+
+def _compile(module: Module, donate: bool, company: Company, timer: StepTimer | None = None) -> CompiledModule:
     module = clone_module(module)
     stages = _Stages(run_passes(module, cpu_pipeline(company)), sum(1 for _ in module.instructions()))
     with stages.timed("build program"):
@@ -183,7 +193,7 @@ def _compile(module: Module, donate: bool, company: Company) -> CompiledModule:
     with stages.timed("assign buffers"):
         assignment = assign_buffers(program, donate)
     with stages.timed("write LLVM IR"):
-        texts = emit_program(program, assignment, processor().vector_bytes)
+        texts = emit_program(program, assignment, processor().vector_bytes, timer)
     with stages.timed("make machine code"):
         object_files = compile_texts(texts)
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
@@ -200,6 +210,7 @@ def _compile(module: Module, donate: bool, company: Company) -> CompiledModule:
         program.loops,
         _largest_buffers(program),
         module,
+        timed=timer.steps if timer is not None else [],
     )
 
 

@@ -80,7 +80,7 @@ class CpuExecutable(DeviceExecutable):
         """The module after the passes; None where the program was found on disk."""
         self.key = compiled.key
         self._largest_buffers = "\n  ".join(["a run, whose largest buffers are", *compiled.largest_buffers])
-        self._code = load_object(*compiled.object_files)
+        self.code = load_object(*compiled.object_files)
         self._runs = threading.local()
         self._loops = compiled.loops
         self._stop: BaseException | None = None
@@ -92,7 +92,7 @@ class CpuExecutable(DeviceExecutable):
         pool = shared_pool()
         self._template = template(
             signature,
-            self._code.address("hloom_main"),
+            self.code.address("hloom_main"),
             {
                 "pool": pool.address,
                 "parallel_for": pool.parallel_for_address,
@@ -150,7 +150,7 @@ class CpuExecutable(DeviceExecutable):
         inputs, outputs = len(self.signature.of_kind("parameter")), len(self._outputs)
         constants = len(self.signature.of_kind("constant"))
         table = self._template[HEADER_WORDS:][: len(TABLE) + inputs + outputs + constants]
-        main = self._code.address("hloom_main")
+        main = self.code.address("hloom_main")
         return NativeEntry(main, table, len(TABLE), inputs, self._arena_bytes, self._donated, self.world is not None)
 
     def __call__(self, *arrays: Any) -> Value:

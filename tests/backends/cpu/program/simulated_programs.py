@@ -75,13 +75,13 @@ class Drawer:
                 known.append(self.branches(steps, known, depth))
             elif kind == "code":
                 operands, result = self.random.choices(known, k=2), self.temp()
-                steps.append(CodeStep(None, [*operands, result, self.temp()], 2))  # type: ignore[arg-type]
+                steps.append(CodeStep(None, "", [*operands, result, self.temp()], 2))  # type: ignore[arg-type]
                 known.append(result)
             elif kind == "scatter":
                 source, update = self.random.choices(known, k=2)
                 result = self.buffer("temp", source.dimensions[0])
                 steps.append(CopyStep(result, source))
-                steps.append(CodeStep(None, [result, update, result], 2))  # type: ignore[arg-type]
+                steps.append(CodeStep(None, "", [result, update, result], 2))  # type: ignore[arg-type]
                 known.append(result)
             elif kind == "host":
                 operands, result = self.random.choices(known, k=2), self.temp()

@@ -32,6 +32,10 @@ class MachineCode:
     def address(self, function: str) -> int:
         return int(self._engine.get_function_address(function))
 
+    def data_address(self, name: str) -> int:
+        """Of a global variable."""
+        return int(self._engine.get_global_value_address(name))
+
 
 _LEVELS = {
     "x86-64-v2": ("sse4.2", "popcnt", "ssse3"),

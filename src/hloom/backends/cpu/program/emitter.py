@@ -33,6 +33,7 @@ from hloom.backends.cpu.program.program import (
     WhileStep,
     leaves,
 )
+from hloom.backends.cpu.program.step_timer import StepTimer, is_timed
 from hloom.loops.nest import Kernel, Nest, nest_cost
 from hloom.runtime.machine import architecture
 
@@ -111,14 +112,19 @@ class _Block:
     last: Value
 
 
-def emit_program(program: Program, assignment: Assignment, vector_bytes: int) -> list[str]:
-    """The texts of the modules; `hloom_main` is in the first."""
-    return _Emitter(program, assignment, vector_bytes).texts()
+def emit_program(
+    program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
+) -> list[str]:
+    """The texts of the modules; `hloom_main` is in the first. With a `timer` steps are timed."""
+    return _Emitter(program, assignment, vector_bytes, timer).texts()
 
 
 class _Emitter:
-    def __init__(self, program: Program, assignment: Assignment, vector_bytes: int) -> None:
+    def __init__(
+        self, program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
+    ) -> None:
         self.program = program
+        self.timer = timer
         self.assignment = assignment
         self.vector_bytes = vector_bytes
         self.table_starts = table_starts(program)
@@ -152,6 +158,7 @@ class _Emitter:
         texts = ["\n".join(function.lines) for function in inlined]
         texts += [unit.text for unit in rest] + ["\n".join(lines) for lines in self.tasks.values()]
         texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main("hloom_main", len(parts), forks)]
+        texts += [self.timer.text()] if self.timer is not None else []
         entries = [entry for unit in elsewhere for entry in unit.entries]
         return [_module([*declarations, *entries], texts), *map(_module_of_units, pieces)]
 
@@ -252,21 +259,29 @@ class _Emitter:
 
     def _steps(self, steps: list[Step], depth: int) -> None:
         for step in steps:
-            if isinstance(step, KernelStep):
-                for position, nest in enumerate(step.kernel.nests):
-                    self._nest(step, position, nest, depth)
-            elif isinstance(step, CodeStep):
-                self._code(step)
-            elif isinstance(step, CopyStep):
-                self._copy(step)
-            elif isinstance(step, WhileStep):
-                self._while(step, depth)
-            elif isinstance(step, ConditionalStep):
-                self._conditional(step, depth)
-            elif isinstance(step, CallStep):
-                self._call(step)
+            if self.timer is None or self.block is not None or not is_timed(step):
+                self._step(step, depth)
             else:
-                self._host(step)
+                start = self.timer.begin(self.builder)
+                self._step(step, depth)
+                self.timer.end(self.builder, step, start)
+
+    def _step(self, step: Step, depth: int) -> None:
+        if isinstance(step, KernelStep):
+            for position, nest in enumerate(step.kernel.nests):
+                self._nest(step, position, nest, depth)
+        elif isinstance(step, CodeStep):
+            self._code(step)
+        elif isinstance(step, CopyStep):
+            self._copy(step)
+        elif isinstance(step, WhileStep):
+            self._while(step, depth)
+        elif isinstance(step, ConditionalStep):
+            self._conditional(step, depth)
+        elif isinstance(step, CallStep):
+            self._call(step)
+        else:
+            self._host(step)
 
     def _code(self, step: CodeStep) -> None:
         code = step.code
@@ -293,10 +308,14 @@ class _Emitter:
 
     def _while(self, step: WhileStep, depth: int) -> None:
         blocked = blocked_loop(step, self.assignment) if self.block is None else None
-        if blocked is not None:
+        if blocked is None:
+            self._plain_while(step, depth)
+        elif self.timer is None:
             self._blocked_while(step, blocked)
         else:
-            self._plain_while(step, depth)
+            start = self.timer.begin(self.builder)
+            self._blocked_while(step, blocked)
+            self.timer.end(self.builder, step, start)
 
     def _blocked_while(self, step: WhileStep, blocked: BlockedLoop) -> None:
         """The loop as a task on a block: scalars are handed over as they are before the loop; block 0 leaves them."""

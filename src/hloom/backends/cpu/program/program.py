@@ -117,6 +117,7 @@ class CodeStep:
     """Runs a kernel that is more than a nest: `buffers` are its operands, results and, where it has one, workspace."""
 
     code: KernelCode
+    name: str
     buffers: list[Buffer]
     operands: int
     """How many of the buffers, from the first on, are operands; the others are written."""
@@ -477,7 +478,7 @@ class _Builder:
         buffers = [*inputs, *results]
         if code.scratch_bytes:
             buffers.append(self._buffer(Shape.array(PrimitiveType.U8, (code.scratch_bytes,)), "temp"))
-        steps.append(CodeStep(code, buffers, len(inputs)))
+        steps.append(CodeStep(code, instruction.name, buffers, len(inputs)))
         return result
 
     @staticmethod

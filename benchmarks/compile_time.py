@@ -1,0 +1,128 @@
+"""`python -m benchmarks.compile_time`: what compiling takes for an instruction, from short programs to long ones.
+
+The program is a stack of layers, each a product, an activation and a normalisation with weights of its own; its text is
+as long as one asks for. With equal layers it is kind to what makes code (equal kernels are compiled once); so the times
+are of passes, buffers and steps rather than of LLVM.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+_HEAD = """HloModule layers
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+ENTRY main {
+  x0 = f32[32,64] parameter(0)
+"""
+_LAYER = """  w{i} = f32[64,64] parameter({weights})
+  b{i} = f32[64] parameter({bias})
+  dot{i} = f32[32,64] dot(x{i}, w{i}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  biases{i} = f32[32,64] broadcast(b{i}), dimensions={{1}}
+  a{i} = f32[32,64] add(dot{i}, biases{i})
+  half{i} = f32[] constant(0.5)
+  halves{i} = f32[32,64] broadcast(half{i}), dimensions={{}}
+  scaled{i} = f32[32,64] multiply(a{i}, halves{i})
+  t{i} = f32[32,64] tanh(scaled{i})
+  g{i} = f32[32,64] multiply(a{i}, t{i})
+  y{i} = f32[32,64] add(x{i}, g{i})
+  zero{i} = f32[] constant(0)
+  total{i} = f32[32] reduce(y{i}, zero{i}), dimensions={{1}}, to_apply=sum
+  n{i} = f32[] constant(64)
+  ns{i} = f32[32] broadcast(n{i}), dimensions={{}}
+  mean{i} = f32[32] divide(total{i}, ns{i})
+  means{i} = f32[32,64] broadcast(mean{i}), dimensions={{0}}
+  c{i} = f32[32,64] subtract(y{i}, means{i})
+  squares{i} = f32[32,64] multiply(c{i}, c{i})
+  variance{i} = f32[32] reduce(squares{i}, zero{i}), dimensions={{1}}, to_apply=sum
+  r{i} = f32[32] rsqrt(variance{i})
+  rs{i} = f32[32,64] broadcast(r{i}), dimensions={{0}}
+  x{next} = f32[32,64] multiply(c{i}, rs{i})
+"""
+_LAYER_LENGTH = _LAYER.count(" = ")
+STAGES = ("read", "passes", "program and machine code")
+
+
+def layers(instructions: int) -> str:
+    """The text of a program of about so many instructions."""
+    count = max(1, instructions // _LAYER_LENGTH)
+    texts = [_LAYER.format(i=i, next=i + 1, weights=2 * i + 1, bias=2 * i + 2) for i in range(count)]
+    return f"{_HEAD}{''.join(texts)}  ROOT result = f32[32,64] copy(x{count})\n}}\n"
+
+
+def measure(instructions: int) -> list[float]:
+    """Microseconds an instruction of the stages: reading the text, passes, the rest of the compilation."""
+    import hloom as hl
+    from hloom.backends.cpu.compiler import Company, compile_module, cpu_pipeline
+    from hloom.garbage import older_objects_at_rest
+    from hloom.passes import clone_module, run_passes
+
+    started = time.perf_counter()
+    module = hl.parse(layers(instructions))
+    read = time.perf_counter() - started
+    copy = clone_module(module)
+    gc.collect()
+    with older_objects_at_rest():
+        started = time.perf_counter()
+        run_passes(copy, cpu_pipeline(Company.NONE))
+        passes = time.perf_counter() - started
+    del copy
+    gc.collect()
+    started = time.perf_counter()
+    compile_module(module, company=Company.NONE)
+    rest = time.perf_counter() - started - passes
+    count = sum(1 for _ in module.instructions())
+    return [1e6 * seconds / count for seconds in (read, passes, rest)]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("sizes", nargs=-1, type=click.IntRange(1, 1_000_000))
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw the times: .svg, .png or .pdf.")
+def main(sizes: tuple[int, ...], plot: Path | None) -> None:
+    """Compile times of programs of so many instructions (by default 1000, 10000 and 100000), cache on disk empty."""
+    from rich.console import Console
+    from rich.table import Table
+
+    os.environ["HLOOM_CACHE_DIR"] = ""
+    measure(100)  # what the first compilation of a process loads
+    sizes = sizes or (1_000, 10_000, 100_000)
+    found = [measure(size) for size in sizes]
+    table = Table("instructions", *(f"{stage}, us an instruction" for stage in STAGES))
+    for size, times in zip(sizes, found, strict=True):
+        table.add_row(str(size), *(f"{value:.0f}" for value in times))
+    Console().print(table)
+    if plot is not None:
+        draw(sizes, found, plot)
+
+
+def draw(sizes: Sequence[int], found: Sequence[Sequence[float]], path: Path) -> None:
+    """Microseconds an instruction over the length of the program: level lines are linear time."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(7, 3.6))
+    for stage, color, column in zip(STAGES, ("#4c78a8", "#c8553d", "#2a7f62"), zip(*found, strict=True), strict=True):
+        axis.plot(sizes, column, "o-", color=color, label=stage)
+    axis.set_xscale("log")
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("instructions of the program")
+    axis.set_ylabel("us an instruction")
+    axis.set_title("Compile time is in proportion to the program", fontsize=10)
+    axis.grid(color="#ddd")
+    axis.legend(frameon=False, fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The clock around each step of a program, for profiles: machine code that counts runs and cycles.
+
+Steps that run others (loops, branches, calls) are not timed themselves, their parts are; a blocked loop, whose parts
+take turns on blocks, is timed as a whole. Times are those of the thread that runs the program: where it waits for
+others that take part in a step, that belongs to the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hloom.backends.cpu.llvm.text import I64, Builder, Value, constant
+from hloom.backends.cpu.program.program import (
+    CodeStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    Step,
+    WaitStep,
+    WhileStep,
+    leaves,
+)
+
+MOST_EVENTS = 1 << 16
+"""Of one run; what comes later is only counted."""
+COUNTERS, EVENTS, EVENT_COUNT, READ_CLOCK = "hloom_counters", "hloom_events", "hloom_event_count", "hloom_clock"
+
+
+@dataclass(frozen=True, slots=True)
+class TimedStep:
+    """What a row of the counters is about: the instruction, how it runs, and the bytes that it reads and writes."""
+
+    name: str
+    kind: str
+    bytes: int
+
+
+class StepTimer:
+    """Writes the calls before and after each step, and what they call."""
+
+    def __init__(self, clock: str) -> None:
+        self.clock = clock
+        self.steps: list[TimedStep] = []
+
+    def begin(self, b: Builder) -> Value:
+        """Reads the clock."""
+        b.declarations[f"declare i64 @{self.clock}()"] = None
+        return b.emit(f"call i64 @{self.clock}()", I64)
+
+    def end(self, b: Builder, step: Step, start: Value) -> None:
+        """Adds the time since `start` to the step's row."""
+        number = constant(I64, len(self.steps))
+        self.steps.append(describe(step))
+        b.line(f"call void @hloom_count({number}, {start})")
+
+    def text(self) -> str:
+        """The counters, and the function that adds to them."""
+        rows = max(1, len(self.steps))
+        return f"""@{COUNTERS} = global [{rows} x [2 x i64]] zeroinitializer
+@{EVENTS} = global [{MOST_EVENTS} x [3 x i64]] zeroinitializer
+@{EVENT_COUNT} = global i64 0
+define i64 @{READ_CLOCK}() {{
+  %now = call i64 @{self.clock}()
+  ret i64 %now
+}}
+define internal void @hloom_count(i64 %row, i64 %start) noinline {{
+  %now = call i64 @{self.clock}()
+  %runs.at = getelementptr [2 x i64], ptr @{COUNTERS}, i64 %row, i64 0
+  %cycles.at = getelementptr [2 x i64], ptr @{COUNTERS}, i64 %row, i64 1
+  %runs = load i64, ptr %runs.at
+  %cycles = load i64, ptr %cycles.at
+  %more = add i64 %runs, 1
+  %passed = sub i64 %now, %start
+  %sum = add i64 %cycles, %passed
+  store i64 %more, ptr %runs.at
+  store i64 %sum, ptr %cycles.at
+  %event = load i64, ptr @{EVENT_COUNT}
+  %fits = icmp ult i64 %event, {MOST_EVENTS}
+  br i1 %fits, label %keep, label %done
+keep:
+  %event.at = getelementptr [3 x i64], ptr @{EVENTS}, i64 %event
+  %start.at = getelementptr [3 x i64], ptr @{EVENTS}, i64 %event, i64 1
+  %end.at = getelementptr [3 x i64], ptr @{EVENTS}, i64 %event, i64 2
+  store i64 %row, ptr %event.at
+  store i64 %start, ptr %start.at
+  store i64 %now, ptr %end.at
+  %next = add i64 %event, 1
+  store i64 %next, ptr @{EVENT_COUNT}
+  br label %done
+done:
+  ret void
+}}"""
+
+
+def is_timed(step: Step) -> bool:
+    """Whether the step itself is timed; a loop is where it is blocked, which its emitter knows."""
+    return isinstance(step, (KernelStep, CodeStep, CopyStep, HostStep, WaitStep))
+
+
+def describe(step: Step) -> TimedStep:
+    """The row of a step."""
+    if isinstance(step, KernelStep):
+        return TimedStep(step.name, "nest", sum(b.byte_size for b in step.buffers if b.kind != "constant"))
+    if isinstance(step, CodeStep):
+        used = step.buffers[:-1] if step.code.scratch_bytes else step.buffers
+        return TimedStep(step.name, step.code.entry.split(".")[0].rstrip("0123456789"), sum(b.byte_size for b in used))
+    if isinstance(step, CopyStep):
+        return TimedStep("copy", "copy", 2 * step.target.byte_size)
+    if isinstance(step, HostStep):
+        places = [*step.operands, step.result]
+        sizes = [leaf.byte_size for place in places for leaf in leaves(place) if hasattr(leaf, "byte_size")]
+        return TimedStep(step.instruction.name, "host", sum(sizes))
+    if isinstance(step, WaitStep):
+        return TimedStep(step.start.instruction.name, "wait", 0)
+    assert isinstance(step, WhileStep)
+    inner = [part for part in step.body if isinstance(part, KernelStep)]
+    return TimedStep(inner[0].name if inner else "while", "blocked loop", 0)

@@ -1,0 +1,58 @@
+"""Arguments of a module from the command line: from a file, random, or a snapshot's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from hloom.api import load
+from hloom.errors import ArgumentError, HloomError
+from hloom.faults.case import Case
+from hloom.files.arrays import read_arrays, take_value
+from hloom.files.formats import Format, content_format, read_file
+
+
+def with_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --input and --random."""
+    seed = click.option("--random", "seed", type=int, metavar="SEED", help="Random inputs made from this seed.")
+    inputs = click.option("--input", "inputs", type=click.Path(), help="An .npz file with p0, p1, ..")
+    return inputs(seed(command))
+
+
+def load_case(path: str, inputs: str | None, seed: int | None, needed: bool = True) -> Case:
+    """The module in a file with its arguments; without any only where they are not `needed`."""
+    content = read_file(path)
+    if inputs is not None and seed is not None:
+        raise ArgumentError("give --input or --random, not both")
+    if inputs is None and seed is None and content_format(content) is Format.PROTO:
+        from hloom.files.snapshot import snapshot_in
+
+        try:
+            snapshot = snapshot_in(content)
+        except HloomError as error:
+            raise error.at(path) from None
+        if snapshot is not None:
+            return Case(snapshot.module, tuple(snapshot.arguments))
+    module = load(path)
+    shapes = module.entry.parameter_shapes
+    if inputs is not None:
+        arrays, counter = read_arrays(inputs), iter(range(1 << 30))
+        return Case(module, tuple(take_value(arrays, shape, counter, "p", "") for shape in shapes))
+    if seed is not None:
+        return Case.random(module, seed)
+    if needed and shapes:
+        raise ArgumentError(f"the module takes {len(shapes)} arguments: give --input FILE or --random SEED")
+    return Case(module, () if not shapes else None)
+
+
+def save_case(case: Case, path: str) -> None:
+    """A module in the format of the extension; with arguments, as a snapshot where that is .pb."""
+    from hloom.api import save
+    from hloom.files.snapshot import Snapshot
+
+    if case.arguments is not None and path.endswith(".pb"):
+        Snapshot(case.module, list(case.arguments)).save(path)
+    else:
+        save(case.module, path)

@@ -1,0 +1,98 @@
+"""`hloom bisect`: the first instruction, or the pass, that makes the difference."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from hloom.api import load
+from hloom.cli.arguments import load_case, save_case, with_arguments
+from hloom.cli.reduce import show_progress
+from hloom.errors import ArgumentError, HloomError
+from hloom.faults.case import Case
+
+
+@click.command()
+@click.argument("module", type=click.Path())
+@click.argument("other", type=click.Path(), required=False)
+@with_arguments
+@click.option("--between", default="cpu,interpreter", show_default=True, metavar="A,B", help="cpu, interpreter, xla.")
+@click.option("--passes", metavar="LIST", help="The pass of these that changes the result; `cpu`: of all.")
+@click.option("--rtol", type=float, default=1e-4, show_default=True, help="Relative tolerance.")
+@click.option("--atol", type=float, default=1e-5, show_default=True, help="Absolute tolerance.")
+@click.option("--output", type=click.Path(), help="Write the smallest module that shows it; .pb holds its inputs too.")
+def bisect(
+    module: str,
+    other: str | None,
+    inputs: str | None,
+    seed: int | None,
+    between: str,
+    passes: str | None,
+    rtol: float,
+    atol: float,
+    output: str | None,
+) -> None:
+    """Find where results part: between two backends, before and after a pass (--passes), or between MODULE and OTHER.
+
+    The exit status is 0 where nothing differs, 1 where the difference was found.
+    """
+    from hloom.faults.bisect import Tolerance
+
+    tolerance = Tolerance(rtol, atol)
+    try:
+        case = load_case(module, inputs, seed)
+        if other is not None:
+            found = _modules(case, other, tolerance)
+        elif passes is not None:
+            found = _passes(case, passes, tolerance)
+        else:
+            found = _backends(case, between, tolerance)
+        if isinstance(found, Case) and output is not None:
+            save_case(found, output)
+    except HloomError as error:
+        click.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(2)
+    if found is None:
+        click.echo("no difference")
+    sys.exit(0 if found is None else 1)
+
+
+def _modules(case: Case, path: str, tolerance: object) -> object:
+    from hloom.faults.bisect import first_difference_of_modules
+
+    found = first_difference_of_modules(case, load(path), tolerance)  # type: ignore[arg-type]
+    if found is not None:
+        click.secho(f"first different: {found[0]}", bold=True)
+        click.echo(f"{path} {found[1]}")
+    return found
+
+
+def _passes(case: Case, passes: str, tolerance: object) -> Case | None:
+    from hloom.backends.cpu.compiler import cpu_pipeline
+    from hloom.faults.bisect import first_faulty_pass
+    from hloom.passes import parse_passes
+
+    pipeline = cpu_pipeline() if passes == "cpu" else parse_passes(passes)
+    found = first_faulty_pass(case, pipeline, tolerance, show_progress)  # type: ignore[arg-type]
+    if found is None:
+        return None
+    click.secho(f"pass {found.name}, run {found.run} of a pass: {found.message}", bold=True)
+    click.echo(f"before:\n{found.before.module.to_text(short=True)}\nafter:\n{found.after.to_text(short=True)}")
+    return found.before
+
+
+def _backends(case: Case, between: str, tolerance: object) -> Case | None:
+    from hloom.faults.bisect import RUNNERS, first_difference
+
+    names = between.split(",")
+    if len(names) != 2 or any(name not in RUNNERS for name in names):
+        raise ArgumentError(f"--between takes two of {', '.join(RUNNERS)}, such as cpu,interpreter; got {between!r}")
+    left, right = (RUNNERS[name] for name in names)
+    found = first_difference(case, left, right, tolerance, show_progress)  # type: ignore[arg-type]
+    if found is None:
+        return None
+    smallest, message = found
+    click.secho(f"first different: %{smallest.module.entry.root.name}: {names[0]} {message} by {names[1]}", bold=True)
+    click.echo(smallest.module.to_text(short=True), nl=False)
+    return smallest

@@ -1,0 +1,45 @@
+"""`hloom diff`: what is different between two modules, or before and after passes."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from hloom.api import load
+from hloom.errors import ArgumentError, HloomError
+
+
+@click.command()
+@click.argument("module", type=click.Path())
+@click.argument("other", type=click.Path(), required=False)
+@click.option("--passes", metavar="LIST", help="Instead of OTHER: what these passes make of MODULE.")
+def diff(module: str, other: str | None, passes: str | None) -> None:
+    """Show which instructions MODULE has and OTHER lacks, and the other way round, whatever their names and order.
+
+    The exit status is 0 where both compute the same in the same way, else 1.
+    """
+    from hloom.faults.graph_diff import diff as compare
+    from hloom.faults.graph_diff import diff_lines
+    from hloom.passes import clone_module, parse_passes, run_passes
+
+    try:
+        if (other is None) == (passes is None):
+            raise ArgumentError("give another module, or --passes")
+        before = load(module)
+        if passes is None:
+            assert other is not None
+            after = load(other)
+        else:
+            after = clone_module(before)
+            run_passes(after, parse_passes(passes))
+        lines = diff_lines(compare(before, after))
+    except HloomError as error:
+        click.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(2)
+    for line in lines:
+        color = {"-": "red", "+": "green"}.get(line[0])
+        click.secho(line, fg=color, bold=color is None)
+    if not lines:
+        click.echo("the same")
+    sys.exit(1 if lines else 0)

@@ -1,0 +1,42 @@
+"""`hloom profile`: where a module's time goes."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from hloom.cli.arguments import load_case, with_arguments
+from hloom.cli.output import print_table
+from hloom.errors import HloomError
+
+
+@click.command()
+@click.argument("module", type=click.Path())
+@with_arguments
+@click.option("--seconds", type=click.FloatRange(0.0), default=0.5, show_default=True, help="It runs at least so long.")
+@click.option("--rows", type=click.IntRange(1), default=25, show_default=True, help="Kernels shown.")
+@click.option("--save", "paths", multiple=True, type=click.Path(), help="Plot (.svg, .png, .pdf) or trace (.json).")
+def profile(
+    module: str, inputs: str | None, seed: int | None, seconds: float, rows: int, paths: tuple[str, ...]
+) -> None:
+    """Run MODULE with a clock around each kernel: its time, GB/s, GFLOP/s and share of what the machine can do.
+
+    Traces are for Perfetto (ui.perfetto.dev) and chrome://tracing.
+    """
+    from rich.console import Console
+
+    from hloom.profile import profile as measure
+    from hloom.profile.report import summary, table
+
+    try:
+        case = load_case(module, inputs, seed)
+        found = measure(case.module, *(case.arguments or ()), seconds=seconds)
+        console = Console(highlight=False)
+        print_table(console, table(found, rows))
+        console.print(summary(found), style="dim", markup=False)
+        for path in paths:
+            found.save(path)
+    except HloomError as error:
+        click.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(1)

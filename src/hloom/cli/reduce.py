@@ -1,0 +1,76 @@
+"""`hloom reduce`: a module that shows a fault, made as small as possible."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from hloom.cli.arguments import load_case, save_case, with_arguments
+from hloom.errors import ArgumentError, HloomError
+from hloom.faults.case import Case
+
+
+@click.command()
+@click.argument("module", type=click.Path())
+@click.option("--test", required=True, metavar="COMMAND", help="Exit status 0: the module in file {} has the fault.")
+@with_arguments
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds; a test that takes longer fails.")
+@click.option("--output", type=click.Path(), help="Write the module there; by default its text is shown.")
+def reduce(module: str, test: str, inputs: str | None, seed: int | None, timeout: float, output: str | None) -> None:
+    """Make MODULE as small as possible while the shell command --test still succeeds on it.
+
+    `{}` in the command is the path of a file with HLO text; with inputs it is a snapshot, with the values that what
+    was cut away gave. For example, a difference from the interpreter:
+
+        hloom reduce m.hlo --random 0 --test 'hloom run {} --compare interpreter; test $? -eq 1'
+    """
+    from hloom.faults.reduce import reduce as make_small
+
+    try:
+        if "{}" not in test:
+            raise ArgumentError("--test must say where the module's path stands: {}")
+        case = load_case(module, inputs, seed, needed=False)
+        with tempfile.TemporaryDirectory() as folder:
+            run = _ShellTest(test, Path(folder), timeout)
+            if not run(case):
+                raise ArgumentError(f"the test does not succeed on {module} itself:\n{run.output}")
+            found = make_small(case, run, show_progress)
+    except HloomError as error:
+        click.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(1)
+    click.secho(f"{case.size} -> {found.size} instructions, {run.count} tests", err=True, dim=True)
+    if output is None:
+        click.echo(found.module.to_text(), nl=False)
+    else:
+        save_case(found, output)
+
+
+class _ShellTest:
+    """Runs the command on a case; `output` is what it said last."""
+
+    def __init__(self, command: str, folder: Path, timeout: float) -> None:
+        self.command, self.folder, self.timeout = command, folder, timeout
+        self.count, self.output = 0, ""
+
+    def __call__(self, case: Case) -> bool:
+        self.count += 1
+        path = self.folder / ("case.hlo" if case.arguments is None else "case.hlo_snapshot.pb")
+        save_case(case, str(path))
+        command = self.command.replace("{}", shlex.quote(str(path)))
+        try:
+            done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=self.timeout)
+        except subprocess.TimeoutExpired:
+            self.output = f"it took more than {self.timeout:g} s"
+            return False
+        self.output = done.stdout + done.stderr
+        return done.returncode == 0
+
+
+def show_progress(move: str, size: int) -> None:
+    """A line on standard error."""
+    click.secho(f"{size:6} instructions  {move}", err=True, dim=True)

@@ -1,0 +1,9 @@
+"""Tools that find the fault: instructions cut out, modules made small, the first difference between two of them."""
+
+from hloom.faults.bisect import FaultyPass, Tolerance, first_difference, first_faulty_pass
+from hloom.faults.case import Case
+from hloom.faults.graph_diff import diff
+from hloom.faults.isolate import isolate
+from hloom.faults.reduce import reduce
+
+__all__ = ["Case", "FaultyPass", "Tolerance", "diff", "first_difference", "first_faulty_pass", "isolate", "reduce"]

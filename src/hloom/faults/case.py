@@ -1,0 +1,143 @@
+"""A case: a module with arguments, and the parts of it that are modules too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hloom.api import compile
+from hloom.files.arrays import random_value
+from hloom.ir import Computation, Instruction, Module, callees_first, clone_computation
+from hloom.ops.structure import Parameter, Tuple
+from hloom.passes.edit import copy_annotations
+from hloom.shape import Shape
+from hloom.values import Value
+
+
+@dataclass(frozen=True)
+class Case:
+    """A module and an argument for each parameter of its entry; without arguments (None) only the module is known."""
+
+    module: Module
+    arguments: tuple[Value, ...] | None = None
+    _values: dict[str, Value] = field(default_factory=dict, compare=False, repr=False)
+    """What instructions of the entry gave, by name, as far as anybody has asked."""
+
+    @staticmethod
+    def random(module: Module, seed: int) -> Case:
+        """With random arguments."""
+        rng = np.random.default_rng(seed)
+        return Case(module, tuple(random_value(rng, shape) for shape in module.entry.parameter_shapes))
+
+    @property
+    def size(self) -> int:
+        """The instructions of all computations, parameters aside."""
+        return sum(1 for instruction in self.module.instructions() if instruction.opcode != "parameter")
+
+    def values(self, wanted: Sequence[Instruction]) -> list[Value]:
+        """What instructions of the entry give for the arguments, by the interpreter."""
+        assert self.arguments is not None
+        given = {p.name: value for p, value in zip(self.module.entry.parameters, self.arguments, strict=True)}
+        known = self._values | given
+        rest = {i for i in wanted if i.name not in known}
+        if rest:
+            self._values.update({i.name: value for i, value in observed(self, rest).items()})
+            known = self._values | given
+        return [known[i.name] for i in wanted]
+
+    def part(self, roots: Sequence[Instruction], given: Collection[Instruction] = ()) -> Case:
+        """The case whose result is `roots` of the entry, and in which `given` are parameters.
+
+        Only what the roots need is left, and the names that it had, so that values are known further on.
+        """
+        module, outside = part(self.module.name, roots, given)
+        arguments = None if self.arguments is None else tuple(self.values(outside))
+        return Case(module, arguments, self._values)
+
+
+def observed(case: Case, wanted: Collection[Instruction]) -> dict[Instruction, Value]:
+    """The values of instructions of the entry in a run of the interpreter."""
+    found: dict[Instruction, Value] = {}
+
+    def observe(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
+        if instruction in wanted:
+            found[instruction] = value
+
+    interpret(case.module, case.arguments or (), observe)
+    # Constants do not run.
+    found.update({i: i.op.literal.value for i in wanted if i.opcode == "constant"})  # type: ignore[attr-defined]
+    return found
+
+
+def interpret(module: Module, arguments: Sequence[Value], observer: Callable[..., None] | None = None) -> Value:
+    """The result by the interpreter, random numbers from a fixed seed."""
+    return compile(module, "interpreter", seed=0, observer=observer)(*arguments)
+
+
+def part(
+    name: str, roots: Sequence[Instruction], given: Collection[Instruction] = ()
+) -> tuple[Module, list[Instruction]]:
+    """A module whose results are `roots` of a computation (a tuple of several); and what its parameters stand for.
+
+    These are `given`, where the roots need them, and parameters of the computation.
+    """
+    needed = _needed(roots, given)
+    outside = [i for i in needed if i in given or i.opcode == "parameter"]
+    numbers = {instruction: k for k, instruction in enumerate(outside)}
+    copies = _callee_copies(needed, numbers)
+    assert roots[0].parent is not None
+    entry = Computation(roots[0].parent.name)
+    new: dict[Instruction, Instruction] = {}
+    for old in needed:
+        is_parameter = old in numbers
+        op = Parameter(number=numbers[old]) if is_parameter else old.op.with_computations(copies.__getitem__)
+        operands = [] if is_parameter else [new[operand] for operand in old.operands]
+        new[old] = entry.add(Instruction(old.name, old.shape, op, operands))
+        copy_annotations(old, new[old])
+        new[old].location = old.location
+        # Stack frames are rows of the other module's tables.
+        new[old].metadata = {key: value for key, value in old.metadata.items() if key != "stack_frame_id"}
+        for before in [] if is_parameter else old.control_predecessors:
+            if before not in numbers:
+                new[before].add_control_dependency(new[old])
+    entry.root = new[roots[0]] if len(roots) == 1 else _tuple(entry, [new[root] for root in roots])
+    module = Module(name)
+    for copy in copies.values():
+        module.add(copy)
+    module.add(entry, entry=True)
+    return module, outside
+
+
+def _callee_copies(needed: Iterable[Instruction], numbers: Collection[Instruction]) -> dict[Computation, Computation]:
+    """What the instructions call, callees first, as computations of another module."""
+    copies: dict[Computation, Computation] = {}
+    for instruction in needed:
+        if instruction not in numbers:
+            for called in instruction.op.computations:
+                for computation in callees_first(called):
+                    if computation not in copies:
+                        copies[computation] = clone_computation(computation, copies.__getitem__)
+    return copies
+
+
+def _tuple(entry: Computation, elements: list[Instruction]) -> Instruction:
+    shape = Shape.tuple_of(element.shape for element in elements)
+    names = {instruction.name for instruction in entry.instructions}
+    name = next(n for n in ("result", *(f"result.{k}" for k in range(len(names) + 1))) if n not in names)
+    return entry.add(Instruction(name, shape, Tuple(), elements))
+
+
+def _needed(roots: Sequence[Instruction], given: Collection[Instruction]) -> list[Instruction]:
+    """What the roots need, in the order of the computation; of `given` nothing is needed."""
+    found: set[Instruction] = set()
+    stack = list(roots)
+    while stack:
+        instruction = stack.pop()
+        if instruction not in found:
+            found.add(instruction)
+            if instruction not in given:
+                stack += [*instruction.operands, *instruction.control_predecessors]
+    assert roots[0].parent is not None
+    return [instruction for instruction in roots[0].parent.instructions if instruction in found]

@@ -1,0 +1,77 @@
+"""Instructions cut out of a module, as a module that runs."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Sequence
+
+from hloom.errors import ArgumentError
+from hloom.faults.case import Case, interpret, part
+from hloom.ir import Computation, Instruction, Module
+from hloom.values import Value
+
+
+def isolate(
+    module: Module, names: Sequence[str], arguments: Sequence[Value] | None = None, occurrence: int = 1
+) -> Case:
+    """The instructions of one computation whose names match (`fusion.*`), as a module of their own.
+
+    Its parameters are what they read from outside, its results what is read of them outside, or by nobody. Where the
+    module's arguments are given, the case has the values that they read when their computation ran for the
+    `occurrence`-th time. ArgumentError where no name matches, several computations have matches, or they did not run.
+    """
+    chosen = _chosen(module, names)
+    (computation,) = {i.parent for i in chosen}
+    assert computation is not None
+    inside = set(chosen)
+    results = [i for i in chosen if i is computation.root or not i.users or not inside.issuperset(i.users)]
+    outside = {o for i in chosen for o in i.operands if o not in inside}
+    isolated, stand_for = part(module.name, results, outside)
+    if arguments is None:
+        return Case(isolated)
+    found = _values_read(module, computation, outside, arguments, occurrence)
+    missing = [i for i in stand_for if i not in found]
+    if missing:
+        raise ArgumentError(
+            f"%{missing[0].name} was not read: {computation.name} did not run {occurrence} times with these arguments"
+        )
+    return Case(isolated, tuple(found[i] for i in stand_for))
+
+
+def _chosen(module: Module, names: Sequence[str]) -> list[Instruction]:
+    """The instructions that match, all of one computation."""
+    found = [
+        i
+        for i in module.instructions()
+        if i.opcode != "parameter" and any(fnmatch.fnmatchcase(i.name, name) for name in names)
+    ]
+    parents = {i.parent.name for i in found if i.parent is not None}
+    if not found:
+        raise ArgumentError(f"module {module.name} has no instruction {' or '.join(names)}")
+    if len(parents) > 1:
+        raise ArgumentError(
+            f"{' and '.join(names)} are in several computations, {', '.join(sorted(parents))}: choose those of one"
+        )
+    return found
+
+
+def _values_read(
+    module: Module,
+    computation: Computation,
+    outside: Collection[Instruction],
+    arguments: Sequence[Value],
+    occurrence: int,
+) -> dict[Instruction, Value]:
+    """What the instructions outside gave when the computation ran for the `occurrence`-th time."""
+    found: dict[Instruction, Value] = {}
+    run = 1
+
+    def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
+        nonlocal run
+        if instruction.parent is computation and run == occurrence:
+            read = zip(instruction.operands, operands, strict=True)
+            found.update({operand: v for operand, v in read if operand in outside})
+        run += instruction is computation.root
+
+    interpret(module, arguments, observe)
+    return found

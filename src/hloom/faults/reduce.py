@@ -1,0 +1,251 @@
+"""Delta debugging: a module that shows a fault, made as small as possible.
+
+Each move makes the module smaller: the fault must still show in what is left. They are tried from those that take much
+away to those that take one instruction, again and again until none helps:
+
+- `enter`: the computation that a call, a loop, a branch or a fusion runs becomes the entry;
+- `end early`: an instruction of the entry becomes its result;
+- `begin late`: instructions become parameters, half of them at first, then smaller parts;
+- `bypass`: what reads an instruction reads one of its operands instead, or a zero;
+- `unfold`: calls and fusions are inlined, a loop is its body once, a conditional one of its branches;
+- `strip`: metadata, layouts and annotations go.
+
+Where the case has arguments, what becomes a parameter gets the value that it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from hloom.errors import HloomError
+from hloom.faults.case import Case, interpret, part
+from hloom.ir import Computation, Instruction, Module
+from hloom.literal import Literal
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.control_flow import Call, Conditional, Fusion, While
+from hloom.ops.structure import Constant
+from hloom.passes import clone_module
+from hloom.passes.control_flow.call_inliner import inline_calls
+from hloom.passes.edit import Edit
+from hloom.passes.simplify.dead_code import DeadCodeElimination
+from hloom.shape import Shape
+from hloom.text import print_module
+from hloom.values import Value
+from hloom.verifier import verify_module
+
+Test = Callable[[Case], bool]
+Progress = Callable[[str, int], None]
+
+FEW = 300
+"""Instructions of a module of which each is tried alone."""
+
+
+def reduce(case: Case, test: Test, progress: Progress | None = None) -> Case:
+    """The smallest case found for which `test` still says True; `case` itself where it does not.
+
+    `progress(move, size)` is called for each step that helped. An HloomError in the test counts as False.
+    """
+    return _Reduction(test, progress).run(case)
+
+
+class _Reduction:
+    def __init__(self, test: Test, progress: Progress | None) -> None:
+        self.test, self.progress = test, progress
+        self.seen: dict[str, bool] = {}
+
+    def run(self, case: Case) -> Case:
+        if not self.shows(case):
+            return case
+        while True:
+            size = case.size
+            for move in (_enter, _end_early):
+                case = self.repeat(move, case)
+            case = self.begin_late(case)
+            for move in (_unfold, _strip, _bypass):
+                case = self.repeat(move, case)
+            if case.size >= size:
+                return case
+
+    def shows(self, case: Case) -> bool:
+        """Whether the fault shows; what is no valid module has none."""
+        key = print_module(case.module, metadata=False)
+        if key not in self.seen:
+            try:
+                verify_module(case.module)
+                self.seen[key] = bool(self.test(case))
+            except HloomError:
+                self.seen[key] = False
+        return self.seen[key]
+
+    def repeat(self, move: Callable[[Case], Iterator[Case]], case: Case) -> Case:
+        """Takes the first that helps, until none does."""
+        found: Case | None = case
+        while found is not None:
+            case = found
+            found = next((smaller for smaller in move(case) if self.shows(smaller)), None)
+            if found is not None and self.progress is not None:
+                self.progress(move.__name__.strip("_").replace("_", " "), found.size)
+        return case
+
+    def begin_late(self, case: Case) -> Case:
+        """Instructions become parameters: half of all, quarters, .., one."""
+        count = max(1, len(_steps(case)) // 2)
+        while count:
+            position = 0
+            while position < len(steps := _steps(case)):
+                chosen = set(steps[position : position + count]) - {case.module.entry.root}
+                smaller = case.part([case.module.entry.root], chosen) if chosen else case
+                if smaller.size < case.size and self.shows(smaller):
+                    case = smaller
+                    if self.progress is not None:
+                        self.progress("begin late", case.size)
+                else:
+                    position += count
+            count //= 2
+        return case
+
+
+def _steps(case: Case) -> list[Instruction]:
+    """What the entry computes."""
+    return [i for i in case.module.entry.instructions if i.opcode != "parameter"]
+
+
+def _enter(case: Case) -> Iterator[Case]:
+    for caller in _steps(case):
+        if not isinstance(caller.op, (Call, Conditional, Fusion, While)):
+            continue
+        for callee in caller.op.computations:
+            if len(callee.instructions) < 2:
+                continue
+            module, _ = part(case.module.name, [callee.root], callee.parameters)
+            if case.arguments is None:
+                yield Case(module)
+                continue
+            for arguments in _arguments_of(case, caller, callee):
+                yield Case(module, tuple(arguments[p.op.number] for p in _used(callee)))  # type: ignore[attr-defined]
+
+
+def _used(callee: Computation) -> list[Instruction]:
+    """The parameters that the root needs, as `part` orders them."""
+    _, outside = part("", [callee.root], callee.parameters)
+    return outside
+
+
+def _arguments_of(case: Case, caller: Instruction, callee: Computation) -> list[list[Value]]:
+    """What a computation is called with: by a loop, in its first round and in its last one."""
+    op = caller.op
+    operands = case.values(caller.operands)
+    if isinstance(op, Conditional):
+        return [[operands[1 + [*op.computations].index(callee)]]]
+    if not isinstance(op, While):
+        return [operands]
+    states: list[Value] = []
+
+    def observe(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
+        if instruction is op.body.root:
+            states[:] = [*states[-1:], value]  # the last one is the loop's result
+
+    interpret(case.module, case.arguments or (), observe)
+    return [operands, *([[states[0]]] if len(states) == 2 else [])]
+
+
+def _end_early(case: Case) -> Iterator[Case]:
+    """From early instructions to late ones, where there are many only some of them, and what the root reads."""
+    steps = [i for i in _steps(case) if i is not case.module.entry.root and (i.shape.is_array or i.shape.is_tuple)]
+    stride = max(1, len(steps) // 16)
+    chosen = dict.fromkeys([*steps[stride - 1 :: stride], *case.module.entry.root.operands])
+    for instruction in chosen:
+        if instruction.opcode != "parameter":
+            yield case.part([instruction])
+
+
+def _unfold(case: Case) -> Iterator[Case]:
+    entry = case.module.entry
+    for position, instruction in enumerate(entry.instructions):
+        op = instruction.op
+        if isinstance(op, (Call, Fusion)):
+            (callee,) = op.computations
+            calls = [(callee, instruction.operands)]
+        elif isinstance(op, While):
+            calls = [(op.body, instruction.operands)]
+        elif isinstance(op, Conditional):
+            calls = [(branch, [instruction.operands[1 + k]]) for k, branch in enumerate(op.computations)]
+        else:
+            continue
+        for choice in range(len(calls)):
+            yield _edited(case, position, choice)
+
+
+def _edited(case: Case, position: int, choice: int) -> Case:
+    """The call in the place of the instruction, inlined."""
+    module = clone_module(case.module)
+    instruction = module.entry.instructions[position]
+    op = instruction.op
+    edit = Edit(module.entry)
+    if not isinstance(op, (Call, Fusion)):
+        branches = [op.body] if isinstance(op, While) else [*op.computations]  # type: ignore[attr-defined]
+        operands = instruction.operands if isinstance(op, While) else [instruction.operands[1 + choice]]
+        call = edit.add(Call(computation=branches[choice]), operands, instruction.shape, instruction)
+        edit.replace(instruction, call)
+    edit.finish()
+    inline_calls(module.entry, fusions=True)
+    return _tidied(case, module)
+
+
+def _strip(case: Case) -> Iterator[Case]:
+    module = clone_module(case.module)
+    module.entry_parameter_layouts = module.entry_result_layout = None
+    module.input_output_alias, module.buffer_donors, module.stack_frames = [], [], {}
+    module.frontend_attributes, module.extra_attributes, module.is_scheduled = {}, {}, False
+    for instruction in module.instructions():
+        instruction.metadata, instruction.frontend_attributes, instruction.extra_attributes = {}, {}, {}
+        instruction.backend_config, instruction.sharding = "", None
+    stripped = _tidied(case, module)
+    if print_module(stripped.module) != print_module(case.module):
+        yield stripped
+
+
+def _bypass(case: Case) -> Iterator[Case]:
+    """Every instruction of every computation alone; of a long module none."""
+    if case.size > FEW:
+        return
+    for number, computation in enumerate(case.module.computations):
+        for position, instruction in enumerate(computation.instructions):
+            if instruction.opcode in ("parameter", "constant", "tuple"):
+                continue
+            for k, operand in enumerate(instruction.operands):
+                if operand.shape.compatible(instruction.shape):
+                    yield _bypassed(case, number, position, k)
+            is_splat = instruction.opcode == "broadcast" and instruction.operands[0].opcode == "constant"
+            if instruction.shape.is_array and not instruction.shape.is_dynamic and not is_splat:
+                yield _bypassed(case, number, position, None)
+
+
+def _bypassed(case: Case, number: int, position: int, operand: int | None) -> Case:
+    module = clone_module(case.module)
+    computation = module.computations[number]
+    old = computation.instructions[position]
+    edit = Edit(computation)
+    edit.replace(old, old.operands[operand] if operand is not None else _zero(edit, old))
+    edit.finish()
+    return _tidied(case, module)
+
+
+def _zero(edit: Edit, like: Instruction) -> Instruction:
+    shape = like.shape
+    literal = Literal.from_numpy(np.zeros((), shape.element_type.dtype))
+    scalar = edit.add(Constant(literal=literal), [], Shape.array(shape.element_type, ()), like)
+    if not shape.dimensions:
+        return scalar
+    return edit.add(Broadcast(broadcast_dimensions=()), [scalar], shape, like)
+
+
+def _tidied(case: Case, module: Module) -> Case:
+    """The case of a changed module, without dead code and parameters that nobody reads."""
+    DeadCodeElimination().run(module)
+    tidy, outside = part(module.name, [module.entry.root])
+    if case.arguments is None:
+        return Case(tidy)
+    return Case(tidy, tuple(case.arguments[p.op.number] for p in outside))  # type: ignore[attr-defined]

@@ -1,0 +1,152 @@
+"""Runs a program with a clock around each of its steps."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hloom.api import prepared
+from hloom.backends.cpu.compiler import compile_timed
+from hloom.backends.cpu.executable import CpuExecutable
+from hloom.backends.cpu.program.step_timer import COUNTERS, EVENT_COUNT, EVENTS, MOST_EVENTS, READ_CLOCK
+from hloom.bench.machine import measure_limits
+from hloom.errors import ArgumentError
+from hloom.flops import count_flops_of
+from hloom.ir import Module
+from hloom.profile import report
+from hloom.profile.measured import Kernel, Measured
+from hloom.runtime.executable import RunOptions
+
+if TYPE_CHECKING:
+    from hloom.builder import XlaComputation
+
+CALIBRATION_SECONDS = 0.02
+LEAST_SECONDS, LEAST_RUNS, MOST_RUNS = 0.5, 3, 1000
+
+
+class Profile(Measured):
+    """A program's profile, to look at: printed as a table, saved as a plot or a trace."""
+
+    def __str__(self) -> str:
+        return report.table_text(self)
+
+    def save(self, path: str) -> None:
+        """Writes a plot (.svg, .png, .pdf), or the events for Perfetto and Chrome's tracing (.json).
+
+        Raises ArgumentError for another extension or a file that cannot be written.
+        """
+        report.save(self, path)
+
+
+def profile(
+    module: Module | XlaComputation | str | Callable[..., Any], *arguments: Any, seconds: float = LEAST_SECONDS
+) -> Profile:
+    """Runs a module (or HLO text, or a function that JAX can trace) on the arguments, for at least so many seconds.
+
+    It runs on one device. Raises HloomError where the module does not compile or the arguments do not fit.
+    """
+    if callable(module) and not hasattr(module, "module"):
+        from hloom.interop_jax import from_jax
+
+        module = from_jax(module, *arguments)
+        arguments = tuple(np.asarray(leaf) for leaf in _leaves(arguments))
+    ready = prepared(module)  # type: ignore[arg-type]
+    if ready.replica_count * ready.num_partitions != 1:
+        raise ArgumentError(f"a profile is of one device, and {ready.name} is for several")
+    compiled = compile_timed(ready)
+    timed = CpuExecutable(ready, RunOptions(1, None, math.inf, 0, False), compiled)
+    plain = _plain(ready)
+    assert compiled.optimized is not None
+    counters = _Counters(timed, len(compiled.timed))
+    durations, plain_durations = _run_in_turns(timed, plain, arguments, counters, seconds)
+    by_name = {i.name: i for i in compiled.optimized.instructions()}
+    runs = len(durations)
+    kernels = []
+    for step, (count, cycles) in zip(compiled.timed, counters.read(), strict=True):
+        instruction = by_name.get(step.name)
+        flops = None if instruction is None else count_flops_of(instruction)
+        seconds_each = cycles / counters.frequency / runs
+        kernels.append(Kernel(step.name, step.kind, seconds_each, count / runs, step.bytes, flops, instruction))
+    took = float(np.median(durations))
+    overhead = took / float(np.median(plain_durations)) - 1
+    return Profile(ready.name, took, overhead, kernels, counters.events(), measure_limits(), compiled.optimized)
+
+
+def _plain(module: Module) -> Any:
+    """The program without clocks."""
+    from hloom.api import compile
+
+    return compile(module, seed=0)
+
+
+def _leaves(arguments: Sequence[Any]) -> list[Any]:
+    import jax
+
+    return jax.tree.leaves(arguments)
+
+
+def _run_in_turns(
+    timed: CpuExecutable, plain: Any, arguments: Sequence[Any], counters: _Counters, seconds: float
+) -> tuple[list[float], list[float]]:
+    """The times of calls of both, in turns, after one of each that does not count."""
+    timed(*arguments)
+    plain(*arguments)
+    counters.reset()
+    times: tuple[list[float], list[float]] = ([], [])
+    end = time.perf_counter() + 2 * seconds
+    while len(times[0]) < LEAST_RUNS or (time.perf_counter() < end and len(times[0]) < MOST_RUNS):
+        for executable, found in ((timed, times[0]), (plain, times[1])):
+            started = time.perf_counter()
+            executable(*arguments)
+            found.append(time.perf_counter() - started)
+    return times
+
+
+class _Counters:
+    """The counters in a program's memory."""
+
+    def __init__(self, executable: CpuExecutable, rows: int) -> None:
+        code = executable.code
+        self._counters = _words(code.data_address(COUNTERS), 2 * rows).reshape(rows, 2)
+        self._events = _words(code.data_address(EVENTS), 3 * MOST_EVENTS).reshape(MOST_EVENTS, 3)
+        self._event_count = _words(code.data_address(EVENT_COUNT), 1)
+        self._clock = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address(READ_CLOCK))
+        self.frequency = self._measure_frequency()
+
+    def _measure_frequency(self) -> float:
+        """Cycles a second of the clock that programs read."""
+        first, started = self._clock(), time.perf_counter()
+        time.sleep(CALIBRATION_SECONDS)
+        return (self._clock() - first) / (time.perf_counter() - started)
+
+    def reset(self) -> None:
+        self._counters[:] = 0
+        self._event_count[:] = 0
+
+    def read(self) -> list[tuple[int, int]]:
+        """Runs and cycles of each step."""
+        return [(int(count), int(cycles)) for count, cycles in self._counters]
+
+    def events(self) -> list[tuple[int, float, float]]:
+        """The first run's: until a step of the program's begin comes again."""
+        found = self._events[: int(self._event_count[0])]
+        if not len(found):
+            return []
+        begin = int(found[0, 1])
+        runs = np.flatnonzero(found[:, 0] == found[0, 0])
+        total = int(self._counters[int(found[0, 0]), 0])
+        end = len(found) if total <= 1 or len(runs) < 2 else int(runs[1])
+        return [
+            (int(row), (int(start) - begin) / self.frequency, (int(stop) - begin) / self.frequency)
+            for row, start, stop in found[:end]
+        ]
+
+
+def _words(address: int, count: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    memory = (ctypes.c_int64 * count).from_address(address)
+    return np.frombuffer(memoryview(memory), np.int64)

@@ -1,0 +1,150 @@
+"""Profiles as tables, plots and traces."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from hloom.errors import ArgumentError
+from hloom.profile.measured import Kernel, Measured
+
+SHOWN = 25
+SUFFIXES = (".svg", ".png", ".pdf", ".json")
+
+
+def table(profile: Measured, shown: int = SHOWN) -> Table:
+    """The kernels that took most."""
+    made = Table("kernel", "kind", "runs", "us", "share", "GB/s", "GFLOP/s", "of limit", "source")
+    for column in made.columns[2:8]:
+        column.justify = "right"
+    slowest = sorted(profile.kernels, key=lambda kernel: -kernel.seconds)
+    for kernel in slowest[:shown]:
+        made.add_row(*_cells(kernel, profile))
+    if len(slowest) > shown:
+        rest = sum(kernel.seconds for kernel in slowest[shown:])
+        made.add_row(f"{len(slowest) - shown} others", "", "", f"{1e6 * rest:.1f}", f"{rest / profile.seconds:.1%}")
+    return made
+
+
+def _cells(kernel: Kernel, profile: Measured) -> list[str]:
+    rate = kernel.flops_per_second
+    return [
+        kernel.name,
+        kernel.kind,
+        f"{kernel.runs:g}",
+        f"{1e6 * kernel.seconds:.1f}",
+        f"{kernel.seconds / profile.seconds:.1%}",
+        f"{kernel.bytes_per_second / 1e9:.1f}",
+        "" if not rate else f"{rate / 1e9:.1f}",
+        f"{kernel.share_of_limit(profile.limits):.0%}",
+        _source(kernel),
+    ]
+
+
+def _source(kernel: Kernel) -> str:
+    """What the user wrote: the operation's name in the program that was traced."""
+    instruction = kernel.instruction
+    if instruction is None:
+        return ""
+    return str(instruction.metadata.get("op_name", "")) or instruction.location
+
+
+def summary(profile: Measured) -> str:
+    """What the table is about."""
+    host = sum(kernel.runs for kernel in profile.kernels if kernel.kind == "host")
+    calls = f", {host:g} call-backs" if host else ""
+    return (
+        f"{profile.name}: {1e6 * profile.seconds:.1f} us a call, {profile.accounted:.1%} of it in "
+        f"{len(profile.kernels)} kernels{calls}; the clocks cost {max(0.0, profile.overhead):.1%}\n"
+        f"the machine: {profile.limits}"
+    )
+
+
+def table_text(profile: Measured) -> str:
+    """Table and summary as plain text."""
+    console = Console(file=io.StringIO(), width=150)
+    console.print(table(profile))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue() + summary(profile)
+
+
+def save(profile: Measured, path: str) -> None:
+    """Writes a plot or a trace, by the extension."""
+    suffix = Path(path).suffix
+    if suffix not in SUFFIXES:
+        raise ArgumentError(f"a profile is saved as {', '.join(SUFFIXES)}, not as {path!r}")
+    try:
+        if suffix == ".json":
+            Path(path).write_text(json.dumps(trace(profile)))
+        else:
+            _draw(profile, path)
+    except OSError as error:
+        raise ArgumentError(f"cannot write {path}: {error.strerror}") from None
+
+
+def trace(profile: Measured) -> dict[str, object]:
+    """The steps of one run in the Trace Event Format, which Perfetto and chrome://tracing show."""
+    events = []
+    for number, start, end in profile.events:
+        kernel = profile.kernels[number]
+        arguments = {"bytes": kernel.bytes, "flops": kernel.flops, "source": _source(kernel)}
+        place = {"pid": 1, "tid": 1, "ts": 1e6 * start, "dur": 1e6 * (end - start)}
+        events.append({"name": kernel.name, "cat": kernel.kind, "ph": "X", "args": arguments, **place})
+    return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"module": profile.name}}
+
+
+def _draw(profile: Measured, path: str) -> None:
+    """The slowest kernels as bars, and all on the roofline of the machine."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    slowest = sorted(profile.kernels, key=lambda kernel: -kernel.seconds)[:SHOWN]
+    kinds = list(dict.fromkeys(kernel.kind for kernel in slowest))
+    colors = {kind: f"C{number % 10}" for number, kind in enumerate(kinds)}
+    figure, (bars, roof) = plt.subplots(1, 2, figsize=(13, 1.6 + 0.24 * max(12, len(slowest))))
+    bars.barh(
+        [kernel.name[:40] for kernel in slowest],
+        [1e6 * kernel.seconds for kernel in slowest],
+        color=[colors[kernel.kind] for kernel in slowest],
+    )
+    bars.invert_yaxis()
+    bars.set_xlabel("us of a call")
+    bars.set_title(f"{profile.name}: {1e6 * profile.seconds:.1f} us, {profile.accounted:.0%} in kernels", fontsize=10)
+    bars.tick_params(labelsize=7)
+    _draw_roofline(roof, profile, colors)
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def _draw_roofline(axis: object, profile: Measured, colors: dict[str, str]) -> None:
+    """Operations a second over operations a byte; the larger a dot, the more time it takes."""
+    from matplotlib.axes import Axes
+
+    assert isinstance(axis, Axes)
+    limits = profile.limits
+    shown = [k for k in profile.kernels if k.flops and k.bytes and k.seconds]
+    intensities = [(k.flops or 0) / k.bytes for k in shown] or [1.0]
+    low, high = min([*intensities, 0.01]), max([*intensities, 100.0])
+    corner = limits.flops_per_second / limits.bytes_per_second
+    line = sorted([low, corner, high])
+    axis.plot(line, [min(limits.flops_per_second, x * limits.bytes_per_second) / 1e9 for x in line], color="#222")
+    for kernel, intensity in zip(shown, intensities):
+        size = 12 + 500 * kernel.seconds / profile.seconds
+        color = colors.get(kernel.kind, "#999")
+        axis.scatter([intensity], [(kernel.flops_per_second or 0) / 1e9], s=size, color=color, alpha=0.7)
+    for kind, color in colors.items():
+        axis.scatter([], [], color=color, label=kind)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("operations a byte")
+    axis.set_ylabel("GFLOP/s")
+    axis.set_title("roofline: memory on the slope, arithmetic on the level", fontsize=10)
+    axis.grid(color="#ddd")
+    axis.legend(fontsize=7, frameon=False)
