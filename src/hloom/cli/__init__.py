@@ -8,6 +8,7 @@ from hloom.cli.bench import bench
 from hloom.cli.bisect import bisect
 from hloom.cli.convert import convert
 from hloom.cli.diff import diff
+from hloom.cli.explore import explore
 from hloom.cli.isolate import isolate
 from hloom.cli.opt import opt
 from hloom.cli.profile import profile
@@ -22,5 +23,5 @@ def main() -> None:
     """XLA, written to be read: run, simplify, convert and look into HLO modules."""
 
 
-for command in (bench, bisect, convert, diff, isolate, opt, profile, reduce, run, show):
+for command in (bench, bisect, convert, diff, explore, isolate, opt, profile, reduce, run, show):
     main.add_command(command)

@@ -26,8 +26,8 @@ def profile(
     """
     from rich.console import Console
 
-    from hloom.profile import profile as measure
-    from hloom.profile.report import summary, table
+    from hloom.profiler import profile as measure
+    from hloom.profiler.report import summary, table
 
     try:
         case = load_case(module, inputs, seed)

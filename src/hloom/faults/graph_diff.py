@@ -27,8 +27,9 @@ class ComputationDiff:
 def diff(a: Module, b: Module) -> list[ComputationDiff]:
     """Computation by computation: the instructions of `a` that `b` lacks, and the other way round.
 
-    Two instructions are the same if their operation, shape and operands are; parameters are told apart by number. The
-    entries are counterparts, other computations by their names; what has the same instructions needs no name in common.
+    Two instructions are the same if their operation, shape and operands are, or if they are written in the same way
+    from the same names; parameters are told apart by number. The entries are counterparts, other computations by their
+    names; what has the same instructions needs no name in common.
     """
     numbers: dict[Any, int] = {}
     keys_a, keys_b = (_keys(module, numbers) for module in (a, b))
@@ -52,8 +53,21 @@ def _compare(
     name: str, a: Computation, b: Computation, keys_a: dict[Instruction, int], keys_b: dict[Instruction, int]
 ) -> ComputationDiff:
     left, right = (Counter(keys[i] for i in c.instructions) for c, keys in ((a, keys_a), (b, keys_b)))
-    gone, new = left - right, right - left
-    return ComputationDiff(name, _take(a, keys_a, gone), _take(b, keys_b, new), (left & right).total())
+    gone, new = _take(a, keys_a, left - right), _take(b, keys_b, right - left)
+    # What reads something else under an old name, and is written as before, is not worth a word.
+    written = {_line(i) for i in gone} & {_line(i) for i in new}
+    same = len(b.instructions) - len(new) + len(written)
+    return ComputationDiff(
+        name, [i for i in gone if _line(i) not in written], [i for i in new if _line(i) not in written], same
+    )
+
+
+def _line(instruction: Instruction) -> tuple[str, Any]:
+    """The instruction as it is written: its name, what it is, and the names that it reads."""
+    op = instruction.op
+    called = {f.name for f in op.calling_fields}
+    attributes = tuple((f.name, op.__dict__[f.name]) for f in op.fields if f.name not in called)
+    return repr(instruction), (attributes, tuple(computation.name for computation in op.computations))
 
 
 def _take(computation: Computation, keys: dict[Instruction, int], wanted: Counter[int]) -> list[Instruction]:
@@ -74,7 +88,7 @@ def _keys(module: Module, numbers: dict[Any, int]) -> dict[Instruction, int]:
             op = instruction.op
             called = tuple(found[c.root] for c in op.computations)
             plain = {f.name for f in op.fields} - {f.name for f in op.calling_fields}
-            attributes = tuple((name, repr(op.__dict__[name])) for name in sorted(plain))
+            attributes = tuple((name, op.__dict__[name]) for name in sorted(plain))
             operands = tuple(found[operand] for operand in instruction.operands)
             key = op.opcode, attributes, called, str(instruction.shape), operands
             found[instruction] = numbers.setdefault(key, len(numbers))

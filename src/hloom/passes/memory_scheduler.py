@@ -145,6 +145,21 @@ class _Memory:
         return last
 
 
+def lifetimes(computation: Computation) -> dict[Instruction, tuple[int, int]]:
+    """For each value that takes memory, the place of what makes it and of what reads it last, as instructions stand."""
+    memory = _Memory(computation)
+    born: dict[Instruction, int] = {}
+    found: dict[Instruction, tuple[int, int]] = {}
+    end = len(computation.instructions) - 1
+    for place, instruction in enumerate(computation.instructions):
+        memory.run(instruction)
+        if instruction in memory.size:
+            born[instruction] = place
+            found.update({v: (born[v], place) for v in memory.read[instruction] if not memory.readers[v]})
+    rest = {value: (first, end if memory.readers[value] else first) for value, first in born.items()}
+    return rest | found
+
+
 def peak_bytes(computation: Computation, order: Sequence[Instruction]) -> int:
     """The most memory that values take at once when a computation runs in an order."""
     memory = _Memory(computation)

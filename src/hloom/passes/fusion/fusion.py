@@ -64,6 +64,19 @@ class FusionPass:
         return changes
 
 
+def reasons(options: FusionPass, module: Module) -> dict[Instruction, str]:
+    """Why instructions of a module are not computed inside their users; those that are fused are left out.
+
+    It says what `options` would decide on the module as it is: on one that was simplified, before its fusion.
+    """
+    found: dict[Instruction, str] = {}
+    inside = {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
+    for computation in module.computations:
+        if computation not in inside:
+            found |= _ComputationFusion(options, module, computation).reasons()
+    return found
+
+
 class _ComputationFusion:
     """Fusion of one computation."""
 
@@ -117,6 +130,37 @@ class _ComputationFusion:
                 self._decide(instruction)
         groups = self._groups()
         return self._build(groups)
+
+    def reasons(self) -> dict[Instruction, str]:
+        for instruction in reversed(self.computation.instructions):
+            if instruction in self.fusible:
+                self._decide(instruction)
+        rest = (i for i in self.computation.instructions if i not in self.inlined and i.opcode != "parameter")
+        return {instruction: self._reason(instruction) for instruction in rest}
+
+    def _reason(self, instruction: Instruction) -> str:
+        users = list(instruction.users)
+        if instruction not in self.fusible:
+            return f"{instruction.opcode} has a kernel of its own, or runs others: no element function"
+        if instruction is self.computation.root or not users:
+            return "it is the result of the computation"
+        for user in users:
+            if user not in self.fusible:
+                return f"its user %{user.name} ({user.opcode}) is no part of a fusion, and reads it from memory"
+            if not self._takes(user, instruction):
+                after = "; rows are not read whole and in order" if instruction in self.holding else ""
+                return f"its user %{user.name} ({user.opcode}) cannot compute its elements where it needs them{after}"
+        times = self._evaluations(instruction, users)
+        roots = set().union(*(self.roots[user] for user in users))
+        if 1 + max(self.depths[user] for user in users) > self.options.max_depth:
+            return f"the fusion would be more than {self.options.max_depth} instructions deep"
+        if any(self.sizes[root] >= self.options.max_instructions for root in roots):
+            return f"the fusion has {self.options.max_instructions} instructions already"
+        names = ", ".join(sorted(f"%{root.name}" for root in roots)[:4])
+        return (
+            f"each element would be computed {max(times, len(roots)):.3g} times, in {len(roots)} kernels ({names}), at "
+            f"{self.cost[instruction]:.3g} additions each: more than reading it again takes ({RECOMPUTED_COST})"
+        )
 
     # Which instructions are computed inside their users
 

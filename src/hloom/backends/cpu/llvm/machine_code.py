@@ -120,6 +120,12 @@ class _Compiler:
         self._passes.add_instruction_combine_pass()
         self._passes.add_simplify_cfg_pass()
 
+    def assembly(self, text: str) -> str:
+        calls = _calls()
+        with llvm.create_context() as context, calls.parse(text, context) as module:
+            calls.run_passes(self._passes, module, self._builder)
+            return str(self._machine.emit_assembly(module))
+
     def compile(self, text: str) -> bytes:
         calls = _calls()
         with llvm.create_context() as context, calls.parse(text, context) as module:
@@ -150,6 +156,12 @@ def compile_texts(texts: Sequence[str]) -> list[bytes]:
 def compile_text(text: str) -> bytes:
     """The object file of a module, from the cache on disk if it was compiled before."""
     return cached(text, target(), lambda: make_object(text))
+
+
+def assembly(text: str) -> str:
+    """The assembly text of a module."""
+    with _lock:
+        return _Compiler().assembly(text)
 
 
 def make_object(text: str) -> bytes:

@@ -116,10 +116,12 @@ def emit_program(
     program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
 ) -> list[str]:
     """The texts of the modules; `hloom_main` is in the first. With a `timer` steps are timed."""
-    return _Emitter(program, assignment, vector_bytes, timer).texts()
+    return ProgramEmitter(program, assignment, vector_bytes, timer).texts()
 
 
-class _Emitter:
+class ProgramEmitter:
+    """Writes the functions; `functions` has those of nests afterwards, by kernel and number of the nest."""
+
     def __init__(
         self, program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
     ) -> None:
@@ -536,7 +538,7 @@ def poll_period(step: WhileStep, share: float) -> int:
     return 1 << max(0, (LOOK_COST // max(8, int(cost * share))).bit_length() - 1)
 
 
-class FunctionEmitter(_Emitter):
+class FunctionEmitter(ProgramEmitter):
     """Writes a program as one function of pointers, `void (ptr parameter0, .., ptr output0, ..)`, that runs alone."""
 
     def definitions(self, name: str, constants: dict[Buffer, str]) -> list[str]:

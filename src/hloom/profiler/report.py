@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hloom.errors import ArgumentError
-from hloom.profile.measured import Kernel, Measured
+from hloom.profiler.measured import Kernel, Measured
 
 SHOWN = 25
 SUFFIXES = (".svg", ".png", ".pdf", ".json")

@@ -18,8 +18,8 @@ from hloom.bench.machine import measure_limits
 from hloom.errors import ArgumentError
 from hloom.flops import count_flops_of
 from hloom.ir import Module
-from hloom.profile import report
-from hloom.profile.measured import Kernel, Measured
+from hloom.profiler import report
+from hloom.profiler.measured import Kernel, Measured
 from hloom.runtime.executable import RunOptions
 
 if TYPE_CHECKING:
@@ -72,9 +72,8 @@ def profile(
         flops = None if instruction is None else count_flops_of(instruction)
         seconds_each = cycles / counters.frequency / runs
         kernels.append(Kernel(step.name, step.kind, seconds_each, count / runs, step.bytes, flops, instruction))
-    took = float(np.median(durations))
-    overhead = took / float(np.median(plain_durations)) - 1
-    return Profile(ready.name, took, overhead, kernels, counters.events(), measure_limits(), compiled.optimized)
+    overhead = float(np.median(durations) / np.median(plain_durations)) - 1
+    return Profile(ready.name, float(np.mean(durations)), overhead, kernels, counters.events(), measure_limits(), compiled.optimized)
 
 
 def _plain(module: Module) -> Any:

@@ -39,7 +39,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Measured:
-    """A program's profile: `seconds` is a call's time (the median), of which the kernels account for `accounted`.
+    """A program's profile: `seconds` is a call's time (the mean), of which the kernels account for `accounted`.
 
     `overhead` is how much longer a call took with clocks than without, as a ratio (0.01 is 1 %). `events` are the steps
     of one run in order: number of the kernel, seconds from the start to its begin, and to its end.

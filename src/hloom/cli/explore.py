@@ -1,0 +1,34 @@
+"""`hloom explore`: a module on a page in the browser."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from hloom.cli.arguments import load_case, with_arguments
+from hloom.errors import HloomError
+
+
+@click.command()
+@click.argument("module", type=click.Path())
+@with_arguments
+@click.option("--output", type=click.Path(), help="Write the page to this .html file instead, to look at or to share.")
+def explore(module: str, inputs: str | None, seed: int | None, output: str | None) -> None:
+    """Look into MODULE: its graph, what each pass did, kernels down to assembly, memory; with inputs, a run of it.
+
+    The page is served to this machine alone until Ctrl-C.
+    """
+    from hloom.explorer import explore as show
+
+    try:
+        case = load_case(module, inputs, seed, needed=False)
+        server = show(case.module, *(case.arguments or ()), output=output)
+        if server is not None:
+            click.echo(f"{server.address} (Ctrl-C ends it)")
+            server.wait()
+    except HloomError as error:
+        click.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        pass

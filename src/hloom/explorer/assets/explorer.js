@@ -1,0 +1,239 @@
+"use strict";
+// What is chosen, and how views, details, search and keys follow it.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const state = { which: "optimized", computation: 0, chosen: null, marked: null, open: new Set(), view: "graph" };
+const VIEWS = { graph: "graph", passes: "passes", kernels: "kernels", memory: "memory", run: "run" };
+const element = (id) => document.getElementById(id);
+const graph = () => data[state.which];
+const computation = () => graph().computations[state.computation];
+
+let drawing = null;
+const trail = h("div", { class: "bar" });
+const canvas = h("div", { id: "canvas", tabindex: 0, "aria-label": "graph: arrows go to operands and users, Enter opens a box" });
+const overview = h("canvas", { id: "overview", title: "all instructions in the order of the schedule" });
+const views = {
+  graph: h("section", { class: "view" }, trail, canvas, overview),
+  passes: h("section", { class: "view" }, passesView(data)),
+  kernels: h("section", { class: "view" }, kernelsView(data, show)),
+  memory: h("section", { class: "view" }, memoryView(data, show)),
+  run: h("section", { class: "view" }, runView(data, show)),
+};
+
+// Choosing
+
+function pathOf(id) { return id.split("/").map((part) => part.split(".").map(Number)); }
+
+function instructionOf(id) {
+  const [number, k] = pathOf(id).at(-1);
+  return graph().computations[number].instructions[k];
+}
+
+// The instruction of that name: in the computation that is shown, or in any.
+function show(name, which = "optimized") {
+  state.which = which;
+  element("which").value = which;
+  const all = graph().computations;
+  for (const number of [state.computation, ...all.keys()]) {
+    const k = all[number] ? all[number].instructions.findIndex((each) => each.name === name) : -1;
+    if (k >= 0) { view("graph"); enter(number, k); return; }
+  }
+}
+
+function enter(number, focus) {
+  state.computation = number;
+  state.open.clear();
+  state.chosen = `${number}.${focus ?? computation().root}`;
+  draw();
+}
+
+function choose(id, moves = false) {
+  state.chosen = id;
+  const here = drawing && drawing.getElementById(id);
+  if (!here || here.empty()) { draw(); return; }
+  mark();
+  if (moves) drawing.animate({ center: { eles: here } }, { duration: 120 });
+  details();
+}
+
+function toggle(id) {
+  if (!instructionOf(id).calls) return;
+  if (!state.open.delete(id)) state.open.add(id);
+  state.chosen = id;
+  draw();
+}
+
+// Drawing
+
+function draw() {
+  const focus = pathOf(state.chosen || `0.${computation().root}`)[0][1];
+  const shown = around(computation(), focus);
+  let elements = elementsOf(graph(), state.computation, "", undefined, shown, state.open, { nodes: [], edges: [] });
+  const known = new Set(elements.nodes.map((node) => node.data.id));
+  elements.edges = elements.edges.filter(({ data: edge }) => known.has(edge.source) && known.has(edge.target));
+  elements = place(elements);
+  if (drawing) drawing.destroy();
+  drawing = cytoscape({
+    container: canvas, elements: [...elements.nodes, ...elements.edges], layout: { name: "preset" }, style: style(),
+    minZoom: 0.05, maxZoom: 3, textureOnViewport: elements.nodes.length > 200, hideEdgesOnViewport: elements.nodes.length > 400,
+  });
+  drawing.on("tap", "node", (event) => choose(event.target.id()));
+  drawing.on("dbltap", "node", (event) => toggle(event.target.id()));
+  if (!state.chosen) state.chosen = `${state.computation}.${focus}`;
+  const here = drawing.getElementById(state.chosen);
+  drawing.fit(undefined, 20);
+  if (drawing.zoom() < 0.55 && here.nonempty()) {
+    drawing.zoom(0.85);
+    drawing.center(here);
+    // Nothing is below the result.
+    if (focus === computation().root) drawing.panBy({ x: 0, y: canvas.clientHeight * 0.35 });
+  }
+  else if (drawing.zoom() > 1.2) { drawing.zoom(1.2); drawing.center(); }
+  mark();
+  path(shown);
+  strip(shown);
+  details();
+}
+
+function mark() {
+  drawing.elements().removeClass("chosen marked near");
+  const here = drawing.getElementById(state.chosen);
+  here.addClass("chosen").connectedEdges().addClass("near");
+  if (state.marked) drawing.getElementById(state.marked).addClass("marked");
+}
+
+function path(shown) {
+  const all = graph().computations;
+  const choice = h("select", { "aria-label": "computation", onchange: (event) => enter(Number(event.target.value)) },
+    ...all.map((each, k) => h("option", { value: k, selected: k === state.computation }, `${k ? "" : "ENTRY "}${each.name} (${each.instructions.length})`)));
+  const count = computation().instructions.length;
+  const part = shown.size < count ? `${shown.size} of ${count} instructions, around the chosen one` : `${count} instructions`;
+  trail.replaceChildren(choice, h("span", {}, part), h("button", { onclick: () => drawing.fit(undefined, 20) }, "fit (f)"),
+    h("span", {}, "Enter or a double click opens a box; arrows walk; m marks"));
+}
+
+// All instructions as lines in the order of the schedule: the chosen one, and what is on the page, stand out.
+function strip(shown) {
+  const all = computation().instructions, width = (overview.width = overview.clientWidth || 800), height = (overview.height = 44);
+  const context = overview.getContext("2d"), step = width / all.length;
+  all.forEach((each, k) => {
+    context.fillStyle = COLORS[kindOf(each.op)];
+    context.globalAlpha = shown.has(k) ? 1 : 0.35;
+    context.fillRect(k * step, shown.has(k) ? 6 : 14, Math.max(step * 0.9, 0.5), shown.has(k) ? 32 : 16);
+  });
+  context.globalAlpha = 1;
+  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--ink");
+  context.fillRect((pathOf(state.chosen)[0][1] + 0.5) * step - 1, 0, 2, height);
+}
+overview.addEventListener("click", (event) => enter(state.computation, Math.floor(event.offsetX / overview.clientWidth * computation().instructions.length)));
+
+// Details
+
+function details() {
+  const id = state.chosen, parts = pathOf(id), [number, k] = parts.at(-1), each = instructionOf(id);
+  const home = graph().computations[number], prefix = id.slice(0, id.lastIndexOf(".") + 1);
+  const link = (j) => h("button", { class: "link", onclick: () => choose(prefix + j, true) }, `%${home.instructions[j].name}`);
+  const users = usersOf(home)[k];
+  const facts = [["shape", each.shape], ["size", bytes(each.bytes)], ["computation", home.name]];
+  if (each.sharding) facts.push(["sharding", each.sharding]);
+  if (each.source) facts.push(["source", each.source]);
+  const kernel = state.which === "optimized" && data.kernels.find((one) => one.instructions.includes(each.name));
+  const found = [
+    h("h2", {}, `%${each.name}`), h("pre", { class: "wrap" }, each.text),
+    h("dl", {}, ...facts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+      h("dt", {}, "reads"), h("dd", {}, ...each.operands.map(link)), h("dt", {}, "read by"), h("dd", {}, ...users.slice(0, 40).map(link))),
+    each.calls ? h("p", {}, h("button", { onclick: () => toggle(id) }, state.open.has(id) ? "close (Enter)" : "open (Enter)"), " ",
+      ...each.calls.map((callee) => h("button", { class: "link", onclick: () => enter(callee) }, graph().computations[callee].name))) : null,
+    kernel ? h("p", {}, h("button", { onclick: () => { view("kernels"); views.kernels.firstChild.choose(each.name); } }, "its kernel: nests, LLVM IR, assembly")) : null,
+    ...(["parameter", "constant", "tuple", "get-tuple-element"].includes(each.op) ? [] : [h("h2", {}, "Why not fused?"), h("p", {}, why(each.name))]),
+    h("p", {}, h("button", { onclick: () => { state.marked = id; mark(); details(); } }, "mark (m), then choose another"),
+      state.marked && state.marked !== id ? h("span", {}, ` with %${instructionOf(state.marked).name}: ${together(instructionOf(state.marked).name, each.name)}`) : null),
+  ];
+  const statistics = data.values && data.values.statistics[each.name];
+  if (statistics) {
+    found.push(h("h2", {}, "Value"), h("p", {}, statistics.text));
+    if (statistics.histogram) found.push(histogram(statistics), picture(statistics.picture));
+  }
+  element("details").replaceChildren(...found.filter(Boolean));
+}
+
+// The fusion of the optimised graph that computes an instruction, if one does.
+function fusionOf(name) {
+  const all = data.optimized.computations;
+  for (const home of all) for (const each of home.instructions) {
+    if (each.op === "fusion" && each.calls.some((callee) => all[callee].instructions.some((one) => one.name === name))) return each.name;
+  }
+  return null;
+}
+
+function why(name) {
+  const all = data.optimized.computations;
+  const itself = all.flatMap((home) => home.instructions).find((each) => each.name === name && each.op === "fusion");
+  if (itself) {
+    const { root, instructions } = all[itself.calls[0]];
+    const roots = instructions[root].op === "tuple" ? instructions[root].operands : [root];
+    return roots.map((k) => `Its result %${instructions[k].name} is not computed inside of users: ${data.unfused[instructions[k].name] || "others read it"}.`).join(" ");
+  }
+  const fusion = fusionOf(name);
+  if (data.unfused[name]) return (fusion ? `It is the result of %${fusion}. ` : "") + `It is not computed inside of its users: ${data.unfused[name]}.`;
+  if (fusion) return `It is fused: %${fusion} computes it.`;
+  return "The pass that fuses did not see it under this name.";
+}
+
+function together(a, b) {
+  const [one, other] = [fusionOf(a), fusionOf(b)];
+  if (one && one === other) return `both are computed in %${one}.`;
+  const reasons = [a, b].filter((name) => data.unfused[name]).map((name) => `%${name}: ${data.unfused[name]}`);
+  return `they are in different kernels (%${one || a}, %${other || b}). ${reasons.join("; ") || "Neither reads the other, nor do they share what one nest could read once."}`;
+}
+
+// Views, search, keys
+
+function view(name) {
+  state.view = name;
+  for (const [key, section] of Object.entries(views)) section.hidden = key !== name;
+  for (const tab of document.querySelectorAll("nav button")) tab.setAttribute("aria-selected", tab.dataset.view === name);
+  element("details").hidden = name !== "graph";
+  if (name === "graph" && drawing) drawing.resize();
+}
+
+function search(text) {
+  const wanted = text.toLowerCase(), all = graph().computations;
+  const fits = (each) => `${each.name} ${each.op} ${each.shape} ${each.source || ""}`.toLowerCase().includes(wanted);
+  const hits = all.flatMap((home, number) => home.instructions.flatMap((each, k) => (fits(each) ? [{ each, number, k, home }] : [])));
+  const rows = hits.slice(0, 200).map(({ each, number, k, home }) => h("button", { class: "row", onclick: () => enter(number, k) },
+    `%${each.name}`, h("small", {}, `${each.op} ${each.shape} in ${home.name}`)));
+  view("graph");
+  element("details").replaceChildren(h("h2", {}, `${hits.length} instructions match`), ...rows);
+}
+
+function walk(key) {
+  const [number, k] = pathOf(state.chosen).at(-1), home = graph().computations[number];
+  const prefix = state.chosen.slice(0, state.chosen.lastIndexOf(".") + 1);
+  const siblings = key === "ArrowUp" ? home.instructions[k].operands : key === "ArrowDown" ? usersOf(home)[k]
+    : [k + (key === "ArrowRight" ? 1 : -1)].filter((j) => home.instructions[j]);
+  if (siblings.length) choose(prefix + siblings[0], true);
+}
+
+document.addEventListener("keydown", (event) => {
+  const typing = ["INPUT", "SELECT"].includes(document.activeElement.tagName);
+  if (event.key === "Escape") { element("search").value = ""; canvas.focus(); details(); return; }
+  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  const number = Number(event.key);
+  if (event.key === "/") { event.preventDefault(); element("search").focus(); }
+  else if (number >= 1 && number <= 5) view(Object.keys(VIEWS)[number - 1]);
+  else if (state.view !== "graph") return;
+  else if (event.key.startsWith("Arrow")) { event.preventDefault(); walk(event.key); }
+  else if (event.key === "Enter" && !["BUTTON"].includes(document.activeElement.tagName)) toggle(state.chosen);
+  else if (event.key === "f") drawing.fit(undefined, 20);
+  else if (event.key === "m") { state.marked = state.chosen; mark(); details(); }
+});
+element("search").addEventListener("input", (event) => (event.target.value ? search(event.target.value) : details()));
+element("which").addEventListener("change", (event) => { state.which = event.target.value; state.marked = null; enter(0); });
+document.querySelector("nav").append(...Object.entries(VIEWS).map(([name, title], k) =>
+  h("button", { role: "tab", "data-view": name, title: `key ${k + 1}`, onclick: () => view(name) }, title)));
+element("views").append(...Object.values(views));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+view("graph");
+enter(0);
+document.body.dataset.ready = "1";

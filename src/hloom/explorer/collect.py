@@ -1,0 +1,269 @@
+"""All that the page shows of a module: it is compiled step by step, and run where there are arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hloom.api import prepared
+from hloom.backends.cpu.compiler import Company, cpu_pipeline
+from hloom.backends.cpu.llvm.half import provide_half_conversions
+from hloom.backends.cpu.llvm.machine_code import assembly, processor
+from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+from hloom.backends.cpu.program.emitter import ProgramEmitter
+from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, Step, WhileStep, build_program
+from hloom.backends.cpu.runtime.thread_pool import shared_pool
+from hloom.backends.interpreter.debug import describe
+from hloom.explorer.graph import Json, graph_of
+from hloom.faults.case import interpret
+from hloom.faults.graph_diff import ComputationDiff, diff
+from hloom.files.arrays import flat
+from hloom.ir import Instruction, Module
+from hloom.loops.nest import Kernel
+from hloom.passes import Pass, clone_module, run_passes
+from hloom.passes.fusion.fusion import FusionPass, reasons
+from hloom.passes.memory_scheduler import lifetimes
+from hloom.profiler import profile
+from hloom.types import BY_DTYPE
+from hloom.values import Value
+
+MOST_DIFF_LINES = 400
+"""Of each pass; what a pass that rewrites everything did is too long to read."""
+ALIVE_SHOWN = 40
+BINS = 24
+THUMBNAIL = 32
+
+
+def collect(source: Any, arguments: Sequence[Value] | None = None) -> Json:
+    """The page's data. Raises HloomError where the module does not compile or the arguments do not fit."""
+    module = prepared(source)
+    optimized, passes, unfused = _run_passes(module)
+    provide_half_conversions()
+    program = build_program(optimized, processor().vector_bytes, shared_pool().threads)
+    data: Json = {
+        "name": module.name,
+        "given": graph_of(module),
+        "optimized": graph_of(optimized),
+        "passes": passes,
+        "unfused": unfused,
+        "kernels": _kernels(program),
+        "memory": _memory(optimized),
+    }
+    if arguments is None and not module.entry.parameters:
+        arguments = ()
+    if arguments is not None:
+        data["values"] = _values(module, arguments)
+        data["profile"] = _profile(module, arguments)
+    return data
+
+
+# Passes
+
+
+def _run_passes(module: Module) -> tuple[Module, list[Json], dict[str, str]]:
+    """The optimised module, what each pass changed, and why instructions were not fused."""
+    work = clone_module(module)
+    found: list[Json] = []
+    unfused: dict[str, str] = {}
+    before = [clone_module(work)]
+
+    def look(step: Pass, run: int) -> None:
+        after = clone_module(work)
+        if isinstance(step, FusionPass):
+            unfused.update({i.name: reason for i, reason in reasons(step, before[0]).items()})
+        found.append({"name": step.name, "run": run, "rules": [], **_changes(diff(before[0], after))})
+        before[0] = after
+
+    statistics = run_passes(work, cpu_pipeline(Company.NONE), after=look)
+    for each in found:
+        run = statistics[each["run"] - 1]
+        each["changes"], each["milliseconds"], each["size"] = run.changes, 1e3 * run.seconds, run.instructions
+    return work, found, unfused
+
+
+def _changes(diffs: list[ComputationDiff]) -> Json:
+    changed = [each for each in diffs if not each.is_same]
+    lines: list[str] = []
+    for each in changed:
+        lines.append(f"{each.name}: {each.same} the same, {len(each.gone)} gone, {len(each.new)} new")
+        lines += [f"- {instruction!r}" for instruction in each.gone]
+        lines += [f"+ {instruction!r}" for instruction in each.new]
+    cut = len(lines) - MOST_DIFF_LINES
+    return {
+        "gone": sum(len(each.gone) for each in changed),
+        "new": sum(len(each.new) for each in changed),
+        "lines": [*lines[:MOST_DIFF_LINES], *([f".. {cut} more lines"] if cut > 0 else [])],
+    }
+
+
+# Kernels
+
+
+def _kernels(program: Program) -> list[Json]:
+    """Each kernel once, with the instructions that it computes: loop nests, LLVM IR and assembly."""
+    width = processor().vector_bytes
+    emitter = ProgramEmitter(program, assign_buffers(program, donate=False), width)
+    texts = emitter.texts()
+    ir = {name: text for text in texts for name, text in _ir_functions(text).items()}
+    machine = {name: text for text in texts for name, text in _assembly_functions(assembly(text)).items()}
+    found: dict[int, Json] = {}
+    for step in _all_steps(program):
+        if isinstance(step, KernelStep):
+            names = [f.name for key, f in emitter.functions.items() if key[0] == id(step.kernel)]
+            each = found.setdefault(id(step.kernel), _kernel(step.kernel, names, ir, machine))
+        elif isinstance(step, CodeStep):
+            names = [name for name in ir if name == step.code.entry or name.startswith(f"{step.code.entry}.")]
+            each = found.setdefault(id(step.code), _code(step.code.entry, names, ir, machine))
+        else:
+            continue
+        each["instructions"].append(step.name)
+    return list(found.values())
+
+
+def _kernel(kernel: Kernel, names: list[str], ir: dict[str, str], machine: dict[str, str]) -> Json:
+    return {"kind": "nest", "instructions": [], "nest": kernel.to_text(), **_functions(names, ir, machine)}
+
+
+def _code(entry: str, names: list[str], ir: dict[str, str], machine: dict[str, str]) -> Json:
+    kind = entry.split(".")[0].rstrip("0123456789")
+    return {"kind": kind, "instructions": [], "nest": "", **_functions(names, ir, machine)}
+
+
+def _functions(names: list[str], ir: dict[str, str], machine: dict[str, str]) -> Json:
+    missing = "; this function is part of the loop that calls it: it has no code of its own"
+    return {
+        "llvm": "\n\n".join(ir[name] for name in names if name in ir),
+        "assembly": "\n\n".join(machine[name] for name in names if name in machine) or missing,
+    }
+
+
+def _all_steps(program: Program) -> list[Step]:
+    """The steps of loops, branches and subroutines too."""
+    found: list[Step] = []
+    stack = [*program.steps, *(step for s in program.subroutines for step in s.program.steps)][::-1]
+    while stack:
+        step = stack.pop()
+        found.append(step)
+        inner = [*step.condition, *step.body] if isinstance(step, WhileStep) else []
+        for branch in getattr(step, "branches", ()):
+            inner += branch
+        stack += inner[::-1]
+    return found
+
+
+def _ir_functions(text: str) -> dict[str, str]:
+    return {m[1]: m[0] for m in re.finditer(r"^define [^@\n]*@([\w.]+)\(.*?^}", text, re.M | re.S)}
+
+
+def _assembly_functions(text: str) -> dict[str, str]:
+    """The functions of a module's assembly, without directives."""
+    found = {}
+    for match in re.finditer(r"^([\w.]+):[^\n]*\n(.*?)^\.Lfunc_end\d+:", text, re.M | re.S):
+        lines = [line for line in match[2].split("\n") if not re.match(r"\s+\.|\s*$", line)]
+        found[match[1]] = "\n".join([f"{match[1]}:", *lines])
+    return found
+
+
+# Memory
+
+
+def _memory(module: Module) -> Json:
+    """Bytes in use after each instruction of the entry, and what is alive where they are most."""
+    order = module.entry.instructions
+    ranges = {i: r for i, r in lifetimes(module.entry).items() if i.shape.is_static}
+    change = np.zeros(len(order) + 1, np.int64)
+    for instruction, (first, last) in ranges.items():
+        change[first] += instruction.shape.byte_size
+        change[last + 1] -= instruction.shape.byte_size
+    use = np.cumsum(change)[:-1]
+    peak = int(np.argmax(use)) if len(use) else 0
+    alive = [i for i, (first, last) in ranges.items() if first <= peak <= last]
+    alive.sort(key=lambda i: -i.shape.byte_size)
+    shown = [{"name": i.name, "shape": str(i.shape), "bytes": i.shape.byte_size} for i in alive[:ALIVE_SHOWN]]
+    return {
+        "names": [i.name for i in order],
+        "bytes": use.tolist(),
+        "peak": peak,
+        "alive": shown,
+        "others": len(alive) - len(shown),
+        "parameters": sum(i.shape.byte_size for i in module.entry.parameters if i.shape.is_static),
+    }
+
+
+# A run
+
+
+def _values(module: Module, arguments: Sequence[Value]) -> Json:
+    """Statistics of what each instruction gave when it first ran, and the first one with a NaN of its own."""
+    found: dict[str, Json] = {}
+    first_nan: list[str] = []
+
+    def observe(instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
+        if instruction.name in found:
+            return
+        found[instruction.name] = _statistics(value)
+        if not first_nan and _has_nan(value) and not any(map(_has_nan, operands)):
+            first_nan.append(instruction.name)
+
+    interpret(module, arguments, observe)
+    for parameter, value in zip(module.entry.parameters, arguments, strict=True):
+        found.setdefault(parameter.name, _statistics(value))
+    return {"statistics": found, "first_nan": first_nan[0] if first_nan else None}
+
+
+def _has_nan(value: Value) -> bool:
+    return any(bool(np.isnan(wide).any()) for wide in map(_wide, flat(value)) if wide is not None)
+
+
+def _statistics(value: Value) -> Json:
+    """A description, a histogram and a picture of the first array."""
+    arrays = [wide for wide in map(_wide, flat(value)) if wide is not None]
+    found: Json = {"text": describe(value)}
+    if arrays and arrays[0].size > 1:
+        wide = arrays[0]
+        finite = wide[np.isfinite(wide)]
+        if finite.size:
+            low, high = float(finite.min()), float(finite.max())
+            found["histogram"] = np.bincount(_levels(finite, low, high, BINS).ravel(), minlength=BINS).tolist()
+            found["range"] = [low, high]
+            found["picture"] = _picture(wide, low, high)
+    return found
+
+
+def _levels(numbers: np.ndarray[Any, Any], low: float, high: float, count: int) -> np.ndarray[Any, Any]:
+    """In which of `count` equal parts of the range numbers lie; halves, since a range may be too large for a float."""
+    span = high / 2 - low / 2
+    if span == 0:
+        return np.zeros(numbers.shape, np.int64)
+    with np.errstate(all="ignore"):
+        shares = (numbers / 2 - low / 2) / span
+    return np.clip(np.nan_to_num(shares) * count, 0, count - 1).astype(np.int64)
+
+
+def _wide(array: Any) -> np.ndarray[Any, Any] | None:
+    """The numbers as f64; None for complex ones."""
+    return None if BY_DTYPE[array.dtype].is_complex else array.astype(np.float64)
+
+
+def _picture(wide: np.ndarray[Any, Any], low: float, high: float) -> list[list[int]]:
+    """The last two dimensions, of the first of the others, as levels 0 to 99; -1 is no finite number."""
+    plane = wide.reshape(-1, wide.shape[-1])[: wide.shape[-2] if wide.ndim > 1 else 1]
+    plane = plane[:: -(-plane.shape[0] // THUMBNAIL), :: -(-plane.shape[1] // THUMBNAIL)]
+    return np.where(np.isfinite(plane), _levels(plane, low, high, 100), -1).tolist()
+
+
+def _profile(module: Module, arguments: Sequence[Value]) -> Json:
+    found = profile(module, *arguments)
+    return {
+        "seconds": found.seconds,
+        "accounted": found.accounted,
+        "bytes_per_second": found.limits.bytes_per_second,
+        "flops_per_second": found.limits.flops_per_second,
+        "kernels": [
+            {"name": k.name, "kind": k.kind, "seconds": k.seconds, "runs": k.runs, "bytes": k.bytes, "flops": k.flops}
+            for k in found.kernels
+        ],
+    }

@@ -1,0 +1,77 @@
+"""A module's graph as the page takes it: plain dictionaries and lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.text import print_module
+
+Json = dict[str, Any]
+LONGEST_TEXT = 600
+
+
+def graph_of(module: Module) -> Json:
+    """The computations, callers first; instructions name their operands by number."""
+    computations = [module.entry, *(c for c in reversed(module.computations) if c is not module.entry)]
+    numbers = {computation: k for k, computation in enumerate(computations)}
+    texts = _texts(module)
+    return {"computations": [_computation(c, numbers, texts) for c in computations]}
+
+
+def _computation(computation: Computation, numbers: dict[Computation, int], texts: dict[tuple[str, str], str]) -> Json:
+    places = {instruction: k for k, instruction in enumerate(computation.instructions)}
+    return {
+        "name": computation.name,
+        "root": places[computation.root],
+        "instructions": [
+            _instruction(i, places, numbers, texts.get((computation.name, i.name), repr(i)))
+            for i in computation.instructions
+        ],
+    }
+
+
+def _instruction(
+    instruction: Instruction, places: dict[Instruction, int], numbers: dict[Computation, int], text: str
+) -> Json:
+    found: Json = {
+        "name": instruction.name,
+        "op": instruction.opcode,
+        "shape": str(instruction.shape),
+        "bytes": instruction.shape.byte_size if instruction.shape.is_static else 0,
+        "operands": [places[operand] for operand in instruction.operands],
+        "text": text[:LONGEST_TEXT],
+    }
+    if instruction.op.calling_fields:
+        found["calls"] = [numbers[computation] for computation in instruction.op.computations]
+    if instruction.sharding is not None:
+        found["sharding"] = str(instruction.sharding)
+    source = source_of(instruction)
+    if source:
+        found["source"] = source
+    if instruction.opcode == "parameter":
+        found["number"] = instruction.op.number  # type: ignore[attr-defined]
+    return found
+
+
+def source_of(instruction: Instruction) -> str:
+    """What the user wrote, where the instruction knows: the operation that was traced, the file and the line."""
+    metadata = instruction.metadata
+    place = metadata.get("source_file", "")
+    if place and metadata.get("source_line"):
+        place = f"{place}:{metadata['source_line']}"
+    parts = [str(metadata.get("op_name", "")), place, instruction.location]
+    return "\n".join(dict.fromkeys(part for part in parts if part))
+
+
+def _texts(module: Module) -> dict[tuple[str, str], str]:
+    """The line of each instruction in the module's text, by the names of computation and instruction."""
+    found: dict[tuple[str, str], str] = {}
+    inside = ""
+    for line in print_module(module, metadata=False, short=True).split("\n"):
+        if line.endswith("{") and not line.startswith(" "):
+            inside = line.removeprefix("ENTRY ").split(" ")[0].lstrip("%").split("(")[0]
+        elif " = " in line:
+            name = line.strip().removeprefix("ROOT ").split(" = ")[0].lstrip("%")
+            found[inside, name] = line.strip()
+    return found

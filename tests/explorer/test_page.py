@@ -1,0 +1,205 @@
+"""The explorer's page, in a real browser where there is one: every view, with mouse, keys and search."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.explorer.collect import collect
+from hloom.explorer.explore import PageServer
+from hloom.explorer.page import page
+from hloom.faults import Case
+
+PROGRAM = """
+HloModule page
+
+sum { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }
+
+body { state = (s32[], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  x = f32[8,8] get-tuple-element(state), index=1
+  product = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[8,8] tanh(product)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT new = (s32[], f32[8,8]) tuple(next, t) }
+
+condition { state = (s32[], f32[8,8]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  limit = s32[] constant(50)
+  ROOT less = pred[] compare(i, limit), direction=LT }
+
+ENTRY main { x = f32[8,8] parameter(0)
+  zero = s32[] constant(0)
+  state = (s32[], f32[8,8]) tuple(zero, x)
+  loop = (s32[], f32[8,8]) while(state), condition=condition, body=body
+  y = f32[8,8] get-tuple-element(loop), index=1
+  root = f32[8,8] sqrt(y), metadata={op_name="jit(f)/</script><b>sqrt"}
+  init = f32[] constant(0)
+  ROOT total = f32[8] reduce(root, init), dimensions={1}, to_apply=sum }
+"""
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    case = Case.random(hl.parse(PROGRAM), 0)
+    return collect(case.module, case.arguments)
+
+
+def test_the_data_has_every_stage(data: dict[str, Any]) -> None:
+    assert [c["name"] for c in data["given"]["computations"]][0] == "main"
+    assert "fusion" in [run["name"] for run in data["passes"]]
+    kernels = [k for k in data["kernels"] if k["kind"] == "nest"]
+    assert all(k["nest"] and "define" in k["llvm"] for k in kernels)
+    assert any("ret" in k["assembly"] for k in data["kernels"])
+    assert any(k["kind"] == "dot" for k in data["kernels"])
+    assert max(data["memory"]["bytes"]) == data["memory"]["bytes"][data["memory"]["peak"]]
+    assert data["profile"]["seconds"] > 0
+
+
+def test_the_first_nan_is_the_root_of_a_negative_number(data: dict[str, Any]) -> None:
+    assert data["values"]["first_nan"] == "root"
+    statistics = data["values"]["statistics"]["t"]
+    assert sum(statistics["histogram"]) == 64
+    assert len(statistics["picture"]) == 8
+
+
+def test_reasons_name_what_is_not_fused(data: dict[str, Any]) -> None:
+    assert "kernel of its own" in data["unfused"]["product"]
+    assert "result of the computation" in data["unfused"]["total"]
+
+
+def test_values_of_any_range_have_pictures() -> None:
+    module = hl.parse("HloModule m\nENTRY m { x = f64[4] parameter(0)\n ROOT y = f64[4] negate(x) }")
+    largest = np.finfo(np.float64).max
+    values = collect(module, [np.array([-largest, largest, np.nan, 1.0])])["values"]["statistics"]["y"]
+    assert values["histogram"][0] == values["histogram"][-1] == 1
+    assert values["picture"][0][2] == -1
+
+
+def test_names_of_a_program_cannot_break_out_of_the_page(data: dict[str, Any]) -> None:
+    text = page(data)
+    (content,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)
+    assert json.loads(content) == data
+    assert "<b>sqrt" not in text.replace(content, "")
+    assert not re.search(r'(src|href)="http', text)
+
+
+def test_the_server_answers_its_own_address_alone() -> None:
+    server = PageServer(b"<p>page</p>")
+    try:
+        address = urlsplit(server.address)
+        assert address.hostname == "127.0.0.1"
+        for path, status in ((address.path, 200), ("/", 404), (address.path[:-2], 404)):
+            connection = http.client.HTTPConnection(address.hostname, address.port, timeout=10)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (status, b"<p>page</p>" if status == 200 else b"")
+            connection.close()
+    finally:
+        server.close()
+    assert threading.active_count() >= 1
+
+
+def test_explore_writes_a_file(tmp_path: Path) -> None:
+    output = tmp_path / "page.html"
+    assert hl.explore(PROGRAM, output=output) is None
+    assert "not run: give arguments" in output.read_text()
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def browser(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver")
+    binary, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
+    if binary is None or driver is None:
+        pytest.skip("there is no Chromium here")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,900"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(page(data))
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        found.get(path.as_uri())
+        yield found
+        assert [entry["message"] for entry in found.get_log("browser")] == []
+    finally:
+        found.quit()
+
+
+def press(browser: Any, *keys: str) -> None:
+    from selenium.webdriver import ActionChains
+
+    for key in keys:
+        ActionChains(browser).send_keys(key).perform()
+
+
+def shown(browser: Any) -> str:
+    return browser.execute_script("return document.body.innerText")
+
+
+def test_the_page_is_ready_with_its_result_chosen(browser: Any) -> None:
+    assert browser.execute_script("return document.body.dataset.ready") == "1"
+    assert "%" in browser.execute_script("return document.querySelector('#details h2').innerText")
+
+
+def test_keys_change_the_view(browser: Any) -> None:
+    press(browser, "2")
+    assert "changes," in shown(browser)
+    press(browser, "3")
+    assert "loop nests" in shown(browser)
+    press(browser, "4")
+    assert "Alive at the peak" in shown(browser)
+    press(browser, "5")
+    assert "The first NaN arises in" in shown(browser)
+    press(browser, "1")
+    assert browser.execute_script("return state.view") == "graph"
+
+
+def test_search_finds_and_a_hit_is_shown(browser: Any) -> None:
+    browser.execute_script("enter(0)")
+    press(browser, "/", "w", "h", "i", "l", "e")
+    assert "1 instructions match" in shown(browser)
+    browser.execute_script("document.querySelector('#details .row').click()")
+    press(browser, "\ue00c")  # Escape
+    assert "while" in browser.execute_script("return document.querySelector('#details pre').innerText")
+
+
+def test_a_loop_opens_and_closes_and_arrows_walk(browser: Any) -> None:
+    browser.execute_script("show(graph().computations[0].instructions.find((each) => each.op === 'while').name)")
+    before = browser.execute_script("return drawing.nodes().length")
+    browser.execute_script("canvas.focus()")
+    press(browser, "\ue007")  # Enter
+    assert browser.execute_script("return drawing.nodes().length") > before + 5
+    press(browser, "\ue007")
+    assert browser.execute_script("return drawing.nodes().length") == before
+    chosen = browser.execute_script("return state.chosen")
+    press(browser, "\ue013")  # ArrowUp
+    assert browser.execute_script("return state.chosen") != chosen
+    press(browser, "m", "\ue015")
+    assert "in different kernels" in shown(browser) or "both are computed" in shown(browser)
+
+
+def test_the_graph_as_given_is_shown_too(browser: Any) -> None:
+    browser.execute_script("show('root', 'given')")
+    assert "sqrt(y)" in shown(browser)
+    assert "jit(f)/</script><b>sqrt" in shown(browser)
+    browser.execute_script("document.querySelector('#which').value = 'optimized'")

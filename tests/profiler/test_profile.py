@@ -1,0 +1,88 @@
+"""Profiles: what they count, what they account for, and the forms in which they are shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.errors import ArgumentError
+from hloom.profiler import Profile
+
+LOOP = """
+HloModule loop
+
+body { state = (s32[], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  x = f32[64,64] get-tuple-element(state), index=1
+  product = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[64,64] tanh(product)
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT new = (s32[], f32[64,64]) tuple(next, t) }
+
+condition { state = (s32[], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  limit = s32[] constant(50)
+  ROOT less = pred[] compare(i, limit), direction=LT }
+
+ENTRY main { x = f32[64,64] parameter(0)
+  zero = s32[] constant(0)
+  state = (s32[], f32[64,64]) tuple(zero, x)
+  loop = (s32[], f32[64,64]) while(state), condition=condition, body=body
+  ROOT y = f32[64,64] get-tuple-element(loop), index=1 }
+"""
+
+
+@pytest.fixture(scope="module")
+def found() -> Profile:
+    return hl.profile(LOOP, np.ones((64, 64), np.float32), seconds=0.05)
+
+
+def test_kernels_of_a_loop_count_its_rounds(found: Profile) -> None:
+    (product,) = [kernel for kernel in found.kernels if kernel.kind == "dot"]
+    assert product.runs == 50
+    assert product.flops == 2 * 64**3
+    assert product.bytes == 3 * 4 * 64 * 64
+    assert product.seconds > 0
+
+
+def test_kernels_account_for_the_call(found: Profile) -> None:
+    assert 0.3 < found.accounted <= 1.05
+
+
+def test_events_are_the_steps_of_one_run_in_order(found: Profile) -> None:
+    numbers = [number for number, _, _ in found.events]
+    product = next(k for k, kernel in enumerate(found.kernels) if kernel.kind == "dot")
+    assert 1 <= numbers.count(product) <= 50
+    assert all(start <= end for _, start, end in found.events)
+    assert [start for _, start, _ in found.events] == sorted(start for _, start, _ in found.events)
+
+
+def test_a_profile_prints_and_saves(found: Profile, tmp_path: Path) -> None:
+    assert "dot" in str(found) and "GFLOP/s" in str(found)
+    found.save(str(tmp_path / "p.json"))
+    events = json.loads((tmp_path / "p.json").read_text())["traceEvents"]
+    assert {event["ph"] for event in events} == {"X"}
+    pytest.importorskip("matplotlib")
+    found.save(str(tmp_path / "p.svg"))
+    assert (tmp_path / "p.svg").read_text().startswith("<?xml")
+    with pytest.raises(ArgumentError, match=r"saved as \.svg"):
+        found.save(str(tmp_path / "p.txt"))
+    with pytest.raises(ArgumentError, match="cannot write"):
+        found.save(str(tmp_path / "no" / "p.json"))
+
+
+def test_functions_of_jax_and_results_that_stay_the_same() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    profile = hl.profile(lambda x, y: jnp.tanh(x @ y), np.ones((8, 8), np.float32), np.ones((8, 8), np.float32))
+    assert {kernel.kind for kernel in profile.kernels} >= {"dot"}
+
+
+def test_programs_of_several_devices_are_refused() -> None:
+    text = "HloModule m, num_partitions=2\nENTRY m { x = f32[4] parameter(0)\n ROOT y = f32[4] negate(x) }"
+    with pytest.raises(ArgumentError, match="one device"):
+        hl.profile(text, np.ones(4, np.float32))
