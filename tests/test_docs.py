@@ -5,19 +5,22 @@ from __future__ import annotations
 import re
 import runpy
 
+import pytest
+
 import clauses
 from conftest import ROOT, SPECIFICATION
 from hloom.ops.operation import OPERATIONS
 
 
-def test_the_walkthrough_runs() -> None:
-    page = (ROOT / "docs" / "walkthrough.md").read_text()
+@pytest.mark.parametrize("name", ["walkthrough.md", "tutorials/a_pass.md"])
+def test_the_code_of_pages_runs(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) >= 6
-    names: dict[str, object] = {"__name__": "walkthrough"}
+    names: dict[str, object] = {"__name__": "page"}
     try:
         for block in blocks:
-            exec(compile(block, "docs/walkthrough.md", "exec"), names)
+            exec(compile(block, f"docs/{name}", "exec", dont_inherit=True), names)
     finally:
         OPERATIONS.pop("scale", None)
 

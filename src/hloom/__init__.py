@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hloom.interop_jax import from_jax
     from hloom.ir import Computation, Instruction, Module
     from hloom.literal import Literal
+    from hloom.passes.rewrite import rewrite
     from hloom.profiler import profile
     from hloom.runtime.custom_calls import register_custom_call
     from hloom.runtime.device import Device
@@ -43,7 +44,7 @@ _MODULES = {
     "Computation": "ir", "Instruction": "ir", "Module": "ir", "Literal": "literal",
     "Device": "runtime.device", "Executable": "runtime.executable", "register_custom_call": "runtime.custom_calls",
     "from_jax": "interop_jax", "parse_shape": "text", "Snapshot": "files.snapshot", "profile": "profiler",
-    "explore": "explorer",
+    "explore": "explorer", "rewrite": "passes.rewrite",
 }  # fmt: skip
 
 
@@ -65,6 +66,6 @@ __all__ = [
     "VerifyError", "XlaBuilder", "XlaComputation", "XlaOp",
     "bf16", "c64", "c128", "compile", "explore", "f4e2m1fn", "f8e3m4", "f8e4m3", "f8e4m3b11fnuz", "f8e4m3fn",
     "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu", "f16", "f32", "f64", "from_jax", "load", "parse", "parse_shape",
-    "pred", "profile", "register_custom_call", "s2", "s4", "s8", "s16", "s32", "s64", "save", "u2", "u4",
+    "pred", "profile", "register_custom_call", "rewrite", "s2", "s4", "s8", "s16", "s32", "s64", "save", "u2", "u4",
     "u8", "u16", "u32", "u64",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import click
 
 from hloom.api import load
 from hloom.cli.arguments import load_case, save_case, with_arguments
+from hloom.cli.pipelines import pipeline_named
 from hloom.cli.reduce import show_progress
 from hloom.errors import ArgumentError, HloomError
 from hloom.faults.case import Case
@@ -69,12 +70,9 @@ def _modules(case: Case, path: str, tolerance: object) -> object:
 
 
 def _passes(case: Case, passes: str, tolerance: object) -> Case | None:
-    from hloom.backends.cpu.compiler import cpu_pipeline
     from hloom.faults.bisect import first_faulty_pass
-    from hloom.passes import parse_passes
 
-    pipeline = cpu_pipeline() if passes == "cpu" else parse_passes(passes)
-    found = first_faulty_pass(case, pipeline, tolerance, show_progress)  # type: ignore[arg-type]
+    found = first_faulty_pass(case, pipeline_named(passes), tolerance, show_progress)  # type: ignore[arg-type]
     if found is None:
         return None
     click.secho(f"pass {found.name}, run {found.run} of a pass: {found.message}", bold=True)

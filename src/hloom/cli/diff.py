@@ -7,6 +7,7 @@ import sys
 import click
 
 from hloom.api import load
+from hloom.cli.pipelines import pipeline_named
 from hloom.errors import ArgumentError, HloomError
 
 
@@ -21,7 +22,7 @@ def diff(module: str, other: str | None, passes: str | None) -> None:
     """
     from hloom.faults.graph_diff import diff as compare
     from hloom.faults.graph_diff import diff_lines
-    from hloom.passes import clone_module, parse_passes, run_passes
+    from hloom.passes import clone_module, run_passes
 
     try:
         if (other is None) == (passes is None):
@@ -32,7 +33,7 @@ def diff(module: str, other: str | None, passes: str | None) -> None:
             after = load(other)
         else:
             after = clone_module(before)
-            run_passes(after, parse_passes(passes))
+            run_passes(after, pipeline_named(passes))
         lines = diff_lines(compare(before, after))
     except HloomError as error:
         click.secho(f"error: {error}", err=True, fg="red")

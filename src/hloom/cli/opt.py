@@ -1,24 +1,26 @@
-"""`hloom opt`: runs passes over a module and prints the result as HLO text."""
+"""`hloom opt`: runs passes over a module and prints the result, or what the backend makes of it."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
-from hloom.api import load
+from hloom.api import load, prepared
+from hloom.cli.pipelines import STAGES, pipeline_named, stage_text
 from hloom.errors import HloomError
 from hloom.text import print_module
 from hloom.verifier import verify_module
 
-if TYPE_CHECKING:
-    pass
-
 
 @click.command()
 @click.argument("module", type=click.Path(), required=False)
-@click.option("--passes", default="simplification", show_default=True, metavar="LIST", help="name{field=value,..},..")
+@click.option(
+    "--passes",
+    metavar="LIST",
+    help="name{field=value,..},.. or cpu, all that the backend does; by default simplification, nothing for a --stage.",
+)
+@click.option("--stage", type=click.Choice(STAGES), default="hlo", help="Print what the backend makes of it instead.")
 @click.option("--verify", is_flag=True, help="Verify the module after each pass that changed it (HLOOM_VERIFY=1).")
 @click.option("--dump", type=click.Path(), help="Write the module after each such pass into this folder (HLOOM_DUMP).")
 @click.option(
@@ -27,30 +29,37 @@ if TYPE_CHECKING:
     help="Show what each pass did and took, on standard error.",
 )
 @click.option("--short", is_flag=True, help="Print without layouts, metadata and long constants.")
+@click.option("--load", "files", multiple=True, type=click.Path(), help="A Python file with passes or rules; by name.")
 @click.option("--list", "only_list", is_flag=True, help="List the passes and what they do.")
 def opt(
     module: str | None,
-    passes: str,
+    passes: str | None,
+    stage: str,
     verify: bool,
     dump: str | None,
     statistics: bool,
     short: bool,
+    files: tuple[str, ...],
     only_list: bool,
 ) -> None:
     """Run passes over MODULE (HLO text, StableHLO or a proto) and print it as HLO text."""
-    from hloom.passes import parse_passes, run_passes, statistics_text
+    from hloom.passes import run_passes, statistics_text
+    from hloom.passes.plugins import load_passes
 
-    if only_list:
-        _list()
-        return
-    if module is None:
+    if module is None and not only_list:
         raise click.UsageError("give a MODULE, or --list")
     try:
-        pipeline = parse_passes(passes)
+        for file in files:
+            load_passes(file)
+        if module is None or only_list:
+            _list()
+            return
+        pipeline = pipeline_named(passes if passes is not None else "simplification" if stage == "hlo" else "")
         loaded = load(module)
         verify_module(loaded)
         runs = run_passes(loaded, pipeline, verify=verify or None, dump=dump)
-        click.echo(print_module(loaded, short=short), nl=False)
+        text = print_module(loaded, short=short) if stage == "hlo" else stage_text(prepared(loaded), stage)
+        click.echo(text, nl=False)
         if statistics:
             click.echo(statistics_text(runs), err=True)
     except HloomError as error:
@@ -60,8 +69,12 @@ def opt(
 
 def _list() -> None:
     from hloom.passes import PASSES, PIPELINES
+    from hloom.passes.plugins import installed
+    from hloom.passes.rewrite import Rule
 
     for name, cls in PASSES.items():
         click.echo(f"{name}\n    {(cls.__doc__ or '').strip()}\n")
+    for name, found in installed().items():
+        click.echo(f"{name}\n    {(found.why if isinstance(found, Rule) else found.__doc__ or '').strip()}\n")
     for name, make in PIPELINES.items():
         click.echo(f"{name}\n    {(make.__doc__ or '').strip()}\n")

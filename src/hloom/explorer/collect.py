@@ -80,6 +80,7 @@ def _run_passes(module: Module) -> tuple[Module, list[Json], dict[str, str]]:
     statistics = run_passes(work, cpu_pipeline(Company.NONE), after=look)
     for each in found:
         run = statistics[each["run"] - 1]
+        each["rules"] = run.rules.most_common()
         each["changes"], each["milliseconds"], each["size"] = run.changes, 1e3 * run.seconds, run.instructions
     return work, found, unfused
 

@@ -23,10 +23,11 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol, runtime_checkable
 
 from hloom.errors import HloomError
 from hloom.ir import Computation, Module, clone_computation
@@ -39,11 +40,22 @@ FIXPOINT_LIMIT = 30
 class Pass(Protocol):
     """One transformation of a module. The docstring says what it needs, before -> after, and what it does not do."""
 
-    name: ClassVar[str]
-    """As XLA has it, and as `--passes` and dumps show it."""
+    @property
+    def name(self) -> str:
+        """As XLA has it, and as `--passes` and dumps show it."""
+        ...
 
     def run(self, module: Module) -> int:
         """Changes the module in place; returns the number of changes, 0 where it left the module as it was."""
+        ...
+
+
+@runtime_checkable
+class RulePass(Protocol):
+    """A pass that is made of rewrite rules."""
+
+    def apply(self, module: Module) -> Counter[str]:
+        """As `run`, but gives the number of changes of each rule."""
         ...
 
 
@@ -73,6 +85,8 @@ class PassStatistics:
     seconds: float
     instructions: int
     runs: int = 1
+    rules: Counter[str] = field(default_factory=Counter)
+    """How often each rule was applied, of a pass that is made of rules."""
 
     def __add__(self, other: PassStatistics) -> PassStatistics:
         return PassStatistics(
@@ -81,6 +95,7 @@ class PassStatistics:
             self.seconds + other.seconds,
             self.instructions + other.instructions,
             self.runs + other.runs,
+            self.rules + other.rules,
         )
 
 
@@ -160,8 +175,10 @@ class _Run:
             return 0
         size = sum(len(computation.instructions) for computation in self.module.computations)
         started = time.perf_counter()
-        changes = step.run(self.module)
-        self.statistics.append(PassStatistics(step.name, changes, time.perf_counter() - started, size))
+        rules = step.apply(self.module) if isinstance(step, RulePass) else Counter[str]()
+        changes = rules.total() if isinstance(step, RulePass) else step.run(self.module)
+        seconds = time.perf_counter() - started
+        self.statistics.append(PassStatistics(step.name, changes, seconds, size, rules=rules))
         if changes:
             self.done.clear()
             self.observe(step.name)
@@ -197,6 +214,7 @@ def statistics_text(statistics: Sequence[PassStatistics]) -> str:
     for run in sorted(totals(statistics), key=lambda run: -run.seconds):
         each = 1e6 * run.seconds / max(1, run.instructions)
         lines.append(f"{run.name:34}{run.runs:5}{run.changes:9}{1e3 * run.seconds:10.2f}{each:20.2f}")
+        lines += [f"  {rule:37}{count:9}" for rule, count in run.rules.most_common()]
     seconds, size = sum(run.seconds for run in statistics), statistics[0].instructions if statistics else 0
     return "\n".join([*lines, f"{'all':34}{'':14}{1e3 * seconds:10.2f}{1e6 * seconds / max(1, size):20.2f}", ""])
 

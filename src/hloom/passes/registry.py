@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from hloom.errors import ArgumentError
+from hloom.passes import plugins
 from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.conditional import ConditionalSimplifier
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
@@ -25,6 +26,7 @@ from hloom.passes.expand.sort_keys import SortKeys
 from hloom.passes.expand.top_k import TopKCalls, TopKDecomposer
 from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.passes.pipeline import Pass, Pipeline
+from hloom.passes.rewrite import Rule
 from hloom.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from hloom.passes.simplify.common_subexpressions import CommonSubexpressionElimination
 from hloom.passes.simplify.constant_folding import ConstantFolding
@@ -106,9 +108,11 @@ def _make(name: str, options: str) -> Pass | Pipeline:
         if options.strip():
             raise ArgumentError(f"the pipeline {name} has no fields, got {{{options}}}")
         return PIPELINES[name]()
-    if name not in PASSES:
-        raise ArgumentError(f"there is no pass {name!r}; the passes are: {', '.join([*PASSES, *PIPELINES])}")
-    cls = PASSES[name]
+    cls = find_pass(name)
+    if isinstance(cls, Rule):
+        if options.strip():
+            raise ArgumentError(f"the rule {name} has no fields, got {{{options}}}")
+        return cls
     fields = {field.name: field for field in dataclasses.fields(cls)}
     values: dict[str, Any] = {}
     for option in filter(None, map(str.strip, options.split(","))):
@@ -118,6 +122,18 @@ def _make(name: str, options: str) -> Pass | Pipeline:
         values[key] = _value(name, fields[key], value)
     made: Pass = cls(**values)
     return made
+
+
+def find_pass(name: str) -> Any:
+    """The class of a pass, or a rule, by its name; those of others too. ArgumentError where there is none."""
+    for known in (PASSES, plugins.FOUND):
+        if name in known:
+            return known[name]
+    if name in plugins.installed():
+        return plugins.FOUND[name]
+    raise ArgumentError(
+        f"there is no pass {name!r}; the passes are: {', '.join([*PASSES, *PIPELINES, *plugins.FOUND])}"
+    )
 
 
 def _value(name: str, field: dataclasses.Field[Any], text: str) -> Any:

@@ -7,6 +7,8 @@ broadcast of one); `reduce(*)` matches whatever the operands are, `concatenate(s
 
     Rule("subtract-negate", "subtract(x, negate(y))", lambda m: m.result(Add(), m.x, m.y), "x - (-y) = x + y")
 
+A rule is a pass, which applies it alone; `@rewrite` makes one of a function.
+
 The engine leaves dynamic shapes, control edges and layouts alone: a rule sees static shapes, and where what it gives
 has another shape or layout than what it would replace, it does not apply.
 """
@@ -21,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from hloom.errors import ArgumentError
 from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
 from hloom.numerics import convert
@@ -51,6 +54,33 @@ class Rule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", parse_pattern(self.pattern))
+
+    def run(self, module: Module) -> int:
+        """Applies the rule wherever it fits, until it does nowhere; gives how often."""
+        return self.apply(module).total()
+
+    def apply(self, module: Module) -> Counter[str]:
+        """As `run`; the number stands under the rule's name."""
+        return RuleSet([self]).apply(module)
+
+
+def rewrite(
+    pattern: str, why: str = "", *, when: Callable[[Match], bool] = always, name: str = ""
+) -> Callable[[Callable[[Match], Instruction]], Rule]:
+    """Makes a rule of a function that gives the replacement for a match.
+
+        @hloom.rewrite("multiply(x, $c)", "x * 2 = x + x", when=lambda m: m.value("c") == 2)
+        def double(m):
+            return m.result(Add(), m.x, m.x)
+
+    It is called like the function, with dashes, unless `name` says otherwise. ArgumentError for a pattern that cannot
+    be read.
+    """
+
+    def make(replacement: Callable[[Match], Instruction]) -> Rule:
+        return Rule(name or replacement.__name__.replace("_", "-"), pattern, replacement, why, when)
+
+    return make
 
 
 # Patterns
@@ -100,18 +130,21 @@ class Pattern:
 
 
 _TOKEN = re.compile(r"\s*([$\w*-]+|[(),])")
+_PATTERN = re.compile(r"\s*[\w-]+\(([$\w*-]|[(),\s])*\)\s*")
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Reads a pattern, `add(x, negate($c))`."""
+    """Reads a pattern, `add(x, negate($c))`; ArgumentError where it is none."""
     tokens = deque(_TOKEN.findall(text))
+    if not _PATTERN.fullmatch(text) or text.count("(") != text.count(")"):
+        raise ArgumentError(f"{text!r} is no pattern, such as add(x, negate($c)) or reduce(*)")
 
     def read() -> Pattern:
         word = tokens.popleft()
         if not tokens or tokens[0] != "(":
             return Pattern(name=word.lstrip("$"), is_splat=word[0] == "$")
         if word not in OPERATIONS and word != "elementwise":
-            raise AssertionError(f"pattern {text!r} names {word!r}, which is no operation")
+            raise ArgumentError(f"pattern {text!r} names {word!r}, which is no operation")
         tokens.popleft()
         some = ""
         if tokens[0].endswith("*"):

@@ -73,7 +73,8 @@ def profile(
         seconds_each = cycles / counters.frequency / runs
         kernels.append(Kernel(step.name, step.kind, seconds_each, count / runs, step.bytes, flops, instruction))
     overhead = float(np.median(durations) / np.median(plain_durations)) - 1
-    return Profile(ready.name, float(np.mean(durations)), overhead, kernels, counters.events(), measure_limits(), compiled.optimized)
+    took, limits = float(np.mean(durations)), measure_limits()
+    return Profile(ready.name, took, overhead, kernels, counters.events(), limits, compiled.optimized)
 
 
 def _plain(module: Module) -> Any:

@@ -54,7 +54,8 @@ function passesView(data) {
     `${k + 1}. ${pass.name}  `, h("span", { class: "gone" }, `−${pass.gone} `), h("span", { class: "new" }, `+${pass.new}`),
     h("small", {}, `${pass.changes} changes, ${pass.milliseconds.toFixed(1)} ms, ${pass.size} instructions before`),
   ], (pass) => {
-    content.replaceChildren(h("h2", {}, pass.name), h("pre", {}, ...pass.lines.map((line) =>
+    const rules = pass.rules.map(([name, count]) => `${name} ${count}`).join(", ");
+    content.replaceChildren(h("h2", {}, pass.name), rules ? h("p", { class: "soft" }, `rules: ${rules}`) : "", h("pre", {}, ...pass.lines.map((line) =>
       h("div", { class: line[0] === "-" ? "gone" : line[0] === "+" ? "new" : "soft" }, line || " "))));
     if (!pass.lines.length) content.append(h("p", { class: "soft" }, "It changed names, order or annotations alone."));
   });

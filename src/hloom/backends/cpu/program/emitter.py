@@ -261,7 +261,7 @@ class ProgramEmitter:
 
     def _steps(self, steps: list[Step], depth: int) -> None:
         for step in steps:
-            if self.timer is None or self.block is not None or not is_timed(step):
+            if self.timer is None or self.block is not None or not is_timed(step) or self._is_in_place(step):
                 self._step(step, depth)
             else:
                 start = self.timer.begin(self.builder)
@@ -293,8 +293,14 @@ class ProgramEmitter:
         self.codes[code.entry] = code, len(arguments)
         self.builder.line(f"call void @{code.entry}({', '.join(arguments)})")
 
+    def _is_in_place(self, step: Step) -> bool:
+        """Whether a copy is none, since both sides share memory."""
+        if not isinstance(step, CopyStep):
+            return False
+        return self.assignment.of(step.target) is self.assignment.of(step.source) or not step.target.byte_size
+
     def _copy(self, step: CopyStep) -> None:
-        if self.assignment.of(step.target) is self.assignment.of(step.source) or not step.target.byte_size:
+        if self._is_in_place(step):
             return
         target, source = self._pointer(step.target), self._pointer(step.source)
         size = constant(I64, step.target.byte_size)

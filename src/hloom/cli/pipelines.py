@@ -1,0 +1,35 @@
+"""Pipelines by name, and the stages of a compilation as text."""
+
+from __future__ import annotations
+
+from hloom.ir import Module
+from hloom.passes import Pass, Pipeline, clone_module, parse_passes, run_passes
+
+STAGES = ("hlo", "loops", "llvm", "asm")
+
+
+def pipeline_named(text: str) -> Pass | Pipeline:
+    """As `parse_passes` reads it; `cpu` is all that the CPU backend does before it makes code."""
+    from hloom.backends.cpu.compiler import Company, cpu_pipeline
+
+    return cpu_pipeline(Company.NONE) if text.strip() == "cpu" else parse_passes(text)
+
+
+def stage_text(module: Module, stage: str) -> str:
+    """What the CPU backend makes of a module: its steps with their loop nests, LLVM IR, or assembly."""
+    from hloom.backends.cpu.llvm.half import provide_half_conversions
+    from hloom.backends.cpu.llvm.machine_code import assembly, processor
+    from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+    from hloom.backends.cpu.program.emitter import emit_program
+    from hloom.backends.cpu.program.program import build_program, program_lines
+    from hloom.backends.cpu.runtime.thread_pool import shared_pool
+
+    provide_half_conversions()
+    work = clone_module(module)
+    run_passes(work, pipeline_named("cpu"))
+    width = processor().vector_bytes
+    program = build_program(work, width, shared_pool().threads)
+    if stage == "loops":
+        return "\n".join([*program_lines(program.steps), ""])
+    texts = emit_program(program, assign_buffers(program, donate=False), width)
+    return "\n".join(texts if stage == "llvm" else map(assembly, texts))

@@ -1,0 +1,65 @@
+"""Passes and rewrite rules of others: in a file, or in packages that name them in the entry points `hloom.passes`.
+
+    [project.entry-points."hloom.passes"]
+    my-rules = "my_package.rules"      # a module, a pass, or a rule
+
+What a file or a module defines at its top is found by its own name: pass classes (with `name` and `run`) and rules.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import inspect
+import runpy
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from hloom.errors import ArgumentError
+from hloom.passes.rewrite import Rule
+
+GROUP = "hloom.passes"
+
+FOUND: dict[str, Any] = {}
+"""By name: classes of passes, and rules, which are passes themselves."""
+
+
+def load_passes(path: str) -> list[str]:
+    """Runs a Python file and registers the passes and rules that it defines; gives their names.
+
+    Raises ArgumentError where the file cannot be read, fails, or defines none.
+    """
+    try:
+        values = runpy.run_path(path)
+    except OSError as error:
+        raise ArgumentError(f"cannot read {path}: {error.strerror}") from None
+    except Exception as error:
+        raise ArgumentError(f"{path} fails: {type(error).__name__}: {error}") from error
+    names = _register(values.values(), "<run_path>")
+    if not names:
+        raise ArgumentError(f"{path} defines no pass and no rule: a class with `name` and `run`, or @hloom.rewrite")
+    return names
+
+
+@functools.cache
+def installed() -> dict[str, Any]:
+    """What installed packages name; ArgumentError where one of them does not load."""
+    for point in importlib.metadata.entry_points(group=GROUP):
+        try:
+            value = point.load()
+        except Exception as error:
+            raise ArgumentError(f"the entry point {point.name} of {GROUP} does not load: {error}") from error
+        _register(vars(value).values() if isinstance(value, ModuleType) else [value], getattr(value, "__name__", ""))
+    return FOUND
+
+
+def _register(values: Iterable[Any], module: str) -> list[str]:
+    """Registers rules, and passes; of classes, those that the module defines rather than imports."""
+    names = []
+    for value in values:
+        is_pass = inspect.isclass(value) and isinstance(getattr(value, "name", None), str) and hasattr(value, "run")
+        if isinstance(value, Rule) or (is_pass and value.__module__ in (module, "")):
+            FOUND[value.name] = value
+            names.append(value.name)
+    return names
