@@ -10,6 +10,7 @@ from hloom.cli.convert import convert
 from hloom.cli.diff import diff
 from hloom.cli.explore import explore
 from hloom.cli.isolate import isolate
+from hloom.cli.lsp import lsp
 from hloom.cli.opt import opt
 from hloom.cli.profile import profile
 from hloom.cli.reduce import reduce
@@ -23,5 +24,5 @@ def main() -> None:
     """XLA, written to be read: run, simplify, convert and look into HLO modules."""
 
 
-for command in (bench, bisect, convert, diff, explore, isolate, opt, profile, reduce, run, show):
+for command in (bench, bisect, convert, diff, explore, isolate, lsp, opt, profile, reduce, run, show):
     main.add_command(command)

@@ -1,0 +1,124 @@
+"""A file of HLO text as an editor sees it: it may be half written, so lines are read one by one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from hloom.errors import HloomError, ParseError
+from hloom.ops.operation import OPERATIONS
+from hloom.text import parse_module
+
+_DEFINITION = re.compile(r"^\s*(?:ROOT\s+)?%?(?P<name>[\w.\-]+)\s*=\s*(?P<rest>.*)$")
+_COMPUTATION = re.compile(r"^(?:ENTRY\s+)?%?(?P<name>[\w.\-]+)\s*(?:\(.*)?\{\s*$")
+_OPCODE = re.compile(r"(?<![\w.%\-])([a-z][a-z0-9\-]*)\(")
+_PLACE = re.compile(r"line (\d+), column (\d+)")
+WORD = re.compile(r"%?[\w.\-]+")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An error, and where: line and column from 0 on."""
+
+    message: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Definition:
+    """An instruction or a computation: its name, its line, and what stands there."""
+
+    name: str
+    line: int
+    column: int
+    text: str
+    scope: str
+    """The computation that the instruction is in; "" for computations."""
+
+
+class Document:
+    """The text of a file, and what is known of it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = text.split("\n")
+
+    @cached_property
+    def definitions(self) -> list[Definition]:
+        """In order; of one name there may be several, in several computations."""
+        found: list[Definition] = []
+        scope = ""
+        for number, line in enumerate(self.lines):
+            head = None if line.startswith((" ", "\t")) else _COMPUTATION.match(line)
+            if head is not None and not line.startswith("HloModule"):
+                scope = head["name"]
+                found.append(Definition(scope, number, head.start("name"), line.strip(), ""))
+            elif match := _DEFINITION.match(line):
+                found.append(Definition(match["name"], number, match.start("name"), line.strip(), scope))
+        return found
+
+    def problems(self) -> list[Problem]:
+        """The first error of the text, if it has one."""
+        try:
+            parse_module(self.text)
+        except ParseError as error:
+            return [Problem(_first_line(error), max(0, error.line - 1), max(0, error.column - 1))]
+        except HloomError as error:
+            places = _PLACE.findall(str(error))
+            line, column = map(int, places[0]) if places else (1, 1)
+            return [Problem(_first_line(error), line - 1, column - 1)]
+        return []
+
+    def word_at(self, line: int, column: int) -> str:
+        """The name or opcode at a place; "" where there is none."""
+        if line >= len(self.lines):
+            return ""
+        for match in WORD.finditer(self.lines[line]):
+            if match.start() <= column <= match.end():
+                return match[0].lstrip("%").strip(".-")
+        return ""
+
+    def definition_of(self, name: str, line: int) -> Definition | None:
+        """Of a name as a line uses it: that of its own computation before all others, the last one above the line."""
+        scope = self._scope_at(line)
+        fitting = [d for d in self.definitions if d.name == name]
+        own = [d for d in fitting if d.scope == scope]
+        return next(iter(own or fitting), None)
+
+    def _scope_at(self, line: int) -> str:
+        above = [d for d in self.definitions if d.line <= line and not d.scope]
+        return above[-1].name if above else ""
+
+    def hover(self, line: int, column: int) -> str:
+        """Markdown about what stands there: an operation's meaning, or the definition of a name."""
+        word = self.word_at(line, column)
+        if self._is_opcode(word, line):
+            declaration = OPERATIONS[word]
+            operands = ", ".join(declaration.operands)
+            attributes = [f"- `{field.text or field.name}`" for field in declaration.fields]
+            title = f"**{word}**({operands})"
+            return "\n\n".join(filter(None, [title, _paragraphs(declaration.__doc__ or ""), "\n".join(attributes)]))
+        found = self.definition_of(word, line)
+        return "" if found is None else f"```hlo\n{found.text}\n```\nline {found.line + 1}"
+
+    def _is_opcode(self, word: str, line: int) -> bool:
+        return word in OPERATIONS and word in _OPCODE.findall(self.lines[line])
+
+    def completions(self, line: int) -> list[tuple[str, str]]:
+        """Names that the line may read, with their text, and opcodes with the first line of their meaning."""
+        scope = self._scope_at(line)
+        names = [(d.name, d.text) for d in self.definitions if d.scope == scope and d.line < line]
+        computations = [(d.name, d.text) for d in self.definitions if not d.scope]
+        opcodes = [(opcode, (op.__doc__ or "").strip().split("\n")[0]) for opcode, op in OPERATIONS.items()]
+        return [*names, *computations, *opcodes]
+
+
+def _first_line(error: HloomError) -> str:
+    """Without the place and the caret, which the editor shows."""
+    return re.sub(r"^\d+:\d+: ", "", str(error).split("\n")[0])
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))

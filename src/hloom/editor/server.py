@@ -1,0 +1,76 @@
+"""The language server: errors while one types, meanings on hover, definitions, completion, an outline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+import hloom.ops  # noqa: F401
+from hloom.editor.document import Definition, Document
+
+
+def make_server() -> LanguageServer:
+    """A server for files of HLO text."""
+    server = LanguageServer("hloom", "1")
+
+    def document(uri: str) -> Document:
+        return Document(server.workspace.get_text_document(uri).source)
+
+    def check(uri: str) -> None:
+        found = [
+            types.Diagnostic(_place(p.line, p.column, 1), p.message, types.DiagnosticSeverity.Error, source="hloom")
+            for p in document(uri).problems()
+        ]
+        server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found))
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def opened(parameters: types.DidOpenTextDocumentParams) -> None:
+        check(parameters.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    def changed(parameters: types.DidChangeTextDocumentParams) -> None:
+        check(parameters.text_document.uri)
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    def hover(parameters: types.HoverParams) -> types.Hover | None:
+        at = parameters.position
+        text = document(parameters.text_document.uri).hover(at.line, at.character)
+        return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text)) if text else None
+
+    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    def definition(parameters: types.DefinitionParams) -> types.Location | None:
+        at, source = parameters.position, document(parameters.text_document.uri)
+        found = source.definition_of(source.word_at(at.line, at.character), at.line)
+        return None if found is None else types.Location(parameters.text_document.uri, _range(found))
+
+    @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["%"]))
+    def complete(parameters: types.CompletionParams) -> list[types.CompletionItem]:
+        found = document(parameters.text_document.uri).completions(parameters.position.line)
+        return [types.CompletionItem(label=label, detail=detail) for label, detail in found]
+
+    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
+    def outline(parameters: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+        found = document(parameters.text_document.uri).definitions
+        return [_symbol(each, found) for each in found if not each.scope]
+
+    return server
+
+
+def _symbol(computation: Definition, definitions: list[Definition]) -> types.DocumentSymbol:
+    inner: Any = [
+        types.DocumentSymbol(d.name, types.SymbolKind.Variable, _range(d), _range(d))
+        for d in definitions
+        if d.scope == computation.name
+    ]
+    where = _range(computation)
+    return types.DocumentSymbol(computation.name, types.SymbolKind.Function, where, where, children=inner)
+
+
+def _range(definition: Definition) -> types.Range:
+    return _place(definition.line, definition.column, len(definition.name))
+
+
+def _place(line: int, column: int, length: int) -> types.Range:
+    return types.Range(types.Position(line, column), types.Position(line, column + length))
