@@ -28,6 +28,7 @@ test-long: $(VENV)/.installed-dev  ## generated cases by the thousand; other pro
 docs: $(VENV)/.installed-dev  ## writes the pages that are made from the code
 	$(BIN)/python tools/reference.py
 	$(BIN)/python tools/clauses.py
+	$(BIN)/python tools/stubs.py
 
 release-check: $(VENV)/.installed-dev  ## builds sdist and wheel; runs the demo from the wheel in an empty environment
 	$(BIN)/python tools/check_release.py

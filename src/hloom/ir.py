@@ -242,6 +242,12 @@ class Module:
 
         return print_module(self, **options)
 
+    def _repr_html_(self) -> str:
+        """In notebooks: the text, with colours."""
+        from hloom.text import module_html
+
+        return module_html(self)
+
     def __repr__(self) -> str:
         count = sum(len(c.instructions) for c in self.computations)
         return f"Module({self.name}: {len(self.computations)} computations, {count} instructions)"

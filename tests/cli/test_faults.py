@@ -82,6 +82,12 @@ def test_profile_shows_kernels_and_writes_a_trace(path: str, tmp_path: Path) -> 
     assert trace.read_text().startswith('{"traceEvents"')
 
 
+def test_show_says_what_is_alive_at_the_peak(path: str) -> None:
+    output = run("show", path, "--memory")
+    # y and z, and then w: 4 x 4 numbers of 4 bytes each.
+    assert "192 bytes at the peak after %w, beside 64 of parameters" in output
+
+
 def test_explore_writes_a_page(path: str, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     run("explore", path, "--output", str(output))

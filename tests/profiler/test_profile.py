@@ -64,6 +64,7 @@ def test_events_are_the_steps_of_one_run_in_order(found: Profile) -> None:
 
 def test_a_profile_prints_and_saves(found: Profile, tmp_path: Path) -> None:
     assert "dot" in str(found) and "GFLOP/s" in str(found)
+    assert "GFLOP/s" in found._repr_html_()
     found.save(str(tmp_path / "p.json"))
     events = json.loads((tmp_path / "p.json").read_text())["traceEvents"]
     assert {event["ph"] for event in events} == {"X"}

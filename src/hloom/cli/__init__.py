@@ -7,6 +7,7 @@ import click
 from hloom.cli.bench import bench
 from hloom.cli.bisect import bisect
 from hloom.cli.convert import convert
+from hloom.cli.debug import debug
 from hloom.cli.diff import diff
 from hloom.cli.explore import explore
 from hloom.cli.isolate import isolate
@@ -24,5 +25,5 @@ def main() -> None:
     """XLA, written to be read: run, simplify, convert and look into HLO modules."""
 
 
-for command in (bench, bisect, convert, diff, explore, isolate, lsp, opt, profile, reduce, run, show):
+for command in (bench, bisect, convert, debug, diff, explore, isolate, lsp, opt, profile, reduce, run, show):
     main.add_command(command)

@@ -9,6 +9,7 @@ import click
 
 from hloom.api import load
 from hloom.cli.cost import show_cost
+from hloom.cli.memory import show_memory
 from hloom.errors import ArgumentError, HloomError
 from hloom.text import fingerprint, print_module
 
@@ -20,6 +21,7 @@ from hloom.text import fingerprint, print_module
 @click.option("--no-layouts", is_flag=True, help="Without layouts.")
 @click.option("--no-metadata", is_flag=True, help="Without metadata.")
 @click.option("--fingerprint", "only_fingerprint", is_flag=True, help="Only the fingerprint of the module.")
+@click.option("--memory", is_flag=True, help="Instead, what is alive at the peak, as the module stands.")
 @click.option("--cost", is_flag=True, help="Instead, what a step costs on the cluster that --cluster describes.")
 @click.option("--devices", type=click.IntRange(1), help="Of the cluster: a module with shardings is partitioned.")
 @click.option("--cluster", type=click.Path(path_type=Path), help="A TOML file: hloom bench --collectives writes one.")
@@ -31,6 +33,7 @@ def show(
     no_layouts: bool,
     no_metadata: bool,
     only_fingerprint: bool,
+    memory: bool,
     cost: bool,
     devices: int | None,
     cluster: Path | None,
@@ -43,6 +46,8 @@ def show(
             if cluster is None:
                 raise ArgumentError("--cost needs a description of the devices: --cluster FILE.toml")
             show_cost(loaded, devices, cluster, plot_path)
+        elif memory:
+            show_memory(loaded)
         elif only_fingerprint:
             click.echo(fingerprint(loaded))
         else:

@@ -25,7 +25,7 @@ from hloom.ir import Instruction, Module
 from hloom.loops.nest import Kernel
 from hloom.passes import Pass, clone_module, run_passes
 from hloom.passes.fusion.fusion import FusionPass, reasons
-from hloom.passes.memory_scheduler import lifetimes
+from hloom.passes.memory_scheduler import memory_use
 from hloom.profiler import profile
 from hloom.types import BY_DTYPE
 from hloom.values import Value
@@ -173,23 +173,14 @@ def _assembly_functions(text: str) -> dict[str, str]:
 
 def _memory(module: Module) -> Json:
     """Bytes in use after each instruction of the entry, and what is alive where they are most."""
-    order = module.entry.instructions
-    ranges = {i: r for i, r in lifetimes(module.entry).items() if i.shape.is_static}
-    change = np.zeros(len(order) + 1, np.int64)
-    for instruction, (first, last) in ranges.items():
-        change[first] += instruction.shape.byte_size
-        change[last + 1] -= instruction.shape.byte_size
-    use = np.cumsum(change)[:-1]
-    peak = int(np.argmax(use)) if len(use) else 0
-    alive = [i for i, (first, last) in ranges.items() if first <= peak <= last]
-    alive.sort(key=lambda i: -i.shape.byte_size)
-    shown = [{"name": i.name, "shape": str(i.shape), "bytes": i.shape.byte_size} for i in alive[:ALIVE_SHOWN]]
+    use = memory_use(module.entry)
+    shown = [{"name": i.name, "shape": str(i.shape), "bytes": i.shape.byte_size} for i in use.alive[:ALIVE_SHOWN]]
     return {
-        "names": [i.name for i in order],
-        "bytes": use.tolist(),
-        "peak": peak,
+        "names": [i.name for i in module.entry.instructions],
+        "bytes": use.bytes,
+        "peak": use.peak,
         "alive": shown,
-        "others": len(alive) - len(shown),
+        "others": len(use.alive) - len(shown),
         "parameters": sum(i.shape.byte_size for i in module.entry.parameters if i.shape.is_static),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
 from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
@@ -158,6 +159,29 @@ def lifetimes(computation: Computation) -> dict[Instruction, tuple[int, int]]:
             found.update({v: (born[v], place) for v in memory.read[instruction] if not memory.readers[v]})
     rest = {value: (first, end if memory.readers[value] else first) for value, first in born.items()}
     return rest | found
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Bytes in use after each instruction of a computation, the place where they are most, and what is alive there."""
+
+    bytes: list[int]
+    peak: int
+    alive: list[Instruction]
+    """The largest first."""
+
+
+def memory_use(computation: Computation) -> MemoryUse:
+    """What values take as the instructions stand; parameters, and what only gives them other names, do not count."""
+    ranges = {i: places for i, places in lifetimes(computation).items() if i.shape.is_static}
+    changes = [0] * (len(computation.instructions) + 1)
+    for instruction, (first, last) in ranges.items():
+        changes[first] += instruction.shape.byte_size
+        changes[last + 1] -= instruction.shape.byte_size
+    use = list(accumulate(changes[:-1]))
+    peak = max(range(len(use)), key=use.__getitem__, default=0)
+    alive = [i for i, (first, last) in ranges.items() if first <= peak <= last]
+    return MemoryUse(use, peak, sorted(alive, key=lambda i: -i.shape.byte_size))
 
 
 def peak_bytes(computation: Computation, order: Sequence[Instruction]) -> int:

@@ -35,6 +35,10 @@ class Profile(Measured):
     def __str__(self) -> str:
         return report.table_text(self)
 
+    def _repr_html_(self) -> str:
+        """In notebooks: the table."""
+        return report.table_html(self)
+
     def save(self, path: str) -> None:
         """Writes a plot (.svg, .png, .pdf), or the events for Perfetto and Chrome's tracing (.json).
 

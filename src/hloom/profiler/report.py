@@ -72,6 +72,14 @@ def table_text(profile: Measured) -> str:
     return console.file.getvalue() + summary(profile)
 
 
+def table_html(profile: Measured) -> str:
+    """Table and summary as HTML."""
+    console = Console(file=io.StringIO(), record=True, width=150)
+    console.print(table(profile))
+    console.print(summary(profile), markup=False, highlight=False)
+    return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+
 def save(profile: Measured, path: str) -> None:
     """Writes a plot or a trace, by the extension."""
     suffix = Path(path).suffix

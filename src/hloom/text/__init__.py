@@ -1,5 +1,6 @@
 """HLO text: the parser and the printer."""
 
+from hloom.text.html import module_html
 from hloom.text.parser import parse_module
 from hloom.text.printer import PrintOptions, fingerprint, print_computation, print_instruction, print_module
 from hloom.text.shapes import parse_shape
@@ -12,4 +13,5 @@ __all__ = [
     "print_computation",
     "print_instruction",
     "print_module",
+    "module_html",
 ]

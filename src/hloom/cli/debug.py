@@ -1,0 +1,35 @@
+"""`hloom debug`: a module step by step."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from hloom.cli.arguments import load_case, with_arguments
+from hloom.errors import HloomError
+
+
+@click.command()
+@click.argument("module", type=click.Path())
+@with_arguments
+@click.option("--break", "breakpoints", multiple=True, metavar="NAME", help="Run to this name or opcode at first.")
+def debug(module: str, inputs: str | None, seed: int | None, breakpoints: tuple[str, ...]) -> None:
+    """Run MODULE on the interpreter and stop after instructions: step, print, break, watch; `help` lists all.
+
+    Breakpoints are names or opcodes, with conditions on values: break dot* if np.abs(value).max() > 1e3
+    """
+    from hloom.faults.debugger import Breakpoint, Debugger
+
+    try:
+        debugger = Debugger(load_case(module, inputs, seed))
+        for pattern in breakpoints:
+            debugger.breakpoints.append(Breakpoint(pattern))
+        if breakpoints:
+            debugger.do_continue("")
+        debugger.run()
+    except HloomError as error:
+        click.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,30 @@
+"""What stands in memory at the peak of a module's entry: `hloom show --memory`."""
+
+from __future__ import annotations
+
+from hloom.cli.output import print_table
+from hloom.ir import Module
+from hloom.passes.memory_scheduler import memory_use
+
+SHOWN = 20
+
+
+def show_memory(module: Module) -> None:
+    """Prints the values that are alive where they take most, by the order in which the module stands."""
+    from rich.console import Console
+    from rich.table import Table
+
+    use = memory_use(module.entry)
+    table = Table("value", "shape", "bytes")
+    table.columns[2].justify = "right"
+    for instruction in use.alive[:SHOWN]:
+        table.add_row(f"%{instruction.name}", str(instruction.shape), f"{instruction.shape.byte_size:,}")
+    rest = use.alive[SHOWN:]
+    if rest:
+        table.add_row(f"{len(rest)} others", "", f"{sum(i.shape.byte_size for i in rest):,}")
+    console = Console(highlight=False)
+    print_table(console, table)
+    parameters = sum(parameter.shape.byte_size for parameter in module.entry.parameters if parameter.shape.is_static)
+    where = module.entry.instructions[use.peak].name
+    peak = f"{use.bytes[use.peak]:,} bytes at the peak after %{where}"
+    console.print(f"{peak}, beside {parameters:,} of parameters", markup=False)

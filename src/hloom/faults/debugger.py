@@ -1,0 +1,186 @@
+"""A step debugger: the interpreter stops after an instruction, and one looks around."""
+
+from __future__ import annotations
+
+import cmd
+import fnmatch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+
+from hloom.backends.interpreter.debug import describe, summary
+from hloom.errors import HloomError
+from hloom.faults.case import Case, interpret
+from hloom.ir import Computation, Instruction
+from hloom.values import Value
+
+AROUND = 4
+"""Instructions shown before and after the one that has run."""
+
+
+class Quit(HloomError):
+    """The user ended the run."""
+
+
+@dataclass(frozen=True)
+class Breakpoint:
+    """Stops after instructions whose name or opcode matches, where the condition holds of their value."""
+
+    pattern: str
+    condition: str = ""
+
+    def holds(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> bool:
+        if not any(fnmatch.fnmatchcase(text, self.pattern) for text in (instruction.name, instruction.opcode)):
+            return False
+        if not self.condition:
+            return True
+        names = {"value": value, "operands": operands, "np": np}
+        return bool(eval(self.condition, names))
+
+    def __str__(self) -> str:
+        return f"{self.pattern} if {self.condition}" if self.condition else self.pattern
+
+
+class Debugger(cmd.Cmd):
+    """Runs a case step by step; `help` lists the commands. A line without anything repeats the last command."""
+
+    prompt = "(hloom) "
+
+    def __init__(self, case: Case, stdin: IO[str] | None = None, stdout: IO[str] | None = None) -> None:
+        super().__init__(stdin=stdin, stdout=stdout)
+        self.use_rawinput = stdin is None
+        self.case = case
+        self.breakpoints: list[Breakpoint] = []
+        self.watched: list[str] = []
+        self.values: dict[Instruction, Value] = {}
+        self.here: Instruction | None = None
+        self.count = 0
+        self.stops_at: Callable[[Instruction], bool] = lambda _: True
+
+    def run(self) -> Value | None:
+        """The result; None where the user quits. Errors of the program are raised, after a last look around."""
+        parameters = self.case.module.entry.parameters
+        self.values.update(zip(parameters, self.case.arguments or (), strict=True))
+        try:
+            result = interpret(self.case.module, self.case.arguments or (), self._observe)
+        except Quit:
+            return None
+        except HloomError as error:
+            self._say(f"the program fails: {error}")
+            self.cmdloop()
+            raise
+        self._say(f"the result, after {self.count} instructions: {describe(result)}")
+        return result
+
+    def _observe(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
+        self.count += 1
+        self.here = instruction
+        self.values[instruction] = value
+        self.values.update(zip(instruction.operands, operands, strict=True))
+        if any(fnmatch.fnmatchcase(instruction.name, pattern) for pattern in self.watched):
+            self._say(f"%{instruction.name} = {describe(value)}")
+        hit = next((b for b in self.breakpoints if self._holds(b, instruction, operands, value)), None)
+        if hit is not None or self.stops_at(instruction):
+            self._say(f"{f'breakpoint {hit}: ' if hit else ''}{instruction!r}\n  = {describe(value)}")
+            self.cmdloop()
+
+    def _holds(self, breakpoint: Breakpoint, instruction: Instruction, operands: Any, value: Value) -> bool:
+        try:
+            return breakpoint.holds(instruction, operands, value)
+        except Exception as error:
+            self._say(f"the condition of {breakpoint} fails: {type(error).__name__}: {error}")
+            return True
+
+    def _say(self, text: str) -> None:
+        print(text, file=self.stdout)
+
+    # Commands that go on
+
+    def do_step(self, argument: str) -> bool:
+        """step [N]: run one instruction, or N of them, whatever they call included."""
+        last = self.count + (int(argument) if argument.isdecimal() else 1)
+        self.stops_at = lambda _: self.count >= last
+        return True
+
+    def do_next(self, _: str) -> bool:
+        """next: run to the next instruction of the same computation, over what is called."""
+        home = self.here.parent if self.here is not None else None
+        left = self.here is not None and home is not None and self.here is home.root
+        self.stops_at = lambda instruction: left or instruction.parent is home
+        return True
+
+    def do_continue(self, _: str) -> bool:
+        """continue: run to the next breakpoint, or to the end."""
+        self.stops_at = lambda _: False
+        return True
+
+    def do_quit(self, _: str) -> bool:
+        """quit: end the run."""
+        raise Quit("ended")
+
+    def do_EOF(self, _: str) -> bool:
+        """Ctrl-D: as quit."""
+        return self.do_quit("")
+
+    # Commands that look
+
+    def do_break(self, argument: str) -> None:
+        """break PATTERN [if CONDITION]: stop after instructions of that name or opcode.
+
+        The condition is Python, on `value`, `operands` and `np`: break add* if np.isnan(value).any()
+        Without a pattern the breakpoints are listed.
+        """
+        pattern, _, condition = argument.partition(" if ")
+        if pattern.strip():
+            self.breakpoints.append(Breakpoint(pattern.strip().lstrip("%"), condition.strip()))
+        for number, each in enumerate(self.breakpoints, 1):
+            self._say(f"{number}. {each}")
+
+    def do_clear(self, argument: str) -> None:
+        """clear [N]: remove a breakpoint, or all."""
+        if argument.isdecimal() and 1 <= int(argument) <= len(self.breakpoints):
+            del self.breakpoints[int(argument) - 1]
+        elif not argument:
+            self.breakpoints.clear()
+        else:
+            self._say(f"there is no breakpoint {argument}")
+
+    def do_watch(self, argument: str) -> None:
+        """watch PATTERN: show the values of these instructions each time they run."""
+        self.watched += argument.replace("%", "").split()
+        self._say(f"watching {', '.join(self.watched) or 'nothing'}")
+
+    def do_print(self, argument: str) -> None:
+        """print [NAME]: the last value of an instruction; without a name, of the one that has just run."""
+        found = self.here if not argument else self._find(argument.strip().lstrip("%"))
+        if found is None or found not in self.values:
+            self._say(f"%{argument} has no value yet" if argument else "nothing has run yet")
+        else:
+            self._say(f"{found!r}\n  {describe(self.values[found])}\n{summary(self.values[found])}")
+
+    def _find(self, name: str) -> Instruction | None:
+        """The instruction of that name: of this computation, else of any."""
+        home: Computation | None = self.here.parent if self.here is not None else None
+        computations = [*([home] if home is not None else []), *self.case.module.computations]
+        return next((i for c in computations for i in c.instructions if i.name == name), None)
+
+    def do_list(self, _: str) -> None:
+        """list: the instructions around the one that has just run."""
+        home = self.here.parent if self.here is not None and self.here.parent is not None else self.case.module.entry
+        place = home.instructions.index(self.here) if self.here in home.instructions else 0
+        self._say(f"{home.name}, {len(home.instructions)} instructions, {self.count} have run:")
+        for k in range(max(0, place - AROUND), min(len(home.instructions), place + AROUND + 1)):
+            self._say(f"{'->' if k == place else '  '} {home.instructions[k]!r}")
+
+    do_s, do_n, do_c, do_q, do_b, do_p, do_l, do_w = (
+        do_step,
+        do_next,
+        do_continue,
+        do_quit,
+        do_break,
+        do_print,
+        do_list,
+        do_watch,
+    )

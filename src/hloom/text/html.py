@@ -1,0 +1,43 @@
+"""HLO text as HTML, for notebooks."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from hloom.ir import Module
+from hloom.text.printer import print_module
+
+LONGEST = 400
+"""Lines shown; a notebook with more is no longer read."""
+
+_STYLES = {
+    "keyword": "color:#8250df;font-weight:600",
+    "shape": "color:#0a6b8a",
+    "opcode": "color:#b3541e;font-weight:600",
+    "attribute": "color:#6e7781",
+}
+_PARTS = re.compile(
+    r"(?P<keyword>\b(?:HloModule|ENTRY|ROOT)\b)"
+    r"|(?P<shape>\b(?:pred|token|bf16|[sufc]\d+\w*)\[[^\]]*\](?:\{[^}]*\})?)"
+    r"|(?P<opcode>(?<== )[a-z][a-z0-9-]*(?=\()|(?<=\] )[a-z][a-z0-9-]*(?=\()|(?<=\} )[a-z][a-z0-9-]*(?=\())"
+    r"|(?P<attribute>\b[a-z_]+(?==))"
+)
+
+
+def module_html(module: Module) -> str:
+    """The module's short text, coloured; long ones are cut."""
+    lines = print_module(module, short=True).split("\n")
+    rest = len(lines) - LONGEST
+    text = "\n".join(_line(line) for line in lines[:LONGEST])
+    cut = f"\n.. {rest} more lines: print(module.to_text())" if rest > 0 else ""
+    return f"<details open><summary>{escape(repr(module))}</summary><pre>{text}{cut}</pre></details>"
+
+
+def _line(line: str) -> str:
+    made, end = [], 0
+    for match in _PARTS.finditer(line):
+        style = _STYLES[match.lastgroup or ""]
+        made += [escape(line[end : match.start()]), f'<span style="{style}">{escape(match[0])}</span>']
+        end = match.end()
+    return "".join([*made, escape(line[end:])])
