@@ -272,3 +272,19 @@ def test_integers_wrap_around() -> None:
 def test_types_without_code_are_refused(types: str) -> None:
     with pytest.raises(ValueError, match=r"^(no matrix product of|a product of f64 would be rounded twice)"):
         emit_matmul("product", spec_of(1, 2, 2, 2, types), 1)
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("types", ["s8 s8 s32", "u8 s8 s32", "s16 s16 s32", "s16 u8 u32", "u8 u8 s16"])
+@pytest.mark.parametrize("orders", ["bij bij bij", "bji bij bij", "bij bji bij", "bji bji bji"])
+@pytest.mark.parametrize("sizes", [(1, 16, 24, 64), (2, 5, 7, 33), (1, 70, 9, 1031)])
+def test_products_by_pairs(sizes: tuple[int, int, int, int], orders: str, types: str, vector_bytes: int) -> None:
+    check(spec_of(*sizes, types, orders), threads=2, vector_bytes=vector_bytes)
+
+
+def test_products_of_the_lowest_numbers_wrap_around() -> None:
+    """A pair of products is 2^31."""
+    lowest = np.full((8, 32), -(2**15), np.int16)
+    out = np.zeros(64, np.int32)
+    run(spec_of(1, 8, 8, 31, "s16 s16 s32"), lowest[:, :31].ravel(), lowest[:, :31].ravel(), out, 1, 32)
+    assert set(out.tolist()) == {(31 * 2**30 + 2**31) % 2**32 - 2**31}

@@ -8,6 +8,7 @@ Tasks get their operands in a context of five words: A, B, C, the packed B, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.products import pack_b
@@ -24,12 +25,14 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
 )
 from hloom.backends.cpu.kernels.products.matvec import Matvec
 from hloom.backends.cpu.kernels.products.micro_kernel import Kernel, Panels, pack_rows_of_a, pack_steps_of_a
+from hloom.backends.cpu.kernels.products.pairs import has_pairs, multiply_add_pairs, paired
 from hloom.backends.cpu.llvm.function import ELEMENTS, Function, size_of
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, constant, type_of
 
 __all__ = ["MatmulCode", "MatmulSpec", "emit_matmul"]
 
 FALSE = constant(I1, False)
+MultiplyAdd = Callable[[Function, Value, Value, Value], Value]
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ def emit_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int = 6
     vector = type_of(sums.element, vector_bytes * 8 // sums.bits)
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return _zeros(name, spec)
+    if has_pairs(spec, vector_bytes):
+        return _by_pairs(name, spec, threads, vector, vector_bytes)
     p = normalised(spec)
     if p.n == 1:
         matvec = Matvec(p.batch, p.m, p.k, p.a, p.b, p.c, p.batch_strides)
@@ -62,8 +67,9 @@ def emit_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int = 6
 class _Emitter:
     """Writes the functions of one product."""
 
-    def __init__(self, name: str, plan: Plan) -> None:
+    def __init__(self, name: str, plan: Plan, multiply_add: MultiplyAdd = Function.multiply_add) -> None:
         self.name, self.plan, self.product, self.tile = name, plan, plan.product, plan.tile
+        self.multiply_add = multiply_add
         self.element = plan.tile.type.element
         self.depth_of_b = up(plan.product.k, self.tile.type.width)  # steps of a packed panel
         self.a, self.b = self._panels_of_a(), self._panels_of_b()
@@ -104,7 +110,8 @@ class _Emitter:
 
     def _kernel(self) -> Function:
         partial, ragged = self.plan.has_partial_sums, self.plan.has_ragged_tiles
-        return Kernel(f"{self.name}.kernel", self.tile, self.a, self.b, self.product.c, partial, ragged).function()
+        name, c = f"{self.name}.kernel", self.product.c
+        return Kernel(name, self.tile, self.a, self.b, c, partial, ragged, self.multiply_add).function()
 
     def _pack_a(self) -> Function:
         name, a = f"{self.name}.pack_a", self.product.a
@@ -246,6 +253,27 @@ class _Emitter:
             _run(f, f"{self.name}.pack_task", context, self._pack_chunks(f), threads)
             _run(f, f"{self.name}.task", context, tasks, threads)
         return f
+
+
+def _by_pairs(name: str, spec: MatmulSpec, threads: int, vector: Type, vector_bytes: int) -> MatmulCode:
+    """Copies of the operands, whose elements are pairs, and their product."""
+    inner, *operands = paired(spec)
+    product = _Emitter(f"{name}.pairs", plan(normalised(inner), vector, threads, vector_bytes), multiply_add_pairs)
+    code = product.code()
+    f = _entry(name)
+    lhs, rhs, out, scratch, pool = f.parameters
+    copies, place, functions = [], scratch, []
+    for side, source, operand in zip(("lhs", "rhs"), (lhs, rhs), operands, strict=True):
+        context, task = f.slot(I64, 2), f"{name}.copy_{side}"
+        _fill_context(f, context, source, place)
+        _run(f, task, context, operand.chunks, pool if product.plan.parallel else None)
+        functions.append(operand.task(task, vector.width))
+        copies.append(place)
+        place = f.at(place, up(operand.size, 16), "i32")
+    f.invoke(code.entry, *copies, out, place, pool)
+    size = sum(4 * up(operand.size, 16) for operand in operands) + code.scratch_bytes
+    outer = _code(name, [*functions, f], size)
+    return MatmulCode(f"{code.text}\n{outer.text}", code.declarations | outer.declarations, size, name)
 
 
 def _entry(name: str) -> Function:

@@ -11,6 +11,7 @@ columns, one row of the panel for each step of K, zeros past the last column.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hloom.backends.cpu.llvm.function import ELEMENTS, Function, size_of
@@ -88,6 +89,7 @@ class Kernel:
     c: Matrix
     has_partial_sums: bool
     has_ragged_tiles: bool
+    multiply_add: Callable[[Function, Value, Value, Value], Value] = Function.multiply_add
 
     def function(self) -> Function:
         f = Function(self.name, a=PTR, b=PTR, c=PTR, partial=PTR, steps=I64, rows=I64, columns=I64, last=I1)
@@ -133,7 +135,7 @@ class Kernel:
                 factor = f.splat(scalar, type.width)
                 for j, vector in enumerate(vectors):
                     at = i * tile.vectors + j
-                    loop.carried[at] = f.multiply_add(factor, vector, loop.carried[at])
+                    loop.carried[at] = self.multiply_add(f, factor, vector, loop.carried[at])
         return loop.carried
 
     def _store_tile(self, f: Function, sums: Value, c: Value, rows: Value, columns: Value) -> None:
