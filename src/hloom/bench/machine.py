@@ -1,48 +1,104 @@
-"""The machine that a benchmark ran on: what it is, and how fast it copies and multiplies at best."""
+"""The machine that a benchmark ran on: what it is, and how fast it moves bytes and multiplies at best."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from hloom.backends.cpu.llvm.function import Function
+from hloom.backends.cpu.llvm.machine_code import load_object, make_object, processor
+from hloom.backends.cpu.llvm.text import I64, PTR, constant, type_of
 from hloom.runtime.machine import core_count, processor_name
 
-COPIED_BYTES = 128 << 20
+ARRAY_BYTES = 128 << 20
 """Far more than caches hold."""
-MATRIX_SIZE = 2048
-SECONDS = 0.6  # how long each is repeated
+SECONDS = 0.3  # how long each is repeated
+CHAINS = 12
+"""Sums that do not wait for each other: as many as hide the latency of a multiply-add."""
+ROUNDS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the machine reached: bytes read and written by a copy, and f32 operations in a matrix product."""
+    """What the machine reached on all cores: bytes to and from memory, and f32 operations in registers alone.
+
+    `bytes_per_second` is the best of reading, writing and copying (which reads and writes); 0 is not measured.
+    """
 
     bytes_per_second: float
     flops_per_second: float
+    reading: float = 0.0
+    writing: float = 0.0
+    copying: float = 0.0
 
     def __str__(self) -> str:
-        return (
-            f"{self.bytes_per_second / 1e9:.1f} GB/s (np.copyto of {COPIED_BYTES >> 20} MiB, {core_count()} threads), "
-            f"{self.flops_per_second / 1e9:.0f} GFLOP/s (np.dot of {MATRIX_SIZE}x{MATRIX_SIZE} f32)"
-        )
+        rates = [f"{rate / 1e9:.1f} {name}" for name, rate in self._rates().items() if rate]
+        memory = f"{self.bytes_per_second / 1e9:.1f} GB/s" + (f" ({', '.join(rates)})" if rates else "")
+        return f"{memory}, {self.flops_per_second / 1e9:.0f} GFLOP/s (f32, in registers) on {core_count()} threads"
+
+    def _rates(self) -> dict[str, float]:
+        return {"reading": self.reading, "writing": self.writing, "copying": self.copying}
 
 
+@functools.cache
 def measure_limits() -> Limits:
-    """Measures for about a second and a half."""
-    source, target = np.ones(COPIED_BYTES, np.uint8), np.zeros(COPIED_BYTES, np.uint8)
-    parts = list(zip(np.array_split(target, core_count()), np.array_split(source, core_count()), strict=True))
-    a = np.ones((MATRIX_SIZE, MATRIX_SIZE), np.float32)
-    product = np.empty_like(a)
+    """Measures for about a second and a half, once in a process."""
+    width = processor().vector_bytes // 4
+    code = load_object(make_object(_kernels(width)))
+    call = functools.partial(ctypes.CFUNCTYPE, None, ctypes.c_void_p, ctypes.c_int64)
+    spin, read, write = (call()(code.address(f"hloom_{name}")) for name in ("spin", "read", "write"))
+    source, target = np.ones(ARRAY_BYTES, np.uint8), np.ones(ARRAY_BYTES, np.uint8)
+    parts = [np.array_split(array.view(np.float32), core_count()) for array in (source, target)]
+    sums = np.zeros((core_count(), 1024), np.float32)
     with ThreadPoolExecutor(core_count()) as threads:
-        copying = _best(lambda: list(threads.map(lambda part: np.copyto(*part), parts)))
-    multiplying = _best(lambda: np.dot(a, a, product))
-    return Limits(2 * COPIED_BYTES / copying, 2 * MATRIX_SIZE**3 / multiplying)
+
+        def on_each(function: Callable[[int, int], object], arrays: Iterable[np.ndarray[Any, Any]], size: int) -> float:
+            work = [(array.ctypes.data, size or array.size // (8 * width) * width * 8) for array in arrays]
+            return _best(lambda: list(threads.map(lambda each: function(*each), work)))
+
+        spinning = on_each(spin, sums, ROUNDS)
+        reading, writing = on_each(read, parts[0], 0), on_each(write, parts[1], 0)
+        pairs = list(zip(parts[1], parts[0], strict=True))
+        copying = _best(lambda: list(threads.map(lambda pair: np.copyto(*pair), pairs)))
+    flops = core_count() * 2.0 * CHAINS * width * ROUNDS / spinning
+    rates = [ARRAY_BYTES / reading, ARRAY_BYTES / writing, 2 * ARRAY_BYTES / copying]
+    return Limits(max(rates), flops, *rates)
+
+
+def _kernels(width: int) -> str:
+    """`hloom_spin(place, rounds)` multiplies and adds; `hloom_read` and `hloom_write` go over (place, floats)."""
+    vector, functions = type_of("float", width), []
+    spin = Function("hloom_spin", place=PTR, rounds=I64)
+    factor = spin.splat(spin.load(spin.parameters[0], vector.scalar, 4), width)
+    with spin.loop(spin.parameters[1], carried=[constant(vector, 0)] * CHAINS) as loop:
+        loop.carried = [spin.multiply_add(factor, factor, each) for each in loop.carried]
+    for k, value in enumerate(loop.carried):
+        spin.store(value, spin.at(spin.parameters[0], k * width, "float"), 4)
+    functions.append(spin)
+    for name in ("read", "write"):
+        f = Function(f"hloom_{name}", place=PTR, floats=I64)
+        with f.loop(f.parameters[1], 8 * width, carried=[constant(vector, 0)] * 8) as loop:
+            places = [f.at(f.parameters[0], f.add(loop.index, k * width), "float") for k in range(8)]
+            for k, place in enumerate(places):
+                if name == "read":
+                    loop.carried[k] = f.binary("fadd", loop.carried[k], f.load(place, vector, 4))
+                else:
+                    f.store(loop.carried[k], place, 4)
+        # What is read must be used.
+        f.store(functools.reduce(lambda a, b: f.binary("fadd", a, b), loop.carried), f.parameters[0], 4)
+        functions.append(f)
+    declarations = {line: None for f in functions for line in f.declarations}
+    texts = [f.text().replace("define internal", "define") for f in functions]
+    return "\n".join([*declarations, *texts])
 
 
 def _best(work: Callable[[], object]) -> float:
