@@ -127,4 +127,9 @@ add(
     resnet_train,
     tolerance=0.1,  # XLA's own results are 6 % apart where the images are by 1e-6
 )
-add("U-Net gradient", lambda key: (unet_parameters(key), images_of(key, 2, 128)), unet_gradient, tolerance=2e-2)
+add(
+    "U-Net gradient",
+    lambda key: (unet_parameters(key), images_of(key, 2, 128)),
+    unet_gradient,
+    tolerance=0.1,  # XLA's own results are 2 to 4 % apart where the images are by 1e-6: the masks of relu flip
+)
