@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo demo-mpi test check test-long docs release-check clean
+.PHONY: help demo demo-mpi test check test-long docs site release-check clean
 
 help:  ## tells all targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | awk '{name = $$1; $$1 = ""; printf "make %-14s%s\n", name, $$0}'
@@ -29,6 +29,9 @@ docs: $(VENV)/.installed-dev  ## writes the pages that are made from the code
 	$(BIN)/python tools/reference.py
 	$(BIN)/python tools/clauses.py
 	$(BIN)/python tools/stubs.py
+
+site: $(VENV)/.installed-dev  ## builds the documentation site, without warnings, in build/site
+	$(BIN)/python tools/documentation.py
 
 release-check: $(VENV)/.installed-dev  ## builds sdist and wheel; runs the demo from the wheel in an empty environment
 	$(BIN)/python tools/check_release.py
