@@ -12,7 +12,7 @@ from conftest import ROOT, SPECIFICATION
 from hloom.ops.operation import OPERATIONS
 
 
-@pytest.mark.parametrize("name", ["walkthrough.md", "tutorials/a_pass.md"])
+@pytest.mark.parametrize("name", ["walkthrough.md", "how_to.md", "tutorials/a_pass.md"])
 def test_the_code_of_pages_runs(name: str) -> None:
     page = (ROOT / "docs" / name).read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
