@@ -14,7 +14,7 @@ from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_
 from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.machine_code import compile_texts, processor, target
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
-from hloom.backends.cpu.program.emitter import CLOCK, emit_program
+from hloom.backends.cpu.program.emitter import emit_program
 from hloom.backends.cpu.program.outline import ScalarComputationOutliner
 from hloom.backends.cpu.program.overlap import overlap_collectives
 from hloom.backends.cpu.program.program import (
@@ -180,7 +180,7 @@ def compile_timed(module: Module) -> CompiledModule:
     """Compiles a module for one device, with a clock around each step."""
     provide_half_conversions()
     with older_objects_at_rest():
-        return _compile(module, False, Company.NONE, StepTimer(CLOCK))
+        return _compile(module, False, Company.NONE, StepTimer())
 
 
 def _compile(module: Module, donate: bool, company: Company, timer: StepTimer | None = None) -> CompiledModule:

@@ -13,7 +13,7 @@ import numpy as np
 
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.llvm.machine_code import load_object
-from hloom.backends.cpu.program.emitter import TABLE, host_buffers
+from hloom.backends.cpu.program.interface import TABLE, host_buffers
 from hloom.backends.cpu.program.program import TOKEN_PLACE, Buffer, HostStep, Slot, WaitStep, leaves
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template

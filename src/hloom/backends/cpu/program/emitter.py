@@ -9,7 +9,7 @@ constants. It returns 0, or 1 where a host step failed. Loops and branches are n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode
@@ -17,6 +17,20 @@ from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Builder, Value, cons
 from hloom.backends.cpu.nests.emitter import emit_nest
 from hloom.backends.cpu.program.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
 from hloom.backends.cpu.program.buffer_assignment import Assignment
+from hloom.backends.cpu.program.interface import (
+    AFTER_BLOCKS,
+    ASKED_WORD,
+    BEFORE_BLOCK,
+    CLOCK,
+    IN_BLOCK,
+    IN_LOOP,
+    ODD,
+    POLL_CYCLES,
+    TABLE,
+    host_buffers,
+    table_starts,
+)
+from hloom.backends.cpu.program.modules import Unit, divided, module_of_units, module_text
 from hloom.backends.cpu.program.program import (
     Buffer,
     CallStep,
@@ -26,32 +40,19 @@ from hloom.backends.cpu.program.program import (
     HostStep,
     KernelStep,
     Program,
-    Slot,
     Step,
     Subroutine,
     WaitStep,
     WhileStep,
-    leaves,
 )
 from hloom.backends.cpu.program.step_timer import StepTimer, is_timed
 from hloom.loops.nest import Kernel, Nest, nest_cost
-from hloom.runtime.machine import architecture
 
-ASKED_WORD = 6
-"""The word of the host's memory that changes with each call of the host.
-
-The host is given an odd number made of it, and returns that where all went well. ctypes returns what an earlier call
-left where an exception, such as that of Ctrl-C, comes before the first line of a function that is called back.
-"""
-ODD = 0x7FFFFFFF
-TABLE = ("arena", "pool", "parallel_for", "host_call", "host_data", "ask")
 INLINED_LINES = 200
 """Functions of at most so many lines that run on one thread become part of the loop that calls them."""
 INLINED_CALLS = 64
 LOOK_COST = 8192
 """The work, in element additions, after which a loop looks at the clock: some microseconds."""
-PIECE_CHARACTERS = 16_000
-"""From this length on, what takes LLVM some 10 ms, functions make a module of their own worth its while."""
 
 _PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
 # Kernels that fork deep inside call this; the address is the same for every call of the process.
@@ -61,15 +62,6 @@ define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
   call void %address(ptr %pool, ptr %function, ptr %context, i64 %chunks)
   ret void
 }"""
-_ATTRIBUTES = (
-    'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n'
-    "attributes #2 = { cold nounwind memory(inaccessiblemem: readwrite) }\n!0 = !{i32 1}\n"
-)
-CLOCK = {"x86_64": "llvm.readcyclecounter", "aarch64": "llvm.readsteadycounter"}[architecture()]
-POLL_CYCLES = 1 << 25 if CLOCK.endswith("cyclecounter") else 1 << 18
-"""Some 10 ms of the clock: the time-stamp counter of x86, elsewhere a timer of some 20 MHz and more."""
-IN_LOOP, IN_BLOCK, BEFORE_BLOCK, AFTER_BLOCKS = range(4)
-"""Where the program asks whether it may go on."""
 POLL_HEAD = [
     "  %poll.ticks = alloca i32, align 4",
     "  %poll.last = alloca i64, align 8",
@@ -91,15 +83,6 @@ class NestFunction:
     extent: int
     task: list[str] = field(default_factory=list)
     """A function that runs a chunk of the nest on a thread, where the nest is cut."""
-
-
-@dataclass(slots=True)
-class _Unit:
-    """Functions that the rest of a program only calls: what they need, and how the rest declares them."""
-
-    text: str
-    declarations: dict[str, None]
-    entries: list[str]
 
 
 @dataclass(slots=True)
@@ -151,7 +134,7 @@ class ProgramEmitter:
         parts = self.program.parts()
         whole = [text for subroutine in self.program.subroutines for text in self._subroutine(subroutine)]
         whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
-        pieces, rest = _pieces(self._units())
+        pieces, rest = divided(self._units())
         inlined = [f for f in self.functions.values() if self.inlined.get(f.name)]
         needed = [self.builder.declarations, *(f.declarations for f in inlined), *(u.declarations for u in rest)]
         elsewhere = [unit for piece in pieces for unit in piece]
@@ -162,9 +145,9 @@ class ProgramEmitter:
         texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main("hloom_main", len(parts), forks)]
         texts += [self.timer.text()] if self.timer is not None else []
         entries = [entry for unit in elsewhere for entry in unit.entries]
-        return [_module([*declarations, *entries], texts), *map(_module_of_units, pieces)]
+        return [module_text([*declarations, *entries], texts), *map(module_of_units, pieces)]
 
-    def _units(self) -> Iterator[_Unit]:
+    def _units(self) -> Iterator[Unit]:
         """What the program only calls: kernels, and nests that are inlined nowhere."""
         for function in self.functions.values():
             if not self.inlined.get(function.name):
@@ -175,11 +158,11 @@ class ProgramEmitter:
                     entries.append(f"declare void @{function.name}({', '.join(parameters)})")
                 if function.task:
                     entries.append(f"declare void @{function.name}.task(ptr, i64)")
-                yield _Unit("\n".join(lines), function.declarations, entries)
+                yield Unit("\n".join(lines), function.declarations, entries)
         for entry, (code, arguments) in self.codes.items():
             text = code.text.replace(f"define internal void @{entry}(", f"define void @{entry}(")
             declaration = f"declare void @{entry}({', '.join(['ptr'] * arguments)})"
-            yield _Unit(text, code.declarations, [declaration])
+            yield Unit(text, code.declarations, [declaration])
 
     def _part(self, name: str, steps: list[Step]) -> str:
         """`i32 @name(ptr table)`: a part of the program."""
@@ -569,26 +552,6 @@ class FunctionEmitter(ProgramEmitter):
         return [*declarations, *texts, "\n".join([*head, *self.builder.lines, "  ret void", "}"])]
 
 
-def _pieces(units: Iterable[_Unit]) -> tuple[list[list[_Unit]], list[_Unit]]:
-    """Units in groups that are long enough to be compiled on their own, and the rest."""
-    pieces, group = [], list[_Unit]()
-    for unit in units:
-        group.append(unit)
-        if sum(len(unit.text) for unit in group) >= PIECE_CHARACTERS:
-            pieces.append(group)
-            group = []
-    return pieces, group
-
-
-def _module_of_units(units: list[_Unit]) -> str:
-    declarations = {declaration: None for unit in units for declaration in unit.declarations}
-    return _module(declarations, [unit.text for unit in units])
-
-
-def _module(declarations: Iterable[str], texts: Iterable[str]) -> str:
-    return "\n".join([*declarations, *texts, _ATTRIBUTES])
-
-
 def _return_if(b: Builder, failed: Value) -> None:
     """Ends the function where a status is not 0."""
     stop, go = b.label("failed"), b.label("go")
@@ -610,17 +573,3 @@ def _callee_head(words: int) -> list[str]:
 def _from_frame(b: Builder, position: int) -> Value:
     """A pointer that was handed over in a task's frame."""
     return b.load(b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr"), PTR, 8)
-
-
-def table_starts(program: Program) -> dict[str, int]:
-    """From where on the table holds the pointers of the parameters, outputs and constants."""
-    outputs = len(TABLE) + len(program.of_kind("parameter"))
-    return {"parameter": len(TABLE), "output": outputs, "constant": outputs + len(program.of_kind("output"))}
-
-
-def host_buffers(step: HostStep) -> Iterator[Buffer]:
-    """The arrays that a host step reads, then those it writes."""
-    for place in (*step.operands, step.result):
-        for leaf in leaves(place):
-            if not isinstance(leaf, Slot):
-                yield leaf

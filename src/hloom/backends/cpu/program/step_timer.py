@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hloom.backends.cpu.llvm.text import I64, Builder, Value, constant
+from hloom.backends.cpu.program.interface import CLOCK
 from hloom.backends.cpu.program.program import (
     CodeStep,
     CopyStep,
@@ -38,14 +39,13 @@ class TimedStep:
 class StepTimer:
     """Writes the calls before and after each step, and what they call."""
 
-    def __init__(self, clock: str) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
         self.steps: list[TimedStep] = []
 
     def begin(self, b: Builder) -> Value:
         """Reads the clock."""
-        b.declarations[f"declare i64 @{self.clock}()"] = None
-        return b.emit(f"call i64 @{self.clock}()", I64)
+        b.declarations[f"declare i64 @{CLOCK}()"] = None
+        return b.emit(f"call i64 @{CLOCK}()", I64)
 
     def end(self, b: Builder, step: Step, start: Value) -> None:
         """Adds the time since `start` to the step's row."""
@@ -60,11 +60,11 @@ class StepTimer:
 @{EVENTS} = global [{MOST_EVENTS} x [3 x i64]] zeroinitializer
 @{EVENT_COUNT} = global i64 0
 define i64 @{READ_CLOCK}() {{
-  %now = call i64 @{self.clock}()
+  %now = call i64 @{CLOCK}()
   ret i64 %now
 }}
 define internal void @hloom_count(i64 %row, i64 %start) noinline {{
-  %now = call i64 @{self.clock}()
+  %now = call i64 @{CLOCK}()
   %runs.at = getelementptr [2 x i64], ptr @{COUNTERS}, i64 %row, i64 0
   %cycles.at = getelementptr [2 x i64], ptr @{COUNTERS}, i64 %row, i64 1
   %runs = load i64, ptr %runs.at

@@ -22,7 +22,7 @@ from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, boolean, field, i32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, elements, native, stack, to
-from hloom.backends.cpu.program.emitter import TABLE
+from hloom.backends.cpu.program.interface import TABLE
 from hloom.backends.cpu.program.program import Signature
 
 DOES_NOT_FIT = 2

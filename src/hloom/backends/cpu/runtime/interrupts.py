@@ -16,7 +16,7 @@ from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Structure, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, native
-from hloom.backends.cpu.program.emitter import AFTER_BLOCKS, BEFORE_BLOCK, IN_BLOCK, ODD
+from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK, IN_BLOCK, ODD
 from hloom.runtime.python_api import c_address
 from hloom.values import Array
 

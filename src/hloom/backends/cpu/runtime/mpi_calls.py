@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.backends.cpu.program.emitter import host_buffers
+from hloom.backends.cpu.program.interface import host_buffers
 from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, WaitStep, leaves
 from hloom.backends.cpu.runtime.exchange import NOWHERE, WORDS, ragged_address
 from hloom.ops.collectives import Collective
