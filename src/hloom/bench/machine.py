@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from hloom.backends.cpu.llvm.function import Function
-from hloom.backends.cpu.llvm.machine_code import load_object, make_object, processor
+from hloom.backends.cpu.llvm.machine_code import load_object, make_object
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.llvm.text import I64, PTR, constant, type_of
 from hloom.runtime.machine import core_count, processor_name
 

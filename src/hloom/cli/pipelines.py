@@ -18,7 +18,8 @@ def pipeline_named(text: str) -> Pass | Pipeline:
 def stage_text(module: Module, stage: str) -> str:
     """What the CPU backend makes of a module: its steps with their loop nests, LLVM IR, or assembly."""
     from hloom.backends.cpu.llvm.half import provide_half_conversions
-    from hloom.backends.cpu.llvm.machine_code import assembly, processor
+    from hloom.backends.cpu.llvm.machine_code import assembly
+    from hloom.backends.cpu.llvm.processor import processor
     from hloom.backends.cpu.program.buffer_assignment import assign_buffers
     from hloom.backends.cpu.program.emitter import emit_program
     from hloom.backends.cpu.program.program import build_program, program_lines

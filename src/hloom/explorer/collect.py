@@ -11,7 +11,8 @@ import numpy as np
 from hloom.api import prepared
 from hloom.backends.cpu.compiler import Company, cpu_pipeline
 from hloom.backends.cpu.llvm.half import provide_half_conversions
-from hloom.backends.cpu.llvm.machine_code import assembly, processor
+from hloom.backends.cpu.llvm.machine_code import assembly
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.emitter import ProgramEmitter
 from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, Step, WhileStep, build_program

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hloom.backends.cpu.compiler import Company, cpu_pipeline
-from hloom.backends.cpu.llvm.machine_code import processor
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.program import build_program
 from hloom.flops import FREE, count_flops_of

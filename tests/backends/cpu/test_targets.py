@@ -11,7 +11,7 @@ import pytest
 import hloom as hl
 from conftest import ROOT
 from hlo_text import softmax
-from hloom.backends.cpu.llvm.machine_code import processor
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.errors import ArgumentError
 from run_on_aarch64 import CANNOT_RUN
 
@@ -35,7 +35,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 CHECK = """
 import numpy as np
 import hloom as hl
-from hloom.backends.cpu.llvm.machine_code import processor
+from hloom.backends.cpu.llvm.processor import processor
 text = open({path!r}).read()
 x = np.linspace(-3, 3, 7 * 50, dtype=np.float32).reshape(7, 50)
 found, wanted = (np.asarray(hl.compile(text, backend=backend)(x)) for backend in ("cpu", "interpreter"))

@@ -12,7 +12,8 @@ from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.products.dot import can_multiply
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_program
 from hloom.backends.cpu.llvm.half import provide_half_conversions
-from hloom.backends.cpu.llvm.machine_code import compile_texts, processor, target
+from hloom.backends.cpu.llvm.machine_code import compile_texts, target
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.emitter import emit_program
 from hloom.backends.cpu.program.outline import ScalarComputationOutliner

@@ -12,7 +12,8 @@ import numpy as np
 import hloom as hl
 from hloom.backends.cpu.kernels.code import KernelCode, operand_shapes, result_shapes
 from hloom.backends.cpu.llvm.half import provide_half_conversions
-from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object, processor
+from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.ir import Instruction
 from hloom.verifier import verify_module

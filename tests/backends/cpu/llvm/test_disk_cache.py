@@ -11,7 +11,7 @@ import pytest
 import hloom as hl
 from hloom.backends.cpu import compiler
 from hloom.backends.cpu.llvm import disk_cache
-from hloom.backends.cpu.llvm.machine_code import processor
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime import dispatch, interrupts
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 

@@ -15,6 +15,7 @@ import hloom as hl
 from hloom.backends.cpu.llvm import calls as llvm_calls
 from hloom.backends.cpu.llvm import machine_code
 from hloom.backends.cpu.llvm.calls import LlvmCalls
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program import modules as program_modules
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.emitter import emit_program
@@ -78,8 +79,8 @@ def check(run: hl.Executable) -> None:
 
 
 def texts_of(text: str, threads: int = 2) -> list[str]:
-    program = build_program(hl.parse(text), machine_code.processor().vector_bytes, threads)
-    return emit_program(program, assign_buffers(program, False), machine_code.processor().vector_bytes)
+    program = build_program(hl.parse(text), processor().vector_bytes, threads)
+    return emit_program(program, assign_buffers(program, False), processor().vector_bytes)
 
 
 @pytest.mark.parametrize("characters", [1, 2_000, 1 << 40])

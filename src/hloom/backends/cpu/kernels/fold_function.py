@@ -6,7 +6,8 @@ from typing import Any
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
-from hloom.backends.cpu.llvm.machine_code import load_object, make_object, processor
+from hloom.backends.cpu.llvm.machine_code import load_object, make_object
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.llvm.text import I32, PTR, Index
 from hloom.ir import Computation, Module
 from hloom.monoids import MONOIDS

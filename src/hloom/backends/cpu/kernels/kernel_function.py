@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
 from hloom.backends.cpu.llvm.function import Function
-from hloom.backends.cpu.llvm.text import I1, I8, I32, I64, PTR, Index, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, Index, Type, Value, constant, type_of
 from hloom.types import PrimitiveType
 
 
@@ -83,8 +83,7 @@ class KernelFunction(Function):
             raw = self.load(place, memory, align)
         else:
             mask = self.shuffle(mask, None, [k // parts for k in range(lanes * parts)]) if parts > 1 else mask
-            name = f"llvm.masked.load.{memory.suffix}.p0"
-            raw = self.call(name, memory, place, constant(I32, align), mask, Value("zeroinitializer", memory))
+            raw = self.load_masked(place, memory, align, mask)
         if type.is_complex:
             even, odd = range(0, 2 * lanes, 2), range(1, 2 * lanes, 2)
             return self.shuffle(raw, None, even), self.shuffle(raw, None, odd)

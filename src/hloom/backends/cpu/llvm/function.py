@@ -116,8 +116,7 @@ class Function(Builder):
         if mask is None:
             raw = self.load(pointer, memory, align)
         else:
-            intrinsic = f"llvm.masked.load.{memory.suffix}.p0"
-            raw = self.call(intrinsic, memory, pointer, constant(type_of("i32"), align), mask, constant(memory, 0))
+            raw = self.load_masked(pointer, memory, align, mask)
         return self.widen(raw, source, type)
 
     def widen(self, raw: Value, source: str, type: Type) -> Value:

@@ -6,9 +6,10 @@ import functools
 
 import llvmlite.binding as llvm
 
-from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object, processor
+from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load_object
 from hloom.backends.cpu.llvm.native.types import boolean, u32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import leading_zeros, native
+from hloom.backends.cpu.llvm.processor import processor
 
 _INFINITY, _HALF_INFINITY = 0x7F800000, 0x7C00
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.llvm.disk_cache import cached
-from hloom.errors import ArgumentError
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.runtime.machine import thread_count
 
 _lock = threading.Lock()
@@ -35,53 +33,6 @@ class MachineCode:
     def data_address(self, name: str) -> int:
         """Of a global variable."""
         return int(self._engine.get_global_value_address(name))
-
-
-_LEVELS = {
-    "x86-64-v2": ("sse4.2", "popcnt", "ssse3"),
-    "x86-64-v3": ("avx2", "bmi2", "fma", "f16c", "lzcnt"),
-    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
-}
-"""What each level of x86-64 has beyond the one before."""
-
-
-@dataclass(frozen=True)
-class Processor:
-    """What code is made for: LLVM's name, features beyond what the name says, and the width of a vector register."""
-
-    name: str
-    features: str
-    vector_bytes: int
-    converts_f16: bool
-    """Whether it has instructions between f16 and f32."""
-
-
-@functools.cache
-def processor() -> Processor:
-    """The processor that HLOOM_TARGET_CPU names, else this one, with the widest registers that it has.
-
-    ArgumentError where this processor does not run code of the named level.
-    """
-    found = llvm.get_host_cpu_features()
-    level = os.environ.get("HLOOM_TARGET_CPU", "native")
-    if level != "native":
-        return _level(level, found)
-    if "prefer-256-bit" in found:
-        found["prefer-256-bit"] = False
-    wide = all(found.get(feature) for feature in _LEVELS["x86-64-v4"])
-    width = 64 if wide else 32 if found.get("avx2") else 16
-    return Processor(llvm.get_host_cpu_name(), str(found.flatten()), width, bool(found.get("f16c", True)))
-
-
-def _level(level: str, found: Any) -> Processor:
-    """A level of x86-64, where `found` are the features that this processor has."""
-    if level not in _LEVELS:
-        raise ArgumentError(f"HLOOM_TARGET_CPU is native or one of {', '.join(_LEVELS)}, got {level!r}")
-    names = list(_LEVELS)[: list(_LEVELS).index(level) + 1]
-    missing = [feature for name in names for feature in _LEVELS[name] if not found.get(feature)]
-    if missing:
-        raise ArgumentError(f"HLOOM_TARGET_CPU={level}: this processor has no {', '.join(missing)}")
-    return Processor(level, "-prefer-256-bit", 16 << (len(names) - 1), converts_f16=len(names) > 1)
 
 
 @functools.cache

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from hloom.backends.cpu.llvm.processor import processor
+
 _FLOAT_BITS = {"half": 16, "float": 32, "double": 64}
 _SUFFIX = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
 
@@ -321,6 +323,28 @@ class Builder:
     def copy(self, target: Value, source: Value, size: Index) -> None:
         """Copies bytes between places that do not overlap."""
         self.call_void("llvm.memcpy.p0.p0.i64", target, source, self.index(size), constant(I1, False))
+
+    def load_masked(self, pointer: Value, type: Type, align: int, mask: Value, rest: Value | None = None) -> Value:
+        """Loads the lanes of a mask; the others are those of `rest`, zeros by default.
+
+        LLVM 22 reads lanes beside the mask where it cuts a vector into registers, of which one has no lane of a mask
+        that is known in part; so vectors are cut into registers here.
+        """
+        rest = rest if rest is not None else Value("zeroinitializer", type)
+        count = max(1, type.width * type.bits // (8 * processor().vector_bytes))
+        width = type.width // count
+        part = type_of(type.element, width)
+        loaded = []
+        for k in range(count):
+            lanes = range(k * width, (k + 1) * width)
+            masks, others = (self.shuffle(v, None, lanes) if count > 1 else v for v in (mask, rest))
+            place = self.element_pointer(pointer, constant(I64, k * width), type.element) if k else pointer
+            name = f"llvm.masked.load.{part.suffix}.p0"
+            loaded.append(self.call(name, part, place, constant(I32, align), masks, others))
+        while len(loaded) > 1:
+            lanes = range(2 * loaded[0].type.width)
+            loaded = [self.shuffle(a, b, lanes) for a, b in zip(loaded[::2], loaded[1::2], strict=True)]
+        return loaded[0]
 
     def store_masked(self, value: Value, pointer: Value, align: int, mask: Value) -> None:
         """Stores the lanes of a mask.

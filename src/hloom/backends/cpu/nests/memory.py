@@ -78,12 +78,7 @@ def contiguous_load(e: NestState, pointer: Value, base: Value, type: PrimitiveTy
 
 
 def vector_load(e: NestState, at: Value, type: Type, align: int, mask: Value | None) -> Value:
-    b = e.builder
-    if mask is None:
-        return b.load(at, type, align)
-    zeros = Value("zeroinitializer", type)
-    name = f"llvm.masked.load.{type.suffix}.p0"
-    return b.call(name, type, at, constant(type_of("i32"), align), mask, zeros)
+    return e.builder.load(at, type, align) if mask is None else e.builder.load_masked(at, type, align, mask)
 
 
 def twice(e: NestState, mask: Value | None) -> Value | None:

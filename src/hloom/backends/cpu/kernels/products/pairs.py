@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.products.matmul_plan import MatmulSpec, accumulator
 from hloom.backends.cpu.llvm.function import ELEMENTS, Function
-from hloom.backends.cpu.llvm.machine_code import processor
+from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant, type_of
 from hloom.runtime.machine import architecture
 

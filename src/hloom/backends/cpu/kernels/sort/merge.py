@@ -105,8 +105,7 @@ class MergeSort:
         vector = type_of("i64", RUN)
         greatest, mask = constant(vector, -1), f.first_lanes(f.subtract(end, start), RUN)
         place = f.at(source, start, "i64")
-        name = f"llvm.masked.load.{vector.suffix}.p0"
-        records = f.call(name, vector, place, constant(I32, 8), mask, greatest)
+        records = f.load_masked(place, vector, 8, mask, greatest)
         rank = constant(vector, 0)
         for lane in range(RUN):
             is_less = f.compare("ult", f.shuffle(records, None, [lane] * RUN), records)
