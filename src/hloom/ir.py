@@ -63,13 +63,16 @@ class Instruction:
 
     @property
     def opcode(self) -> str:
+        """That of the operation, as HLO text writes it."""
         return self.op.opcode
 
     @property
     def operand_shapes(self) -> list[Shape]:
+        """The shapes of the operands, in order."""
         return [operand.shape for operand in self.operands]
 
     def replace_operand(self, position: int, new: Instruction) -> None:
+        """Reads `new` at this position instead; users of both stay right."""
         old = self.operands[position]
         self.operands[position] = new
         if old not in self.operands:
@@ -129,10 +132,12 @@ class Computation:
 
     @property
     def parameter_shapes(self) -> list[Shape]:
+        """Those of the parameters, by their numbers."""
         return [parameter.shape for parameter in self.parameters]
 
     @property
     def result_shape(self) -> Shape:
+        """The shape of the root."""
         return self.root.shape
 
     def add(self, instruction: Instruction) -> Instruction:
@@ -220,6 +225,7 @@ class Module:
         return self.entry_computation
 
     def add(self, computation: Computation, entry: bool = False) -> Computation:
+        """Appends a computation, after those that it calls; `entry` makes it the entry."""
         computation.parent = self
         self.computations.append(computation)
         if entry:

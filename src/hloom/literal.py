@@ -73,6 +73,7 @@ class Literal:
         return tuple(Literal(s, v) for s, v in zip(self.shape.elements, self.value, strict=True))
 
     def with_layout(self, layout: Layout | None) -> Literal:
+        """The same values in another layout."""
         return Literal(self.shape.with_layout(layout), self.value)
 
     def to_linear_memory(self) -> bytes:

@@ -90,6 +90,7 @@ class Layout:
 
     @property
     def is_monotonic(self) -> bool:
+        """Whether dimensions are ordered from the first to the last, or the other way round."""
         return self.is_dim0_major or self.is_dim0_minor
 
     @property
@@ -215,6 +216,7 @@ class Shape:
 
     @property
     def rank(self) -> int:
+        """The number of dimensions."""
         return len(self.dimensions)
 
     @property
@@ -224,18 +226,22 @@ class Shape:
 
     @property
     def is_array(self) -> bool:
+        """Whether it is an array, rather than a tuple, a token or opaque."""
         return self.layout is not None
 
     @property
     def is_tuple(self) -> bool:
+        """Whether it is a tuple."""
         return self.element_type is PrimitiveType.TUPLE
 
     @property
     def is_token(self) -> bool:
+        """Whether it is a token."""
         return self.element_type is PrimitiveType.TOKEN
 
     @property
     def is_scalar(self) -> bool:
+        """Whether it is an array without dimensions."""
         return self.layout is not None and not self.dimensions
 
     @property
@@ -316,6 +322,7 @@ class Shape:
     # Derived shapes
 
     def with_element_type(self, element_type: PrimitiveType) -> Shape:
+        """The same dimensions and layout with elements of another type."""
         return replace(self, element_type=element_type)
 
     def with_layout(self, layout: Layout | Sequence[int] | None) -> Shape:

@@ -54,26 +54,32 @@ class PrimitiveType(enum.Enum):
 
     @property
     def is_array(self) -> bool:
+        """Whether arrays may have elements of this type."""
         return self.kind is not Kind.OTHER
 
     @property
     def is_integer(self) -> bool:
+        """Whether it is a signed or an unsigned integer; predicates are not."""
         return self.kind is Kind.SIGNED or self.kind is Kind.UNSIGNED
 
     @property
     def is_signed(self) -> bool:
+        """Whether it is a signed integer."""
         return self.kind is Kind.SIGNED
 
     @property
     def is_float(self) -> bool:
+        """Whether it is a floating-point type, of any width."""
         return self.kind is Kind.FLOAT
 
     @property
     def is_complex(self) -> bool:
+        """Whether it is c64 or c128."""
         return self.kind is Kind.COMPLEX
 
     @property
     def is_pred(self) -> bool:
+        """Whether it is PRED."""
         return self is PrimitiveType.PRED
 
     @property

@@ -28,6 +28,7 @@ class XlaOp:
 
     @property
     def shape(self) -> Shape:
+        """The shape of the value, known while building (GEN-2)."""
         return self.instruction.shape
 
     def __repr__(self) -> str:
@@ -90,6 +91,7 @@ class XlaComputation:
 
     @property
     def entry_computation(self) -> Computation:
+        """The computation that was built."""
         return self.module.entry
 
     def to_text(self, **options: Any) -> str:

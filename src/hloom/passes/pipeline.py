@@ -73,6 +73,7 @@ class Pipeline:
     fixpoint: bool = False
 
     def run(self, module: Module) -> int:
+        """Runs the passes on the module, in place; gives the number of changes."""
         return sum(statistics.changes for statistics in run_passes(module, self))
 
 

@@ -25,10 +25,12 @@ class Kernel:
 
     @property
     def bytes_per_second(self) -> float:
+        """Bytes read and written, over the time."""
         return self.bytes * self.runs / self.seconds if self.seconds else 0.0
 
     @property
     def flops_per_second(self) -> float | None:
+        """Operations over the time; None where their number is unknown."""
         return None if self.flops is None else self.flops * self.runs / self.seconds if self.seconds else 0.0
 
     def share_of_limit(self, limits: Limits) -> float:

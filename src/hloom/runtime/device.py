@@ -54,6 +54,7 @@ class Device:
         return item.value
 
     def put_outfeed(self, value: Value) -> None:
+        """Puts a value into the queue that the host reads with `outfeed` (OUTFEED-1)."""
         self._outfeed.put(Literal.from_value(value))
 
     def take_from_host(self, channel_id: int, shape: Shape) -> Value:
@@ -65,6 +66,7 @@ class Device:
         return item.value
 
     def put_to_host(self, channel_id: int, value: Value) -> None:
+        """Puts a value into the queue of a channel to the host."""
         self._from_program.setdefault(channel_id, queue.SimpleQueue()).put(Literal.from_value(value))
 
 
