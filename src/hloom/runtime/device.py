@@ -54,7 +54,7 @@ class Device:
         return item.value
 
     def put_outfeed(self, value: Value) -> None:
-        """Puts a value into the queue that the host reads with `outfeed` (OUTFEED-1)."""
+        """Puts a value into the queue that the host reads with `transfer_from_outfeed` (OUTFEED-1)."""
         self._outfeed.put(Literal.from_value(value))
 
     def take_from_host(self, channel_id: int, shape: Shape) -> Value:
