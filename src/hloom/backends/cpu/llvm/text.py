@@ -331,20 +331,29 @@ class Builder:
         that is known in part; so vectors are cut into registers here.
         """
         rest = rest if rest is not None else Value("zeroinitializer", type)
-        count = max(1, type.width * type.bits // (8 * processor().vector_bytes))
-        width = type.width // count
-        part = type_of(type.element, width)
-        loaded = []
-        for k in range(count):
-            lanes = range(k * width, (k + 1) * width)
-            masks, others = (self.shuffle(v, None, lanes) if count > 1 else v for v in (mask, rest))
-            place = self.element_pointer(pointer, constant(I64, k * width), type.element) if k else pointer
-            name = f"llvm.masked.load.{part.suffix}.p0"
-            loaded.append(self.call(name, part, place, constant(I32, align), masks, others))
-        while len(loaded) > 1:
-            lanes = range(2 * loaded[0].type.width)
-            loaded = [self.shuffle(a, b, lanes) for a, b in zip(loaded[::2], loaded[1::2], strict=True)]
-        return loaded[0]
+        lanes = 8 * processor().vector_bytes // type.bits
+        if type.width <= lanes:
+            return self._load_masked(pointer, type, align, mask, rest)
+        loaded: Value | None = None
+        for start in range(0, type.width, lanes):
+            own = range(start, min(start + lanes, type.width))
+            place = self.element_pointer(pointer, constant(I64, start), type.element)
+            masks, others = self.shuffle(mask, None, own), self.shuffle(rest, None, own)
+            part = self._load_masked(place, type_of(type.element, len(own)), align, masks, others)
+            loaded = part if loaded is None else self.joined(loaded, part)
+        assert loaded is not None
+        return loaded
+
+    def _load_masked(self, pointer: Value, type: Type, align: int, mask: Value, rest: Value) -> Value:
+        name = f"llvm.masked.load.{type.suffix}.p0"
+        return self.call(name, type, pointer, constant(I32, align), mask, rest)
+
+    def joined(self, a: Value, b: Value) -> Value:
+        """The lanes of a, then those of b, which has no more."""
+        first, second = a.type.width, b.type.width
+        if second < first:
+            b = self.shuffle(b, None, [min(lane, second - 1) for lane in range(first)])
+        return self.shuffle(a, b, range(first + second))
 
     def store_masked(self, value: Value, pointer: Value, align: int, mask: Value) -> None:
         """Stores the lanes of a mask.
