@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from hloom.cli.pipelines import pipeline_named
 from hloom.cli.reduce import show_progress
 from hloom.errors import ArgumentError, HloomError
 from hloom.faults.case import Case
+
+if TYPE_CHECKING:
+    from hloom.faults.bisect import Tolerance
 
 
 @click.command()
@@ -41,6 +45,7 @@ def bisect(
     from hloom.faults.bisect import Tolerance
 
     tolerance = Tolerance(rtol, atol)
+    found: Case | tuple[str, str] | None
     try:
         case = load_case(module, inputs, seed)
         if other is not None:
@@ -59,20 +64,20 @@ def bisect(
     sys.exit(0 if found is None else 1)
 
 
-def _modules(case: Case, path: str, tolerance: object) -> object:
+def _modules(case: Case, path: str, tolerance: Tolerance) -> tuple[str, str] | None:
     from hloom.faults.bisect import first_difference_of_modules
 
-    found = first_difference_of_modules(case, load(path), tolerance)  # type: ignore[arg-type]
+    found = first_difference_of_modules(case, load(path), tolerance)
     if found is not None:
         click.secho(f"first different: {found[0]}", bold=True)
         click.echo(f"{path} {found[1]}")
     return found
 
 
-def _passes(case: Case, passes: str, tolerance: object) -> Case | None:
+def _passes(case: Case, passes: str, tolerance: Tolerance) -> Case | None:
     from hloom.faults.bisect import first_faulty_pass
 
-    found = first_faulty_pass(case, pipeline_named(passes), tolerance, show_progress)  # type: ignore[arg-type]
+    found = first_faulty_pass(case, pipeline_named(passes), tolerance, show_progress)
     if found is None:
         return None
     click.secho(f"pass {found.name}, run {found.run} of a pass: {found.message}", bold=True)
@@ -80,14 +85,14 @@ def _passes(case: Case, passes: str, tolerance: object) -> Case | None:
     return found.before
 
 
-def _backends(case: Case, between: str, tolerance: object) -> Case | None:
+def _backends(case: Case, between: str, tolerance: Tolerance) -> Case | None:
     from hloom.faults.bisect import RUNNERS, first_difference
 
     names = between.split(",")
     if len(names) != 2 or any(name not in RUNNERS for name in names):
         raise ArgumentError(f"--between takes two of {', '.join(RUNNERS)}, such as cpu,interpreter; got {between!r}")
     left, right = (RUNNERS[name] for name in names)
-    found = first_difference(case, left, right, tolerance, show_progress)  # type: ignore[arg-type]
+    found = first_difference(case, left, right, tolerance, show_progress)
     if found is None:
         return None
     smallest, message = found

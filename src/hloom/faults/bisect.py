@@ -27,10 +27,11 @@ class Tolerance:
 
     def apart(self, value: Value, expected: Value) -> str | None:
         """How the value differs; None where it does not."""
-        for number, (got, want) in enumerate(zip(flat(value), flat(expected), strict=True)):
+        pairs = list(zip(flat(value), flat(expected), strict=True))
+        for number, (got, want) in enumerate(pairs):
             found = difference(got, want, self.relative, self.absolute)
             if found:
-                return found if len(flat(value)) == 1 else f"element {number} {found}"
+                return found if len(pairs) == 1 else f"element {number} {found}"
         return None
 
 
