@@ -6,6 +6,8 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 
@@ -41,6 +43,19 @@ def from_jax(
     from hloom.stablehlo.importer.module import parse_stablehlo
 
     return parse_stablehlo(text)
+
+
+def traced(program: Any, arguments: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
+    """A program and its arguments, where it is a function of JAX's as a module and the arguments' leaves.
+
+    Anything else comes back as it is. Raises ArgumentError where JAX is not installed or cannot trace.
+    """
+    if not callable(program) or hasattr(program, "module"):
+        return program, tuple(arguments)
+    module = from_jax(program, *arguments)
+    from jax import tree
+
+    return module, tuple(np.asarray(leaf) for leaf in tree.leaves(arguments))
 
 
 def _jitted(jax: Any, function: Any, static_argnums: int | Sequence[int]) -> Any:

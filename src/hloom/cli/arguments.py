@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hloom.api import load
 from hloom.errors import ArgumentError, HloomError
-from hloom.faults.case import Case
 from hloom.files.arrays import read_arrays, take_value
 from hloom.files.formats import Format, content_format, read_file
+
+if TYPE_CHECKING:
+    from hloom.faults.case import Case
+    from hloom.files.snapshot import Snapshot
+    from hloom.ir import Module
 
 
 def with_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,19 +27,13 @@ def with_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def load_case(path: str, inputs: str | None, seed: int | None, needed: bool = True) -> Case:
     """The module in a file with its arguments; without any only where they are not `needed`."""
-    content = read_file(path)
+    from hloom.faults.case import Case
+
     if inputs is not None and seed is not None:
         raise ArgumentError("give --input or --random, not both")
-    if inputs is None and seed is None and content_format(content) is Format.PROTO:
-        from hloom.files.snapshot import snapshot_in
-
-        try:
-            snapshot = snapshot_in(content)
-        except HloomError as error:
-            raise error.at(path) from None
-        if snapshot is not None:
-            return Case(snapshot.module, tuple(snapshot.arguments))
-    module = load(path)
+    module, snapshot = load_with_snapshot(path)
+    if snapshot is not None and inputs is None and seed is None:
+        return Case(module, tuple(snapshot.arguments))
     shapes = module.entry.parameter_shapes
     if inputs is not None:
         arrays, counter = read_arrays(inputs), iter(range(1 << 30))
@@ -45,6 +43,21 @@ def load_case(path: str, inputs: str | None, seed: int | None, needed: bool = Tr
     if needed and shapes:
         raise ArgumentError(f"the module takes {len(shapes)} arguments: give --input FILE or --random SEED")
     return Case(module, () if not shapes else None)
+
+
+def load_with_snapshot(path: str) -> tuple[Module, Snapshot | None]:
+    """The module in a file, and the snapshot where the file is one."""
+    content = read_file(path)
+    if content_format(content) is Format.PROTO:
+        from hloom.files.snapshot import snapshot_in
+
+        try:
+            snapshot = snapshot_in(content)
+        except HloomError as error:
+            raise error.at(path) from None
+        if snapshot is not None:
+            return snapshot.module, snapshot
+    return load(path), None
 
 
 def save_case(case: Case, path: str) -> None:

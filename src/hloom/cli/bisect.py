@@ -12,10 +12,10 @@ from hloom.cli.arguments import load_case, save_case, with_arguments
 from hloom.cli.pipelines import pipeline_named
 from hloom.cli.reduce import show_progress
 from hloom.errors import ArgumentError, HloomError
-from hloom.faults.case import Case
 
 if TYPE_CHECKING:
     from hloom.faults.bisect import Tolerance
+    from hloom.faults.case import Case
 
 
 @click.command()
@@ -54,7 +54,7 @@ def bisect(
             found = _passes(case, passes, tolerance)
         else:
             found = _backends(case, between, tolerance)
-        if isinstance(found, Case) and output is not None:
+        if output is not None and found is not None and not isinstance(found, tuple):
             save_case(found, output)
     except HloomError as error:
         click.secho(f"error: {error}", err=True, fg="red")

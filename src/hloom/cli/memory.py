@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hloom.cli.output import print_table
 from hloom.ir import Module
-from hloom.passes.memory_scheduler import memory_use
 
 SHOWN = 20
 
@@ -13,6 +12,8 @@ def show_memory(module: Module) -> None:
     """Prints the values that are alive where they take most, by the order in which the module stands."""
     from rich.console import Console
     from rich.table import Table
+
+    from hloom.passes.memory_scheduler import memory_use
 
     use = memory_use(module.entry)
     table = Table("value", "shape", "bytes")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from hloom.ir import Module
-from hloom.passes import Pass, Pipeline, clone_module, parse_passes, run_passes
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hloom.ir import Module
+    from hloom.passes import Pass, Pipeline
 
 STAGES = ("hlo", "loops", "llvm", "asm")
 
@@ -11,6 +14,7 @@ STAGES = ("hlo", "loops", "llvm", "asm")
 def pipeline_named(text: str) -> Pass | Pipeline:
     """As `parse_passes` reads it; `cpu` is all that the CPU backend does before it makes code."""
     from hloom.backends.cpu.compiler import Company, cpu_pipeline
+    from hloom.passes import parse_passes
 
     return cpu_pipeline(Company.NONE) if text.strip() == "cpu" else parse_passes(text)
 
@@ -24,6 +28,7 @@ def stage_text(module: Module, stage: str) -> str:
     from hloom.backends.cpu.program.emitter import emit_program
     from hloom.backends.cpu.program.program import build_program, program_lines
     from hloom.backends.cpu.runtime.thread_pool import shared_pool
+    from hloom.passes import clone_module, run_passes
 
     provide_half_conversions()
     work = clone_module(module)

@@ -7,12 +7,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hloom.cli.arguments import load_case, save_case, with_arguments
 from hloom.errors import ArgumentError, HloomError
-from hloom.faults.case import Case
+
+if TYPE_CHECKING:
+    from hloom.faults.case import Case
 
 
 @click.command()

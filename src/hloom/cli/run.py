@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from hloom.api import compile, load
+from hloom.api import compile
 from hloom.backends.interpreter.debug import combine, describe, print_values, stop_at, summary
 from hloom.backends.interpreter.executable import InterpreterExecutable
+from hloom.cli.arguments import load_with_snapshot
 from hloom.cli.traffic import show_traffic
 from hloom.errors import ArgumentError, HloomError
 from hloom.files.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
-from hloom.files.formats import Format, content_format, read_file
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hloom.files.snapshot import Snapshot
     from hloom.ir import Module
     from hloom.runtime.executable import Executable
 
@@ -109,7 +108,7 @@ def _run(
     replica_timeout: float,
     snapshot_path: str | None,
 ) -> bool:
-    module, snapshot = _load(path)
+    module, snapshot = load_with_snapshot(path)
     if input_path is not None or random_seed is not None:
         snapshot = None
     observers = [stop_at(stop)] if stop else []
@@ -155,21 +154,6 @@ def _run(
     if expect_path is not None:
         good = _compare(console, results, read_arrays(expect_path), rtol, atol) and good
     return good
-
-
-def _load(path: str) -> tuple[Module, Snapshot | None]:
-    """The module in a file, and the snapshot where the file is one."""
-    content = read_file(path)
-    if content_format(content) is Format.PROTO:
-        from hloom.files.snapshot import snapshot_in
-
-        try:
-            snapshot = snapshot_in(content)
-        except HloomError as error:
-            raise error.at(path) from None
-        if snapshot is not None:
-            return snapshot.module, snapshot
-    return load(path), None
 
 
 def _save_snapshot(path: str, module: Module, inputs: list[list[Any]], results: list[Any]) -> None:

@@ -20,7 +20,7 @@ from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.debug import describe
 from hloom.explorer.graph import Json, graph_of
 from hloom.faults.case import interpret
-from hloom.faults.graph_diff import ComputationDiff, diff
+from hloom.faults.graph_diff import ComputationDiff, diff, diff_lines
 from hloom.files.arrays import flat
 from hloom.ir import Instruction, Module
 from hloom.loops.nest import Kernel
@@ -87,16 +87,11 @@ def _run_passes(module: Module) -> tuple[Module, list[Json], dict[str, str]]:
 
 
 def _changes(diffs: list[ComputationDiff]) -> Json:
-    changed = [each for each in diffs if not each.is_same]
-    lines: list[str] = []
-    for each in changed:
-        lines.append(f"{each.name}: {each.same} the same, {len(each.gone)} gone, {len(each.new)} new")
-        lines += [f"- {instruction!r}" for instruction in each.gone]
-        lines += [f"+ {instruction!r}" for instruction in each.new]
+    lines = diff_lines(diffs)
     cut = len(lines) - MOST_DIFF_LINES
     return {
-        "gone": sum(len(each.gone) for each in changed),
-        "new": sum(len(each.new) for each in changed),
+        "gone": sum(len(each.gone) for each in diffs),
+        "new": sum(len(each.new) for each in diffs),
         "lines": [*lines[:MOST_DIFF_LINES], *([f".. {cut} more lines"] if cut > 0 else [])],
     }
 

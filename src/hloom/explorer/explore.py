@@ -5,16 +5,15 @@ from __future__ import annotations
 import secrets
 import threading
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hloom.explorer.collect import collect
 from hloom.explorer.page import page
 from hloom.files.formats import write_file
+from hloom.interop_jax import traced
 
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation
@@ -32,15 +31,8 @@ def explore(
     server runs until the process ends or it is closed. Raises HloomError where the module does not compile, the
     arguments do not fit, or the file cannot be written.
     """
-    values: Sequence[Any] | None = arguments or None
-    if callable(module) and not hasattr(module, "module"):
-        from jax import tree
-
-        from hloom.interop_jax import from_jax
-
-        module = from_jax(module, *arguments)
-        values = [np.asarray(leaf) for leaf in tree.leaves(arguments)]
-    content = page(collect(module, values)).encode()
+    program, values = traced(module, arguments)
+    content = page(collect(program, values or None)).encode()
     if output is not None:
         write_file(output, content)
         return None

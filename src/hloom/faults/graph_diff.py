@@ -64,10 +64,15 @@ def _compare(
 
 def _line(instruction: Instruction) -> tuple[str, Any]:
     """The instruction as it is written: its name, what it is, and the names that it reads."""
+    called = tuple(computation.name for computation in instruction.op.computations)
+    return repr(instruction), (_attributes(instruction), called)
+
+
+def _attributes(instruction: Instruction) -> tuple[tuple[str, Any], ...]:
+    """What the operation says of itself beside the computations that it calls."""
     op = instruction.op
-    called = {f.name for f in op.calling_fields}
-    attributes = tuple((f.name, op.__dict__[f.name]) for f in op.fields if f.name not in called)
-    return repr(instruction), (attributes, tuple(computation.name for computation in op.computations))
+    calling = {f.name for f in op.calling_fields}
+    return tuple((f.name, op.__dict__[f.name]) for f in op.fields if f.name not in calling)
 
 
 def _take(computation: Computation, keys: dict[Instruction, int], wanted: Counter[int]) -> list[Instruction]:
@@ -87,10 +92,8 @@ def _keys(module: Module, numbers: dict[Any, int]) -> dict[Instruction, int]:
         for instruction in computation.instructions:
             op = instruction.op
             called = tuple(found[c.root] for c in op.computations)
-            plain = {f.name for f in op.fields} - {f.name for f in op.calling_fields}
-            attributes = tuple((name, op.__dict__[name]) for name in sorted(plain))
             operands = tuple(found[operand] for operand in instruction.operands)
-            key = op.opcode, attributes, called, str(instruction.shape), operands
+            key = op.opcode, _attributes(instruction), called, str(instruction.shape), operands
             found[instruction] = numbers.setdefault(key, len(numbers))
     return found
 

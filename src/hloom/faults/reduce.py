@@ -119,18 +119,12 @@ def _enter(case: Case) -> Iterator[Case]:
         for callee in caller.op.computations:
             if len(callee.instructions) < 2:
                 continue
-            module, _ = part(case.module.name, [callee.root], callee.parameters)
+            module, outside = part(case.module.name, [callee.root], callee.parameters)
             if case.arguments is None:
                 yield Case(module)
                 continue
             for arguments in _arguments_of(case, caller, callee):
-                yield Case(module, tuple(arguments[p.op.number] for p in _used(callee)))  # type: ignore[attr-defined]
-
-
-def _used(callee: Computation) -> list[Instruction]:
-    """The parameters that the root needs, as `part` orders them."""
-    _, outside = part("", [callee.root], callee.parameters)
-    return outside
+                yield Case(module, tuple(arguments[p.op.number] for p in outside))  # type: ignore[attr-defined]
 
 
 def _arguments_of(case: Case, caller: Instruction, callee: Computation) -> list[list[Value]]:

@@ -17,6 +17,7 @@ from hloom.backends.cpu.program.step_timer import COUNTERS, EVENT_COUNT, EVENTS,
 from hloom.bench.machine import measure_limits
 from hloom.errors import ArgumentError
 from hloom.flops import count_flops_of
+from hloom.interop_jax import traced
 from hloom.ir import Module
 from hloom.profiler import report
 from hloom.profiler.measured import Kernel, Measured
@@ -54,12 +55,8 @@ def profile(
 
     It runs on one device. Raises HloomError where the module does not compile or the arguments do not fit.
     """
-    if callable(module) and not hasattr(module, "module"):
-        from hloom.interop_jax import from_jax
-
-        module = from_jax(module, *arguments)
-        arguments = tuple(np.asarray(leaf) for leaf in _leaves(arguments))
-    ready = prepared(module)  # type: ignore[arg-type]
+    program, arguments = traced(module, arguments)
+    ready = prepared(program)
     if ready.replica_count * ready.num_partitions != 1:
         raise ArgumentError(f"a profile is of one device, and {ready.name} is for several")
     compiled = compile_timed(ready)
@@ -86,12 +83,6 @@ def _plain(module: Module) -> Any:
     from hloom.api import compile
 
     return compile(module, seed=0)
-
-
-def _leaves(arguments: Sequence[Any]) -> list[Any]:
-    import jax
-
-    return jax.tree.leaves(arguments)
 
 
 def _run_in_turns(

@@ -157,14 +157,13 @@ function details() {
   element("details").replaceChildren(...found.filter(Boolean));
 }
 
-// The fusion of the optimised graph that computes an instruction, if one does.
-function fusionOf(name) {
-  const all = data.optimized.computations;
-  for (const home of all) for (const each of home.instructions) {
-    if (each.op === "fusion" && each.calls.some((callee) => all[callee].instructions.some((one) => one.name === name))) return each.name;
-  }
-  return null;
+// By the name of an instruction: the fusion of the optimised graph that computes it.
+const fusions = new Map();
+for (const home of data.optimized.computations) for (const each of home.instructions) {
+  if (each.op !== "fusion") continue;
+  for (const callee of each.calls) for (const one of data.optimized.computations[callee].instructions) fusions.set(one.name, each.name);
 }
+const fusionOf = (name) => fusions.get(name) || null;
 
 function why(name) {
   const all = data.optimized.computations;

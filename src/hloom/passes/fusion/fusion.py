@@ -56,12 +56,7 @@ class FusionPass:
     """Instructions in a row: what looks at a fusion from its last step on goes so deep."""
 
     def run(self, module: Module) -> int:
-        inside = {id(c) for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
-        changes = 0
-        for computation in list(module.computations):
-            if id(computation) not in inside:
-                changes += _ComputationFusion(self, module, computation).run()
-        return changes
+        return sum(_ComputationFusion(self, module, computation).run() for computation in _running(module))
 
 
 def reasons(options: FusionPass, module: Module) -> dict[Instruction, str]:
@@ -70,11 +65,15 @@ def reasons(options: FusionPass, module: Module) -> dict[Instruction, str]:
     It says what `options` would decide on the module as it is: on one that was simplified, before its fusion.
     """
     found: dict[Instruction, str] = {}
-    inside = {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
-    for computation in module.computations:
-        if computation not in inside:
-            found |= _ComputationFusion(options, module, computation).reasons()
+    for computation in _running(module):
+        found |= _ComputationFusion(options, module, computation).reasons()
     return found
+
+
+def _running(module: Module) -> list[Computation]:
+    """The computations that run instruction by instruction: what reductions and fusions call does not."""
+    inside = {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
+    return [computation for computation in module.computations if computation not in inside]
 
 
 class _ComputationFusion:
@@ -125,16 +124,11 @@ class _ComputationFusion:
         return found
 
     def run(self) -> int:
-        for instruction in reversed(self.computation.instructions):
-            if instruction in self.fusible:
-                self._decide(instruction)
-        groups = self._groups()
-        return self._build(groups)
+        self._decide_all()
+        return self._build(self._groups())
 
     def reasons(self) -> dict[Instruction, str]:
-        for instruction in reversed(self.computation.instructions):
-            if instruction in self.fusible:
-                self._decide(instruction)
+        self._decide_all()
         rest = (i for i in self.computation.instructions if i not in self.inlined and i.opcode != "parameter")
         return {instruction: self._reason(instruction) for instruction in rest}
 
@@ -163,6 +157,11 @@ class _ComputationFusion:
         )
 
     # Which instructions are computed inside their users
+
+    def _decide_all(self) -> None:
+        for instruction in reversed(self.computation.instructions):
+            if instruction in self.fusible:
+                self._decide(instruction)
 
     def _decide(self, instruction: Instruction) -> None:
         users = list(instruction.users)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -72,16 +73,19 @@ class _Compiler:
         self._passes.add_simplify_cfg_pass()
 
     def assembly(self, text: str) -> str:
-        calls = _calls()
-        with llvm.create_context() as context, calls.parse(text, context) as module:
-            calls.run_passes(self._passes, module, self._builder)
+        with self._optimized(text) as module:
             return str(self._machine.emit_assembly(module))
 
     def compile(self, text: str) -> bytes:
+        with self._optimized(text) as module:
+            return _calls().emit_object(self._machine, module)
+
+    @contextmanager
+    def _optimized(self, text: str) -> Iterator[Any]:
         calls = _calls()
         with llvm.create_context() as context, calls.parse(text, context) as module:
             calls.run_passes(self._passes, module, self._builder)
-            return calls.emit_object(self._machine, module)
+            yield module
 
 
 _idle_compilers: list[_Compiler] = []

@@ -10,6 +10,7 @@ constants. It returns 0, or 1 where a host step failed. Loops and branches are n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode
@@ -244,12 +245,12 @@ class ProgramEmitter:
 
     def _steps(self, steps: list[Step], depth: int) -> None:
         for step in steps:
-            if self.timer is None or self.block is not None or not is_timed(step) or self._is_in_place(step):
+            timed = self.block is None and is_timed(step) and not self._is_in_place(step)
+            with self._time(step) if timed else nullcontext():
                 self._step(step, depth)
-            else:
-                start = self.timer.begin(self.builder)
-                self._step(step, depth)
-                self.timer.end(self.builder, step, start)
+
+    def _time(self, step: Step) -> AbstractContextManager[None]:
+        return nullcontext() if self.timer is None else self.timer.time(self.builder, step)
 
     def _step(self, step: Step, depth: int) -> None:
         if isinstance(step, KernelStep):
@@ -301,12 +302,9 @@ class ProgramEmitter:
         blocked = blocked_loop(step, self.assignment) if self.block is None else None
         if blocked is None:
             self._plain_while(step, depth)
-        elif self.timer is None:
-            self._blocked_while(step, blocked)
         else:
-            start = self.timer.begin(self.builder)
-            self._blocked_while(step, blocked)
-            self.timer.end(self.builder, step, start)
+            with self._time(step):
+                self._blocked_while(step, blocked)
 
     def _blocked_while(self, step: WhileStep, blocked: BlockedLoop) -> None:
         """The loop as a task on a block: scalars are handed over as they are before the loop; block 0 leaves them."""

@@ -7,9 +7,11 @@ others that take part in a step, that belongs to the step.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from hloom.backends.cpu.llvm.text import I64, Builder, Value, constant
+from hloom.backends.cpu.llvm.text import I64, Builder, constant
 from hloom.backends.cpu.program.interface import CLOCK
 from hloom.backends.cpu.program.program import (
     CodeStep,
@@ -42,13 +44,12 @@ class StepTimer:
     def __init__(self) -> None:
         self.steps: list[TimedStep] = []
 
-    def begin(self, b: Builder) -> Value:
-        """Reads the clock."""
+    @contextmanager
+    def time(self, b: Builder, step: Step) -> Iterator[None]:
+        """Around the code of a step: reads the clock, and adds the time that passed to the step's row."""
         b.declarations[f"declare i64 @{CLOCK}()"] = None
-        return b.emit(f"call i64 @{CLOCK}()", I64)
-
-    def end(self, b: Builder, step: Step, start: Value) -> None:
-        """Adds the time since `start` to the step's row."""
+        start = b.emit(f"call i64 @{CLOCK}()", I64)
+        yield
         number = constant(I64, len(self.steps))
         self.steps.append(describe(step))
         b.line(f"call void @hloom_count({number}, {start})")

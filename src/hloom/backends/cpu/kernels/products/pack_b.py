@@ -85,8 +85,7 @@ def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: 
 def _joined(f: Function, parts: list[Value]) -> Value:
     """One vector of all the parts."""
     while len(parts) > 1:
-        lanes = range(2 * parts[0].type.width)
-        parts = [f.shuffle(a, b, lanes) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        parts = [f.joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 
 
