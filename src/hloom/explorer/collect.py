@@ -131,9 +131,11 @@ def _code(entry: str, names: list[str], ir: dict[str, str], machine: dict[str, s
 
 def _functions(names: list[str], ir: dict[str, str], machine: dict[str, str]) -> Json:
     missing = "; this function is part of the loop that calls it: it has no code of its own"
+    merged = [name for caller in names for name in re.findall(r"@([\w.]+\.merged)\b", ir.get(caller, ""))]
+    shown = dict.fromkeys([*names, *merged])
     return {
-        "llvm": "\n\n".join(ir[name] for name in names if name in ir),
-        "assembly": "\n\n".join(machine[name] for name in names if name in machine) or missing,
+        "llvm": "\n\n".join(ir[name] for name in shown if name in ir),
+        "assembly": "\n\n".join(machine[name] for name in shown if name in machine) or missing,
     }
 
 

@@ -31,7 +31,8 @@ from hloom.backends.cpu.program.interface import (
     host_buffers,
     table_starts,
 )
-from hloom.backends.cpu.program.modules import Unit, divided, module_of_units, module_text
+from hloom.backends.cpu.program.merge_functions import merge_functions
+from hloom.backends.cpu.program.modules import Merging, Unit, divided, module_of_units, module_text
 from hloom.backends.cpu.program.program import (
     Buffer,
     CallStep,
@@ -49,6 +50,10 @@ from hloom.backends.cpu.program.program import (
 from hloom.backends.cpu.program.step_timer import StepTimer, is_timed
 from hloom.loops.nest import Kernel, Nest, nest_cost
 
+MERGED_NESTS = Merging(most_constants=4, divisors=False)
+"""A loop that knows its sizes keeps them in instructions rather than registers; a few make no difference."""
+MERGED_KERNELS = Merging(most_constants=24, divisors=True, kept=("tile", "kernel"))
+"""All but the innermost loops of products and convolutions, whose many places are best known."""
 INLINED_LINES = 200
 """Functions of at most so many lines that run on one thread become part of the loop that calls them."""
 INLINED_CALLS = 64
@@ -135,18 +140,19 @@ class ProgramEmitter:
         parts = self.program.parts()
         whole = [text for subroutine in self.program.subroutines for text in self._subroutine(subroutine)]
         whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
-        pieces, rest = divided(self._units())
+        pieces, rest = divided(merge_functions(list(self._units())))
         inlined = [f for f in self.functions.values() if self.inlined.get(f.name)]
         needed = [self.builder.declarations, *(f.declarations for f in inlined), *(u.declarations for u in rest)]
         elsewhere = [unit for piece in pieces for unit in piece]
         forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in elsewhere)])
-        declarations = {line: None for lines in needed for line in lines if line != _PARALLEL_FOR_DECLARATION}
+        defined = {_PARALLEL_FOR_DECLARATION, *(entry for unit in rest for entry in unit.entries)}
+        declarations = {line: None for lines in needed for line in lines if line not in defined}
         texts = ["\n".join(function.lines) for function in inlined]
         texts += [unit.text for unit in rest] + ["\n".join(lines) for lines in self.tasks.values()]
         texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main("hloom_main", len(parts), forks)]
         texts += [self.timer.text()] if self.timer is not None else []
-        entries = [entry for unit in elsewhere for entry in unit.entries]
-        return [module_text([*declarations, *entries], texts), *map(module_of_units, pieces)]
+        declarations |= {entry: None for unit in elsewhere for entry in unit.entries}
+        return [module_text(declarations, texts), *map(module_of_units, pieces)]
 
     def _units(self) -> Iterator[Unit]:
         """What the program only calls: kernels, and nests that are inlined nowhere."""
@@ -159,11 +165,11 @@ class ProgramEmitter:
                     entries.append(f"declare void @{function.name}({', '.join(parameters)})")
                 if function.task:
                     entries.append(f"declare void @{function.name}.task(ptr, i64)")
-                yield Unit("\n".join(lines), function.declarations, entries)
+                yield Unit("\n".join(lines), dict(function.declarations), entries, MERGED_NESTS)
         for entry, (code, arguments) in self.codes.items():
             text = code.text.replace(f"define internal void @{entry}(", f"define void @{entry}(")
             declaration = f"declare void @{entry}({', '.join(['ptr'] * arguments)})"
-            yield Unit(text, code.declarations, [declaration])
+            yield Unit(text, dict(code.declarations), [declaration], MERGED_KERNELS)
 
     def _part(self, name: str, steps: list[Step]) -> str:
         """`i32 @name(ptr table)`: a part of the program."""
@@ -476,7 +482,7 @@ class ProgramEmitter:
             return
         arguments = ", ".join([*map(str, pointers), "i64 0", f"i64 {function.extent}"])
         calls = self.inlined.get(function.name, 0)
-        inline = len(function.lines) <= INLINED_LINES and calls < INLINED_CALLS and (depth or calls < 2)
+        inline = len(function.lines) <= INLINED_LINES and calls < INLINED_CALLS and depth > 0
         self.inlined[function.name] = calls + inline
         self.called.add(function.name)
         b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")

@@ -14,6 +14,19 @@ _ATTRIBUTES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """What merged functions may leave open: so many constants, divisors among them or not.
+
+    A division by a number that the compiler does not know takes ten times as long as one by a constant. Functions whose
+    names end in one of `kept` stay as they are.
+    """
+
+    most_constants: int
+    divisors: bool
+    kept: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class Unit:
     """Functions that the rest of a program only calls: what they need, and how the rest declares them."""
@@ -21,6 +34,8 @@ class Unit:
     text: str
     declarations: dict[str, None]
     entries: list[str]
+    merging: Merging | None = None
+    """How its functions may be merged with others, if they may."""
 
 
 def divided(units: Iterable[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
@@ -35,7 +50,9 @@ def divided(units: Iterable[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
 
 
 def module_of_units(units: list[Unit]) -> str:
-    declarations = {declaration: None for unit in units for declaration in unit.declarations}
+    """The module of some units; what one of them defines is not declared."""
+    defined = {entry for unit in units for entry in unit.entries}
+    declarations = {line: None for unit in units for line in unit.declarations if line not in defined}
     return module_text(declarations, [unit.text for unit in units])
 
 

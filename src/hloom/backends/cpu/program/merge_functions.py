@@ -1,0 +1,151 @@
+"""Merges functions that differ in constants alone: the layers of a network, at four sizes, are few functions.
+
+Of such functions one is left, which loads the constants that differ from a table, its last argument; each of the others
+is a call of it with a table of its own. What LLVM takes is in proportion to the text, so this is most of what layers
+that are nearly equal cost. A constant is an i64 operand, or the name of a function or a global.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hloom.backends.cpu.program.modules import Unit
+
+LEAST_LINES = 16
+"""Shorter functions cost hardly more than a call with a table."""
+
+_FUNCTION = re.compile(
+    r"^define (?:internal )?void @(?P<name>[\w.]+)\((?P<parameters>[^)]*)\)(?P<attributes>[^\n]*) \{\n"
+    r"entry:\n(?P<body>.*?)^\}",
+    re.M | re.S,
+)
+_CONSTANT = re.compile(r"((?<=i64 )-?\d+(?=[,)\n])|(?<=, )-?\d+(?=\n)|(?<=\[ )-?\d+(?=,)|@[\w.]+)")
+_TAKES_VALUES = re.compile(
+    r"(?:%[\w.]+ = )?(?:(?:add|sub|mul|icmp \w+)(?: nuw| nsw)* i64|phi i64|getelementptr|select|load|store|call)\b"
+)
+_DIVIDES = re.compile(r"%[\w.]+ = (?:udiv|urem) i64\b")
+_INTRINSIC = "@llvm."
+
+
+@dataclass(slots=True)
+class _Member:
+    """A function that may be merged: its body is cut at the constants."""
+
+    unit: Unit
+    match: re.Match[str]
+    between: list[str]
+    constants: list[str]
+
+    @property
+    def name(self) -> str:
+        return self.match["name"]
+
+
+def merge_functions(units: Sequence[Unit]) -> list[Unit]:
+    """The units with calls in the place of merged functions, and these as units of their own."""
+    groups: dict[tuple[str, ...], list[_Member]] = defaultdict(list)
+    for unit in units:
+        for member in _members(unit):
+            groups[member.match["parameters"], member.match["attributes"], *member.between].append(member)
+    found = []
+    for members in groups.values():
+        for same in _that_may_differ(members):
+            columns = _columns(same)
+            rule = same[0].unit.merging
+            if len(same) > 1 and rule is not None and len(columns) <= rule.most_constants:
+                found.append(_merge(same, columns))
+    return [*units, *found]
+
+
+def _members(unit: Unit) -> Iterator[_Member]:
+    if unit.merging is None:
+        return
+    for match in _FUNCTION.finditer(unit.text):
+        kept = match["name"].rpartition(".")[2] in unit.merging.kept
+        if not kept and match["body"].count("\n") >= LEAST_LINES:
+            parts = _CONSTANT.split(match["body"])
+            yield _Member(unit, match, parts[::2], parts[1::2])
+
+
+def _that_may_differ(members: list[_Member]) -> Iterator[list[_Member]]:
+    """Parts in which constants differ only where a value that is not known may stand."""
+    first = members[0]
+    if len(members) == 1:
+        return
+    rows = enumerate(_rows(members))
+    fixed = [k for k, values in rows if len(set(values)) > 1 and not _may_vary(first, k, values)]
+    parts: dict[tuple[str, ...], list[_Member]] = defaultdict(list)
+    for member in members:
+        parts[tuple(member.constants[k] for k in fixed)].append(member)
+    yield from parts.values()
+
+
+def _may_vary(member: _Member, position: int, values: tuple[str, ...]) -> bool:
+    """Whether a value may stand where the members have these constants."""
+    merging, line = member.unit.merging, _line_before(member, position)
+    if any(value.startswith(_INTRINSIC) for value in values):
+        return False
+    divides = merging is not None and merging.divisors and _DIVIDES.match(line) is not None
+    return divides or _TAKES_VALUES.match(line) is not None
+
+
+def _line_before(member: _Member, position: int) -> str:
+    """What stands before a constant in its line."""
+    start = position
+    while start and "\n" not in member.between[start]:
+        start -= 1
+    pieces = [member.between[start].rpartition("\n")[2]]
+    for k in range(start, position):
+        pieces += [member.constants[k], member.between[k + 1]]
+    return "".join(pieces).strip()
+
+
+def _rows(members: list[_Member]) -> list[tuple[str, ...]]:
+    """For each constant of the body, what it is in each member."""
+    return list(zip(*(member.constants for member in members), strict=True))
+
+
+def _columns(members: list[_Member]) -> dict[tuple[str, ...], int]:
+    """The constants that differ, each with its number in the tables; those that are equal everywhere are one."""
+    differing = dict.fromkeys(values for values in _rows(members) if len(set(values)) > 1)
+    return {values: number for number, values in enumerate(differing)}
+
+
+def _merge(members: list[_Member], columns: dict[tuple[str, ...], int]) -> Unit:
+    """The merged function; the units of the members get calls of it instead."""
+    first = members[0]
+    name = f"{first.name}.merged"
+    parameters = [parameter.split() for parameter in first.match["parameters"].split(", ")]
+    declaration = f"declare void @{name}({', '.join([*(words[0] for words in parameters), 'ptr'])})"
+    arguments = ", ".join(f"{words[0]} {words[-1]}" for words in parameters)
+    kinds = ["ptr" if values[0].startswith("@") else "i64" for values in columns]
+    for number, member in enumerate(members):
+        words = [f"{kind} {values[number]}" for kind, values in zip(kinds, columns, strict=True)]
+        table = f"@{member.name}.constants"
+        head = member.match[0].partition("entry:\n")[0]
+        call = f"entry:\n  call void @{name}({arguments}, ptr {table})\n  ret void\n}}"
+        constants = f"{table} = internal constant <{{ {', '.join(kinds)} }}> <{{ {', '.join(words)} }}>, align 8\n"
+        member.unit.text = member.unit.text.replace(member.match[0], constants + head + call)
+        member.unit.declarations[declaration] = None
+    head = f"define void @{name}({first.match['parameters']}, ptr %constants){first.match['attributes']} {{\nentry:\n"
+    text = f"{head}{_loads(kinds)}{_body(members, columns)}}}"
+    return Unit(text, dict(first.unit.declarations), [declaration])
+
+
+def _loads(kinds: list[str]) -> str:
+    return "".join(
+        f"  %constant{k}.at = getelementptr i64, ptr %constants, i64 {k}\n"
+        f"  %constant{k} = load {kind}, ptr %constant{k}.at, align 8\n"
+        for k, kind in enumerate(kinds)
+    )
+
+
+def _body(members: list[_Member], columns: dict[tuple[str, ...], int]) -> str:
+    between = members[0].between
+    pieces = [between[0]]
+    for values, after in zip(_rows(members), between[1:], strict=True):
+        pieces += [f"%constant{columns[values]}" if values in columns else values[0], after]
+    return "".join(pieces)
