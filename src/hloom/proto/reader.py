@@ -15,6 +15,7 @@ from hloom.proto.annotations import read_metadata, read_sharding, read_stack_fra
 from hloom.proto.attributes import read
 from hloom.proto.schema import MODULE_HOLDERS, message_class
 from hloom.proto.shapes import read_shape
+from hloom.shape import Shape
 from hloom.verifier import verify_module
 
 
@@ -63,6 +64,7 @@ class _Reader:
     def __init__(self, proto: Any) -> None:
         self.proto = proto
         self.computations: dict[int, Computation] = {}
+        self.shapes: dict[bytes, Shape] = {}
         self.elided = 0  # constants so far whose values the proto leaves out
 
     def read(self) -> Module:
@@ -143,7 +145,7 @@ class _Reader:
         declaration = OPERATIONS.get(proto.opcode)
         if declaration is None:
             raise ProtoError(f"there is no opcode {proto.opcode!r}")
-        shape = read_shape(proto.shape)
+        shape = self._shape(proto.shape)
         operands = [_find(by_id, identity, "operand") for identity in proto.operand_ids]
         op = self._operation(declaration, proto).canonical([operand.shape for operand in operands])
         instruction = Instruction(proto.name, shape, op, operands)
@@ -153,6 +155,14 @@ class _Reader:
         instruction.frontend_attributes = dict(proto.frontend_attributes.map)
         instruction.backend_config = proto.backend_config.decode("utf-8", "replace")
         return instruction
+
+    def _shape(self, proto: Any) -> Shape:
+        """Instructions have few different shapes: each is read once."""
+        key = proto.SerializeToString()
+        found = self.shapes.get(key)
+        if found is None:
+            found = self.shapes[key] = read_shape(proto)
+        return found
 
     def _operation(self, declaration: type[Operation], proto: Any) -> Operation:
         if declaration is Constant and not proto.HasField("literal"):
