@@ -6,6 +6,7 @@ import click
 
 from hloom.cli.bench import bench
 from hloom.cli.bisect import bisect
+from hloom.cli.check import check
 from hloom.cli.convert import convert
 from hloom.cli.debug import debug
 from hloom.cli.diff import diff
@@ -25,5 +26,5 @@ def main() -> None:
     """XLA, written to be read: run, simplify, convert and look into HLO modules."""
 
 
-for command in (bench, bisect, convert, debug, diff, explore, isolate, lsp, opt, profile, reduce, run, show):
+for command in (bench, bisect, check, convert, debug, diff, explore, isolate, lsp, opt, profile, reduce, run, show):
     main.add_command(command)

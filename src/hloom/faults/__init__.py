@@ -2,8 +2,20 @@
 
 from hloom.faults.bisect import FaultyPass, Tolerance, first_difference, first_faulty_pass
 from hloom.faults.case import Case
+from hloom.faults.check import Finding, check
 from hloom.faults.graph_diff import diff
 from hloom.faults.isolate import isolate
 from hloom.faults.reduce import reduce
 
-__all__ = ["Case", "FaultyPass", "Tolerance", "diff", "first_difference", "first_faulty_pass", "isolate", "reduce"]
+__all__ = [
+    "Case",
+    "FaultyPass",
+    "Finding",
+    "Tolerance",
+    "check",
+    "diff",
+    "first_difference",
+    "first_faulty_pass",
+    "isolate",
+    "reduce",
+]

@@ -48,7 +48,7 @@ class Maker:
         return self(Parameter(number=number), shape=shape)
 
     def constant(self, value: Any, element_type: PrimitiveType) -> Instruction:
-        """A scalar constant."""
+        """A constant: a scalar, or an array for a sequence."""
         return self(Constant(literal=Literal.from_numpy(convert(np.asarray(value), element_type.dtype))))
 
     def broadcast(self, operand: Instruction, shape: Shape, dimensions: tuple[int, ...] = ()) -> Instruction:

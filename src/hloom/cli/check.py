@@ -1,0 +1,34 @@
+"""`hloom check`: native code that looks at every value."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from hloom.cli.arguments import load_case, with_arguments
+from hloom.errors import HloomError
+
+
+@click.command()
+@click.argument("module", type=click.Path())
+@with_arguments
+@click.option("--nan/--no-nan", default=True, show_default=True, help="The first NaN.")
+@click.option("--inf/--no-inf", default=False, show_default=True, help="The first infinity.")
+@click.option("--bounds/--no-bounds", default=True, show_default=True, help="Indices that are clamped or left out.")
+def check(module: str, inputs: str | None, seed: int | None, **kinds: bool) -> None:
+    """Run MODULE as machine code with checks: the instruction that fails first, and where in its result.
+
+    A NaN is laid to the instruction that makes it of operands without one. The exit status is 0 where nothing fails,
+    else 1.
+    """
+    from hloom.faults.check import check as look
+
+    try:
+        case = load_case(module, inputs, seed)
+        found = look(case.module, case.arguments or (), [kind for kind, wanted in kinds.items() if wanted])
+    except HloomError as error:
+        click.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(2)
+    click.echo("nothing fails" if found is None else str(found))
+    sys.exit(0 if found is None else 1)

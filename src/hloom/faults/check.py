@@ -1,0 +1,82 @@
+"""A run of native code that looks at every value: the first NaN or infinity, the first index outside of its bounds.
+
+The checks are compiled with the program (`instrument.py`), so it runs at the speed of machine code, fused in another
+way than without them. An instruction makes a NaN where its result has one and none of its operands has. An index is
+outside where XLA would clamp it (dynamic-slice, dynamic-update-slice, gather) or leave the window out (scatter).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hloom.api import compile, prepared
+from hloom.errors import ArgumentError
+from hloom.faults.instrument import Site, instrumented
+from hloom.ir import Instruction, Module
+from hloom.values import Value
+
+KINDS = ("nan", "inf", "bounds")
+_WORDS = {"nan": "a NaN", "inf": "an infinity"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What failed first: the instruction, where in its result, or, with `value`, which of its indices."""
+
+    instruction: Instruction
+    kind: str
+    position: tuple[int, ...]
+    value: int | None = None
+    limits: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        where = f"[{','.join(map(str, self.position))}]"
+        lines = [f"{self._what()} {self.instruction!r}, {'at' if self.value is None else 'index'} {where}"]
+        if self.value is not None:
+            rule = "the window is left out" if self.instruction.opcode == "scatter" else "it is clamped"
+            lines.append(f"it is {self.value}, and windows fit in [0, {self._limit()}]: {rule}")
+        metadata = self.instruction.metadata
+        if "op_name" in metadata:
+            lines.append(f"op_name {metadata['op_name']}")
+        if "source_file" in metadata:
+            lines.append(f"{metadata['source_file']}:{metadata.get('source_line', 0)}")
+        return "\n  ".join(lines)
+
+    def _what(self) -> str:
+        return "an index is out of bounds in" if self.value is not None else f"{_WORDS[self.kind]} first arises in"
+
+    def _limit(self) -> int:
+        if len(self.limits) == 1:
+            return self.limits[0]
+        op = self.instruction.op
+        along = getattr(op, "index_vector_dim", 0)
+        return self.limits[self.position[along]]
+
+
+def check(
+    module: Module | str, arguments: Sequence[Value], kinds: Collection[str] = ("nan", "bounds")
+) -> Finding | None:
+    """Runs a module on one device with checks of some kinds (nan, inf, bounds); None where nothing fails.
+
+    Parameters and constants may hold anything, and what is dynamic is not looked at. Raises HloomError where the module
+    does not compile or the arguments do not fit.
+    """
+    unknown = set(kinds) - set(KINDS)
+    if unknown:
+        raise ArgumentError(f"checks are {', '.join(KINDS)}; got {', '.join(sorted(unknown))}")
+    ready = prepared(module)
+    if ready.replica_count * ready.num_partitions != 1:
+        raise ArgumentError(f"a check is of one device, and {ready.name} is for several")
+    found = instrumented(ready, frozenset(kinds))
+    _, (number, position, value) = compile(found.module, seed=0)(*arguments)
+    if not number:
+        return None
+    return _finding(found.sites[int(number) - 1], int(position), int(value))
+
+
+def _finding(site: Site, position: int, value: int) -> Finding:
+    where = tuple(int(k) for k in np.unravel_index(position, site.sizes))
+    return Finding(site.instruction, site.kind, where, value if site.kind == "bounds" else None, site.limits)

@@ -1,0 +1,335 @@
+"""Checks as instructions of the module itself: which value has the first NaN or infinity, which index lies outside.
+
+Every computation that runs (the entry, bodies of loops, branches, what is called) takes a state beside its parameters
+and hands it on beside its result: the site that failed first (0: none yet), the position in its array, and the value.
+Computations that are applied to elements stay as they are.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hloom.ir import Computation, Instruction, Module, clone_computation
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.broadcast import Broadcast, Iota
+from hloom.ops.compare import Compare
+from hloom.ops.control_flow import Call, Conditional, Fusion, While
+from hloom.ops.elementwise_binary import Add, And, Minimum, Or
+from hloom.ops.elementwise_unary import Abs, Not
+from hloom.ops.gather import Gather
+from hloom.ops.operation import Operation
+from hloom.ops.pad import Concatenate
+from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import Reshape
+from hloom.ops.scatter import Scatter
+from hloom.ops.select import Select
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
+from hloom.passes.edit import callees_first_of, copy_annotations
+from hloom.passes.expand.maker import Maker, scalar_computation
+from hloom.passes.simplify.dead_code import remove_unused_computations
+from hloom.shape import Shape, scalar
+from hloom.types import PrimitiveType
+
+S32, S64 = PrimitiveType.S32, PrimitiveType.S64
+STATE = Shape.tuple_of([scalar(S32), scalar(S64), scalar(S64)])
+_LESS = Compare(direction=ComparisonDirection.LT)
+_EQUAL = Compare(direction=ComparisonDirection.EQ)
+_HANDED_ON = {"parameter", "constant", "tuple", "get-tuple-element", "while", "call", "conditional", "fusion"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A check: the instruction, what is looked for, and the sizes of the array in which a position counts."""
+
+    instruction: Instruction
+    kind: str
+    sizes: tuple[int, ...]
+    limits: tuple[int, ...] = ()
+    """The last index that fits, for each dimension that indices are for."""
+
+
+@dataclass
+class Instrumented:
+    """A module whose result is (the given one's, the state), and its sites: number k is site k - 1."""
+
+    module: Module
+    sites: list[Site] = field(default_factory=list)
+
+
+def instrumented(module: Module, kinds: frozenset[str]) -> Instrumented:
+    """The module with checks of some kinds: nan, inf, bounds."""
+    found = Instrumented(Module(module.name))
+    work = _Instrumentation(found, kinds)
+    for computation in callees_first_of(module):
+        for instruction in computation.instructions:
+            work.prepare(instruction.op)
+    entry = _Running(work, module.entry, Style.ENTRY).run()
+    found.module.add(entry, entry=True)
+    remove_unused_computations(found.module)
+    return found
+
+
+class Style(enum.Enum):
+    """How a computation takes the state: not at all, in a tuple with its one parameter, or as its last parameter."""
+
+    ENTRY = enum.auto()
+    PAIR = enum.auto()
+    LAST = enum.auto()
+
+
+class _Instrumentation:
+    """The computations of the new module."""
+
+    def __init__(self, found: Instrumented, kinds: frozenset[str]) -> None:
+        self.found, self.module, self.kinds = found, found.module, kinds
+        self._running: dict[tuple[Computation, Style], Computation] = {}
+        self._plain: dict[Computation, Computation] = {}
+        self._conditions: dict[Computation, Computation] = {}
+        self._folds: dict[tuple[str, PrimitiveType], Computation] = {}
+
+    def prepare(self, op: Operation) -> None:
+        """Makes what the operation calls, callees first."""
+        for callee in op.computations:
+            self.plain(callee)
+        if isinstance(op, (Call, Fusion, While, Conditional)):
+            self.with_state(op)
+
+    def with_state(self, op: Call | Fusion | While | Conditional) -> Operation:
+        """The operation that hands on the state too."""
+        if isinstance(op, While):
+            return While(condition=self.condition(op.condition), body=self.running(op.body, Style.PAIR))
+        if isinstance(op, Conditional):
+            branches = tuple(self.running(branch, Style.PAIR) for branch in op.branch_computations)
+            return Conditional(branch_computations=branches)
+        (callee,) = op.computations
+        return Call(computation=self.running(callee, Style.LAST))
+
+    def running(self, computation: Computation, style: Style) -> Computation:
+        key = computation, style
+        if key not in self._running:
+            self._running[key] = self._added(_Running(self, computation, style).run())
+        return self._running[key]
+
+    def plain(self, computation: Computation) -> Computation:
+        if computation not in self._plain:
+            self._plain[computation] = self._added(clone_computation(computation, self.plain))
+        return self._plain[computation]
+
+    def condition(self, computation: Computation) -> Computation:
+        """The condition of a loop on the first element of its pair."""
+        if computation not in self._conditions:
+            copy = Computation(computation.name)
+            make = Maker.of(copy)
+            pair = make.parameter(0, Shape.tuple_of([computation.parameters[0].shape, STATE]))
+            make(Call(computation=self.plain(computation)), make.element(pair, 0))
+            self._conditions[computation] = self._added(copy)
+        return self._conditions[computation]
+
+    def fold(self, op: Operation, element_type: PrimitiveType) -> Computation:
+        key = op.opcode, element_type
+        if key not in self._folds:
+            self._folds[key] = scalar_computation(self.module, op, element_type)
+        return self._folds[key]
+
+    def _added(self, computation: Computation) -> Computation:
+        names = {other.name for other in self.module.computations}
+        base, number = computation.name, 0
+        while computation.name in names:
+            number += 1
+            computation.name = f"{base}.checked.{number}"
+        self.module.add(computation)
+        return computation
+
+
+class _Running:
+    """Copies one computation that runs, with checks after each of its instructions."""
+
+    def __init__(self, work: _Instrumentation, old: Computation, style: Style) -> None:
+        self.work, self.old, self.style = work, old, style
+        self.copy = Computation(old.name)
+        self.names = {instruction.name for instruction in old.instructions}
+        self.new: dict[Instruction, Instruction] = {}
+        self.make = Maker(self._add)
+        self.checks: dict[tuple[str, Instruction], tuple[Instruction, Instruction]] = {}
+        self.state: list[Instruction] = []
+
+    def run(self) -> Computation:
+        for old in self.old.parameters:
+            self._parameter(old)
+        self.state = self._first_state()
+        for old in self.old.instructions:
+            if old not in self.new:
+                self._instruction(old)
+        for old in self.old.instructions:
+            for before in old.control_predecessors:
+                self.new[before].add_control_dependency(self.new[old])
+        self.copy.root = self.make.tuple(self.new[self.old.root], self.make.tuple(*self.state))
+        return self.copy
+
+    def _add(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
+        number = len(self.copy.instructions)
+        while (name := f"check.{number}") in self.names:
+            number += 1
+        self.names.add(name)
+        return self.copy.add(Instruction(name, shape, op, operands))
+
+    def _parameter(self, old: Instruction) -> None:
+        if self.style is Style.PAIR:
+            self.new[old] = self.make.element(self.make.parameter(0, Shape.tuple_of([old.shape, STATE])), 0)
+        else:
+            self.new[old] = self._copied(old, old.op, [], old.shape)
+
+    def _first_state(self) -> list[Instruction]:
+        make = self.make
+        if self.style is Style.ENTRY:
+            return [make.constant(0, shape.element_type) for shape in STATE.elements]
+        if self.style is Style.PAIR:
+            pair = self.new[self.old.parameters[0]].operands[0]
+            return self._unpacked(make.element(pair, 1))
+        return self._unpacked(make.parameter(len(self.old.parameters), STATE))
+
+    def _unpacked(self, state: Instruction) -> list[Instruction]:
+        return [self.make.element(state, k) for k in range(len(STATE.elements))]
+
+    def _copied(self, old: Instruction, op: Operation, operands: Sequence[Instruction], shape: Shape) -> Instruction:
+        copy = self.copy.add(Instruction(old.name, shape, op, operands))
+        copy.metadata = {key: value for key, value in old.metadata.items() if key != "stack_frame_id"}
+        copy.location = old.location
+        return copy
+
+    def _instruction(self, old: Instruction) -> None:
+        op, operands = old.op, [self.new[operand] for operand in old.operands]
+        if isinstance(op, (Call, Fusion, While, Conditional)):
+            self._hand_on(old, op, operands)
+            return
+        if "bounds" in self.work.kinds and old.shape.is_static:
+            self._check_indices(old, operands)
+        new = self.new[old] = self._copied(old, op.with_computations(self.work.plain), operands, old.shape)
+        copy_annotations(old, new)
+        producer = old.operands[0] if old.opcode == "get-tuple-element" else old
+        if producer.opcode not in _HANDED_ON:
+            for kind in ("nan", "inf"):
+                if kind in self.work.kinds:
+                    self._check_value(kind, producer, new)
+
+    def _hand_on(self, old: Instruction, op: Call | Fusion | While | Conditional, operands: list[Instruction]) -> None:
+        """Control flow: what it runs takes the state, and gives it back."""
+        make, state = self.make, self.make.tuple(*self.state)
+        if isinstance(op, (Call, Fusion)):
+            operands = [*operands, state]
+        else:
+            first = 1 if isinstance(op, Conditional) else 0
+            operands = [*operands[:first], *(make.tuple(operand, state) for operand in operands[first:])]
+        pair = self._copied(old, self.work.with_state(op), operands, Shape.tuple_of([old.shape, STATE]))
+        self.new[old] = make.element(pair, 0)
+        self.state = self._unpacked(make.element(pair, 1))
+
+    # Checks
+
+    def _check_value(self, kind: str, producer: Instruction, new: Instruction) -> None:
+        """Whether a value has a NaN (an infinity) and no operand of what made it has."""
+        if not _may_have(kind, new.shape):
+            return
+        has, position = self._first_of_kind(kind, new)
+        for operand in dict.fromkeys(self.new[operand] for operand in producer.operands):
+            if _may_have(kind, operand.shape):
+                has = self.make(And(), has, self.make(Not(), self._first_of_kind(kind, operand)[0]))
+        self._note(Site(producer, kind, new.shape.dimensions), has, position, self.make.constant(0, S64))
+
+    def _check_indices(self, old: Instruction, operands: list[Instruction]) -> None:
+        indices = _indices(self.make, old, operands)
+        if indices is None:
+            return
+        make, (array, along, limits) = self.make, indices
+        values = make.convert(array, S64)
+        most = self._limits(limits, along, values.shape)
+        below = make(_LESS, values, make.broadcast(make.constant(0, S64), values.shape))
+        has, position = self._first(make(Or(), below, make(_LESS, most, values)))
+        flat = _flat(make, values)
+        chosen = make(_EQUAL, make(Iota(iota_dimension=0), shape=flat.shape), make.broadcast(position, flat.shape))
+        zero = make.constant(0, S64)
+        picked = make(Select(), chosen, flat, make.broadcast(zero, flat.shape))
+        value = make(Reduce(dimensions=(0,), computation=self.work.fold(Add(), S64)), picked, zero)
+        self._note(Site(old, "bounds", values.shape.dimensions, limits), has, position, value)
+
+    def _limits(self, limits: tuple[int, ...], along: int | None, shape: Shape) -> Instruction:
+        """The last index that fits, for each of the indices."""
+        if along is None:
+            return self.make.broadcast(self.make.constant(limits[0], S64), shape)
+        return self.make(Broadcast(broadcast_dimensions=(along,)), self.make.constant(limits, S64), shape=shape)
+
+    def _first_of_kind(self, kind: str, value: Instruction) -> tuple[Instruction, Instruction]:
+        if (kind, value) not in self.checks:
+            make = self.make
+            if kind == "nan":
+                bad = make(Compare(direction=ComparisonDirection.NE), value, value)
+            else:
+                infinity = make.constant(float("inf"), value.shape.element_type)
+                bad = make(_EQUAL, make(Abs(), value), make.broadcast(infinity, value.shape))
+            self.checks[kind, value] = self._first(bad)
+        return self.checks[kind, value]
+
+    def _first(self, bad: Instruction) -> tuple[Instruction, Instruction]:
+        """Whether any element is true, and the position of the first one in row-major order."""
+        make, flat = self.make, _flat(self.make, bad)
+        count = flat.shape.element_count
+        index = S32 if count < 1 << 31 else S64
+        numbers = make(Iota(iota_dimension=0), shape=flat.shape.with_element_type(index))
+        none = make.constant(count, index)
+        places = make(Select(), flat, numbers, make.broadcast(none, numbers.shape))
+        first = make(Reduce(dimensions=(0,), computation=self.work.fold(Minimum(), index)), places, none)
+        return make(_LESS, first, none), make.convert(first, S64)
+
+    def _note(self, site: Site, has: Instruction, position: Instruction, value: Instruction) -> None:
+        """The state after a check: what failed first stays."""
+        make = self.make
+        self.work.found.sites.append(site)
+        number = make.constant(len(self.work.found.sites), S32)
+        is_first = make(And(), has, make(_EQUAL, self.state[0], make.constant(0, S32)))
+        new = (number, position, value)
+        self.state = [make(Select(), is_first, a, b) for a, b in zip(new, self.state, strict=True)]
+
+
+def _flat(make: Maker, array: Instruction) -> Instruction:
+    return make(Reshape(), array, shape=Shape.array(array.shape.element_type, (array.shape.element_count,)))
+
+
+def _may_have(kind: str, shape: Shape) -> bool:
+    if not shape.is_array or shape.is_dynamic or not shape.element_count:
+        return False
+    return shape.element_type.is_float or (kind == "nan" and shape.element_type.is_complex)
+
+
+def _indices(
+    make: Maker, old: Instruction, operands: list[Instruction]
+) -> tuple[Instruction, int | None, tuple[int, ...]] | None:
+    """The indices that an instruction reads, their dimension of components (None: they have one), and the limits."""
+    op, sizes = old.op, old.operands[0].shape.dimensions if old.operands else ()
+    if isinstance(op, (DynamicSlice, DynamicUpdateSlice)):
+        first = 1 if isinstance(op, DynamicSlice) else 2
+        parts = old.shape.dimensions if first == 1 else old.operands[1].shape.dimensions
+        limits = tuple(size - part for size, part in zip(sizes, parts, strict=True))
+        starts = operands[first:]
+        if not limits:
+            return None
+        if starts[0].shape.rank:
+            return starts[0], 0, limits
+        line = Shape.array(starts[0].shape.element_type, (1,))
+        return make(Concatenate(dimension=0), *(make(Reshape(), start, shape=line) for start in starts)), 0, limits
+    if isinstance(op, Gather):
+        indices, map, window = operands[1], op.start_index_map, dict(enumerate(op.slice_sizes))
+    elif isinstance(op, Scatter):
+        indices, map = operands[len(operands) // 2], op.scatter_dims_to_operand_dims
+        updates = old.operands[-1].shape.dimensions
+        gone = {*op.inserted_window_dims, *op.input_batching_dims}
+        kept = [d for d in range(len(sizes)) if d not in gone]
+        window = dict.fromkeys(range(len(sizes)), 1)
+        window |= {d: updates[u] for d, u in zip(kept, op.update_window_dims, strict=True)}
+    else:
+        return None
+    if not indices.shape.element_count:
+        return None
+    along = op.index_vector_dim if op.index_vector_dim < indices.shape.rank else None
+    return indices, along, tuple(sizes[d] - window[d] for d in map)
