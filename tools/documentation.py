@@ -43,6 +43,7 @@ _CONTENTS = """
 :caption: Using it
 
 tutorials/a_pass
+tutorials/an_operation
 how_to
 operations/index
 changes

@@ -58,7 +58,7 @@ def test_problems_stand_where_they_are(old: str, new: str, part: str, message: s
 
 def test_hover_tells_meanings_and_definitions() -> None:
     document = Document(TEXT)
-    assert document.hover(*at(TEXT, "reduce(")).startswith("**reduce**(")
+    assert document.hover(*at(TEXT, "reduce(")).startswith("### `reduce(operands.., init_values..)`")
     assert "f32[] reduce(a, z)" in document.hover(*at(TEXT, "%total)"))
     assert document.hover(0, 0) == ""
     assert document.hover(99, 0) == ""

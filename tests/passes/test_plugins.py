@@ -57,7 +57,7 @@ def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_registers_what_it_defines(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(FILE)
-    assert sorted(plugins.load_passes(str(file))) == ["double-it", "renamer"]
+    assert sorted(plugins.load_extensions(str(file))) == ["double-it", "renamer"]
     module = hl.parse(PROGRAM)
     statistics = run_passes(module, parse_passes("double-it,renamer{root=last}"))
     assert [i.name for i in module.entry.instructions] == ["x", "last"]
@@ -68,11 +68,11 @@ def test_a_command_loads_a_file(tmp_path: Path) -> None:
     file, module = tmp_path / "mine.py", tmp_path / "m.hlo"
     file.write_text(FILE)
     module.write_text(PROGRAM)
-    options = ["opt", str(module), "--load", str(file), "--passes", "double-it", "--statistics"]
+    options = ["--load", str(file), "opt", str(module), "--passes", "double-it", "--statistics"]
     result = CliRunner().invoke(main, options)
     assert result.exit_code == 0, result.output
     assert "add(x, x)" in result.output
-    listed = CliRunner().invoke(main, ["opt", "--load", str(file), "--list"]).output
+    listed = CliRunner().invoke(main, ["--load", str(file), "opt", "--list"]).output
     assert "double-it\n    x * 2 = x + x" in listed and "renamer\n    Names every root." in listed
 
 
@@ -92,13 +92,13 @@ def test_entry_points_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_does_not_load_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mine.py"
     with pytest.raises(ArgumentError, match="cannot read"):
-        plugins.load_passes(str(file))
+        plugins.load_extensions(str(file))
     file.write_text("1 / 0")
     with pytest.raises(ArgumentError, match="ZeroDivisionError"):
-        plugins.load_passes(str(file))
+        plugins.load_extensions(str(file))
     file.write_text("import hloom")
-    with pytest.raises(ArgumentError, match="defines no pass and no rule"):
-        plugins.load_passes(str(file))
+    with pytest.raises(ArgumentError, match="defines no pass"):
+        plugins.load_extensions(str(file))
     bad = types.SimpleNamespace(name="bad", load=lambda: 1 / 0)
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [bad])
     with pytest.raises(ArgumentError, match="entry point bad"):

@@ -7,9 +7,11 @@ instructions. Shapes are known while building, and every error names the line of
 
 from __future__ import annotations
 
+from typing import Any
+
 from hloom.builder.communication import CommunicationMethods
 from hloom.builder.control_flow import ControlFlowMethods
-from hloom.builder.declared import attach
+from hloom.builder.declared import attach, attach_late
 from hloom.builder.elementwise import ElementwiseMethods
 from hloom.builder.products import ProductMethods
 from hloom.builder.reductions import ReductionMethods
@@ -26,6 +28,11 @@ class XlaBuilder(
     type of the other operand). Computations given as arguments are XlaComputations, or Python functions on XlaOps,
     which are traced with the parameter shapes that the operation asks for. Methods raise HloomError.
     """
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and attach_late(type(self), name):
+            return getattr(self, name)
+        raise AttributeError(f"{type(self).__name__} has no method {name}")
 
 
 attach(XlaBuilder)

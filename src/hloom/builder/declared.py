@@ -14,6 +14,7 @@ from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.elementwise_binary import Binary
 from hloom.ops.elementwise_unary import Unary
 from hloom.ops.operation import OPERATIONS, Operation
+from hloom.ops.plugins import load_installed
 
 
 def _method(declaration: type[Operation]) -> Callable[..., XlaOp]:
@@ -92,12 +93,25 @@ def attach(builder: type[Any]) -> None:
             method = _compare_method(direction.value, total)
             made[direction.value.lower() + suffix] = (method, method.__doc__)
     for name, (method, doc) in made.items():
-        method.__name__, method.__qualname__, method.__doc__ = name, f"XlaBuilder.{name}", doc
-        setattr(builder, name, method)
+        setattr(builder, name, _named(method, name, doc))
     for name in dir(builder):
         method = getattr(builder, name)
         if not name.startswith("_") and inspect.isfunction(method):
             setattr(builder, name, _locating(method))
+
+
+def attach_late(builder: type[Any], name: str) -> bool:
+    """Gives the builder the method of an operation that was declared after it, if there is one of this name."""
+    load_installed()
+    found = [declaration for declaration in OPERATIONS.values() if declaration.builder_name == name]
+    for declaration in found:
+        setattr(builder, name, _locating(_named(_method(declaration), name, declaration.__doc__)))
+    return bool(found)
+
+
+def _named(method: Callable[..., XlaOp], name: str, doc: str | None) -> Callable[..., XlaOp]:
+    method.__name__, method.__qualname__, method.__doc__ = name, f"XlaBuilder.{name}", doc
+    return method
 
 
 def _locating(method: Callable[..., Any]) -> Callable[..., Any]:

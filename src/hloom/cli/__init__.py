@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from hloom.cli.bench import bench
@@ -13,6 +15,7 @@ from hloom.cli.diff import diff
 from hloom.cli.explore import explore
 from hloom.cli.isolate import isolate
 from hloom.cli.lsp import lsp
+from hloom.cli.operations import operations
 from hloom.cli.opt import opt
 from hloom.cli.profile import profile
 from hloom.cli.reduce import reduce
@@ -22,9 +25,29 @@ from hloom.cli.show import show
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="hloom")
-def main() -> None:
+@click.option(
+    "--load", "files", multiple=True, type=click.Path(), help="A Python file with operations, passes or rules."
+)
+def main(files: tuple[str, ...]) -> None:
     """XLA, written to be read: run, simplify, convert and look into HLO modules."""
+    if files:
+        _load(files)
 
 
-for command in (bench, bisect, check, convert, debug, diff, explore, isolate, lsp, opt, profile, reduce, run, show):
+def _load(files: tuple[str, ...]) -> None:
+    from hloom.errors import HloomError
+    from hloom.passes.plugins import load_extensions
+
+    try:
+        for file in files:
+            load_extensions(file)
+    except HloomError as error:
+        click.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(1)
+
+
+COMMANDS = (
+    bench, bisect, check, convert, debug, diff, explore, isolate, lsp, operations, opt, profile, reduce, run, show
+)  # fmt: skip
+for command in COMMANDS:
     main.add_command(command)

@@ -29,7 +29,6 @@ from hloom.verifier import verify_module
     help="Show what each pass did and took, on standard error.",
 )
 @click.option("--short", is_flag=True, help="Print without layouts, metadata and long constants.")
-@click.option("--load", "files", multiple=True, type=click.Path(), help="A Python file with passes or rules; by name.")
 @click.option("--list", "only_list", is_flag=True, help="List the passes and what they do.")
 def opt(
     module: str | None,
@@ -39,18 +38,14 @@ def opt(
     dump: str | None,
     statistics: bool,
     short: bool,
-    files: tuple[str, ...],
     only_list: bool,
 ) -> None:
     """Run passes over MODULE (HLO text, StableHLO or a proto) and print it as HLO text."""
     from hloom.passes import run_passes, statistics_text
-    from hloom.passes.plugins import load_passes
 
     if module is None and not only_list:
         raise click.UsageError("give a MODULE, or --list")
     try:
-        for file in files:
-            load_passes(file)
         if module is None or only_list:
             _list()
             return

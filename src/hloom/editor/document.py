@@ -8,6 +8,7 @@ from functools import cached_property
 
 from hloom.errors import HloomError, ParseError
 from hloom.ops.operation import OPERATIONS
+from hloom.ops.reference import section
 from hloom.text import parse_module
 
 _DEFINITION = re.compile(r"^\s*(?:ROOT\s+)?%?(?P<name>[\w.\-]+)\s*=\s*(?P<rest>.*)$")
@@ -95,11 +96,7 @@ class Document:
         """Markdown about what stands there: an operation's meaning, or the definition of a name."""
         word = self.word_at(line, column)
         if self._is_opcode(word, line):
-            declaration = OPERATIONS[word]
-            operands = ", ".join(declaration.operands)
-            attributes = [f"- `{field.text or field.name}`" for field in declaration.fields]
-            title = f"**{word}**({operands})"
-            return "\n\n".join(filter(None, [title, _paragraphs(declaration.__doc__ or ""), "\n".join(attributes)]))
+            return section(OPERATIONS[word])
         found = self.definition_of(word, line)
         return "" if found is None else f"```hlo\n{found.text}\n```\nline {found.line + 1}"
 
@@ -118,7 +115,3 @@ class Document:
 def _first_line(error: HloomError) -> str:
     """Without the place and the caret, which the editor shows."""
     return re.sub(r"^\d+:\d+: ", "", str(error).split("\n")[0])
-
-
-def _paragraphs(text: str) -> str:
-    return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))

@@ -107,6 +107,9 @@ class Operation:
     has_side_effect: ClassVar[bool] = False
     """True where the operation must be neither dropped nor duplicated (GEN-11)."""
 
+    expand: ClassVar[Callable[..., Any] | None] = None
+    """`expand(self, make, module, *operands)`: the operation in terms of others, as an instruction that `make` (a
+    `hloom.passes.expand.maker.Maker`) makes. For operations that compilers have no code for."""
     builder_name: ClassVar[str] = ""
     """The builder method that is this operation and no more; "" where the builder has one of its own, or none."""
 
@@ -117,6 +120,9 @@ class Operation:
         cls.fields = tuple((inherited | own).values())
         cls.calling_fields = tuple(field for field in cls.fields if isinstance(field.kind, ComputationKind))
         if opcode:
+            known = OPERATIONS.get(opcode)
+            if known is not None and known.__module__ != cls.__module__:
+                raise ArgumentError(f"there is an operation {opcode} already, declared in {known.__module__}")
             cls.opcode = opcode
             cls.builder_name = builder
             OPERATIONS[opcode] = cls

@@ -4,6 +4,7 @@
     my-rules = "my_package.rules"      # a module, a pass, or a rule
 
 What a file or a module defines at its top is found by its own name: pass classes (with `name` and `run`) and rules.
+Operations that a file declares register themselves.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from hloom.errors import ArgumentError
+from hloom.ops.operation import OPERATIONS
 from hloom.passes.rewrite import Rule
 
 GROUP = "hloom.passes"
@@ -25,20 +27,23 @@ FOUND: dict[str, Any] = {}
 """By name: classes of passes, and rules, which are passes themselves."""
 
 
-def load_passes(path: str) -> list[str]:
-    """Runs a Python file and registers the passes and rules that it defines; gives their names.
+def load_extensions(path: str) -> list[str]:
+    """Runs a Python file and registers the passes, rules and operations that it defines; gives their names.
 
     Raises ArgumentError where the file cannot be read, fails, or defines none.
     """
+    known = set(OPERATIONS)
     try:
         values = runpy.run_path(path)
     except OSError as error:
         raise ArgumentError(f"cannot read {path}: {error.strerror}") from None
     except Exception as error:
         raise ArgumentError(f"{path} fails: {type(error).__name__}: {error}") from error
-    names = _register(values.values(), "<run_path>")
+    names = [*_register(values.values(), "<run_path>"), *(OPERATIONS.keys() - known)]
     if not names:
-        raise ArgumentError(f"{path} defines no pass and no rule: a class with `name` and `run`, or @hloom.rewrite")
+        raise ArgumentError(
+            f"{path} defines no pass (a class with `name` and `run`), no rule (@hloom.rewrite) and no Operation"
+        )
     return names
 
 

@@ -16,6 +16,7 @@ from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.bits import BitsExpander
 from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
+from hloom.passes.expand.declared import DeclaredExpander
 from hloom.passes.expand.dynamic.padder import DynamicPadder
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
@@ -52,6 +53,7 @@ PASSES: dict[str, type[Any]] = {
         BatchNormExpander,
         BitsExpander,
         ConvolutionOperandSwapper,
+        DeclaredExpander,
         DynamicPadder,
         LinearAlgebraToLapack,
         MapInliner,

@@ -7,6 +7,7 @@ the declared default; a writer is not called for None.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +32,12 @@ from hloom.ops.attributes import (
 )
 from hloom.ops.operation import REQUIRED, Field
 from hloom.proto.annotations import read_iota, read_sharding, write_sharding
+from hloom.proto.schema import message_class
 from hloom.proto.shapes import read_literal, read_shape, write_literal, write_shape
+from hloom.text import attributes as text_attributes
+
+ELSEWHERE = "attribute."
+"""Before the name of a frontend attribute that is an attribute of the operation, as HLO text has it."""
 
 Reader = Callable[[Any, Field], Any]
 Writer = Callable[[Any, Field, Any], None]
@@ -39,14 +45,34 @@ Writer = Callable[[Any, Field, Any], None]
 
 def read(proto: Any, field: Field) -> Any:
     """The attribute's value in an instruction proto, or None."""
+    if not _has_place(field.proto or ""):
+        text = proto.frontend_attributes.map.get(ELSEWHERE + field.name)
+        return None if text is None else text_attributes.read(field.kind, text, text, 0)
     reader = _read_enum if isinstance(field.kind, EnumKind) else TABLE[field.kind][0]
     return reader(proto, field)
 
 
 def write(proto: Any, field: Field, value: Any) -> None:
     """Puts the attribute's value into an instruction proto."""
+    if not _has_place(field.proto or ""):
+        proto.frontend_attributes.map[ELSEWHERE + field.name] = text_attributes.write(field.kind, value)
+        return
     writer = _write_enum if isinstance(field.kind, EnumKind) else TABLE[field.kind][1]
     writer(proto, field, value)
+
+
+@functools.cache
+def _has_place(path: str) -> bool:
+    """Whether XLA's proto has a field of this path; attributes of others' operations are frontend attributes."""
+    descriptor = message_class("HloInstructionProto").DESCRIPTOR
+    for name in path.split("."):
+        if name.isdigit():
+            continue
+        field = descriptor.fields_by_name.get(name) if descriptor is not None else None
+        if field is None:
+            return False
+        descriptor = field.message_type
+    return True
 
 
 def _owner(proto: Any, field: Field, create: bool) -> tuple[Any, str]:

@@ -9,10 +9,11 @@ from hloom.errors import HloomError, ProtoError
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Instruction, Module
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import ComputationKind
-from hloom.ops.operation import OPERATIONS, REQUIRED, Field, Operation
+from hloom.ops.operation import REQUIRED, Field, Operation
+from hloom.ops.plugins import operation_named
 from hloom.ops.structure import Constant, ElidedConstant
 from hloom.proto.annotations import read_metadata, read_sharding, read_stack_frames
-from hloom.proto.attributes import read
+from hloom.proto.attributes import ELSEWHERE, read
 from hloom.proto.schema import MODULE_HOLDERS, message_class
 from hloom.proto.shapes import read_shape
 from hloom.shape import Shape
@@ -142,7 +143,7 @@ class _Reader:
         return computation
 
     def _instruction(self, proto: Any, by_id: dict[int, Instruction]) -> Instruction:
-        declaration = OPERATIONS.get(proto.opcode)
+        declaration = operation_named(proto.opcode)
         if declaration is None:
             raise ProtoError(f"there is no opcode {proto.opcode!r}")
         shape = self._shape(proto.shape)
@@ -152,7 +153,9 @@ class _Reader:
         instruction.metadata = read_metadata(proto.metadata)
         if proto.HasField("sharding"):
             instruction.sharding = read_sharding(proto.sharding)
-        instruction.frontend_attributes = dict(proto.frontend_attributes.map)
+        own = {ELSEWHERE + field.name for field in declaration.fields}
+        frontend = proto.frontend_attributes.map
+        instruction.frontend_attributes = {key: frontend[key] for key in frontend if key not in own}
         instruction.backend_config = proto.backend_config.decode("utf-8", "replace")
         return instruction
 

@@ -17,6 +17,7 @@ from hloom.ops import attributes as kinds
 from hloom.ops.attributes import ComputationKind
 from hloom.ops.control_flow import AsyncStart
 from hloom.ops.operation import OPERATIONS, REQUIRED, Field, Operation
+from hloom.ops.plugins import operation_named
 from hloom.ops.structure import ElidedConstant, GetTupleElement, Parameter
 from hloom.ops.transpose import Transpose
 from hloom.shape import TOKEN, Layout, Shape, scalar
@@ -132,7 +133,7 @@ class InstructionParser:
         opcode, scanner.pos = found[0], found.end()
         scanner.skip()
         parentheses_at = scanner.pos + 1
-        declaration = OPERATIONS.get(opcode)
+        declaration = operation_named(opcode)
         payload = next((f for f in declaration.fields if f.in_parentheses), None) if declaration else None
         operands: list[Instruction] = []
         inside = ""

@@ -54,6 +54,7 @@ from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.bits import BitsExpander
 from hloom.passes.expand.collective_dimensions import CollectiveDimensions
 from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
+from hloom.passes.expand.declared import DeclaredExpander
 from hloom.passes.expand.dynamic.padder import DynamicPadder
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
@@ -129,6 +130,7 @@ def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
             *([CollectiveDimensions()] if company is Company.RANKS else []),
             MarkerRemover(markers()),
             TopKCalls(),
+            DeclaredExpander(),
             DynamicPadder(),
             CallInliner(fusions=True),
             BitsExpander(),
@@ -158,7 +160,7 @@ def compile_module(module: Module, donate: bool = False, company: Company = Comp
     custom calls mean there is what hloom says.
     """
     provide_half_conversions()
-    if not may_keep_programs():
+    if not may_keep_programs() or any(i.op.expand is not None for i in module.instructions()):
         return _compile(module, donate, company)
     key = f"{fingerprint(module)} {donate} {company} {processor().vector_bytes} {shared_pool().threads} {target()}"
     found: CompiledModule | None = find_program(key)

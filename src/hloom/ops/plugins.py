@@ -1,0 +1,34 @@
+"""Operations of others: what packages name in the entry points `hloom.operations`.
+
+    [project.entry-points."hloom.operations"]
+    my-operations = "my_package.operations"      # the module that declares them
+
+They are loaded when an opcode, or a method of the builder, is not among those that are known.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+
+from hloom.errors import ArgumentError
+from hloom.ops.operation import OPERATIONS, Operation
+
+GROUP = "hloom.operations"
+
+
+def operation_named(opcode: str) -> type[Operation] | None:
+    """The declaration of an opcode; None where nobody declares it. Raises ArgumentError where a package fails."""
+    if opcode not in OPERATIONS:
+        load_installed()
+    return OPERATIONS.get(opcode)
+
+
+@functools.cache
+def load_installed() -> None:
+    """Loads what installed packages name; their classes register themselves."""
+    for point in importlib.metadata.entry_points(group=GROUP):
+        try:
+            point.load()
+        except Exception as error:
+            raise ArgumentError(f"the entry point {point.name} of {GROUP} does not load: {error}") from error
