@@ -203,11 +203,11 @@ def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
 
 
 def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
-    """The tile that costs least: all tiles' multiply-adds, at least the eight that hide their latency, and loads."""
+    """The tile that costs least: all tiles' multiply-adds, at least the ten that hide their latency, and loads."""
 
     def cost(tile: Tile) -> float:
         tiles = math.ceil(p.m / tile.rows) * math.ceil(p.n / tile.columns)
-        return tiles * (max(tile.rows * tile.vectors, 8) + 0.25 * (tile.rows + tile.vectors))
+        return tiles * (max(tile.rows * tile.vectors, 10) + 0.25 * (tile.rows + tile.vectors))
 
     candidates = [
         Tile(rows, vectors, vector)
