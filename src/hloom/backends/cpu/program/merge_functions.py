@@ -46,10 +46,15 @@ class _Member:
 
 def merge_functions(units: Sequence[Unit]) -> list[Unit]:
     """The units with calls in the place of merged functions, and these as units of their own."""
-    groups: dict[tuple[str, ...], list[_Member]] = defaultdict(list)
+    alike: dict[tuple[str, str, int], list[tuple[Unit, re.Match[str]]]] = defaultdict(list)
     for unit in units:
-        for member in _members(unit):
-            groups[member.match["parameters"], member.match["attributes"], *member.between].append(member)
+        for match in _candidates(unit):
+            alike[match["parameters"], match["attributes"], match["body"].count("\n")].append((unit, match))
+    groups: dict[tuple[str, ...], list[_Member]] = defaultdict(list)
+    for key, candidates in alike.items():
+        for unit, match in candidates if len(candidates) > 1 else ():
+            parts = _CONSTANT.split(match["body"])
+            groups[*key[:2], *parts[::2]].append(_Member(unit, match, parts[::2], parts[1::2]))
     found = []
     for members in groups.values():
         for same in _that_may_differ(members):
@@ -60,14 +65,13 @@ def merge_functions(units: Sequence[Unit]) -> list[Unit]:
     return [*units, *found]
 
 
-def _members(unit: Unit) -> Iterator[_Member]:
+def _candidates(unit: Unit) -> Iterator[re.Match[str]]:
     if unit.merging is None:
         return
     for match in _FUNCTION.finditer(unit.text):
         kept = match["name"].rpartition(".")[2] in unit.merging.kept
         if not kept and match["body"].count("\n") >= LEAST_LINES:
-            parts = _CONSTANT.split(match["body"])
-            yield _Member(unit, match, parts[::2], parts[1::2])
+            yield match
 
 
 def _that_may_differ(members: list[_Member]) -> Iterator[list[_Member]]:
