@@ -8,11 +8,14 @@ import runpy
 import pytest
 
 import clauses
+import pictures
 from conftest import ROOT, SPECIFICATION
 from hloom.ops.operation import OPERATIONS
 
 
-@pytest.mark.parametrize("name", ["walkthrough.md", "how_to.md", "tutorials/a_pass.md", "tutorials/an_operation.md"])
+@pytest.mark.parametrize(
+    "name", ["walkthrough.md", "concepts.md", "how_to.md", "tutorials/a_pass.md", "tutorials/an_operation.md"]
+)
 def test_the_code_of_pages_runs(name: str) -> None:
     page = (ROOT / "docs" / name).read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -25,6 +28,15 @@ def test_the_code_of_pages_runs(name: str) -> None:
     finally:
         for opcode in OPERATIONS.keys() - known:
             del OPERATIONS[opcode]
+
+
+def test_the_pictures_are_those_of_the_code() -> None:
+    made = dict(pictures.concepts())
+    assert {path.stem: path.read_text() for path in pictures.FOLDER.glob("*.svg")} == made, (
+        "run: python tools/pictures.py"
+    )
+    page = (ROOT / "docs" / "concepts.md").read_text()
+    assert set(re.findall(r"pictures/(\w+)\.svg", page)) == made.keys()
 
 
 def test_the_reference_is_up_to_date() -> None:

@@ -19,6 +19,7 @@ UPWARDS = {
     ("types.py", "shape.py"): "f32[2, 3], an element type with sizes, is a Shape",
     ("ops/context.py", "ir.py"): "an operation holds the computations it calls, whose instructions hold operations",
     ("ir.py", "text/__init__.py"): "Module.to_text: the graph shows itself",
+    ("shape.py", "display.py"): "in notebooks a shape shows where its elements lie",
 }
 """The imports that go up, and why. None of them happens while modules are loaded."""
 

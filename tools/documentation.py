@@ -42,6 +42,7 @@ _CONTENTS = """
 :hidden:
 :caption: Using it
 
+concepts
 tutorials/a_pass
 tutorials/an_operation
 how_to

@@ -1,15 +1,22 @@
-"""Pictures of operations that move elements: each is run, and a result's cell has the colour of where it comes from."""
+"""Pictures for the documentation, made by running the code: `python tools/pictures.py` writes those of docs/pictures/.
+
+Of operations that move elements: a result's cell has the colour of where it comes from. Of concepts: where the elements
+of an array lie in memory, and which device holds them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import hloom as hl
+from hloom.display import CELL, GAP, HEAD, PADDING, cell, hue, label, picture, shape_svg
+from hloom.runtime.blocks import places_of
 
-CELL, GAP, HEAD = 34, 40, 22
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 
 PROGRAMS = {
     "broadcast": "ENTRY m { x = s32[4] parameter(0)\n  ROOT r = s32[3,4] broadcast(x), dimensions={1} }",
@@ -46,10 +53,38 @@ PROGRAMS = {
 """Small programs by opcode; their parameters count on from 0."""
 
 
+LAYOUTS = {
+    "row_major": hl.f32[2, 3],
+    "column_major": hl.parse_shape("f32[2,3]{0,1}"),
+    "padded": hl.f32[2, 3].with_layout(hl.Layout((1, 0), padded_dimensions=(2, 5))),
+    "tiled": hl.parse_shape("f32[3,5]{1,0:T(2,2)}"),
+}
+BROADCASTS = {
+    "broadcast_rows": "ENTRY m { x = s32[4] parameter(0)\n  ROOT r = s32[3,4] broadcast(x), dimensions={1} }",
+    "broadcast_columns": "ENTRY m { x = s32[3] parameter(0)\n  ROOT r = s32[3,4] broadcast(x), dimensions={0} }",
+}
+SHARDINGS = {
+    "sharded": "{devices=[2,3]<=[6]}",
+    "sharded_rows": "{devices=[3,1,2]<=[2,3]T(1,0) last_tile_dim_replicate}",
+}
+SHARDED = (6, 6)
+
+
 def pictures() -> Iterator[tuple[str, str]]:
-    """The name and the SVG of each picture."""
+    """The name and the SVG of each picture of an operation."""
     for opcode, text in PROGRAMS.items():
         yield opcode, draw(*run(text))
+
+
+def concepts() -> Iterator[tuple[str, str]]:
+    """Those of docs/concepts.md."""
+    for name, shape in LAYOUTS.items():
+        yield name, shape_svg(shape)
+    for name, text in BROADCASTS.items():
+        yield name, draw(*run(text))
+    for name, text in SHARDINGS.items():
+        yield name, draw_sharding(text)
+    yield "dynamic", draw_bound(6, 4)
 
 
 def run(text: str) -> tuple[list[Any], Any]:
@@ -63,31 +98,49 @@ def run(text: str) -> tuple[list[Any], Any]:
 
 
 def draw(operands: list[Any], result: Any) -> str:
-    """Grids side by side: operands, an arrow, the result."""
+    """Grids side by side: operands, an arrow, the result. What is no element of an operand is grey."""
     grids = [*((f"operand {k}", array) for k, array in enumerate(operands)), ("result", result)]
     count = sum(array.size for array in operands) or result.size
     parts, x, height = [], GAP // 2, 0
     for number, (title, array) in enumerate(grids):
         plane = array.reshape(-1, array.shape[-1]) if array.ndim and array.shape[-1] > 1 else array.reshape(1, -1)
         if number and number == len(grids) - 1:
-            parts.append(_text(x - GAP / 2, HEAD + CELL / 2 + 6, "→", 18))
-        parts.append(_text(x + plane.shape[1] * CELL / 2, HEAD - 8, title, 12))
-        parts += [_cell(x + j * CELL, HEAD + i * CELL, int(value), count) for (i, j), value in np.ndenumerate(plane)]
+            parts.append(label(x - GAP / 2, HEAD + CELL / 2 + 6, "→", 18))
+        parts.append(label(x + plane.shape[1] * CELL / 2, HEAD - 8, title, 12))
+        for (i, j), value in np.ndenumerate(plane):
+            color = hue(int(value), count) if 0 <= value < count else PADDING
+            parts.append(cell(x + j * CELL, HEAD + i * CELL, str(value), color))
         x += plane.shape[1] * CELL + GAP
         height = max(height, HEAD + plane.shape[0] * CELL)
-    body = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{x}" height="{height + 8}" font-family="sans-serif">\n'
-        f'<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
+    return picture(parts, x, height + 8)
+
+
+def draw_sharding(text: str) -> str:
+    """An array whose cells have the numbers and the colour of the devices that hold them."""
+    module = hl.parse(
+        f"HloModule s\nENTRY e {{ ROOT x = f32[{SHARDED[0]},{SHARDED[1]}] parameter(0), sharding={text} }}"
     )
+    sharding = module.entry.root.sharding
+    assert sharding is not None
+    holders = np.full(SHARDED, "", object)
+    for device, where in enumerate(places_of(sharding, SHARDED, 6)):
+        holders[where] = [[f"{held},{device}".strip(",") for held in row] for row in holders[where]]
+    parts = [label(GAP / 2 + SHARDED[1] * CELL / 2, HEAD - 8, "device", 12)]
+    for (i, j), held in np.ndenumerate(holders):
+        color = hue(int(held.split(",")[0]), 6)
+        parts.append(cell(GAP / 2 + j * CELL, HEAD + i * CELL, held, color))
+    return picture(parts, GAP + SHARDED[1] * CELL, HEAD + SHARDED[0] * CELL + 8)
 
 
-def _cell(x: float, y: float, value: int, count: int) -> str:
-    """A number on the colour that it has as an element of the operands; grey where it is none."""
-    color = f"hsl({330 * value / count:.0f} 70% 82%)" if 0 <= value < count else "#e4e7ec"
-    box = f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" rx="4" fill="{color}"/>'
-    return box + _text(x + CELL / 2 - 1, y + CELL / 2 + 4, str(value), 13)
+def draw_bound(bound: int, size: int) -> str:
+    """A row with places for `bound` elements, of which `size` are there."""
+    parts = [label(GAP / 2 + bound * CELL / 2, HEAD - 8, f"f32[<={bound}] of size {size}", 12)]
+    for k in range(bound):
+        parts.append(cell(GAP / 2 + k * CELL, HEAD, str(k) if k < size else "", hue(k, bound) if k < size else PADDING))
+    return picture(parts, GAP + bound * CELL, HEAD + CELL + 8)
 
 
-def _text(x: float, y: float, text: str, size: int) -> str:
-    return f'<text x="{x}" y="{y}" font-size="{size}" fill="#1d2330" text-anchor="middle">{text}</text>'
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, drawing in concepts():
+        (FOLDER / f"{name}.svg").write_text(drawing)

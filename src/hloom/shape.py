@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from html import escape
 from typing import NoReturn
 
 from hloom.errors import RuleError
@@ -107,6 +108,12 @@ class Layout:
     def __str__(self) -> str:
         """The text form without `padded_dimensions` and `padding_value`, which have none (SL-24)."""
         return "{" + self._fields_text() + "}"
+
+    def _repr_html_(self) -> str:
+        """In notebooks: the text, and the order in words."""
+        order = ", then ".join(map(str, self.minor_to_major))
+        words = f"dimension {order}: from the one that changes fastest in memory" if order else "of a scalar"
+        return f"<code>{escape(str(self))}</code> {words}"
 
     def _fields_text(self) -> str:
         order = ",".join(map(str, self.minor_to_major))
@@ -419,6 +426,12 @@ class Shape:
 
     def __repr__(self) -> str:
         return f"Shape({self})"
+
+    def _repr_html_(self) -> str:
+        """In notebooks: the text, and for a small array where its elements lie in memory."""
+        from hloom.display import shape_svg
+
+        return f"<code>{escape(self.to_text())}</code><br>{shape_svg(self)}"
 
 
 TOKEN = Shape(PrimitiveType.TOKEN)

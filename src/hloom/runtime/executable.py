@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,6 +96,14 @@ class Executable(ABC):
     def report(self) -> list[str]:
         """The instructions that the backend hands to the interpreter's meaning of them, one line each."""
         return []
+
+    def _repr_html_(self) -> str:
+        """In notebooks: what it takes and gives, its memory, and what calls back into the interpreter."""
+        rows = [(f"parameter {k}", str(shape)) for k, shape in enumerate(self.input_shapes)]
+        rows += [("result", str(self.output_shape)), ("temporary memory", f"{self.temporary_bytes:,} bytes")]
+        rows += [("interpreted", line) for line in self.report()]
+        cells = "".join(f"<tr><th>{name}</th><td><code>{escape(text)}</code></td></tr>" for name, text in rows)
+        return f"<table><caption>{escape(self.module.name)}</caption>{cells}</table>"
 
 
 @dataclass(frozen=True)

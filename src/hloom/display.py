@@ -1,0 +1,94 @@
+"""Arrays as pictures, in SVG: cells, and where the elements of a shape lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from hloom.index import linear_indices
+from hloom.shape import Shape, tiled_buffer_size
+
+CELL, GAP, HEAD = 34, 40, 22
+MOST_ELEMENTS = 128
+"""Of an array that is drawn; more cannot be read."""
+LINE = 24
+"""Places of memory in a line."""
+PADDING = "#e4e7ec"
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def cell(x: float, y: float, text: str, color: str) -> str:
+    """A square with its upper left corner at (x, y)."""
+    box = f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" rx="4" fill="{color}"/>'
+    return box + label(x + CELL / 2 - 1, y + CELL / 2 + 4, text, 13, "#1d2330")
+
+
+def label(x: float, y: float, text: str, size: int, color: str = "currentColor") -> str:
+    """Text, centred at x, on the line y."""
+    return f'<text x="{x}" y="{y}" font-size="{size}" fill="{color}" text-anchor="middle">{escape(text)}</text>'
+
+
+def hue(number: int, count: int) -> str:
+    """A colour for one of `count` things in a row."""
+    return f"hsl({330 * number / max(1, count):.0f} 70% 82%)"
+
+
+def picture(parts: Sequence[str], width: float, height: float) -> str:
+    """The SVG of some parts."""
+    style = 'font-family="sans-serif" color="#667085"'
+    size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n' + "\n".join(parts) + "\n</svg>\n"
+
+
+def shape_svg(shape: Shape) -> str:
+    """An array's elements as they are indexed, and below as they lie in memory; "" where there are too many, or none.
+
+    The last two dimensions are a plane; planes of further dimensions stand side by side. Grey places are padding.
+    """
+    if not shape.is_array or not shape.is_static or not 0 < shape.element_count <= MOST_ELEMENTS:
+        return ""
+    size = tiled_buffer_size(shape)
+    if size > 4 * MOST_ELEMENTS:
+        return ""
+    planes, right = _planes(shape)
+    below = HEAD + CELL * (shape.dimensions[-2] if shape.rank > 1 else 1) + GAP
+    memory = _memory(shape, size, below)
+    lines = -(-size // LINE)
+    width = max(right, GAP + min(size, LINE) * CELL)
+    return picture([*planes, *memory], width, below + lines * CELL + 8)
+
+
+def _planes(shape: Shape) -> tuple[list[str], float]:
+    """The cells of the array, and where they end."""
+    rows, columns = (1, 1, *shape.dimensions)[-2:]
+    numbers = np.arange(shape.element_count).reshape(-1, rows, columns)
+    outer = shape.dimensions[:-2]
+    parts, x = [], GAP / 2
+    for index, plane in zip(np.ndindex(outer), numbers, strict=True):
+        title = f"[{','.join(map(str, [*index, ':', ':']))}]" if outer else "array"
+        parts.append(label(x + columns * CELL / 2, HEAD - 8, title, 12))
+        for (i, j), number in np.ndenumerate(plane):
+            color = hue(int(number), shape.element_count)
+            parts.append(cell(x + j * CELL, HEAD + i * CELL, name_of(int(number), shape.element_count), color))
+        x += columns * CELL + GAP / 2
+    return parts, x
+
+
+def _memory(shape: Shape, size: int, top: float) -> list[str]:
+    """The places of memory in lines, with what lies there."""
+    count = shape.element_count
+    elements = {int(place): number for number, place in enumerate(linear_indices(shape).ravel())}
+    parts = [label(GAP / 2 + min(size, LINE) * CELL / 2, top - 8, "memory", 12)]
+    for place in range(size):
+        x, y = GAP / 2 + place % LINE * CELL, top + place // LINE * CELL
+        number = elements.get(place)
+        text, color = ("", PADDING) if number is None else (name_of(number, count), hue(number, count))
+        parts.append(cell(x, y, text, color))
+    return parts
+
+
+def name_of(number: int, count: int) -> str:
+    """a, b, c .. where there are letters enough, else the number."""
+    return _LETTERS[number] if count <= len(_LETTERS) else str(number)
