@@ -152,12 +152,20 @@ def press(browser: Any, *keys: str) -> None:
         ActionChains(browser).send_keys(key).perform()
 
 
+def after_drawing(browser: Any, script: str) -> Any:
+    """What a script gives when the graph that was asked for last is on the page."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(browser, 10).until(lambda it: it.execute_script("return state.isDrawn"))
+    return browser.execute_script(script)
+
+
 def shown(browser: Any) -> str:
     return browser.execute_script("return document.body.innerText")
 
 
 def test_the_page_is_ready_with_its_result_chosen(browser: Any) -> None:
-    assert browser.execute_script("return document.body.dataset.ready") == "1"
+    assert after_drawing(browser, "return document.body.dataset.ready") == "1"
     assert "%" in browser.execute_script("return document.querySelector('#details h2').innerText")
 
 
@@ -185,12 +193,12 @@ def test_search_finds_and_a_hit_is_shown(browser: Any) -> None:
 
 def test_a_loop_opens_and_closes_and_arrows_walk(browser: Any) -> None:
     browser.execute_script("show(graph().computations[0].instructions.find((each) => each.op === 'while').name)")
-    before = browser.execute_script("return drawing.nodes().length")
+    before = after_drawing(browser, "return drawing.nodes().length")
     browser.execute_script("canvas.focus()")
     press(browser, "\ue007")  # Enter
-    assert browser.execute_script("return drawing.nodes().length") > before + 5
+    assert after_drawing(browser, "return drawing.nodes().length") > before + 5
     press(browser, "\ue007")
-    assert browser.execute_script("return drawing.nodes().length") == before
+    assert after_drawing(browser, "return drawing.nodes().length") == before
     chosen = browser.execute_script("return state.chosen")
     press(browser, "\ue013")  # ArrowUp
     assert browser.execute_script("return state.chosen") != chosen

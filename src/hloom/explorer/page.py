@@ -8,7 +8,9 @@ from importlib.resources import files
 
 from hloom.explorer.graph import Json
 
-SCRIPTS = ("cytoscape.min.js", "dagre.min.js", "graph.js", "panels.js", "explorer.js")
+SCRIPTS = ("cytoscape.min.js", "graph.js", "panels.js", "explorer.js")
+WORKER = "dagre.min.js"
+"""What only a worker runs, which the page makes of the text."""
 
 
 def page(data: Json) -> str:
@@ -20,7 +22,8 @@ def page(data: Json) -> str:
 
     # A "</" inside of a script would end it.
     content = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
-    scripts = "".join(f"<script>\n{text(name)}\n</script>\n" for name in SCRIPTS)
+    scripts = f'<script id="{WORKER}" type="text/plain">\n{text(WORKER)}\n</script>\n'
+    scripts += "".join(f"<script>\n{text(name)}\n</script>\n" for name in SCRIPTS)
     licences = "".join(f"<!-- {name}\n{text(name)}\n-->\n" for name in ("cytoscape.LICENSE", "dagre.LICENSE"))
     return (
         text("explorer.html")

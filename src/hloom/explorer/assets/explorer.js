@@ -2,7 +2,7 @@
 // What is chosen, and how views, details, search and keys follow it.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const state = { which: "optimized", computation: 0, chosen: null, marked: null, open: new Set(), view: "graph" };
+const state = { which: "optimized", computation: 0, chosen: null, marked: null, open: new Set(), view: null, isDrawn: false };
 const VIEWS = { graph: "graph", passes: "passes", kernels: "kernels", memory: "memory", run: "run" };
 const element = (id) => document.getElementById(id);
 const graph = () => data[state.which];
@@ -63,7 +63,7 @@ function toggle(id) {
   draw();
 }
 
-// Drawing
+// Drawing: `draw` chooses what is shown and has it placed, `paint` puts it on the page.
 
 function draw() {
   const focus = pathOf(state.chosen || `0.${computation().root}`)[0][1];
@@ -71,7 +71,18 @@ function draw() {
   let elements = elementsOf(graph(), state.computation, "", undefined, shown, state.open, { nodes: [], edges: [] });
   const known = new Set(elements.nodes.map((node) => node.data.id));
   elements.edges = elements.edges.filter(({ data: edge }) => known.has(edge.source) && known.has(edge.target));
-  elements = place(elements);
+  if (!state.chosen) state.chosen = `${state.computation}.${focus}`;
+  state.isDrawn = false;
+  arrange(elements);
+  path(shown);
+  strip(shown);
+  details();
+}
+
+const arrange = placer(paint);
+
+function paint(elements) {
+  const focus = pathOf(state.chosen)[0][1];
   if (drawing) drawing.destroy();
   drawing = cytoscape({
     container: canvas, elements: [...elements.nodes, ...elements.edges], layout: { name: "preset" }, style: style(),
@@ -79,7 +90,6 @@ function draw() {
   });
   drawing.on("tap", "node", (event) => choose(event.target.id()));
   drawing.on("dbltap", "node", (event) => toggle(event.target.id()));
-  if (!state.chosen) state.chosen = `${state.computation}.${focus}`;
   const here = drawing.getElementById(state.chosen);
   drawing.fit(undefined, 20);
   if (drawing.zoom() < 0.55 && here.nonempty()) {
@@ -90,26 +100,31 @@ function draw() {
   }
   else if (drawing.zoom() > 1.2) { drawing.zoom(1.2); drawing.center(); }
   mark();
-  path(shown);
-  strip(shown);
-  details();
+  state.isDrawn = true;
+  document.body.dataset.ready = "1";
 }
 
 function mark() {
+  if (!drawing) return;
   drawing.elements().removeClass("chosen marked near");
   const here = drawing.getElementById(state.chosen);
   here.addClass("chosen").connectedEdges().addClass("near");
   if (state.marked) drawing.getElementById(state.marked).addClass("marked");
 }
 
+const part = h("span", {});
+const homes = h("select", { "aria-label": "computation", onchange: (event) => enter(Number(event.target.value)) });
+trail.append(homes, part, h("button", { onclick: () => drawing && drawing.fit(undefined, 20) }, "fit (f)"),
+  h("span", {}, "Enter or a double click opens a box; arrows walk; m marks"));
+
 function path(shown) {
-  const all = graph().computations;
-  const choice = h("select", { "aria-label": "computation", onchange: (event) => enter(Number(event.target.value)) },
-    ...all.map((each, k) => h("option", { value: k, selected: k === state.computation }, `${k ? "" : "ENTRY "}${each.name} (${each.instructions.length})`)));
+  if (homes.dataset.which !== state.which) {
+    homes.dataset.which = state.which;
+    homes.replaceChildren(...graph().computations.map((each, k) => h("option", { value: k }, `${k ? "" : "ENTRY "}${each.name} (${each.instructions.length})`)));
+  }
+  homes.value = state.computation;
   const count = computation().instructions.length;
-  const part = shown.size < count ? `${shown.size} of ${count} instructions, around the chosen one` : `${count} instructions`;
-  trail.replaceChildren(choice, h("span", {}, part), h("button", { onclick: () => drawing.fit(undefined, 20) }, "fit (f)"),
-    h("span", {}, "Enter or a double click opens a box; arrows walk; m marks"));
+  part.textContent = shown.size < count ? `${shown.size} of ${count} instructions, around the chosen one` : `${count} instructions`;
 }
 
 // All instructions as lines in the order of the schedule: the chosen one, and what is on the page, stand out.
@@ -189,6 +204,7 @@ function together(a, b) {
 // Views, search, keys
 
 function view(name) {
+  if (state.view === name) return;
   state.view = name;
   for (const [key, section] of Object.entries(views)) section.hidden = key !== name;
   for (const tab of document.querySelectorAll("nav button")) tab.setAttribute("aria-selected", tab.dataset.view === name);
@@ -196,10 +212,16 @@ function view(name) {
   if (name === "graph" && drawing) drawing.resize();
 }
 
+// What a search looks at, by graph: each instruction with its text.
+const texts = {};
+function textsOf(which) {
+  return (texts[which] ||= data[which].computations.flatMap((home, number) => home.instructions.map((each, k) => (
+    { each, number, k, home, text: `${each.name} ${each.op} ${each.shape} ${each.source || ""}`.toLowerCase() }))));
+}
+
 function search(text) {
-  const wanted = text.toLowerCase(), all = graph().computations;
-  const fits = (each) => `${each.name} ${each.op} ${each.shape} ${each.source || ""}`.toLowerCase().includes(wanted);
-  const hits = all.flatMap((home, number) => home.instructions.flatMap((each, k) => (fits(each) ? [{ each, number, k, home }] : [])));
+  const wanted = text.toLowerCase();
+  const hits = textsOf(state.which).filter((one) => one.text.includes(wanted));
   const rows = hits.slice(0, 200).map(({ each, number, k, home }) => h("button", { class: "row", onclick: () => enter(number, k) },
     `%${each.name}`, h("small", {}, `${each.op} ${each.shape} in ${home.name}`)));
   view("graph");
@@ -224,7 +246,7 @@ document.addEventListener("keydown", (event) => {
   else if (state.view !== "graph") return;
   else if (event.key.startsWith("Arrow")) { event.preventDefault(); walk(event.key); }
   else if (event.key === "Enter" && !["BUTTON"].includes(document.activeElement.tagName)) toggle(state.chosen);
-  else if (event.key === "f") drawing.fit(undefined, 20);
+  else if (event.key === "f" && drawing) drawing.fit(undefined, 20);
   else if (event.key === "m") { state.marked = state.chosen; mark(); details(); }
 });
 element("search").addEventListener("input", (event) => (event.target.value ? search(event.target.value) : details()));
@@ -235,4 +257,4 @@ element("views").append(...Object.values(views));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 view("graph");
 enter(0);
-document.body.dataset.ready = "1";
+setTimeout(() => Object.keys(texts).length || textsOf(state.which), 1000);

@@ -96,7 +96,7 @@ function elementsOf(graph, number, prefix, parent, shown, open, result) {
   return result;
 }
 
-// Places for all nodes: dagre's layers from top to bottom.
+// Places for all nodes: dagre's layers from top to bottom. It runs in a worker, for the page to answer meanwhile.
 function place(elements) {
   const layout = new dagre.graphlib.Graph({ compound: true });
   layout.setGraph({ rankdir: "TB", nodesep: 14, ranksep: 34, ranker: elements.nodes.length > 120 ? "longest-path" : "network-simplex" });
@@ -116,6 +116,16 @@ function place(elements) {
     if (!boxes.has(node.data.id)) node.position = { x: at.x, y: at.y };
   }
   return elements;
+}
+
+// Hands elements to the worker; `done` gets the last ones that were handed over, with their places.
+function placer(done) {
+  const answer = "onmessage = ({ data }) => postMessage({ number: data.number, elements: place(data.elements) });";
+  const code = [document.getElementById("dagre.min.js").textContent, place.toString(), answer].join("\n");
+  const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+  let asked = 0;
+  worker.onmessage = ({ data }) => { if (data.number === asked) done(data.elements); };
+  return (elements) => worker.postMessage({ number: ++asked, elements });
 }
 
 function style() {
