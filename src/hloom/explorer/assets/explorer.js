@@ -149,7 +149,7 @@ function details() {
   const home = graph().computations[number], prefix = id.slice(0, id.lastIndexOf(".") + 1);
   const link = (j) => h("button", { class: "link", onclick: () => choose(prefix + j, true) }, `%${home.instructions[j].name}`);
   const users = usersOf(home)[k];
-  const facts = [["shape", each.shape], ["size", bytes(each.bytes)], ["computation", home.name]];
+  const facts = [["shape", each.shape.length > 300 ? `${each.shape.slice(0, 300)} …` : each.shape], ["size", bytes(each.bytes)], ["computation", home.name]];
   if (each.sharding) facts.push(["sharding", each.sharding]);
   if (each.source) facts.push(["source", each.source]);
   const kernel = state.which === "optimized" && data.kernels.find((one) => one.instructions.includes(each.name));
