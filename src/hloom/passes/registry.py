@@ -17,6 +17,7 @@ from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.bits import BitsExpander
 from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.expand.declared import DeclaredExpander
+from hloom.passes.expand.dot_strength_reduction import DotStrengthReduction
 from hloom.passes.expand.dynamic.padder import DynamicPadder
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
@@ -54,6 +55,7 @@ PASSES: dict[str, type[Any]] = {
         BitsExpander,
         ConvolutionOperandSwapper,
         DeclaredExpander,
+        DotStrengthReduction,
         DynamicPadder,
         LinearAlgebraToLapack,
         MapInliner,

@@ -55,6 +55,7 @@ from hloom.passes.expand.bits import BitsExpander
 from hloom.passes.expand.collective_dimensions import CollectiveDimensions
 from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.expand.declared import DeclaredExpander
+from hloom.passes.expand.dot_strength_reduction import DotStrengthReduction
 from hloom.passes.expand.dynamic.padder import DynamicPadder
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
@@ -144,6 +145,7 @@ def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
             simplification_pipeline(),
             WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
+            DotStrengthReduction(),
             simplification_pipeline(),
             DotOperands(),
             ScalarComputationOutliner(processor().vector_bytes),

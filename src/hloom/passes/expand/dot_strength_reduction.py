@@ -1,0 +1,83 @@
+"""dot-strength-reduction: products over few terms as sums of element-wise products."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.dot import Dot
+from hloom.ops.elementwise_binary import Add, Multiply
+from hloom.ops.reduce import Reduce
+from hloom.ops.transpose import Transpose
+from hloom.passes.expand.maker import Expander, Maker, expand_all, scalar_computation
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+
+@dataclass(frozen=True)
+class DotStrengthReduction:
+    """Before: dot(%x, %y) over at most `most_terms` terms. After: reduce(multiply(broadcast(%x), broadcast(%y))).
+
+    In a matrix product of few terms packing and tiles cost more than the multiply-adds; a reduction is computed inside
+    what uses it. It stays where rows of %y are not contiguous, and where sums are wider than the elements.
+    """
+
+    name: ClassVar[str] = "dot-strength-reduction"
+    most_terms: int = 12
+
+    def run(self, module: Module) -> int:
+        sums: dict[PrimitiveType, Computation] = {}
+
+        def expand(make: Maker, old: Instruction, _: Module) -> Instruction | None:
+            element_type = old.shape.element_type
+            if not self._applies(old):
+                return None
+            if element_type not in sums:
+                sums[element_type] = scalar_computation(module, Add(), element_type)
+            return _summed(make, old, sums[element_type])
+
+        expander: Expander = expand
+        return expand_all(module, {"dot": expander})
+
+    def _applies(self, old: Instruction) -> bool:
+        op = old.op
+        assert isinstance(op, Dot)
+        lhs, rhs = old.operand_shapes
+        types = {shape.element_type for shape in (lhs, rhs, old.shape)}
+        terms = math.prod(lhs.dimensions[d] for d in op.lhs_contracting_dims)
+        if len(types) > 1 or old.shape.element_type.bits < 32 or not 0 < terms <= self.most_terms:
+            return False
+        last = rhs.rank - 1
+        return last not in (-1, *op.rhs_contracting_dims, *op.rhs_batch_dims) and old.shape.element_count > 0
+
+
+def _summed(make: Maker, old: Instruction, add: Computation) -> Instruction:
+    """The operands over (the result's dimensions, the terms' dimensions), multiplied and added up."""
+    op, (lhs, rhs) = old.op, old.operands
+    assert isinstance(op, Dot)
+    rank, terms = old.shape.rank, [lhs.shape.dimensions[d] for d in op.lhs_contracting_dims]
+    element_type = old.shape.element_type
+    whole = Shape.array(element_type, [*old.shape.dimensions, *terms])
+    left, right = op.free(lhs.shape.rank, True), op.free(rhs.shape.rank, False)
+    batch = len(op.lhs_batch_dims)
+    products = []
+    for operand, free, first, batches, contracted in (
+        (lhs, left, batch, op.lhs_batch_dims, op.lhs_contracting_dims),
+        (rhs, right, batch + len(left), op.rhs_batch_dims, op.rhs_contracting_dims),
+    ):
+        places = {d: k for k, d in enumerate(batches)}
+        places |= {d: first + k for k, d in enumerate(free)} | {d: rank + k for k, d in enumerate(contracted)}
+        products.append(_spread(make, operand, whole, [places[d] for d in range(operand.shape.rank)]))
+    zero = make.constant(0, element_type)
+    over = tuple(range(rank, whole.rank))
+    return make(Reduce(dimensions=over, computation=add), make(Multiply(), *products), zero)
+
+
+def _spread(make: Maker, operand: Instruction, whole: Shape, places: list[int]) -> Instruction:
+    """The operand broadcast, its dimension d along dimension places[d]; broadcast wants them in order."""
+    order = sorted(range(len(places)), key=places.__getitem__)
+    if order != list(range(len(places))):
+        operand = make(Transpose(permutation=tuple(order)), operand)
+    return make.broadcast(operand, whole, tuple(sorted(places)))
