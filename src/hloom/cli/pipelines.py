@@ -25,8 +25,9 @@ def stage_text(module: Module, stage: str) -> str:
     from hloom.backends.cpu.llvm.machine_code import assembly
     from hloom.backends.cpu.llvm.processor import processor
     from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+    from hloom.backends.cpu.program.build_program import build_program
     from hloom.backends.cpu.program.emitter import emit_program
-    from hloom.backends.cpu.program.program import build_program, program_lines
+    from hloom.backends.cpu.program.program import program_lines
     from hloom.backends.cpu.runtime.thread_pool import shared_pool
     from hloom.passes import clone_module, run_passes
 

@@ -14,8 +14,9 @@ from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.machine_code import assembly
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.emitter import ProgramEmitter
-from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, Step, WhileStep, build_program
+from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, Step, WhileStep
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.debug import describe
 from hloom.explorer.graph import Json, graph_of

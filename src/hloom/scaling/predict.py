@@ -13,7 +13,7 @@ from typing import Any
 from hloom.backends.cpu.compiler import Company, cpu_pipeline
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
-from hloom.backends.cpu.program.program import build_program
+from hloom.backends.cpu.program.build_program import build_program
 from hloom.flops import FREE, count_flops_of
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute

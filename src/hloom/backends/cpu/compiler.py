@@ -15,6 +15,7 @@ from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.machine_code import compile_texts, target
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.emitter import emit_program
 from hloom.backends.cpu.program.outline import ScalarComputationOutliner
 from hloom.backends.cpu.program.overlap import overlap_collectives
@@ -26,7 +27,6 @@ from hloom.backends.cpu.program.program import (
     Program,
     Signature,
     WaitStep,
-    build_program,
     program_lines,
 )
 from hloom.backends.cpu.program.step_timer import StepTimer, TimedStep

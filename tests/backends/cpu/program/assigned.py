@@ -10,7 +10,8 @@ import hloom as hl
 from hlo_text import arrays_for, compiled, interpreted
 from hloom.backends.cpu.compiler import cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import Assignment, assign_buffers
-from hloom.backends.cpu.program.program import ConditionalStep, CopyStep, Program, Step, WhileStep, build_program
+from hloom.backends.cpu.program.build_program import build_program
+from hloom.backends.cpu.program.program import ConditionalStep, CopyStep, Program, Step, WhileStep
 from hloom.passes import run_passes
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hloom as hl
 from hloom.backends.cpu.compiler import Company, cpu_pipeline
+from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.overlap import MOST_STARTED, overlap_collectives
-from hloom.backends.cpu.program.program import HostStep, Step, WaitStep, WhileStep, build_program
+from hloom.backends.cpu.program.program import HostStep, Step, WaitStep, WhileStep
 from hloom.passes import run_passes
 
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"

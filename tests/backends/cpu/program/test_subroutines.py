@@ -10,7 +10,8 @@ import pytest
 import hloom as hl
 from hlo_text import compiled, interpreted
 from hloom.backends.cpu.compiler import cpu_pipeline
-from hloom.backends.cpu.program.program import CallStep, build_program
+from hloom.backends.cpu.program.build_program import build_program
+from hloom.backends.cpu.program.program import CallStep
 from hloom.passes import clone_module, run_passes
 
 FUNCTIONS = {

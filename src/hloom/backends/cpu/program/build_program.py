@@ -1,0 +1,411 @@
+"""Makes the program of a module: every instruction of its entry, and of what that calls, becomes steps."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hloom.backends.cpu.elements.ops import can_apply
+from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.program.program import (
+    TOKEN_PLACE,
+    Buffer,
+    CallStep,
+    CodeStep,
+    ConditionalStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    Place,
+    Program,
+    Routine,
+    Slot,
+    Step,
+    Subroutine,
+    WhileStep,
+    leaves,
+)
+from hloom.backends.interpreter.plan import make_plans
+from hloom.ir import Computation, Instruction, Module, callees_first
+from hloom.loops.lower import Lowered, can_lower, lower
+from hloom.loops.nest import BufferType
+from hloom.loops.schedule import schedule
+from hloom.ops.control_flow import Call
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+KERNELS = {
+    "convolution": "convolution.convolution",
+    "custom-call": "routine",
+    "dot": "products.dot",
+    "fft": "fft.fft",
+    "reduce-window": "scans.cumulative",
+    "rng-bit-generator": "rng",
+    "scatter": "scatter.scatter",
+    "select-and-scatter": "scatter.select_and_scatter",
+    "sort": "sort.sort",
+    "topk": "sort.top_k",
+}
+"""Operations with kernels of their own, and the modules of `kernels` that write them."""
+
+
+def build_program(module: Module, vector_bytes: int, threads: int, with_calls: bool = True) -> Program:
+    """The program of a module (whose entry is as the passes left it).
+
+    `with_calls`: whether computations that are called in several places may be subroutines.
+    """
+    program = Program(module=module, plans=make_plans(module.entry))
+    shared = _Shared(vector_bytes, threads, _called_often(module.entry) if with_calls else set())
+    _Builder(program, shared).build(module.entry)
+    program.subroutines = [subroutine for subroutine in shared.subroutines.values() if subroutine is not None]
+    return program
+
+
+@dataclass
+class _Shared:
+    """What a program and its subroutines have together."""
+
+    vector_bytes: int
+    threads: int
+    called_often: set[Computation]
+    codes: dict[Any, KernelCode | None] = field(default_factory=dict)
+    kernels: dict[Any, Lowered] = field(default_factory=dict)
+    subroutines: dict[Computation, Subroutine | None] = field(default_factory=dict)
+
+
+def _called_often(entry: Computation) -> set[Computation]:
+    """The computations that more than one call names."""
+    calls = [i.op.computation for c in callees_first(entry) for i in c.instructions if isinstance(i.op, Call)]
+    return {computation for computation, count in Counter(calls).items() if count > 1}
+
+
+class _Builder:
+    def __init__(self, program: Program, shared: _Shared) -> None:
+        self.program = program
+        self.shared = shared
+        self.counts: dict[str, int] = {}
+        self.constants: dict[Any, Buffer] = {}
+
+    def build(self, computation: Computation) -> Program:
+        program = self.program
+        program.parameters = [self._place(p.shape, "parameter") for p in computation.parameters]
+        value = self._run(computation, program.parameters, program.steps)
+        program.result = self._results(value, computation.result_shape)
+        self._copy(program.result, value, program.steps)
+        return program
+
+    # Places
+
+    def _buffer(self, shape: Shape, kind: str, data: Any = None) -> Buffer:
+        buffer = Buffer(kind, self._number(kind), shape, data)
+        self.program.buffers.append(buffer)
+        return buffer
+
+    def _number(self, kind: str) -> int:
+        """The number of the next buffer of a kind."""
+        number = self.counts.get(kind, 0)
+        self.counts[kind] = number + 1
+        return number
+
+    def _place(self, shape: Shape, kind: str = "temp") -> Place:
+        if shape.is_tuple:
+            return tuple(self._place(element, kind) for element in shape.elements)
+        if shape.is_array and not shape.is_dynamic:
+            return self._buffer(shape, kind)
+        if shape.is_token:
+            return TOKEN_PLACE
+        self.program.slots += 1
+        return Slot(self.program.slots - 1)
+
+    def _results(self, value: Place, shape: Shape) -> Place:
+        """Places for the results: buffers to be written, or the slots that the host reads in the end."""
+        if isinstance(value, tuple):
+            return tuple(self._results(v, s) for v, s in zip(value, shape.elements, strict=True))
+        return value if isinstance(value, Slot) else self._buffer(shape, "output")
+
+    def _constant(self, instruction: Instruction) -> Buffer:
+        value = np.ascontiguousarray(instruction.op.literal.value)  # type: ignore[attr-defined]
+        return self._constant_array(Shape.array(instruction.shape.element_type, instruction.shape.dimensions), value)
+
+    def _constant_array(self, shape: Shape, value: np.ndarray[Any, Any]) -> Buffer:
+        key = (shape.element_type, shape.dimensions, value.tobytes())
+        buffer = self.constants.get(key)
+        if buffer is None:
+            buffer = self.constants[key] = self._buffer(shape, "constant", value)
+        return buffer
+
+    def _routine(self, name: str) -> Buffer:
+        if name not in self.constants:
+            self.constants[name] = Routine(self._number("constant"), name)
+            self.program.buffers.append(self.constants[name])
+        return self.constants[name]
+
+    def _constant_like(self, buffer: Buffer) -> Buffer:
+        """A constant of a subroutine, as one of this program's."""
+        if isinstance(buffer, Routine):
+            return self._routine(buffer.name)
+        assert buffer.data is not None
+        return self._constant_array(Shape.array(buffer.type, buffer.dimensions), buffer.data)
+
+    # Computations
+
+    def _run(self, computation: Computation, arguments: Sequence[Place], steps: list[Step]) -> Place:
+        """Appends the steps of a computation on arguments; the place of its result."""
+        plan = self.program.plans[id(computation)]
+        values: dict[Instruction, Place] = dict(zip(computation.parameters, arguments, strict=True))
+
+        def value_of(instruction: Instruction) -> Place:
+            if instruction not in values:
+                values[instruction] = self._constant(instruction)
+            return values[instruction]
+
+        for planned in plan.steps:
+            instruction = planned.instruction
+            operands = [value_of(operand) for operand in instruction.operands]
+            values[instruction] = place = self._instruction(instruction, operands, steps)
+            for leaf in leaves(place) if instruction.opcode not in ("tuple", "get-tuple-element") else ():
+                self.program.origins.setdefault(leaf, instruction)
+        return value_of(computation.root)
+
+    def _instruction(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        opcode = instruction.opcode
+        if opcode == "tuple":
+            return tuple(operands)
+        if opcode == "get-tuple-element" and isinstance(operands[0], tuple):
+            return operands[0][instruction.op.index]  # type: ignore[attr-defined]
+        if opcode in ("opt-barrier", "copy", "domain") and instruction.shape.compatible(instruction.operands[0].shape):
+            return operands[0]
+        if opcode == "add-dependency":
+            return operands[0]
+        if opcode == "after-all":
+            return TOKEN_PLACE
+        if any(isinstance(leaf, Slot) and leaf != TOKEN_PLACE for operand in operands for leaf in leaves(operand)):
+            return self._host(instruction, operands, steps)
+        if isinstance(instruction.op, Call):
+            return self._call(instruction, instruction.op.computation, operands, steps)
+        if opcode == "while" and _is_native_shape(instruction.shape):
+            return self._while(instruction, operands[0], steps)
+        if opcode == "conditional" and _is_native_shape(instruction.shape):
+            return self._conditional(instruction, operands, steps)
+        if opcode == "reshape" and not instruction.shape.is_dynamic:
+            return operands[0]
+        if opcode == "bitcast-convert" and self._is_reinterpreted(instruction):
+            result = self._place(instruction.shape)
+            self._copy(result, operands[0], steps)
+            return result
+        if opcode == "fusion" or can_lower(instruction, can_apply):
+            return self._kernel(instruction, operands, steps)
+        code = self._code(instruction)
+        if code is not None:
+            return self._code_step(instruction, code, operands, steps)
+        if can_lower(instruction, can_apply, any_window=True):
+            return self._kernel(instruction, operands, steps)
+        return self._host(instruction, operands, steps)
+
+    def _code(self, instruction: Instruction) -> KernelCode | None:
+        """The code of an instruction that has a kernel of its own; instructions of one structure share it."""
+        writer = KERNELS.get(instruction.opcode)
+        shapes = [*instruction.shape.leaves(), *(leaf for o in instruction.operands for leaf in o.shape.leaves())]
+        if writer is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
+            return None
+        key = structure(instruction)
+        codes = self.shared.codes
+        if key not in codes:
+            name = f"{instruction.opcode.replace('-', '_')}{len(codes)}"
+            emit = importlib.import_module(f"hloom.backends.cpu.kernels.{writer}").emit
+            codes[key] = emit(name, instruction, self.shared.threads, self.shared.vector_bytes)
+        return codes[key]
+
+    def _call(self, call: Instruction, callee: Computation, operands: list[Place], steps: list[Step]) -> Place:
+        subroutine = self._subroutine(callee) if callee in self.shared.called_often else None
+        if subroutine is None:
+            return self._run(callee, operands, steps)
+        result = self._place(call.shape)
+        constants = [self._constant_like(buffer) for buffer in subroutine.program.of_kind("constant")]
+        scratch = self._buffer(Shape.array(PrimitiveType.U8, (0,)), "temp")
+        subroutine.scratches.append(scratch)
+        given: list[Any] = [leaf for operand in operands for leaf in leaves(operand)]
+        written: list[Any] = [*leaves(result)]
+        steps.append(CallStep(subroutine, given, written, constants, scratch))
+        return result
+
+    def _subroutine(self, callee: Computation) -> Subroutine | None:
+        """A computation as a program of its own; None where that needs the host."""
+        made = self.shared.subroutines
+        if callee not in made:
+            made[callee] = None
+            if all(shape.is_static for shape in (*callee.parameter_shapes, callee.result_shape)):
+                program = Program(module=self.program.module, plans=self.program.plans, loops=self.program.loops)
+                _Builder(program, self.shared).build(callee)
+                if not program.host_steps and not program.slots:
+                    number = sum(subroutine is not None for subroutine in made.values())
+                    del made[callee]  # it comes after those that it calls
+                    made[callee] = Subroutine(f"hloom_sub{number}", program)
+        return made[callee]
+
+    def _code_step(self, instruction: Instruction, code: KernelCode, operands: list[Place], steps: list[Step]) -> Place:
+        result = self._place(instruction.shape)
+        inputs: list[Any] = [leaf for operand in operands for leaf in leaves(operand)]
+        results: list[Any] = [*leaves(result)]
+        if instruction.opcode == "scatter":
+            # It changes its first operands in place.
+            for k, (target, source) in enumerate(zip(results, inputs, strict=False)):
+                self._copy(target, source, steps)
+                inputs[k] = target
+        inputs += [self._routine(name) for name in code.routines]
+        if code.table is not None:
+            type = PrimitiveType.F32 if code.table.dtype == np.float32 else PrimitiveType.F64
+            inputs.append(self._constant_array(Shape.array(type, code.table.shape), code.table))
+        buffers = [*inputs, *results]
+        if code.scratch_bytes:
+            buffers.append(self._buffer(Shape.array(PrimitiveType.U8, (code.scratch_bytes,)), "temp"))
+        steps.append(CodeStep(code, instruction.name, buffers, len(inputs)))
+        return result
+
+    @staticmethod
+    def _is_reinterpreted(instruction: Instruction) -> bool:
+        """Whether elements of another width lie in the very same bytes."""
+        old, new = instruction.operands[0].shape, instruction.shape
+        widths = {old.element_type.bits, new.element_type.bits}
+        return not old.is_dynamic and len(widths) == 2 and min(widths) >= 8
+
+    def _kernel(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        lowered = self._lowered(instruction)
+        kernel = lowered.kernel
+        result = self._place(instruction.shape)
+        outputs = list(leaves(result))
+        buffers: list[Buffer] = [operands[number] for number in lowered.operands] + outputs
+        buffers += [self._buffer(_shape_of(kind), "temp") for kind in kernel.buffers[len(buffers) :]]
+        for output, source in lowered.copies:
+            self._copy(buffers[output], buffers[source], steps)
+        steps.append(KernelStep(kernel, buffers, instruction.name, tuple(output for output, _ in lowered.copies)))
+        return result
+
+    def _lowered(self, instruction: Instruction) -> Lowered:
+        """The scheduled kernel; instructions of one structure share it."""
+        key = structure(instruction)
+        found = self.shared.kernels.get(key)
+        if found is None:
+            found = self.shared.kernels[key] = lower(instruction)
+            schedule(found.kernel, self.shared.vector_bytes, self.shared.threads)
+        return found
+
+    def _while(self, instruction: Instruction, initial: Place, steps: list[Step]) -> Place:
+        op: Any = instruction.op
+        state = self._place(instruction.shape)
+        if isinstance(state, tuple):
+            # What the body hands on as it came stays where it is.
+            unchanged = passed_on(op.body)
+            state = tuple(i if k in unchanged else s for k, (s, i) in enumerate(zip(state, initial, strict=True)))
+        self._copy(state, initial, steps)
+        condition: list[Step] = []
+        body: list[Step] = []
+        predicate = self._run(op.condition, [state], condition)
+        result = self._run(op.body, [state], body)
+        self._copy_at_once(state, result, body)
+        steps.append(WhileStep(condition, predicate, body, len(self.program.loops)))
+        self.program.loops.append(f"%{instruction.name} ({instruction.location or 'a loop'})")
+        return state
+
+    def _conditional(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        op: Any = instruction.op
+        result = self._place(instruction.shape)
+        branches: list[list[Step]] = []
+        for computation, operand in zip(op.branch_computations, operands[1:], strict=True):
+            branch: list[Step] = []
+            self._copy(result, self._run(computation, [operand], branch), branch)
+            branches.append(branch)
+        steps.append(ConditionalStep(operands[0], branches))
+        return result
+
+    def _host(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
+        result = self._place(instruction.shape)
+        step = HostStep(instruction, operands, result, len(self.program.host_steps))
+        self.program.host_steps.append(step)
+        steps.append(step)
+        return result
+
+    def _copy(self, target: Place, source: Place, steps: list[Step]) -> None:
+        for to, origin in zip(leaves(target), leaves(source), strict=True):
+            if to is not origin and isinstance(to, Buffer) and isinstance(origin, Buffer):
+                steps.append(CopyStep(to, origin))
+
+    def _copy_at_once(self, target: Place, source: Place, steps: list[Step]) -> None:
+        """Copies that may read each other's targets: those are saved first."""
+        both = zip(leaves(target), leaves(source), strict=True)
+        pairs = [(t, s) for t, s in both if t is not s and isinstance(t, Buffer) and isinstance(s, Buffer)]
+        targets = {t for t, _ in pairs}
+        saved: dict[Buffer, Buffer] = {}
+        for _, source_leaf in pairs:
+            if source_leaf in targets and source_leaf not in saved:
+                shape = Shape.array(source_leaf.type, source_leaf.dimensions)
+                saved[source_leaf] = self._buffer(shape, "temp")
+                steps.append(CopyStep(saved[source_leaf], source_leaf))
+        for to, origin in pairs:
+            steps.append(CopyStep(to, saved.get(origin, origin)))
+
+
+def _shape_of(kind: BufferType) -> Shape:
+    """A scratch is the kernel's own: it gets no memory here."""
+    return Shape.array(kind.type, (kind.size if kind.role == "temporary" else 0,))
+
+
+def _is_native_shape(shape: Shape) -> bool:
+    return all(leaf.is_token or (leaf.is_array and not leaf.is_dynamic) for leaf in shape.leaves())
+
+
+def passed_on(body: Computation) -> set[int]:
+    """The elements of a loop's state that its body returns as they came."""
+    root, (parameter,) = body.root, body.parameters
+    if root.opcode != "tuple":
+        return set()
+    return {
+        k
+        for k, operand in enumerate(root.operands)
+        if operand.opcode == "get-tuple-element" and operand.operands[0] is parameter and operand.op.index == k  # type: ignore[attr-defined]
+    }
+
+
+def structure(instruction: Instruction) -> Any:
+    """A key that is equal for instructions that need the same code."""
+    operands = instruction.operands
+    sharing = tuple(operands.index(operand) for operand in operands)
+    shapes = tuple(_shape_key(o.shape) for o in operands)
+    if instruction.opcode == "fusion":
+        (computation,) = instruction.op.computations
+        return ("fusion", sharing, shapes, computation_structure(computation))
+    if instruction.opcode == "custom-call":
+        shapes = (*shapes, instruction.backend_config)
+    return (_operation_key(instruction), sharing, shapes, _shape_key(instruction.shape))
+
+
+def computation_structure(computation: Computation) -> Any:
+    numbers = {instruction: k for k, instruction in enumerate(computation.instructions)}
+    rows = tuple(
+        (_operation_key(i), _shape_key(i.shape), tuple(numbers[o] for o in i.operands))
+        for i in computation.instructions
+    )
+    return rows, numbers[computation.root]
+
+
+def _operation_key(instruction: Instruction) -> Any:
+    op = instruction.op
+    computations = list(op.computations)
+    if not computations:
+        return op
+    rest = tuple(v for v in op.__dict__.values() if not isinstance(v, (Computation, tuple)))
+    tuples = tuple(
+        v for v in op.__dict__.values() if isinstance(v, tuple) and not any(isinstance(c, Computation) for c in v)
+    )
+    return op.opcode, rest, tuples, tuple(computation_structure(c) for c in computations)
+
+
+def _shape_key(shape: Shape) -> Any:
+    if shape.is_tuple:
+        return tuple(_shape_key(element) for element in shape.elements)
+    return shape.element_type, shape.dimensions
