@@ -10,56 +10,23 @@ constants. It returns 0, or 1 where a host step failed. Loops and branches are n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
 
-from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Builder, Value, constant
-from hloom.backends.cpu.nests.emitter import emit_nest
-from hloom.backends.cpu.program.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
+from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import (
-    AFTER_BLOCKS,
-    ASKED_WORD,
-    BEFORE_BLOCK,
-    CLOCK,
-    IN_BLOCK,
-    IN_LOOP,
-    ODD,
-    POLL_CYCLES,
     TABLE,
-    host_buffers,
     table_starts,
 )
 from hloom.backends.cpu.program.merge_functions import merge_functions
 from hloom.backends.cpu.program.modules import Merging, Unit, divided, module_of_units, module_text
-from hloom.backends.cpu.program.program import (
-    Buffer,
-    CallStep,
-    CodeStep,
-    ConditionalStep,
-    CopyStep,
-    HostStep,
-    KernelStep,
-    Program,
-    Step,
-    Subroutine,
-    WaitStep,
-    WhileStep,
-)
-from hloom.backends.cpu.program.step_timer import StepTimer, is_timed
-from hloom.loops.nest import Kernel, Nest, nest_cost
+from hloom.backends.cpu.program.program import Buffer, Program, Step, Subroutine
+from hloom.backends.cpu.program.step_emitter import StepEmitter, return_if
+from hloom.backends.cpu.program.step_timer import StepTimer
 
 MERGED_NESTS = Merging(most_constants=4, divisors=False)
 """A loop that knows its sizes keeps them in instructions rather than registers; a few make no difference."""
 MERGED_KERNELS = Merging(most_constants=24, divisors=True, kept=("tile", "kernel"))
 """All but the innermost loops of products and convolutions, whose many places are best known."""
-INLINED_LINES = 200
-"""Functions of at most so many lines that run on one thread become part of the loop that calls them."""
-INLINED_CALLS = 64
-LOOK_COST = 8192
-"""The work, in element additions, after which a loop looks at the clock: some microseconds."""
-
 _PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
 # Kernels that fork deep inside call this; the address is the same for every call of the process.
 _PARALLEL_FOR = """@parallel_for.address = internal global ptr null
@@ -68,37 +35,6 @@ define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
   call void %address(ptr %pool, ptr %function, ptr %context, i64 %chunks)
   ret void
 }"""
-POLL_HEAD = [
-    "  %poll.ticks = alloca i32, align 4",
-    "  %poll.last = alloca i64, align 8",
-    "  store i32 0, ptr %poll.ticks, align 4",
-    f"  %poll.first = call i64 @{CLOCK}()",
-    "  store i64 %poll.first, ptr %poll.last, align 8",
-]
-
-
-@dataclass(slots=True)
-class NestFunction:
-    """A nest's function: its name, the kernel buffers it takes, the text, and what that needs."""
-
-    name: str
-    buffers: list[int]
-    lines: list[str]
-    declarations: dict[str, None]
-    chunk: int
-    extent: int
-    task: list[str] = field(default_factory=list)
-    """A function that runs a chunk of the nest on a thread, where the nest is cut."""
-
-
-@dataclass(slots=True)
-class _Block:
-    """The block of a blocked loop that is written: where its memory lies, and its elements first <= i < last."""
-
-    loop: BlockedLoop
-    pointers: dict[Buffer, Value]
-    first: Value
-    last: Value
 
 
 def emit_program(
@@ -108,32 +44,8 @@ def emit_program(
     return ProgramEmitter(program, assignment, vector_bytes, timer).texts()
 
 
-class ProgramEmitter:
-    """Writes the functions; `functions` has those of nests afterwards, by kernel and number of the nest."""
-
-    def __init__(
-        self, program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
-    ) -> None:
-        self.program = program
-        self.timer = timer
-        self.assignment = assignment
-        self.vector_bytes = vector_bytes
-        self.table_starts = table_starts(program)
-        self.builder = Builder()
-        self.functions: dict[tuple[int, int, bool], NestFunction] = {}
-        self.block: _Block | None = None
-        self.snapshots = 0
-        self.tasks: dict[str, list[str]] = {}
-        self.codes: dict[str, tuple[KernelCode, int]] = {}
-        self.stack: dict[Buffer, str] = {}
-        self.pointers: dict[Buffer, str] = {}
-        self.head: list[str] = []
-        self.frame_size = 1
-        self.callee_words = 0
-        """Of the table for the subroutines that the function calls."""
-        self.inlined: dict[str, int] = {}
-        self.called: set[str] = set()
-        self.polls = True
+class ProgramEmitter(StepEmitter):
+    """Writes a program's functions and puts them into modules; `functions` has those of nests afterwards."""
 
     def texts(self) -> list[str]:
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
@@ -214,7 +126,7 @@ class ProgramEmitter:
             b.store(b.load(place, PTR, 8), Value("@parallel_for.address", PTR), 8)
         for k in range(parts):
             failed = b.emit(f"call i32 @{name}.part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
-            _return_if(b, failed)
+            return_if(b, failed)
         b.line("ret i32 0")
         return "\n".join([f"define i32 @{name}(ptr %table) nounwind #0 {{", "entry:", *b.lines, "}"])
 
@@ -226,309 +138,6 @@ class ProgramEmitter:
             lines.append(f"  %{name}.p = getelementptr ptr, ptr %table, i64 {position}")
             lines.append(f"  %{name} = load ptr, ptr %{name}.p, align 8")
         return lines
-
-    def _pointer(self, buffer: Buffer) -> Value:
-        home = self.assignment.of(buffer)
-        if self.block is not None:
-            return self.block.pointers[home]
-        if home.kind == "temp":
-            offset = self.assignment.offsets.get(home)
-            if offset is not None:
-                return self.builder.emit(f"getelementptr i8, ptr %arena, i64 {offset}", PTR)
-            if home not in self.stack:
-                self.stack[home] = f"%stack{len(self.stack)}"
-                self.head.append(f"  {self.stack[home]} = alloca [{max(home.byte_size, 1)} x i8], align 64")
-            return Value(self.stack[home], PTR)
-        if home not in self.pointers:
-            name = f"%{home.kind}{home.number}"
-            position = self.table_starts[home.kind] + home.number
-            self.head.append(f"  {name}.p = getelementptr ptr, ptr %table, i64 {position}")
-            self.head.append(f"  {name} = load ptr, ptr {name}.p, align 8")
-            self.pointers[home] = name
-        return Value(self.pointers[home], PTR)
-
-    # Steps
-
-    def _steps(self, steps: list[Step], depth: int) -> None:
-        for step in steps:
-            timed = self.block is None and is_timed(step) and not self._is_in_place(step)
-            with self._time(step) if timed else nullcontext():
-                self._step(step, depth)
-
-    def _time(self, step: Step) -> AbstractContextManager[None]:
-        return nullcontext() if self.timer is None else self.timer.time(self.builder, step)
-
-    def _step(self, step: Step, depth: int) -> None:
-        if isinstance(step, KernelStep):
-            for position, nest in enumerate(step.kernel.nests):
-                self._nest(step, position, nest, depth)
-        elif isinstance(step, CodeStep):
-            self._code(step)
-        elif isinstance(step, CopyStep):
-            self._copy(step)
-        elif isinstance(step, WhileStep):
-            self._while(step, depth)
-        elif isinstance(step, ConditionalStep):
-            self._conditional(step, depth)
-        elif isinstance(step, CallStep):
-            self._call(step)
-        else:
-            self._host(step)
-
-    def _code(self, step: CodeStep) -> None:
-        code = step.code
-        pointers = [str(self._pointer(buffer)) for buffer in step.buffers]
-        scratch = [] if code.scratch_bytes else ["ptr null"]
-        arguments = [*pointers, *scratch, "ptr %pool", "ptr %parallel_for"]
-        self.codes[code.entry] = code, len(arguments)
-        self.builder.line(f"call void @{code.entry}({', '.join(arguments)})")
-
-    def _is_in_place(self, step: Step) -> bool:
-        """Whether a copy is none, since both sides share memory."""
-        if not isinstance(step, CopyStep):
-            return False
-        return self.assignment.of(step.target) is self.assignment.of(step.source) or not step.target.byte_size
-
-    def _copy(self, step: CopyStep) -> None:
-        if self._is_in_place(step):
-            return
-        target, source = self._pointer(step.target), self._pointer(step.source)
-        size = constant(I64, step.target.byte_size)
-        if self.block is not None and is_blocked_step(step, self.assignment, self.block.loop):
-            b, width = self.builder, constant(I64, step.target.type.byte_width)
-            start = b.binary("mul", self.block.first, width)
-            size = b.binary("mul", b.binary("sub", self.block.last, self.block.first), width)
-            target, source = b.element_pointer(target, start, "i8"), b.element_pointer(source, start, "i8")
-        self._memcpy(target, source, size)
-
-    def _memcpy(self, target: Value, source: Value, size: Value) -> None:
-        self.builder.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, {size}, i1 false)")
-
-    def _while(self, step: WhileStep, depth: int) -> None:
-        blocked = blocked_loop(step, self.assignment) if self.block is None else None
-        if blocked is None:
-            self._plain_while(step, depth)
-        else:
-            with self._time(step):
-                self._blocked_while(step, blocked)
-
-    def _blocked_while(self, step: WhileStep, blocked: BlockedLoop) -> None:
-        """The loop as a task on a block: scalars are handed over as they are before the loop; block 0 leaves them."""
-        b = self.builder
-        name = f"loop{len(self.tasks)}.task"
-        self.tasks[name] = []
-        snapshots = []
-        for scalar in blocked.scalars:
-            snapshot = Value(f"%snapshot{self.snapshots}", PTR)
-            self.snapshots += 1
-            self.head.append(f"  {snapshot.text} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
-            self._memcpy(snapshot, self._pointer(scalar), constant(I64, scalar.byte_size))
-            snapshots.append(snapshot)
-        outer = [self._pointer(buffer) for buffer in (*blocked.scalars, *blocked.shared)]
-        host = [Value("%ask", PTR), Value("%host_data", PTR)]
-        self._fill_frame([*snapshots, *outer, *host])
-        chunks = -(-blocked.size // blocked.block)
-        b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
-        # A block that was told to stop leaves that to be found here.
-        _return_if(b, b.emit(f"call i32 %ask(ptr %host_data, i64 {-1 - step.number}, i64 {AFTER_BLOCKS}) #2", I32))
-        self.tasks[name] = self._block_task(name, step, blocked)
-
-    def _block_task(self, name: str, step: WhileStep, blocked: BlockedLoop) -> list[str]:
-        outside = self.builder, self.stack, self.pointers, self.head
-        b = self.builder = Builder()
-        self.head = []
-        count = len(blocked.scalars)
-
-        inside = {home: _from_frame(b, 2 * count + k) for k, home in enumerate(blocked.shared)}
-        for k, scalar in enumerate(blocked.scalars):
-            inside[scalar] = Value(f"%own{k}", PTR)
-            self.head.append(f"  %own{k} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
-            self._memcpy(inside[scalar], _from_frame(b, k), constant(I64, scalar.byte_size))
-        for k, name_in_task in enumerate(("ask", "host_data"), 2 * count + len(blocked.shared)):
-            place = b.element_pointer(Value("%frame", PTR), constant(I64, k), "ptr")
-            b.line(f"%{name_in_task} = load ptr, {place}, align 8")
-        begin, done = b.label("begin"), b.label("done")
-        stops = b.emit(f"call i32 %ask(ptr %host_data, i64 0, i64 {BEFORE_BLOCK})", I32)
-        b.branch_if(b.compare("eq", stops, constant(I32, 0)), begin, done)
-        b.start(begin)
-        first = b.binary("mul", Value("%chunk", I64), constant(I64, blocked.block))
-        end = b.binary("add", first, constant(I64, blocked.block))
-        self.block = _Block(blocked, inside, first, b.intrinsic("smin", end, constant(I64, blocked.size)))
-        self._plain_while(step, depth=1)
-        leave = b.label("leave")
-        b.branch_if(b.compare("eq", Value("%chunk", I64), constant(I64, 0)), leave, done)
-        b.start(leave)
-        for k, scalar in enumerate(blocked.scalars):
-            self._memcpy(_from_frame(b, count + k), inside[scalar], constant(I64, scalar.byte_size))
-        b.branch(done)
-        b.start(done)
-        b.line("ret void")
-        head = f"define internal void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
-        lines = [head, *self.head, *b.lines, "}"]
-        self.block = None
-        self.builder, self.stack, self.pointers, self.head = outside
-        self.builder.declarations.update(b.declarations)
-        return lines
-
-    def _plain_while(self, step: WhileStep, depth: int) -> None:
-        b = self.builder
-        head, body, done = b.label("while"), b.label("body"), b.label("done")
-        b.branch(head)
-        b.start(head)
-        if self.polls:
-            self._poll(step, done)
-        self._steps(step.condition, depth + 1)
-        predicate = b.load(self._pointer(step.predicate), I8, 1)
-        b.branch_if(b.compare("ne", predicate, constant(I8, 0)), body, done)
-        b.start(body)
-        self._steps(step.body, depth + 1)
-        b.branch(head)
-        b.start(done)
-
-    def _poll(self, step: WhileStep, done: str) -> None:
-        """Every few microseconds a loop looks at the clock, and every few milliseconds it asks the host to go on."""
-        b = self.builder
-        if POLL_HEAD[0] not in self.head:
-            self.head += POLL_HEAD
-        look, ask, stop, go = (b.label(hint) for hint in ("look", "ask", "stop", "go"))
-        share = self.block.loop.block / self.block.loop.size if self.block is not None else 1.0
-        period = poll_period(step, share)
-        if period > 1:
-            ticks = b.binary("add", b.load(Value("%poll.ticks", PTR), I32, 4), constant(I32, 1))
-            b.store(ticks, Value("%poll.ticks", PTR), 4)
-            due = b.compare("eq", b.binary("and", ticks, constant(I32, period - 1)), constant(I32, 0))
-            b.branch_if(due, look, go)
-        else:
-            b.branch(look)
-        b.start(look)
-        now = b.emit(f"call i64 @{CLOCK}()", I64)
-        passed = b.binary("sub", now, b.load(Value("%poll.last", PTR), I64, 8))
-        b.branch_if(b.compare("ugt", passed, constant(I64, POLL_CYCLES)), ask, go)
-        b.start(ask)
-        b.store(now, Value("%poll.last", PTR), 8)
-        b.declarations[f"declare i64 @{CLOCK}()"] = None
-        place = IN_LOOP if self.block is None else IN_BLOCK
-        failed = b.emit(f"call i32 %ask(ptr %host_data, i64 {-1 - step.number}, i64 {place}) #2", I32)
-        b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
-        b.start(stop)
-        if self.block is None:
-            b.line("ret i32 1")
-        else:
-            b.branch(done)
-        b.start(go)
-
-    def _conditional(self, step: ConditionalStep, depth: int) -> None:
-        b = self.builder
-        labels = [b.label("branch") for _ in step.branches]
-        done = b.label("done")
-        if step.selector.type.is_pred:
-            chosen = b.compare("ne", b.load(self._pointer(step.selector), I8, 1), constant(I8, 0))
-            b.branch_if(chosen, labels[0], labels[1])
-        else:
-            index = b.load(self._pointer(step.selector), I32, 4)
-            cases = " ".join(f"i32 {k}, label %{label}" for k, label in enumerate(labels))
-            b.line(f"switch {index}, label %{labels[-1]} [ {cases} ]")
-        for label, branch in zip(labels, step.branches, strict=True):
-            b.start(label)
-            self._steps(branch, depth)
-            b.branch(done)
-        b.start(done)
-
-    def _host(self, step: HostStep | WaitStep) -> None:
-        """The host is handed the addresses of all arrays that the instruction reads and writes."""
-        b = self.builder
-        places = [*host_buffers(step.start if isinstance(step, WaitStep) else step)]
-        self._fill_frame([self._pointer(buffer) for buffer in places])
-        word = b.element_pointer(Value("%host_data", PTR), constant(I64, ASKED_WORD), "i64")
-        asked = b.binary("add", b.load(word, I64, 8), constant(I64, 2))
-        b.store(asked, word, 8)
-        answer = b.binary("and", asked, constant(I64, ODD))
-        status = b.emit(f"call i32 %host_call(ptr %host_data, {answer}, i64 {step.site}, ptr %frame)", I32)
-        _return_if(b, b.binary("xor", status, b.emit(f"trunc {answer} to i32", I32)))
-
-    def _call(self, step: CallStep) -> None:
-        """The subroutine's table is a frame: its own arena, what this program has beside, and the buffers."""
-        b = self.builder
-        self.callee_words = max(self.callee_words, len(TABLE) + len(step.buffers))
-        arena = self._pointer(step.scratch) if step.scratch.byte_size else Value("null", PTR)
-        places = [0, *range(len(TABLE), len(TABLE) + len(step.buffers))]
-        for place, pointer in zip(places, [arena, *map(self._pointer, step.buffers)], strict=True):
-            b.store(pointer, b.element_pointer(Value("%callee", PTR), constant(I64, place), "ptr"), 8)
-        _return_if(b, b.emit(f"call i32 @{step.subroutine.name}(ptr %callee)", I32))
-
-    def _fill_frame(self, pointers: list[Value]) -> None:
-        b = self.builder
-        self.frame_size = max(self.frame_size, len(pointers))
-        for position, pointer in enumerate(pointers):
-            place = b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr")
-            b.store(pointer, place, 8)
-
-    # Nests
-
-    def _nest(self, step: KernelStep, position: int, nest: Nest, depth: int) -> None:
-        b = self.builder
-        in_block = self.block is not None and is_blocked_step(step, self.assignment, self.block.loop)
-        function = self._function(step.kernel, position, nest, in_block)
-        pointers = [self._pointer(step.buffers[k]) for k in function.buffers]
-        if self.block is not None and in_block:
-            arguments = ", ".join(map(str, [*pointers, self.block.first, self.block.last]))
-            self.called.add(function.name)
-            b.line(f"call void @{function.name}({arguments})")
-            return
-        if function.chunk:
-            self._fill_frame(pointers)
-            chunks = -(-function.extent // function.chunk)
-            b.line(f"call void %parallel_for(ptr %pool, ptr @{self._task(function)}, ptr %frame, i64 {chunks})")
-            return
-        arguments = ", ".join([*map(str, pointers), "i64 0", f"i64 {function.extent}"])
-        calls = self.inlined.get(function.name, 0)
-        inline = len(function.lines) <= INLINED_LINES and calls < INLINED_CALLS and depth > 0
-        self.inlined[function.name] = calls + inline
-        self.called.add(function.name)
-        b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")
-
-    def _function(self, kernel: Kernel, position: int, nest: Nest, in_block: bool) -> NestFunction:
-        """The function of a nest; in a block it runs on a part of its loop whether or not it is cut into chunks."""
-        key = (id(kernel), position, in_block and not nest.schedule.chunk)
-        found = self.functions.get(key)
-        if found is None:
-            name = f"nest{len(self.functions)}"
-            if key[2]:
-                nest = replace(nest, schedule=replace(nest.schedule, chunk=nest.loops[0].extent))
-            text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes)
-            extent = nest.loops[0].extent if nest.loops else 1
-            found = NestFunction(name, buffers, text.split("\n"), declarations, nest.schedule.chunk, extent)
-            self.functions[key] = found
-        return found
-
-    def _task(self, function: NestFunction) -> str:
-        """A chunk of a nest for the thread pool: `void (ptr frame, i64 chunk)`."""
-        name = f"{function.name}.task"
-        if not function.task:
-            b = Builder()
-            arguments = [_from_frame(b, position) for position in range(len(function.buffers))]
-            first = b.binary("mul", Value("%chunk", I64), constant(I64, function.chunk))
-            end = b.binary("add", first, constant(I64, function.chunk))
-            last = b.intrinsic("smin", end, constant(I64, function.extent))
-            b.line(f"call void @{function.name}({', '.join(map(str, [*arguments, first, last]))}) #1")
-            b.line("ret void")
-            function.declarations.update(b.declarations)
-            head = f"define void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
-            function.task = [head, *b.lines, "}"]
-        return name
-
-
-def poll_period(step: WhileStep, share: float) -> int:
-    """After how many rounds, or shares of rounds, a loop looks at the clock: a power of 2, fewer for long rounds."""
-    cost = 8
-    for inner in (*step.condition, *step.body):
-        if isinstance(inner, KernelStep):
-            cost += sum(map(nest_cost, inner.kernel.nests))
-        elif isinstance(inner, CopyStep):
-            cost += inner.target.byte_size // 16
-        else:
-            return 1
-    return 1 << max(0, (LOOK_COST // max(8, int(cost * share))).bit_length() - 1)
 
 
 class FunctionEmitter(ProgramEmitter):
@@ -556,15 +165,6 @@ class FunctionEmitter(ProgramEmitter):
         return [*declarations, *texts, "\n".join([*head, *self.builder.lines, "  ret void", "}"])]
 
 
-def _return_if(b: Builder, failed: Value) -> None:
-    """Ends the function where a status is not 0."""
-    stop, go = b.label("failed"), b.label("go")
-    b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
-    b.start(stop)
-    b.line("ret i32 1")
-    b.start(go)
-
-
 def _callee_head(words: int) -> list[str]:
     """A table for subroutines: all that stays the same for each call."""
     lines = [f"  %callee = alloca [{words} x ptr], align 16"]
@@ -572,8 +172,3 @@ def _callee_head(words: int) -> list[str]:
         lines.append(f"  %callee.{name} = getelementptr ptr, ptr %callee, i64 {position}")
         lines.append(f"  store ptr %{name}, ptr %callee.{name}, align 8")
     return lines
-
-
-def _from_frame(b: Builder, position: int) -> Value:
-    """A pointer that was handed over in a task's frame."""
-    return b.load(b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr"), PTR, 8)
