@@ -56,6 +56,7 @@ changes
 
 walkthrough
 design
+figures
 contributing
 ```
 
