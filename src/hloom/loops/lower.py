@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from hloom.loops.index import Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, expressions_of, in_place_pairs
 from hloom.loops.pull import ELEMENT_FUNCTIONS, Puller, row_major_strides, start_indices
 from hloom.loops.scalar_computation import CanApply, can_compute
+from hloom.ops.select import Select
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -37,18 +39,18 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
 
     With `any_window` it may fold windows of any size.
     """
-    shapes = [*instruction.shape.leaves(), *instruction.operand_shapes]
-    if instruction.shape.is_tuple or any(not shape.is_array or shape.is_dynamic for shape in shapes):
-        # Of tuples only those that a reduction gives.
-        tuple_of_arrays = instruction.shape.is_tuple and all(shape.is_static for shape in shapes)
-        if not (tuple_of_arrays and instruction.opcode in ("reduce", "reduce-window")):
-            return False
+    # Of tuples only those that a reduction gives.
+    is_tuple = instruction.shape.is_tuple and instruction.opcode in ("reduce", "reduce-window")
+    results = instruction.shape.elements if is_tuple else (instruction.shape,)
+    operands = instruction.operand_shapes
+    if not all(shape.is_array and True not in shape.dynamic_dimensions for shape in (*results, *operands)):
+        return False
     op = instruction.op
-    types = [shape.element_type for shape in instruction.operand_shapes]
-    result = next(instruction.shape.leaves()).element_type
+    types = tuple([shape.element_type for shape in operands])
+    result = results[0].element_type
     if op.elementwise or op.opcode == "bitcast-convert":
         return can_apply(op, result, types)
-    if op.opcode not in ELEMENT_FUNCTIONS or not _can_hold(can_apply, [*types, result]):
+    if op.opcode not in ELEMENT_FUNCTIONS or not all(_can_hold(can_apply, type) for type in (*types, result)):
         return False
     if op.opcode in ("reduce", "reduce-window", "map"):
         (computation,) = op.computations
@@ -65,10 +67,10 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
     return True
 
 
-def _can_hold(can_apply: CanApply, types: Sequence[PrimitiveType]) -> bool:
-    from hloom.ops.select import Select
-
-    return all(can_apply(Select(), type, [PrimitiveType.PRED, type, type]) for type in types)
+@functools.cache
+def _can_hold(can_apply: CanApply, type: PrimitiveType) -> bool:
+    """Whether the target has values of a type at all."""
+    return can_apply(Select(), type, (PrimitiveType.PRED, type, type))
 
 
 def is_uniform(constant: Instruction) -> bool:

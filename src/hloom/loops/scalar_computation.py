@@ -23,7 +23,7 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 # Whether the target can compute an element-wise operation: (operation, result type, operand types).
-CanApply = Callable[[Operation, PrimitiveType, list[PrimitiveType]], bool]
+CanApply = Callable[[Operation, PrimitiveType, Sequence[PrimitiveType]], bool]
 
 _PASSING = {"copy", "reshape", "bitcast", "broadcast", "opt-barrier", "transpose"}
 _GROUPING = {"parameter", "constant", "tuple", "get-tuple-element"}

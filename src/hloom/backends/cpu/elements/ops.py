@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import ml_dtypes
@@ -30,19 +31,22 @@ from hloom.types import PrimitiveType
 Emit = Callable[..., Element]
 
 
-def can_apply(op: Operation, result: PrimitiveType, operands: list[PrimitiveType]) -> bool:
+def can_apply(op: Operation, result: PrimitiveType, operands: Sequence[PrimitiveType]) -> bool:
     """Whether `apply` can emit the operation for these element types."""
+    return _can_apply(op.opcode, isinstance(op, ScalarFunctionCall), result, *operands)
+
+
+@functools.cache
+def _can_apply(opcode: str, is_function: bool, result: PrimitiveType, *operands: PrimitiveType) -> bool:
     if not all(map(is_native, [result, *operands])):
         return False
-    if isinstance(op, ScalarFunctionCall):
+    if is_function:
         return True
     if operands and operands[0].is_complex:
-        return (
-            op.opcode in _COMPLEX or op.opcode in complex_math.COMPLEX_UNARY or op.opcode in complex_math.COMPLEX_BINARY
-        )
-    if op.opcode == "bitcast-convert":
+        return opcode in _COMPLEX or opcode in complex_math.COMPLEX_UNARY or opcode in complex_math.COMPLEX_BINARY
+    if opcode == "bitcast-convert":
         return result.bits == operands[0].bits
-    return op.opcode in _REAL or op.opcode in vector_math.UNARY or op.opcode in vector_math.BINARY
+    return opcode in _REAL or opcode in vector_math.UNARY or opcode in vector_math.BINARY
 
 
 def apply(b: Builder, expression: Apply, operands: list[Element]) -> Element:
