@@ -28,28 +28,28 @@ sum { a = f32[] parameter(0)
   b = f32[] parameter(1)
   ROOT s = f32[] add(a, b) }
 
-body { state = (s32[], f32[8,8]) parameter(0)
+body { state = (s32[], f32[16,16]) parameter(0)
   i = s32[] get-tuple-element(state), index=0
-  x = f32[8,8] get-tuple-element(state), index=1
-  product = f32[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  t = f32[8,8] tanh(product)
+  x = f32[16,16] get-tuple-element(state), index=1
+  product = f32[16,16] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[16,16] tanh(product)
   one = s32[] constant(1)
   next = s32[] add(i, one)
-  ROOT new = (s32[], f32[8,8]) tuple(next, t) }
+  ROOT new = (s32[], f32[16,16]) tuple(next, t) }
 
-condition { state = (s32[], f32[8,8]) parameter(0)
+condition { state = (s32[], f32[16,16]) parameter(0)
   i = s32[] get-tuple-element(state), index=0
   limit = s32[] constant(50)
   ROOT less = pred[] compare(i, limit), direction=LT }
 
-ENTRY main { x = f32[8,8] parameter(0)
+ENTRY main { x = f32[16,16] parameter(0)
   zero = s32[] constant(0)
-  state = (s32[], f32[8,8]) tuple(zero, x)
-  loop = (s32[], f32[8,8]) while(state), condition=condition, body=body
-  y = f32[8,8] get-tuple-element(loop), index=1
-  root = f32[8,8] sqrt(y), metadata={op_name="jit(f)/</script><b>sqrt"}
+  state = (s32[], f32[16,16]) tuple(zero, x)
+  loop = (s32[], f32[16,16]) while(state), condition=condition, body=body
+  y = f32[16,16] get-tuple-element(loop), index=1
+  root = f32[16,16] sqrt(y), metadata={op_name="jit(f)/</script><b>sqrt"}
   init = f32[] constant(0)
-  ROOT total = f32[8] reduce(root, init), dimensions={1}, to_apply=sum }
+  ROOT total = f32[16] reduce(root, init), dimensions={1}, to_apply=sum }
 """
 
 
@@ -73,8 +73,8 @@ def test_the_data_has_every_stage(data: dict[str, Any]) -> None:
 def test_the_first_nan_is_the_root_of_a_negative_number(data: dict[str, Any]) -> None:
     assert data["values"]["first_nan"] == "root"
     statistics = data["values"]["statistics"]["t"]
-    assert sum(statistics["histogram"]) == 64
-    assert len(statistics["picture"]) == 8
+    assert sum(statistics["histogram"]) == 256
+    assert len(statistics["picture"]) == 16
 
 
 def test_reasons_name_what_is_not_fused(data: dict[str, Any]) -> None:
