@@ -197,7 +197,8 @@ def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
     a_is_direct = as_it_is and p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
     columns = p.n
     if place == "shared":
-        columns = min(p.n, up(max(LEAST_COLUMNS, L3_BYTES // (p.k * size)), tile.columns))
+        passes = math.ceil(p.n / max(LEAST_COLUMNS, L3_BYTES // (p.k * size)))
+        columns = min(p.n, up(math.ceil(p.n / passes), tile.columns))
     whole = Plan(p, tile, depth, columns, place, a_is_direct, 1, 1, parallel)
     return _divided(whole, threads if parallel else 1)
 
