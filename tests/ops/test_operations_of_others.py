@@ -89,6 +89,8 @@ def test_a_package_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, lambda: 1 / 0)
     with pytest.raises(ArgumentError, match="entry point package of hloom.operations does not load"):
         hl.parse(PROGRAM)
+    shown = CliRunner().invoke(main, ["operations"])
+    assert shown.exit_code == 1 and "entry point package of hloom.operations does not load" in shown.output
 
 
 def test_protos_keep_attributes_that_xla_has_no_field_for() -> None:

@@ -11,19 +11,20 @@ import click
 @click.argument("opcodes", nargs=-1)
 def operations(opcodes: tuple[str, ...]) -> None:
     """Show operands, meaning and attributes of the operations OPCODES; without any, list all."""
-    import difflib
-
+    from hloom.errors import ArgumentError, HloomError
     from hloom.ops.operation import OPERATIONS
-    from hloom.ops.plugins import load_installed
+    from hloom.ops.plugins import load_installed, unknown_opcode
     from hloom.ops.reference import section
 
-    load_installed()
-    for opcode in opcodes:
-        if opcode not in OPERATIONS:
-            close = ", ".join(difflib.get_close_matches(opcode, OPERATIONS, 3))
-            click.secho(f"error: there is no opcode {opcode!r}; close are {close or 'none'}", err=True, fg="red")
-            sys.exit(1)
-        _show(section(OPERATIONS[opcode]))
+    try:
+        load_installed()
+        for opcode in opcodes:
+            if opcode not in OPERATIONS:
+                raise ArgumentError(unknown_opcode(opcode))
+            _show(section(OPERATIONS[opcode]))
+    except HloomError as error:
+        click.secho(f"error: {error}", err=True, fg="red")
+        sys.exit(1)
     for opcode, declaration in sorted(OPERATIONS.items()) if not opcodes else ():
         meaning = (declaration.__doc__ or "").strip().split("\n")[0]
         click.echo(f"{opcode:28} {meaning}")

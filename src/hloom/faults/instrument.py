@@ -27,7 +27,7 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.select import Select
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.passes.edit import callees_first_of, copy_annotations
-from hloom.passes.expand.maker import Maker, scalar_computation
+from hloom.passes.expand.maker import Maker, ScalarComputations
 from hloom.passes.simplify.dead_code import remove_unused_computations
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
@@ -87,7 +87,7 @@ class _Instrumentation:
         self._running: dict[tuple[Computation, Style], Computation] = {}
         self._plain: dict[Computation, Computation] = {}
         self._conditions: dict[Computation, Computation] = {}
-        self._folds: dict[tuple[str, PrimitiveType], Computation] = {}
+        self.fold = ScalarComputations(found.module)
 
     def prepare(self, op: Operation) -> None:
         """Makes what the operation calls, callees first."""
@@ -126,12 +126,6 @@ class _Instrumentation:
             make(Call(computation=self.plain(computation)), make.element(pair, 0))
             self._conditions[computation] = self._added(copy)
         return self._conditions[computation]
-
-    def fold(self, op: Operation, element_type: PrimitiveType) -> Computation:
-        key = op.opcode, element_type
-        if key not in self._folds:
-            self._folds[key] = scalar_computation(self.module, op, element_type)
-        return self._folds[key]
 
     def _added(self, computation: Computation) -> Computation:
         names = {other.name for other in self.module.computations}

@@ -8,6 +8,7 @@ They are loaded when an opcode, or a method of the builder, is not among those t
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib.metadata
 
@@ -22,6 +23,12 @@ def operation_named(opcode: str) -> type[Operation] | None:
     if opcode not in OPERATIONS:
         load_installed()
     return OPERATIONS.get(opcode)
+
+
+def unknown_opcode(opcode: str) -> str:
+    """What to say of an opcode that nobody declares."""
+    close = difflib.get_close_matches(opcode, OPERATIONS, 3)
+    return f"there is no opcode {opcode!r}" + (f"; close are {', '.join(close)}" if close else "")
 
 
 @functools.cache

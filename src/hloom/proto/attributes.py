@@ -30,13 +30,13 @@ from hloom.ops.attributes import (
     SliceDimension,
     WindowDimension,
 )
-from hloom.ops.operation import REQUIRED, Field
+from hloom.ops.operation import REQUIRED, Field, Operation
 from hloom.proto.annotations import read_iota, read_sharding, write_sharding
 from hloom.proto.schema import message_class
 from hloom.proto.shapes import read_literal, read_shape, write_literal, write_shape
 from hloom.text import attributes as text_attributes
 
-ELSEWHERE = "attribute."
+_ELSEWHERE = "attribute."
 """Before the name of a frontend attribute that is an attribute of the operation, as HLO text has it."""
 
 Reader = Callable[[Any, Field], Any]
@@ -46,7 +46,7 @@ Writer = Callable[[Any, Field, Any], None]
 def read(proto: Any, field: Field) -> Any:
     """The attribute's value in an instruction proto, or None."""
     if not _has_place(field.proto or ""):
-        text = proto.frontend_attributes.map.get(ELSEWHERE + field.name)
+        text = proto.frontend_attributes.map.get(_ELSEWHERE + field.name)
         return None if text is None else text_attributes.read(field.kind, text, text, 0)
     reader = _read_enum if isinstance(field.kind, EnumKind) else TABLE[field.kind][0]
     return reader(proto, field)
@@ -55,10 +55,18 @@ def read(proto: Any, field: Field) -> Any:
 def write(proto: Any, field: Field, value: Any) -> None:
     """Puts the attribute's value into an instruction proto."""
     if not _has_place(field.proto or ""):
-        proto.frontend_attributes.map[ELSEWHERE + field.name] = text_attributes.write(field.kind, value)
+        proto.frontend_attributes.map[_ELSEWHERE + field.name] = text_attributes.write(field.kind, value)
         return
     writer = _write_enum if isinstance(field.kind, EnumKind) else TABLE[field.kind][1]
     writer(proto, field, value)
+
+
+def frontend_attributes(proto: Any, declaration: type[Operation]) -> dict[str, str]:
+    """Those of an instruction proto, without what `write` put among them."""
+    found = dict(proto.frontend_attributes.map)
+    for field in declaration.fields if found else ():
+        found.pop(_ELSEWHERE + field.name, None)
+    return found
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from hloom.ops.operation import REQUIRED, Field, Operation
 from hloom.ops.plugins import operation_named
 from hloom.ops.structure import Constant, ElidedConstant
 from hloom.proto.annotations import read_metadata, read_sharding, read_stack_frames
-from hloom.proto.attributes import ELSEWHERE, read
+from hloom.proto.attributes import frontend_attributes, read
 from hloom.proto.schema import MODULE_HOLDERS, message_class
 from hloom.proto.shapes import read_shape
 from hloom.shape import Shape
@@ -153,9 +153,7 @@ class _Reader:
         instruction.metadata = read_metadata(proto.metadata)
         if proto.HasField("sharding"):
             instruction.sharding = read_sharding(proto.sharding)
-        own = {ELSEWHERE + field.name for field in declaration.fields}
-        frontend = proto.frontend_attributes.map
-        instruction.frontend_attributes = {key: frontend[key] for key in frontend if key not in own}
+        instruction.frontend_attributes = frontend_attributes(proto, declaration)
         instruction.backend_config = proto.backend_config.decode("utf-8", "replace")
         return instruction
 

@@ -17,7 +17,7 @@ from hloom.ops import attributes as kinds
 from hloom.ops.attributes import ComputationKind
 from hloom.ops.control_flow import AsyncStart
 from hloom.ops.operation import OPERATIONS, REQUIRED, Field, Operation
-from hloom.ops.plugins import operation_named
+from hloom.ops.plugins import operation_named, unknown_opcode
 from hloom.ops.structure import ElidedConstant, GetTupleElement, Parameter
 from hloom.ops.transpose import Transpose
 from hloom.shape import TOKEN, Layout, Shape, scalar
@@ -205,10 +205,7 @@ class InstructionParser:
         return op
 
     def _unknown_opcode(self, opcode: str, position: int) -> NoReturn:
-        close = difflib.get_close_matches(opcode, OPERATIONS, 3)
-        self.scanner.fail(
-            f"there is no opcode {opcode!r}" + (f"; close are {', '.join(close)}" if close else ""), position
-        )
+        self.scanner.fail(unknown_opcode(opcode), position)
 
     # Operands
 

@@ -257,4 +257,4 @@ element("views").append(...Object.values(views));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 view("graph");
 enter(0);
-setTimeout(() => Object.keys(texts).length || textsOf(state.which), 1000);
+setTimeout(() => textsOf(state.which), 1000);

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.ir import Computation, Instruction, Module
+from hloom.ir import Instruction, Module
 from hloom.ops.batch_norm import BatchNorm
 from hloom.ops.elementwise_binary import Add, Divide, Multiply, Subtract
 from hloom.ops.elementwise_unary import Sqrt
 from hloom.ops.reduce import Reduce
-from hloom.passes.expand.maker import Expander, Maker, expand_all, scalar_computation
+from hloom.passes.expand.maker import Expander, Maker, ScalarComputations, expand_all
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -26,10 +26,10 @@ class BatchNormExpander:
     name: ClassVar[str] = "batchnorm_expander"
 
     def run(self, module: Module) -> int:
-        sums: dict[PrimitiveType, Computation] = {}
+        combiners = ScalarComputations(module)
 
         def expander(expand: type[_Expansion]) -> Expander:
-            return lambda make, old, _: expand(make, old, sums, module).result()
+            return lambda make, old, _: expand(make, old, combiners).result()
 
         return expand_all(
             module,
@@ -44,7 +44,7 @@ class BatchNormExpander:
 class _Expansion:
     """One instruction being expanded: its operands in the computing type, and the arithmetic to do it with."""
 
-    def __init__(self, make: Maker, old: Instruction, sums: dict[PrimitiveType, Computation], module: Module) -> None:
+    def __init__(self, make: Maker, old: Instruction, combiners: ScalarComputations) -> None:
         op = old.op
         assert isinstance(op, BatchNorm)
         self.make = make
@@ -57,9 +57,7 @@ class _Expansion:
         self.vector = Shape.array(self.computing, [features])
         self.count = self.number(self.shape.element_count // max(1, features))
         self.epsilon = self.number(op.epsilon)
-        if self.computing not in sums:
-            sums[self.computing] = scalar_computation(module, Add(), self.computing)
-        self.add = sums[self.computing]
+        self.add = combiners(Add(), self.computing)
 
     def result(self) -> Instruction:
         raise NotImplementedError

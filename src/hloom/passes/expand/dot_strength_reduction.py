@@ -11,9 +11,8 @@ from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.reduce import Reduce
 from hloom.ops.transpose import Transpose
-from hloom.passes.expand.maker import Expander, Maker, expand_all, scalar_computation
+from hloom.passes.expand.maker import Maker, ScalarComputations, expand_all
 from hloom.shape import Shape
-from hloom.types import PrimitiveType
 
 
 @dataclass(frozen=True)
@@ -28,18 +27,12 @@ class DotStrengthReduction:
     most_terms: int = 12
 
     def run(self, module: Module) -> int:
-        sums: dict[PrimitiveType, Computation] = {}
+        combiners = ScalarComputations(module)
 
         def expand(make: Maker, old: Instruction, _: Module) -> Instruction | None:
-            element_type = old.shape.element_type
-            if not self._applies(old):
-                return None
-            if element_type not in sums:
-                sums[element_type] = scalar_computation(module, Add(), element_type)
-            return _summed(make, old, sums[element_type])
+            return _summed(make, old, combiners(Add(), old.shape.element_type)) if self._applies(old) else None
 
-        expander: Expander = expand
-        return expand_all(module, {"dot": expander})
+        return expand_all(module, {"dot": expand})
 
     def _applies(self, old: Instruction) -> bool:
         op = old.op

@@ -103,6 +103,20 @@ def scalar_computation(module: Module, op: Operation, element_type: PrimitiveTyp
     return computation
 
 
+class ScalarComputations:
+    """The computations that apply an operation to two scalars, in a module: each is made when it is first asked for."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._made: dict[tuple[str, PrimitiveType], Computation] = {}
+
+    def __call__(self, op: Operation, element_type: PrimitiveType) -> Computation:
+        key = op.opcode, element_type
+        if key not in self._made:
+            self._made[key] = scalar_computation(self._module, op, element_type)
+        return self._made[key]
+
+
 Expander = Callable[[Maker, Instruction, Module], Instruction | None]
 
 

@@ -16,7 +16,7 @@ from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
 from hloom.ops.structure import AfterAll, Parameter
 from hloom.ops.transpose import Reverse
-from hloom.passes.expand.maker import Maker, adopt, new_computation, scalar_computation
+from hloom.passes.expand.maker import Maker, ScalarComputations, adopt, new_computation
 from hloom.passes.pipeline import clone_module
 from hloom.passes.spmd.annotations import Annotation, maximal_device, read_sharding
 from hloom.passes.spmd.blocks import is_constant, on_blocks, write_iota
@@ -111,7 +111,7 @@ class _Partitioner:
         self.module = made.module
         used = [getattr(i.op, "channel_id", None) or 0 for i in made.module.instructions()]
         self.channels = itertools.count(max([0, *used]) + 1)
-        self.folds: dict[tuple[type[Operation], PrimitiveType], Computation] = {}
+        self.combiners = ScalarComputations(self.module)
 
     def run(self) -> None:
         old, module = self.module.entry, self.module
@@ -138,10 +138,7 @@ class _Partitioner:
 
     def fold(self, monoid: type[Operation], element_type: PrimitiveType) -> Computation:
         """The computation that applies an operation to two scalars."""
-        key = (monoid, element_type)
-        if key not in self.folds:
-            self.folds[key] = scalar_computation(self.module, monoid(), element_type)
-        return self.folds[key]
+        return self.combiners(monoid(), element_type)
 
 
 def _laid_out(shape: Shape, like: Shape) -> Shape:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.program.modules import Unit
+from hloom.backends.cpu.program.modules import Merging, Unit
 
 LEAST_LINES = 16
 """Shorter functions cost hardly more than a call with a table."""
@@ -35,6 +35,7 @@ class _Member:
     """A function that may be merged: its body is cut at the constants."""
 
     unit: Unit
+    merging: Merging
     match: re.Match[str]
     between: list[str]
     constants: list[str]
@@ -46,32 +47,32 @@ class _Member:
 
 def merge_functions(units: Sequence[Unit]) -> list[Unit]:
     """The units with calls in the place of merged functions, and these as units of their own."""
-    alike: dict[tuple[str, str, int], list[tuple[Unit, re.Match[str]]]] = defaultdict(list)
+    alike: dict[tuple[str, str, int], list[tuple[Unit, Merging, re.Match[str]]]] = defaultdict(list)
     for unit in units:
-        for match in _candidates(unit):
-            alike[match["parameters"], match["attributes"], match["body"].count("\n")].append((unit, match))
+        for merging, match in _candidates(unit):
+            key = match["parameters"], match["attributes"], match["body"].count("\n")
+            alike[key].append((unit, merging, match))
     groups: dict[tuple[str, ...], list[_Member]] = defaultdict(list)
     for key, candidates in alike.items():
-        for unit, match in candidates if len(candidates) > 1 else ():
+        for unit, merging, match in candidates if len(candidates) > 1 else ():
             parts = _CONSTANT.split(match["body"])
-            groups[*key[:2], *parts[::2]].append(_Member(unit, match, parts[::2], parts[1::2]))
+            groups[*key[:2], *parts[::2]].append(_Member(unit, merging, match, parts[::2], parts[1::2]))
     found = []
     for members in groups.values():
         for same in _that_may_differ(members):
             columns = _columns(same)
-            rule = same[0].unit.merging
-            if len(same) > 1 and rule is not None and len(columns) <= rule.most_constants:
+            if len(same) > 1 and len(columns) <= same[0].merging.most_constants:
                 found.append(_merge(same, columns))
     return [*units, *found]
 
 
-def _candidates(unit: Unit) -> Iterator[re.Match[str]]:
+def _candidates(unit: Unit) -> Iterator[tuple[Merging, re.Match[str]]]:
     if unit.merging is None:
         return
     for match in _FUNCTION.finditer(unit.text):
         kept = match["name"].rpartition(".")[2] in unit.merging.kept
         if not kept and match["body"].count("\n") >= LEAST_LINES:
-            yield match
+            yield unit.merging, match
 
 
 def _that_may_differ(members: list[_Member]) -> Iterator[list[_Member]]:
@@ -89,10 +90,10 @@ def _that_may_differ(members: list[_Member]) -> Iterator[list[_Member]]:
 
 def _may_vary(member: _Member, position: int, values: tuple[str, ...]) -> bool:
     """Whether a value may stand where the members have these constants."""
-    merging, line = member.unit.merging, _line_before(member, position)
+    line = _line_before(member, position)
     if any(value.startswith(_INTRINSIC) for value in values):
         return False
-    divides = merging is not None and merging.divisors and _DIVIDES.match(line) is not None
+    divides = member.merging.divisors and _DIVIDES.match(line) is not None
     return divides or _TAKES_VALUES.match(line) is not None
 
 
