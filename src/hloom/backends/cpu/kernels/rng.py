@@ -73,8 +73,7 @@ class _Generator:
     def store(self, f: KernelFunction, words: Value, place: Value, left: Index) -> None:
         """Stores 32-bit or 64-bit words, cut to the type of the data, side by side; of them `left` count."""
         bits = f.convert("trunc", words, self.element) if words.type.bits > type_of(self.element).bits else words
-        mask = f.first_lanes(left, bits.type.width)
-        f.store_masked(bits, place, bits.type.bits // 8, mask)
+        f.store_first(bits, place, f"u{bits.type.bits}", left)
 
 
 class _ThreeFry(_Generator):

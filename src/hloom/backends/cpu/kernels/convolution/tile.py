@@ -142,16 +142,12 @@ class StoreTile:
             target = f.at(place, f.multiply(row.index, result.row), result.element)
             if result.has_contiguous_rows:
                 with f.loop(columns, type.width) as column:
-                    mask = f.first_lanes(f.subtract(columns, column.index), type.width)
-                    value = f.load_as(f.at(line, column.index, type.element), _name(type), type, mask)
-                    f.store_as(value, f.at(target, column.index, result.element), result.type, mask)
+                    left = f.subtract(columns, column.index)
+                    source = f.at(line, column.index, type.element)
+                    value = f.load_masked(source, type, size_of(type.element), f.first_lanes(left, type.width))
+                    f.store_first(value, f.at(target, column.index, result.element), result.type, left)
             else:
                 with f.loop(columns) as column:
                     value = _load(f, f.at(line, column.index, type.element), type.scalar)
                     offset = result.offset(f, 0, column.index)
                     f.store_as(value, f.at(target, offset, result.element), result.type)
-
-
-def _name(type: Type) -> str:
-    """The element type of the sums."""
-    return {"float": "f32", "double": "f64"}.get(type.element, "s" + type.element[1:])

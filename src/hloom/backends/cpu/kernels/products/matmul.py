@@ -109,9 +109,10 @@ class _Emitter:
         return self.depth_of_b * up(self.plan.columns, self.tile.columns)
 
     def _kernel(self) -> Function:
-        partial, ragged = self.plan.has_partial_sums, self.plan.has_ragged_tiles
+        plan = self.plan
+        ragged = plan.has_ragged_rows, plan.has_ragged_columns
         name, c = f"{self.name}.kernel", self.product.c
-        return Kernel(name, self.tile, self.a, self.b, c, partial, ragged, self.multiply_add).function()
+        return Kernel(name, self.tile, self.a, self.b, c, plan.has_partial_sums, *ragged, self.multiply_add).function()
 
     def _pack_a(self) -> Function:
         name, a = f"{self.name}.pack_a", self.product.a

@@ -173,8 +173,8 @@ class Plan:
         return self.product.n % self.tile.columns != 0
 
     @property
-    def has_ragged_tiles(self) -> bool:
-        return self.has_ragged_columns or self.product.m % self.tile.rows != 0
+    def has_ragged_rows(self) -> bool:
+        return self.product.m % self.tile.rows != 0
 
     @property
     def row_tiles(self) -> int:

@@ -11,6 +11,7 @@ columns, one row of the panel for each step of K, zeros past the last column.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -88,31 +89,50 @@ class Kernel:
     b: Panels
     c: Matrix
     has_partial_sums: bool
-    has_ragged_tiles: bool
+    has_ragged_rows: bool
+    has_ragged_columns: bool
     multiply_add: Callable[[Function, Value, Value, Value], Value] = Function.multiply_add
 
     def function(self) -> Function:
         f = Function(self.name, a=PTR, b=PTR, c=PTR, partial=PTR, steps=I64, rows=I64, columns=I64, last=I1)
         sums = self._add_up(f)
-        _, _, c, partial, _, rows, columns, last = f.parameters
-        type = self.tile.type
-        if not (self.has_partial_sums or self.has_ragged_tiles) and self._fits(self.c):
-            for i, value in enumerate(sums):
-                row, vector = divmod(i, self.tile.vectors)
-                f.store(value, f.at(c, row * self.c.row + vector * type.width, type.element), _align(type))
+        if not self.c.has_contiguous_rows:
+            self._store_by_stack(f, sums)
             return f
-        stack = partial if self.has_partial_sums else f.slot(type, len(sums))
-        for i, value in enumerate(sums):
-            f.store(value, f.at(stack, i * type.width, type.element), 64)
-        if not self.has_partial_sums:
-            self._store_tile(f, stack, c, rows, columns)
-            return f
-        with f.when(last):
-            self._store_tile(f, stack, c, rows, columns)
+        is_whole = self._is_whole(f)
+        with f.when(is_whole):
+            self._store_sums(f, sums)
+        if is_whole is not None:
+            with f.when(f.compare("eq", is_whole, constant(I1, False))):
+                self._store_by_stack(f, sums)
         return f
 
-    def _fits(self, c: Matrix) -> bool:
-        return c.has_contiguous_rows and c.element == self.tile.type.element
+    def _is_whole(self, f: Function) -> Value | None:
+        """Whether the tile is done and lies in the result as a whole; None: always."""
+        _, _, _, _, _, rows, columns, last = f.parameters
+        conditions = [last] if self.has_partial_sums else []
+        if self.has_ragged_rows:
+            conditions.append(f.compare("eq", rows, f.index(self.tile.rows)))
+        if self.has_ragged_columns:
+            conditions.append(f.compare("eq", columns, f.index(self.tile.columns)))
+        return functools.reduce(lambda a, b: f.binary("and", a, b), conditions) if conditions else None
+
+    def _store_sums(self, f: Function, sums: list[Value]) -> None:
+        """From registers to their place in the result."""
+        c = f.parameters[2]
+        for i, value in enumerate(sums):
+            row, vector = divmod(i, self.tile.vectors)
+            place = row * self.c.row + vector * self.tile.type.width
+            f.store_as(value, f.at(c, place, self.c.element), self.c.type)
+
+    def _store_by_stack(self, f: Function, sums: list[Value]) -> None:
+        """To the partial sums, or to the stack; from there, when they are done, to the result, as much as there is."""
+        _, _, c, partial, _, rows, columns, last = f.parameters
+        stack = partial if self.has_partial_sums else f.slot(self.tile.type, len(sums))
+        for i, value in enumerate(sums):
+            f.store(value, f.at(stack, i * self.tile.type.width, self.tile.type.element), 64)
+        with f.when(last if self.has_partial_sums else None):
+            self._store_tile(f, stack, c, rows, columns)
 
     def _add_up(self, f: Function) -> list[Value]:
         """The loop over K; one sum for each vector of the tile, row by row."""
@@ -152,8 +172,8 @@ class Kernel:
         type = self.tile.type
         for at in range(0, self.tile.columns, type.width):
             value = f.load(f.at(line, at, type.element), type, 64)
-            mask = f.first_lanes(f.left(columns, at), type.width) if self.has_ragged_tiles else None
-            f.store_as(value, f.at(target, at, self.c.element), self.c.type, mask)
+            left = f.left(columns, at) if self.has_ragged_columns else type.width
+            f.store_first(value, f.at(target, at, self.c.element), self.c.type, left)
 
     def _scatter_row(self, f: Function, line: Value, c: Value, row: Index, columns: Value) -> None:
         type = self.tile.type
