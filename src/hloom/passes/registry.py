@@ -8,6 +8,7 @@ from typing import Any
 
 from hloom.errors import ArgumentError
 from hloom.passes import plugins
+from hloom.passes.blocking.product_blocking import ProductBlocking
 from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.conditional import ConditionalSimplifier
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
@@ -60,6 +61,7 @@ PASSES: dict[str, type[Any]] = {
         LinearAlgebraToLapack,
         MapInliner,
         MixedPrecisionExpander,
+        ProductBlocking,
         ScanExpander,
         SingleDeviceCollectives,
         SortKeys,

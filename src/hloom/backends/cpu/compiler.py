@@ -46,6 +46,7 @@ from hloom.passes import (
     simplification_pipeline,
     statistics_text,
 )
+from hloom.passes.blocking.product_blocking import ProductBlocking
 from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
@@ -146,6 +147,7 @@ def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
             WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
             DotStrengthReduction(),
+            ProductBlocking(),
             simplification_pipeline(),
             DotOperands(),
             ScalarComputationOutliner(processor().vector_bytes),

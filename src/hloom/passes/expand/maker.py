@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,19 @@ import numpy as np
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.literal import Literal
 from hloom.numerics import convert
+from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Broadcast
+from hloom.ops.compare import Compare
+from hloom.ops.control_flow import While
 from hloom.ops.convert import Convert
+from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
 from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges, is_dynamic
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
+
+S32 = PrimitiveType.S32
 
 
 class Maker:
@@ -100,6 +106,32 @@ def scalar_computation(module: Module, op: Operation, element_type: PrimitiveTyp
     computation = new_computation(module, op.opcode)
     make = Maker.of(computation)
     make(op, make.parameter(0, scalar(element_type)), make.parameter(1, scalar(element_type)))
+    return computation
+
+
+LoopBody = Callable[[Maker, Instruction, list[Instruction]], Sequence[Instruction]]
+
+
+def counted_loop(
+    make: Maker, module: Module, name: str, trips: int, values: Sequence[Instruction], body: LoopBody
+) -> list[Instruction]:
+    """The values after `trips` rounds: `body(make, step, values)` makes those of the next one; step counts from 0."""
+    init = make.tuple(make.constant(0, S32), *values)
+    inside = new_computation(module, f"{name}-body")
+    within = Maker.of(inside)
+    state = within.parameter(0, init.shape)
+    step, *before = [within.element(state, k) for k in range(len(init.shape.elements))]
+    after = body(within, step, before)
+    within.tuple(within(Add(), step, within.constant(1, S32)), *after)
+    loop = make(While(condition=_condition(module, name, init.shape, trips), body=inside), init)
+    return [make.element(loop, k) for k in range(1, len(init.shape.elements))]
+
+
+def _condition(module: Module, name: str, shape: Shape, trips: int) -> Computation:
+    computation = new_computation(module, f"{name}-condition")
+    make = Maker.of(computation)
+    step = make.element(make.parameter(0, shape), 0)
+    make(Compare(direction=ComparisonDirection.LT), step, make.constant(trips, S32))
     return computation
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.ir import Computation, Instruction, Module
-from hloom.ops.attributes import ComparisonDirection
-from hloom.ops.compare import Compare
-from hloom.ops.control_flow import Call, While
-from hloom.ops.elementwise_binary import Add, Subtract
+from hloom.ir import Instruction, Module
+from hloom.ops.control_flow import Call
+from hloom.ops.elementwise_binary import Subtract
 from hloom.ops.reshape import Reshape
 from hloom.ops.scan import Scan
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
-from hloom.passes.expand.maker import Maker, expand_all, new_computation
+from hloom.passes.expand.maker import Maker, counted_loop, expand_all
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -47,31 +45,20 @@ def _expand(make: Maker, old: Instruction, module: Module) -> Instruction:
     if trips == 0:
         carries = old.operands[count:]
         return make.tuple(*outputs, *carries) if old.shape.is_tuple else (*outputs, *carries)[0]
-    init = make.tuple(make.constant(0, S32), *old.operands, *outputs)
-    loop = While(
-        condition=_condition(module, init.shape, trips), body=_body(module, op, init.shape, count, len(outputs), trips)
-    )
-    last = make(loop, init)
-    first_carry, first_output = 1 + count, 1 + len(old.operands)
-    order = [*range(first_output, first_output + len(outputs)), *range(first_carry, first_output)]
-    elements = [make.element(last, k) for k in order]
+
+    def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
+        return _body(make, op, count, step, values)
+
+    done = counted_loop(make, module, "scan", trips, [*old.operands, *outputs], body)
+    elements = [*done[len(old.operands) :], *done[count : len(old.operands)]]
     return make.tuple(*elements) if old.shape.is_tuple else elements[0]
 
 
-def _condition(module: Module, shape: Shape, trips: int) -> Computation:
-    computation = new_computation(module, "scan-condition")
-    make = Maker.of(computation)
-    step = make.element(make.parameter(0, shape), 0)
-    make(Compare(direction=ComparisonDirection.LT), step, make.constant(trips, S32))
-    return computation
-
-
-def _body(module: Module, op: Scan, shape: Shape, count: int, outputs: int, trips: int) -> Computation:
-    computation = new_computation(module, "scan-body")
-    make = Maker.of(computation)
-    state = make.parameter(0, shape)
-    elements = [make.element(state, k) for k in range(len(shape.elements))]
-    step, inputs, carries = elements[0], elements[1 : 1 + count], elements[1 + count : len(elements) - outputs]
+def _body(make: Maker, op: Scan, count: int, step: Instruction, elements: list[Instruction]) -> list[Instruction]:
+    """Inputs, carries and outputs after one more step."""
+    arrays = count + op.num_carries
+    inputs, carries, outputs = elements[:count], elements[count:arrays], elements[arrays:]
+    trips = inputs[0].shape.dimensions[op.scan_dimension]
     place = make(Subtract(), make.constant(trips - 1, S32), step) if op.is_reverse else step
     slices = [_slice_at(make, array, op.scan_dimension, place) for array in inputs]
     value = make(Call(computation=op.computation), *slices, *carries)
@@ -79,10 +66,9 @@ def _body(module: Module, op: Scan, shape: Shape, count: int, outputs: int, trip
     values = [make.element(value, k) for k in range(len(value.shape.elements))] if is_tuple else [value]
     stacked = [
         _write_at(make, array, new, op.scan_dimension, place)
-        for array, new in zip(elements[len(elements) - outputs :], values[:outputs], strict=True)
+        for array, new in zip(outputs, values[: len(outputs)], strict=True)
     ]
-    make.tuple(make(Add(), step, make.constant(1, S32)), *inputs, *values[outputs:], *stacked)
-    return computation
+    return [*inputs, *values[len(outputs) :], *stacked]
 
 
 def _starts(make: Maker, rank: int, dimension: int, place: Instruction) -> list[Instruction]:

@@ -13,7 +13,7 @@ Fusions over the same elements that share operands are then merged, so that each
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -217,18 +217,12 @@ class _ComputationFusion:
         if user.op.elementwise:
             return True
         if user.opcode == "broadcast":
-            dimensions = user.op.broadcast_dimensions  # type: ignore[attr-defined]
-            rest = math.prod(user.shape.dimensions[len(dimensions) :])
-            rows = math.prod(sizes)
-            return (
-                dimensions == tuple(range(len(sizes)))
-                and rest <= LARGEST_ROW
-                and (rows >= LEAST_ROWS or rest * rows <= 4096)
-            )
+            rest, rows = _row_length(user), math.prod(sizes)
+            return rest is not None and rest <= LARGEST_ROW and (rows >= LEAST_ROWS or rest * rows <= 4096)
         if user.opcode == "reduce":
-            rank = len(sizes)
             reduced = user.op.dimensions  # type: ignore[attr-defined]
-            return sorted(reduced) == list(range(rank - len(reduced), rank)) and user.operands[0] is operand
+            kept = [d for d in range(len(sizes)) if d not in reduced]
+            return _leads(kept, sizes) and user.operands[0] is operand
         return user.opcode == "reshape" and _without_ones(sizes) == _without_ones(user.shape.dimensions)
 
     def _reads(self, user: Instruction, operand: Instruction) -> float:
@@ -238,12 +232,9 @@ class _ComputationFusion:
         if user.opcode in ("reduce", "concatenate", "reshape", "transpose"):
             return 1.0
         if user.opcode == "broadcast":
-            dimensions = user.op.broadcast_dimensions  # type: ignore[attr-defined]
-            rest = math.prod(user.shape.dimensions[len(dimensions) :])
-            if dimensions == tuple(range(len(dimensions))) or rest <= 4:
-                # Computed before the loop over the other dimensions, or a few times that are written out.
-                return 1.0
-            return own / size
+            # Computed before the loop over the other dimensions, or a few times that are written out.
+            is_once = _row_length(user) is not None or own <= 4 * size
+            return 1.0 if is_once else own / size
         if user.opcode == "reduce-window":
             return own * math.prod(d.size for d in user.op.window) / size  # type: ignore[attr-defined]
         if user.op.elementwise and not operand.shape.dimensions:
@@ -367,6 +358,21 @@ def _reduced_count(instruction: Instruction) -> int:
         return math.prod(d.size for d in op.window)
     sizes = instruction.operands[0].shape.dimensions
     return math.prod(sizes[d] for d in op.dimensions)
+
+
+def _row_length(broadcast: Instruction) -> int | None:
+    """How often each element of the operand follows itself; None where they come in another order."""
+    dimensions, sizes = broadcast.op.broadcast_dimensions, broadcast.shape.dimensions  # type: ignore[attr-defined]
+    if not _leads(dimensions, sizes):
+        return None
+    return math.prod(size for d, size in enumerate(sizes) if d not in dimensions)
+
+
+def _leads(dimensions: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Whether these dimensions, in order, come before all others; those of size 1 may stand anywhere."""
+    wide = [d for d, size in enumerate(sizes) if size > 1]
+    chosen = [d for d in dimensions if sizes[d] > 1]
+    return chosen == wide[: len(chosen)]
 
 
 def _without_ones(sizes: tuple[int, ...]) -> list[int]:

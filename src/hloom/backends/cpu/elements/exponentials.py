@@ -166,6 +166,8 @@ POWER_ATANH = {
     ),
 }
 
+# e^x of these and less is zero.
+LEAST_EXPONENT = (-104.0, -746.0)
 
 # Exponentials
 
@@ -206,11 +208,13 @@ def _exp(x: Lanes, low: Lanes | None = None, halved: bool = False) -> Lanes:
 
 
 def _clamp_exponent(x: Lanes) -> Lanes:
-    return at_least(at_most(x, x.pick(90.0, 711.0)), x.pick(-104.0, -746.0))
+    return at_least(at_most(x, x.pick(90.0, 711.0)), x.pick(*LEAST_EXPONENT))
 
 
 def exp(x: Lanes) -> Lanes:
-    return _exp(_clamp_exponent(x))
+    """Where the result is zero, as at masked places of a softmax, a factor is: a product that underflows is slow."""
+    power, scale, other = exp_parts(_clamp_exponent(x))
+    return power * scale * where(x > x.pick(*LEAST_EXPONENT), other, 0.0)
 
 
 def expm1(x: Lanes) -> Lanes:

@@ -1,0 +1,1 @@
+"""Products whose matrix is far larger than their operands, computed block by block with what uses them."""

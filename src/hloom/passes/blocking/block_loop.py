@@ -1,0 +1,181 @@
+"""A region as a loop over the blocks of one dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hloom.ir import Computation, Instruction, Module, post_order
+from hloom.ops.broadcast import Iota
+from hloom.ops.elementwise_binary import Add, Multiply
+from hloom.ops.reshape import Copy
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
+from hloom.passes.blocking.cuts import Cut
+from hloom.passes.blocking.dimensions import Place, Uncuttable, operand_place
+from hloom.passes.blocking.regions import Region
+from hloom.passes.edit import Edit
+from hloom.passes.expand.maker import Maker, counted_loop
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+S32, F32 = PrimitiveType.S32, PrimitiveType.F32
+
+
+def make_loop(module: Module, computation: Computation, region: Region, cut: Cut) -> tuple[Computation, Region]:
+    """Replaces the region's outputs by those of a loop over blocks; gives its body, and the region as it is there.
+
+    Steps that fill no block are computed once more, after the loop.
+    """
+    edit = Edit(computation)
+    make = Maker.at(edit, region.members[-1])
+    inputs = [*dict.fromkeys(_inputs(region, cut))]
+    trips, rest = divmod(cut.extent, cut.size)
+    inner: list[tuple[Computation, Region]] = []
+
+    def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
+        start = make(Multiply(), step, make.constant(cut.size, S32))
+        block = _Block(make, region, cut, dict(zip(inputs, values, strict=False)), start, cut.size)
+        totals = block.added_to(values[len(inputs) :])
+        assert step.parent is not None
+        inner.append((step.parent, block.region()))
+        return [*values[: len(inputs)], *totals]
+
+    values = counted_loop(make, module, "blocks", trips, [*inputs, *_empty(make, region, cut)], body)[len(inputs) :]
+    if rest:
+        start = make.constant(trips * cut.size, S32)
+        values = _Block(make, region, cut, {i: i for i in inputs}, start, rest).added_to(values)
+    for old, new in zip(region.outputs, values, strict=True):
+        result = make.convert(new, old.shape.element_type)
+        edit.replace(old, result if result.shape == old.shape else make(Copy(), result, shape=old.shape))
+    edit.finish()
+    computation.instructions = post_order(computation)
+    return inner[0]
+
+
+def _empty(make: Maker, region: Region, cut: Cut) -> Iterator[Instruction]:
+    """What the outputs are before the first block."""
+    for output in region.outputs:
+        element_type = _result_type(output, cut)
+        yield make.broadcast(make.constant(0, element_type), output.shape.with_element_type(element_type))
+
+
+def _result_type(member: Instruction, cut: Cut) -> PrimitiveType:
+    """Sums over blocks have the width in which a product adds up its terms."""
+    element_type = member.shape.element_type
+    return F32 if member in cut.sums and element_type.is_float and element_type.bits < 32 else element_type
+
+
+def _inputs(region: Region, cut: Cut) -> Iterator[Instruction]:
+    """What a block reads: all that is no member, and not cheap."""
+    inside = set(region.members)
+    stack = [(member, k, cut.needed(member, k)) for member in region.members for k in range(len(member.operands))]
+    while stack:
+        user, position, place = stack.pop()
+        operand = user.operands[position]
+        if operand in inside:
+            continue
+        parts = _parts(operand, place) if operand in region.cheap else None
+        if parts is None:
+            yield operand
+        else:
+            stack += [(operand, k, part) for k, part in enumerate(parts)]
+
+
+def _parts(cheap: Instruction, place: Place | None) -> list[Place | None] | None:
+    """The parts of its operands that a part of something cheap needs; None where it cannot be cut there."""
+    if place is None:
+        return [None] * len(cheap.operands)
+    try:
+        return [operand_place(cheap, k, place) for k in range(len(cheap.operands))]
+    except Uncuttable:
+        return None
+
+
+@dataclass(eq=False)
+class _Block:
+    """A copy of a region for one block of the dimension that is cut."""
+
+    make: Maker
+    of: Region
+    cut: Cut
+    inputs: Mapping[Instruction, Instruction]
+    """What stands for each input."""
+    start: Instruction
+    size: int
+    copies: dict[Instruction, Instruction] = field(init=False, default_factory=dict)
+    read: dict[tuple[Instruction, Place | None], Instruction] = field(init=False, default_factory=dict)
+    """Parts of what is no member."""
+    cheap: set[Instruction] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        for member in self.of.members:
+            operands = [self._operand(member, k) for k in range(len(member.operands))]
+            self.copies[member] = self._copy(member, operands, self.cut.places.get(member))
+
+    def region(self) -> Region:
+        """The copy, as a region."""
+        old = self.of
+        members, outputs, products = (
+            [self.copies[i] for i in found] for found in (old.members, old.outputs, old.products)
+        )
+        return Region(members, outputs, products, self.cheap)
+
+    def added_to(self, totals: Sequence[Instruction]) -> list[Instruction]:
+        """The outputs of all blocks with those of this one: written into their places, or added."""
+        merged = []
+        for output, total in zip(self.of.outputs, totals, strict=True):
+            place, block = self.cut.places.get(output), self.copies[output]
+            if place is None:
+                merged.append(self.make(Add(), total, block))
+            else:
+                starts = self._starts(total.shape.rank, place)
+                merged.append(self.make(DynamicUpdateSlice(), total, block, *starts))
+        return merged
+
+    def _operand(self, member: Instruction, position: int) -> Instruction:
+        operand = member.operands[position]
+        if operand in self.copies:
+            return self.copies[operand]
+        return self._part(operand, self.cut.needed(member, position))
+
+    def _part(self, operand: Instruction, place: Place | None) -> Instruction:
+        """A part of what is no member: computed if that is cheap, else read from an input."""
+        if (operand, place) not in self.read:
+            parts = _parts(operand, place) if operand in self.of.cheap else None
+            if parts is None:
+                part = self._slice(self.inputs[operand], place)
+            else:
+                before = [self._part(o, p) for o, p in zip(operand.operands, parts, strict=True)]
+                part = self._copy(operand, before, place)
+                self.cheap.add(part)
+            self.read[operand, place] = part
+        return self.read[operand, place]
+
+    def _copy(self, old: Instruction, operands: Iterable[Instruction], place: Place | None) -> Instruction:
+        shape = Shape.array(_result_type(old, self.cut), self._sizes(old.shape, place))
+        new = self.make(old.op, *operands, shape=shape)
+        new.metadata, new.location = dict(old.metadata), old.location
+        if place is not None and isinstance(old.op, Iota) and old.op.iota_dimension == place.dimension:
+            self.cheap.add(new)
+            first = self.make.convert(self._scaled(place.multiple), shape.element_type)
+            return self.make(Add(), new, self.make.broadcast(first, shape))
+        return new
+
+    def _sizes(self, shape: Shape, place: Place | None) -> tuple[int, ...]:
+        if place is None:
+            return shape.dimensions
+        size = self.size * place.multiple
+        return tuple(size if d == place.dimension else n for d, n in enumerate(shape.dimensions))
+
+    def _slice(self, array: Instruction, place: Place | None) -> Instruction:
+        if place is None:
+            return array
+        sizes = self._sizes(array.shape, place)
+        return self.make(DynamicSlice(size_indices=sizes), array, *self._starts(len(sizes), place))
+
+    def _starts(self, rank: int, place: Place) -> list[Instruction]:
+        zero, first = self.make.constant(0, S32), self._scaled(place.multiple)
+        return [first if d == place.dimension else zero for d in range(rank)]
+
+    def _scaled(self, multiple: int) -> Instruction:
+        return self.start if multiple == 1 else self.make(Multiply(), self.start, self.make.constant(multiple, S32))

@@ -1,0 +1,52 @@
+"""product-blocking: attention without its matrix of scores, and whatever else passes through a large product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir import Computation, Module
+from hloom.passes.blocking.block_loop import make_loop
+from hloom.passes.blocking.cuts import BlockSizes, choose_cut
+from hloom.passes.blocking.regions import Region, find_regions
+from hloom.passes.edit import callees_first_of, calls, is_control_flow
+
+
+@dataclass(frozen=True)
+class ProductBlocking:
+    """Before: a product with few terms and a large result, and what makes small results of it (softmax, product).
+    After: a loop over blocks of its batches and rows, each computed whole; the large values are never in memory.
+
+    Needs a module without calls, simplified. A gradient that reads the large values again computes them again. Masks
+    and what else is cheap is computed in the loop; sums over what is cut are added up block by block, in at least f32.
+    Nothing is done where a large value is read by something else, or no dimension can be cut.
+    """
+
+    name: ClassVar[str] = "product-blocking"
+    least_bytes: int = 64 << 20
+    """Of the product: a smaller one may be whole."""
+    block_bytes: int = 16 << 20
+    """Of a block of the product: each one packs its operands again."""
+    least_repeated_bytes: int = 16 << 20
+    """Of one matrix of the product, where a gradient computes it again."""
+    least_rows: int = 64
+    """Of a block, where rows are cut."""
+
+    def run(self, module: Module) -> int:
+        inside = {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
+        changes = 0
+        for computation in [*module.computations]:
+            if computation not in inside:
+                regions = find_regions(computation, self.least_bytes, self.least_repeated_bytes)
+                changes += sum(self._block(module, computation, region) for region in regions)
+        if changes:
+            module.computations = callees_first_of(module)
+        return changes
+
+    def _block(self, module: Module, computation: Computation, region: Region) -> bool:
+        """Makes loops of a region, one within the other, until a block is small enough."""
+        cut = choose_cut(region, BlockSizes(self.block_bytes, self.least_rows))
+        if cut is None:
+            return False
+        self._block(module, *make_loop(module, computation, region, cut))
+        return True

@@ -1,0 +1,203 @@
+"""Regions: large products, what is computed from them, and the small values that come of it.
+
+The scores of attention are a product over few terms whose result is far larger than its operands; a softmax makes
+weights of them, and another product makes a small result of those. What is large is needed nowhere else. A gradient
+reads the scores again, once the result of the first region is known: it is a second region, of a later level, which
+computes them anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hloom.ir import Computation, Instruction
+from hloom.ops.dot import Dot
+from hloom.passes.blocking.dimensions import MEMBERS
+from hloom.passes.costs import element_cost
+from hloom.passes.edit import has_control_edges
+
+CHEAP_COST = 4
+"""Work for each element, in additions, that is done again in each block rather than stored whole."""
+
+
+@dataclass(eq=False)
+class Region:
+    """Instructions of one computation that are computed block by block, operands first."""
+
+    members: list[Instruction]
+    outputs: list[Instruction]
+    """The members whose values others read."""
+    products: list[Instruction]
+    """The members that are large products."""
+    cheap: set[Instruction]
+    """What members read that is computed anew for each block, in any part of it, rather than read."""
+
+
+def is_large_product(instruction: Instruction, least_bytes: int) -> bool:
+    """Whether it is a dot whose result has so many bytes, and at least twice the elements of both operands."""
+    if instruction.opcode != "dot" or not _is_plain(instruction) or instruction.shape.byte_size < least_bytes:
+        return False
+    return instruction.shape.element_count >= 2 * sum(shape.element_count for shape in instruction.operand_shapes)
+
+
+def find_regions(computation: Computation, least_bytes: int, least_repeated_bytes: int) -> list[Region]:
+    """The regions of a computation, those that others depend on first.
+
+    A product has at least `least_bytes`; where several regions need it, each of its matrices `least_repeated_bytes`.
+    """
+    products = {i for i in computation.instructions if is_large_product(i, least_bytes)}
+    if not products:
+        return []
+    return _Finder(computation, products).regions(least_repeated_bytes)
+
+
+def _matrix_bytes(product: Instruction) -> int:
+    assert isinstance(product.op, Dot)
+    return product.shape.byte_size // math.prod(product.shape.dimensions[: len(product.op.lhs_batch_dims)])
+
+
+def _is_plain(instruction: Instruction) -> bool:
+    shape = instruction.shape
+    return (
+        shape.layout is not None
+        and not (shape.layout.tiles or shape.layout.element_size_in_bits or shape.is_dynamic)
+        and not has_control_edges(instruction)
+        and instruction.sharding is None
+    )
+
+
+def _can_be_member(instruction: Instruction) -> bool:
+    op = instruction.op
+    if not _is_plain(instruction) or op.has_side_effect:
+        return False
+    return op.elementwise or instruction.opcode in MEMBERS
+
+
+class _Finder:
+    """The regions around some large products."""
+
+    def __init__(self, computation: Computation, products: set[Instruction]) -> None:
+        self.computation, self.products = computation, products
+        self.least_count = min(product.shape.element_count for product in products)
+        self.kept = self._leading_to_large(self._made_of_products())
+        self.outputs = self._find_outputs()
+        self.component = self._components()
+
+    def _is_large(self, instruction: Instruction) -> bool:
+        return instruction.shape.element_count >= self.least_count
+
+    def _made_of_products(self) -> dict[Instruction, None]:
+        """The products, and what is computed from them without another product."""
+        found: dict[Instruction, None] = {}
+        for instruction in self.computation.instructions:
+            is_made = any(operand in found for operand in instruction.operands)
+            if instruction in self.products or (
+                is_made and instruction.opcode != "dot" and _can_be_member(instruction)
+            ):
+                found[instruction] = None
+        return found
+
+    def _leading_to_large(self, made: dict[Instruction, None]) -> set[Instruction]:
+        """Of small values those that large ones are computed from, such as the sums of rows."""
+        kept: set[Instruction] = set()
+        for instruction in reversed(made):
+            if self._is_large(instruction) or any(user in kept for user in instruction.users):
+                kept.add(instruction)
+        return kept
+
+    def _find_outputs(self) -> set[Instruction]:
+        """The small values that come of large ones and are read elsewhere."""
+        sums = {user for i in self.kept for user in i.users if user not in self.kept and self._is_sum(user)}
+        return sums | {i for i in self.kept if not self._is_large(i) and self._is_read(i, sums)}
+
+    def _is_read(self, instruction: Instruction, sums: set[Instruction]) -> bool:
+        """Whether something outside of the regions needs the value."""
+        is_root = instruction is self.computation.root
+        return is_root or any(user not in self.kept and user not in sums for user in instruction.users)
+
+    def _is_sum(self, instruction: Instruction) -> bool:
+        """A small product of something large, or a small reduction of it."""
+        return (
+            instruction.opcode in ("dot", "reduce") and _can_be_member(instruction) and not self._is_large(instruction)
+        )
+
+    def _components(self) -> dict[Instruction, Instruction]:
+        """For each kept value and output one that stands for all that hang together."""
+        parent: dict[Instruction, Instruction] = {}
+
+        def find(instruction: Instruction) -> Instruction:
+            parent.setdefault(instruction, instruction)
+            while parent[instruction] is not instruction:
+                parent[instruction] = instruction = parent[parent[instruction]]
+            return instruction
+
+        for instruction in [*self.kept, *self.outputs]:
+            for operand in instruction.operands:
+                if operand in self.kept:
+                    parent[find(instruction)] = find(operand)
+        return {instruction: find(instruction) for instruction in [*self.kept, *self.outputs]}
+
+    def regions(self, least_repeated_bytes: int) -> list[Region]:
+        bad = {self.component[i] for i in self.kept if self._escapes(i)}
+        small = {self.component[i] for i in self.products if _matrix_bytes(i) < least_repeated_bytes}
+        groups: dict[tuple[Instruction, int], list[Instruction]] = {}
+        for output, level in self._levels().items():
+            if self.component[output] not in bad:
+                groups.setdefault((self.component[output], level), []).append(output)
+        levels = Counter(component for component, _ in groups)
+        chosen = {key: outputs for key, outputs in groups.items() if levels[key[0]] == 1 or key[0] not in small}
+        return [self._region(chosen[key]) for key in sorted(chosen, key=lambda key: key[1])]
+
+    def _escapes(self, instruction: Instruction) -> bool:
+        """Whether something large is needed elsewhere."""
+        return self._is_large(instruction) and self._is_read(instruction, self.outputs)
+
+    def _levels(self) -> dict[Instruction, int]:
+        """How many regions, one after the other, must be complete before an output's own."""
+        after: dict[Instruction, int] = {}
+        within: dict[Instruction, int] = {}
+        for i in self.computation.instructions:
+            level = max((after[before] for before in i.control_predecessors), default=0)
+            for operand in i.operands:
+                is_inside = operand in self.kept and (i in self.kept or i in self.outputs)
+                level = max(level, within[operand] if is_inside else after[operand])
+            within[i] = level
+            after[i] = level + 1 if i in self.outputs else level
+        return {output: within[output] for output in self.outputs}
+
+    def _region(self, outputs: Iterable[Instruction]) -> Region:
+        wanted = set(outputs)
+        inside, cheap, stack = {*wanted}, set[Instruction](), [*wanted]
+        while stack:
+            for operand in stack.pop().operands:
+                if operand in inside or operand in cheap:
+                    continue
+                if operand in self.kept:
+                    inside.add(operand)
+                elif self._is_cheap(operand):
+                    cheap.add(operand)
+                else:
+                    continue
+                stack.append(operand)
+        members = [i for i in self.computation.instructions if i in inside]
+        outputs, products = ([i for i in members if i in found] for found in (wanted, self.products))
+        return Region(members, outputs, products, cheap)
+
+    def _is_cheap(self, instruction: Instruction) -> bool:
+        """Whether to compute an operand again in each block: constants, masks made of positions, repeated rows."""
+        if instruction.opcode == "constant":
+            return instruction.shape.is_scalar
+        if instruction.opcode in ("dot", "reduce") or not _can_be_member(instruction):
+            return False
+        spreads = instruction.opcode in ("broadcast", "iota")
+        return spreads or (self._is_wide(instruction) and element_cost(instruction.opcode) <= CHEAP_COST)
+
+    def _is_wide(self, instruction: Instruction) -> bool:
+        """Not small enough to be stored whole: as large as one of the matrices."""
+        return any(
+            instruction.shape.element_count >= product.shape.dimensions[-1] * product.shape.dimensions[-2]
+            for product in self.products
+        )
