@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,21 @@ class KernelCode:
     entry: str
     routines: tuple[str, ...] = ()
     table: np.ndarray[Any, Any] | None = field(default=None, compare=False)
+    packed: Callable[[], PackedCode | None] | None = field(default=None, compare=False)
+    """How to do it in two steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCode:
+    """A kernel in two steps, for loops whose rounds have operand number `operand` in common.
+
+    `packing` has this operand, and as its result `size` bytes; `product` takes those in the operand's place.
+    """
+
+    operand: int
+    size: int
+    packing: KernelCode
+    product: KernelCode
 
 
 def operand_shapes(instruction: Instruction) -> list[Shape]:

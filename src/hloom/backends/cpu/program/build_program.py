@@ -12,6 +12,7 @@ import numpy as np
 
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.program.hoist_packing import hoist_packing
 from hloom.backends.cpu.program.program import (
     TOKEN_PLACE,
     Buffer,
@@ -308,6 +309,9 @@ class _Builder:
         predicate = self._run(op.condition, [state], condition)
         result = self._run(op.body, [state], body)
         self._copy_at_once(state, result, body)
+        steps += hoist_packing(
+            condition, body, lambda size: self._buffer(Shape.array(PrimitiveType.U8, (size,)), "temp")
+        )
         steps.append(WhileStep(condition, predicate, body, len(self.program.loops)))
         self.program.loops.append(f"%{instruction.name} ({instruction.location or 'a loop'})")
         return state

@@ -101,6 +101,8 @@ class CodeStep:
     buffers: list[Buffer]
     operands: int
     """How many of the buffers, from the first on, are operands; the others are written."""
+    is_packing: bool = False
+    """Whether it packs an operand of a product for all rounds of a loop."""
 
 
 @dataclass(eq=False, slots=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hloom.backends.cpu.kernels.code import KernelCode, PackedCode
+from hloom.backends.cpu.kernels.products.matmul import MatmulCode, MatmulSpec, emit_matmul, emit_packed_matmul
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
 from hloom.ir import Instruction
 from hloom.ops.dot import Dot
@@ -20,13 +24,26 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
         code = emit_matmul(name, spec, threads, vector_bytes)
     except ValueError:
         return None
-    entry = (
-        f"define internal void @{name}.dot(ptr %lhs, ptr %rhs, ptr %out, ptr %scratch, ptr %pool, ptr %fork) {{\n"
-        f"  call void @{code.entry}(ptr %lhs, ptr %rhs, ptr %out, ptr %scratch, ptr %pool)\n  ret void\n}}"
-    )
-    return KernelCode(
-        f"{code.text}\n{entry}", dict.fromkeys(sorted(code.declarations)), code.scratch_bytes, f"{name}.dot"
-    )
+    packed = functools.cache(functools.partial(_packed, name, spec, threads, vector_bytes))
+    return replace(_kernel_code(f"{name}.dot", code, ("lhs", "rhs", "out"), ("scratch", "pool")), packed=packed)
+
+
+def _packed(name: str, spec: MatmulSpec, threads: int, vector_bytes: int) -> PackedCode | None:
+    made = emit_packed_matmul(name, spec, threads, vector_bytes)
+    if made is None:
+        return None
+    packing = _kernel_code(f"{name}.packing.dot", made.packing, ("operand", "packed"), ("pool",))
+    product = _kernel_code(f"{name}.packed.dot", made.product, ("lhs", "rhs", "out"), ("pool",))
+    return PackedCode(made.operand, made.size, packing, product)
+
+
+def _kernel_code(entry: str, code: MatmulCode, arrays: Sequence[str], rest: Sequence[str]) -> KernelCode:
+    """The code behind an entry as kernels have it."""
+    parameters = ", ".join(f"ptr %{name}" for name in (*arrays, "scratch", "pool", "fork"))
+    arguments = ", ".join(f"ptr %{name}" for name in (*arrays, *rest))
+    text = f"define internal void @{entry}({parameters}) {{\n  call void @{code.entry}({arguments})\n  ret void\n}}"
+    declarations = dict.fromkeys(sorted(code.declarations))
+    return KernelCode(f"{code.text}\n{text}", declarations, code.scratch_bytes, entry)
 
 
 def can_multiply(lhs: PrimitiveType, rhs: PrimitiveType, out: PrimitiveType) -> bool:

@@ -29,7 +29,7 @@ from hloom.backends.cpu.kernels.products.pairs import has_pairs, multiply_add_pa
 from hloom.backends.cpu.llvm.function import ELEMENTS, Function, size_of
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, constant, type_of
 
-__all__ = ["MatmulCode", "MatmulSpec", "emit_matmul"]
+__all__ = ["MatmulCode", "MatmulSpec", "PackedMatmul", "emit_matmul", "emit_packed_matmul"]
 
 FALSE = constant(I1, False)
 MultiplyAdd = Callable[[Function, Value, Value, Value], Value]
@@ -50,18 +50,58 @@ class MatmulCode:
 
 def emit_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int = 64) -> MatmulCode:
     """The code of a product for `threads` threads. Raises ValueError for element types it has no code for."""
-    sums = accumulator(spec)
-    vector = type_of(sums.element, vector_bytes * 8 // sums.bits)
+    vector = _sums(spec, vector_bytes)
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return _zeros(name, spec)
     if has_pairs(spec, vector_bytes):
         return _by_pairs(name, spec, threads, vector, vector_bytes)
     p = normalised(spec)
-    if p.n == 1:
-        matvec = Matvec(p.batch, p.m, p.k, p.a, p.b, p.c, p.batch_strides)
-        if matvec.is_streamed:
-            return _matvec(name, matvec, vector, threads, p.swapped)
+    matvec = _streamed(p)
+    if matvec is not None:
+        return _matvec(name, matvec, vector, threads, p.swapped)
     return _Emitter(name, plan(p, vector, threads, vector_bytes)).code()
+
+
+@dataclass(frozen=True)
+class PackedMatmul:
+    """A product in two steps: `packing`, of operand number `operand` to `size` bytes, and `product`, which reads them.
+
+    Their entries are `void @packing(ptr operand, ptr packed, ptr pool)` and
+    `void @product(ptr lhs, ptr rhs, ptr out, ptr pool)`, with the packed bytes in the operand's place.
+    """
+
+    operand: int
+    size: int
+    packing: MatmulCode
+    product: MatmulCode
+
+
+def emit_packed_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int) -> PackedMatmul | None:
+    """The product in two steps, for loops whose rounds share an operand; None where it packs none as a whole."""
+    if spec.batch * spec.m * spec.n * spec.k == 0 or has_pairs(spec, vector_bytes):
+        return None
+    p = normalised(spec)
+    if _streamed(p) is not None:
+        return None
+    chosen = plan(p, _sums(spec, vector_bytes), threads, vector_bytes)
+    if chosen.b_place != "shared" or p.batch > 1 or chosen.columns < p.n:
+        return None
+    packing, product = (_Emitter(f"{name}.{part}", chosen) for part in ("packing", "packed"))
+    return PackedMatmul(0 if p.swapped else 1, packing.packed_bytes, packing.packing_code(), product.packed_code())
+
+
+def _sums(spec: MatmulSpec, vector_bytes: int) -> Type:
+    """A vector of sums."""
+    sums = accumulator(spec)
+    return type_of(sums.element, vector_bytes * 8 // sums.bits)
+
+
+def _streamed(p: Product) -> Matvec | None:
+    """The product of a matrix and a vector that passes through memory once."""
+    if p.n > 1:
+        return None
+    matvec = Matvec(p.batch, p.m, p.k, p.a, p.b, p.c, p.batch_strides)
+    return matvec if matvec.is_streamed else None
 
 
 class _Emitter:
@@ -101,8 +141,32 @@ class _Emitter:
             functions.append(self._pack_b())
         if self.plan.b_place == "shared":
             functions.append(self._pack_task())
-            return _code(self.name, functions, self._size_of_b() * size_of(self.element))
+            return _code(self.name, functions, self.packed_bytes)
         return _code(self.name, functions, 0)
+
+    def packing_code(self) -> MatmulCode:
+        """The packing of a shared B alone."""
+        f = Function(self.name, source=PTR, packed=PTR, pool=PTR)
+        source, packed, pool = f.parameters
+        context = f.slot(I64, 5)
+        _fill_context(f, context, source, source, source, packed, f.index(self.product.n))
+        _run(f, f"{self.name}.pack_task", context, self._pack_chunks(f), pool if self.plan.parallel else None)
+        return _code(self.name, [self._pack_b(), self._pack_task(), f], 0)
+
+    def packed_code(self) -> MatmulCode:
+        """The product with a shared B that is packed already."""
+        f = Function(self.name, lhs=PTR, rhs=PTR, out=PTR, pool=PTR)
+        lhs, rhs, out, pool = f.parameters
+        a, packed = (rhs, lhs) if self.product.swapped else (lhs, rhs)
+        context, tasks = f.slot(I64, 5), self.plan.row_blocks * self.plan.column_groups
+        _fill_context(f, context, a, packed, out, packed, f.index(self.product.n))
+        _run(f, f"{self.name}.task", context, tasks, pool if self.plan.parallel else None)
+        pack_a = [] if self.plan.a_is_direct else [self._pack_a()]
+        return _code(self.name, [self._kernel(), *pack_a, self._block(), self._task(), f], 0)
+
+    @property
+    def packed_bytes(self) -> int:
+        return self._size_of_b() * size_of(self.element)
 
     def _size_of_b(self) -> int:
         """The elements of a packed B."""

@@ -1,0 +1,48 @@
+"""An operand of a product that no round of a loop changes is packed before the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from hloom.backends.cpu.program.buffer_assignment import accesses
+from hloom.backends.cpu.program.program import Buffer, CodeStep, ConditionalStep, Step, WhileStep
+
+
+def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[[int], Buffer]) -> list[Step]:
+    """Takes packing out of the body of a loop; gives the steps that do it before.
+
+    An operand that no step of the loop writes is packed once; so is what an inner loop took out of itself. `new_buffer`
+    makes a buffer of so many bytes.
+    """
+    written = {buffer for step in _all_steps([*condition, *body]) for buffer, writes in accesses(step) if writes}
+    before: list[Step] = []
+    places: dict[tuple[str, Buffer], Buffer] = {}
+    kept: list[Step] = []
+    for step in body:
+        packed = step.code.packed() if isinstance(step, CodeStep) and step.code.packed is not None else None
+        if isinstance(step, CodeStep) and step.is_packing and step.buffers[0] not in written:
+            before.append(step)
+        elif isinstance(step, CodeStep) and packed is not None and step.buffers[packed.operand] not in written:
+            operand, code = step.buffers[packed.operand], packed.packing
+            if (code.entry, operand) not in places:
+                place = places[code.entry, operand] = new_buffer(packed.size)
+                before.append(CodeStep(code, f"{step.name}.packing", [operand, place], 1, is_packing=True))
+            buffers = step.buffers[: step.operands + 1]
+            buffers[packed.operand] = places[code.entry, operand]
+            kept.append(CodeStep(packed.product, step.name, buffers, step.operands))
+        else:
+            kept.append(step)
+    body[:] = kept
+    return before
+
+
+def _all_steps(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps that run no others."""
+    for step in steps:
+        if isinstance(step, WhileStep):
+            yield from _all_steps([*step.condition, *step.body])
+        elif isinstance(step, ConditionalStep):
+            for branch in step.branches:
+                yield from _all_steps(branch)
+        else:
+            yield step

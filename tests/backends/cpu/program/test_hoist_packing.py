@@ -1,0 +1,115 @@
+"""Packing before loops: which operands are packed once, where, and that the results are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.backends.cpu.compiler import Company, cpu_pipeline
+from hloom.backends.cpu.program.build_program import build_program
+from hloom.backends.cpu.program.program import CodeStep, Step, WhileStep
+from hloom.passes import clone_module, run_passes
+
+SIZE = 192  # a product of this size packs its right operand for all threads
+STATE = f"(s32[], f32[{SIZE},{SIZE}], f32[{SIZE},{SIZE}])"
+
+
+def loop(name: str, body: str, inner: str = "") -> str:
+    """The computations of a loop over (i, x, w); the body gives `next_x` and `next_w`."""
+    return f"""{inner}
+{name}_condition {{ p = {STATE} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(20)
+  ROOT l = pred[] compare(i, n), direction=LT }}
+{name}_body {{ p = {STATE} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[{SIZE},{SIZE}] get-tuple-element(p), index=1
+  w = f32[{SIZE},{SIZE}] get-tuple-element(p), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  {body}
+  ROOT t = {STATE} tuple(next, next_x, next_w) }}
+"""
+
+
+def run_of(name: str) -> str:
+    return f"""zero = s32[] constant(0)
+  start = {STATE} tuple(zero, x, w)
+  loop = {STATE} while(start), condition={name}_condition, body={name}_body
+  next_x = f32[{SIZE},{SIZE}] get-tuple-element(loop), index=1"""
+
+
+def module_of(computations: str) -> hl.Module:
+    return hl.parse(f"""HloModule m
+{computations}
+ENTRY e {{ x = f32[{SIZE},{SIZE}] parameter(0)
+  w = f32[{SIZE},{SIZE}] parameter(1)
+  {run_of("outer")}
+  ROOT r = f32[{SIZE},{SIZE}] copy(next_x) }}""")
+
+
+DIMENSIONS = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+PRODUCT = f"f32[{SIZE},{SIZE}] dot(x, w), {DIMENSIONS}"
+UNCHANGED = f"d = {PRODUCT}\n next_x = f32[{SIZE},{SIZE}] tanh(d)\n next_w = f32[{SIZE},{SIZE}] copy(w)"
+PASSED_ON = f"""d = {PRODUCT}
+  next_x = f32[{SIZE},{SIZE}] tanh(d)
+  next_w = f32[{SIZE},{SIZE}] get-tuple-element(p), index=2"""
+TWICE = f"""d = {PRODUCT}
+  y = f32[{SIZE},{SIZE}] tanh(d)
+  d2 = f32[{SIZE},{SIZE}] dot(y, w), {DIMENSIONS}
+  next_x = f32[{SIZE},{SIZE}] tanh(d2)
+  next_w = f32[{SIZE},{SIZE}] get-tuple-element(p), index=2"""
+CHANGED = f"d = {PRODUCT}\n next_x = f32[{SIZE},{SIZE}] tanh(d)\n next_w = f32[{SIZE},{SIZE}] tanh(w)"
+AS_LEFT = f"""d = f32[{SIZE},{SIZE}] dot(w, x), {DIMENSIONS}
+  next_x = f32[{SIZE},{SIZE}] tanh(d)
+  next_w = f32[{SIZE},{SIZE}] get-tuple-element(p), index=2"""
+
+
+def steps_of(module: hl.Module) -> list[Step]:
+    copy = clone_module(module)
+    run_passes(copy, cpu_pipeline(Company.NONE))
+    return build_program(copy, 32, 2).steps
+
+
+def packings(steps: Iterable[Step]) -> int:
+    return sum(isinstance(step, CodeStep) and step.is_packing for step in steps)
+
+
+def check(module: hl.Module) -> None:
+    rng = np.random.default_rng(0)
+    arrays: list[Any] = [rng.standard_normal((SIZE, SIZE), np.float32) / SIZE**0.5 for _ in range(2)]
+    expected = hl.compile(module, "interpreter")(*arrays)
+    np.testing.assert_allclose(hl.compile(module)(*arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("body", "before"),
+    [(PASSED_ON, 1), (UNCHANGED, 1), (TWICE, 1), (CHANGED, 0), (AS_LEFT, 0)],
+    ids=["passed on", "copied", "read twice", "changed", "the other operand"],
+)
+def test_what_no_round_changes_is_packed_before_the_loop(body: str, before: int) -> None:
+    module = module_of(loop("outer", body))
+    steps = steps_of(module)
+    (outer,) = [step for step in steps if isinstance(step, WhileStep)]
+    assert packings(steps) == before
+    assert packings(outer.body) == 0
+    check(module)
+
+
+@pytest.mark.parametrize(
+    ("next_w", "places"),
+    [("get-tuple-element(p), index=2", (1, 0, 0)), ("tanh(w)", (0, 1, 0))],
+    ids=["never changed", "changed by the outer loop"],
+)
+def test_packing_leaves_the_loops_that_leave_the_operand_alone(next_w: str, places: tuple[int, int, int]) -> None:
+    body = f"{run_of('inner')}\n  next_w = f32[{SIZE},{SIZE}] {next_w}"
+    module = module_of(loop("outer", body, loop("inner", PASSED_ON)))
+    steps = steps_of(module)
+    (outer,) = [step for step in steps if isinstance(step, WhileStep)]
+    (inner,) = [step for step in outer.body if isinstance(step, WhileStep)]
+    assert (packings(steps), packings(outer.body), packings(inner.body)) == places
+    check(module)
