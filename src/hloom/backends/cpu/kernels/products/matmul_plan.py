@@ -24,7 +24,8 @@ L2_BYTES = 1 << 20
 L3_BYTES = 8 << 20  # of a packed B
 STACK_BYTES = L2_BYTES // 8  # for each of: a block of A, partial sums, a private B
 LEAST_COLUMNS = 512  # of a packed B: what makes up for packing A
-BLOCK_OF_K = 512  # a panel of A, of 14 rows of f32, is in the L1 cache
+PANEL_BYTES = 28 << 10  # of A, for a block of K: it stays in the L1 cache
+DIRECT_ROWS = 512  # of a block of K, where B is read in place: they lie in as many pages
 PARALLEL_WORK = 1 << 20  # multiply-adds that are worth two threads
 TASK_WORK = 1 << 18  # multiply-adds of the smallest task
 TASKS_PER_THREAD = 4
@@ -191,7 +192,8 @@ def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
     tile = _tile(p, vector, vector_bytes)
     parallel = threads > 1 and p.work >= PARALLEL_WORK
     place = _place_of_b(p, tile, threads if parallel else 1)
-    blocks_of_k = math.ceil(p.k / BLOCK_OF_K)
+    block_of_k = PANEL_BYTES // (tile.rows * size)
+    blocks_of_k = math.ceil(p.k / (min(block_of_k, DIRECT_ROWS) if place == "direct" else block_of_k))
     depth = p.k if blocks_of_k == 1 else up(math.ceil(p.k / blocks_of_k), vector.width)
     as_it_is = ELEMENTS[p.a.type] == vector.element and not p.a.paired
     a_is_direct = as_it_is and p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
