@@ -206,6 +206,21 @@ def test_a_loop_opens_and_closes_and_arrows_walk(browser: Any) -> None:
     assert "in different kernels" in shown(browser) or "both are computed" in shown(browser)
 
 
+def test_lines_of_assembly_lead_to_their_instruction(browser: Any) -> None:
+    press(browser, "3")
+    script = """
+      const seen = (selector, start) => [...document.querySelectorAll(selector)].find(
+        (each) => each.offsetParent && each.innerText.startsWith(start));
+      seen('.row', 'nest').click();
+      seen('.bar button', 'assembly').click();
+      const link = seen('pre .link', '%');
+      const name = link.innerText.slice(1);
+      link.click();
+      return [name, instructionOf(state.chosen).name, state.view];"""
+    name, chosen, view = browser.execute_script(script)
+    assert (name, view) == (chosen, "graph")
+
+
 def test_the_graph_as_given_is_shown_too(browser: Any) -> None:
     browser.execute_script("show('root', 'given')")
     assert "sqrt(y)" in shown(browser)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,20 +10,16 @@ import numpy as np
 from hloom.api import prepared
 from hloom.backends.cpu.compiler import Company, cpu_pipeline
 from hloom.backends.cpu.llvm.half import provide_half_conversions
-from hloom.backends.cpu.llvm.machine_code import assembly
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.emitter import ProgramEmitter
-from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, Step, WhileStep
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.debug import describe
 from hloom.explorer.graph import Json, graph_of
+from hloom.explorer.kernels import kernels_of
 from hloom.faults.case import interpret
 from hloom.faults.graph_diff import ComputationDiff, diff, diff_lines
 from hloom.files.arrays import flat
 from hloom.ir import Instruction, Module
-from hloom.loops.nest import Kernel
 from hloom.passes import Pass, clone_module, run_passes
 from hloom.passes.fusion.fusion import FusionPass, reasons
 from hloom.passes.memory_scheduler import memory_use
@@ -51,7 +46,7 @@ def collect(source: Any, arguments: Sequence[Value] | None = None) -> Json:
         "optimized": graph_of(optimized),
         "passes": passes,
         "unfused": unfused,
-        "kernels": _kernels(program),
+        "kernels": kernels_of(program),
         "memory": _memory(optimized),
     }
     if arguments is None and not module.entry.parameters:
@@ -95,76 +90,6 @@ def _changes(diffs: list[ComputationDiff]) -> Json:
         "new": sum(len(each.new) for each in diffs),
         "lines": [*lines[:MOST_DIFF_LINES], *([f".. {cut} more lines"] if cut > 0 else [])],
     }
-
-
-# Kernels
-
-
-def _kernels(program: Program) -> list[Json]:
-    """Each kernel once, with the instructions that it computes: loop nests, LLVM IR and assembly."""
-    width = processor().vector_bytes
-    emitter = ProgramEmitter(program, assign_buffers(program, donate=False), width)
-    texts = emitter.texts()
-    ir = {name: text for text in texts for name, text in _ir_functions(text).items()}
-    machine = {name: text for text in texts for name, text in _assembly_functions(assembly(text)).items()}
-    found: dict[int, Json] = {}
-    for step in _all_steps(program):
-        if isinstance(step, KernelStep):
-            names = [f.name for key, f in emitter.functions.items() if key[0] == id(step.kernel)]
-            each = found.setdefault(id(step.kernel), _kernel(step.kernel, names, ir, machine))
-        elif isinstance(step, CodeStep):
-            names = [name for name in ir if name == step.code.entry or name.startswith(f"{step.code.entry}.")]
-            each = found.setdefault(id(step.code), _code(step.code.entry, names, ir, machine))
-        else:
-            continue
-        each["instructions"].append(step.name)
-    return list(found.values())
-
-
-def _kernel(kernel: Kernel, names: list[str], ir: dict[str, str], machine: dict[str, str]) -> Json:
-    return {"kind": "nest", "instructions": [], "nest": kernel.to_text(), **_functions(names, ir, machine)}
-
-
-def _code(entry: str, names: list[str], ir: dict[str, str], machine: dict[str, str]) -> Json:
-    kind = entry.split(".")[0].rstrip("0123456789")
-    return {"kind": kind, "instructions": [], "nest": "", **_functions(names, ir, machine)}
-
-
-def _functions(names: list[str], ir: dict[str, str], machine: dict[str, str]) -> Json:
-    missing = "; this function is part of the loop that calls it: it has no code of its own"
-    merged = [name for caller in names for name in re.findall(r"@([\w.]+\.merged)\b", ir.get(caller, ""))]
-    shown = dict.fromkeys([*names, *merged])
-    return {
-        "llvm": "\n\n".join(ir[name] for name in shown if name in ir),
-        "assembly": "\n\n".join(machine[name] for name in shown if name in machine) or missing,
-    }
-
-
-def _all_steps(program: Program) -> list[Step]:
-    """The steps of loops, branches and subroutines too."""
-    found: list[Step] = []
-    stack = [*program.steps, *(step for s in program.subroutines for step in s.program.steps)][::-1]
-    while stack:
-        step = stack.pop()
-        found.append(step)
-        inner = [*step.condition, *step.body] if isinstance(step, WhileStep) else []
-        for branch in getattr(step, "branches", ()):
-            inner += branch
-        stack += inner[::-1]
-    return found
-
-
-def _ir_functions(text: str) -> dict[str, str]:
-    return {m[1]: m[0] for m in re.finditer(r"^define [^@\n]*@([\w.]+)\(.*?^}", text, re.M | re.S)}
-
-
-def _assembly_functions(text: str) -> dict[str, str]:
-    """The functions of a module's assembly, without directives."""
-    found = {}
-    for match in re.finditer(r"^([\w.]+):[^\n]*\n(.*?)^\.Lfunc_end\d+:", text, re.M | re.S):
-        lines = [line for line in match[2].split("\n") if not re.match(r"\s+\.|\s*$", line)]
-        found[match[1]] = "\n".join([f"{match[1]}:", *lines])
-    return found
 
 
 # Memory

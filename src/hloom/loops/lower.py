@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hloom.ir import Computation, Instruction
-from hloom.loops.expressions import ExpressionSpace, Load
+from hloom.loops.expressions import ExpressionSpace, FoldResult, Load
 from hloom.loops.index import Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, expressions_of, in_place_pairs
 from hloom.loops.pull import ELEMENT_FUNCTIONS, Puller, row_major_strides, start_indices
@@ -111,6 +111,7 @@ class _Lowering:
                 numbers[id(operand)] = len(inputs)
                 inputs.append(number)
             distinct[source] = numbers[id(operand)]
+        self.read = {source: instruction.operands[number].name for source, number in sources.items()}
         self.inputs = tuple(inputs)
         shapes = [instruction.operands[number].shape for number in inputs]
         self.buffers = [BufferType(s.element_type, s.element_count, "input") for s in shapes]
@@ -136,7 +137,23 @@ class _Lowering:
         kernel = Kernel(self.buffers, [nest for nest in nests if nest.iterations], self.space)
         kernel.in_place = frozenset(in_place_pairs(kernel.nests))
         kernel.reads = frozenset(e.buffer for nest in nests for e in expressions_of(nest) if isinstance(e, Load))
+        kernel.names = functools.partial(self._names, kernel)
         return Lowered(kernel, self.inputs, tuple(self.copies))
+
+    def _names(self, kernel: Kernel) -> dict[int, str]:
+        """The instruction that each expression, or fold, was first made for; of parameters, what they stand for."""
+        found: dict[int, str] = {}
+        for (instruction, _), expressions in self.puller.pulled.items():
+            name = self.read.get(instruction, instruction.name)
+            for expression in expressions:
+                found.setdefault(id(expression), name)
+                if isinstance(expression, FoldResult):
+                    found.setdefault(id(expression.fold), name)
+        roots = [root.name for root in self.roots for _ in root.shape.leaves()]
+        for store in (store for nest in kernel.nests for store in nest.stores):
+            # The schedule may have written it anew, around what is kept.
+            found.setdefault(id(store.value), roots[store.buffer - len(self.inputs)])
+        return found
 
     def _loops(self, sizes: Sequence[int]) -> tuple[tuple[Variable, ...], tuple[Index, ...]]:
         indices = self.space.indices

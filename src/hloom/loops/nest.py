@@ -8,7 +8,7 @@ parallel i < 4096:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, Where, children_of, walk
@@ -84,6 +84,8 @@ class Kernel:
     """Pairs (output, input) of buffers that may be one: every element is read before, and where, it is written."""
     reads: frozenset[int] = field(default_factory=frozenset)
     """The buffers that are read."""
+    names: Callable[[], dict[int, str]] = dict
+    """Which instruction an expression, by its identity, was made for; to be shown."""
 
     def to_text(self) -> str:
         lines = [f"b{i}: {b.role} {b.type}[{b.size}]" for i, b in enumerate(self.buffers)]

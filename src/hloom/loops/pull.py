@@ -43,7 +43,8 @@ class Puller:
     def __init__(self, space: ExpressionSpace, buffers: Mapping[Instruction, int]) -> None:
         self.space = space
         self.buffers = buffers
-        self._memo: dict[Any, list[Expression]] = {}
+        self.pulled: dict[tuple[Instruction, Indices], list[Expression]] = {}
+        """What the elements of an instruction at an index are: of those that it is made of first."""
         self._heights: dict[Instruction, int] = {}
 
     def height(self, instruction: Instruction) -> int:
@@ -67,9 +68,9 @@ class Puller:
     def elements(self, instruction: Instruction, index: Indices) -> list[Expression]:
         """The elements of an array, or of all arrays of a tuple, at one index."""
         key = (instruction, index)
-        found = self._memo.get(key)
+        found = self.pulled.get(key)
         if found is None:
-            found = self._memo[key] = self._pull(instruction, index)
+            found = self.pulled[key] = self._pull(instruction, index)
         return found
 
     def _pull(self, instruction: Instruction, index: Indices) -> list[Expression]:

@@ -63,6 +63,14 @@ function passesView(data) {
   return h("div", { class: "columns" }, list, content);
 }
 
+// Lines of code; the instruction that a line is for stands behind it, and is shown when it is clicked.
+function tied(text, show) {
+  return text.split("\n").map((line) => {
+    const [, code, name] = line.match(/^(.*) [;#] %([\w.-]+)$/) || [null, line, null];
+    return h("div", {}, code || " ", name ? h("button", { class: "link", tabindex: -1, onclick: () => show(name) }, `%${name}`) : null);
+  });
+}
+
 function kernelsView(data, show) {
   const content = h("div", { class: "content" });
   const times = new Map((data.profile ? data.profile.kernels : []).map((k) => [k.name, k.seconds]));
@@ -75,7 +83,7 @@ function kernelsView(data, show) {
       "aria-pressed": name === stage, onclick: () => { stage = name; draw(); } }, { nest: "loop nests", llvm: "LLVM IR", assembly: "assembly" }[name]));
     content.replaceChildren(
       h("h2", {}, chosen.kind), h("p", {}, ...chosen.instructions.map((name) => h("button", { class: "link", onclick: () => show(name) }, `%${name}`))),
-      h("p", { class: "bar" }, ...stages), h("pre", {}, chosen[stage] || "This kernel is written as a whole, not as nests."));
+      h("p", { class: "bar" }, ...stages), h("pre", {}, ...tied(chosen[stage] || "This kernel is written as a whole, not as nests.", show)));
   };
   const list = chooser(rows, (kernel) => [
     `${kernel.kind}  %${kernel.instructions[0]}`,

@@ -28,14 +28,17 @@ from hloom.loops.index import Dynamic, Expression, Variable
 from hloom.loops.nest import Kernel, Nest, Store, atoms_of, expressions_of
 
 
-def emit_nest(name: str, kernel: Kernel, nest: Nest, vector_bytes: int) -> tuple[str, list[int], dict[str, None]]:
+def emit_nest(
+    name: str, kernel: Kernel, nest: Nest, vector_bytes: int, tied: bool = False
+) -> tuple[str, list[int], dict[str, None]]:
     """The text of `void @name(ptr of each buffer used.., i64 first, i64 last)`, those buffers, and declarations.
 
-    The function runs iterations first <= i < last of the outermost loop.
+    The function runs iterations first <= i < last of the outermost loop. With `tied` lines end with a comment that
+    names the instruction that they are for.
     """
     used = used_buffers(nest)
     arguments = [b for b in used if kernel.buffers[b].role != "scratch"]
-    emitter = NestEmitter(kernel.buffers, nest, vector_bytes)
+    emitter = NestEmitter(kernel.buffers, nest, vector_bytes, kernel.names() if tied else None)
     for buffer in used:
         if kernel.buffers[buffer].role == "scratch":
             emitter.allocate_scratch(buffer)
@@ -72,7 +75,10 @@ class NestEmitter(NestState):
         if depth < len(nest.loops) and rest:
             self._loop(depth)
         for store in stores:
-            emit_store(self, store.buffer, store.index, self.value(store.value))
+            value = self.value(store.value)
+            start = len(self.builder.lines)
+            emit_store(self, store.buffer, store.index, value)
+            self.tie(start, store.value)
 
     def _depth(self, store: Store) -> int:
         loops = self.nest.loops
@@ -151,7 +157,9 @@ class NestEmitter(NestState):
                 results = results_of(self, expression.fold)
             assert results is not None
             return results[expression.position]
+        start = len(self.builder.lines)
         result = self._emit(expression)
+        self.tie(start, expression)
         self.scopes[-1][key] = result
         if key in self.staged:
             buffer, index = self.staged[key]

@@ -46,6 +46,7 @@ def emit_folds(e: NestState, folds: list[Fold]) -> None:
     """Emits folds over the same loops, and remembers their results."""
     if not folds:
         return
+    start = len(e.builder.lines)
     depends = e.vector is not None and any(e.vector in fold.variables for fold in folds)
     if depends:
         results = serial_folds(e, folds)
@@ -57,6 +58,7 @@ def emit_folds(e: NestState, folds: list[Fold]) -> None:
         variable, lanes = fold_lanes(folds, e.vector_bytes)
         results = vector_folds(e, folds, variable, lanes) if variable else serial_folds(e, folds)
         e.vector, e.lanes, e.tail, e.mask = saved
+    e.tie(start, folds[0])
     for fold, values in zip(folds, results, strict=True):
         e.scopes[-1]["fold", id(fold)] = values
 

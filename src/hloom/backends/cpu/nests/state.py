@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 from hloom.backends.cpu.elements.types import Element, width_of
 from hloom.backends.cpu.llvm.text import Builder, Index, Value
-from hloom.loops.expressions import Load, Where, children_of
+from hloom.loops.expressions import Fold, Load, Where, children_of
 from hloom.loops.index import Expression, Quotient, Remainder, Variable
 from hloom.loops.nest import BufferType, Nest, atoms_of, indices_of
+
+TIE = " ; %"
+"""Before the name of the instruction that a line is for: a comment of LLVM's."""
 
 
 class NestState(ABC):
@@ -29,8 +32,12 @@ class NestState(ABC):
     def hoist(self, roots: Sequence[Expression]) -> None:
         """Emits what depends on no loop that is still to come, so that it is computed once."""
 
-    def __init__(self, buffers: Sequence[BufferType], nest: Nest, vector_bytes: int) -> None:
+    def __init__(
+        self, buffers: Sequence[BufferType], nest: Nest, vector_bytes: int, names: Mapping[int, str] | None = None
+    ) -> None:
         self.builder = Builder()
+        self.names = names
+        """The instructions that expressions were made for, where lines are tied to them."""
         self.buffers = buffers
         self.nest = nest
         self.vector_bytes = vector_bytes
@@ -43,6 +50,14 @@ class NestState(ABC):
         self.index_element = "i32" if _fits_32_bits(nest) else "i64"
         self.staged = {id(expression): (buffer, index) for expression, buffer, index in nest.schedule.staged}
         self._safe: dict[int, bool] = {}
+
+    def tie(self, start: int, expression: Expression | Fold) -> None:
+        """Says of the lines from `start` on, but those that say it already, which instruction they are for."""
+        name = self.names.get(id(expression)) if self.names is not None else None
+        if name is not None:
+            lines = self.builder.lines
+            for k in range(start, len(lines)):
+                lines[k] += "" if TIE in lines[k] else f"{TIE}{name}"
 
     def allocate_scratch(self, buffer: int) -> None:
         kind = self.buffers[buffer]

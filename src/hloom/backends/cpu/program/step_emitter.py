@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.nests.emitter import emit_nest
+from hloom.backends.cpu.nests.state import TIE
 from hloom.backends.cpu.program.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import (
@@ -64,6 +66,8 @@ class NestFunction:
     declarations: dict[str, None]
     chunk: int
     extent: int
+    ties: Sequence[str]
+    """The instruction that each line is for, where lines are tied."""
     task: list[str] = field(default_factory=list)
     """A function that runs a chunk of the nest on a thread, where the nest is cut."""
 
@@ -82,10 +86,17 @@ class StepEmitter:
     """The function that is being written, and what its steps call: the functions of nests and kernels, and tasks."""
 
     def __init__(
-        self, program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
+        self,
+        program: Program,
+        assignment: Assignment,
+        vector_bytes: int,
+        timer: StepTimer | None = None,
+        tied: bool = False,
     ) -> None:
         self.program = program
         self.timer = timer
+        self.tied = tied
+        """Whether lines are tied to the instructions that they are for."""
         self.assignment = assignment
         self.vector_bytes = vector_bytes
         self.table_starts = table_starts(program)
@@ -373,9 +384,10 @@ class StepEmitter:
             name = f"nest{len(self.functions)}"
             if key[2]:
                 nest = replace(nest, schedule=replace(nest.schedule, chunk=nest.loops[0].extent))
-            text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes)
+            text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes, self.tied)
+            lines, ties = zip(*(line.partition(TIE)[::2] for line in text.split("\n")), strict=True)
             extent = nest.loops[0].extent if nest.loops else 1
-            found = NestFunction(name, buffers, text.split("\n"), declarations, nest.schedule.chunk, extent)
+            found = NestFunction(name, buffers, [*lines], declarations, nest.schedule.chunk, extent, ties)
             self.functions[key] = found
         return found
 

@@ -1,0 +1,85 @@
+"""The code of a program's kernels: loop nests, LLVM IR and assembly, lines tied to the instructions they are for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hloom.backends.cpu.llvm.line_ties import Ties, assembly_functions, ir_functions, with_locations
+from hloom.backends.cpu.llvm.machine_code import assembly
+from hloom.backends.cpu.llvm.processor import processor
+from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+from hloom.backends.cpu.program.emitter import ProgramEmitter
+from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, Step, WhileStep
+from hloom.explorer.graph import Json
+
+INLINED = "; it is part of the functions that call it: its lines there"
+
+
+def kernels_of(program: Program) -> list[Json]:
+    """Each kernel once, with the instructions that it computes."""
+    emitter = ProgramEmitter(program, assign_buffers(program, donate=False), processor().vector_bytes, tied=True)
+    code = _Code(emitter.texts(), {function.name: function.ties for function in emitter.functions.values()})
+    found: dict[int, Json] = {}
+    for step in _all_steps(program):
+        if isinstance(step, KernelStep):
+            names = [f.name for key, f in emitter.functions.items() if key[0] == id(step.kernel)]
+            each = found.setdefault(id(step.kernel), code.shown("nest", names, step.kernel.to_text()))
+        elif isinstance(step, CodeStep):
+            kernel = step.code.entry.partition(".")[0]
+            names = [name for name in code.ir if name == kernel or name.startswith(f"{kernel}.")]
+            each = found.setdefault(id(step.code), code.shown(kernel.rstrip("0123456789"), names))
+        else:
+            continue
+        each["instructions"].append(step.name)
+    return list(found.values())
+
+
+def _all_steps(program: Program) -> list[Step]:
+    """The steps of loops, branches and subroutines too."""
+    found: list[Step] = []
+    stack = [*program.steps, *(step for s in program.subroutines for step in s.program.steps)][::-1]
+    while stack:
+        step = stack.pop()
+        found.append(step)
+        inner = [*step.condition, *step.body] if isinstance(step, WhileStep) else []
+        for branch in getattr(step, "branches", ()):
+            inner += branch
+        stack += inner[::-1]
+    return found
+
+
+@dataclass
+class _Code:
+    """The functions of a program's modules."""
+
+    texts: Iterable[str]
+    ties: Ties
+    ir: dict[str, str] = field(init=False, default_factory=dict)
+    machine: dict[str, str] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for text in self.texts:
+            self.ir |= ir_functions(text, self.ties)
+            located, names = with_locations(text, self.ties)
+            self.machine |= assembly_functions(assembly(located), names)
+
+    def shown(self, kind: str, names: list[str], nest: str = "") -> Json:
+        """What the page has of a kernel that is made of these functions, their tasks and what they are merged into."""
+        merged = [name for caller in names for name in re.findall(r"@([\w.]+\.merged)\b", self.ir.get(caller, ""))]
+        functions = dict.fromkeys([*names, *(f"{name}.task" for name in names), *merged])
+        machine = [self.machine[name] for name in functions if name in self.machine]
+        return {
+            "kind": kind,
+            "instructions": [],
+            "nest": nest,
+            "llvm": "\n\n".join(self.ir[name] for name in functions if name in self.ir),
+            "assembly": "\n\n".join(machine or [self._inlined(names)]),
+        }
+
+    def _inlined(self, names: list[str]) -> str:
+        """The lines of other functions that are tied to what these compute."""
+        own = {instruction for name in names for instruction in self.ties.get(name, ()) if instruction}
+        lines = (line for text in self.machine.values() for line in text.split("\n"))
+        return "\n".join([INLINED, *(line for line in lines if line.rpartition(" # %")[2] in own)])

@@ -1,0 +1,117 @@
+"""Lines of LLVM IR and of assembly, tied to the instructions that they are for."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import hloom as hl
+from hloom.backends.cpu.compiler import cpu_pipeline
+from hloom.backends.cpu.llvm.line_ties import Ties, assembly_functions, ir_functions, with_locations
+from hloom.backends.cpu.llvm.machine_code import assembly
+from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+from hloom.backends.cpu.program.build_program import build_program
+from hloom.backends.cpu.program.emitter import ProgramEmitter
+from hloom.passes import run_passes
+
+SOFTMAX = """
+  most{k} = f32[{n}] reduce(x{k}, least), dimensions={{1}}, to_apply=max
+  mosts{k} = f32[{n},{m}] broadcast(most{k}), dimensions={{0}}
+  less{k} = f32[{n},{m}] subtract(x{k}, mosts{k})
+  exp{k} = f32[{n},{m}] exponential(less{k})
+  total{k} = f32[{n}] reduce(exp{k}, zero), dimensions={{1}}, to_apply=sum
+  totals{k} = f32[{n},{m}] broadcast(total{k}), dimensions={{0}}
+  weights{k} = f32[{n},{m}] divide(exp{k}, totals{k})
+"""
+SIZES = ((64, 256), (96, 512))
+
+
+@pytest.fixture(scope="module")
+def emitted() -> tuple[list[str], Ties]:
+    layers = "".join(SOFTMAX.format(k=k, n=n, m=m) for k, (n, m) in enumerate(SIZES))
+    shapes = [f"f32[{n},{m}]" for n, m in SIZES]
+    parameters = "".join(f"  x{k} = {shape} parameter({k})\n" for k, shape in enumerate(shapes))
+    module = hl.parse(f"""HloModule m
+max {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b) }}
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }}
+ENTRY e {{ {parameters}
+  least = f32[] constant(-inf)
+  zero = f32[] constant(0) {layers}
+  ROOT both = ({", ".join(shapes)}) tuple(weights0, weights1) }}""")
+    run_passes(module, cpu_pipeline())
+    program = build_program(module, 32, 2)
+    emitter = ProgramEmitter(program, assign_buffers(program), 32, tied=True)
+    texts = emitter.texts()
+    return texts, {function.name: function.ties for function in emitter.functions.values()}
+
+
+def tied(lines: str, mark: str) -> dict[str, list[str]]:
+    """The lines of each name."""
+    found: dict[str, list[str]] = {}
+    for line in lines.split("\n"):
+        match = re.fullmatch(rf"(.*) {mark} %(\S+)", line)
+        if match:
+            found.setdefault(match[2], []).append(match[1].strip())
+    return found
+
+
+def test_lines_of_ir_name_their_instruction(emitted: tuple[list[str], Ties]) -> None:
+    texts, ties = emitted
+    functions = {name: lines for text in texts for name, lines in ir_functions(text, ties).items()}
+    (nest,) = [lines for name, lines in functions.items() if name.endswith(".merged") or "fdiv" in lines][-1:]
+    names = tied(nest, ";")
+    (layer,) = {name[-1] for name in names}
+    assert any("fdiv" in line for line in names[f"weights{layer}"])
+    assert not any("fdiv" in line for name, lines in names.items() if name != f"weights{layer}" for line in lines)
+    assert any("fma" in line for line in names[f"exp{layer}"])
+    assert any("fmaximum" in line for line in names[f"most{layer}"])
+    assert any("fsub" in line for line in names[f"less{layer}"])
+    assert any("load" in line for line in names[f"x{layer}"])
+
+
+def test_lines_of_assembly_name_their_instruction(emitted: tuple[list[str], Ties]) -> None:
+    texts, ties = emitted
+    names: dict[str, list[str]] = {}
+    for text in texts:
+        located, numbers = with_locations(text, ties)
+        for lines in assembly_functions(assembly(located), numbers).values():
+            names |= tied(lines, "#")
+    assert {name.rstrip("01") for name in names} >= {"most", "less", "exp", "total", "weights", "x"}
+    divisions = [line for name, lines in names.items() if name.startswith("weights") for line in lines if "div" in line]
+    assert divisions
+    assert not any("div" in line for name, lines in names.items() if not name.startswith("weights") for line in lines)
+
+
+def test_ties_move_no_code(emitted: tuple[list[str], Ties]) -> None:
+    texts, ties = emitted
+    for text in texts:
+        located, numbers = with_locations(text, ties)
+        with_ties = assembly_functions(assembly(located), numbers)
+        without = assembly_functions(assembly(text), [""])
+        assert with_ties.keys() == without.keys()
+        for name, lines in with_ties.items():
+            plain = [re.sub(r" +# %\S+$", "", line).expandtabs().split() for line in lines.split("\n")]
+            assert plain == [line.split() for line in without[name].split("\n")]
+
+
+def test_merged_functions_are_tied_as_their_first_member() -> None:
+    """It begins with loads of the constants that differ; what is left of the members is a call."""
+    body = ["  %v = fadd float 1.0, 2.0", "  store float %v, ptr %b0", "  ret void", "}"]
+    loads = ["  %constant0.at = getelementptr i64, ptr %constants, i64 0", "  %constant0 = load i64, ptr %constant0.at"]
+    merged = ["define void @nest0.merged(ptr %b0, ptr %constants) {", "entry:", *loads, *body]
+    member = [
+        "define void @nest0(ptr %b0) {",
+        "entry:",
+        "  call void @nest0.merged(ptr %b0, ptr null)",
+        "  ret void",
+        "}",
+    ]
+    ties = {"nest0": ("", "", "sum", "result", "", "")}
+    functions = ir_functions("\n".join([*member, *merged]), ties)
+    assert functions["nest0"] == "\n".join(member)
+    assert tied(functions["nest0.merged"], ";") == {"sum": [body[0].strip()], "result": [body[1].strip()]}
