@@ -11,6 +11,7 @@ import pytest
 import hloom as hl
 from hloom.errors import ArgumentError
 from hloom.profiler import Profile
+from hloom.runtime.machine import thread_count
 
 LOOP = """
 HloModule loop
@@ -48,6 +49,27 @@ def test_kernels_of_a_loop_count_its_rounds(found: Profile) -> None:
     assert product.flops == 2 * 64**3
     assert product.bytes == 3 * 4 * 64 * 64
     assert product.seconds > 0
+
+
+def test_threads_wait_while_one_works_alone(found: Profile) -> None:
+    assert all(0 <= kernel.waiting < 1 for kernel in found.kernels)
+    (product,) = [kernel for kernel in found.kernels if kernel.kind == "dot"]
+    assert product.waiting == pytest.approx(1 - 1 / thread_count(), abs=0.01)
+
+
+def test_threads_that_share_a_kernel_work(found: Profile) -> None:
+    """All threads take part in a product of this size: some work beside the first one."""
+    arrays = [np.ones((512, 512), np.float32)] * 2
+    shared = hl.profile(product_text(512), *arrays, seconds=0.05).kernels[0]
+    assert shared.waiting < 1 - 1 / thread_count() or thread_count() == 1
+
+
+def product_text(size: int) -> str:
+    shape = f"f32[{size},{size}]"
+    return (
+        f"HloModule m\nENTRY e {{ a = {shape} parameter(0)\n b = {shape} parameter(1)\n"
+        f" ROOT c = {shape} dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}"
+    )
 
 
 def test_kernels_account_for_the_call(found: Profile) -> None:

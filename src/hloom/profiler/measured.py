@@ -22,6 +22,8 @@ class Kernel:
     bytes: int
     flops: int | None
     instruction: Instruction | None
+    waiting: float
+    """The share of the threads' time, all together, in which they had nothing to do."""
 
     @property
     def bytes_per_second(self) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from hloom.api import prepared
 from hloom.backends.cpu.compiler import compile_timed
 from hloom.backends.cpu.executable import CpuExecutable
-from hloom.backends.cpu.program.step_timer import COUNTERS, EVENT_COUNT, EVENTS, MOST_EVENTS, READ_CLOCK
+from hloom.backends.cpu.program.step_timer import COUNTER_WORDS, COUNTERS, EVENT_COUNT, EVENTS, MOST_EVENTS, READ_CLOCK
 from hloom.bench.machine import measure_limits
 from hloom.errors import ArgumentError
 from hloom.flops import count_flops_of
@@ -22,6 +22,7 @@ from hloom.ir import Module
 from hloom.profiler import report
 from hloom.profiler.measured import Kernel, Measured
 from hloom.runtime.executable import RunOptions
+from hloom.runtime.machine import thread_count
 
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation
@@ -68,11 +69,14 @@ def profile(
     by_name = {i.name: i for i in compiled.optimized.instructions()}
     runs = len(durations)
     kernels = []
-    for step, (count, cycles) in zip(compiled.timed, counters.read(), strict=True):
+    for step, (count, cycles, worked) in zip(compiled.timed, counters.read(), strict=True):
         instruction = by_name.get(step.name)
         flops = None if instruction is None else count_flops_of(instruction)
         seconds_each = cycles / counters.frequency / runs
-        kernels.append(Kernel(step.name, step.kind, seconds_each, count / runs, step.bytes, flops, instruction))
+        waiting = max(0.0, 1 - worked / (cycles * thread_count())) if cycles else 0.0
+        kernels.append(
+            Kernel(step.name, step.kind, seconds_each, count / runs, step.bytes, flops, instruction, waiting)
+        )
     overhead = float(np.median(durations) / np.median(plain_durations)) - 1
     took, limits = float(np.mean(durations)), measure_limits()
     return Profile(ready.name, took, overhead, kernels, counters.events(), limits, compiled.optimized)
@@ -107,7 +111,7 @@ class _Counters:
 
     def __init__(self, executable: CpuExecutable, rows: int) -> None:
         code = executable.code
-        self._counters = _words(code.data_address(COUNTERS), 2 * rows).reshape(rows, 2)
+        self._counters = _words(code.data_address(COUNTERS), COUNTER_WORDS * rows).reshape(rows, COUNTER_WORDS)
         self._events = _words(code.data_address(EVENTS), 3 * MOST_EVENTS).reshape(MOST_EVENTS, 3)
         self._event_count = _words(code.data_address(EVENT_COUNT), 1)
         self._clock = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address(READ_CLOCK))
@@ -123,9 +127,9 @@ class _Counters:
         self._counters[:] = 0
         self._event_count[:] = 0
 
-    def read(self) -> list[tuple[int, int]]:
-        """Runs and cycles of each step."""
-        return [(int(count), int(cycles)) for count, cycles in self._counters]
+    def read(self) -> list[tuple[int, int, int]]:
+        """Runs, cycles and work of each step."""
+        return [(int(count), int(cycles), int(worked)) for count, cycles, worked in self._counters]
 
     def events(self) -> list[tuple[int, float, float]]:
         """The first run's: until a step of the program's begin comes again."""

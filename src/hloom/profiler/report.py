@@ -18,8 +18,8 @@ SUFFIXES = (".svg", ".png", ".pdf", ".json")
 
 def table(profile: Measured, shown: int = SHOWN) -> Table:
     """The kernels that took most."""
-    made = Table("kernel", "kind", "runs", "us", "share", "GB/s", "GFLOP/s", "of limit", "source")
-    for column in made.columns[2:8]:
+    made = Table("kernel", "kind", "runs", "us", "share", "GB/s", "GFLOP/s", "of limit", "waiting", "source")
+    for column in made.columns[2:9]:
         column.justify = "right"
     slowest = sorted(profile.kernels, key=lambda kernel: -kernel.seconds)
     for kernel in slowest[:shown]:
@@ -41,6 +41,7 @@ def _cells(kernel: Kernel, profile: Measured) -> list[str]:
         f"{kernel.bytes_per_second / 1e9:.1f}",
         "" if not rate else f"{rate / 1e9:.1f}",
         f"{kernel.share_of_limit(profile.limits):.0%}",
+        f"{kernel.waiting:.0%}",
         _source(kernel),
     ]
 
@@ -99,7 +100,12 @@ def trace(profile: Measured) -> dict[str, object]:
     events = []
     for number, start, end in profile.events:
         kernel = profile.kernels[number]
-        arguments = {"bytes": kernel.bytes, "flops": kernel.flops, "source": _source(kernel)}
+        arguments = {
+            "bytes": kernel.bytes,
+            "flops": kernel.flops,
+            "waiting": kernel.waiting,
+            "source": _source(kernel),
+        }
         place = {"pid": 1, "tid": 1, "ts": 1e6 * start, "dur": 1e6 * (end - start)}
         events.append({"name": kernel.name, "cat": kernel.kind, "ph": "X", "args": arguments, **place})
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"module": profile.name}}

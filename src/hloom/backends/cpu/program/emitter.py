@@ -21,7 +21,7 @@ from hloom.backends.cpu.program.merge_functions import merge_functions
 from hloom.backends.cpu.program.modules import Merging, Unit, divided, module_of_units, module_text
 from hloom.backends.cpu.program.program import Buffer, Program, Step, Subroutine
 from hloom.backends.cpu.program.step_emitter import StepEmitter, return_if
-from hloom.backends.cpu.program.step_timer import StepTimer
+from hloom.backends.cpu.program.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 
 MERGED_NESTS = Merging(most_constants=4, divisors=False)
 """A loop that knows its sizes keeps them in instructions rather than registers; a few make no difference."""
@@ -123,7 +123,8 @@ class ProgramEmitter(StepEmitter):
         b = Builder()
         if forks:
             place = b.element_pointer(Value("%table", PTR), constant(I64, TABLE.index("parallel_for")), "ptr")
-            b.store(b.load(place, PTR, 8), Value("@parallel_for.address", PTR), 8)
+            fork = b.load(place, PTR, 8) if self.timer is None else Value(TIMED_FORK, PTR)
+            b.store(fork, Value("@parallel_for.address", PTR), 8)
         for k in range(parts):
             failed = b.emit(f"call i32 @{name}.part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
             return_if(b, failed)
@@ -137,7 +138,7 @@ class ProgramEmitter(StepEmitter):
         for position, name in enumerate(TABLE):
             lines.append(f"  %{name}.p = getelementptr ptr, ptr %table, i64 {position}")
             lines.append(f"  %{name} = load ptr, ptr %{name}.p, align 8")
-        return lines
+        return lines if self.timer is None else with_timed_fork(lines)
 
 
 class FunctionEmitter(ProgramEmitter):

@@ -1,8 +1,9 @@
-"""The clock around each step of a program, for profiles: machine code that counts runs and cycles.
+"""The clock around each step of a program, for profiles: machine code that counts runs, cycles and work.
 
 Steps that run others (loops, branches, calls) are not timed themselves, their parts are; a blocked loop, whose parts
 take turns on blocks, is timed as a whole. Times are those of the thread that runs the program: where it waits for
-others that take part in a step, that belongs to the step.
+others that take part in a step, that belongs to the step. Work is the cycles of all threads together in which they did
+not wait: the tasks that a step forks have clocks of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,42 @@ from hloom.backends.cpu.program.program import (
 
 MOST_EVENTS = 1 << 16
 """Of one run; what comes later is only counted."""
+COUNTER_WORDS = 3
+"""Of a step: runs, cycles, cycles of all threads in which they worked."""
+TIMED_FORK, FORK = "@hloom_timed_fork", "@hloom_fork.address"
+"""What runs tasks with clocks, and where the address of what runs them lies."""
 COUNTERS, EVENTS, EVENT_COUNT, READ_CLOCK = "hloom_counters", "hloom_events", "hloom_event_count", "hloom_clock"
+
+
+_FORKS = f"""{FORK} = internal global ptr null
+@hloom_forked = internal global i64 0
+@hloom_busy = internal global i64 0
+define internal void {TIMED_FORK}(ptr %pool, ptr %function, ptr %context, i64 %chunks) {{
+  %both = alloca [2 x ptr], align 8
+  %context.at = getelementptr ptr, ptr %both, i64 1
+  store ptr %function, ptr %both
+  store ptr %context, ptr %context.at
+  %fork = load ptr, ptr {FORK}
+  %start = call i64 @{CLOCK}()
+  call void %fork(ptr %pool, ptr @hloom_timed_task, ptr %both, i64 %chunks)
+  %end = call i64 @{CLOCK}()
+  %passed = sub i64 %end, %start
+  %before = load i64, ptr @hloom_forked
+  %after = add i64 %before, %passed
+  store i64 %after, ptr @hloom_forked
+  ret void
+}}
+define internal void @hloom_timed_task(ptr %both, i64 %chunk) {{
+  %context.at = getelementptr ptr, ptr %both, i64 1
+  %function = load ptr, ptr %both
+  %context = load ptr, ptr %context.at
+  %start = call i64 @{CLOCK}()
+  call void %function(ptr %context, i64 %chunk)
+  %end = call i64 @{CLOCK}()
+  %passed = sub i64 %end, %start
+  %before = atomicrmw add ptr @hloom_busy, i64 %passed monotonic
+  ret void
+}}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +93,7 @@ class StepTimer:
     def text(self) -> str:
         """The counters, and the function that adds to them."""
         rows = max(1, len(self.steps))
-        return f"""@{COUNTERS} = global [{rows} x [2 x i64]] zeroinitializer
+        return f"""@{COUNTERS} = global [{rows} x [{COUNTER_WORDS} x i64]] zeroinitializer
 @{EVENTS} = global [{MOST_EVENTS} x [3 x i64]] zeroinitializer
 @{EVENT_COUNT} = global i64 0
 define i64 @{READ_CLOCK}() {{
@@ -66,8 +102,9 @@ define i64 @{READ_CLOCK}() {{
 }}
 define internal void @hloom_count(i64 %row, i64 %start) noinline {{
   %now = call i64 @{CLOCK}()
-  %runs.at = getelementptr [2 x i64], ptr @{COUNTERS}, i64 %row, i64 0
-  %cycles.at = getelementptr [2 x i64], ptr @{COUNTERS}, i64 %row, i64 1
+  %runs.at = getelementptr [{COUNTER_WORDS} x i64], ptr @{COUNTERS}, i64 %row, i64 0
+  %cycles.at = getelementptr i64, ptr %runs.at, i64 1
+  %worked.at = getelementptr i64, ptr %runs.at, i64 2
   %runs = load i64, ptr %runs.at
   %cycles = load i64, ptr %cycles.at
   %more = add i64 %runs, 1
@@ -75,6 +112,15 @@ define internal void @hloom_count(i64 %row, i64 %start) noinline {{
   %sum = add i64 %cycles, %passed
   store i64 %more, ptr %runs.at
   store i64 %sum, ptr %cycles.at
+  %worked = load i64, ptr %worked.at
+  %forked = load i64, ptr @hloom_forked
+  %busy = load i64, ptr @hloom_busy
+  store i64 0, ptr @hloom_forked
+  store i64 0, ptr @hloom_busy
+  %alone = sub i64 %passed, %forked
+  %own = add i64 %alone, %busy
+  %worked.sum = add i64 %worked, %own
+  store i64 %worked.sum, ptr %worked.at
   %event = load i64, ptr @{EVENT_COUNT}
   %fits = icmp ult i64 %event, {MOST_EVENTS}
   br i1 %fits, label %keep, label %done
@@ -90,7 +136,15 @@ keep:
   br label %done
 done:
   ret void
-}}"""
+}}
+{_FORKS}"""
+
+
+def with_timed_fork(loads: list[str]) -> list[str]:
+    """A part's loads from the table, but that what it forks runs with clocks."""
+    lines = [line.replace("%parallel_for =", "%parallel_for.plain =") for line in loads]
+    timed = f"  %parallel_for = getelementptr i8, ptr {TIMED_FORK}, i64 0"
+    return [*lines, f"  store ptr %parallel_for.plain, ptr {FORK}, align 8", timed]
 
 
 def is_timed(step: Step) -> bool:
