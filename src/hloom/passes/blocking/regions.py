@@ -156,7 +156,7 @@ class _Finder:
         return self._is_large(instruction) and self._is_read(instruction, self.outputs)
 
     def _levels(self) -> dict[Instruction, int]:
-        """How many regions, one after the other, must be complete before an output's own."""
+        """How many regions, one after the other, must be complete before an output's own; in the program's order."""
         after: dict[Instruction, int] = {}
         within: dict[Instruction, int] = {}
         for i in self.computation.instructions:
@@ -166,7 +166,7 @@ class _Finder:
                 level = max(level, within[operand] if is_inside else after[operand])
             within[i] = level
             after[i] = level + 1 if i in self.outputs else level
-        return {output: within[output] for output in self.outputs}
+        return {i: within[i] for i in self.computation.instructions if i in self.outputs}
 
     def _region(self, outputs: Iterable[Instruction]) -> Region:
         wanted = set(outputs)
