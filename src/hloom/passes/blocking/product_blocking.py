@@ -25,7 +25,7 @@ class ProductBlocking:
     name: ClassVar[str] = "product-blocking"
     least_bytes: int = 64 << 20
     """Of the product: a smaller one may be whole."""
-    block_bytes: int = 4 << 20
+    block_bytes: int = 16 << 20
     """Of a block of the product."""
     least_repeated_bytes: int = 16 << 20
     """Of one matrix of the product, where a gradient computes it again."""

@@ -120,3 +120,23 @@ def test_layers_of_two_sizes_share_their_functions() -> None:
     expected = hl.compile(module, "interpreter")(*arguments)
     for got, want in zip(hl.compile(module)(*arguments), expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
+def test_what_only_one_unit_knows_comes_from_the_table_too() -> None:
+    """Two functions of one kernel call a third one, whose name the merged function's module lacks."""
+    line = "  %a = mul nuw nsw i64 %n, {size}\n  call void @inner(ptr %p)"
+    one, other = unit("a", line, size=5), unit("b", line, size=7)
+    both = Unit(f"{one.text}\n{other.text}\ndefine internal void @inner(ptr %p) {{\n  ret void\n}}", {}, [], RULE)
+    _, merged = merge_functions([both])
+    assert "@inner" not in merged.text
+    assert both.text.count("<{ i64 5, ptr @inner }>") == both.text.count("<{ i64 7, ptr @inner }>") == 1
+
+
+@pytest.mark.parametrize("size", [32, 64])
+def test_transforms_of_equal_dimensions(size: int) -> None:
+    shape = f"c64[{size},{size},{size}]"
+    operation = f"fft(x), fft_type=FFT, fft_length={{{size},{size},{size}}}"
+    text = f"HloModule m\nENTRY e {{ x = {shape} parameter(0)\n ROOT y = {shape} {operation} }}"
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((size,) * 3) + 1j * rng.standard_normal((size,) * 3)).astype(np.complex64)
+    np.testing.assert_allclose(hl.compile(hl.parse(text))(x), np.fft.fftn(x), atol=1e-6 * size**1.5 * 10)

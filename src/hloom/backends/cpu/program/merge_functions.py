@@ -61,7 +61,7 @@ def merge_functions(units: Sequence[Unit]) -> list[Unit]:
     for members in groups.values():
         for same in _that_may_differ(members):
             columns = _columns(same)
-            if len(same) > 1 and len(columns) <= same[0].merging.most_constants:
+            if len(same) > 1 and columns is not None and len(columns) <= same[0].merging.most_constants:
                 found.append(_merge(same, columns))
     return [*units, *found]
 
@@ -113,10 +113,21 @@ def _rows(members: list[_Member]) -> list[tuple[str, ...]]:
     return list(zip(*(member.constants for member in members), strict=True))
 
 
-def _columns(members: list[_Member]) -> dict[tuple[str, ...], int]:
-    """The constants that differ, each with its number in the tables; those that are equal everywhere are one."""
-    differing = dict.fromkeys(values for values in _rows(members) if len(set(values)) > 1)
-    return {values: number for number, values in enumerate(differing)}
+def _columns(members: list[_Member]) -> dict[tuple[str, ...], int] | None:
+    """The constants of the tables, each with its number; those that are equal everywhere are one.
+
+    They are those that differ, and what only the members' unit knows; None where that stands in no place of a value.
+    """
+    first = members[0]
+    declared = "\n".join(first.unit.declarations)
+    columns: dict[tuple[str, ...], int] = {}
+    for k, values in enumerate(_rows(members)):
+        is_own = values[0].startswith("@") and f"{values[0]}(" not in declared
+        if len(set(values)) > 1 or is_own:
+            if is_own and not _may_vary(first, k, values):
+                return None
+            columns.setdefault(values, len(columns))
+    return columns
 
 
 def _merge(members: list[_Member], columns: dict[tuple[str, ...], int]) -> Unit:
