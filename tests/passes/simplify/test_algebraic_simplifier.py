@@ -180,6 +180,14 @@ CASES = [
     ("dot-transpose-right",
      "a = f32[3,2] transpose(n), dimensions={1,0}; ROOT r = f32[2,2] dot(m, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
      "ROOT r = f32[2,2] dot(m, n), lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+    ("transpose-dot",
+     "a = f32[2,2] dot(m, n), lhs_contracting_dims={1}, rhs_contracting_dims={1}; ROOT r = f32[2,2] transpose(a), dimensions={1,0}",
+     "ROOT r = f32[2,2] dot(n, m), lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
+    ("transpose-dot",
+     "a = f32[2,3,1,3] dot(m, t), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={}, rhs_contracting_dims={}; "
+     "ROOT r = f32[1,3,2,3] transpose(a), dimensions={2,3,0,1}",
+     "a = f32[2,1,3,3] dot(t, m), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={}, rhs_contracting_dims={}; "
+     "ROOT r = f32[1,3,2,3] transpose(a), dimensions={1,2,0,3}"),
     ("dot-of-none", "ROOT r = f32[2,3] dot(e2, e3), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
      f"a = f32[] constant(0); ROOT r = f32[2,3] {B}(a), dimensions={{}}"),
 ]  # fmt: skip

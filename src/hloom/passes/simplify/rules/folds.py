@@ -7,7 +7,9 @@ from hloom.ops.dot import Dot
 from hloom.ops.operation import Operation
 from hloom.ops.reshape import Reshape
 from hloom.ops.structure import Tuple
+from hloom.ops.transpose import Transpose
 from hloom.passes.rewrite import Match, Rule
+from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 # Reductions
@@ -84,7 +86,43 @@ def _untranspose(m: Match, side: str) -> Instruction:
     return m.result(op, m.x, m.y)
 
 
+def _ends_with_rows(m: Match) -> bool:
+    """Whether the last dimension is one of the left operand's, which stands before those of the right in a product."""
+    dot, last = m.root.operands[0], m.op.permutation[-1:]
+    op = dot.op
+    assert isinstance(op, Dot)
+    batch, left = len(op.lhs_batch_dims), len(op.free(m.x.shape.rank, True))
+    is_left = bool(last) and batch <= last[0] < batch + left < dot.shape.rank
+    return is_left and len(dot.users) == 1 and dot.sharding is None
+
+
+def _swap_operands(m: Match) -> Instruction:
+    """The product with its operands swapped, and what is left of the transpose."""
+    dot = m.root.operands[0]
+    op = dot.op
+    assert isinstance(op, Dot)
+    batch, left = len(op.lhs_batch_dims), len(op.free(m.x.shape.rank, True))
+    right = dot.shape.rank - batch - left
+    swapped = op.replace(
+        lhs_batch_dims=op.rhs_batch_dims,
+        lhs_contracting_dims=op.rhs_contracting_dims,
+        rhs_batch_dims=op.lhs_batch_dims,
+        rhs_contracting_dims=op.lhs_contracting_dims,
+        operand_precision=op.operand_precision[::-1],
+    )
+    order = [*range(batch), *range(batch + left, dot.shape.rank), *range(batch, batch + left)]
+    places = {old: new for new, old in enumerate(order)}
+    permutation = tuple(places[d] for d in m.op.permutation)
+    if permutation == tuple(range(batch + right + left)):
+        return m.result(swapped, m.y, m.x)
+    sizes = [dot.shape.dimensions[d] for d in order]
+    product = m.make(swapped, (m.y, m.x), Shape.array(dot.shape.element_type, sizes))
+    return m.result(Transpose(permutation=permutation), product)
+
+
 PRODUCTS = [
+    Rule("transpose-dot", "transpose(dot(x, y))", _swap_operands, "(x y) transposed is (y x), of the transposes",
+         when=_ends_with_rows),
     Rule("dot-transpose-left", "dot(transpose(x), y)", lambda m: _untranspose(m, "lhs"),
          "the same products are added in the same order",
          when=lambda m: _untransposed(m, "lhs", m.root.operands[0]) is not None),
