@@ -101,6 +101,23 @@ UPDATE = (
 )
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kept", "along"),
+    [("1,64,32", "0,1", "0,1"), ("64,1,32", "0", "0"), ("1,1,64,32", "2", "2"), ("64,32,1", "0", "0")],
+)
+def test_rows_are_rows_wherever_dimensions_of_size_1_stand(sizes: str, kept: str, along: str) -> None:
+    """A batch of one: the sums of rows are computed where they are used."""
+    lengths = sizes.split(",")
+    reduced = ",".join(str(d) for d in range(len(lengths)) if str(d) not in kept.split(","))
+    row = ",".join(lengths[int(d)] for d in kept.split(","))
+    entry = (
+        f"x = f32[{sizes}] parameter(0)\n{Z}a = f32[{sizes}] sine(x)\n"
+        f"s = f32[{row}] reduce(a, zero), dimensions={{{reduced}}}, to_apply=sum\n"
+        f"b = f32[{sizes}] broadcast(s), dimensions={{{along}}}\nROOT r = f32[{sizes}] divide(a, b)"
+    )
+    assert fused(entry) == ["fusion[constant sine reduce broadcast divide]"]
+
+
 def test_an_update_of_a_slice_ends_a_fusion() -> None:
     update = "dynamic-update-slice(x, a, k, none)"
     assert fused(UPDATE + f"ROOT r = f32[64,32] {update}") == ["fusion[constant sine dynamic-update-slice]"]
