@@ -11,7 +11,7 @@ from hloom.backends.cpu.llvm.machine_code import assembly
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.emitter import ProgramEmitter
-from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, Step, WhileStep
+from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, all_steps
 from hloom.explorer.graph import Json
 
 INLINED = "; it is part of the functions that call it: its lines there"
@@ -22,7 +22,8 @@ def kernels_of(program: Program) -> list[Json]:
     emitter = ProgramEmitter(program, assign_buffers(program, donate=False), processor().vector_bytes, tied=True)
     code = _Code(emitter.texts(), {function.name: function.ties for function in emitter.functions.values()})
     found: dict[int, Json] = {}
-    for step in _all_steps(program):
+    called = (step for subroutine in program.subroutines for step in subroutine.program.steps)
+    for step in all_steps([*program.steps, *called]):
         if isinstance(step, KernelStep):
             names = [f.name for key, f in emitter.functions.items() if key[0] == id(step.kernel)]
             each = found.setdefault(id(step.kernel), code.shown("nest", names, step.kernel.to_text()))
@@ -34,20 +35,6 @@ def kernels_of(program: Program) -> list[Json]:
             continue
         each["instructions"].append(step.name)
     return list(found.values())
-
-
-def _all_steps(program: Program) -> list[Step]:
-    """The steps of loops, branches and subroutines too."""
-    found: list[Step] = []
-    stack = [*program.steps, *(step for s in program.subroutines for step in s.program.steps)][::-1]
-    while stack:
-        step = stack.pop()
-        found.append(step)
-        inner = [*step.condition, *step.body] if isinstance(step, WhileStep) else []
-        for branch in getattr(step, "branches", ()):
-            inner += branch
-        stack += inner[::-1]
-    return found
 
 
 @dataclass

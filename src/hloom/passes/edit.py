@@ -118,6 +118,11 @@ def calls(op: Operation) -> Sequence[Computation]:
     return [*op.computations] if op.calling_fields else ()
 
 
+def applied_computations(module: Module) -> set[Computation]:
+    """The computations that instructions apply to elements: of reductions, sorts, fusions, not of control flow."""
+    return {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
+
+
 def runs_effects(op: Operation) -> bool:
     """True where the operation, or something in the computations that it calls, has an effect (GEN-11)."""
     if op.has_side_effect or not op.calling_fields:

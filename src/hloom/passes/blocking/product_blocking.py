@@ -9,7 +9,7 @@ from hloom.ir import Computation, Module
 from hloom.passes.blocking.block_loop import make_loop
 from hloom.passes.blocking.cuts import BlockSizes, choose_cut
 from hloom.passes.blocking.regions import Region, find_regions
-from hloom.passes.edit import callees_first_of, calls, is_control_flow
+from hloom.passes.edit import applied_computations, callees_first_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ProductBlocking:
     """Of a block, where rows are cut."""
 
     def run(self, module: Module) -> int:
-        inside = {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
+        inside = applied_computations(module)
         changes = 0
         for computation in [*module.computations]:
             if computation not in inside:

@@ -12,12 +12,11 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call, Fusion
 from hloom.passes.edit import (
     Edit,
+    applied_computations,
     callees_first_of,
-    calls,
     copy_into,
     effectful_computations,
     has_control_edges,
-    is_control_flow,
 )
 from hloom.passes.simplify.dead_code import remove_unused_computations
 
@@ -40,7 +39,7 @@ class CallInliner:
     def run(self, module: Module) -> int:
         order = callees_first_of(module)
         kept = self._kept(module, order)
-        applied = {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
+        applied = applied_computations(module)
         changes = sum(inline_calls(c, self.fusions, set() if c in applied else kept) for c in order)
         if changes:
             remove_unused_computations(module)

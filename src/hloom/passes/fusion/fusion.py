@@ -22,7 +22,7 @@ from hloom.ops.attributes import FusionKind
 from hloom.ops.control_flow import Fusion
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.costs import element_cost
-from hloom.passes.edit import Edit, calls, has_control_edges, is_control_flow, runs_effects
+from hloom.passes.edit import Edit, applied_computations, has_control_edges, runs_effects
 from hloom.passes.fusion.sibling_fusion import merge_siblings
 from hloom.shape import Shape
 
@@ -72,7 +72,7 @@ def reasons(options: FusionPass, module: Module) -> dict[Instruction, str]:
 
 def _running(module: Module) -> list[Computation]:
     """The computations that run instruction by instruction: what reductions and fusions call does not."""
-    inside = {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
+    inside = applied_computations(module)
     return [computation for computation in module.computations if computation not in inside]
 
 

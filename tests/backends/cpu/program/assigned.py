@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 import hloom as hl
@@ -11,7 +9,7 @@ from hlo_text import arrays_for, compiled, interpreted
 from hloom.backends.cpu.compiler import cpu_pipeline
 from hloom.backends.cpu.program.buffer_assignment import Assignment, assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.program import ConditionalStep, CopyStep, Program, Step, WhileStep
+from hloom.backends.cpu.program.program import CopyStep, Program, Step, all_steps
 from hloom.passes import run_passes
 
 
@@ -20,16 +18,6 @@ def assigned(text: str, threads: int = 2) -> tuple[Program, Assignment]:
     run_passes(module, cpu_pipeline())
     program = build_program(module, 32, threads)
     return program, assign_buffers(program)
-
-
-def all_steps(steps: list[Step]) -> Iterator[Step]:
-    """The steps, those of loops and branches included."""
-    for step in steps:
-        yield step
-        if isinstance(step, WhileStep):
-            yield from all_steps([*step.condition, *step.body])
-        elif isinstance(step, ConditionalStep):
-            yield from all_steps([inner for branch in step.branches for inner in branch])
 
 
 def copies(program: Program, assignment: Assignment, steps: list[Step] | None = None) -> list[CopyStep]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from backends.cpu.program.assigned import all_steps, assigned, check_results
+from backends.cpu.program.assigned import assigned, check_results
 from hlo_text import arrays_for, loop, module_text, run_loop
 from hloom.backends.cpu.program.blocked_loop import BLOCK_BYTES, BLOCK_STEP, BlockedLoop, blocked_loop
-from hloom.backends.cpu.program.program import WhileStep
+from hloom.backends.cpu.program.program import WhileStep, all_steps
 
 SIZE = 20_001
 X = f"f32[{SIZE}]"

@@ -6,12 +6,12 @@ import pytest
 
 import hloom.backends.cpu.program.program as program_module
 from backends.cpu.fused_programs import draw_program
-from backends.cpu.program.assigned import all_steps, assigned, check_results, copies
+from backends.cpu.program.assigned import assigned, check_results, copies
 from backends.cpu.program.simulated_programs import Drawer, Simulation
 from backends.cpu.test_compiled import check
 from hlo_text import loop, module_text, run_loop
 from hloom.backends.cpu.program.buffer_assignment import Region, Use, assign_buffers, live_intervals
-from hloom.backends.cpu.program.program import CodeStep, WhileStep
+from hloom.backends.cpu.program.program import CodeStep, WhileStep, all_steps
 
 PAIR = "f32[1000] f32[1000]"
 BOTH = "\nROOT r = (f32[1000], f32[1000]) tuple(y0, y1)"

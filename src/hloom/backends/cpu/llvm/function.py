@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloom.backends.cpu.llvm.text import I1, PTR, Builder, Index, Type, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.llvm.text import PTR, Builder, Index, Type, Value, constant, lane_numbers, type_of
 
 ELEMENTS = {  # what an XLA element type is in memory; bf16 has no arithmetic, so its bits are enough
     "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
@@ -169,7 +169,7 @@ class Function(Builder):
         is_whole = self.compare("uge", left, self.index(width))
         with self.when(is_whole):
             self.store_as(value, pointer, target)
-        with self.when(self.compare("eq", is_whole, constant(I1, False))):
+        with self.unless(is_whole):
             self.store_as(value, pointer, target, self.first_lanes(left, width))
 
     def multiply_add(self, a: Value, b: Value, c: Value) -> Value:

@@ -238,6 +238,16 @@ class Builder:
         self.branch(after)
         self.start(after)
 
+    @contextmanager
+    def unless(self, condition: Value) -> Iterator[None]:
+        """Runs the body if the condition does not hold."""
+        then, after = self.label("then"), self.label("after")
+        self.branch_if(condition, after, then)
+        self.start(then)
+        yield
+        self.branch(after)
+        self.start(after)
+
     # Arithmetic: `flags` such as "nsw", "reassoc nsz"
 
     def binary(self, opcode: str, a: Value, b: Value, flags: str = "") -> Value:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 from hloom.backends.cpu.program.buffer_assignment import accesses
-from hloom.backends.cpu.program.program import Buffer, CodeStep, ConditionalStep, Step, WhileStep
+from hloom.backends.cpu.program.program import Buffer, CodeStep, Step, all_steps
 
 
 def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[[int], Buffer]) -> list[Step]:
@@ -14,7 +14,7 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
     An operand that no step of the loop writes is packed once; so is what an inner loop took out of itself. `new_buffer`
     makes a buffer of so many bytes.
     """
-    written = {buffer for step in _all_steps([*condition, *body]) for buffer, writes in accesses(step) if writes}
+    written = {buffer for step in all_steps([*condition, *body]) for buffer, writes in accesses(step) if writes}
     before: list[Step] = []
     places: dict[tuple[str, Buffer], Buffer] = {}
     kept: list[Step] = []
@@ -34,15 +34,3 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
             kept.append(step)
     body[:] = kept
     return before
-
-
-def _all_steps(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps that run no others."""
-    for step in steps:
-        if isinstance(step, WhileStep):
-            yield from _all_steps([*step.condition, *step.body])
-        elif isinstance(step, ConditionalStep):
-            for branch in step.branches:
-                yield from _all_steps(branch)
-        else:
-            yield step

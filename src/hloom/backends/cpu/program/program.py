@@ -8,7 +8,7 @@ tokens) live in slots on the host's side and pass from one host step to the next
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -222,6 +222,17 @@ def leaves(place: Place) -> Iterator[Buffer | Slot]:
             yield from leaves(element)
     elif place is not None:
         yield place
+
+
+def all_steps(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps, and after each loop or conditional those that it runs."""
+    for step in steps:
+        yield step
+        if isinstance(step, WhileStep):
+            yield from all_steps([*step.condition, *step.body])
+        elif isinstance(step, ConditionalStep):
+            for branch in step.branches:
+                yield from all_steps(branch)
 
 
 def program_lines(steps: list[Step], indent: str = "") -> list[str]:

@@ -385,9 +385,11 @@ class StepEmitter:
             if key[2]:
                 nest = replace(nest, schedule=replace(nest.schedule, chunk=nest.loops[0].extent))
             text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes, self.tied)
-            lines, ties = zip(*(line.partition(TIE)[::2] for line in text.split("\n")), strict=True)
+            lines = text.split("\n")
+            ties = [line.partition(TIE)[2] for line in lines] if self.tied else []
+            lines = [line.partition(TIE)[0] for line in lines] if self.tied else lines
             extent = nest.loops[0].extent if nest.loops else 1
-            found = NestFunction(name, buffers, [*lines], declarations, nest.schedule.chunk, extent, ties)
+            found = NestFunction(name, buffers, lines, declarations, nest.schedule.chunk, extent, ties)
             self.functions[key] = found
         return found
 

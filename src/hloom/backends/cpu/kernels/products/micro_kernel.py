@@ -103,7 +103,7 @@ class Kernel:
         with f.when(is_whole):
             self._store_sums(f, sums)
         if is_whole is not None:
-            with f.when(f.compare("eq", is_whole, constant(I1, False))):
+            with f.unless(is_whole):
                 self._store_by_stack(f, sums)
         return f
 
