@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hloom.backends.cpu.kernels.code import PackedCode
 from hloom.backends.cpu.program.buffer_assignment import accesses
 from hloom.backends.cpu.program.program import Buffer, CodeStep, Step, all_steps
 
@@ -19,10 +20,10 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
     places: dict[tuple[str, Buffer], Buffer] = {}
     kept: list[Step] = []
     for step in body:
-        packed = step.code.packed() if isinstance(step, CodeStep) and step.code.packed is not None else None
+        packed = _packed(step, written)
         if isinstance(step, CodeStep) and step.is_packing and step.buffers[0] not in written:
             before.append(step)
-        elif isinstance(step, CodeStep) and packed is not None and step.buffers[packed.operand] not in written:
+        elif isinstance(step, CodeStep) and packed is not None:
             operand, code = step.buffers[packed.operand], packed.packing
             if (code.entry, operand) not in places:
                 place = places[code.entry, operand] = new_buffer(packed.size)
@@ -34,3 +35,11 @@ def hoist_packing(condition: list[Step], body: list[Step], new_buffer: Callable[
             kept.append(step)
     body[:] = kept
     return before
+
+
+def _packed(step: Step, written: set[Buffer]) -> PackedCode | None:
+    """The step's code in two steps, where it packs what no round changes; written only where that may be."""
+    if not isinstance(step, CodeStep) or step.code.packed is None or written.issuperset(step.buffers[: step.operands]):
+        return None
+    packed = step.code.packed()
+    return packed if packed is not None and step.buffers[packed.operand] not in written else None
