@@ -1,7 +1,7 @@
 """Which instruction of HLO each line of LLVM IR, and of assembly, is for.
 
 A function's lines are tied by names, one a line, empty where there is none. They go through LLVM's passes and code
-generator as the line numbers of debug information, which move no code.
+generator as the line numbers of debug information, which change no code.
 """
 
 from __future__ import annotations
