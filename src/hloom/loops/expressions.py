@@ -22,7 +22,7 @@ class Constant(Expression):
 
     def __init__(self, type: PrimitiveType, value: Any) -> None:
         self.type, self.value = type, value
-        self.variables = frozenset()
+        self.variables, self.children = frozenset(), ()
 
     def __repr__(self) -> str:
         return f"{self.value}"
@@ -48,7 +48,7 @@ class Load(Indexed):
     def __init__(self, type: PrimitiveType, buffer: int, index: Index, size: int) -> None:
         self.type, self.buffer, self.index = type, buffer, index
         self.in_bounds = index.low >= 0 and index.high < size
-        self.variables = index.variables
+        self.variables, self.children = index.variables, index.reads
 
     def __repr__(self) -> str:
         return f"b{self.buffer}[{self.index}]"
@@ -61,7 +61,7 @@ class FromIndex(Indexed):
 
     def __init__(self, type: PrimitiveType, index: Index) -> None:
         self.type, self.index = type, index
-        self.variables = index.variables
+        self.variables, self.children = index.variables, index.reads
 
     def __repr__(self) -> str:
         return f"{self.type}({self.index})"
@@ -74,7 +74,7 @@ class InRange(Indexed):
 
     def __init__(self, index: Index, low: int, high: int) -> None:
         self.type, self.index, self.low, self.high = PRED, index, low, high
-        self.variables = index.variables
+        self.variables, self.children = index.variables, index.reads
 
     def __repr__(self) -> str:
         return f"({self.low} <= {self.index} < {self.high})"
@@ -87,11 +87,7 @@ class Apply(Expression):
 
     def __init__(self, op: Operation, type: PrimitiveType, operands: tuple[Expression, ...]) -> None:
         self.op, self.type, self.operands = op, type, operands
-        self.variables = _union(operands)
-
-    @property
-    def children(self) -> tuple[Expression, ...]:
-        return self.operands
+        self.variables, self.children = _union(operands), operands
 
     def __repr__(self) -> str:
         return f"{self.op.opcode}({', '.join(map(str, self.operands))})"
@@ -109,11 +105,8 @@ class Where(Expression):
 
     def __init__(self, condition: Expression, then: Expression, otherwise: Expression) -> None:
         self.type, self.condition, self.then, self.otherwise = then.type, condition, then, otherwise
-        self.variables = _union((condition, then, otherwise))
-
-    @property
-    def children(self) -> tuple[Expression, ...]:
-        return (self.condition, self.then, self.otherwise)
+        self.children = (condition, then, otherwise)
+        self.variables = _union(self.children)
 
     def __repr__(self) -> str:
         return f"({self.then} if {self.condition} else {self.otherwise})"
@@ -126,7 +119,7 @@ class Argument(Expression):
 
     def __init__(self, type: PrimitiveType, number: int) -> None:
         self.type, self.number = type, number
-        self.variables = frozenset()
+        self.variables, self.children = frozenset(), ()
 
     def __repr__(self) -> str:
         return f"%{self.number}"
@@ -166,11 +159,7 @@ class FoldResult(Expression):
     def __init__(self, fold: Fold, position: int) -> None:
         self.fold, self.position = fold, position
         self.type = fold.initial[position].type
-        self.variables = fold.variables
-
-    @property
-    def children(self) -> tuple[Expression, ...]:
-        return (*self.fold.values, *self.fold.initial)
+        self.variables, self.children = fold.variables, (*fold.values, *fold.initial)
 
     def __repr__(self) -> str:
         return repr(self.fold) if len(self.fold.initial) == 1 else f"{self.fold!r}.{self.position}"
@@ -279,7 +268,7 @@ class ExpressionSpace:
         for expression in walk(roots):
             found = new.get(id(expression))
             if found is None:
-                changed = any(done[id(child)] is not child for child in children_of(expression))
+                changed = any(done[id(child)] is not child for child in expression.children)
                 if isinstance(expression, FoldResult) and not in_folds:
                     changed = False
                 found = self._substituted(expression, {}, done) if changed else expression
@@ -353,27 +342,19 @@ def _replaced(variable: Variable, values: Mapping[Variable, Index]) -> Variable 
 def walk(roots: Sequence[Expression]) -> list[Expression]:
     """Every expression reachable from the roots, operands before users."""
     order: list[Expression] = []
-    done: set[int] = set()
-    stack: list[tuple[Expression, bool]] = [(root, False) for root in reversed(roots)]
+    done: set[Expression] = set()
+    begun: list[Expression] = []
+    stack: list[Expression | None] = list(reversed(roots))
     while stack:
-        expression, ready = stack.pop()
-        if ready:
-            order.append(expression)
-        elif id(expression) not in done:
-            done.add(id(expression))
-            stack.append((expression, True))
-            stack.extend((child, False) for child in children_of(expression) if id(child) not in done)
+        expression = stack.pop()
+        if expression is None:  # the children of the last one that was begun are done
+            order.append(begun.pop())
+        elif expression not in done:
+            done.add(expression)
+            if expression.children:
+                begun.append(expression)
+                stack.append(None)
+                stack += expression.children
+            else:
+                order.append(expression)
     return order
-
-
-def children_of(expression: Expression) -> list[Expression]:
-    """The operands, those inside indices included."""
-    children = list(expression.children)
-    pending = [atom for index in expression.indices for atom, _ in index.terms]
-    while pending:
-        atom = pending.pop()
-        if isinstance(atom, Dynamic):
-            children.append(atom.value)
-        elif isinstance(atom, (Quotient, Remainder)):
-            pending.extend(inner for inner, _ in atom.operand.terms)
-    return children

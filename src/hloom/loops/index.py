@@ -14,16 +14,16 @@ from hloom.types import PrimitiveType
 
 
 class Expression:
-    """A scalar of an element type; `variables` are the loop variables it depends on. Its kinds: `expressions.py`."""
+    """A scalar of an element type. Its kinds: `expressions.py`.
 
-    __slots__ = ("type", "variables")
+    `variables` are the loop variables it depends on, `children` what it is computed from, inside indices too.
+    """
+
+    __slots__ = ("children", "type", "variables")
 
     type: PrimitiveType
     variables: frozenset[Variable]
-
-    @property
-    def children(self) -> tuple[Expression, ...]:
-        return ()
+    children: tuple[Expression, ...]
 
     @property
     def indices(self) -> tuple[Index, ...]:
@@ -31,14 +31,18 @@ class Expression:
 
 
 class Atom:
-    """A part of an index that is not split further; its values lie in [low, high]. `variables`: what it depends on."""
+    """A part of an index that is not split further; its values lie in [low, high].
 
-    __slots__ = ("high", "low", "number", "variables")
+    `variables`: what it depends on; `reads`: the integers inside that the program computes.
+    """
+
+    __slots__ = ("high", "low", "number", "reads", "variables")
 
     number: int
     low: int
     high: int
     variables: frozenset[Variable]
+    reads: tuple[Expression, ...]
 
 
 class Variable(Atom):
@@ -52,6 +56,7 @@ class Variable(Atom):
         self.low = low
         self.high = low + extent - 1
         self.variables = frozenset((self,))
+        self.reads = ()
 
     @property
     def extent(self) -> int:
@@ -71,6 +76,7 @@ class Quotient(Atom):
         self.operand, self.divisor = operand, divisor
         self.low, self.high = operand.low // divisor, operand.high // divisor
         self.variables = operand.variables
+        self.reads = operand.reads
 
     def __repr__(self) -> str:
         return f"({_operand(self.operand)} // {self.divisor})"
@@ -86,6 +92,7 @@ class Remainder(Atom):
         self.operand, self.divisor = operand, divisor
         self.low, self.high = 0, divisor - 1
         self.variables = operand.variables
+        self.reads = operand.reads
 
     def __repr__(self) -> str:
         return f"({_operand(self.operand)} mod {self.divisor})"
@@ -101,6 +108,7 @@ class Dynamic(Atom):
         self.value = value
         self.low, self.high = low, max(low, high)
         self.variables = value.variables
+        self.reads = (value,)
 
     def __repr__(self) -> str:
         return f"clamp({self.low}, {self.value}, {self.high})"
@@ -109,7 +117,10 @@ class Dynamic(Atom):
 class Index:
     """constant + sum of coefficient * atom, the atoms in the order of their numbers; values lie in [low, high]."""
 
-    __slots__ = ("_hash", "constant", "high", "low", "terms", "variables")
+    __slots__ = ("_hash", "constant", "high", "low", "reads", "terms", "variables")
+
+    reads: tuple[Expression, ...]
+    """The integers inside that the program computes."""
 
     def __init__(self, terms: tuple[tuple[Atom, int], ...], constant: int = 0) -> None:
         self.terms = terms
@@ -124,9 +135,10 @@ class Index:
                 high += coefficient * atom.low
         self.low, self.high = low, high
         if len(terms) == 1:
-            self.variables = terms[0][0].variables
+            self.variables, self.reads = terms[0][0].variables, terms[0][0].reads
         else:
             self.variables = frozenset().union(*(atom.variables for atom, _ in terms)) if terms else frozenset()
+            self.reads = tuple(read for atom, _ in terms for read in atom.reads)
         self._hash = hash((terms, constant))
 
     def __eq__(self, other: object) -> bool:

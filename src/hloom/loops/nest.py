@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, Where, children_of, walk
-from hloom.loops.index import Atom, Dynamic, Expression, Index, Quotient, Remainder, Variable
+from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, Where, walk
+from hloom.loops.index import Atom, Expression, Index, Quotient, Remainder, Variable
 from hloom.passes.costs import element_cost
 from hloom.types import PrimitiveType
 
@@ -55,7 +56,7 @@ class Schedule:
     staged: tuple[tuple[Expression, int, Index], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Nest:
     """Loops from the outermost to the innermost around stores."""
 
@@ -67,10 +68,25 @@ class Nest:
     def iterations(self) -> int:
         return math.prod(loop.extent for loop in self.loops)
 
-    @property
+    @cached_property
     def values(self) -> list[Expression]:
         """What is stored."""
         return [store.value for store in self.stores]
+
+    @cached_property
+    def expressions(self) -> list[Expression]:
+        """All that values are computed from, operands before users."""
+        return walk(self.values)
+
+    @cached_property
+    def folds(self) -> list[Fold]:
+        """Inner ones first, each once."""
+        return _folds_among(self.expressions)
+
+    @cached_property
+    def loads(self) -> list[Load]:
+        """What values read from buffers."""
+        return _loads_among(self.expressions)
 
 
 @dataclass(slots=True)
@@ -119,7 +135,7 @@ LONGEST_TEXT = 400
 def _text_size(nest: Nest) -> int:
     sizes: dict[int, int] = {}
     for expression in expressions_of(nest):
-        sizes[id(expression)] = 1 + sum(sizes[id(child)] for child in children_of(expression))
+        sizes[id(expression)] = 1 + sum(sizes[id(child)] for child in expression.children)
     return sum(sizes[id(store.value)] for store in nest.stores)
 
 
@@ -160,19 +176,17 @@ def atoms_of(index: Index) -> list[Atom]:
 
 def folds_of(expressions: Sequence[Expression]) -> list[Fold]:
     """The folds among the expressions, inner ones first, each once."""
-    found: dict[int, Fold] = {}
-    for expression in walk(expressions):
-        if isinstance(expression, FoldResult):
-            found.setdefault(id(expression.fold), expression.fold)
-    return list(found.values())
+    return _folds_among(walk(expressions))
+
+
+def _folds_among(expressions: Sequence[Expression]) -> list[Fold]:
+    return list(dict.fromkeys(e.fold for e in expressions if isinstance(e, FoldResult)))
 
 
 def expressions_of(nest: Nest) -> list[Expression]:
     """Every expression of the nest, those inside the indices of its stores included, operands before users."""
-    roots = nest.values
-    for store in nest.stores:
-        roots += [atom.value for atom in atoms_of(store.index) if isinstance(atom, Dynamic)]
-    return walk(roots)
+    reads = [read for store in nest.stores for read in store.index.reads]
+    return walk([*nest.values, *reads]) if reads else nest.expressions
 
 
 def indices_of(nest: Nest) -> list[Index]:
@@ -201,13 +215,13 @@ def collapse(nest: Nest, space: ExpressionSpace) -> Nest:
 
 def collapse_folds(nest: Nest, space: ExpressionSpace) -> Nest:
     """As `collapse`, for the loops inside folds."""
-    for fold in folds_of(nest.values):
+    for fold in nest.folds:
         over = list(fold.over)
         for position in range(len(over) - 2, -1, -1):
             outer, inner = over[position], over[position + 1]
             if outer in nest.loops or inner in nest.loops:
                 continue
-            others = [f for f in folds_of(nest.values) if (outer in f.over) != (inner in f.over)]
+            others = [f for f in nest.folds if (outer in f.over) != (inner in f.over)]
             if others or not all(_joins(index, outer, inner) for index in indices_of(nest)):
                 continue
             joint = space.indices.variable(inner.name, outer.extent * inner.extent)
@@ -235,7 +249,11 @@ def substitute(nest: Nest, space: ExpressionSpace, values: dict[Variable, Index]
 
 
 def loads_of(expressions: Sequence[Expression]) -> list[Load]:
-    return [e for e in walk(expressions) if isinstance(e, Load)]
+    return _loads_among(walk(expressions))
+
+
+def _loads_among(expressions: Sequence[Expression]) -> list[Load]:
+    return [e for e in expressions if isinstance(e, Load)]
 
 
 def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
@@ -245,8 +263,8 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
     (nest,) = nests
     pairs: set[tuple[int, int]] = set()
     bad: set[tuple[int, int]] = set()
-    inside_folds = {id(load) for fold in folds_of(nest.values) for load in loads_of([*fold.values, *fold.initial])}
-    loads = [e for e in expressions_of(nest) if isinstance(e, Load)]
+    inside_folds = {id(load) for fold in nest.folds for load in loads_of([*fold.values, *fold.initial])}
+    loads = _loads_among(expressions_of(nest))
     for store in nest.stores:
         for load in loads:
             pair = (store.buffer, load.buffer)
@@ -264,10 +282,10 @@ def weight(expression: Expression) -> int:
 
 def nest_cost(nest: Nest) -> int:
     """The work of a nest in vectorised element additions; what does not depend on inner loops is done before them."""
-    folds = folds_of(nest.values)
+    folds = nest.folds
     inside = {id(e) for fold in folds for e in walk(fold.values)}
     total = 2 * len(nest.stores) * nest.iterations
-    for expression in walk(nest.values):
+    for expression in nest.expressions:
         if id(expression) not in inside:
             total += weight(expression) * _times(nest, expression.variables)
     for fold in folds:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, Where, is_function_call, walk
+from hloom.loops.expressions import Apply, ExpressionSpace, Fold, Load, Where, is_function_call, walk
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import (
     BufferType,
@@ -15,7 +15,6 @@ from hloom.loops.nest import (
     Store,
     collapse,
     collapse_folds,
-    folds_of,
     loads_of,
     nest_cost,
     substitute,
@@ -60,7 +59,7 @@ def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) 
 
 def _vector_loop(nest: Nest) -> Variable | None:
     """The loop along which most of memory is contiguous; None where folds are better run along their own loops."""
-    if any(map(is_function_call, [*walk(nest.values), *walk([e for f in folds_of(nest.values) for e in f.combine])])):
+    if any(map(is_function_call, [*nest.expressions, *walk([e for f in nest.folds for e in f.combine])])):
         # Functions may hold loops: they must not see the values of lanes that do not count.
         return None
     best, best_score = None, 0.0
@@ -72,7 +71,7 @@ def _vector_loop(nest: Nest) -> Variable | None:
             best, best_score = loop, score
     if best is None:
         return None
-    for fold in folds_of(nest.values):
+    for fold in nest.folds:
         if not (fold.opcode and fold.over) or best not in fold.variables:
             continue
         loads = loads_of(fold.values)
@@ -84,7 +83,7 @@ def _vector_loop(nest: Nest) -> Variable | None:
 
 def _contiguity(nest: Nest, loop: Variable) -> float:
     score = sum(2.0 * _unit(store.index, loop) for store in nest.stores)
-    for load in loads_of(nest.values):
+    for load in nest.loads:
         score += _unit(load.index, loop)
     return score
 
@@ -101,9 +100,9 @@ def _unit(index: Index, loop: Variable) -> float:
 
 def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
     """A loop along which loads are contiguous that are not along the vector loop."""
-    if any(isinstance(e, FoldResult) for store in nest.stores for e in walk([store.value])) or len(nest.stores) != 1:
+    if nest.folds or len(nest.stores) != 1:
         return None
-    for load in loads_of(nest.values):
+    for load in nest.loads:
         for loop in nest.loops:
             if (
                 loop is not vector
@@ -124,7 +123,7 @@ def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> 
     last = [loop for loop in (tile, vector) if loop is not None]
     others = [loop for loop in nest.loops if loop not in last]
     written = {store.buffer for store in nest.stores}
-    accumulates = any(load.buffer in written for load in loads_of(nest.values))
+    accumulates = any(load.buffer in written for load in nest.loads)
     if len(nest.stores) == 1 and not accumulates and others and others[0].extent < 8:
         others.sort(key=lambda loop: -loop.extent)
     return replace(nest, loops=(*others, *last))
@@ -139,14 +138,14 @@ def tile_step(tile: Variable, lanes: int) -> int:
 
 
 def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: int) -> int:
-    expressions = walk(nest.values)
+    expressions = nest.expressions
     width = _native_lanes(expressions, vector_bytes)
     if tile is not None:
         return min(width, 16)
     if _emulates_masks(expressions, vector_bytes):
         return _fitting(min(width, 16), 1, vector.extent)
     cost = sum(weight(e) for e in expressions)
-    folds = [f for f in folds_of(nest.values) if vector in f.variables]
+    folds = [f for f in nest.folds if vector in f.variables]
     factor = 8 if folds and cost <= 10 else 4 if folds and cost <= 24 else 2 if cost <= 12 else 1
     return _fitting(width * factor, width, vector.extent)
 
@@ -211,7 +210,7 @@ def fold_lanes(folds: Sequence[Fold], vector_bytes: int) -> tuple[Variable | Non
 
 def _write_out_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
     """Short loops around folds become one store for each iteration, so that the folds share their loops and work."""
-    if not folds_of(nest.values):
+    if not nest.folds:
         return nest
     for loop in nest.loops:
         if loop.extent <= UNROLLED_LOOP and len(nest.loops) > 1 and loop is nest.loops[-1]:
@@ -227,11 +226,11 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
     if vector is None or len(nest.loops) < 1:
         return nest
     space = kernel.space
-    wanted = walk(nest.values)
+    wanted = nest.expressions
     outside = {id(e): e for e in wanted}
     staged = []
     replaced: dict[int, Expression] = {}
-    for fold in folds_of(nest.values):
+    for fold in nest.folds:
         if len(fold.over) != 1 or fold.over[0].extent != vector.extent or vector.extent > STAGED_ELEMENTS:
             continue
         if vector in fold.variables or not fold.opcode:

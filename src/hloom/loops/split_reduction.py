@@ -51,7 +51,7 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
 
 def _splittable(nest: Nest) -> list[Fold]:
     """The outermost folds, if all are alike."""
-    folds = folds_of(nest.values)
+    folds = nest.folds
     inner = {id(f) for fold in folds for f in folds_of([*fold.values, *fold.initial])}
     outer = [fold for fold in folds if id(fold) not in inner]
     if any(v.extent > 16 for fold in folds if id(fold) in inner for v in fold.over):

@@ -106,17 +106,19 @@ def run_passes(
     *,
     verify: bool | None = None,
     dump: str | None = None,
+    before: Callable[[Pass], None] | None = None,
     after: Callable[[Pass, int], None] | None = None,
 ) -> list[PassStatistics]:
     """Runs a pass or pipeline on the module, in place; `verify` and `dump` override the environment.
 
-    `after(step, run)` is called after each run of a pass that changed something, the `run`-th one from 1 on.
+    `before(step)` is called before each run of a pass, `after(step, run)` after each one that changed something, the
+    `run`-th one from 1 on.
     """
     if verify is None:
         verify = os.environ.get("HLOOM_VERIFY", "") not in ("", "0")
     if dump is None:
         dump = os.environ.get("HLOOM_DUMP", "")
-    run = _Run(module, verify, _dump_folder(dump, module) if dump else None, after)
+    run = _Run(module, verify, _dump_folder(dump, module) if dump else None, before, after)
     run.observe("start")
     run.run(pipeline)
     return run.statistics
@@ -147,6 +149,7 @@ class _Run:
     module: Module
     verify: bool
     folder: Path | None
+    before: Callable[[Pass], None] | None
     after: Callable[[Pass, int], None] | None
     statistics: list[PassStatistics] = field(default_factory=list)
     done: list[Pass] = field(default_factory=list)
@@ -174,6 +177,8 @@ class _Run:
     def run_pass(self, step: Pass) -> int:
         if step in self.done:
             return 0
+        if self.before is not None:
+            self.before(step)
         size = sum(len(computation.instructions) for computation in self.module.computations)
         started = time.perf_counter()
         rules = step.apply(self.module) if isinstance(step, RulePass) else Counter[str]()

@@ -12,11 +12,12 @@ from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.products.dot import can_multiply
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_program
 from hloom.backends.cpu.llvm.half import provide_half_conversions
-from hloom.backends.cpu.llvm.machine_code import compile_texts, target
+from hloom.backends.cpu.llvm.machine_code import Compilation, target
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.emitter import emit_program
+from hloom.backends.cpu.program.emitter import Kernels, emit_program, kernels_of
+from hloom.backends.cpu.program.kernel_codes import KernelCodes, known_before_fusion
 from hloom.backends.cpu.program.outline import ScalarComputationOutliner
 from hloom.backends.cpu.program.overlap import overlap_collectives
 from hloom.backends.cpu.program.program import (
@@ -37,6 +38,7 @@ from hloom.ir import Module
 from hloom.loops.lower import can_lower
 from hloom.loops.nest import nest_cost
 from hloom.passes import (
+    Pass,
     PassStatistics,
     Pipeline,
     clone_module,
@@ -192,19 +194,24 @@ def compile_timed(module: Module) -> CompiledModule:
 
 def _compile(module: Module, donate: bool, company: Company, timer: StepTimer | None = None) -> CompiledModule:
     module = clone_module(module)
-    stages = _Stages(run_passes(module, cpu_pipeline(company)), sum(1 for _ in module.instructions()))
-    with stages.timed("build program"):
-        program = build_program(module, processor().vector_bytes, shared_pool().threads)
-        if company is Company.RANKS:
-            overlap_collectives(program)
-    with stages.timed("assign buffers"):
-        assignment = assign_buffers(program, donate)
-    with stages.timed("write LLVM IR"):
-        texts = emit_program(program, assignment, processor().vector_bytes, timer)
-    with stages.timed("make machine code"):
-        object_files = compile_texts(texts)
+    with Compilation() as compilation:
+        first = _KernelsFirst(module, compilation)
+        stages = _Stages(
+            run_passes(module, cpu_pipeline(company), before=first.begin), len(list(module.instructions()))
+        )
+        stages.add("write kernels", first.seconds)
+        with stages.timed("build program"):
+            program = build_program(module, processor().vector_bytes, shared_pool().threads, codes=first.codes)
+            if company is Company.RANKS:
+                overlap_collectives(program)
+        with stages.timed("assign buffers"):
+            assignment = assign_buffers(program, donate)
+        with stages.timed("write LLVM IR"):
+            texts = emit_program(program, assignment, processor().vector_bytes, timer, first.kernels)
+        with stages.timed("make machine code"):
+            object_files = compilation.finish(texts)
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
-    dump(module, "program.ll", lambda: "\n".join(texts))
+    dump(module, "program.ll", lambda: "\n".join([*texts, *first.kernels.texts()]))
     dump(module, "statistics.txt", lambda: statistics_text(stages.statistics))
     host = HostPart(program.host_steps, program.slots, program.plans)
     return CompiledModule(
@@ -221,6 +228,24 @@ def _compile(module: Module, donate: bool, company: Company, timer: StepTimer | 
     )
 
 
+class _KernelsFirst:
+    """LLVM is busy with kernels, which fusion leaves alone, while all else is made."""
+
+    def __init__(self, module: Module, compilation: Compilation) -> None:
+        self.module, self.compilation = module, compilation
+        self.codes = KernelCodes(processor().vector_bytes, shared_pool().threads)
+        self.kernels = Kernels()
+        self.seconds = 0.0
+
+    def begin(self, step: Pass) -> None:
+        """Called before each pass."""
+        if isinstance(step, FusionPass):
+            started = time.perf_counter()
+            self.kernels = kernels_of(known_before_fusion(self.module, self.codes))
+            self.compilation.begin(self.kernels.texts())
+            self.seconds = time.perf_counter() - started
+
+
 @dataclass
 class _Stages:
     """How long the passes took, and what comes after them."""
@@ -228,11 +253,14 @@ class _Stages:
     statistics: list[PassStatistics]
     instructions: int
 
+    def add(self, name: str, seconds: float) -> None:
+        self.statistics.append(PassStatistics(name, 0, seconds, self.instructions))
+
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
-        self.statistics.append(PassStatistics(name, 0, time.perf_counter() - started, self.instructions))
+        self.add(name, time.perf_counter() - started)
 
 
 def _largest_buffers(program: Program) -> list[str]:

@@ -96,6 +96,7 @@ class CpuExecutable(DeviceExecutable):
             {
                 "pool": pool.address,
                 "parallel_for": pool.parallel_for_address,
+                "run_calls": pool.run_calls_address,
                 "host_call": exchange_address() if self.has_one_device_a_rank else host_call,
                 "host_data": self._host.ctypes.data,
                 "ask": ask_address(),

@@ -137,7 +137,9 @@ def test_an_llvmlite_with_other_insides_is_called_as_it_wants(
     assert type(calls) is LlvmCalls
     monkeypatch.setenv("HLOOM_CACHE_DIR", "")
     monkeypatch.setattr(machine_code, "_calls", lambda: calls)
-    files = machine_code.compile_texts([ADDITION, ADDITION.replace("add", "sub")])
+    with machine_code.Compilation() as compilation:
+        compilation.begin([ADDITION])
+        files = compilation.finish([ADDITION.replace("add", "sub")])
     code = machine_code.load_object(*files)
     native = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
     assert native(code.address("add"))(7, 3) == 10

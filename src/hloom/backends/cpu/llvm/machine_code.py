@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -96,16 +96,38 @@ def _calls() -> LlvmCalls:
     return llvm_calls()
 
 
-def compile_texts(texts: Sequence[str]) -> list[bytes]:
-    """The object files of modules, compiled side by side."""
-    threads = min(len(texts), thread_count()) if len(texts) > 1 else 1
-    if threads == 1 or not _calls().are_parallel:
-        return [compile_text(text) for text in texts]
-    largest_first = sorted(texts, key=len, reverse=True)
-    # The threads end with the call: a forked child would wait for them for ever.
-    with ThreadPoolExecutor(threads) as executor:
-        objects = dict(zip(largest_first, executor.map(compile_text, largest_first), strict=True))
-    return [objects[text] for text in texts]
+class Compilation:
+    """Modules of one program, compiled side by side from when they are added; to be used in a `with` block.
+
+    Its threads end with the block: a forked child would wait for them for ever.
+    """
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._begun: list[Future[bytes]] = []
+        threads = thread_count() if _calls().are_parallel else 1
+        self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def __enter__(self) -> Compilation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(cancel_futures=True)
+
+    def begin(self, texts: Iterable[str]) -> None:
+        """Compiles modules while the caller goes on; without threads they wait for the end."""
+        for text in sorted(texts, key=len, reverse=True):
+            self._texts.append(text)
+            if self._executor is not None:
+                self._begun.append(self._executor.submit(compile_text, text))
+
+    def finish(self, texts: Sequence[str]) -> list[bytes]:
+        """Compiles the last modules; the object files of all."""
+        if self._executor is None or (not self._texts and len(texts) == 1):
+            return [compile_text(text) for text in [*self._texts, *texts]]
+        self.begin(texts)
+        return [begun.result() for begun in self._begun]
 
 
 def compile_text(text: str) -> bytes:

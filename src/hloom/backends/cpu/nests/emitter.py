@@ -23,9 +23,9 @@ from hloom.backends.cpu.nests.indices import index_value
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
 from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import emit_tiles
-from hloom.loops.expressions import Apply, Argument, Constant, FoldResult, FromIndex, InRange, Load, Where, children_of
-from hloom.loops.index import Dynamic, Expression, Variable
-from hloom.loops.nest import Kernel, Nest, Store, atoms_of, expressions_of
+from hloom.loops.expressions import Apply, Argument, Constant, FoldResult, FromIndex, InRange, Load, Where
+from hloom.loops.index import Expression, Variable
+from hloom.loops.nest import Kernel, Nest, Store, expressions_of
 
 
 def emit_nest(
@@ -255,7 +255,7 @@ class NestEmitter(NestState):
                 if self.is_safe(expression):
                     ready.append(expression)
                 continue
-            stack.extend(children_of(expression))
+            stack += expression.children
         emit_ready_folds(self, ready)
         for expression in ready:
             self.value(expression)
@@ -265,5 +265,5 @@ def _roots(stores: Sequence[Store]) -> list[Expression]:
     """What the stores need: their values, and what their indices read."""
     roots = [store.value for store in stores]
     for store in stores:
-        roots += [atom.value for atom in atoms_of(store.index) if isinstance(atom, Dynamic)]
+        roots += store.index.reads
     return roots

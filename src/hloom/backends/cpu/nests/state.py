@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from hloom.backends.cpu.elements.types import Element, width_of
 from hloom.backends.cpu.llvm.text import Builder, Index, Value
-from hloom.loops.expressions import Fold, Load, Where, children_of
+from hloom.loops.expressions import Fold, Load, Where
 from hloom.loops.index import Expression, Quotient, Remainder, Variable
 from hloom.loops.nest import BufferType, Nest, atoms_of, indices_of
 
@@ -98,7 +98,7 @@ class NestState(ABC):
             elif isinstance(expression, Load) and not expression.in_bounds:
                 known = False
             else:
-                known = all(map(self.is_safe, children_of(expression)))
+                known = all(map(self.is_safe, expression.children))
             self._safe[id(expression)] = known
         return known
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import numpy as np
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.program.hoist_packing import hoist_packing
+from hloom.backends.cpu.program.kernel_codes import KernelCodes, structure
 from hloom.backends.cpu.program.program import (
     TOKEN_PLACE,
     Buffer,
@@ -40,28 +40,18 @@ from hloom.ops.control_flow import Call
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-KERNELS = {
-    "convolution": "convolution.convolution",
-    "custom-call": "routine",
-    "dot": "products.dot",
-    "fft": "fft.fft",
-    "reduce-window": "scans.cumulative",
-    "rng-bit-generator": "rng",
-    "scatter": "scatter.scatter",
-    "select-and-scatter": "scatter.select_and_scatter",
-    "sort": "sort.sort",
-    "topk": "sort.top_k",
-}
-"""Operations with kernels of their own, and the modules of `kernels` that write them."""
 
-
-def build_program(module: Module, vector_bytes: int, threads: int, with_calls: bool = True) -> Program:
+def build_program(
+    module: Module, vector_bytes: int, threads: int, with_calls: bool = True, codes: KernelCodes | None = None
+) -> Program:
     """The program of a module (whose entry is as the passes left it).
 
-    `with_calls`: whether computations that are called in several places may be subroutines.
+    `with_calls`: whether computations that are called in several places may be subroutines; `codes` may hold kernels
+    that are written already.
     """
     program = Program(module=module, plans=make_plans(module.entry))
-    shared = _Shared(vector_bytes, threads, _called_often(module.entry) if with_calls else set())
+    called_often = _called_often(module.entry) if with_calls else set()
+    shared = _Shared(vector_bytes, threads, called_often, codes or KernelCodes(vector_bytes, threads))
     _Builder(program, shared).build(module.entry)
     program.subroutines = [subroutine for subroutine in shared.subroutines.values() if subroutine is not None]
     return program
@@ -74,7 +64,7 @@ class _Shared:
     vector_bytes: int
     threads: int
     called_often: set[Computation]
-    codes: dict[Any, KernelCode | None] = field(default_factory=dict)
+    codes: KernelCodes
     kernels: dict[Any, Lowered] = field(default_factory=dict)
     subroutines: dict[Computation, Subroutine | None] = field(default_factory=dict)
 
@@ -201,26 +191,12 @@ class _Builder:
             return result
         if opcode == "fusion" or can_lower(instruction, can_apply):
             return self._kernel(instruction, operands, steps)
-        code = self._code(instruction)
+        code = self.shared.codes.of(instruction)
         if code is not None:
             return self._code_step(instruction, code, operands, steps)
         if can_lower(instruction, can_apply, any_window=True):
             return self._kernel(instruction, operands, steps)
         return self._host(instruction, operands, steps)
-
-    def _code(self, instruction: Instruction) -> KernelCode | None:
-        """The code of an instruction that has a kernel of its own; instructions of one structure share it."""
-        writer = KERNELS.get(instruction.opcode)
-        shapes = [*instruction.shape.leaves(), *(leaf for o in instruction.operands for leaf in o.shape.leaves())]
-        if writer is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
-            return None
-        key = structure(instruction)
-        codes = self.shared.codes
-        if key not in codes:
-            name = f"{instruction.opcode.replace('-', '_')}{len(codes)}"
-            emit = importlib.import_module(f"hloom.backends.cpu.kernels.{writer}").emit
-            codes[key] = emit(name, instruction, self.shared.threads, self.shared.vector_bytes)
-        return codes[key]
 
     def _call(self, call: Instruction, callee: Computation, operands: list[Place], steps: list[Step]) -> Place:
         subroutine = self._subroutine(callee) if callee in self.shared.called_often else None
@@ -373,43 +349,3 @@ def passed_on(body: Computation) -> set[int]:
         for k, operand in enumerate(root.operands)
         if operand.opcode == "get-tuple-element" and operand.operands[0] is parameter and operand.op.index == k  # type: ignore[attr-defined]
     }
-
-
-def structure(instruction: Instruction) -> Any:
-    """A key that is equal for instructions that need the same code."""
-    operands = instruction.operands
-    sharing = tuple(operands.index(operand) for operand in operands)
-    shapes = tuple(_shape_key(o.shape) for o in operands)
-    if instruction.opcode == "fusion":
-        (computation,) = instruction.op.computations
-        return ("fusion", sharing, shapes, computation_structure(computation))
-    if instruction.opcode == "custom-call":
-        shapes = (*shapes, instruction.backend_config)
-    return (_operation_key(instruction), sharing, shapes, _shape_key(instruction.shape))
-
-
-def computation_structure(computation: Computation) -> Any:
-    numbers = {instruction: k for k, instruction in enumerate(computation.instructions)}
-    rows = tuple(
-        (_operation_key(i), _shape_key(i.shape), tuple(numbers[o] for o in i.operands))
-        for i in computation.instructions
-    )
-    return rows, numbers[computation.root]
-
-
-def _operation_key(instruction: Instruction) -> Any:
-    op = instruction.op
-    computations = list(op.computations)
-    if not computations:
-        return op
-    rest = tuple(v for v in op.__dict__.values() if not isinstance(v, (Computation, tuple)))
-    tuples = tuple(
-        v for v in op.__dict__.values() if isinstance(v, tuple) and not any(isinstance(c, Computation) for c in v)
-    )
-    return op.opcode, rest, tuples, tuple(computation_structure(c) for c in computations)
-
-
-def _shape_key(shape: Shape) -> Any:
-    if shape.is_tuple:
-        return tuple(_shape_key(element) for element in shape.elements)
-    return shape.element_type, shape.dimensions

@@ -9,10 +9,13 @@ constants. It returns 0, or 1 where a host step failed. Loops and branches are n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.buffer_assignment import Assignment
+from hloom.backends.cpu.program.call_tables import COPY, call_of, copy_call, kernel_call
 from hloom.backends.cpu.program.interface import (
     TABLE,
     table_starts,
@@ -25,8 +28,8 @@ from hloom.backends.cpu.program.step_timer import TIMED_FORK, StepTimer, with_ti
 
 MERGED_NESTS = Merging(most_constants=4, divisors=False)
 """A loop that knows its sizes keeps them in instructions rather than registers; a few make no difference."""
-MERGED_KERNELS = Merging(most_constants=24, divisors=True, kept=("tile", "kernel"))
-"""All but the innermost loops of products and convolutions, whose many places are best known."""
+MERGED_KERNELS = Merging(most_constants=24, divisors=True, kept=("tile", "kernel", "call"))
+"""All but the innermost loops of products and convolutions, whose many places are best known, and mere calls."""
 _PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
 # Kernels that fork deep inside call this; the address is the same for every call of the process.
 _PARALLEL_FOR = """@parallel_for.address = internal global ptr null
@@ -37,25 +40,62 @@ define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
 }"""
 
 
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """Kernels that are known before the program: in modules of their own, and those that are too short for one."""
+
+    entries: frozenset[str] = frozenset()
+    pieces: Sequence[Sequence[Unit]] = ()
+    rest: Sequence[Unit] = ()
+
+    def texts(self) -> list[str]:
+        return [module_of_units(piece) for piece in self.pieces]
+
+
+def kernels_of(codes: Sequence[KernelCode]) -> Kernels:
+    """The kernels of these codes, merged where they are alike."""
+    pieces, rest = divided(merge_functions([_kernel_unit(code) for code in codes]))
+    return Kernels(frozenset(code.entry for code in codes), pieces, rest)
+
+
+def _kernel_unit(code: KernelCode) -> Unit:
+    """The functions of a kernel, and its entry once more as what tables of calls ask for."""
+    internal = f"define internal void @{code.entry}("
+    parameters = code.text.partition(internal)[2].partition(")")[0].count(",") + 1
+    own = f"declare void @{code.entry}({', '.join(['ptr'] * parameters)})"
+    text = code.text.replace(internal, f"define void @{code.entry}(")
+    return Unit(
+        f"{text}\n{kernel_call(code, parameters)}", dict(code.declarations), [own, call_of(code)], MERGED_KERNELS
+    )
+
+
 def emit_program(
-    program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
+    program: Program,
+    assignment: Assignment,
+    vector_bytes: int,
+    timer: StepTimer | None = None,
+    known: Kernels = Kernels(),
 ) -> list[str]:
-    """The texts of the modules; `hloom_main` is in the first. With a `timer` steps are timed."""
-    return ProgramEmitter(program, assignment, vector_bytes, timer).texts()
+    """The texts of the modules, but for those of kernels that are `known`; `hloom_main` is in the first.
+
+    With a `timer` steps are timed.
+    """
+    return ProgramEmitter(program, assignment, vector_bytes, timer).texts(known)
 
 
 class ProgramEmitter(StepEmitter):
     """Writes a program's functions and puts them into modules; `functions` has those of nests afterwards."""
 
-    def texts(self) -> list[str]:
+    def texts(self, known: Kernels = Kernels()) -> list[str]:
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         parts = self.program.parts()
         whole = [text for subroutine in self.program.subroutines for text in self._subroutine(subroutine)]
         whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
-        pieces, rest = divided(merge_functions(list(self._units())))
+        own = [_kernel_unit(code) for code in self.codes.values() if code.entry not in known.entries]
+        pieces, rest = divided([*known.rest, *merge_functions([*self._nests(), *own])])
         inlined = [f for f in self.functions.values() if self.inlined.get(f.name)]
         needed = [self.builder.declarations, *(f.declarations for f in inlined), *(u.declarations for u in rest)]
-        elsewhere = [unit for piece in pieces for unit in piece]
+        elsewhere = [unit for piece in [*known.pieces, *pieces] for unit in piece]
         forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in elsewhere)])
         defined = {_PARALLEL_FOR_DECLARATION, *(entry for unit in rest for entry in unit.entries)}
         declarations = {line: None for lines in needed for line in lines if line not in defined}
@@ -63,11 +103,12 @@ class ProgramEmitter(StepEmitter):
         texts += [unit.text for unit in rest] + ["\n".join(lines) for lines in self.tasks.values()]
         texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main("hloom_main", len(parts), forks)]
         texts += [self.timer.text()] if self.timer is not None else []
+        texts += [*self.tables, *([copy_call()] if any(f"@{COPY} " in table for table in self.tables) else [])]
         declarations |= {entry: None for unit in elsewhere for entry in unit.entries}
         return [module_text(declarations, texts), *map(module_of_units, pieces)]
 
-    def _units(self) -> Iterator[Unit]:
-        """What the program only calls: kernels, and nests that are inlined nowhere."""
+    def _nests(self) -> Iterator[Unit]:
+        """Those that the program only calls: they are inlined nowhere."""
         for function in self.functions.values():
             if not self.inlined.get(function.name):
                 entries, lines = [], [*function.lines, *function.task]
@@ -78,10 +119,6 @@ class ProgramEmitter(StepEmitter):
                 if function.task:
                     entries.append(f"declare void @{function.name}.task(ptr, i64)")
                 yield Unit("\n".join(lines), dict(function.declarations), entries, MERGED_NESTS)
-        for entry, (code, arguments) in self.codes.items():
-            text = code.text.replace(f"define internal void @{entry}(", f"define void @{entry}(")
-            declaration = f"declare void @{entry}({', '.join(['ptr'] * arguments)})"
-            yield Unit(text, dict(code.declarations), [declaration], MERGED_KERNELS)
 
     def _part(self, name: str, steps: list[Step]) -> str:
         """`i32 @name(ptr table)`: a part of the program."""
@@ -156,7 +193,7 @@ class FunctionEmitter(ProgramEmitter):
         for function in self.functions.values():
             texts.append("\n".join(function.lines))
             declarations |= function.declarations
-        for code, _ in self.codes.values():
+        for code in self.codes.values():
             texts.append(code.text)
             declarations |= code.declarations
         declarations.pop(_PARALLEL_FOR_DECLARATION, None)

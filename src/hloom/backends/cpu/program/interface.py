@@ -14,7 +14,7 @@ The host is given an odd number made of it, and returns that where all went well
 left where an exception, such as that of Ctrl-C, comes before the first line of a function that is called back.
 """
 ODD = 0x7FFFFFFF
-TABLE = ("arena", "pool", "parallel_for", "host_call", "host_data", "ask")
+TABLE = ("arena", "pool", "parallel_for", "run_calls", "host_call", "host_data", "ask")
 CLOCK = {"x86_64": "llvm.readcyclecounter", "aarch64": "llvm.readsteadycounter"}[architecture()]
 POLL_CYCLES = 1 << 25 if CLOCK.endswith("cyclecounter") else 1 << 18
 """Some 10 ms of the clock: the time-stamp counter of x86, elsewhere a timer of some 20 MHz and more."""

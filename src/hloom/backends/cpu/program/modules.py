@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 PIECE_CHARACTERS = 16_000
@@ -49,7 +49,7 @@ def divided(units: Iterable[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
     return pieces, group
 
 
-def module_of_units(units: list[Unit]) -> str:
+def module_of_units(units: Sequence[Unit]) -> str:
     """The module of some units; what one of them defines is not declared."""
     defined = {entry for unit in units for entry in unit.entries}
     declarations = {line: None for unit in units for line in unit.declarations if line not in defined}

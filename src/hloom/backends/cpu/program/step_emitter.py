@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +13,15 @@ from hloom.backends.cpu.nests.emitter import emit_nest
 from hloom.backends.cpu.nests.state import TIE
 from hloom.backends.cpu.program.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
 from hloom.backends.cpu.program.buffer_assignment import Assignment
+from hloom.backends.cpu.program.call_tables import (
+    COPY,
+    LEAST_CALLS,
+    Place,
+    TableCall,
+    from_frame,
+    kernel_places,
+    table_of,
+)
 from hloom.backends.cpu.program.interface import (
     AFTER_BLOCKS,
     ASKED_WORD,
@@ -69,7 +79,12 @@ class NestFunction:
     ties: Sequence[str]
     """The instruction that each line is for, where lines are tied."""
     task: list[str] = field(default_factory=list)
-    """A function that runs a chunk of the nest on a thread, where the nest is cut."""
+    """A function that runs a chunk of the nest with pointers from a frame, where that is asked for."""
+
+    @property
+    def chunks(self) -> int:
+        """0 where the nest runs on one thread."""
+        return -(-self.extent // self.chunk) if self.chunk else 0
 
 
 @dataclass(slots=True)
@@ -105,7 +120,9 @@ class StepEmitter:
         self.block: _Block | None = None
         self.snapshots = 0
         self.tasks: dict[str, list[str]] = {}
-        self.codes: dict[str, tuple[KernelCode, int]] = {}
+        self.codes: dict[str, KernelCode] = {}
+        self.tables: list[str] = []
+        """Of calls: steps that are data."""
         self.stack: dict[Buffer, str] = {}
         self.pointers: dict[Buffer, str] = {}
         self.head: list[str] = []
@@ -138,7 +155,18 @@ class StepEmitter:
 
     # Steps
 
-    def _steps(self, steps: list[Step], depth: int) -> None:
+    def _steps(self, steps: Sequence[Step], depth: int) -> None:
+        if depth or self.timer is not None:
+            self._code_of(steps, depth)
+            return
+        for is_data, group in itertools.groupby(steps, self._is_call):
+            run = list(group)
+            if is_data and len(run) >= LEAST_CALLS:
+                self._table_of(run)
+            else:
+                self._code_of(run, depth)
+
+    def _code_of(self, steps: Sequence[Step], depth: int) -> None:
         for step in steps:
             timed = self.block is None and is_timed(step) and not self._is_in_place(step)
             with self._time(step) if timed else nullcontext():
@@ -169,8 +197,42 @@ class StepEmitter:
         pointers = [str(self._pointer(buffer)) for buffer in step.buffers]
         scratch = [] if code.scratch_bytes else ["ptr null"]
         arguments = [*pointers, *scratch, "ptr %pool", "ptr %parallel_for"]
-        self.codes[code.entry] = code, len(arguments)
+        self.codes[code.entry] = code
         self.builder.line(f"call void @{code.entry}({', '.join(arguments)})")
+
+    def _is_call(self, step: Step) -> bool:
+        """Whether the step may be data: a call with pointers that the program's table leads to."""
+        if not isinstance(step, (KernelStep, CodeStep, CopyStep)):
+            return False
+        buffers = [step.target, step.source] if isinstance(step, CopyStep) else step.buffers
+        homes = map(self.assignment.of, buffers)
+        return all(home.kind != "temp" or home in self.assignment.offsets for home in homes)
+
+    def _table_of(self, steps: Sequence[Step]) -> None:
+        """A run of steps that are calls, as a table."""
+        calls = [call for step in steps for call in self._calls_of(step)]
+        name = f"calls{len(self.tables)}"
+        self.tables.append(table_of(name, calls))
+        self.frame_size = max([self.frame_size, *(len(call.places) for call in calls)])
+        self.builder.line(f"call void %run_calls(ptr %table, ptr %frame, ptr @{name}, i64 {len(calls)})")
+
+    def _calls_of(self, step: Step) -> Iterator[TableCall]:
+        if isinstance(step, KernelStep):
+            for position, nest in enumerate(step.kernel.nests):
+                function = self._function(step.kernel, position, nest, in_block=False)
+                places = [self._place(step.buffers[k]) for k in function.buffers]
+                yield TableCall(self._task(function), places, chunks=function.chunks)
+        elif isinstance(step, CodeStep):
+            self.codes[step.code.entry] = step.code
+            yield TableCall(f"{step.code.entry}.call", kernel_places(map(self._place, step.buffers)))
+        elif isinstance(step, CopyStep) and not self._is_in_place(step):
+            yield TableCall(COPY, [self._place(step.target), self._place(step.source)], argument=step.target.byte_size)
+
+    def _place(self, buffer: Buffer) -> Place:
+        home = self.assignment.of(buffer)
+        if home.kind == "temp":
+            return TABLE.index("arena"), self.assignment.offsets[home]
+        return self.table_starts[home.kind] + home.number, 0
 
     def _is_in_place(self, step: Step) -> bool:
         """Whether a copy is none, since both sides share memory."""
@@ -228,11 +290,11 @@ class StepEmitter:
         self.head = []
         count = len(blocked.scalars)
 
-        inside = {home: _from_frame(b, 2 * count + k) for k, home in enumerate(blocked.shared)}
+        inside = {home: from_frame(b, 2 * count + k) for k, home in enumerate(blocked.shared)}
         for k, scalar in enumerate(blocked.scalars):
             inside[scalar] = Value(f"%own{k}", PTR)
             self.head.append(f"  %own{k} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
-            self._memcpy(inside[scalar], _from_frame(b, k), constant(I64, scalar.byte_size))
+            self._memcpy(inside[scalar], from_frame(b, k), constant(I64, scalar.byte_size))
         for k, name_in_task in enumerate(("ask", "host_data"), 2 * count + len(blocked.shared)):
             place = b.element_pointer(Value("%frame", PTR), constant(I64, k), "ptr")
             b.line(f"%{name_in_task} = load ptr, {place}, align 8")
@@ -248,7 +310,7 @@ class StepEmitter:
         b.branch_if(b.compare("eq", Value("%chunk", I64), constant(I64, 0)), leave, done)
         b.start(leave)
         for k, scalar in enumerate(blocked.scalars):
-            self._memcpy(_from_frame(b, count + k), inside[scalar], constant(I64, scalar.byte_size))
+            self._memcpy(from_frame(b, count + k), inside[scalar], constant(I64, scalar.byte_size))
         b.branch(done)
         b.start(done)
         b.line("ret void")
@@ -366,8 +428,9 @@ class StepEmitter:
             return
         if function.chunk:
             self._fill_frame(pointers)
-            chunks = -(-function.extent // function.chunk)
-            b.line(f"call void %parallel_for(ptr %pool, ptr @{self._task(function)}, ptr %frame, i64 {chunks})")
+            b.line(
+                f"call void %parallel_for(ptr %pool, ptr @{self._task(function)}, ptr %frame, i64 {function.chunks})"
+            )
             return
         arguments = ", ".join([*map(str, pointers), "i64 0", f"i64 {function.extent}"])
         calls = self.inlined.get(function.name, 0)
@@ -394,13 +457,13 @@ class StepEmitter:
         return found
 
     def _task(self, function: NestFunction) -> str:
-        """A chunk of a nest for the thread pool: `void (ptr frame, i64 chunk)`."""
+        """A chunk of a nest, for the threads or a table of calls: `void (ptr frame, i64 chunk)`."""
         name = f"{function.name}.task"
         if not function.task:
             b = Builder()
-            arguments = [_from_frame(b, position) for position in range(len(function.buffers))]
+            arguments = [from_frame(b, position) for position in range(len(function.buffers))]
             first = b.binary("mul", Value("%chunk", I64), constant(I64, function.chunk))
-            end = b.binary("add", first, constant(I64, function.chunk))
+            end = b.binary("add", first, constant(I64, function.chunk or function.extent))
             last = b.intrinsic("smin", end, constant(I64, function.extent))
             b.line(f"call void @{function.name}({', '.join(map(str, [*arguments, first, last]))}) #1")
             b.line("ret void")
@@ -430,8 +493,3 @@ def return_if(b: Builder, failed: Value) -> None:
     b.start(stop)
     b.line("ret i32 1")
     b.start(go)
-
-
-def _from_frame(b: Builder, position: int) -> Value:
-    """A pointer that was handed over in a task's frame."""
-    return b.load(b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr"), PTR, 8)

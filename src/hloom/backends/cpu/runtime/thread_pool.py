@@ -37,7 +37,6 @@ import functools
 import math
 import os
 import time
-from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
@@ -54,6 +53,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     pause,
     stack,
 )
+from hloom.backends.cpu.runtime.call_table import Task, run_calls
 from hloom.errors import ArgumentError, RunError
 from hloom.runtime.machine import MAX_THREADS, thread_count
 from hloom.runtime.python_api import immortal
@@ -62,8 +62,6 @@ SPIN_SECONDS = 100e-6  # about what waking a parked worker costs: polling for lo
 OPEN = 1 << 31
 ACTIVE = OPEN - 1
 FORK = (1 << 32) + OPEN  # the next generation, open
-
-Task = Callable[[Address, i64], None]
 
 
 class Pool(Structure):
@@ -206,7 +204,7 @@ def pause_often(times: i64) -> None:
 @functools.cache
 def _code() -> MachineCode:
     """The pool's functions; workers may outlive Python, so they are never unloaded."""
-    return immortal(native_code(parallel_for, pause_often))
+    return immortal(native_code(parallel_for, pause_often, run_calls))
 
 
 @functools.cache
@@ -235,6 +233,7 @@ class ThreadPool:
             raise ArgumentError(f"a thread pool has from 1 to {MAX_THREADS} threads, got {threads}")
         self.spin = int(spin_seconds / _pause_seconds())
         self.parallel_for_address = _code().address("parallel_for")
+        self.run_calls_address = _code().address("run_calls")
         memory = ctypes.c_void_p()
         align, size = ctypes.c_size_t(LINE), ctypes.c_size_t(Pool.byte_size)
         if ctypes.CDLL(None).posix_memalign(ctypes.byref(memory), align, size):

@@ -54,7 +54,7 @@ class Axis:
     def positions(self) -> tuple[int, ...]:
         return tuple(tap.position for taps in self.classes for tap in taps)
 
-    @property
+    @cached_property
     def low(self) -> int:
         """The first position that any output meets."""
         return min(self.positions)
@@ -94,11 +94,11 @@ class Form:
     def parts(self) -> int:
         return 2 if self.is_complex else 1
 
-    @property
+    @cached_property
     def taps(self) -> int:
         return math.prod(len(axis.positions) for axis in self.axes)
 
-    @property
+    @cached_property
     def classes(self) -> int:
         return math.prod(len(axis.classes) for axis in self.axes)
 

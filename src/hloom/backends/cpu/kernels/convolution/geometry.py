@@ -49,18 +49,18 @@ class Line:
     axis: Axis
     is_split: bool
 
-    @property
+    @cached_property
     def phases(self) -> int:
-        return max(self.place(p)[0] for p in self.axis.positions) + 1
+        return max(self.place(p)[0] for p in self.axis.positions) + 1 if self.is_split else 1
 
     @property
     def advance(self) -> int:
         """Positions from one output to the next."""
         return 1 if self.is_split else self.axis.step
 
-    @property
+    @cached_property
     def extent(self) -> int:
-        last = max(self.place(p)[1] for p in self.axis.positions)
+        _, last = self.place(max(self.axis.positions))
         return up(last + (self.axis.most - 1) * self.advance + 1, self.advance)
 
     def place(self, position: int) -> tuple[int, int]:
@@ -173,7 +173,7 @@ class Geometry:
         """The distance in the image from one output to the next along an axis."""
         return self.strides[f"x{d}"] * self.lines[d].advance
 
-    @property
+    @cached_property
     def row_stride(self) -> int:
         return self.step(len(self.lines) - 1) if self.flat else self.strides["b"]
 
@@ -183,14 +183,14 @@ class Geometry:
         first = len(self.lines) - self.flat
         return tuple(self.step(d) // self.row_stride for d in range(first, len(self.lines)))
 
-    @property
+    @cached_property
     def positions(self) -> int:
         """The length of a row of positions."""
         if not self.flat:
             return self.form.batch
         return 1 + sum((line.axis.most - 1) * p for line, p in zip(self.flat_lines, self.pitches, strict=True))
 
-    @property
+    @cached_property
     def outer(self) -> int:
         """How many rows of positions an image has."""
         return math.prod(line.axis.most for line in self.outer_lines)
@@ -203,7 +203,7 @@ class Geometry:
     def groups(self) -> int:
         return 1 if self.mode == "lanes" else self.form.groups
 
-    @property
+    @cached_property
     def output_features(self) -> int:
         """Of a group, in real numbers."""
         return self.lanes if self.mode == "lanes" else self.form.outputs * self.form.parts
@@ -229,13 +229,25 @@ class Geometry:
         across, unit = (tile.columns, tile.rows) if self.mode == "columns" else (tile.rows, tile.columns)
         return math.ceil(self.positions / across), math.ceil(self.output_features / unit)
 
+    @cached_property
+    def steps(self) -> float:
+        """The multiply-adds for an output, on average."""
+        return self.form.taps / self.form.classes * self.form.inputs * self.form.parts
+
+    @cached_property
+    def rows(self) -> int:
+        """All rows of positions."""
+        return self.form.classes * self.groups * self.images * self.outer
+
+    @cached_property
+    def store_cost(self) -> int:
+        return 2 if self.result.has_contiguous_rows else 2 * self.width
+
     def cost(self, tile: Tile) -> float:
         sums = tile.rows * tile.vectors
-        steps = self.form.taps / self.form.classes * self.form.inputs * self.form.parts
-        products = steps * (max(sums, 8) + 0.1 * (tile.rows + tile.vectors))
-        stores = sums * (2 if self.result.has_contiguous_rows else 2 * self.width)
+        products = self.steps * (max(sums, 8) + 0.1 * (tile.rows + tile.vectors))
         along, by = self.tiles(tile)
-        return self.form.classes * self.groups * self.images * self.outer * along * by * (products + stores)
+        return self.rows * along * by * (products + sums * self.store_cost)
 
     @property
     def copy_cost(self) -> float:

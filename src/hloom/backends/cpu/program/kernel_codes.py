@@ -1,0 +1,115 @@
+"""The code of operations that have kernels of their own, each kind of instruction once; and which is known early."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from hloom.backends.cpu.elements.ops import can_apply
+from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.ir import Computation, Instruction, Module, callees_first
+from hloom.loops.lower import can_lower
+from hloom.passes.edit import applied_computations, calls, loops_of
+from hloom.shape import Shape
+
+KERNELS = {
+    "convolution": "convolution.convolution",
+    "custom-call": "routine",
+    "dot": "products.dot",
+    "fft": "fft.fft",
+    "reduce-window": "scans.cumulative",
+    "rng-bit-generator": "rng",
+    "scatter": "scatter.scatter",
+    "select-and-scatter": "scatter.select_and_scatter",
+    "sort": "sort.sort",
+    "topk": "sort.top_k",
+}
+"""Operations with kernels of their own, and the modules of `kernels` that write them."""
+
+
+@dataclass
+class KernelCodes:
+    """Writes the code of instructions; those of one structure share it."""
+
+    vector_bytes: int
+    threads: int
+    written: dict[Any, KernelCode | None] = field(default_factory=dict)
+
+    def of(self, instruction: Instruction) -> KernelCode | None:
+        """The code of an instruction that has a kernel of its own."""
+        writer = KERNELS.get(instruction.opcode)
+        shapes = [*instruction.shape.leaves(), *(leaf for o in instruction.operands for leaf in o.shape.leaves())]
+        if writer is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
+            return None
+        key = structure(instruction)
+        if key not in self.written:
+            name = f"{instruction.opcode.replace('-', '_')}{len(self.written)}"
+            emit = importlib.import_module(f"hloom.backends.cpu.kernels.{writer}").emit
+            self.written[key] = emit(name, instruction, self.threads, self.vector_bytes)
+        return self.written[key]
+
+
+def known_before_fusion(module: Module, codes: KernelCodes) -> list[KernelCode]:
+    """The code that the program of a module will call: fusion leaves these instructions alone.
+
+    Products in loops are left out, which may be done in two steps (`hoist_packing.py`).
+    """
+    found: dict[str, KernelCode] = {}
+    in_loops = {c for loop in loops_of(module) for callee in calls(loop.op) for c in callees_first(callee)}
+    for computation in _that_run(module):
+        for instruction in computation.instructions:
+            code = codes.of(instruction) if _has_kernel(instruction) else None
+            if code is not None and (code.packed is None or computation not in in_loops):
+                found[code.entry] = code
+    return list(found.values())
+
+
+def _that_run(module: Module) -> Iterator[Computation]:
+    applied = applied_computations(module)
+    return (computation for computation in callees_first(module.entry) if computation not in applied)
+
+
+def _has_kernel(instruction: Instruction) -> bool:
+    return instruction.opcode in KERNELS and not can_lower(instruction, can_apply)
+
+
+def structure(instruction: Instruction) -> Any:
+    """A key that is equal for instructions that need the same code."""
+    operands = instruction.operands
+    sharing = tuple(operands.index(operand) for operand in operands)
+    shapes = tuple(_shape_key(o.shape) for o in operands)
+    if instruction.opcode == "fusion":
+        (computation,) = instruction.op.computations
+        return ("fusion", sharing, shapes, computation_structure(computation))
+    if instruction.opcode == "custom-call":
+        shapes = (*shapes, instruction.backend_config)
+    return (_operation_key(instruction), sharing, shapes, _shape_key(instruction.shape))
+
+
+def computation_structure(computation: Computation) -> Any:
+    numbers = {instruction: k for k, instruction in enumerate(computation.instructions)}
+    rows = tuple(
+        (_operation_key(i), _shape_key(i.shape), tuple(numbers[o] for o in i.operands))
+        for i in computation.instructions
+    )
+    return rows, numbers[computation.root]
+
+
+def _operation_key(instruction: Instruction) -> Any:
+    op = instruction.op
+    computations = list(op.computations)
+    if not computations:
+        return op
+    rest = tuple(v for v in op.__dict__.values() if not isinstance(v, (Computation, tuple)))
+    tuples = tuple(
+        v for v in op.__dict__.values() if isinstance(v, tuple) and not any(isinstance(c, Computation) for c in v)
+    )
+    return op.opcode, rest, tuples, tuple(computation_structure(c) for c in computations)
+
+
+def _shape_key(shape: Shape) -> Any:
+    if shape.is_tuple:
+        return tuple(_shape_key(element) for element in shape.elements)
+    return shape.element_type, shape.dimensions
