@@ -44,6 +44,8 @@ class _Merger:
         self.group_of: dict[Instruction, list[Instruction]] = {root: [root] for root in roots}
         self.readers: dict[Instruction, list[Instruction]] = {}
         """Array outside of a fusion -> the roots of the fusions that read it."""
+        self.inputs: dict[int, list[Instruction]] = {}
+        """What the fusions of groups read, by the identity of the group."""
         self.spans: list[tuple[int, int]] = []
         """First and last place of what merged fusions tie together, in order and apart."""
 
@@ -85,8 +87,11 @@ class _Merger:
         together = {m for r in group for m in self.members[r]} | set(self.members[root])
         if len(together) > self.max_members or not self._reads_elementwise(group, root):
             return False
-        if self._path(group, [root], together) or self._path([root], group, together):
+        alone = self.group_of[root]
+        if self._path(group, alone) or self._path(alone, group):
             return False
+        for changed in (group, alone):
+            self.inputs.pop(id(changed), None)
         group.append(root)
         self._tie(min(self.order[r] for r in group), self.order[root])
         group.sort(key=self.order.__getitem__)
@@ -115,34 +120,37 @@ class _Merger:
                 reached.add(member)
         return True
 
-    def _path(self, start: list[Instruction], end: list[Instruction], inside: set[Instruction]) -> bool:
+    def _path(self, start: list[Instruction], end: list[Instruction]) -> bool:
         """Whether a path leads from one fusion to the other through something else."""
-        targets = {m for r in start for m in self.members[r]}
-        # What stands before all targets does not depend on them, unless a merged fusion ties it to what comes later.
-        lowest = self._first_tied(min(self.order[m] for m in targets))
-        stack = [o for r in end for m in self.members[r] for o in self._before(m) if o not in inside]
+        # What stands before all results does not depend on them, unless a merged fusion ties it to what comes later.
+        lowest = self._first_tied(min(self.order[root] for root in start))
+        stack = [instruction for instruction in self._inputs(end) if instruction not in start]
         seen: set[Instruction] = set()
         while stack:
             instruction = stack.pop()
-            if instruction in seen:
+            if instruction in seen or self.order[instruction] < lowest:
                 continue
             seen.add(instruction)
-            if len(seen) > MAX_SEARCH:
+            if instruction in start or len(seen) > MAX_SEARCH:
                 return True
-            if instruction in targets:
-                return True
-            if self.order[instruction] < lowest:
-                continue
             group = self.group_of.get(instruction)
-            stack += self._before(instruction)
-            for other in group or ():
-                # All of a merged fusion comes before what reads one of its results.
-                stack += [o for m in self.members[other] for o in self._before(m)]
+            if group is None:
+                stack += [*instruction.operands, *instruction.control_predecessors]
+            else:
+                # All that a merged fusion reads comes before what reads one of its results.
+                seen.update(group)
+                stack += self._inputs(group)
         return False
 
-    @staticmethod
-    def _before(instruction: Instruction) -> list[Instruction]:
-        return [*instruction.operands, *instruction.control_predecessors]
+    def _inputs(self, group: list[Instruction]) -> list[Instruction]:
+        """What the fusion of a group reads from memory, scalars included."""
+        found = self.inputs.get(id(group))
+        if found is None:
+            members = [self.members[root] for root in group]
+            inside = set().union(*members)
+            read = (operand for part in members for member in part for operand in member.operands)
+            found = self.inputs[id(group)] = [operand for operand in dict.fromkeys(read) if operand not in inside]
+        return found
 
 
 def _alike(a: Instruction, b: Instruction) -> bool:
