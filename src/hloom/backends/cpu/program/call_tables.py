@@ -12,6 +12,8 @@ from hloom.backends.cpu.program.interface import TABLE
 LEAST_CALLS = 4
 """Fewer calls are written as code."""
 COPY = "copy.call"
+THREADS = ("pool", "parallel_for")
+"""What kernels take after their buffers, by its name in the program's table."""
 
 Place = tuple[int, int]
 """A place of the program's table, and the bytes from the pointer there."""
@@ -40,29 +42,25 @@ def table_of(name: str, calls: Iterable[TableCall]) -> str:
     return f"@{name} = internal constant [{count} x i64] [\n  {body}\n], align 8"
 
 
-def kernel_call(code: KernelCode, parameters: int) -> str:
+def kernel_call(code: KernelCode) -> str:
     """`void @entry.call(ptr frame, i64)`: a kernel with its arguments from a frame."""
     b = Builder()
+    parameters = code.text.partition(f"define internal void @{code.entry}(")[2].partition(")")[0].count(",") + 1
     pointers = iter(range(parameters))
     arguments = [
         Value("null", PTR) if k == parameters - 3 and not code.scratch_bytes else from_frame(b, next(pointers))
         for k in range(parameters)
     ]
-    b.line(f"call void @{code.entry}({', '.join(map(str, arguments))})")
+    b.line(f"call void @{code.entry}({', '.join(map(str, arguments))}) #1")
     b.line("ret void")
     return "\n".join(
         [f"define void @{code.entry}.call(ptr %frame, i64 %argument) nounwind #0 {{\nentry:", *b.lines, "}"]
     )
 
 
-def call_of(code: KernelCode) -> str:
-    """How the function of `kernel_call` is declared."""
-    return f"declare void @{code.entry}.call(ptr, i64)"
-
-
 def kernel_places(places: Iterable[Place]) -> list[Place]:
     """What the frame of a kernel holds after its buffers: the threads."""
-    return [*places, *((TABLE.index(name), 0) for name in ("pool", "parallel_for"))]
+    return [*places, *((TABLE.index(name), 0) for name in THREADS)]
 
 
 def copy_call() -> str:

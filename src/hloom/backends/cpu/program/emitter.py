@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.buffer_assignment import Assignment
-from hloom.backends.cpu.program.call_tables import COPY, call_of, copy_call, kernel_call
+from hloom.backends.cpu.program.call_tables import COPY, copy_call, kernel_call
 from hloom.backends.cpu.program.interface import (
     TABLE,
     table_starts,
 )
 from hloom.backends.cpu.program.merge_functions import merge_functions
 from hloom.backends.cpu.program.modules import Merging, Unit, divided, module_of_units, module_text
-from hloom.backends.cpu.program.program import Buffer, Program, Step, Subroutine
+from hloom.backends.cpu.program.program import Buffer, CodeStep, Program, Step, Subroutine
 from hloom.backends.cpu.program.step_emitter import StepEmitter, return_if
 from hloom.backends.cpu.program.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 
@@ -30,6 +30,8 @@ MERGED_NESTS = Merging(most_constants=4, divisors=False)
 """A loop that knows its sizes keeps them in instructions rather than registers; a few make no difference."""
 MERGED_KERNELS = Merging(most_constants=24, divisors=True, kept=("tile", "kernel", "call"))
 """All but the innermost loops of products and convolutions, whose many places are best known, and mere calls."""
+ALONE = ("ptr null", "ptr null")
+"""In the place of the threads."""
 _PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
 # Kernels that fork deep inside call this; the address is the same for every call of the process.
 _PARALLEL_FOR = """@parallel_for.address = internal global ptr null
@@ -59,14 +61,8 @@ def kernels_of(codes: Sequence[KernelCode]) -> Kernels:
 
 
 def _kernel_unit(code: KernelCode) -> Unit:
-    """The functions of a kernel, and its entry once more as what tables of calls ask for."""
-    internal = f"define internal void @{code.entry}("
-    parameters = code.text.partition(internal)[2].partition(")")[0].count(",") + 1
-    own = f"declare void @{code.entry}({', '.join(['ptr'] * parameters)})"
-    text = code.text.replace(internal, f"define void @{code.entry}(")
-    return Unit(
-        f"{text}\n{kernel_call(code, parameters)}", dict(code.declarations), [own, call_of(code)], MERGED_KERNELS
-    )
+    text = f"{code.text}\n{kernel_call(code)}"
+    return Unit(text, dict(code.declarations), [f"declare void @{code.entry}.call(ptr, i64)"], MERGED_KERNELS)
 
 
 def emit_program(
@@ -181,6 +177,12 @@ class ProgramEmitter(StepEmitter):
 class FunctionEmitter(ProgramEmitter):
     """Writes a program as one function of pointers, `void (ptr parameter0, .., ptr output0, ..)`, that runs alone."""
 
+    def _code(self, step: CodeStep) -> None:
+        pointers = [str(self._pointer(buffer)) for buffer in step.buffers]
+        scratch = [] if step.code.scratch_bytes else ["ptr null"]
+        self.codes[step.code.entry] = step.code
+        self.builder.line(f"call void @{step.code.entry}({', '.join([*pointers, *scratch, *ALONE])})")
+
     def definitions(self, name: str, constants: dict[Buffer, str]) -> list[str]:
         """The function and what it needs: declarations, nests and kernels, each a text. Constants are globals."""
         outside = [*self.program.of_kind("parameter"), *self.program.of_kind("output")]
@@ -198,8 +200,7 @@ class FunctionEmitter(ProgramEmitter):
             declarations |= code.declarations
         declarations.pop(_PARALLEL_FOR_DECLARATION, None)
         parameters = ", ".join(f"ptr {self.pointers[buffer]}" for buffer in outside)
-        alone = [f"  %{part} = inttoptr i64 0 to ptr" for part in ("pool", "parallel_for")]
-        head = [f"define internal void @{name}({parameters}) nounwind #0 {{", "entry:", *alone, *self.head]
+        head = [f"define internal void @{name}({parameters}) nounwind #0 {{", "entry:", *self.head]
         return [*declarations, *texts, "\n".join([*head, *self.builder.lines, "  ret void", "}"])]
 
 

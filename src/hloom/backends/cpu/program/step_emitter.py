@@ -16,6 +16,7 @@ from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.call_tables import (
     COPY,
     LEAST_CALLS,
+    THREADS,
     Place,
     TableCall,
     from_frame,
@@ -193,12 +194,9 @@ class StepEmitter:
             self._host(step)
 
     def _code(self, step: CodeStep) -> None:
-        code = step.code
-        pointers = [str(self._pointer(buffer)) for buffer in step.buffers]
-        scratch = [] if code.scratch_bytes else ["ptr null"]
-        arguments = [*pointers, *scratch, "ptr %pool", "ptr %parallel_for"]
-        self.codes[code.entry] = code
-        self.builder.line(f"call void @{code.entry}({', '.join(arguments)})")
+        self.codes[step.code.entry] = step.code
+        self._fill_frame([*map(self._pointer, step.buffers), *(Value(f"%{name}", PTR) for name in THREADS)])
+        self.builder.line(f"call void @{step.code.entry}.call(ptr %frame, i64 0)")
 
     def _is_call(self, step: Step) -> bool:
         """Whether the step may be data: a call with pointers that the program's table leads to."""

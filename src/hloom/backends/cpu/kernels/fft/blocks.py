@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.llvm.text import Index, Value
+from hloom.backends.cpu.llvm.function import size_of
+from hloom.backends.cpu.llvm.text import PTR, Index, Value
 from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]
@@ -66,11 +67,13 @@ class Block:
         f, tiled = self.f, self._tiled(view)
 
         def tile(j: Index, group: Index, places: Sequence[Value]) -> None:
-            rows = [self._read(f.element_at(place, j, view.type), view) for place in places]
-            for part, array in zip(zip(*rows, strict=True), arrays, strict=True):
-                for k, vector in enumerate(transposed(f, list(part))):
-                    at = f.add(f.multiply(f.add(j, k), self.fft.lanes), group)
-                    self._put((vector,), (array,), at)
+            rows = [
+                f.load(f.element_at(place, j, view.type), self.fft.vector, view.type.real.byte_width)
+                for place in places
+            ]
+            turned = list(turned_pairs(f, rows)) if view.type.is_complex else [(row,) for row in transposed(f, rows)]
+            for k, parts in enumerate(turned):
+                self._put(parts, arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group))
 
         self._tiles(view, memory, tiled, tile)
         self._singles(view, memory, tiled, lambda place, at: self._put(self._read_one(place, view), arrays, at))
@@ -85,25 +88,28 @@ class Block:
         f, tiled = self.f, self._tiled(view)
 
         def tile(j: Index, group: Index, places: Sequence[Value]) -> None:
-            found = []
-            for array in arrays:
-                lines = [
-                    self._get((array,), f.add(f.multiply(f.add(j, k), self.fft.lanes), group), scale)[0]
-                    for k in range(self.width)
-                ]
-                found.append(transposed(f, lines))
-            for lane, place in enumerate(places):
+            lines = [
+                self._get(arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group), scale)
+                for k in range(self._square(view))
+            ]
+            rows = pairs_turned(f, lines) if view.type.is_complex else transposed(f, [line for (line,) in lines])
+            for lane, (place, row) in enumerate(zip(places, rows, strict=True)):
                 with f.when(self._holds(f.add(group, lane))):
-                    self._write(tuple(part[lane] for part in found), f.element_at(place, j, view.type), view)
+                    f.store(row, f.element_at(place, j, view.type), view.type.real.byte_width)
 
         self._tiles(view, memory, tiled, tile)
         self._singles(view, memory, tiled, lambda place, at: self._write_one(arrays, at, scale, place, view), True)
 
     # Ways through a block
 
+    def _square(self, view: View) -> int:
+        """How many elements of a sequence are a vector in memory."""
+        return self.width // 2 if view.type.is_complex else self.width
+
     def _tiled(self, view: View) -> int:
         """How many elements of each sequence are moved in squares: those side by side in memory."""
-        return view.length // self.width * self.width if view.step == 1 and self.width > 1 else 0
+        square = self._square(view)
+        return view.length // square * square if view.step == 1 and self.width > 1 else 0
 
     def _each_vector(self, view: View, memory: Value, do: Callable[[Value, Index, Value | None], None]) -> None:
         """Sequences side by side: vectors of them, element after element."""
@@ -119,13 +125,17 @@ class Block:
     def _tiles(
         self, view: View, memory: Value, tiled: int, do: Callable[[Index, Index, Sequence[Value]], None]
     ) -> None:
-        """Sequences one behind the other: squares of as many elements as lanes."""
+        """Sequences one behind the other: a vector of each."""
         if not tiled:
             return
-        f = self.f
-        with f.loop(self.fft.lanes, self.width) as group:
-            places = [self._place(view, memory, f.add(group.index, lane)) for lane in range(self.width)]
-            with f.loop(tiled, self.width) as loop:
+        f, lanes = self.f, self.fft.lanes
+        # LLVM takes long over loops that know how these were computed.
+        kept = f.slot(PTR, lanes)
+        with f.loop(lanes) as lane:
+            f.store(self._place(view, memory, lane.index), f.at(kept, lane.index, "ptr"), 8)
+        with f.loop(lanes, self.width) as group:
+            places = [f.load(f.at(kept, f.add(group.index, lane), "ptr"), PTR, 8) for lane in range(self.width)]
+            with f.loop(tiled, self._square(view)) as loop:
                 do(loop.index, group.index, places)
 
     def _singles(
@@ -182,16 +192,63 @@ class Block:
         return tuple(f.binary("fmul", part, f.splat(scale, vector.width)) for part in parts)
 
 
-def transposed(f: KernelFunction, rows: list[Value]) -> list[Value]:
-    """As many vectors as they are wide, rows and lanes exchanged: bit after bit of their numbers."""
-    width, bit = len(rows), 1
-    while bit < width:
-        low = [lane if not lane & bit else width + (lane ^ bit) for lane in range(width)]
-        high = [lane | bit if not lane & bit else width + lane for lane in range(width)]
+def transposed(f: KernelFunction, rows: list[Value], span: int = 1) -> list[Value]:
+    """As many vectors as they have items of `span` lanes, rows and items exchanged: bit after bit of their numbers."""
+    count, bit = len(rows), 1
+    while bit < count:
+        low = [item if not item & bit else count + (item ^ bit) for item in range(count)]
+        high = [item | bit if not item & bit else count + item for item in range(count)]
+        masks = [[item * span + k for item in items for k in range(span)] for items in (low, high)]
         made = list(rows)
-        for k in range(width):
+        for k in range(count):
             if not k & bit:
-                made[k] = f.shuffle(rows[k], rows[k | bit], low)
-                made[k | bit] = f.shuffle(rows[k], rows[k | bit], high)
+                made[k], made[k | bit] = (f.shuffle(rows[k], rows[k | bit], mask) for mask in masks)
         rows, bit = made, 2 * bit
     return rows
+
+
+def turned_pairs(f: KernelFunction, rows: list[Value]) -> Iterator[tuple[Value, Value]]:
+    """Rows of complex numbers, as many as a vector has lanes -> the real and imaginary parts of each column."""
+    halves = [transposed(f, [rows[k] for k in half], span=2) for half in _halves(rows[0])]
+    masks = [_gathering(rows[0], part) for part in range(2)]
+    for a, b in zip(*halves, strict=True):
+        yield f.shuffle(a, b, masks[0]), f.shuffle(a, b, masks[1])
+
+
+def pairs_turned(f: KernelFunction, columns: list[Parts]) -> list[Value]:
+    """As `turned_pairs`, the other way."""
+    example = columns[0][0]
+    found: dict[int, Value] = {}
+    for half, mask in zip(_halves(example), _spreading(example), strict=True):
+        rows = transposed(f, [f.shuffle(real, imaginary, mask) for real, imaginary in columns], span=2)
+        found |= zip(half, rows, strict=True)
+    return [found[k] for k in range(len(found))]
+
+
+# Shuffles that stay inside of 16 bytes: two vectors of complex numbers hold a row's lanes in turns, so many each.
+
+
+def _run(vector: Value) -> int:
+    """Complex numbers in 16 bytes, or as many as the vector has."""
+    return min(16 // size_of(vector.type.element), vector.type.width) // 2
+
+
+def _halves(vector: Value) -> tuple[list[int], list[int]]:
+    """The lanes that either of two vectors holds."""
+    run, lanes = _run(vector), range(vector.type.width)
+    return [k for k in lanes if k // run % 2 == 0], [k for k in lanes if k // run % 2 == 1]
+
+
+def _gathering(vector: Value, part: int) -> list[int]:
+    """The mask that takes the real (0) or imaginary (1) parts of two vectors of complex numbers."""
+    run, width = _run(vector), vector.type.width
+    starts = [side + first for first in range(0, width, 2 * run) for side in (0, width)]
+    return [start + 2 * k + part for start in starts for k in range(run)]
+
+
+def _spreading(vector: Value) -> tuple[list[int], list[int]]:
+    """The masks that make two vectors of complex numbers of one of real and one of imaginary parts."""
+    run, width = _run(vector), vector.type.width
+    starts = [[first + half * run for first in range(0, width, 2 * run)] for half in range(2)]
+    low, high = ([start + k + side for start in half for k in range(run) for side in (0, width)] for half in starts)
+    return low, high

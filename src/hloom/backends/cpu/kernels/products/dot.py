@@ -41,7 +41,7 @@ def _kernel_code(entry: str, code: MatmulCode, arrays: Sequence[str], rest: Sequ
     """The code behind an entry as kernels have it."""
     parameters = ", ".join(f"ptr %{name}" for name in (*arrays, "scratch", "pool", "fork"))
     arguments = ", ".join(f"ptr %{name}" for name in (*arrays, *rest))
-    text = f"define internal void @{entry}({parameters}) {{\n  call void @{code.entry}({arguments})\n  ret void\n}}"
+    text = f"define internal void @{entry}({parameters}) {{\n  call void @{code.entry}({arguments}) #1\n  ret void\n}}"
     declarations = dict.fromkeys(sorted(code.declarations))
     return KernelCode(f"{code.text}\n{text}", declarations, code.scratch_bytes, entry)
 
