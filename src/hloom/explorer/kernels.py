@@ -20,7 +20,7 @@ INLINED = "; it is part of the functions that call it: its lines there"
 def kernels_of(program: Program) -> list[Json]:
     """Each kernel once, with the instructions that it computes."""
     emitter = ProgramEmitter(program, assign_buffers(program, donate=False), processor().vector_bytes, tied=True)
-    code = _Code(emitter.texts(), {function.name: function.ties for function in emitter.functions.values()})
+    code = _Code(emitter.all_texts(), {function.name: function.ties for function in emitter.functions.values()})
     found: dict[int, Json] = {}
     called = (step for subroutine in program.subroutines for step in subroutine.program.steps)
     for step in all_steps([*program.steps, *called]):

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from hloom.errors import HloomError
 from hloom.ir import Computation, Module, clone_computation
@@ -38,7 +38,10 @@ FIXPOINT_LIMIT = 30
 
 
 class Pass(Protocol):
-    """One transformation of a module. The docstring says what it needs, before -> after, and what it does not do."""
+    """One transformation of a module. The docstring says what it needs, before -> after, and what it does not do.
+
+    A pass that is made of rewrite rules has `apply(module) -> Counter[str]` too, which gives the changes of each rule.
+    """
 
     @property
     def name(self) -> str:
@@ -47,15 +50,6 @@ class Pass(Protocol):
 
     def run(self, module: Module) -> int:
         """Changes the module in place; returns the number of changes, 0 where it left the module as it was."""
-        ...
-
-
-@runtime_checkable
-class RulePass(Protocol):
-    """A pass that is made of rewrite rules."""
-
-    def apply(self, module: Module) -> Counter[str]:
-        """As `run`, but gives the number of changes of each rule."""
         ...
 
 
@@ -181,8 +175,9 @@ class _Run:
             self.before(step)
         size = sum(len(computation.instructions) for computation in self.module.computations)
         started = time.perf_counter()
-        rules = step.apply(self.module) if isinstance(step, RulePass) else Counter[str]()
-        changes = rules.total() if isinstance(step, RulePass) else step.run(self.module)
+        apply: Callable[[Module], Counter[str]] | None = getattr(step, "apply", None)
+        rules = Counter[str]() if apply is None else apply(self.module)
+        changes = step.run(self.module) if apply is None else rules.total()
         seconds = time.perf_counter() - started
         self.statistics.append(PassStatistics(step.name, changes, seconds, size, rules=rules))
         if changes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.elements.ops import can_apply
+from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.products.dot import can_multiply
 from hloom.backends.cpu.llvm.disk_cache import cache_folder, find_program, keep_program
 from hloom.backends.cpu.llvm.half import provide_half_conversions
@@ -16,7 +17,7 @@ from hloom.backends.cpu.llvm.machine_code import Compilation, target
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.emitter import Kernels, emit_program, kernels_of
+from hloom.backends.cpu.program.emitter import Kernels, ProgramEmitter, with_kernels
 from hloom.backends.cpu.program.kernel_codes import KernelCodes, known_before_fusion
 from hloom.backends.cpu.program.outline import ScalarComputationOutliner
 from hloom.backends.cpu.program.overlap import overlap_collectives
@@ -28,6 +29,7 @@ from hloom.backends.cpu.program.program import (
     Program,
     Signature,
     WaitStep,
+    codes_of,
     program_lines,
 )
 from hloom.backends.cpu.program.step_timer import StepTimer, TimedStep
@@ -204,10 +206,12 @@ def _compile(module: Module, donate: bool, company: Company, timer: StepTimer | 
             program = build_program(module, processor().vector_bytes, shared_pool().threads, codes=first.codes)
             if company is Company.RANKS:
                 overlap_collectives(program)
+            first.begin_others(program)
         with stages.timed("assign buffers"):
             assignment = assign_buffers(program, donate)
         with stages.timed("write LLVM IR"):
-            texts = emit_program(program, assignment, processor().vector_bytes, timer, first.kernels)
+            emitter = ProgramEmitter(program, assignment, processor().vector_bytes, timer)
+            texts = emitter.texts(first.kernels)
         with stages.timed("make machine code"):
             object_files = compilation.finish(texts)
     dump(module, "program.txt", lambda: "\n".join(program_lines(program.steps)))
@@ -241,9 +245,17 @@ class _KernelsFirst:
         """Called before each pass."""
         if isinstance(step, FusionPass):
             started = time.perf_counter()
-            self.kernels = kernels_of(known_before_fusion(self.module, self.codes))
-            self.compilation.begin(self.kernels.texts())
+            self._begin(known_before_fusion(self.module, self.codes))
             self.seconds = time.perf_counter() - started
+
+    def begin_others(self, program: Program) -> None:
+        """Called when all steps are known."""
+        self._begin(codes_of(program))
+
+    def _begin(self, codes: Mapping[str, KernelCode]) -> None:
+        begun = len(self.kernels.pieces)
+        self.kernels = with_kernels(self.kernels, codes)
+        self.compilation.begin(self.kernels.texts()[begun:])
 
 
 @dataclass

@@ -46,7 +46,7 @@ ENTRY e {{ {parameters}
     run_passes(module, cpu_pipeline())
     program = build_program(module, 32, 2)
     emitter = ProgramEmitter(program, assign_buffers(program), 32, tied=True)
-    texts = emitter.texts()
+    texts = emitter.all_texts()
     return texts, {function.name: function.ties for function in emitter.functions.values()}
 
 

@@ -9,7 +9,7 @@ constants. It returns 0, or 1 where a host step failed. Loops and branches are n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.code import KernelCode
@@ -22,7 +22,7 @@ from hloom.backends.cpu.program.interface import (
 )
 from hloom.backends.cpu.program.merge_functions import merge_functions
 from hloom.backends.cpu.program.modules import Merging, Unit, divided, module_of_units, module_text
-from hloom.backends.cpu.program.program import Buffer, CodeStep, Program, Step, Subroutine
+from hloom.backends.cpu.program.program import Buffer, CodeStep, Program, Step, Subroutine, codes_of
 from hloom.backends.cpu.program.step_emitter import StepEmitter, return_if
 from hloom.backends.cpu.program.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 
@@ -44,7 +44,7 @@ define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Kernels that are known before the program: in modules of their own, and those that are too short for one."""
+    """The kernels of a program: in modules of their own, and those that are too short for one."""
 
     entries: frozenset[str] = frozenset()
     pieces: Sequence[Sequence[Unit]] = ()
@@ -54,10 +54,11 @@ class Kernels:
         return [module_of_units(piece) for piece in self.pieces]
 
 
-def kernels_of(codes: Sequence[KernelCode]) -> Kernels:
-    """The kernels of these codes, merged where they are alike."""
-    pieces, rest = divided(merge_functions([_kernel_unit(code) for code in codes]))
-    return Kernels(frozenset(code.entry for code in codes), pieces, rest)
+def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
+    """The known kernels and more, by their entries; those that are new and alike are merged."""
+    new = [_kernel_unit(code) for entry, code in codes.items() if entry not in known.entries]
+    pieces, rest = divided([*known.rest, *merge_functions(new)])
+    return Kernels(known.entries | codes.keys(), [*known.pieces, *pieces], rest)
 
 
 def _kernel_unit(code: KernelCode) -> Unit:
@@ -66,32 +67,29 @@ def _kernel_unit(code: KernelCode) -> Unit:
 
 
 def emit_program(
-    program: Program,
-    assignment: Assignment,
-    vector_bytes: int,
-    timer: StepTimer | None = None,
-    known: Kernels = Kernels(),
+    program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
 ) -> list[str]:
-    """The texts of the modules, but for those of kernels that are `known`; `hloom_main` is in the first.
-
-    With a `timer` steps are timed.
-    """
-    return ProgramEmitter(program, assignment, vector_bytes, timer).texts(known)
+    """The texts of the modules; `hloom_main` is in the first. With a `timer` steps are timed."""
+    return ProgramEmitter(program, assignment, vector_bytes, timer).all_texts()
 
 
 class ProgramEmitter(StepEmitter):
     """Writes a program's functions and puts them into modules; `functions` has those of nests afterwards."""
 
-    def texts(self, known: Kernels = Kernels()) -> list[str]:
+    def all_texts(self) -> list[str]:
+        kernels = with_kernels(Kernels(), codes_of(self.program))
+        return [*self.texts(kernels), *kernels.texts()]
+
+    def texts(self, kernels: Kernels) -> list[str]:
+        """The texts of all modules but those of kernels."""
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         parts = self.program.parts()
         whole = [text for subroutine in self.program.subroutines for text in self._subroutine(subroutine)]
         whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
-        own = [_kernel_unit(code) for code in self.codes.values() if code.entry not in known.entries]
-        pieces, rest = divided([*known.rest, *merge_functions([*self._nests(), *own])])
+        pieces, rest = divided([*kernels.rest, *merge_functions(list(self._nests()))])
         inlined = [f for f in self.functions.values() if self.inlined.get(f.name)]
         needed = [self.builder.declarations, *(f.declarations for f in inlined), *(u.declarations for u in rest)]
-        elsewhere = [unit for piece in [*known.pieces, *pieces] for unit in piece]
+        elsewhere = [unit for piece in [*kernels.pieces, *pieces] for unit in piece]
         forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in elsewhere)])
         defined = {_PARALLEL_FOR_DECLARATION, *(entry for unit in rest for entry in unit.entries)}
         declarations = {line: None for lines in needed for line in lines if line not in defined}
@@ -180,7 +178,6 @@ class FunctionEmitter(ProgramEmitter):
     def _code(self, step: CodeStep) -> None:
         pointers = [str(self._pointer(buffer)) for buffer in step.buffers]
         scratch = [] if step.code.scratch_bytes else ["ptr null"]
-        self.codes[step.code.entry] = step.code
         self.builder.line(f"call void @{step.code.entry}({', '.join([*pointers, *scratch, *ALONE])})")
 
     def definitions(self, name: str, constants: dict[Buffer, str]) -> list[str]:
@@ -195,7 +192,7 @@ class FunctionEmitter(ProgramEmitter):
         for function in self.functions.values():
             texts.append("\n".join(function.lines))
             declarations |= function.declarations
-        for code in self.codes.values():
+        for code in codes_of(self.program).values():
             texts.append(code.text)
             declarations |= code.declarations
         declarations.pop(_PARALLEL_FOR_DECLARATION, None)

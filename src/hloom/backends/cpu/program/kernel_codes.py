@@ -51,8 +51,8 @@ class KernelCodes:
         return self.written[key]
 
 
-def known_before_fusion(module: Module, codes: KernelCodes) -> list[KernelCode]:
-    """The code that the program of a module will call: fusion leaves these instructions alone.
+def known_before_fusion(module: Module, codes: KernelCodes) -> dict[str, KernelCode]:
+    """The code that the program of a module will call, by its entry: fusion leaves these instructions alone.
 
     Products in loops are left out, which may be done in two steps (`hoist_packing.py`).
     """
@@ -63,7 +63,7 @@ def known_before_fusion(module: Module, codes: KernelCodes) -> list[KernelCode]:
             code = codes.of(instruction) if _has_kernel(instruction) else None
             if code is not None and (code.packed is None or computation not in in_loops):
                 found[code.entry] = code
-    return list(found.values())
+    return found
 
 
 def _that_run(module: Module) -> Iterator[Computation]:

@@ -235,6 +235,13 @@ def all_steps(steps: Iterable[Step]) -> Iterator[Step]:
                 yield from all_steps(branch)
 
 
+def codes_of(program: Program) -> dict[str, KernelCode]:
+    """The kernels that a program and its subroutines call, by their entries."""
+    programs = [program, *(subroutine.program for subroutine in program.subroutines)]
+    steps = (step for each in programs for step in all_steps(each.steps))
+    return {step.code.entry: step.code for step in steps if isinstance(step, CodeStep)}
+
+
 def program_lines(steps: list[Step], indent: str = "") -> list[str]:
     """The steps as text: what runs in which order on which buffers."""
     lines = []

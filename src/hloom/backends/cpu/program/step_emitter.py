@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.nests.emitter import emit_nest
 from hloom.backends.cpu.nests.state import TIE
@@ -121,7 +120,6 @@ class StepEmitter:
         self.block: _Block | None = None
         self.snapshots = 0
         self.tasks: dict[str, list[str]] = {}
-        self.codes: dict[str, KernelCode] = {}
         self.tables: list[str] = []
         """Of calls: steps that are data."""
         self.stack: dict[Buffer, str] = {}
@@ -194,7 +192,6 @@ class StepEmitter:
             self._host(step)
 
     def _code(self, step: CodeStep) -> None:
-        self.codes[step.code.entry] = step.code
         self._fill_frame([*map(self._pointer, step.buffers), *(Value(f"%{name}", PTR) for name in THREADS)])
         self.builder.line(f"call void @{step.code.entry}.call(ptr %frame, i64 0)")
 
@@ -221,7 +218,6 @@ class StepEmitter:
                 places = [self._place(step.buffers[k]) for k in function.buffers]
                 yield TableCall(self._task(function), places, chunks=function.chunks)
         elif isinstance(step, CodeStep):
-            self.codes[step.code.entry] = step.code
             yield TableCall(f"{step.code.entry}.call", kernel_places(map(self._place, step.buffers)))
         elif isinstance(step, CopyStep) and not self._is_in_place(step):
             yield TableCall(COPY, [self._place(step.target), self._place(step.source)], argument=step.target.byte_size)
