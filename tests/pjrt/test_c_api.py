@@ -5,9 +5,9 @@ import ctypes
 import pytest
 
 from hloom.pjrt import api_address
-from hloom.pjrt.c_api import LAYOUTS_EXTENSION, VERSION, arguments_structure, extension_functions, functions
+from hloom.pjrt.c_api import EXTENSIONS, VERSION, arguments_structure, functions, structures
 
-OWN = len(functions()) - extension_functions()
+(_, OWN), *OTHERS = structures()
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,12 @@ def test_the_structure_says_its_size_and_version(api):
     assert api[0] == 8 * (5 + OWN)
     assert (api[4] & 0xFFFFFFFF, api[4] >> 32) == VERSION
     assert api[3] == 0 and all(api[4:])
-    extension = (ctypes.c_uint64 * (3 + extension_functions())).from_address(api[1])
-    assert extension[0] == 8 * len(extension) and extension[1] == LAYOUTS_EXTENSION and all(extension[3:])
+    following = api[1]
+    for kind, count in OTHERS:
+        extension = (ctypes.c_uint64 * (3 + count)).from_address(following)
+        assert extension[0] == 8 * len(extension) and extension[1] == kind and all(extension[3:])
+        following = extension[2]
+    assert [kind for kind, _ in OTHERS] == [*EXTENSIONS] and following == 0
 
 
 # Sizes and offsets from the public header, by a C compiler.

@@ -25,7 +25,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-VERSION = (0, 90)
+VERSION = (0, 93)
 
 _TABLE = """
 Error_Destroy destroy: error
@@ -173,9 +173,6 @@ Event_Create
 Event_Set
 """
 
-LAYOUTS_EXTENSION = 4
-"""PJRT_Extension_Type_Layouts."""
-
 _LAYOUTS_TABLE = """
 MemoryLayout_Destroy destroy: layout
 MemoryLayout_Serialize get: layout -> serialized_bytes, serialized_bytes_size, serialized_layout=serialized_bytes,
@@ -184,7 +181,18 @@ Client_GetDefaultLayout python: client, type:i32, dims, num_dims -> layout
 Buffer_MemoryLayout get: buffer -> layout
 TopologyDescription_GetDefaultLayout python: topology, type:i32, dims, num_dims -> layout
 Executable_GetOutputLayouts get: executable -> num_outputs, layouts
+Executable_GetParameterLayouts get: executable -> num_parameters, layouts=parameter_layouts
 """
+
+_SHARDINGS_TABLE = """
+Executable_ParameterShardings get: executable -> num_parameters=num_parameter_shardings, shardings=parameter_shardings,
+    sharding_sizes=parameter_sharding_sizes
+Executable_OutputShardings get: executable -> num_outputs=num_output_shardings, shardings=output_shardings,
+    sharding_sizes=output_sharding_sizes
+"""
+
+EXTENSIONS = {4: _LAYOUTS_TABLE, 19: _SHARDINGS_TABLE}
+"""PJRT_Extension_Type_Layouts and PJRT_Extension_Type_Shardings: the types of extensions, and their functions."""
 
 _TYPES: dict[str, tuple[Any, int]] = {
     "word": (ctypes.c_uint64, 8),
@@ -229,14 +237,14 @@ class Function:
 
 @functools.cache
 def functions() -> dict[str, Function]:
-    """Every function by name, in the order of the structures: those of the interface, then those of its extension."""
-    found = map(_function, [*_lines(_TABLE), *_lines(_LAYOUTS_TABLE)])
-    return {function.name: function for function in found}
+    """Every function by name, in the order of the structures: those of the interface, then those of its extensions."""
+    lines = [line for table in (_TABLE, *EXTENSIONS.values()) for line in _lines(table)]
+    return {function.name: function for function in map(_function, lines)}
 
 
-def extension_functions() -> int:
-    """How many functions, the last ones, are those of the extension for layouts."""
-    return len(_lines(_LAYOUTS_TABLE))
+def structures() -> list[tuple[int, int]]:
+    """The structure of the interface (its type says nothing), then its extensions: type, and how many functions."""
+    return [(type, len(_lines(table))) for type, table in ((0, _TABLE), *EXTENSIONS.items())]
 
 
 def _lines(table: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from hloom.api import compile as compile_hlo
-from hloom.backends.cpu.compiler import cpu_pipeline
+from hloom.backends.cpu.compiler import Company, cpu_pipeline
 from hloom.backends.cpu.executable import CpuExecutable
 from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
 from hloom.errors import ArgumentError
@@ -61,8 +61,6 @@ class Loaded:
         self.shardings: Shardings | None = None
         self.is_known = False
         """Whether it is on disk."""
-        self.optimized_module: Module | None = None
-        """The module after the backend's passes, until the framework has asked for it."""
         self.executable, self.module = self._known() or self._compiled()
         self.donated = _donated_parameters(self.module)
         self.output_shapes = list((self.module.entry_result_layout or self.module.entry.result_shape).elements)
@@ -95,7 +93,6 @@ class Loaded:
         in_memory = in_row_major(module)
         executable = compile_hlo(in_memory, replicas=self.replicas, devices=devices, donate=True, distributed=shared)
         if isinstance(executable, CpuExecutable):
-            self.optimized_module = executable.optimized if in_memory is module else None
             executable.optimized = None
             if len(self.devices) == 1 and executable.key:
                 self.is_known = True
@@ -152,7 +149,13 @@ class Loaded:
         kind, kind_size = lasting_text("device")
         types = (ctypes.c_int32 * max(1, len(outputs)))(*(TYPE_NUMBERS[shape.element_type] for shape in outputs))
         self._keep.append(types)
+        inputs = list(map(layout_handle, self.input_orders))
+        parameter_shardings, output_shardings = self.shardings or ([], [])
         return {
+            "num_parameters": len(inputs),
+            "parameter_layouts": self.words(inputs),
+            **self._sharding_facts("parameter", parameter_shardings),
+            **self._sharding_facts("output", output_shardings),
             "executable_name": self.content(name),
             "executable_name_size": len(name),
             "num_replicas": self.replicas,
@@ -170,6 +173,15 @@ class Loaded:
             "serialized_bytes": self.content(self.serialized_options),
             "serialized_bytes_size": len(self.serialized_options),
             "serialized_compile_options_deleter": code().nothing,
+        }
+
+    def _sharding_facts(self, role: str, shardings: list[Sharding]) -> dict[str, int]:
+        """Serialised ones, null where nothing is said."""
+        texts = [write_sharding(sharding).SerializeToString() for sharding in shardings]
+        return {
+            f"num_{role}_shardings": len(texts),
+            f"{role}_shardings": self.words(list(map(self.content, texts))) if texts else 0,
+            f"{role}_sharding_sizes": self.words(list(map(len, texts))) if texts else 0,
         }
 
     def _loaded_record(self) -> int:
@@ -205,10 +217,8 @@ class Loaded:
         return found
 
     def _optimized(self) -> bytes:
-        module, self.optimized_module = self.optimized_module, None
-        if module is None:
-            module, _ = self.read()
-            run_passes(module, cpu_pipeline())
+        module, _ = self.read()
+        run_passes(module, cpu_pipeline(Company.NONE if len(self.devices) == 1 else Company.THREADS))
         proto = message_class("HloModuleProtoWithConfig")()
         proto.hlo_module.CopyFrom(module_to_proto(module))
         if self.shardings is not None:

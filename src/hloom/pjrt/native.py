@@ -21,7 +21,7 @@ from hloom.backends.cpu.llvm.native.types import Address, Structure, field, i8, 
 from hloom.backends.cpu.llvm.native.vocabulary import Native, load, native, null, store, to
 from hloom.backends.cpu.runtime.memory_pool import memory_pool
 from hloom.errors import ArgumentError
-from hloom.pjrt.c_api import LAYOUTS_EXTENSION, VERSION, Function, arguments_structure, extension_functions, functions
+from hloom.pjrt.c_api import VERSION, Function, arguments_structure, functions, structures
 from hloom.pjrt.execute_code import execute
 from hloom.pjrt.host_code import decrease_references, from_host, increase_references
 from hloom.pjrt.native_memory import (
@@ -122,13 +122,16 @@ def make_api(answers: dict[str, Callable[[Any], None]], make_error: Callable[[Ba
             ctypes.c_uint64.from_address(error + 8).value = IMMORTAL
             native.state.unimplemented[index] = error
         slots.append(address)
-    own = len(slots) - extension_functions()
-    extension = _structure(8 * (3 + extension_functions()), LAYOUTS_EXTENSION, 0, *slots[own:])
-    size = 8 * (5 + own)
-    api = _structure(size, ctypes.addressof(extension), 24, 0, VERSION[0] | VERSION[1] << 32, *slots[:own])
-    places = [(api, 5 + slot) if slot < own else (extension, 3 + slot - own) for slot in python_slots]
+    made: list[Any] = []
+    places: list[tuple[Any, int]] = []
+    next_extension, end = 0, len(slots)
+    for position, (kind, count) in reversed([*enumerate(structures())]):
+        head = [kind, next_extension] if position else [next_extension, 24, 0, VERSION[0] | VERSION[1] << 32]
+        made.append(_structure(8 * (1 + len(head) + count), *head, *slots[end - count : end]))
+        places += [(made[-1], 1 + len(head) + slot) for slot in range(count) if end - count + slot in python_slots]
+        next_extension, end = ctypes.addressof(made[-1]), end - count
     atexit.register(_close, places, native)
-    return ctypes.addressof(api)
+    return next_extension
 
 
 def _structure(*words: int) -> Any:

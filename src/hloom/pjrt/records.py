@@ -13,7 +13,7 @@ from typing import Any
 from hloom.pjrt.c_api import functions
 from hloom.runtime.python_api import immortal
 
-RECORD_WORDS = 24
+RECORD_WORDS = 32
 """Words of a record: the link of the list that it is in, a flag for records that never die, and what is copied."""
 _OWN_WORDS: dict[str, tuple[str, ...]] = {
     "Buffer": ("references", "owned"),
