@@ -17,7 +17,7 @@ from hloom.pjrt.c_api import BUFFER_TYPES, MemoryLayout
 from hloom.pjrt.client import Memory, place
 from hloom.pjrt.events import Event, ready_event
 from hloom.pjrt.host_code import SMALLEST_SHARED, ZERO_COPY
-from hloom.pjrt.native import code, collect_dead, stock_buffers
+from hloom.pjrt.native import code, collect_dead, stock_buffers, wait_for_tasks
 from hloom.pjrt.records import new_packed_record, new_record, objects, record_words, set_word, word_address
 from hloom.types import BY_NAME, PrimitiveType
 from hloom.values import Array
@@ -84,6 +84,7 @@ class Buffer:
         if objects.get(self.handle) is self:
             set_word("Buffer", self.handle, "is_deleted", 1)
         if self.references == 0:
+            wait_for_tasks()
             self.let_go()
 
     def let_go(self) -> None:
@@ -100,7 +101,7 @@ class Buffer:
 
 assert record_words("Buffer") == (
     *("type", "dims", "num_dims", "num_dynamic_dims", "minor_to_major", "zero", "on_device_size_in_bytes", "device"),
-    *("memory", "is_deleted", "is_on_cpu", "event", "layout", "buffer_pointer", "references", "owned"),
+    *("memory", "is_deleted", "is_on_cpu", "layout", "buffer_pointer", "references", "owned", "ready_at"),
 )
 
 
@@ -113,7 +114,7 @@ def buffer_words(
     return (
         *(_BY_DTYPE[dtype], _lasting(shape), len(shape), 0, _lasting(order), 0, size, device),
         # Frameworks take what is on the CPU for row-major.
-        *(memory.handle, 0, int(order == row_major(len(shape))), ready_event(), layout_handle(order), address),
+        *(memory.handle, 0, int(order == row_major(len(shape))), layout_handle(order), address),
     )
 
 
@@ -239,8 +240,13 @@ def _delete(arguments: Any) -> None:
 
 @answers("Buffer_IncreaseExternalReferenceCount")
 def _increase(arguments: Any) -> None:
-    objects[arguments.buffer].value()  # native code counts references to what is not deleted
-    raise ArgumentError("the buffer has been deleted or donated")
+    """Of what was deleted there are none; what is not ready is waited for, while other threads go on."""
+    word = word_address("Buffer", arguments.buffer, "is_deleted")
+    if ctypes.c_uint64.from_address(word).value:
+        raise ArgumentError("the buffer has been deleted or donated")
+    wait_for_tasks()
+    increase = ctypes.PYFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)
+    increase(code().address("Buffer_IncreaseExternalReferenceCount"))(ctypes.addressof(arguments))
 
 
 @answers("Buffer_ToHostBuffer")

@@ -34,7 +34,7 @@ Error_GetCode get: error -> code:i32
 Plugin_Initialize python:
 Plugin_Attributes python: -> attributes, num_attributes
 Event_Destroy destroy: event
-Event_IsReady get: event -> is_ready:bool
+Event_IsReady native: event -> is_ready:bool
 Event_Error python: event
 Event_Await python: event
 Event_OnReady python: event, callback, user_arg
@@ -109,7 +109,7 @@ Buffer_IsDeleted get: buffer -> is_deleted:bool
 Buffer_CopyToDevice python: buffer, dst_device -> dst_buffer
 Buffer_ToHostBuffer python: buffer, host_layout, dst, dst_size -> event
 Buffer_IsOnCpu get: buffer -> is_on_cpu:bool
-Buffer_ReadyEvent get: buffer -> event
+Buffer_ReadyEvent native: buffer -> event
 Buffer_UnsafePointer get: buffer -> buffer_pointer
 Buffer_IncreaseExternalReferenceCount python: buffer
 Buffer_DecreaseExternalReferenceCount native: buffer

@@ -32,7 +32,7 @@ from hloom.pjrt.events import ready_event
 from hloom.pjrt.fast_execute import disown, make_fast
 from hloom.pjrt.known_programs import Known, Shardings, find_known, keep_known
 from hloom.pjrt.layouts import in_row_major, minor_to_major, set_entry_layouts
-from hloom.pjrt.native import code, collect_dead, stock_buffers
+from hloom.pjrt.native import code, collect_dead, stock_buffers, wait_for_tasks
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.proto import module_to_proto
 from hloom.proto.annotations import write_sharding
@@ -364,6 +364,7 @@ def _execute(arguments: Any) -> None:
     if loaded.is_fast and not getattr(_helping, "now", False) and not a.execute_device:
         _help_native_code(loaded, a)
         return
+    wait_for_tasks()
     devices = a.num_devices
     lists = [
         [objects[handle] for handle in read_words(address, a.num_args)]
@@ -401,6 +402,7 @@ def _help_native_code(loaded: Loaded, arguments: Any) -> None:
         # Not objects[..], which would take the buffer away from native code.
         buffer = objects.get(handles[number])
         if buffer is not None and buffer.array is not None and not buffer.references:
+            wait_for_tasks()
             disown(buffer)
     _helping.now = True
     try:

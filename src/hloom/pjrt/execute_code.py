@@ -14,15 +14,16 @@ A program that ends early gives no results; what it was given is gone. Then `sto
 arguments, by which Python, asked about it, knows that it has to tell why. What such a program wrote to is not used
 again if `keeps` is not 0: other processes may still write there.
 
+A program that always ends (`may_wait`) and takes long is put in a queue: see `async_dispatch.py`. `nanoseconds` is what
+it took the last time.
+
 Python is asked to run the program where that list runs short, an argument was deleted or is laid out otherwise than the
 program takes it (`input_layouts`), or a donated one is not native code's alone or is not to be donated in this call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from hloom.backends.cpu.llvm.native.types import Address, Array, boolean, i32, u64
+from hloom.backends.cpu.llvm.native.types import Address, Array, boolean, u64
 from hloom.backends.cpu.llvm.native.vocabulary import (
     address_of,
     copy_memory,
@@ -34,20 +35,29 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     store,
     to,
 )
+from hloom.pjrt.async_dispatch import (
+    LONG,
+    Program,
+    begin,
+    event_of,
+    is_idle,
+    last_task,
+    nanoseconds,
+    release_memory,
+    wait_for,
+)
 from hloom.pjrt.c_api import ExecuteOptions
 from hloom.pjrt.native_memory import (
     ASKING,
     BUFFER,
     IMMORTAL_WORD,
     NOTHING,
-    STATE,
     allocate,
     ask,
     count_bytes,
     give_record,
     put,
     release,
-    release_memory,
     take_record,
     word,
 )
@@ -59,7 +69,8 @@ KEPT_BYTES = BUFFER.buffer_pointer - 16
 EXECUTABLE, CALL = offsets_of_record("LoadedExecutable"), offsets_of_arguments("LoadedExecutable_Execute")
 KEPT_ARGUMENTS = ExecuteOptions.num_non_donatable_input_indices.offset
 ASK = ASKING.index("LoadedExecutable_Execute")
-Program = Callable[[Address], i32]
+NEVER, BRIEF, TIMED = range(3)
+"""What the word `may_wait` says: whether the program may be queued, and then whether it may take long."""
 
 assert KEPT_BYTES <= 8 * (DESCRIPTION_WORDS - 1)
 
@@ -67,8 +78,11 @@ assert KEPT_BYTES <= 8 * (DESCRIPTION_WORDS - 1)
 @native(name="PJRT_LoadedExecutable_Execute")
 def execute(arguments: Address) -> Address:
     executable = word(arguments, CALL.executable)
-    if word(executable, EXECUTABLE.main) != null and is_plain(arguments, executable) and run(arguments, executable):
-        return null
+    if word(executable, EXECUTABLE.main) != null and is_plain(arguments, executable):
+        if word(executable, EXECUTABLE.may_wait) == NEVER:
+            wait_for(last_task())
+        if run(arguments, executable):
+            return null
     return ask(ASK, arguments)
 
 
@@ -115,23 +129,43 @@ def run_on(arguments: Address, executable: Address, given: Array[u64], list: Arr
     outputs = word(executable, EXECUTABLE.outputs)
     room = make_results(descriptions, inputs.at(count), results, list, outputs)
     done, keeps = room, False
+    task: u64 = 0
     if room:
-        done = to(Program, word(executable, EXECUTABLE.main))(address_of(table)) == 0
+        if takes_long(executable):
+            task = begin(word(executable, EXECUTABLE.main), table, words, arena)
+        done = task != 0 or run_in_line(executable, table)
         keeps = not done and word(executable, EXECUTABLE.keeps) != 0
         if done:
-            settle_results(descriptions, results, list, outputs)
+            settle_results(descriptions, results, list, outputs, task)
             events = word(arguments, CALL.device_complete_events)
             if events != null:
-                store(u64, events, STATE.ready_event)
+                store(u64, events, event_of(task))
         else:
             put(executable, EXECUTABLE.stopped, arguments)
             if not keeps:
                 unmake_results(descriptions, results, outputs)
         if not keeps:
             drop_donated(given, list, count)
-    if arena != 0 and not keeps:
+    if arena != 0 and task == 0 and not keeps:
         release(table[0], arena)
     return done
+
+
+@native(inline=True)
+def takes_long(executable: Address) -> boolean:
+    """Whether to queue the program; what may not be queued finds the queue empty."""
+    return not is_idle() or word(executable, EXECUTABLE.nanoseconds) >= LONG
+
+
+@native(inline=True)
+def run_in_line(executable: Address, table: Array[u64]) -> boolean:
+    wait_for(last_task())
+    if word(executable, EXECUTABLE.may_wait) != TIMED:
+        return to(Program, word(executable, EXECUTABLE.main))(address_of(table)) == 0
+    started = nanoseconds()
+    status = to(Program, word(executable, EXECUTABLE.main))(address_of(table))
+    put(executable, EXECUTABLE.nanoseconds, nanoseconds() - started)
+    return status == 0
 
 
 # Arguments
@@ -238,9 +272,10 @@ def unmake_results(descriptions: Array[u64], results: Array[u64], count: u64) ->
 
 
 @native()
-def settle_results(descriptions: Array[u64], results: Array[u64], list: Array[u64], count: u64) -> None:
-    """After the program: results that took an argument's memory have it for good, the others are counted."""
+def settle_results(descriptions: Array[u64], results: Array[u64], list: Array[u64], count: u64, task: u64) -> None:
+    """The results are ready after a task: those that took an argument's memory have it for good, others are counted."""
     for i in range(count):
+        put(results[i], BUFFER.ready_at, task)
         donor = descriptions[i * DESCRIPTION_WORDS]
         if donor == 0:
             count_bytes(results[i], True)

@@ -9,7 +9,7 @@ from hloom.backends.cpu.executable import NativeEntry
 from hloom.errors import ArgumentError, ResourceExhaustedError
 from hloom.pjrt.answers import read_integers, read_words
 from hloom.pjrt.buffers import Buffer, address_of_array, array_at, element_type_of
-from hloom.pjrt.execute_code import DESCRIPTION_WORDS
+from hloom.pjrt.execute_code import BRIEF, DESCRIPTION_WORDS, NEVER, TIMED
 from hloom.pjrt.native import code
 from hloom.pjrt.native_memory import NOTHING
 from hloom.pjrt.records import Objects, objects, record_words, set_word, word_address
@@ -49,6 +49,8 @@ def make_fast(
         ("arena_bytes", entry.arena_bytes),
         ("input_layouts", words_of(layouts)),
         ("keeps", int(entry.is_shared)),
+        ("may_wait", NEVER if not entry.always_ends else BRIEF if entry.is_brief else TIMED),
+        ("nanoseconds", 0),
         ("stopped", 0),
         ("main", entry.main),
     ):
@@ -77,6 +79,7 @@ def adopt(handle: int) -> Buffer:
         raise KeyError(handle)
     words = read_words(handle + 16, len(record_words("Buffer")))
     word = dict(zip(record_words("Buffer"), words, strict=True))
+    code().wait_for(word["ready_at"])
     shape = read_integers(word["dims"], word["num_dims"])
     order = tuple(read_integers(word["minor_to_major"], word["num_dims"]))
     memory = NativeMemory(place.value, word["on_device_size_in_bytes"])

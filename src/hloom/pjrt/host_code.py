@@ -19,6 +19,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     null,
     to,
 )
+from hloom.pjrt.async_dispatch import is_done
 from hloom.pjrt.c_api import BUFFER_TYPES
 from hloom.pjrt.native_memory import (
     ASKING,
@@ -121,7 +122,7 @@ def describe(record: Address, arguments: Address, memory: Address, size: u64) ->
     put(record, BUFFER.minor_to_major, address_of(DESCENDING.at(MOST_SIZES - rank)))
     put(record, BUFFER.zero, 0)
     put(record, BUFFER.layout, STATE.layouts[rank])
-    put(record, BUFFER.event, STATE.ready_event)
+    put(record, BUFFER.ready_at, 0)
     put(record, BUFFER.buffer_pointer, memory)
     put(record, BUFFER.references, 0)
     put(record, BUFFER.owned, memory)
@@ -134,7 +135,7 @@ class References(Structure):
 @native(name="PJRT_Buffer_IncreaseExternalReferenceCount")
 def increase_references(arguments: Address) -> Address:
     record = word(arguments, COUNT.buffer)
-    if word(record, BUFFER.is_deleted) != 0:
+    if word(record, BUFFER.is_deleted) != 0 or not is_done(word(record, BUFFER.ready_at)):
         return ask(ASK_INCREASE, arguments)
     to(References, record + BUFFER.references).count.add(1, MONOTONIC)
     return null

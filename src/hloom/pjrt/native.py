@@ -9,18 +9,35 @@ may destroy handles at any time, from any thread, and when Python has ended.
 from __future__ import annotations
 
 import atexit
+import collections
 import ctypes
 import functools
+import os
+import threading
 import typing
 from collections.abc import Callable
 from typing import Any
 
 from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
-from hloom.backends.cpu.llvm.native.types import Address, Structure, field, i8, i32, u64
-from hloom.backends.cpu.llvm.native.vocabulary import Native, load, native, null, store, to
+from hloom.backends.cpu.llvm.native.types import Address, i8, i32, u64
+from hloom.backends.cpu.llvm.native.vocabulary import Native, load, native, null, store
 from hloom.backends.cpu.runtime.memory_pool import memory_pool
 from hloom.errors import ArgumentError
+from hloom.pjrt.async_dispatch import (
+    EVENTS,
+    QUEUE,
+    Queue,
+    await_event,
+    bury_buffer,
+    done_tasks,
+    event_is_ready,
+    event_on_ready,
+    last_task,
+    ready_event_of,
+    reset_queue,
+    wait_for,
+)
 from hloom.pjrt.c_api import VERSION, Function, arguments_structure, functions, structures
 from hloom.pjrt.execute_code import execute
 from hloom.pjrt.host_code import decrease_references, from_host, increase_references
@@ -31,7 +48,6 @@ from hloom.pjrt.native_memory import (
     allocate,
     ask,
     bury,
-    bury_buffer,
     count_bytes,
     give_record,
     is_immortal,
@@ -39,7 +55,7 @@ from hloom.pjrt.native_memory import (
     take_dead,
     word,
 )
-from hloom.pjrt.records import IMMORTAL, free_record, objects, offsets_of_record, stock_records
+from hloom.pjrt.records import IMMORTAL, free_record, new_record, objects, offsets_of_record, stock_records
 from hloom.runtime.python_api import c_address, immortal
 
 
@@ -54,13 +70,27 @@ _STOCK = 256
 
 
 def collect_dead() -> None:
-    """Lets go of the objects whose handles the framework has destroyed."""
-    handle = code().take_dead()
-    while handle:
-        following = ctypes.c_uint64.from_address(handle).value
+    """Lets go of the objects whose handles the framework has destroyed, when no task may use them any more."""
+    with _dying:
+        handle = code().take_dead()
+        task, done = code().last_task(), code().done_tasks()
+        while handle:
+            _dead.append((task, handle))
+            handle = ctypes.c_uint64.from_address(handle).value
+        gone = [_dead.popleft()[1] for _ in range(len(_dead)) if _dead[0][0] <= done]
+    for handle in gone:
         objects.pop(handle, None)
         free_record(handle)
-        handle = following
+
+
+_dead: collections.deque[tuple[int, int]] = collections.deque()
+"""The number of the last task when a handle died, and the handle."""
+_dying = threading.Lock()
+
+
+def wait_for_tasks() -> None:
+    """Returns when no program is under way."""
+    code().wait_for(code().last_task())
 
 
 class Code:
@@ -82,6 +112,16 @@ class Code:
         pool = memory_pool()
         self.state.take = pool.take_address
         self.state.give = pool.give_address
+        self.last_task = self._function("last_task", word)
+        self.done_tasks = self._function("done_tasks", word)
+        # Others go on while one waits.
+        self.wait_for = ctypes.CFUNCTYPE(nothing, word)(self._code.address("hloom_pjrt_wait_for"))
+        reset = self._function("reset_queue", nothing)
+        reset()
+        os.register_at_fork(after_in_child=reset)
+        queue = Queue(self._code.address(QUEUE.symbol))
+        for number in range(EVENTS):
+            queue.events[number] = new_record("Event", None, never_dies=True)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         return ctypes.PYFUNCTYPE(result, *arguments)(self._code.address(f"hloom_pjrt_{name}"))
@@ -143,7 +183,8 @@ def _structure(*words: int) -> Any:
 
 
 def _close(python_slots: list[tuple[Any, int]], native: Code) -> None:
-    """Before Python ends: what it answered does nothing from now on."""
+    """Before Python ends: what it answered does nothing from now on, and nothing is under way."""
+    native.wait_for(native.last_task())
     for structure, slot in python_slots:
         structure[slot] = native.nothing
     for index in range(len(ASKING)):
@@ -169,8 +210,10 @@ def _callback(function: Function, answer: Callable[[Any], None], make_error: Cal
 def _functions() -> list[Native]:
     """The native functions of the interface, and those that Python calls."""
     theirs: list[Any] = [execute, from_host, increase_references, decrease_references]
+    theirs += [ready_event_of, event_is_ready, await_event, event_on_ready]
     own = {function.name: function for function in theirs}
     made: list[Any] = [take_dead, allocate, release, give_record, count_bytes, nothing, *own.values()]
+    made += [reset_queue, last_task, done_tasks, wait_for]
     for index, function in enumerate(functions().values()):
         if f"PJRT_{function.name}" not in own:
             made.append(_function(function, index))
@@ -186,7 +229,7 @@ def _function(function: Function, index: int) -> Native:
     elif not function.answerer:
         made = _unimplemented(name, index)
     elif function.name in ASKING:
-        made = _event_function(name, ASKING.index(function.name), function.name == "Event_OnReady")
+        made = _ready_event_function(name, ASKING.index(function.name))
     else:
         made = _nothing(name)
     return typing.cast(Native, made)
@@ -242,22 +285,11 @@ def _nothing(name: str) -> Any:
     return answer
 
 
-class OnReady(Structure):
-    """The arguments of Event_OnReady."""
-
-    callback: Callable[[Address, Address], None] = field(at=24)
-    user: Address
-
-
-def _event_function(name: str, number: int, calls_back: bool) -> Any:
-    """Answers for the event that is always ready: there is no error, and who waits is called back at once."""
+def _ready_event_function(name: str, number: int) -> Any:
+    """Answers for the events that are native code's: there is no error."""
 
     @native(name=name)
     def answer(arguments: Address) -> Address:
-        if not is_immortal(word(arguments, HANDLE)):
-            return ask(number, arguments)
-        if calls_back:
-            to(OnReady, arguments).callback(null, to(OnReady, arguments).user)
-        return null
+        return u64(null) if is_immortal(word(arguments, HANDLE)) else ask(number, arguments)
 
     return answer

@@ -142,19 +142,6 @@ def take_dead() -> Address:
     return STATE.dead.exchange(null, ACQ_REL)
 
 
-@native()
-def bury_buffer(record: Address) -> None:
-    if record == null:
-        return
-    owned = word(record, BUFFER.owned)
-    if owned == 0:
-        bury(record)
-        return
-    if owned != NOTHING:
-        release_memory(record)
-    give_record(record)
-
-
 # Memory
 
 
@@ -181,9 +168,3 @@ def count_bytes(record: Address, more: boolean) -> None:
 
 class Counter(Structure):
     bytes: Atomic[u64]
-
-
-@native()
-def release_memory(record: Address) -> None:
-    count_bytes(record, False)
-    release(word(record, BUFFER.owned), word(record, BUFFER.on_device_size_in_bytes))

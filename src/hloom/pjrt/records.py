@@ -16,11 +16,12 @@ from hloom.runtime.python_api import immortal
 RECORD_WORDS = 32
 """Words of a record: the link of the list that it is in, a flag for records that never die, and what is copied."""
 _OWN_WORDS: dict[str, tuple[str, ...]] = {
-    "Buffer": ("references", "owned"),
+    "Buffer": ("references", "owned", "ready_at"),
     "Device": ("native_bytes",),
+    "Event": ("is_ready", "number"),
     "LoadedExecutable": (
         *("main", "template", "table_words", "first_input", "inputs", "outputs", "descriptions", "donated"),
-        *("arena_bytes", "input_layouts", "keeps", "stopped"),
+        *("arena_bytes", "input_layouts", "keeps", "stopped", "may_wait", "nanoseconds"),
     ),
 }
 """Words that no getter copies; `execute_code.py` says what they mean."""

@@ -60,6 +60,10 @@ class NativeEntry:
     """Output -> the parameter whose memory it shares: both have the same address, where the parameter's value is."""
     is_shared: bool
     """Whether other processes take part: after a failure they may still write to what the program was given."""
+    always_ends: bool
+    """Whether a run ends by itself, and without an error: there is no loop in which it could be told to stop."""
+    is_brief: bool
+    """Whether a run is sure to take a few microseconds at most."""
 
 
 _AT_THE_BOUNDARY = {PAD_TO_STATIC, SLICE_TO_DYNAMIC, REFUSE_SIZES}
@@ -83,6 +87,7 @@ class CpuExecutable(DeviceExecutable):
         self.code = load_object(*compiled.object_files)
         self._runs = threading.local()
         self._loops = compiled.loops
+        self._is_brief = compiled.is_brief
         self._stop: BaseException | None = None
         self._arenas: list[_Arena] = []
         self._host_call = _HOST_CALL(self._call_host)
@@ -152,7 +157,11 @@ class CpuExecutable(DeviceExecutable):
         constants = len(self.signature.of_kind("constant"))
         table = self._template[HEADER_WORDS:][: len(TABLE) + inputs + outputs + constants]
         main = self.code.address("hloom_main")
-        return NativeEntry(main, table, len(TABLE), inputs, self._arena_bytes, self._donated, self.world is not None)
+        shared = self.world is not None
+        ends = not shared and not self._loops
+        return NativeEntry(
+            main, table, len(TABLE), inputs, self._arena_bytes, self._donated, shared, ends, self._is_brief
+        )
 
     def __call__(self, *arrays: Any) -> Value:
         if self._is_plain and (self._parameters_are_flat or not self._donated):

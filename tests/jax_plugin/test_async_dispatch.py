@@ -1,0 +1,187 @@
+"""Long programs on the platform return before they are done; whoever looks at a result, or gives one up, sees nothing."""
+
+from __future__ import annotations
+
+from jax_plugin.platform_process import run
+
+LONG = """
+import gc, time
+from concurrent.futures import ThreadPoolExecutor
+
+def layers(x):
+    for _ in range(24):
+        x = jnp.tanh(x @ x / 20)
+    return x
+
+long = jax.jit(layers)
+given = np.random.default_rng(0).standard_normal((512, 512), dtype=np.float32)
+x = jax.device_put(given)
+wanted = np.asarray(long(x))  # a first call is in line, and timed
+twice = np.asarray(long(wanted))
+def check(found, wanted=wanted):
+    np.testing.assert_array_equal(np.asarray(found), wanted)
+def later():
+    y = long(x)
+    assert not y.is_ready()
+    return y
+"""
+
+
+def run_long(program: str, devices: int = 1) -> str:
+    return run(LONG + program, devices)
+
+
+def test_a_long_call_returns_before_its_program_has_ended() -> None:
+    out = run_long("""
+started = time.perf_counter()
+y = long(x)
+returned = time.perf_counter() - started
+print(y.is_ready())
+y.block_until_ready()
+ended = time.perf_counter() - started
+print(y.is_ready(), returned < ended / 4)
+check(y)
+y = later()
+while not y.is_ready():
+    time.sleep(0.001)
+check(y)
+""")
+    assert out.split() == ["False", "True", "True"]
+
+
+def test_calls_take_results_that_are_not_ready() -> None:
+    run_long("""
+y = x
+for _ in range(9):
+    y = long(y)
+found = np.asarray(y)
+y = x
+for _ in range(9):
+    y = long(y).block_until_ready()
+check(found, np.asarray(y))
+
+total = jax.jit(jnp.sum)                                                  # short
+loop = jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda i, x: x + i, x))  # may be interrupted: never later
+call = jax.jit(lambda x: jax.pure_callback(lambda v: v + 1, x, x))        # needs the host
+for f in (total, loop, call):
+    f(wanted)
+assert float(total(later())) == float(total(wanted))
+check(loop(later()), wanted + 3)
+check(call(later()), wanted + 1)
+check(later() + 1, wanted + 1)
+""")
+
+
+def test_all_that_reads_a_result_waits_for_it() -> None:
+    run_long(
+        """
+check(np.asarray(later()))
+check(jax.device_get(later()))
+check(np.from_dlpack(later()))
+check(jax.device_put(later(), jax.devices()[1]))
+check(jnp.copy(later()))
+assert later()[3, 4].item() == wanted[3, 4]
+check(later().addressable_data(0))
+check(later().copy())
+""",
+        devices=2,
+    )
+
+
+def test_what_a_program_uses_may_be_given_up_before_it_ends() -> None:
+    run_long("""
+for give_up in (lambda z: None, lambda z: z.delete()):
+    z = jax.device_put(given * 1)
+    y = long(z)
+    give_up(z)
+    del z
+    gc.collect()
+    others = [jax.device_put(np.full((512, 512), k, np.float32)) for k in range(8)]
+    check(y)
+
+y = long(later())  # what is between has no other owner
+others = [jnp.full((512, 512), k) for k in range(8)]
+check(y, twice)
+later().delete()
+
+f = jax.jit(lambda x: layers(x) + 1)
+f(x)
+y = f(x)
+del f
+gc.collect()
+jax.clear_caches()
+others = [jax.jit(lambda x, k=k: x * k)(1.0) for k in range(4)]
+check(y, wanted + 1)
+""")
+
+
+def test_donated_arguments_change_hands_in_order() -> None:
+    run_long("""
+step = jax.jit(layers, donate_argnums=0)
+y = jnp.array(given)
+step(jnp.array(given))
+for _ in range(6):
+    before, y = y, step(y)
+    assert before.is_deleted()
+found = np.asarray(y)
+y = x
+for _ in range(6):
+    y = long(y)
+check(found, np.asarray(y))
+
+looked_at = later()
+view = np.asarray(looked_at)  # keeps its memory
+step(looked_at).block_until_ready()
+check(view)
+""")
+
+
+def test_threads_share_the_queue() -> None:
+    run_long("""
+def work(k):
+    y = x
+    for _ in range(3):
+        y = long(y)
+    return np.asarray(y)
+with ThreadPoolExecutor(6) as executor:
+    results = list(executor.map(work, range(12)))
+for found in results:
+    check(found, results[0])
+check(results[0], np.asarray(long(long(long(x)))))
+""")
+
+
+def test_memory_comes_back() -> None:
+    run_long("""
+def in_use():
+    y.block_until_ready()
+    gc.collect()
+    jax.device_put(0.0)
+    return jax.devices()[0].memory_stats()["bytes_in_use"]
+y = later()
+before = in_use()
+for _ in range(20):
+    y = long(y)
+assert in_use() == before
+""")
+
+
+def test_a_process_ends_while_a_program_is_under_way() -> None:
+    assert run_long("later(); print('ended')") == "ended\n"
+
+
+def test_a_forked_child_has_a_queue_of_its_own() -> None:
+    out = run_long("""
+import os, warnings
+warnings.simplefilter("ignore")
+y = later()
+child = os.fork()
+if not child:
+    check(long(x))
+    print("child", flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+check(y)
+print("parent")
+""")
+    assert out.split() == ["child", "parent"]
