@@ -153,8 +153,9 @@ def run_on(arguments: Address, executable: Address, given: Array[u64], list: Arr
 
 @native(inline=True)
 def takes_long(executable: Address) -> boolean:
-    """Whether to queue the program; what may not be queued finds the queue empty."""
-    return not is_idle() or word(executable, EXECUTABLE.nanoseconds) >= LONG
+    """Whether to queue the program: it took long the last time, or others are under way."""
+    may_wait = word(executable, EXECUTABLE.may_wait) != NEVER
+    return may_wait and (not is_idle() or word(executable, EXECUTABLE.nanoseconds) >= LONG)
 
 
 @native(inline=True)
