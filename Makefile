@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo demo-mpi test check test-long docs site release-check clean
+.PHONY: help demo demo-mpi test check test-long coverage docs site release-check clean
 
 help:  ## tells all targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | awk '{name = $$1; $$1 = ""; printf "make %-14s%s\n", name, $$0}'
@@ -14,7 +14,7 @@ demo-mpi: $(VENV)/.installed-examples  ## sets up, then trains a transformer on 
 	JAX_PLATFORMS=hloom $(BIN)/mpiexec -n 4 $(BIN)/python examples/train_on_ranks.py
 
 test: check  ## sets up, then runs all checks and the default tests, those that failed last first
-	$(BIN)/python -m pytest -n 2 -m "not long" --ff --cov --cov-report=term
+	$(BIN)/python -m pytest -n 2 -m "not long" --ff
 
 check: $(VENV)/.installed-dev  ## formatting, lint, types
 	$(BIN)/ruff check .
@@ -24,6 +24,9 @@ check: $(VENV)/.installed-dev  ## formatting, lint, types
 # HLOOM_CASES bounds how many cases each generated test runs.
 test-long: $(VENV)/.installed-dev  ## generated cases by the thousand; other processors
 	$(BIN)/python -m pytest -n 2 -m long --timeout=3000
+
+coverage: $(VENV)/.installed-dev  ## the share of the operations' lines that their tests run
+	$(BIN)/python -m pytest -n 2 -m "not long" --cov --cov-report=term tests/ops tests/builder tests/verifier tests/proto
 
 docs: $(VENV)/.installed-dev  ## writes the pages that are made from the code
 	$(BIN)/python tools/reference.py

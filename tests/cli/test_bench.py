@@ -63,6 +63,7 @@ def hloom_bench(*arguments: object) -> tuple[int, str]:
 # The command
 
 
+@pytest.mark.long
 def test_workloads_are_timed_beside_xla(corpus: Path, tmp_path: Path, quick: None) -> None:
     pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
     json_path, plot_path = tmp_path / "o.json", tmp_path / "o.svg"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jax_plugin.platform_process import run
 
 LONG = """
@@ -142,6 +144,7 @@ check(view)
 """)
 
 
+@pytest.mark.long
 def test_threads_share_the_queue() -> None:
     run_long("""
 def work(k):

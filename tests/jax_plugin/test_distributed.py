@@ -23,7 +23,10 @@ def run(name: str, *first: str, more: tuple[str, ...] = ()) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
 
 
-@pytest.mark.parametrize("name", ["training", "collectives", "pmap", "local_work", "elsewhere"])
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("training", "pmap", "elsewhere")]
+
+
+@pytest.mark.parametrize("name", ["collectives", "local_work", *LONG])
 def test_programs_on_two_processes(name: str) -> None:
     done = run(name, str(MPIEXEC), "-n", "2")
     assert done.returncode == 0 and done.stdout.count("well") == 2, done.stdout + done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jax_plugin.platform_process import run
 
 MESH = """
@@ -89,6 +91,7 @@ print(sorted(v.tolist() for v in seen) == sorted(v.tolist() for v in blocks))
     assert out == "True\n"
 
 
+@pytest.mark.long
 def test_programs_exported_for_the_cpu_run_here() -> None:
     out = run("""
         from jax import export

@@ -84,7 +84,10 @@ def test_attributes_of_the_backend_config() -> None:
     assert parse_attributes("opaque") == {}
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+LONG = [pytest.param(dtype, marks=pytest.mark.long) for dtype in (np.float64, np.complex64)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128, *LONG])
 def test_jax_linear_algebra_programs(dtype: type) -> None:
     """Programs as JAX lowers them for its CPU backend give JAX's results."""
     jax = pytest.importorskip("jax", reason="needs JAX, the peer")

@@ -36,8 +36,8 @@ def run(ranks: int, program: str, seconds: float = 60) -> subprocess.CompletedPr
     "program",
     [
         "one_device_each",
-        "several_devices_each",
-        "training",
+        pytest.param("several_devices_each", marks=pytest.mark.long),
+        pytest.param("training", marks=pytest.mark.long),
         "overlaps",
         pytest.param("every_type", marks=pytest.mark.long),
     ],
@@ -60,7 +60,12 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("program", FAILURES)
+LONG_FAILURES = ("hangs", "leaves")
+
+
+@pytest.mark.parametrize(
+    "program", [pytest.param(name, marks=pytest.mark.long) if name in LONG_FAILURES else name for name in FAILURES]
+)
 def test_what_goes_wrong_on_a_rank_ends_all_and_is_named(program: str) -> None:
     started = time.monotonic()
     done = run(2, program)

@@ -90,6 +90,7 @@ def setting(tmp_path: Path) -> shards.Setting:
     return shards.Setting(tmp_path, "cpu", seconds=2)
 
 
+@pytest.mark.long
 def test_a_crash_and_a_hang_cost_one_test_each(setting: shards.Setting) -> None:
     tests = shards.collect(setting, "all_test.py")
     ends = {each.test.split("_", 2)[-1]: each for each in shards.run(setting, "all_test.py", tests)}

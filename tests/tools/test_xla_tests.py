@@ -65,6 +65,7 @@ def test_modules_are_found_where_they_stand(checkout: Path) -> None:
     assert len(set(digests)) == 5
 
 
+@pytest.mark.long
 def test_a_run_compares_both_sides_and_goes_on_where_it_stopped(checkout: Path, tmp_path: Path) -> None:
     pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
     folder = tmp_path / "results"

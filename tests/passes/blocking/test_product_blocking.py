@@ -208,6 +208,7 @@ def test_statistics_of_rows_are_results_too() -> None:
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_sums_over_blocks_are_wide() -> None:
     """Sums of bf16 products are added up in f32: one by one, 300 ones would be 256 in bf16."""
     text = """
