@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,20 @@ from xla_peer import XlaPeer
 
 CASES = sorted(p.parent for p in CORPUS.glob("*/meta.json"))
 STORED = [case for case in CASES if (case / "expected.npz").exists()]
+SMALL_BYTES = 5000
+"""Of a program's text: what is checked in many ways is checked so for longer ones in the long run."""
 TEXTS = sorted([*CORPUS.glob("*/module.hlo"), *CORPUS.glob("parse/*.hlo")])
 
 # GEN-7: these hold subnormal inputs, which hloom keeps and XLA's CPU backend flushes to zero in some operations. The
 # elements whose operands are subnormal are left out of the comparison; subnormal results count as zeros.
 FLUSHED = {"binary_bfloat16", "binary_float32", "compare_float", "unary_bfloat16", "unary_float32"}
+
+
+def small_first(cases: Iterable[Path]) -> list[Any]:
+    """The programs as parameters, the larger ones marked as long."""
+    sizes = {case: (case / "module.hlo").stat().st_size for case in cases}
+    ordered = sorted(sizes, key=sizes.__getitem__)
+    return [case if sizes[case] < SMALL_BYTES else pytest.param(case, marks=pytest.mark.long) for case in ordered]
 
 
 def name_of(path: Path) -> str:
@@ -132,7 +142,9 @@ def test_xla_reads_what_hloom_writes(path: Path, peer: XlaPeer) -> None:
     assert peer.read_proto(module_to_bytes(module)).startswith("HloModule")
 
 
-@pytest.mark.parametrize("case", [c for c in STORED if not c.name.startswith("replicas")], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", small_first(c for c in STORED if not c.name.startswith("replicas")), ids=lambda case: case.name
+)
 def test_xla_computes_the_same_from_the_text_that_hloom_prints(case: Path, peer: XlaPeer) -> None:
     meta, module, inputs = load_case(case)
     results = peer.run(module.to_text(), inputs[0])

@@ -59,7 +59,7 @@ def test_only_matrices_without_a_factor_become_nan() -> None:
 
 
 @pytest.mark.parametrize("element_type", TYPES)
-@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("left", [True, pytest.param(False, marks=pytest.mark.long)])
 @pytest.mark.parametrize("transpose", TRANSPOSES)
 def test_triangular_solve(element_type: str, left: bool, transpose: str) -> None:
     for lower, unit, (batch, n, k) in itertools.product(

@@ -56,7 +56,7 @@ def test_partitions_compute_what_jax_computes(name: str, form: str) -> None:
         assert found is None, f"result {k} {found}"
 
 
-@pytest.mark.parametrize("form", ["shardy", "gspmd"])
+@pytest.mark.parametrize("form", ["shardy", pytest.param("gspmd", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "name", ["data_parallel_gradient", "convolution_gradient", "embedding_gradient", "transformer_step"]
 )
