@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from jax_plugin.platform_process import run
@@ -29,31 +31,22 @@ def later():
     return y
 """
 
-
-def run_long(program: str, devices: int = 1) -> str:
-    return run(LONG + program, devices)
-
-
-def test_a_long_call_returns_before_its_program_has_ended() -> None:
-    out = run_long("""
+CASES = {
+    "a call returns before its program has ended": """
 started = time.perf_counter()
 y = long(x)
 returned = time.perf_counter() - started
-print(y.is_ready())
+assert not y.is_ready()
 y.block_until_ready()
 ended = time.perf_counter() - started
-print(y.is_ready(), returned < ended / 4)
+assert y.is_ready() and returned < ended / 4
 check(y)
 y = later()
 while not y.is_ready():
     time.sleep(0.001)
 check(y)
-""")
-    assert out.split() == ["False", "True", "True"]
-
-
-def test_calls_take_results_that_are_not_ready() -> None:
-    run_long("""
+""",
+    "calls take results that are not ready": """
 y = x
 for _ in range(9):
     y = long(y)
@@ -72,12 +65,8 @@ assert float(total(later())) == float(total(wanted))
 check(loop(later()), wanted + np.float32(1) + np.float32(2))
 check(call(later()), wanted + 1)
 check(later() + 1, wanted + 1)
-""")
-
-
-def test_all_that_reads_a_result_waits_for_it() -> None:
-    run_long(
-        """
+""",
+    "all that reads a result waits for it": """
 check(np.asarray(later()))
 check(jax.device_get(later()))
 check(np.from_dlpack(later()))
@@ -87,12 +76,7 @@ assert later()[3, 4].item() == wanted[3, 4]
 check(later().addressable_data(0))
 check(later().copy())
 """,
-        devices=2,
-    )
-
-
-def test_what_a_program_uses_may_be_given_up_before_it_ends() -> None:
-    run_long("""
+    "what a program uses may be given up before it ends": """
 of_python = jax.jit(lambda x: jax.pure_callback(lambda v: v * 1, x, x))  # whose result is an array of Python's
 for is_deleted in (False, True):
     for make in (jax.jit(lambda x: x * 1), of_python):
@@ -120,11 +104,8 @@ gc.collect()
 jax.clear_caches()
 others = [jax.jit(lambda x, k=k: x * k)(1.0) for k in range(4)]
 check(y, wanted + 1)
-""")
-
-
-def test_donated_arguments_change_hands_in_order() -> None:
-    run_long("""
+""",
+    "donated arguments change hands in order": """
 step = jax.jit(layers, donate_argnums=0)
 y = jnp.array(given)
 step(jnp.array(given))
@@ -141,12 +122,8 @@ looked_at = later()
 view = np.asarray(looked_at)  # keeps its memory
 step(looked_at).block_until_ready()
 check(view)
-""")
-
-
-@pytest.mark.long
-def test_threads_share_the_queue() -> None:
-    run_long("""
+""",
+    "threads share the queue": """
 def work(k):
     y = x
     for _ in range(3):
@@ -157,11 +134,8 @@ with ThreadPoolExecutor(6) as executor:
 for found in results:
     check(found, results[0])
 check(results[0], np.asarray(long(long(long(x)))))
-""")
-
-
-def test_memory_comes_back() -> None:
-    run_long("""
+""",
+    "memory comes back": """
 def in_use():
     y.block_until_ready()
     gc.collect()
@@ -172,15 +146,39 @@ before = in_use()
 for _ in range(20):
     y = long(y)
 assert in_use() == before
-""")
+""",
+}
+EACH = """
+import json, traceback
+found = {}
+for name, case in CASES.items():
+    try:
+        exec(case, dict(globals()))
+        found[name] = ""
+    except Exception:
+        found[name] = traceback.format_exc()
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def failures() -> dict[str, str]:
+    """What went wrong in each case: nothing, or what Python says. A process for all, as it takes seconds to start."""
+    found: dict[str, str] = json.loads(run(f"{LONG}CASES = {CASES!r}\n{EACH}", devices=2))
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_results_are_those_of_calls_in_line(case: str, failures: dict[str, str]) -> None:
+    assert not failures[case], failures[case]
 
 
 def test_a_process_ends_while_a_program_is_under_way() -> None:
-    assert run_long("later(); print('ended')") == "ended\n"
+    assert run(f"{LONG}later(); print('ended')") == "ended\n"
 
 
 def test_a_forked_child_has_a_queue_of_its_own() -> None:
-    out = run_long("""
+    out = run(f"""{LONG}
 import os, warnings
 warnings.simplefilter("ignore")
 y = later()

@@ -200,7 +200,7 @@ def run_block(generator: str, first: int, count: int) -> None:
 
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_a_few_random_programs_agree_with_the_interpreter(generator: str) -> None:
-    run_block(generator, 0, 60)
+    run_block(generator, 0, 30)
 
 
 @pytest.mark.long

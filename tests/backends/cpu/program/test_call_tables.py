@@ -57,6 +57,38 @@ def test_kernels_nests_and_copies_run_from_tables(layers: int) -> None:
     np.testing.assert_array_equal(first, x)
 
 
+def test_what_is_part_of_a_loop_may_be_in_a_table_too() -> None:
+    text = straight(4).replace(
+        "ENTRY e {",
+        """body { state = (s32[], f32[24,24]) parameter(0)
+  k = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  next = s32[] add(k, one)
+  x = f32[24,24] get-tuple-element(state), index=1
+  sorted = f32[24,24] sort(x), dimensions={1}, to_apply=less
+  root = f32[24,24] sqrt(sorted)
+  ROOT after = (s32[], f32[24,24]) tuple(next, root) }
+condition { state = (s32[], f32[24,24]) parameter(0)
+  k = s32[] get-tuple-element(state), index=0
+  n = s32[] constant(70)
+  ROOT more = pred[] compare(k, n), direction=LT }
+ENTRY e {""",
+    )
+    text = text.replace(
+        "  y = f32[24,24] copy(x1)",
+        """  zero = s32[] constant(0)
+  begin = (s32[], f32[24,24]) tuple(zero, x1)
+  end = (s32[], f32[24,24]) while(begin), condition=condition, body=body
+  y = f32[24,24] get-tuple-element(end), index=1""",
+    )
+    random = np.random.default_rng(0)
+    arrays = [random.random((24, 24), dtype=np.float32) for _ in range(5)]
+    for found, wanted in zip(
+        *(hl.compile(text, backend=each)(*arrays) for each in ("cpu", "interpreter")), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
 def test_places_are_offsets_from_pointers_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """The function under Python, on a table in memory; what it would call is written down."""
     from hloom.backends.cpu.runtime import call_table

@@ -52,10 +52,7 @@ def kernel_call(code: KernelCode) -> str:
         for k in range(parameters)
     ]
     b.line(f"call void @{code.entry}({', '.join(map(str, arguments))}) #1")
-    b.line("ret void")
-    return "\n".join(
-        [f"define void @{code.entry}.call(ptr %frame, i64 %argument) nounwind #0 {{\nentry:", *b.lines, "}"]
-    )
+    return _function(f"define void @{code.entry}.call", b)
 
 
 def kernel_places(places: Iterable[Place]) -> list[Place]:

@@ -93,7 +93,7 @@ class ProgramEmitter(StepEmitter):
         forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in elsewhere)])
         defined = {_PARALLEL_FOR_DECLARATION, *(entry for unit in rest for entry in unit.entries)}
         declarations = {line: None for lines in needed for line in lines if line not in defined}
-        texts = ["\n".join(function.lines) for function in inlined]
+        texts = ["\n".join([*function.lines, *function.task]) for function in inlined]
         texts += [unit.text for unit in rest] + ["\n".join(lines) for lines in self.tasks.values()]
         texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main("hloom_main", len(parts), forks)]
         texts += [self.timer.text()] if self.timer is not None else []

@@ -274,7 +274,7 @@ def test_types_without_code_are_refused(types: str) -> None:
         emit_matmul("product", spec_of(1, 2, 2, 2, types), 1)
 
 
-@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("vector_bytes", [16, 32, pytest.param(64, marks=pytest.mark.long)])
 @pytest.mark.parametrize("types", ["s8 s8 s32", "u8 s8 s32", "s16 s16 s32", "s16 u8 u32", "u8 u8 s16"])
 @pytest.mark.parametrize("orders", ["bij bij bij", "bji bij bij", "bij bji bij", "bji bji bji"])
 @pytest.mark.parametrize("sizes", [(1, 16, 24, 64), (2, 5, 7, 33), (1, 70, 9, 1031)])

@@ -56,7 +56,7 @@ def test_dimensions(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("direction", ["LT", "GT"])
-@pytest.mark.parametrize("size", [20, 1000, 40000])
+@pytest.mark.parametrize("size", [20, pytest.param(1000, marks=pytest.mark.long), 40000])
 @pytest.mark.parametrize(
     "dtype",
     [np.bool_, ml_dtypes.int4, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
