@@ -21,12 +21,12 @@ def pipeline_named(text: str) -> Pass | Pipeline:
 
 def stage_text(module: Module, stage: str) -> str:
     """What the CPU backend makes of a module: its steps with their loop nests, LLVM IR, or assembly."""
+    from hloom.backends.cpu.codegen.emitter import emit_program
     from hloom.backends.cpu.llvm.half import provide_half_conversions
     from hloom.backends.cpu.llvm.machine_code import assembly
     from hloom.backends.cpu.llvm.processor import processor
     from hloom.backends.cpu.program.buffer_assignment import assign_buffers
     from hloom.backends.cpu.program.build_program import build_program
-    from hloom.backends.cpu.program.emitter import emit_program
     from hloom.backends.cpu.program.program import program_lines
     from hloom.backends.cpu.runtime.thread_pool import shared_pool
     from hloom.passes import clone_module, run_passes

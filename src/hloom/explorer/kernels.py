@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from hloom.backends.cpu.codegen.emitter import ProgramEmitter
 from hloom.backends.cpu.llvm.line_ties import Ties, assembly_functions, ir_functions, with_locations
 from hloom.backends.cpu.llvm.machine_code import assembly
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
-from hloom.backends.cpu.program.emitter import ProgramEmitter
 from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, all_steps
 from hloom.explorer.graph import Json
 
@@ -20,12 +20,12 @@ INLINED = "; it is part of the functions that call it: its lines there"
 def kernels_of(program: Program) -> list[Json]:
     """Each kernel once, with the instructions that it computes."""
     emitter = ProgramEmitter(program, assign_buffers(program, donate=False), processor().vector_bytes, tied=True)
-    code = _Code(emitter.all_texts(), {function.name: function.ties for function in emitter.functions.values()})
+    code = _Code(emitter.all_texts(), {function.name: function.ties for function in emitter.functions.written.values()})
     found: dict[int, Json] = {}
     called = (step for subroutine in program.subroutines for step in subroutine.program.steps)
     for step in all_steps([*program.steps, *called]):
         if isinstance(step, KernelStep):
-            names = [f.name for key, f in emitter.functions.items() if key[0] == id(step.kernel)]
+            names = [f.name for key, f in emitter.functions.written.items() if key[0] == id(step.kernel)]
             each = found.setdefault(id(step.kernel), code.shown("nest", names, step.kernel.to_text()))
         elif isinstance(step, CodeStep):
             kernel = step.code.entry.partition(".")[0]

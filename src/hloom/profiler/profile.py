@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloom.api import prepared
+from hloom.backends.cpu.codegen.step_timer import COUNTER_WORDS, COUNTERS, EVENT_COUNT, EVENTS, MOST_EVENTS, READ_CLOCK
 from hloom.backends.cpu.compiler import compile_timed
 from hloom.backends.cpu.executable import CpuExecutable
-from hloom.backends.cpu.program.step_timer import COUNTER_WORDS, COUNTERS, EVENT_COUNT, EVENTS, MOST_EVENTS, READ_CLOCK
 from hloom.bench.machine import measure_limits
 from hloom.errors import ArgumentError
 from hloom.flops import count_flops_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from backends.cpu.program.scalar_computations import use
+from backends.cpu.codegen.scalar_computations import use
 from hlo_text import interpreted
 
 COLLATZ = """

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, with_kernels
+from hloom.backends.cpu.codegen.outline import ScalarComputationOutliner
+from hloom.backends.cpu.codegen.step_timer import StepTimer, TimedStep
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.kernels.products.dot import can_multiply
@@ -17,9 +20,7 @@ from hloom.backends.cpu.llvm.machine_code import Compilation, target
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.emitter import Kernels, ProgramEmitter, with_kernels
 from hloom.backends.cpu.program.kernel_codes import KernelCodes, known_before_fusion
-from hloom.backends.cpu.program.outline import ScalarComputationOutliner
 from hloom.backends.cpu.program.overlap import overlap_collectives
 from hloom.backends.cpu.program.program import (
     Buffer,
@@ -32,7 +33,6 @@ from hloom.backends.cpu.program.program import (
     codes_of,
     program_lines,
 )
-from hloom.backends.cpu.program.step_timer import StepTimer, TimedStep
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.plan import Plan
 from hloom.garbage import older_objects_at_rest

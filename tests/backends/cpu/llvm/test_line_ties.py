@@ -7,12 +7,12 @@ import re
 import pytest
 
 import hloom as hl
+from hloom.backends.cpu.codegen.emitter import ProgramEmitter
 from hloom.backends.cpu.compiler import cpu_pipeline
 from hloom.backends.cpu.llvm.line_ties import Ties, assembly_functions, ir_functions, with_locations
 from hloom.backends.cpu.llvm.machine_code import assembly
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.emitter import ProgramEmitter
 from hloom.passes import run_passes
 
 SOFTMAX = """
@@ -47,7 +47,7 @@ ENTRY e {{ {parameters}
     program = build_program(module, 32, 2)
     emitter = ProgramEmitter(program, assign_buffers(program), 32, tied=True)
     texts = emitter.all_texts()
-    return texts, {function.name: function.ties for function in emitter.functions.values()}
+    return texts, {function.name: function.ties for function in emitter.functions.written.values()}
 
 
 def tied(lines: str, mark: str) -> dict[str, list[str]]:

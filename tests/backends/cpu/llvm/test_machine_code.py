@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.backends.cpu.codegen import modules as program_modules
+from hloom.backends.cpu.codegen.emitter import emit_program
 from hloom.backends.cpu.llvm import calls as llvm_calls
 from hloom.backends.cpu.llvm import machine_code
 from hloom.backends.cpu.llvm.calls import LlvmCalls
 from hloom.backends.cpu.llvm.processor import processor
-from hloom.backends.cpu.program import modules as program_modules
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.emitter import emit_program
 
 # A product, a sort, a nest that is cut into chunks, and a loop that works block by block.
 PROGRAM = """HloModule m

@@ -1,6 +1,6 @@
 """A scalar computation that is a function: one element-wise operation, which calls it for each lane.
 
-Computations that hold loops or arrays are functions (`program/outline.py` makes them); whatever runs a combiner or a
+Computations that hold loops or arrays are functions (`codegen/outline.py` makes them); whatever runs a combiner or a
 comparator then sees an operation like any other.
 """
 

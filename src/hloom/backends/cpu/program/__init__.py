@@ -1,1 +1,1 @@
-"""A module as one native program: steps, the memory of its buffers, and the LLVM IR of the whole."""
+"""A module as one native program: its steps, and the memory of its buffers."""

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.backends.cpu.codegen.emitter import emit_program
 from hloom.backends.cpu.llvm.native.types import Array, u64
 from hloom.backends.cpu.llvm.native.vocabulary import python_stack
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.emitter import emit_program
 
 LAYER = """  w{k} = f32[24,24] parameter({k})
   dot{k} = f32[24,24] dot(x{k}, w{k}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}

@@ -5,14 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Builder, Value, constant
-from hloom.backends.cpu.nests.emitter import emit_nest
-from hloom.backends.cpu.nests.state import TIE
-from hloom.backends.cpu.program.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
-from hloom.backends.cpu.program.buffer_assignment import Assignment
-from hloom.backends.cpu.program.call_tables import (
+from hloom.backends.cpu.codegen.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
+from hloom.backends.cpu.codegen.call_tables import (
     COPY,
     LEAST_CALLS,
     THREADS,
@@ -22,6 +18,10 @@ from hloom.backends.cpu.program.call_tables import (
     kernel_places,
     table_of,
 )
+from hloom.backends.cpu.codegen.nest_functions import NestFunctions
+from hloom.backends.cpu.codegen.step_timer import StepTimer, is_timed
+from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Builder, Value, constant
+from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import (
     AFTER_BLOCKS,
     ASKED_WORD,
@@ -48,8 +48,7 @@ from hloom.backends.cpu.program.program import (
     WaitStep,
     WhileStep,
 )
-from hloom.backends.cpu.program.step_timer import StepTimer, is_timed
-from hloom.loops.nest import Kernel, Nest, nest_cost
+from hloom.loops.nest import Nest, nest_cost
 
 INLINED_LINES = 200
 """Functions of at most so many lines that run on one thread become part of the loop that calls them."""
@@ -64,27 +63,6 @@ POLL_HEAD = [
     f"  %poll.first = call i64 @{CLOCK}()",
     "  store i64 %poll.first, ptr %poll.last, align 8",
 ]
-
-
-@dataclass(slots=True)
-class NestFunction:
-    """A nest's function: its name, the kernel buffers it takes, the text, and what that needs."""
-
-    name: str
-    buffers: list[int]
-    lines: list[str]
-    declarations: dict[str, None]
-    chunk: int
-    extent: int
-    ties: Sequence[str]
-    """The instruction that each line is for, where lines are tied."""
-    task: list[str] = field(default_factory=list)
-    """A function that runs a chunk of the nest with pointers from a frame, where that is asked for."""
-
-    @property
-    def chunks(self) -> int:
-        """0 where the nest runs on one thread."""
-        return -(-self.extent // self.chunk) if self.chunk else 0
 
 
 @dataclass(slots=True)
@@ -110,13 +88,10 @@ class StepEmitter:
     ) -> None:
         self.program = program
         self.timer = timer
-        self.tied = tied
-        """Whether lines are tied to the instructions that they are for."""
         self.assignment = assignment
-        self.vector_bytes = vector_bytes
         self.table_starts = table_starts(program)
         self.builder = Builder()
-        self.functions: dict[tuple[int, int, bool], NestFunction] = {}
+        self.functions = NestFunctions(vector_bytes, tied)
         self.block: _Block | None = None
         self.snapshots = 0
         self.tasks: dict[str, list[str]] = {}
@@ -214,9 +189,9 @@ class StepEmitter:
     def _calls_of(self, step: Step) -> Iterator[TableCall]:
         if isinstance(step, KernelStep):
             for position, nest in enumerate(step.kernel.nests):
-                function = self._function(step.kernel, position, nest, in_block=False)
+                function = self.functions.of(step.kernel, position, nest)
                 places = [self._place(step.buffers[k]) for k in function.buffers]
-                yield TableCall(self._task(function), places, chunks=function.chunks)
+                yield TableCall(function.needed_task(), places, chunks=function.chunks)
         elif isinstance(step, CodeStep):
             yield TableCall(f"{step.code.entry}.call", kernel_places(map(self._place, step.buffers)))
         elif isinstance(step, CopyStep) and not self._is_in_place(step):
@@ -413,7 +388,7 @@ class StepEmitter:
     def _nest(self, step: KernelStep, position: int, nest: Nest, depth: int) -> None:
         b = self.builder
         in_block = self.block is not None and is_blocked_step(step, self.assignment, self.block.loop)
-        function = self._function(step.kernel, position, nest, in_block)
+        function = self.functions.of(step.kernel, position, nest, in_block)
         pointers = [self._pointer(step.buffers[k]) for k in function.buffers]
         if self.block is not None and in_block:
             arguments = ", ".join(map(str, [*pointers, self.block.first, self.block.last]))
@@ -423,7 +398,7 @@ class StepEmitter:
         if function.chunk:
             self._fill_frame(pointers)
             b.line(
-                f"call void %parallel_for(ptr %pool, ptr @{self._task(function)}, ptr %frame, i64 {function.chunks})"
+                f"call void %parallel_for(ptr %pool, ptr @{function.needed_task()}, ptr %frame, i64 {function.chunks})"
             )
             return
         arguments = ", ".join([*map(str, pointers), "i64 0", f"i64 {function.extent}"])
@@ -432,39 +407,6 @@ class StepEmitter:
         self.inlined[function.name] = calls + inline
         self.called.add(function.name)
         b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")
-
-    def _function(self, kernel: Kernel, position: int, nest: Nest, in_block: bool) -> NestFunction:
-        """The function of a nest; in a block it runs on a part of its loop whether or not it is cut into chunks."""
-        key = (id(kernel), position, in_block and not nest.schedule.chunk)
-        found = self.functions.get(key)
-        if found is None:
-            name = f"nest{len(self.functions)}"
-            if key[2]:
-                nest = replace(nest, schedule=replace(nest.schedule, chunk=nest.loops[0].extent))
-            text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes, self.tied)
-            lines = text.split("\n")
-            ties = [line.partition(TIE)[2] for line in lines] if self.tied else []
-            lines = [line.partition(TIE)[0] for line in lines] if self.tied else lines
-            extent = nest.loops[0].extent if nest.loops else 1
-            found = NestFunction(name, buffers, lines, declarations, nest.schedule.chunk, extent, ties)
-            self.functions[key] = found
-        return found
-
-    def _task(self, function: NestFunction) -> str:
-        """A chunk of a nest, for the threads or a table of calls: `void (ptr frame, i64 chunk)`."""
-        name = f"{function.name}.task"
-        if not function.task:
-            b = Builder()
-            arguments = [from_frame(b, position) for position in range(len(function.buffers))]
-            first = b.binary("mul", Value("%chunk", I64), constant(I64, function.chunk))
-            end = b.binary("add", first, constant(I64, function.chunk or function.extent))
-            last = b.intrinsic("smin", end, constant(I64, function.extent))
-            b.line(f"call void @{function.name}({', '.join(map(str, [*arguments, first, last]))}) #1")
-            b.line("ret void")
-            function.declarations.update(b.declarations)
-            head = f"define void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
-            function.task = [head, *b.lines, "}"]
-        return name
 
 
 def poll_period(step: WhileStep, share: float) -> int:

@@ -7,7 +7,7 @@ import pytest
 
 from backends.cpu.program.assigned import assigned, check_results
 from hlo_text import arrays_for, loop, module_text, run_loop
-from hloom.backends.cpu.program.blocked_loop import BLOCK_BYTES, BLOCK_STEP, BlockedLoop, blocked_loop
+from hloom.backends.cpu.codegen.blocked_loop import BLOCK_BYTES, BLOCK_STEP, BlockedLoop, blocked_loop
 from hloom.backends.cpu.program.program import WhileStep, all_steps
 
 SIZE = 20_001

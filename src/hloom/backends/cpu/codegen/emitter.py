@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from hloom.backends.cpu.codegen.call_tables import COPY, copy_call, kernel_call
+from hloom.backends.cpu.codegen.merge_functions import merge_functions
+from hloom.backends.cpu.codegen.modules import Merging, Unit, divided, module_of_units, module_text
+from hloom.backends.cpu.codegen.step_emitter import StepEmitter, return_if
+from hloom.backends.cpu.codegen.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.buffer_assignment import Assignment
-from hloom.backends.cpu.program.call_tables import COPY, copy_call, kernel_call
 from hloom.backends.cpu.program.interface import (
     TABLE,
     table_starts,
 )
-from hloom.backends.cpu.program.merge_functions import merge_functions
-from hloom.backends.cpu.program.modules import Merging, Unit, divided, module_of_units, module_text
 from hloom.backends.cpu.program.program import Buffer, CodeStep, Program, Step, Subroutine, codes_of
-from hloom.backends.cpu.program.step_emitter import StepEmitter, return_if
-from hloom.backends.cpu.program.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 
 MERGED_NESTS = Merging(most_constants=4, divisors=False)
 """A loop that knows its sizes keeps them in instructions rather than registers; a few make no difference."""
@@ -87,7 +87,7 @@ class ProgramEmitter(StepEmitter):
         whole = [text for subroutine in self.program.subroutines for text in self._subroutine(subroutine)]
         whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
         pieces, rest = divided([*kernels.rest, *merge_functions(list(self._nests()))])
-        inlined = [f for f in self.functions.values() if self.inlined.get(f.name)]
+        inlined = [f for f in self.functions.written.values() if self.inlined.get(f.name)]
         needed = [self.builder.declarations, *(f.declarations for f in inlined), *(u.declarations for u in rest)]
         elsewhere = [unit for piece in [*kernels.pieces, *pieces] for unit in piece]
         forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in elsewhere)])
@@ -103,7 +103,7 @@ class ProgramEmitter(StepEmitter):
 
     def _nests(self) -> Iterator[Unit]:
         """Those that the program only calls: they are inlined nowhere."""
-        for function in self.functions.values():
+        for function in self.functions.written.values():
             if not self.inlined.get(function.name):
                 entries, lines = [], [*function.lines, *function.task]
                 if function.name in self.called:
@@ -189,7 +189,7 @@ class FunctionEmitter(ProgramEmitter):
         self._steps(self.program.steps, depth=1)
         declarations = dict(self.builder.declarations)
         texts = []
-        for function in self.functions.values():
+        for function in self.functions.written.values():
             texts.append("\n".join(function.lines))
             declarations |= function.declarations
         for code in codes_of(self.program).values():

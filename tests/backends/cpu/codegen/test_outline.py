@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from backends.cpu.program.scalar_computations import KEYS, ORDINARY, USES, use
+from backends.cpu.codegen.scalar_computations import KEYS, ORDINARY, USES, use
 from hlo_text import compiled, interpreted
 
 

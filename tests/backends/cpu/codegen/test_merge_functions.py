@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.program.merge_functions import LEAST_LINES, merge_functions
-from hloom.backends.cpu.program.modules import Merging, Unit
+from hloom.backends.cpu.codegen.merge_functions import LEAST_LINES, merge_functions
+from hloom.backends.cpu.codegen.modules import Merging, Unit
 from hloom.cli.pipelines import stage_text
 
 RULE = Merging(most_constants=3, divisors=True)

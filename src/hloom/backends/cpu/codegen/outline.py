@@ -13,12 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from hloom.backends.cpu.codegen.emitter import FunctionEmitter
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.elements.scalar_function import ScalarFunction, ScalarFunctionCall
 from hloom.backends.cpu.elements.types import is_native
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.emitter import FunctionEmitter
 from hloom.backends.cpu.program.program import Buffer, Program, Routine
 from hloom.ir import Computation, Module, callees_first, clone_computation
 from hloom.loops.lower import can_lower

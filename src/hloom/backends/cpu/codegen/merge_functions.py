@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.program.modules import Merging, Unit
+from hloom.backends.cpu.codegen.modules import Merging, Unit
 
 LEAST_LINES = 16
 """Shorter functions cost hardly more than a call with a table."""
