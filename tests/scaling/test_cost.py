@@ -124,7 +124,22 @@ def test_devices_that_do_not_fit_are_refused(cluster: Path, tmp_path: Path) -> N
     for arguments, message in (
         (["--devices", "5", "--cluster", str(cluster)], "the cluster has 4 devices, not 5"),
         (["--cluster", str(tmp_path / "none.toml")], "cannot read"),
-        ([], "--cost needs a description of the devices"),
+        (["--devices", "4"], "--devices and --plot need a description of the devices"),
     ):
         shown = CliRunner().invoke(main, ["show", str(path), "--cost", *arguments])
         assert shown.exit_code == 1 and message in shown.output, shown.output
+
+
+def test_operations_and_bytes_are_counted_without_a_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text("""HloModule m
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  w = f32[8,16] parameter(1)
+  dot = f32[4,16] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT sorted = f32[4,16] negate(dot)
+}""")
+    shown = CliRunner().invoke(main, ["show", str(path), "--cost", "--memory"])
+    rows = [[word.strip() for word in line.split("│")[1:-1]] for line in shown.output.split("\n") if "│ %" in line]
+    assert rows[:2] == [["%dot", "dot", "1,024", "896", "1.14"], ["%sorted", "negate", "64", "512", "0.125"]]
+    assert "1,088 operations, 1,408 bytes" in shown.output and "at the peak" in shown.output

@@ -1,4 +1,4 @@
-"""What a step of a module costs on a cluster: `hloom show --cost`."""
+"""What a module costs: `hloom show --cost` counts operations and bytes, with `--cluster` it predicts a step's time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,39 @@ from pathlib import Path
 
 from hloom.cli.output import print_table
 from hloom.errors import ArgumentError
-from hloom.ir import Module
+from hloom.flops import count_flops, count_flops_of
+from hloom.ir import Instruction, Module
 
 MOST_ROWS = 20
+_NO_WORK = ("parameter", "constant", "tuple", "get-tuple-element", "after-all")
+
+
+def show_counts(module: Module) -> None:
+    """Prints the operations of the entry's instructions and the bytes that they touch, the costliest first."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    rows = [(count_flops_of(i), _bytes(i), i) for i in module.entry.instructions if i.opcode not in _NO_WORK]
+    rows.sort(key=lambda row: (-(row[0] or 0), -row[1]))
+    table = Table("instruction", "opcode", "operations", "bytes", "operations a byte")
+    for flops, size, instruction in rows[:MOST_ROWS]:
+        each = "" if flops is None or not size else f"{flops / size:.3g}"
+        table.add_row(f"%{instruction.name}", instruction.opcode, _counted(flops), f"{size:,}", each)
+    print_table(console, table)
+    if len(rows) > MOST_ROWS:
+        console.print(f".. and {len(rows) - MOST_ROWS} that do less")
+    total = sum(size for _, size, _ in rows)
+    console.print(f"a run: {_counted(count_flops(module))} operations, {total:,} bytes as the module stands")
+
+
+def _bytes(instruction: Instruction) -> int:
+    shapes = [*instruction.operand_shapes, instruction.shape]
+    return sum(leaf.byte_size for shape in shapes for leaf in shape.leaves() if leaf.is_array)
+
+
+def _counted(flops: int | None) -> str:
+    return "unknown" if flops is None else f"{flops:,}"
 
 
 def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path: Path | None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hloom.api import load
-from hloom.cli.cost import show_cost
+from hloom.cli.cost import show_cost, show_counts
 from hloom.cli.memory import show_memory
 from hloom.errors import ArgumentError, HloomError
 from hloom.text import fingerprint, print_module
@@ -22,7 +22,7 @@ from hloom.text import fingerprint, print_module
 @click.option("--no-metadata", is_flag=True, help="Without metadata.")
 @click.option("--fingerprint", "only_fingerprint", is_flag=True, help="Only the fingerprint of the module.")
 @click.option("--memory", is_flag=True, help="Instead, what is alive at the peak, as the module stands.")
-@click.option("--cost", is_flag=True, help="Instead, what a step costs on the cluster that --cluster describes.")
+@click.option("--cost", is_flag=True, help="Instead, its operations and bytes; with --cluster, a step's time.")
 @click.option("--devices", type=click.IntRange(1), help="Of the cluster: a module with shardings is partitioned.")
 @click.option("--cluster", type=click.Path(path_type=Path), help="A TOML file: hloom bench --collectives writes one.")
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the cost too, as .svg or .png.")
@@ -42,13 +42,17 @@ def show(
     """Print MODULE (HLO text, StableHLO or a proto) as HLO text."""
     try:
         loaded = load(module)
-        if cost:
-            if cluster is None:
-                raise ArgumentError("--cost needs a description of the devices: --cluster FILE.toml")
+        if cost and cluster is not None:
             show_cost(loaded, devices, cluster, plot_path)
-        elif memory:
+        elif cost:
+            if devices is not None or plot_path is not None:
+                raise ArgumentError("--devices and --plot need a description of the devices: --cluster FILE.toml")
+            show_counts(loaded)
+        if memory:
             show_memory(loaded)
-        elif only_fingerprint:
+        if cost or memory:
+            return
+        if only_fingerprint:
             click.echo(fingerprint(loaded))
         else:
             click.echo(
