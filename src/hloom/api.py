@@ -112,8 +112,7 @@ def compile(
         from hloom.backends.cpu.compiler import Company, compile_module
         from hloom.backends.cpu.executable import CpuExecutable
 
-        alone = count * module.num_partitions == 1
-        company = Company.RANKS if distributed else Company.NONE if alone else Company.THREADS
+        company = Company.of(count * module.num_partitions, distributed)
         executable = CpuExecutable(module, options, compile_module(module, donate, company))
     else:
         from hloom.backends.interpreter.executable import InterpreterExecutable

@@ -51,6 +51,12 @@ def count_flops_of(instruction: Instruction) -> int | None:
     return _count(instruction, counts)
 
 
+def bytes_of(instruction: Instruction) -> int:
+    """The bytes of an instruction's operands and of its result."""
+    shapes = [*instruction.operand_shapes, instruction.shape]
+    return sum(leaf.byte_size for shape in shapes for leaf in shape.leaves() if leaf.is_array)
+
+
 def _count(instruction: Instruction, counts: Counts) -> int | None:
     """The operations of one instruction, given those of the computations that it calls."""
     op, operands, elements = instruction.op, instruction.operand_shapes, instruction.shape.element_count

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from hloom.cli.output import print_table
 from hloom.errors import ArgumentError
-from hloom.flops import count_flops, count_flops_of
-from hloom.ir import Instruction, Module
+from hloom.flops import bytes_of, count_flops, count_flops_of
+from hloom.ir import Module
 
 MOST_ROWS = 20
 _NO_WORK = ("parameter", "constant", "tuple", "get-tuple-element", "after-all")
@@ -19,7 +19,7 @@ def show_counts(module: Module) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    rows = [(count_flops_of(i), _bytes(i), i) for i in module.entry.instructions if i.opcode not in _NO_WORK]
+    rows = [(count_flops_of(i), bytes_of(i), i) for i in module.entry.instructions if i.opcode not in _NO_WORK]
     rows.sort(key=lambda row: (-(row[0] or 0), -row[1]))
     table = Table("instruction", "opcode", "operations", "bytes", "operations a byte")
     for flops, size, instruction in rows[:MOST_ROWS]:
@@ -30,11 +30,6 @@ def show_counts(module: Module) -> None:
         console.print(f".. and {len(rows) - MOST_ROWS} that do less")
     total = sum(size for _, size, _ in rows)
     console.print(f"a run: {_counted(count_flops(module))} operations, {total:,} bytes as the module stands")
-
-
-def _bytes(instruction: Instruction) -> int:
-    shapes = [*instruction.operand_shapes, instruction.shape]
-    return sum(leaf.byte_size for shape in shapes for leaf in shape.leaves() if leaf.is_array)
 
 
 def _counted(flops: int | None) -> str:

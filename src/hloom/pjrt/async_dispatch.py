@@ -15,6 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hloom.backends.cpu.llvm.native.threads import (
+    pthread_cond_broadcast,
+    pthread_cond_init,
+    pthread_cond_signal,
+    pthread_cond_wait,
+    pthread_create,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
 from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, boolean, field, i8, i32, u8, u64
 from hloom.backends.cpu.llvm.native.vocabulary import (
     ACQUIRE,
@@ -107,14 +117,6 @@ class Queue(Structure):
 
 QUEUE = static(Queue, "hloom_pjrt_queue")
 
-pthread_create = external("pthread_create", i32, Address, Address, Address, Address)
-pthread_mutex_init = external("pthread_mutex_init", i32, Address, Address)
-pthread_mutex_lock = external("pthread_mutex_lock", i32, Address)
-pthread_mutex_unlock = external("pthread_mutex_unlock", i32, Address)
-pthread_cond_init = external("pthread_cond_init", i32, Address, Address)
-pthread_cond_wait = external("pthread_cond_wait", i32, Address, Address)
-pthread_cond_signal = external("pthread_cond_signal", i32, Address)
-pthread_cond_broadcast = external("pthread_cond_broadcast", i32, Address)
 clock_gettime = external("clock_gettime", i32, i32, Address)
 
 

@@ -2,7 +2,7 @@
 
 PJRT is the interface by which JAX, and other frameworks, use a platform: a structure of function pointers, each of
 which takes one pointer to an argument structure and returns an error or null. Here the table below stands for XLA's
-header: it lists the functions in the order of the structure. A second table is the extension for layouts.
+header: it lists the functions in the order of the structure. Further tables are extensions: layouts and shardings.
 
 A line reads `Name answerer: inputs -> outputs`. All fields are 64-bit words (pointers, handles, sizes) unless a type
 follows the name (`id:i32`). The answerer is
@@ -10,7 +10,8 @@ follows the name (`id:i32`). The answerer is
 - `get`: native code copies the outputs from words of the record that the first input points to (`hloom.pjrt.native`);
   `out=word` names the word where it has another name;
 - `destroy`: native code puts the record on the list of the dead;
-- `native`: a function of native code's own (`execute_code.py`, `host_code.py`);
+- `native`: a function of native code's own (`execute_code.py`, `host_code.py`, `async_dispatch.py`), or one that does
+  nothing;
 - `python`: a Python function of this package, registered with `answers`. Some of them only do what native code leaves
   to them: for these, `native.py` has the name in a list;
 - nothing: the function is not implemented, and says so.
@@ -35,7 +36,7 @@ Plugin_Initialize python:
 Plugin_Attributes python: -> attributes, num_attributes
 Event_Destroy destroy: event
 Event_IsReady native: event -> is_ready:bool
-Event_Error python: event
+Event_Error native: event
 Event_Await python: event
 Event_OnReady python: event, callback, user_arg
 Client_Create python: create_options, num_options, kv_get, kv_get_arg, kv_put, kv_put_arg -> client

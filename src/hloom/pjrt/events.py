@@ -1,4 +1,7 @@
-"""Events: what the framework waits for. Almost all of them are the one event that is always ready."""
+"""Events: what the framework waits for. Almost all of them are the one event that is always ready.
+
+An operation that fails says so when it is called: events never carry errors.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +51,6 @@ class Event:
                 self._callbacks.append((callback, argument))
                 return
         _ON_READY(callback)(0, argument)
-
-
-@answers("Event_Error")
-def _error(arguments: Any) -> None:
-    pass  # an operation that fails says so when it is called: events never carry errors
 
 
 @answers("Event_Await")

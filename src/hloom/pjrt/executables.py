@@ -88,16 +88,20 @@ class Loaded:
     def _compiled(self) -> tuple[DeviceExecutable, Module]:
         module, self.shardings = self.read()
         devices = [device.runtime for device in self.devices]
-        ranks = [device.process for device in self.devices]
-        shared: bool | list[int] = ranks if len({*ranks}) > 1 else False
         in_memory = in_row_major(module)
-        executable = compile_hlo(in_memory, replicas=self.replicas, devices=devices, donate=True, distributed=shared)
-        if isinstance(executable, CpuExecutable):
-            executable.optimized = None
-            if len(self.devices) == 1 and executable.key:
-                self.is_known = True
-                keep_known(self.fingerprint, Known.of(module, self.shardings, in_memory, executable.key))
+        executable = compile_hlo(
+            in_memory, replicas=self.replicas, devices=devices, donate=True, distributed=self._ranks or False
+        )
+        if isinstance(executable, CpuExecutable) and len(self.devices) == 1 and executable.key:
+            self.is_known = True
+            keep_known(self.fingerprint, Known.of(module, self.shardings, in_memory, executable.key))
         return cast(DeviceExecutable, executable), module
+
+    @property
+    def _ranks(self) -> list[int]:
+        """The rank of each device, where they are of several processes."""
+        ranks = [device.process for device in self.devices]
+        return ranks if len({*ranks}) > 1 else []
 
     def read(self) -> tuple[Module, Shardings | None]:
         """The program of one partition as the framework gave it, and its shardings, where anything says so."""
@@ -130,8 +134,7 @@ class Loaded:
             buffer_words(shape.dimensions, order, shape.element_type.dtype, memory, 0)
             for shape, order in zip(self.output_shapes, self.output_orders, strict=True)
         ]
-        layouts = list(map(layout_handle, self.input_orders))
-        self.is_fast = make_fast(self.handle, entry, layouts, results, self.donated)
+        self.is_fast = make_fast(self.handle, entry, self.facts["parameter_layouts"], results, self.donated)
 
     def take_stop(self, arguments: Any) -> bool:
         """Whether native code was stopped while it ran the program for this call; it is told once."""
@@ -218,7 +221,7 @@ class Loaded:
 
     def _optimized(self) -> bytes:
         module, _ = self.read()
-        run_passes(module, cpu_pipeline(Company.NONE if len(self.devices) == 1 else Company.THREADS))
+        run_passes(module, cpu_pipeline(Company.of(len(self.devices), self._ranks)))
         proto = message_class("HloModuleProtoWithConfig")()
         proto.hlo_module.CopyFrom(module_to_proto(module))
         if self.shardings is not None:

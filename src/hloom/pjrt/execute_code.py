@@ -78,11 +78,8 @@ assert KEPT_BYTES <= 8 * (DESCRIPTION_WORDS - 1)
 @native(name="PJRT_LoadedExecutable_Execute")
 def execute(arguments: Address) -> Address:
     executable = word(arguments, CALL.executable)
-    if word(executable, EXECUTABLE.main) != null and is_plain(arguments, executable):
-        if word(executable, EXECUTABLE.may_wait) == NEVER:
-            wait_for(last_task())
-        if run(arguments, executable):
-            return null
+    if word(executable, EXECUTABLE.main) != null and is_plain(arguments, executable) and run(arguments, executable):
+        return null
     return ask(ASK, arguments)
 
 

@@ -19,14 +19,14 @@ LARGEST_TABLE = 8192
 
 
 def make_fast(
-    loaded: int, entry: NativeEntry, layouts: list[int], results: Sequence[tuple[int, ...]], given: frozenset[int]
+    loaded: int, entry: NativeEntry, layouts: int, results: Sequence[tuple[int, ...]], given: frozenset[int]
 ) -> bool:
     """Lets native code run an executable, if it is of the kind that it can.
 
     Arguments:
         loaded: the handle of the executable.
         entry: its program; it lives as long as the executable.
-        layouts: for each parameter the handle of its layout.
+        layouts: the address of the handles of all parameters' layouts.
         results: for each result the words that its buffer's record starts with.
         given: the parameters that are donated.
     """
@@ -47,7 +47,7 @@ def make_fast(
         ("descriptions", words_of(descriptions)),
         ("donated", words_of(flags) if given else 0),
         ("arena_bytes", entry.arena_bytes),
-        ("input_layouts", words_of(layouts)),
+        ("input_layouts", layouts),
         ("keeps", int(entry.is_shared)),
         ("may_wait", NEVER if not entry.always_ends else BRIEF if entry.is_brief else TIMED),
         ("nanoseconds", 0),

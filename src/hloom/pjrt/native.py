@@ -46,11 +46,9 @@ from hloom.pjrt.native_memory import (
     STATE,
     State,
     allocate,
-    ask,
     bury,
     count_bytes,
     give_record,
-    is_immortal,
     release,
     take_dead,
     word,
@@ -228,8 +226,6 @@ def _function(function: Function, index: int) -> Native:
         made = _destroyer(name, bury_buffer if function.kind == "Buffer" else bury)
     elif not function.answerer:
         made = _unimplemented(name, index)
-    elif function.name in ASKING:
-        made = _ready_event_function(name, ASKING.index(function.name))
     else:
         made = _nothing(name)
     return typing.cast(Native, made)
@@ -281,15 +277,5 @@ def _nothing(name: str) -> Any:
     @native(name=name)
     def answer(arguments: Address) -> Address:
         return null
-
-    return answer
-
-
-def _ready_event_function(name: str, number: int) -> Any:
-    """Answers for the events that are native code's: there is no error."""
-
-    @native(name=name)
-    def answer(arguments: Address) -> Address:
-        return u64(null) if is_immortal(word(arguments, HANDLE)) else ask(number, arguments)
 
     return answer

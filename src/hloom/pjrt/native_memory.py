@@ -28,7 +28,7 @@ from hloom.pjrt.records import RECORD_WORDS, offsets_of_record, record_words
 NOTHING = 1
 """What the word `owned` of a buffer's record says where its memory was given away; 0 where it is Python's."""
 ASKING = (
-    *("Event_Error", "Event_Await", "Event_OnReady", "LoadedExecutable_Execute", "Client_BufferFromHostBuffer"),
+    *("Event_Await", "Event_OnReady", "LoadedExecutable_Execute", "Client_BufferFromHostBuffer"),
     "Buffer_IncreaseExternalReferenceCount",
 )
 """The functions whose native code asks Python in some cases."""

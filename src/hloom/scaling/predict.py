@@ -14,7 +14,7 @@ from hloom.backends.cpu.compiler import Company, cpu_pipeline
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.flops import FREE, count_flops_of
+from hloom.flops import FREE, bytes_of, count_flops_of
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
 from hloom.passes import clone_module, run_passes
@@ -146,8 +146,7 @@ def _collective(instruction: Instruction, run: _Run) -> Part:
 
 
 def _computation(instruction: Instruction, cluster: Cluster) -> Part:
-    shapes = [*instruction.operand_shapes, instruction.shape]
-    size = sum(leaf.byte_size for shape in shapes for leaf in shape.leaves() if leaf.is_array)
-    working, moving = (count_flops_of(instruction) or 0) / cluster.flops, size / cluster.memory_rate
+    working = (count_flops_of(instruction) or 0) / cluster.flops
+    moving = bytes_of(instruction) / cluster.memory_rate
     limit = "arithmetic" if working > moving else "memory"
     return Part(instruction, 1, max(working, moving), 0, limit)

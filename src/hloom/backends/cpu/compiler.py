@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.codegen.emitter import Kernels, ProgramEmitter, with_kernels
+from hloom.backends.cpu.codegen.modules import module_of_units
 from hloom.backends.cpu.codegen.outline import ScalarComputationOutliner
 from hloom.backends.cpu.codegen.step_timer import StepTimer, TimedStep
 from hloom.backends.cpu.elements.ops import can_apply
@@ -125,6 +126,11 @@ class Company(enum.Enum):
     THREADS = "other devices of this process"
     RANKS = "devices of other processes"
 
+    @classmethod
+    def of(cls, devices: int, distributed: object) -> Company:
+        """The company of a program for so many devices, which other processes may share."""
+        return cls.RANKS if distributed else cls.NONE if devices == 1 else cls.THREADS
+
 
 def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
     """The passes before code generation."""
@@ -198,9 +204,8 @@ def _compile(module: Module, donate: bool, company: Company, timer: StepTimer | 
     module = clone_module(module)
     with Compilation() as compilation:
         first = _KernelsFirst(module, compilation)
-        stages = _Stages(
-            run_passes(module, cpu_pipeline(company), before=first.begin), len(list(module.instructions()))
-        )
+        passes = run_passes(module, cpu_pipeline(company), before=first.begin)
+        stages = _Stages(passes, sum(1 for _ in module.instructions()))
         stages.add("write kernels", first.seconds)
         with stages.timed("build program"):
             program = build_program(module, processor().vector_bytes, shared_pool().threads, codes=first.codes)
@@ -255,7 +260,7 @@ class _KernelsFirst:
     def _begin(self, codes: Mapping[str, KernelCode]) -> None:
         begun = len(self.kernels.pieces)
         self.kernels = with_kernels(self.kernels, codes)
-        self.compilation.begin(self.kernels.texts()[begun:])
+        self.compilation.begin(map(module_of_units, self.kernels.pieces[begun:]))
 
 
 @dataclass

@@ -80,8 +80,6 @@ class CpuExecutable(DeviceExecutable):
         self.host = compiled.host
         self._arena_bytes = compiled.arena_bytes
         self._donated = compiled.donated
-        self.optimized = compiled.optimized
-        """The module after the passes; None where the program was found on disk."""
         self.key = compiled.key
         self._largest_buffers = "\n  ".join(["a run, whose largest buffers are", *compiled.largest_buffers])
         self.code = load_object(*compiled.object_files)

@@ -64,13 +64,7 @@ class _Merger:
 
     def _operands(self, root: Instruction) -> list[Instruction]:
         """The arrays that the fusion of a root reads from memory."""
-        members = self.members[root]
-        found: dict[Instruction, None] = {}
-        for member in members:
-            for operand in member.operands:
-                if operand not in members and operand.shape.is_array and operand.shape.dimensions:
-                    found[operand] = None
-        return list(found)
+        return [i for i in self._inputs(self.group_of[root]) if i.shape.is_array and i.shape.dimensions]
 
     def _candidates(self, operands: list[Instruction]) -> list[Instruction]:
         found: dict[int, Instruction] = {}

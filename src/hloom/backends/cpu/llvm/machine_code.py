@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -103,8 +103,7 @@ class Compilation:
     """
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
-        self._begun: list[Future[bytes]] = []
+        self._begun: list[Callable[[], bytes]] = []
         threads = thread_count() if _calls().are_parallel else 1
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
 
@@ -116,18 +115,17 @@ class Compilation:
             self._executor.shutdown(cancel_futures=True)
 
     def begin(self, texts: Iterable[str]) -> None:
-        """Compiles modules while the caller goes on; without threads they wait for the end."""
+        """Compiles modules, the longest first, while the caller goes on; without threads they wait for the end."""
         for text in sorted(texts, key=len, reverse=True):
-            self._texts.append(text)
-            if self._executor is not None:
-                self._begun.append(self._executor.submit(compile_text, text))
+            begun = functools.partial(compile_text, text)
+            self._begun.append(begun if self._executor is None else self._executor.submit(begun).result)
 
     def finish(self, texts: Sequence[str]) -> list[bytes]:
         """Compiles the last modules; the object files of all."""
-        if self._executor is None or (not self._texts and len(texts) == 1):
-            return [compile_text(text) for text in [*self._texts, *texts]]
+        if not self._begun and len(texts) == 1:
+            return [compile_text(texts[0])]
         self.begin(texts)
-        return [begun.result() for begun in self._begun]
+        return [result() for result in self._begun]
 
 
 def compile_text(text: str) -> bytes:

@@ -51,7 +51,7 @@ def build_program(
     """
     program = Program(module=module, plans=make_plans(module.entry))
     called_often = _called_often(module.entry) if with_calls else set()
-    shared = _Shared(vector_bytes, threads, called_often, codes or KernelCodes(vector_bytes, threads))
+    shared = _Shared(called_often, codes or KernelCodes(vector_bytes, threads))
     _Builder(program, shared).build(module.entry)
     program.subroutines = [subroutine for subroutine in shared.subroutines.values() if subroutine is not None]
     return program
@@ -61,8 +61,6 @@ def build_program(
 class _Shared:
     """What a program and its subroutines have together."""
 
-    vector_bytes: int
-    threads: int
     called_often: set[Computation]
     codes: KernelCodes
     kernels: dict[Any, Lowered] = field(default_factory=dict)
@@ -269,7 +267,7 @@ class _Builder:
         found = self.shared.kernels.get(key)
         if found is None:
             found = self.shared.kernels[key] = lower(instruction)
-            schedule(found.kernel, self.shared.vector_bytes, self.shared.threads)
+            schedule(found.kernel, self.shared.codes.vector_bytes, self.shared.codes.threads)
         return found
 
     def _while(self, instruction: Instruction, initial: Place, steps: list[Step]) -> Place:

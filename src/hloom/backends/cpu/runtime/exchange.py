@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
+from hloom.backends.cpu.llvm.native.threads import sched_yield
 from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, field, i32, i64, u32, u64
-from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, external, load, native, stack, store, to
+from hloom.backends.cpu.llvm.native.vocabulary import address_of, copy_memory, load, native, stack, store, to
 from hloom.backends.cpu.runtime.interrupts import Host
 
 WORDS = 8
@@ -28,8 +29,6 @@ _LOOKS = 2047
 """How often, less one, until Python is asked."""
 _STATUS_WORDS = 32
 """More than any MPI's status has."""
-
-sched_yield = external("sched_yield", i32)
 
 
 class Call(Structure):

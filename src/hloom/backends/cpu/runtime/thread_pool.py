@@ -40,6 +40,16 @@ import time
 
 from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
+from hloom.backends.cpu.llvm.native.threads import (
+    pthread_cond_broadcast,
+    pthread_cond_init,
+    pthread_cond_wait,
+    pthread_create,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+    sched_yield,
+)
 from hloom.backends.cpu.llvm.native.types import LINE, Address, Array, Atomic, Structure, field, i32, i64, u8, u64
 from hloom.backends.cpu.llvm.native.vocabulary import (
     ACQUIRE,
@@ -47,7 +57,6 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     RELEASE,
     SEQ_CST,
     address_of,
-    external,
     native,
     null,
     pause,
@@ -78,16 +87,6 @@ class Pool(Structure):
     sleepers: Atomic[i32] = field(line=True)
     mutex: Array[u8] = field(line=True, inline=(u8, 64))  # pthread_mutex_t: at most 64 bytes on Linux and macOS
     condition: Array[u8] = field(line=True, inline=(u8, 64))  # pthread_cond_t: likewise
-
-
-pthread_create = external("pthread_create", i32, Address, Address, Address, Address)
-pthread_mutex_init = external("pthread_mutex_init", i32, Address, Address)
-pthread_mutex_lock = external("pthread_mutex_lock", i32, Address)
-pthread_mutex_unlock = external("pthread_mutex_unlock", i32, Address)
-pthread_cond_init = external("pthread_cond_init", i32, Address, Address)
-pthread_cond_wait = external("pthread_cond_wait", i32, Address, Address)
-pthread_cond_broadcast = external("pthread_cond_broadcast", i32, Address)
-sched_yield = external("sched_yield", i32)
 
 
 # The caller
