@@ -89,11 +89,11 @@ def module(entry: str, computations: str = "") -> hl.Module:
     return hl.parse(f"HloModule m\n{FOLDS}{computations}\nENTRY e {{{entry}}}")
 
 
-def blocked(original: hl.Module, block_bytes: int, least_rows: int = 5) -> hl.Module:
+def blocked(original: hl.Module, block_bytes: int = 1000, rows: int = 6, keys: int = 24) -> hl.Module:
     """The module after the pass, with thresholds so low that everything is cut."""
     copy = clone_module(original)
     run_passes(copy, simplification_pipeline())
-    ProductBlocking(1, block_bytes, 1, least_rows).run(copy)
+    ProductBlocking(1, block_bytes, 1, 5, rows, keys).run(copy)
     verify_module(copy)
     return copy
 
@@ -133,35 +133,37 @@ def attention(causal: bool) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
-    ("block_bytes", "least_rows", "depth"),
-    [(7000, 5, 1), (2400, 5, 2), (1000, 5, 3), (1000, 7, 3), (1, 24, 2)],
-    ids=["batches", "heads", "rows", "a rest of rows", "no rows"],
+    ("rows", "keys", "depth"),
+    [(24, 24, 2), (6, 24, 3), (7, 24, 3), (24, 6, 3), (24, 7, 3), (6, 7, 4)],
+    ids=["heads", "rows", "a rest of rows", "keys", "a rest of keys", "rows and keys"],
 )
-def test_attention(backend: str, causal: bool, block_bytes: int, least_rows: int, depth: int) -> None:
+def test_attention(backend: str, causal: bool, rows: int, keys: int, depth: int) -> None:
     text = CAUSAL if causal else SCORES + SOFTMAX.format(x="scaled")
-    found = blocked(module(text + RESULT.format(root="ROOT")), block_bytes, least_rows)
+    found = blocked(module(text + RESULT.format(root="ROOT")), rows=rows, keys=keys)
     assert loops(found) == depth
     np.testing.assert_allclose(values(found, backend)[0], attention(causal), rtol=1e-5, atol=1e-6)
 
 
 def test_nothing_large_is_left() -> None:
-    found = blocked(module(CAUSAL + RESULT.format(root="ROOT")), 1000)
+    found = blocked(module(CAUSAL + RESULT.format(root="ROOT")))
     assert largest(found) < 2 * 3 * 24 * 24 * 4 / 2
 
 
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
-@pytest.mark.parametrize(("block_bytes", "least_rows"), [(2400, 5), (1000, 5), (1000, 7)])
-def test_gradients_compute_the_scores_again(backend: str, block_bytes: int, least_rows: int) -> None:
+@pytest.mark.parametrize(
+    ("block_bytes", "rows", "keys", "count"), [(2400, 24, 24, 4), (1000, 6, 24, 6), (1000, 7, 7, 7)]
+)
+def test_gradients_compute_the_scores_again(backend: str, block_bytes: int, rows: int, keys: int, count: int) -> None:
     original = module(CAUSAL + RESULT.format(root="") + GRADIENT)
-    found = blocked(original, block_bytes, least_rows)
-    assert loops(found) == 2 * (2 if block_bytes == 2400 else 3)
+    found = blocked(original, block_bytes, rows, keys)
+    assert loops(found) == count
     for value, expected in zip(values(found, backend), values(original, "interpreter"), strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_of_small_matrices_keep_them() -> None:
     original = module(CAUSAL + RESULT.format(root="") + GRADIENT)
-    assert ProductBlocking(1, 1000, 24 * 24 * 4 + 1, 5).run(original) == 0
+    assert ProductBlocking(1, 1000, 24 * 24 * 4 + 1, 5, 6, 24).run(original) == 0
 
 
 def test_a_bias_is_read_block_by_block() -> None:
@@ -171,8 +173,8 @@ def test_a_bias_is_read_block_by_block() -> None:
   masked = f32[2,3,24,24] add(scaled, biases)
 """
     original = module(SCORES + bias + SOFTMAX.format(x="masked") + RESULT.format(root="ROOT"))
-    found = blocked(original, 1000)
-    assert loops(found) == 3
+    found = blocked(original, keys=7)
+    assert loops(found) == 4
     np.testing.assert_allclose(values(found, "cpu")[0], values(original, "interpreter")[0], rtol=1e-5, atol=1e-6)
 
 
@@ -190,8 +192,8 @@ def test_grouped_heads_and_transposes() -> None:
   ROOT result = f32[2,2,4,3,24] dot(v, apart), OF_GROUPS
 """
     original = module(text)
-    found = blocked(original, 1000)
-    assert loops(found) == 3
+    found = blocked(original, keys=7)
+    assert loops(found) == 4
     np.testing.assert_allclose(values(found, "cpu")[0], values(original, "interpreter")[0], rtol=1e-5, atol=1e-6)
 
 
@@ -202,8 +204,8 @@ def test_statistics_of_rows_are_results_too() -> None:
   ROOT both = (f32[2,3,24,4], f32[2,3,24]) tuple(result, sums)
 """
     original = module(text)
-    found = blocked(original, 1000)
-    assert loops(found) == 3
+    found = blocked(original, keys=7)
+    assert loops(found) == 4
     for value, expected in zip(values(found, "cpu"), values(original, "interpreter"), strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
 

@@ -28,13 +28,13 @@ def make_loop(module: Module, computation: Computation, region: Region, cut: Cut
     """
     edit = Edit(computation)
     make = Maker.at(edit, region.members[-1])
-    inputs = [*dict.fromkeys(_inputs(region, cut))]
+    inputs = block_inputs(region, cut)
     trips, rest = divmod(cut.extent, cut.size)
     inner: list[tuple[Computation, Region]] = []
 
     def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
         start = make(Multiply(), step, make.constant(cut.size, S32))
-        block = _Block(make, region, cut, dict(zip(inputs, values, strict=False)), start, cut.size)
+        block = Block(make, region, cut, dict(zip(inputs, values, strict=False)), start, cut.size)
         totals = block.added_to(values[len(inputs) :])
         assert step.parent is not None
         inner.append((step.parent, block.region()))
@@ -43,30 +43,39 @@ def make_loop(module: Module, computation: Computation, region: Region, cut: Cut
     values = counted_loop(make, module, "blocks", trips, [*inputs, *_empty(make, region, cut)], body)[len(inputs) :]
     if rest:
         start = make.constant(trips * cut.size, S32)
-        values = _Block(make, region, cut, {i: i for i in inputs}, start, rest).added_to(values)
-    for old, new in zip(region.outputs, values, strict=True):
+        values = Block(make, region, cut, {i: i for i in inputs}, start, rest).added_to(values)
+    replace_outputs(edit, make, region.outputs, values)
+    return inner[0]
+
+
+def replace_outputs(edit: Edit, make: Maker, outputs: Iterable[Instruction], values: Iterable[Instruction]) -> None:
+    """Puts values of the outputs' sizes in their place, and ends the edit."""
+    for old, new in zip(outputs, values, strict=True):
         result = make.convert(new, old.shape.element_type)
         edit.replace(old, result if result.shape == old.shape else make(Copy(), result, shape=old.shape))
     edit.finish()
-    computation.instructions = post_order(computation)
-    return inner[0]
+    edit.computation.instructions = post_order(edit.computation)
 
 
 def _empty(make: Maker, region: Region, cut: Cut) -> Iterator[Instruction]:
     """What the outputs are before the first block."""
     for output in region.outputs:
-        element_type = _result_type(output, cut)
+        element_type = result_type(output, cut)
         yield make.broadcast(make.constant(0, element_type), output.shape.with_element_type(element_type))
 
 
-def _result_type(member: Instruction, cut: Cut) -> PrimitiveType:
+def result_type(member: Instruction, cut: Cut) -> PrimitiveType:
     """Sums over blocks have the width in which a product adds up its terms."""
     element_type = member.shape.element_type
     return F32 if member in cut.sums and element_type.is_float and element_type.bits < 32 else element_type
 
 
-def _inputs(region: Region, cut: Cut) -> Iterator[Instruction]:
+def block_inputs(region: Region, cut: Cut) -> list[Instruction]:
     """What a block reads: all that is no member, and not cheap."""
+    return [*dict.fromkeys(_inputs(region, cut))]
+
+
+def _inputs(region: Region, cut: Cut) -> Iterator[Instruction]:
     inside = set(region.members)
     stack = [(member, k, cut.needed(member, k)) for member in region.members for k in range(len(member.operands))]
     while stack:
@@ -92,7 +101,7 @@ def _parts(cheap: Instruction, place: Place | None) -> list[Place | None] | None
 
 
 @dataclass(eq=False)
-class _Block:
+class Block:
     """A copy of a region for one block of the dimension that is cut."""
 
     make: Maker
@@ -109,8 +118,8 @@ class _Block:
 
     def __post_init__(self) -> None:
         for member in self.of.members:
-            operands = [self._operand(member, k) for k in range(len(member.operands))]
-            self.copies[member] = self._copy(member, operands, self.cut.places.get(member))
+            operands = [self.operand(member, k) for k in range(len(member.operands))]
+            self.copies[member] = self.copy(member, operands, self.cut.places.get(member))
 
     def region(self) -> Region:
         """The copy, as a region."""
@@ -132,7 +141,7 @@ class _Block:
                 merged.append(self.make(DynamicUpdateSlice(), total, block, *starts))
         return merged
 
-    def _operand(self, member: Instruction, position: int) -> Instruction:
+    def operand(self, member: Instruction, position: int) -> Instruction:
         operand = member.operands[position]
         if operand in self.copies:
             return self.copies[operand]
@@ -146,13 +155,13 @@ class _Block:
                 part = self._slice(self.inputs[operand], place)
             else:
                 before = [self._part(o, p) for o, p in zip(operand.operands, parts, strict=True)]
-                part = self._copy(operand, before, place)
+                part = self.copy(operand, before, place)
                 self.cheap.add(part)
             self.read[operand, place] = part
         return self.read[operand, place]
 
-    def _copy(self, old: Instruction, operands: Iterable[Instruction], place: Place | None) -> Instruction:
-        shape = Shape.array(_result_type(old, self.cut), self._sizes(old.shape, place))
+    def copy(self, old: Instruction, operands: Iterable[Instruction], place: Place | None) -> Instruction:
+        shape = Shape.array(result_type(old, self.cut), self._sizes(old.shape, place))
         new = self.make(old.op, *operands, shape=shape)
         new.metadata, new.location = dict(old.metadata), old.location
         if place is not None and isinstance(old.op, Iota) and old.op.iota_dimension == place.dimension:

@@ -65,7 +65,7 @@ def choose_cut(region: Region, sizes: BlockSizes) -> Cut | None:
 
 def _cut(region: Region, product: Instruction, dimension: int, wanted: int, is_batch: bool) -> Cut | None:
     extent = product.shape.dimensions[dimension]
-    size = _block_size(extent, wanted, is_batch)
+    size = block_size(extent, wanted, is_batch)
     if size >= extent:
         return None
     try:
@@ -77,7 +77,7 @@ def _cut(region: Region, product: Instruction, dimension: int, wanted: int, is_b
     return cut if _is_valid(region, cut) else None
 
 
-def _block_size(extent: int, wanted: int, is_batch: bool) -> int:
+def block_size(extent: int, wanted: int, is_batch: bool = False) -> int:
     """Near `wanted`: a divisor of the extent, unless the next one is less than half of it."""
     divisor = max(d for d in range(1, min(wanted, extent) + 1) if extent % d == 0)
     return divisor if is_batch or 2 * divisor > wanted else wanted
@@ -98,9 +98,10 @@ def _adds_up(member: Instruction) -> bool:
     op, element_type = member.op, member.shape.element_type
     if isinstance(op, Reduce):
         is_wide = element_type.bits >= 32 or not element_type.is_float
-        return is_wide and op.computation.root.opcode == "add" and _is_zero(member.operands[1])
+        return is_wide and op.computation.root.opcode == "add" and is_zero(member.operands[1])
     return isinstance(op, Dot)
 
 
-def _is_zero(instruction: Instruction) -> bool:
+def is_zero(instruction: Instruction) -> bool:
+    """Whether it is a constant of zeros."""
     return isinstance(instruction.op, Constant) and not instruction.op.literal.value.any()

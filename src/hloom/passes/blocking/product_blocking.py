@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Module
 from hloom.passes.blocking.block_loop import make_loop
-from hloom.passes.blocking.cuts import BlockSizes, choose_cut
+from hloom.passes.blocking.cuts import BlockSizes, block_size, choose_cut
+from hloom.passes.blocking.online_softmax import make_online_softmax
 from hloom.passes.blocking.regions import Region, find_regions
+from hloom.passes.blocking.softmax import Softmax, find_softmax
 from hloom.passes.edit import applied_computations, callees_first_of
 
 
@@ -31,6 +33,10 @@ class ProductBlocking:
     """Of one matrix of the product, where a gradient computes it again."""
     least_rows: int = 64
     """Of a block, where rows are cut."""
+    softmax_rows: int = 256
+    """Of a block whose product passes through a softmax."""
+    softmax_keys: int = 512
+    """How much of their rows is computed at a time."""
 
     def run(self, module: Module) -> int:
         inside = applied_computations(module)
@@ -45,8 +51,18 @@ class ProductBlocking:
 
     def _block(self, module: Module, computation: Computation, region: Region) -> bool:
         """Makes loops of a region, one within the other, until a block is small enough."""
-        cut = choose_cut(region, BlockSizes(self.block_bytes, self.least_rows))
-        if cut is None:
+        softmax = find_softmax(region)
+        cut = choose_cut(region, self._sizes(softmax))
+        if cut is not None:
+            self._block(module, *make_loop(module, computation, region, cut))
+            return True
+        if softmax is None or softmax.extent <= self.softmax_keys or not softmax.can_be_in_blocks:
             return False
-        self._block(module, *make_loop(module, computation, region, cut))
+        make_online_softmax(module, computation, region, softmax, block_size(softmax.extent, self.softmax_keys))
         return True
+
+    def _sizes(self, softmax: Softmax | None) -> BlockSizes:
+        if softmax is None:
+            return BlockSizes(self.block_bytes, self.least_rows)
+        row = softmax.extent * softmax.scores.shape.element_type.byte_width
+        return BlockSizes(row * self.softmax_rows, self.softmax_rows)

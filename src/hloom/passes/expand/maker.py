@@ -15,7 +15,7 @@ from hloom.ops.broadcast import Broadcast
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import While
 from hloom.ops.convert import Convert
-from hloom.ops.elementwise_binary import Add
+from hloom.ops.elementwise_binary import Add, And
 from hloom.ops.operation import Operation
 from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges, is_dynamic
@@ -110,12 +110,22 @@ def scalar_computation(module: Module, op: Operation, element_type: PrimitiveTyp
 
 
 LoopBody = Callable[[Maker, Instruction, list[Instruction]], Sequence[Instruction]]
+LoopCondition = Callable[[Maker, Instruction, list[Instruction]], Instruction]
 
 
 def counted_loop(
-    make: Maker, module: Module, name: str, trips: int, values: Sequence[Instruction], body: LoopBody
+    make: Maker,
+    module: Module,
+    name: str,
+    trips: int,
+    values: Sequence[Instruction],
+    body: LoopBody,
+    goes_on: LoopCondition | None = None,
 ) -> list[Instruction]:
-    """The values after `trips` rounds: `body(make, step, values)` makes those of the next one; step counts from 0."""
+    """The values after `trips` rounds: `body(make, step, values)` makes those of the next one; step counts from 0.
+
+    Before each round `goes_on(make, step, values)` may end the loop.
+    """
     init = make.tuple(make.constant(0, S32), *values)
     inside = new_computation(module, f"{name}-body")
     within = Maker.of(inside)
@@ -123,15 +133,19 @@ def counted_loop(
     step, *before = [within.element(state, k) for k in range(len(init.shape.elements))]
     after = body(within, step, before)
     within.tuple(within(Add(), step, within.constant(1, S32)), *after)
-    loop = make(While(condition=_condition(module, name, init.shape, trips), body=inside), init)
+    loop = make(While(condition=_condition(module, name, init.shape, trips, goes_on), body=inside), init)
     return [make.element(loop, k) for k in range(1, len(init.shape.elements))]
 
 
-def _condition(module: Module, name: str, shape: Shape, trips: int) -> Computation:
+def _condition(module: Module, name: str, shape: Shape, trips: int, goes_on: LoopCondition | None) -> Computation:
     computation = new_computation(module, f"{name}-condition")
     make = Maker.of(computation)
-    step = make.element(make.parameter(0, shape), 0)
-    make(Compare(direction=ComparisonDirection.LT), step, make.constant(trips, S32))
+    state = make.parameter(0, shape)
+    step = make.element(state, 0)
+    is_left = make(Compare(direction=ComparisonDirection.LT), step, make.constant(trips, S32))
+    if goes_on is not None:
+        values = [make.element(state, k) for k in range(1, len(shape.elements))]
+        make(And(), is_left, goes_on(make, step, values))
     return computation
 
 

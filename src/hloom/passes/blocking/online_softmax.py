@@ -1,0 +1,220 @@
+"""A softmax over blocks of keys: each block corrects what the blocks before it gave (online softmax).
+
+    m = max(x)                  m' = max(m, max(block of x)), c = exp(m - m')
+    l = sum(exp(x - m))         l' = l * c + sum(exp(block of x - m'))
+    o = dot(exp(x - m), v)      o' = o * c + dot(exp(block of x - m'), block of v)
+
+The division by l comes after the last block. Where a mask puts a constant far below the maximum of each row, what
+follows in those rows adds exactly nothing, if all of v is finite: the loop ends when that is so for all keys to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.compare import Compare
+from hloom.ops.dot import Dot
+from hloom.ops.elementwise_binary import Add, And, Maximum, Multiply, Or, Subtract
+from hloom.ops.elementwise_unary import Exponential, IsFinite, Not
+from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import Reshape
+from hloom.ops.select import Select
+from hloom.passes.blocking.block_loop import Block, block_inputs, replace_outputs, result_type
+from hloom.passes.blocking.cuts import Cut
+from hloom.passes.blocking.masks import keys_in_reach, masked_value
+from hloom.passes.blocking.regions import Region
+from hloom.passes.blocking.softmax import Softmax
+from hloom.passes.edit import Edit
+from hloom.passes.expand.maker import Maker, counted_loop, scalar_computation
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+S32, PRED, F32 = PrimitiveType.S32, PrimitiveType.PRED, PrimitiveType.F32
+_VANISHES = {F32: 104.0, PrimitiveType.F64: 746.0}
+"""The exponential of less than minus so much is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What is known of the keys so far."""
+
+    maximum: Instruction
+    totals: Sequence[Instruction]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where the loop may end: no key from `reach` on passes the mask, and `finite` says that all values are."""
+
+    masked: float
+    reach: Instruction
+    finite: Instruction
+
+
+def make_online_softmax(module: Module, computation: Computation, region: Region, softmax: Softmax, size: int) -> None:
+    """Replaces the region's outputs by those of a loop over blocks of `size` keys."""
+    edit = Edit(computation)
+    make = Maker.at(edit, region.members[-1])
+    online = _Online(module, region, softmax, size)
+    state = online.looped(make)
+    finals = online.finals(make, state)
+    replace_outputs(edit, make, region.outputs, [finals[output] for output in region.outputs])
+
+
+class _Online:
+    def __init__(self, module: Module, region: Region, softmax: Softmax, size: int) -> None:
+        self.module, self.region, self.softmax, self.size = module, region, softmax, size
+        self.cut = Cut(softmax.places, softmax.totals, softmax.extent, size, is_batch=False)
+        self.scored = Region(softmax.made, [softmax.scores], region.products, region.cheap)
+        self.inputs = block_inputs(region, self.cut)
+
+    def looped(self, make: Maker) -> _State:
+        """The state after all keys; the last ones, where they fill no block, come after the loop."""
+        trips, rest = divmod(self.cut.extent, self.size)
+        inputs = len(self.inputs)
+        end = self._end(make)
+        ends = [end.reach, end.finite, make.constant(False, PRED)] if end else []
+        first = self._first(make)
+
+        def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
+            given, ended, maximum, totals = (
+                values[:inputs],
+                values[inputs:][: len(ends)],
+                *_split(values, inputs + len(ends)),
+            )
+            start = make(Multiply(), step, make.constant(self.size, S32))
+            state = self._block(
+                make, dict(zip(self.inputs, given, strict=True)), start, self.size, _State(maximum, totals)
+            )
+            if end:
+                ended = [*ended[:2], self._settled(make, state, end.masked, ended[1])]
+            return [*given, *ended, state.maximum, *state.totals]
+
+        def goes_on(make: Maker, step: Instruction, values: list[Instruction]) -> Instruction:
+            reach, _, settled = values[inputs : inputs + 3]
+            start = make(Multiply(), step, make.constant(self.size, S32))
+            within = make(Compare(direction=ComparisonDirection.LT), start, reach)
+            return make(Or(), within, make(Not(), settled))
+
+        values = [*self.inputs, *ends, first.maximum, *first.totals]
+        after = counted_loop(make, self.module, "keys", trips, values, body, goes_on if end else None)
+        maximum, totals = _split(after, inputs + len(ends))
+        state = _State(maximum, totals)
+        if rest:
+            start = make.constant(trips * self.size, S32)
+            state = self._block(make, {i: i for i in self.inputs}, start, rest, state)
+        return state
+
+    def _first(self, make: Maker) -> _State:
+        """Of no keys."""
+        maximum = self.softmax.maximum
+        zeros = []
+        for total in self.softmax.totals:
+            element_type = result_type(total, self.cut)
+            zeros.append(make.broadcast(make.constant(0, element_type), total.shape.with_element_type(element_type)))
+        return _State(make.broadcast(maximum.operands[1], maximum.shape), zeros)
+
+    def _block(
+        self, make: Maker, inputs: Mapping[Instruction, Instruction], start: Instruction, size: int, before: _State
+    ) -> _State:
+        softmax = self.softmax
+        block = Block(make, self.scored, self.cut, inputs, start, size)
+
+        def copied(member: Instruction) -> Instruction:
+            operands = [block.operand(member, k) for k in range(len(member.operands))]
+            return block.copy(member, operands, self.cut.places.get(member))
+
+        maximum = make(Maximum(), before.maximum, copied(softmax.maximum))
+        # exp(-inf - -inf) is no number: a row that has only -inf so far has no weights yet.
+        least = make.broadcast(make.constant(float("-inf"), maximum.shape.element_type), maximum.shape)
+        zero = make.broadcast(make.constant(0, maximum.shape.element_type), maximum.shape)
+        none = make(Compare(direction=ComparisonDirection.EQ), maximum, least)
+        block.copies[softmax.maximum] = shift = make(Select(), none, zero, maximum)
+        for member in (*softmax.shifts, *softmax.weights):
+            unscaled = softmax.weights.get(member) is member
+            source = next((operand for operand in member.operands if operand in softmax.weights), member)
+            block.copies[member] = block.copies[source] if unscaled else copied(member)
+        correction = make(Exponential(), make(Subtract(), before.maximum, shift))
+        totals = []
+        for total, old in zip(softmax.totals, before.totals, strict=True):
+            corrected = make(Multiply(), old, self._repeated(make, correction, total, old.shape))
+            totals.append(make(Add(), corrected, copied(total)))
+        return _State(maximum, totals)
+
+    def _repeated(self, make: Maker, value: Instruction, total: Instruction, shape: Shape) -> Instruction:
+        """A value for each row, such as the maximum is, repeated as a total has them."""
+        if not isinstance(total.op, Dot):
+            return self._reshaped(make, value, shape)
+        softmax = self.softmax
+        return self._spread(make, value, softmax.rows_in(total, softmax.shift, softmax.exponentials), shape)
+
+    def _spread(self, make: Maker, rows: Instruction, places: tuple[int, ...] | None, shape: Shape) -> Instruction:
+        assert places is not None
+        rows = make.convert(rows, shape.element_type)
+        sizes = tuple(shape.dimensions[d] for d in places)
+        return make.broadcast(self._reshaped(make, rows, Shape.array(shape.element_type, sizes)), shape, places)
+
+    @staticmethod
+    def _reshaped(make: Maker, value: Instruction, shape: Shape) -> Instruction:
+        if value.shape.dimensions == shape.dimensions:
+            return value
+        return make(Reshape(), value, shape=Shape.array(value.shape.element_type, shape.dimensions))
+
+    def finals(self, make: Maker, state: _State) -> dict[Instruction, Instruction]:
+        """The members without keys after all keys."""
+        softmax = self.softmax
+        found = {softmax.maximum: state.maximum}
+        totals = dict(zip(softmax.totals, state.totals, strict=True))
+        for member in self.region.members:
+            if member in totals:
+                found[member] = self._scaled(make, member, totals[member], found)
+            elif member in softmax.small or (member in softmax.shifts and member not in softmax.places):
+                found[member] = make(member.op, *(found.get(o, o) for o in member.operands), shape=member.shape)
+        return found
+
+    def _scaled(
+        self, make: Maker, total: Instruction, value: Instruction, found: Mapping[Instruction, Instruction]
+    ) -> Instruction:
+        """A total of weights, from that of the exponentials."""
+        found_scale = self.softmax.scale_of(total)
+        if found_scale is None:
+            return value
+        scale, repeated = found_scale
+        (rows,) = repeated.operands
+        places = self.softmax.rows_in(total, repeated, scale)
+        return make(scale.op, value, self._spread(make, found.get(rows, rows), places, value.shape))
+
+    # The end
+
+    def _end(self, make: Maker) -> _End | None:
+        scores = self.softmax.scores
+        masked = masked_value(scores)
+        if masked is None or scores.operands[0] in self.region.members:
+            return None
+        reach = keys_in_reach(make, self.module, scores.operands[0], self.softmax.dimension)
+        finite = make.constant(True, PRED)
+        for total in self.softmax.totals:
+            for operand in total.operands if isinstance(total.op, Dot) else ():
+                if operand not in self.softmax.weights:
+                    finite = make(And(), finite, self._all(make, make(IsFinite(), operand)))
+        return _End(masked, reach, finite)
+
+    def _settled(self, make: Maker, state: _State, masked: float, finite: Instruction) -> Instruction:
+        """Whether what is masked adds nothing to any row."""
+        shape = state.maximum.shape
+        value = make.broadcast(make.constant(masked, shape.element_type), shape)
+        limit = make.broadcast(make.constant(_VANISHES[shape.element_type], shape.element_type), shape)
+        above = make(Subtract(), state.maximum, value)
+        return make(And(), finite, self._all(make, make(Compare(direction=ComparisonDirection.GT), above, limit)))
+
+    def _all(self, make: Maker, values: Instruction) -> Instruction:
+        combine = scalar_computation(self.module, And(), PRED)
+        every = tuple(range(values.shape.rank))
+        return make(Reduce(dimensions=every, computation=combine), values, make.constant(True, PRED))
+
+
+def _split(values: Sequence[Instruction], start: int) -> tuple[Instruction, Sequence[Instruction]]:
+    return values[start], values[start + 1 :]

@@ -1,0 +1,239 @@
+"""Softmaxes in regions: weights made of a row's exponentials, and what adds them up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hloom.ir import Instruction
+from hloom.ops.dot import Dot
+from hloom.ops.reduce import Reduce
+from hloom.passes.blocking.cuts import is_zero
+from hloom.passes.blocking.dimensions import Place, Uncuttable, follow, result_place
+from hloom.passes.blocking.regions import Region
+from hloom.types import PrimitiveType
+
+WIDE = (PrimitiveType.F32, PrimitiveType.F64)
+
+
+@dataclass(eq=False)
+class Softmax:
+    """A softmax along one dimension of a region's scores, the keys.
+
+    maximum = reduce(scores, max)
+    exponentials = exp(scores - shift)          shift: the maximum, reshaped and repeated
+    weights = exponentials / sums               or multiplied; converted, reshaped, transposed
+    totals = reduce(exponentials, add), dot(weights, values)
+    """
+
+    places: Mapping[Instruction, Place]
+    """Where the keys lie in the members that have them."""
+    dimension: int
+    """Of the scores."""
+    scores: Instruction
+    maximum: Instruction
+    shift: Instruction
+    exponentials: Instruction
+    made: list[Instruction] = field(default_factory=list)
+    """The scores, what the maximum is of, and the members that they are made of."""
+    shifts: list[Instruction] = field(default_factory=list)
+    """From the maximum to the exponentials."""
+    weights: dict[Instruction, Instruction | None] = field(default_factory=dict)
+    """The exponentials and what is made of them: with the division or multiplication that each has passed."""
+    totals: list[Instruction] = field(default_factory=list)
+    small: list[Instruction] = field(default_factory=list)
+    """Members without keys that are made of the maximum and the totals."""
+
+    @property
+    def extent(self) -> int:
+        return self.scores.shape.dimensions[self.dimension]
+
+    def weight_of(self, total: Instruction) -> Instruction:
+        """The weights that a total adds up."""
+        return next(operand for operand in total.operands if operand in self.weights)
+
+    def scale_of(self, total: Instruction) -> tuple[Instruction, Instruction] | None:
+        """The division or multiplication of a total's weights, and what is repeated to be its other operand."""
+        scale = self.weights[self.weight_of(total)]
+        if scale is None:
+            return None
+        return scale, next(operand for operand in scale.operands if operand not in self.weights)
+
+    def rows_in(self, total: Instruction, repeated: Instruction, start: Instruction) -> tuple[int, ...] | None:
+        """The dimensions of a product in which the rows lie that a broadcast repeats, where more than one is.
+
+        `start` is the member that reads the broadcast. None where they are no dimensions of their own, in order.
+        """
+        broadcast = repeated.op.broadcast_dimensions  # type: ignore[attr-defined]
+        places = [Place(d) for d in broadcast if repeated.shape.dimensions[d] > 1]
+        try:
+            for member, position in self._path(start, total):
+                found = [result_place(member, position, place) for place in places]
+                places = [place for place in found if place is not None and place.multiple == 1]
+        except Uncuttable:
+            return None
+        dimensions = tuple(place.dimension for place in places)
+        count = math.prod(total.shape.dimensions[d] for d in dimensions)
+        ordered = all(a < b for a, b in itertools.pairwise(dimensions))
+        return dimensions if ordered and count == repeated.operands[0].shape.element_count else None
+
+    def _path(self, start: Instruction, total: Instruction) -> list[tuple[Instruction, int]]:
+        """The members from one that makes weights to a total, each with the number of the operand before it."""
+        found, member = [], total
+        while member is not start:
+            position = next(k for k, operand in enumerate(member.operands) if operand in self.weights)
+            found.append((member, position))
+            member = member.operands[position]
+        return found[::-1]
+
+    @property
+    def can_be_in_blocks(self) -> bool:
+        """Whether each product has the rows as dimensions, so that a block of keys can correct those before."""
+        return all(
+            self.rows_in(total, self.shift, self.exponentials) is not None
+            and ((scale := self.scale_of(total)) is None or self.rows_in(total, scale[1], scale[0]) is not None)
+            for total in self.totals
+            if isinstance(total.op, Dot)
+        )
+
+
+def find_softmax(region: Region) -> Softmax | None:
+    """The softmax of a region that is nothing else."""
+    softmax = _core(region)
+    if softmax is None:
+        return None
+    softmax.made = _made(region, {softmax.scores, softmax.maximum.operands[0]})
+    return softmax if _Sorter(softmax, region).fits() else None
+
+
+def _core(region: Region) -> Softmax | None:
+    exponentials = [member for member in region.members if member.opcode == "exponential"]
+    if len(exponentials) != 1 or exponentials[0].operands[0].opcode != "subtract":
+        return None
+    scores, shift = exponentials[0].operands[0].operands
+    if shift.opcode != "broadcast" or scores.shape.element_type not in WIDE:
+        return None
+    maximum = _unshaped(shift.operands[0])
+    if not _folds(maximum, "maximum") or _unshaped(maximum.operands[0]) is not _unshaped(scores):
+        return None
+    assert isinstance(maximum.op, Reduce)
+    (dimension,) = maximum.op.dimensions
+    try:
+        places = follow(maximum.operands[0], dimension, region.members)
+    except Uncuttable:
+        return None
+    if scores not in places or any(place.multiple != 1 for place in places.values()):
+        return None
+    return Softmax(places, places[scores].dimension, scores, maximum, shift, exponentials[0])
+
+
+def _unshaped(instruction: Instruction) -> Instruction:
+    while instruction.opcode == "reshape":
+        instruction = instruction.operands[0]
+    return instruction
+
+
+def _folds(member: Instruction, opcode: str) -> bool:
+    """Whether it reduces one dimension of one array by an operation."""
+    op = member.op
+    return (
+        isinstance(op, Reduce)
+        and len(member.operands) == 2
+        and len(op.dimensions) == 1
+        and op.computation.root.opcode == opcode
+    )
+
+
+def _made(region: Region, needed: set[Instruction]) -> list[Instruction]:
+    """The members that some are made of, and these."""
+    for member in reversed(region.members):
+        if member in needed:
+            needed.update(member.operands)
+    return [member for member in region.members if member in needed]
+
+
+class _Sorter:
+    """Says what each member is for the softmax."""
+
+    def __init__(self, softmax: Softmax, region: Region) -> None:
+        self.softmax, self.region = softmax, region
+        self.inside = {*region.members}
+        self.spread: dict[Instruction, None] = {}
+        """Small values, repeated for each key."""
+        self.made = {*softmax.made}
+
+    def fits(self) -> bool:
+        """Sorts the members; whether all could be, and nothing with keys is needed elsewhere."""
+        softmax = self.softmax
+        return (
+            all(member in softmax.places for member in self.made)
+            and all(member in self.made or self._sort(member) for member in self.region.members)
+            and all(output not in softmax.places for output in self.region.outputs)
+        )
+
+    def _sort(self, member: Instruction) -> bool:
+        softmax, less = self.softmax, self.softmax.exponentials.operands[0]
+        operands = [operand for operand in member.operands if operand in self.inside]
+        if member is softmax.maximum:
+            return True
+        if self.made.intersection(operands) and member is not less:
+            return False
+        if member is less:
+            softmax.shifts.append(member)
+        elif member is softmax.exponentials:
+            softmax.weights[member] = None
+        elif any(operand in softmax.weights for operand in operands):
+            return self._sort_user(member)
+        elif member in softmax.places:
+            return self._sort_spread(member, operands)
+        elif self._leads_to_shift(member):
+            softmax.shifts.append(member)
+        else:
+            softmax.small.append(member)
+        return all(operand not in self.spread for operand in operands)
+
+    def _leads_to_shift(self, member: Instruction) -> bool:
+        found = self.softmax.shift
+        while found is not self.softmax.maximum and found is not member:
+            found = found.operands[0]
+        return found is member
+
+    def _sort_spread(self, member: Instruction, operands: Sequence[Instruction]) -> bool:
+        if member is self.softmax.shift:
+            self.softmax.shifts.append(member)
+        elif member.opcode == "broadcast":
+            self.spread[member] = None
+        else:
+            return False
+        return all(operand not in self.softmax.places for operand in operands)
+
+    def _sort_user(self, member: Instruction) -> bool:
+        """What is made of weights: others, or totals."""
+        softmax = self.softmax
+        weights = [operand for operand in member.operands if operand in softmax.weights]
+        others = [operand for operand in member.operands if operand not in weights]
+        if len(weights) != 1:
+            return False
+        (weight,) = weights
+        scale = softmax.weights[weight]
+        if member.opcode in ("convert", "reshape", "transpose") and member in softmax.places:
+            softmax.weights[member] = scale
+        elif member.opcode in ("divide", "multiply") and scale is None and others[0] in self.spread:
+            softmax.weights[member] = member
+            return member.opcode == "multiply" or member.operands[0] is weight
+        elif self._is_total(member, others, scale):
+            softmax.totals.append(member)
+        else:
+            return False
+        return True
+
+    def _is_total(self, member: Instruction, others: Sequence[Instruction], scale: Instruction | None) -> bool:
+        if member in self.softmax.places:
+            return False
+        if isinstance(member.op, Dot):
+            return others[0] not in self.inside
+        same = member.shape.element_count == self.softmax.maximum.shape.element_count
+        wide = member.shape.element_type in WIDE and is_zero(member.operands[-1])
+        return _folds(member, "add") and wide and same and scale is None
