@@ -77,7 +77,7 @@ def check(original: hl.Module, *more: Any, change: Callable[..., None] | None = 
     """Blocks of 6 rows and 7 keys give what the whole matrix gives, no numbers and infinities included."""
     blocked = clone_module(original)
     run_passes(blocked, simplification_pipeline())
-    assert ProductBlocking(1, 1000, 1, 5, 6, 7).run(blocked) == 1
+    assert ProductBlocking(1, 1000, 1, 5, 6, 7, 1).run(blocked) == 1
     verify_module(blocked)
     assert sum(i.opcode == "while" for i in blocked.instructions()) == 3
     rng = np.random.default_rng(0)

@@ -93,7 +93,7 @@ def blocked(original: hl.Module, block_bytes: int = 1000, rows: int = 6, keys: i
     """The module after the pass, with thresholds so low that everything is cut."""
     copy = clone_module(original)
     run_passes(copy, simplification_pipeline())
-    ProductBlocking(1, block_bytes, 1, 5, rows, keys).run(copy)
+    ProductBlocking(1, block_bytes, 1, 5, rows, keys, 1).run(copy)
     verify_module(copy)
     return copy
 
@@ -163,7 +163,7 @@ def test_gradients_compute_the_scores_again(backend: str, block_bytes: int, rows
 
 def test_gradients_of_small_matrices_keep_them() -> None:
     original = module(CAUSAL + RESULT.format(root="") + GRADIENT)
-    assert ProductBlocking(1, 1000, 24 * 24 * 4 + 1, 5, 6, 24).run(original) == 0
+    assert ProductBlocking(1, 1000, 24 * 24 * 4 + 1, 5, 6, 24, 1).run(original) == 0
 
 
 def test_a_bias_is_read_block_by_block() -> None:
@@ -240,7 +240,7 @@ def test_sums_over_blocks_are_wide() -> None:
 def test_what_is_read_elsewhere_stays(rest: str) -> None:
     less = "less_than { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT l = pred[] compare(a, b), direction=LT }"
     found = module(f"{CAUSAL}{RESULT.format(root='')}{rest}", less)
-    assert ProductBlocking(1, 1000, 1, 5).run(found) == 0
+    assert ProductBlocking(1, 1000, 1, 5, 6, 24, 1).run(found) == 0
 
 
 def test_a_softmax_along_both_dimensions_is_not_cut() -> None:
@@ -249,7 +249,7 @@ def test_a_softmax_along_both_dimensions_is_not_cut() -> None:
   most = f32[] reduce(scaled, least), dimensions={{0,1,2,3}}, to_apply=max
   mosts = f32[2,3,24,24] broadcast(most), dimensions={{}}
   weights = f32[2,3,24,24] divide(scaled, mosts) {RESULT.format(root="ROOT")}"""
-    assert ProductBlocking(1, 1000, 1, 5).run(module(text)) == 0
+    assert ProductBlocking(1, 1000, 1, 5, 6, 24, 1).run(module(text)) == 0
 
 
 def test_memory_of_long_attention_is_linear() -> None:

@@ -35,19 +35,26 @@ class ProductBlocking:
     """Of a block, where rows are cut."""
     softmax_rows: int = 256
     """Of a block whose product passes through a softmax."""
-    softmax_keys: int = 512
+    softmax_keys: int = 256
     """How much of their rows is computed at a time."""
+    least_softmax_bytes: int = 8 << 20
+    """Of a product that passes through a softmax."""
 
     def run(self, module: Module) -> int:
         inside = applied_computations(module)
         changes = 0
         for computation in [*module.computations]:
             if computation not in inside:
-                regions = find_regions(computation, self.least_bytes, self.least_repeated_bytes)
-                changes += sum(self._block(module, computation, region) for region in regions)
+                least = min(self.least_bytes, self.least_softmax_bytes)
+                regions = find_regions(computation, least, self.least_repeated_bytes)
+                changes += sum(self._block(module, computation, region) for region in filter(self._is_large, regions))
         if changes:
             module.computations = callees_first_of(module)
         return changes
+
+    def _is_large(self, region: Region) -> bool:
+        largest = max(product.shape.byte_size for product in region.products)
+        return largest >= (self.least_bytes if find_softmax(region) is None else self.least_softmax_bytes)
 
     def _block(self, module: Module, computation: Computation, region: Region) -> bool:
         """Makes loops of a region, one within the other, until a block is small enough."""

@@ -7,9 +7,10 @@ so that buffers that overlap there overlap here. The value of a cell tells how i
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
-from hloom.backends.cpu.program.buffer_assignment import ALIGNMENT, Assignment
+from hloom.backends.cpu.program.arena import ALIGNMENT
+from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.program import (
     Buffer,
     CodeStep,
@@ -18,6 +19,7 @@ from hloom.backends.cpu.program.program import (
     HostStep,
     KernelStep,
     Program,
+    Rounds,
     Step,
     WhileStep,
     leaves,
@@ -29,17 +31,23 @@ from hloom.types import PrimitiveType
 F32 = PrimitiveType.F32
 CELL = ALIGNMENT
 MOST_ROUNDS = 4
+PARTS = 4
+"""Of an array that rounds write, each a cell."""
+PART = "part"
+"""The name of the kernel that writes one."""
 
 
 class Drawer:
     """Draws programs as they are built from modules: each step writes new buffers, loops copy their states.
 
-    Conditions of loops compute on arrays only where they are `busy`.
+    Conditions of loops compute on arrays only where they are `busy`. With `rounds` there are loops whose rounds may run
+    at once.
     """
 
-    def __init__(self, seed: int, busy_conditions: bool) -> None:
+    def __init__(self, seed: int, busy_conditions: bool, rounds: bool = False) -> None:
         self.random = random.Random(seed)
         self.busy_conditions = busy_conditions
+        self.rounds = rounds
         self.counts: dict[str, int] = {}
         self.program = Program(module=None, plans={})  # type: ignore[arg-type]
 
@@ -69,7 +77,9 @@ class Drawer:
         known = list(known)
         for _ in range(self.random.randint(1, 5)):
             kind = self.random.choices(["kernel", "code", "scatter", "host", "loop", "branches"], [6, 1, 1, 1, 2, 1])[0]
-            if kind == "loop" and depth < 2:
+            if kind == "loop" and depth < 2 and self.rounds and self.random.random() < 0.7:
+                known.append(self.rounds_at_once(steps, known, depth))
+            elif kind == "loop" and depth < 2:
                 known += self.loop(steps, known, depth)
             elif kind == "branches" and depth < 2:
                 known.append(self.branches(steps, known, depth))
@@ -135,6 +145,45 @@ class Drawer:
         steps.append(WhileStep(condition, predicate, body, 0))
         return state
 
+    def rounds_at_once(self, steps: list[Step], known: list[Buffer], depth: int) -> Buffer:
+        """A loop that writes a cell of an array in each round, made of what all rounds read and of their numbers.
+
+        Some rounds need what others leave too, the array or a running value: they must not run at once.
+        """
+        state, counter, predicate = self.buffer("temp", 16 * PARTS), self.buffer("temp", 16), self.buffer("temp", 16)
+        whole = [b for b in known if b.dimensions == state.dimensions]
+        if whole:
+            steps.append(CopyStep(state, self.random.choice(whole)))
+        else:
+            steps.append(CodeStep(None, "", [known[0], state], 1))  # type: ignore[arg-type]
+        body: list[Step] = []
+        running = self.buffer("temp", 32)
+        steps.append(CodeStep(None, "", [known[0], running], 1))  # type: ignore[arg-type]
+        more = [b for b in (state, running) if self.random.random() < 0.1]
+        update = self.block(body, [*known, counter, *more], depth + 1)[-1]
+        if more:
+            result = self.buffer("temp", 32)
+            body.append(CodeStep(None, "", [update, *more, result], 1 + len(more)))  # type: ignore[arg-type]
+            update = result
+        if running in more:
+            body.append(CopyStep(running, update))
+        result, following = self.buffer("temp", 16 * PARTS), self.buffer("temp", 16)
+        body.append(CopyStep(result, state))
+        buffers = [update, counter, result]
+        roles = ["input", "input", "output"]
+        types = [BufferType(F32, b.dimensions[0], role) for b, role in zip(buffers, roles)]
+        kernel = Kernel(types, [], None, reads=frozenset((0, 1)))  # type: ignore[arg-type]
+        body.append(KernelStep(kernel, buffers, PART, (2,)))
+        condition: list[Step] = []
+        for part, to in ((body, following), (condition, predicate)):
+            types = [BufferType(F32, 16, "input"), BufferType(F32, 16, "output")]
+            kernel = Kernel(types, [], None, frozenset({(1, 0)}), frozenset((0,)))  # type: ignore[arg-type]
+            part.append(KernelStep(kernel, [counter, to], f"k{self.random.random()}"))
+        body += [CopyStep(state, result), CopyStep(counter, following)]
+        rounds = Rounds(counter, 0, 1, PARTS, [state], self.random.choice((1, 2, 3)))
+        steps.append(WhileStep(condition, predicate, body, 0, rounds))
+        return state
+
     def branches(self, steps: list[Step], known: list[Buffer], depth: int) -> Buffer:
         result = self.temp()
         branches = []
@@ -154,18 +203,27 @@ class Simulation:
     def __init__(self, program: Program, assignment: Assignment | None) -> None:
         self.program, self.assignment = program, assignment
         self.memory: dict[Hashable, int] = {}
+        self.slots: dict[WhileStep, int] = {}
+        """Of the loops that are running rounds at once: that of the round whose turn it is."""
 
     def results(self) -> list[list[int]]:
         for buffer in self.program.buffers:
             if buffer.kind in ("parameter", "constant"):
                 self.write_all(buffer, [hash((repr(buffer), k)) for k in range(cells(buffer))])
-        self.run(self.program.steps)
+        for _ in self.run(self.program.steps):
+            pass
         return [self.read_all(leaf) for leaf in leaves(self.program.result)]
 
     def cell(self, buffer: Buffer, k: int) -> Hashable:
         if self.assignment is None:
             return buffer, k
         home = self.assignment.of(buffer)
+        for loop, slot in self.slots.items():
+            memory = self.assignment.rounds[loop]
+            if home in memory.offsets:
+                return (memory.offset + slot * memory.slot_bytes + memory.offsets[home]) // CELL + k
+            if home in memory.private:
+                return loop, slot, home, k
         return self.assignment.offsets[home] // CELL + k if home in self.assignment.offsets else (home, k)
 
     def read_all(self, buffer: Buffer) -> list[int]:
@@ -175,18 +233,49 @@ class Simulation:
         for k, value in enumerate(values):
             self.memory[self.cell(buffer, k)] = value
 
-    def run(self, steps: list[Step]) -> None:
+    def run(self, steps: list[Step]) -> Iterator[None]:
+        """Runs steps, one at a time: rounds at once take turns."""
         for step in steps:
             if isinstance(step, CopyStep):
                 self.write_all(step.target, self.read_all(step.source))
+            elif isinstance(step, KernelStep) and step.name == PART:
+                self.run_part(step)
             elif isinstance(step, KernelStep):
                 self.run_kernel(step)
+            elif isinstance(step, WhileStep) and step.rounds is not None:
+                yield from self.run_rounds(step, step.rounds)
             elif isinstance(step, WhileStep):
-                self.run_while(step)
+                yield from self.run_while(step)
             elif isinstance(step, ConditionalStep):
-                self.run(step.branches[sum(self.read_all(step.selector)) % len(step.branches)])
+                yield from self.run(step.branches[sum(self.read_all(step.selector)) % len(step.branches)])
             else:
                 self.run_whole(step)
+            yield
+
+    def run_part(self, step: KernelStep) -> None:
+        """Writes the cell of its last buffer that the counter names."""
+        update, counter, array = step.buffers
+        (at,) = self.read_all(counter)
+        self.memory[self.cell(array, at)] = hash(tuple(self.read_all(update)))
+
+    def run_rounds(self, step: WhileStep, rounds: Rounds) -> Iterator[None]:
+        at_once = self.assignment is not None and step in self.assignment.rounds
+        waiting = list(range(rounds.trips))
+        running: list[tuple[int, Iterator[None]]] = []
+        while waiting or running:
+            if waiting and len(running) < (rounds.at_once if at_once else 1):
+                slot = min({*range(rounds.at_once)} - {slot for slot, _ in running})
+                if at_once:
+                    self.slots[step] = slot
+                self.write_all(rounds.counter, [waiting.pop(0)])
+                running.append((slot, self.run(step.body)))
+            slot, steps = running.pop(0)
+            if at_once:
+                self.slots[step] = slot
+            if next(steps, self) is None:
+                running.append((slot, steps))
+            self.slots.pop(step, None)
+            yield
 
     def run_kernel(self, step: KernelStep) -> None:
         """Cell by cell: of what may be in place the kernel reads a cell when it writes it, the rest at any time."""
@@ -218,13 +307,13 @@ class Simulation:
         for number, b in enumerate(results):
             self.write_all(b, [hash((str(first), number, k)) for k in range(cells(b))])
 
-    def run_while(self, step: WhileStep) -> None:
+    def run_while(self, step: WhileStep) -> Iterator[None]:
         for _ in range(MOST_ROUNDS):
-            self.run(step.condition)
+            yield from self.run(step.condition)
             if sum(self.read_all(step.predicate)) % 5 == 0:
                 return
-            self.run(step.body)
-        self.run(step.condition)
+            yield from self.run(step.body)
+        yield from self.run(step.condition)
 
 
 def cells(buffer: Buffer) -> int:

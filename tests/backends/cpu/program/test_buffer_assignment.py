@@ -10,7 +10,8 @@ from backends.cpu.program.assigned import assigned, check_results, copies
 from backends.cpu.program.simulated_programs import Drawer, Simulation
 from backends.cpu.test_compiled import check
 from hlo_text import loop, module_text, run_loop
-from hloom.backends.cpu.program.buffer_assignment import Region, Use, assign_buffers, live_intervals
+from hloom.backends.cpu.program.buffer_assignment import assign_buffers
+from hloom.backends.cpu.program.liveness import Region, Use, live_intervals
 from hloom.backends.cpu.program.program import CodeStep, WhileStep, all_steps
 
 PAIR = "f32[1000] f32[1000]"
@@ -158,16 +159,18 @@ def test_the_arena_is_used_again() -> None:
 # Sharing never changes results
 
 
-def wrong_seeds(seeds: range, busy_conditions: bool) -> list[int]:
+def wrong_seeds(seeds: range, busy_conditions: bool, rounds: bool = False) -> list[int]:
     """Programs whose steps give something else on shared memory than where each buffer has its own."""
-    wrong, shared = [], 0
+    wrong, shared, at_once = [], 0, 0
     for seed in seeds:
-        program = Drawer(seed, busy_conditions).draw()
+        program = Drawer(seed, busy_conditions, rounds).draw()
         assignment = assign_buffers(program)
         shared += len(assignment.home)
+        at_once += len(assignment.rounds)
         if Simulation(program, assignment).results() != Simulation(program, None).results():
             wrong.append(seed)
     assert shared > len(seeds), "buffers are shared, or else this tests nothing"
+    assert not rounds or at_once > len(seeds) / 4, "rounds run at once, or else this tests nothing"
     return wrong
 
 
@@ -186,6 +189,10 @@ def test_random_programs_in_parts_compute_the_same(monkeypatch: pytest.MonkeyPat
 
 def test_random_programs_with_busy_conditions_compute_the_same_in_shared_memory() -> None:
     assert wrong_seeds(range(600), busy_conditions=True) == []
+
+
+def test_rounds_that_run_at_once_do_not_disturb_each_other() -> None:
+    assert wrong_seeds(range(600), busy_conditions=False, rounds=True) == []
 
 
 def test_what_a_condition_computes_does_not_overwrite_the_state_that_the_loop_ends_with() -> None:

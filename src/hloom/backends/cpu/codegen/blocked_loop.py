@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hloom.backends.cpu.program.buffer_assignment import STACK_BYTES, Assignment, accesses
+from hloom.backends.cpu.program.buffer_assignment import STACK_BYTES, Assignment
+from hloom.backends.cpu.program.liveness import accesses
 from hloom.backends.cpu.program.program import Buffer, CopyStep, KernelStep, Step, WhileStep
 from hloom.loops.expressions import Load
 from hloom.loops.index import Index, Variable

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hloom.backends.cpu.codegen.call_tables import COPY, copy_call, kernel_call
+from hloom.backends.cpu.codegen.loop_tasks import return_if
 from hloom.backends.cpu.codegen.merge_functions import merge_functions
 from hloom.backends.cpu.codegen.modules import Merging, Unit, divided, module_of_units, module_text
-from hloom.backends.cpu.codegen.step_emitter import StepEmitter, return_if
+from hloom.backends.cpu.codegen.step_emitter import StepEmitter
 from hloom.backends.cpu.codegen.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant
@@ -33,11 +34,25 @@ MERGED_KERNELS = Merging(most_constants=24, divisors=True, kept=("tile", "kernel
 ALONE = ("ptr null", "ptr null")
 """In the place of the threads."""
 _PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
-# Kernels that fork deep inside call this; the address is the same for every call of the process.
+# Kernels that fork deep inside call this, and all that runs beside other rounds of its loop, without a pool: in order.
+# The address is the same for every call of the process.
 _PARALLEL_FOR = """@parallel_for.address = internal global ptr null
 define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
+  %alone = icmp eq ptr %pool, null
+  br i1 %alone, label %next, label %fork
+fork:
   %address = load ptr, ptr @parallel_for.address, align 8
   call void %address(ptr %pool, ptr %function, ptr %context, i64 %chunks)
+  ret void
+next:
+  %chunk = phi i64 [ 0, %0 ], [ %after, %run ]
+  %more = icmp slt i64 %chunk, %chunks
+  br i1 %more, label %run, label %done
+run:
+  call void %function(ptr %context, i64 %chunk)
+  %after = add i64 %chunk, 1
+  br label %next
+done:
   ret void
 }"""
 
@@ -91,6 +106,7 @@ class ProgramEmitter(StepEmitter):
         needed = [self.builder.declarations, *(f.declarations for f in inlined), *(u.declarations for u in rest)]
         elsewhere = [unit for piece in [*kernels.pieces, *pieces] for unit in piece]
         forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in elsewhere)])
+        forks |= bool(self.tasks)
         defined = {_PARALLEL_FOR_DECLARATION, *(entry for unit in rest for entry in unit.entries)}
         declarations = {line: None for lines in needed for line in lines if line not in defined}
         texts = ["\n".join([*function.lines, *function.task]) for function in inlined]
@@ -120,16 +136,15 @@ class ProgramEmitter(StepEmitter):
         self.builder = Builder()
         self.builder.declarations = declarations
         self.stack, self.pointers, self.head, self.frame_size, self.callee_words = {}, {}, [], 1, 0
-        self._steps(steps, depth=0)
+        self.write_steps(steps, depth=0)
         self.builder.line("ret i32 0")
         return "\n".join(
             [
                 f"define internal i32 @{name}(ptr %table) nounwind #0 {{",
                 "entry:",
                 *self._table_loads(),
-                f"  %frame = alloca [{self.frame_size} x ptr], align 16",
                 *(_callee_head(self.callee_words) if self.callee_words else []),
-                *self.head,
+                *self.function_head(),
                 *self.builder.lines,
                 "}",
             ]
@@ -176,7 +191,7 @@ class FunctionEmitter(ProgramEmitter):
     """Writes a program as one function of pointers, `void (ptr parameter0, .., ptr output0, ..)`, that runs alone."""
 
     def _code(self, step: CodeStep) -> None:
-        pointers = [str(self._pointer(buffer)) for buffer in step.buffers]
+        pointers = [str(self.pointer(buffer)) for buffer in step.buffers]
         scratch = [] if step.code.scratch_bytes else ["ptr null"]
         self.builder.line(f"call void @{step.code.entry}({', '.join([*pointers, *scratch, *ALONE])})")
 
@@ -186,7 +201,7 @@ class FunctionEmitter(ProgramEmitter):
         self.builder.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         self.pointers = {buffer: f"%{buffer.kind}{buffer.number}" for buffer in outside} | constants
         self.polls = False
-        self._steps(self.program.steps, depth=1)
+        self.write_steps(self.program.steps, depth=1)
         declarations = dict(self.builder.declarations)
         texts = []
         for function in self.functions.written.values():

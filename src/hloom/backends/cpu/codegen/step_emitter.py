@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from hloom.backends.cpu.codegen.blocked_loop import BlockedLoop, blocked_loop, is_blocked_step
+from hloom.backends.cpu.codegen.blocked_loop import blocked_loop, is_blocked_step
 from hloom.backends.cpu.codegen.call_tables import (
     COPY,
     LEAST_CALLS,
     THREADS,
     Place,
     TableCall,
-    from_frame,
     kernel_places,
     table_of,
+)
+from hloom.backends.cpu.codegen.loop_tasks import (
+    LoopPart,
+    LoopTask,
+    return_if,
+    write_blocked_loop,
+    write_rounds_at_once,
 )
 from hloom.backends.cpu.codegen.nest_functions import NestFunctions
 from hloom.backends.cpu.codegen.step_timer import StepTimer, is_timed
 from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import (
-    AFTER_BLOCKS,
     ASKED_WORD,
-    BEFORE_BLOCK,
     CLOCK,
     IN_BLOCK,
     IN_LOOP,
@@ -65,16 +68,6 @@ POLL_HEAD = [
 ]
 
 
-@dataclass(slots=True)
-class _Block:
-    """The block of a blocked loop that is written: where its memory lies, and its elements first <= i < last."""
-
-    loop: BlockedLoop
-    pointers: dict[Buffer, Value]
-    first: Value
-    last: Value
-
-
 class StepEmitter:
     """The function that is being written, and what its steps call: the functions of nests and kernels, and tasks."""
 
@@ -92,8 +85,8 @@ class StepEmitter:
         self.table_starts = table_starts(program)
         self.builder = Builder()
         self.functions = NestFunctions(vector_bytes, tied)
-        self.block: _Block | None = None
-        self.snapshots = 0
+        self.task: LoopTask | None = None
+        """The part of a loop that is being written."""
         self.tasks: dict[str, list[str]] = {}
         self.tables: list[str] = []
         """Of calls: steps that are data."""
@@ -107,14 +100,15 @@ class StepEmitter:
         self.called: set[str] = set()
         self.polls = True
 
-    def _pointer(self, buffer: Buffer) -> Value:
+    def pointer(self, buffer: Buffer) -> Value:
         home = self.assignment.of(buffer)
-        if self.block is not None:
-            return self.block.pointers[home]
+        if self.task is not None and home in self.task.pointers:
+            return self.task.pointers[home]
         if home.kind == "temp":
-            offset = self.assignment.offsets.get(home)
+            base, offsets = ("arena", self.assignment.offsets) if self.task is None else ("slot", self.task.offsets)
+            offset = offsets.get(home)
             if offset is not None:
-                return self.builder.emit(f"getelementptr i8, ptr %arena, i64 {offset}", PTR)
+                return self.builder.emit(f"getelementptr i8, ptr %{base}, i64 {offset}", PTR)
             if home not in self.stack:
                 self.stack[home] = f"%stack{len(self.stack)}"
                 self.head.append(f"  {self.stack[home]} = alloca [{max(home.byte_size, 1)} x i8], align 64")
@@ -127,9 +121,31 @@ class StepEmitter:
             self.pointers[home] = name
         return Value(self.pointers[home], PTR)
 
+    # The function
+
+    @contextmanager
+    def function(self) -> Iterator[Builder]:
+        """Another function is written, then the one before goes on."""
+        outside = self.builder, self.stack, self.pointers, self.head, self.frame_size, self.task
+        self.builder = Builder()
+        self.builder.declarations = outside[0].declarations
+        self.stack, self.pointers, self.head, self.frame_size = {}, {}, [], 1
+        yield self.builder
+        self.builder, self.stack, self.pointers, self.head, self.frame_size, self.task = outside
+
+    def function_head(self) -> list[str]:
+        """The first lines of the function that was written."""
+        return [f"  %frame = alloca [{self.frame_size} x ptr], align 16", *self.head]
+
+    def stack_memory(self, type: str, alignment: int) -> Value:
+        """Memory of the function that is written."""
+        name = f"%own{len(self.head)}"
+        self.head.append(f"  {name} = alloca {type}, align {alignment}")
+        return Value(name, PTR)
+
     # Steps
 
-    def _steps(self, steps: Sequence[Step], depth: int) -> None:
+    def write_steps(self, steps: Sequence[Step], depth: int) -> None:
         if depth or self.timer is not None:
             self._code_of(steps, depth)
             return
@@ -142,11 +158,11 @@ class StepEmitter:
 
     def _code_of(self, steps: Sequence[Step], depth: int) -> None:
         for step in steps:
-            timed = self.block is None and is_timed(step) and not self._is_in_place(step)
-            with self._time(step) if timed else nullcontext():
+            timed = self.task is None and is_timed(step) and not self._is_in_place(step)
+            with self.time(step) if timed else nullcontext():
                 self._step(step, depth)
 
-    def _time(self, step: Step) -> AbstractContextManager[None]:
+    def time(self, step: Step) -> AbstractContextManager[None]:
         return nullcontext() if self.timer is None else self.timer.time(self.builder, step)
 
     def _step(self, step: Step, depth: int) -> None:
@@ -167,7 +183,7 @@ class StepEmitter:
             self._host(step)
 
     def _code(self, step: CodeStep) -> None:
-        self._fill_frame([*map(self._pointer, step.buffers), *(Value(f"%{name}", PTR) for name in THREADS)])
+        self.fill_frame([*map(self.pointer, step.buffers), *(Value(f"%{name}", PTR) for name in THREADS)])
         self.builder.line(f"call void @{step.code.entry}.call(ptr %frame, i64 0)")
 
     def _is_call(self, step: Step) -> bool:
@@ -212,96 +228,43 @@ class StepEmitter:
     def _copy(self, step: CopyStep) -> None:
         if self._is_in_place(step):
             return
-        target, source = self._pointer(step.target), self._pointer(step.source)
+        target, source = self.pointer(step.target), self.pointer(step.source)
         size = constant(I64, step.target.byte_size)
-        if self.block is not None and is_blocked_step(step, self.assignment, self.block.loop):
+        part = self._elements(step)
+        if part is not None:
             b, width = self.builder, constant(I64, step.target.type.byte_width)
-            start = b.binary("mul", self.block.first, width)
-            size = b.binary("mul", b.binary("sub", self.block.last, self.block.first), width)
+            start = b.binary("mul", part.first, width)
+            size = b.binary("mul", b.binary("sub", part.last, part.first), width)
             target, source = b.element_pointer(target, start, "i8"), b.element_pointer(source, start, "i8")
-        self._memcpy(target, source, size)
+        self.copy_memory(target, source, size)
 
-    def _memcpy(self, target: Value, source: Value, size: Value) -> None:
+    def copy_memory(self, target: Value, source: Value, size: Value) -> None:
         self.builder.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, {size}, i1 false)")
 
     def _while(self, step: WhileStep, depth: int) -> None:
-        blocked = blocked_loop(step, self.assignment) if self.block is None else None
-        if blocked is None:
-            self._plain_while(step, depth)
+        memory = self.assignment.rounds.get(step)
+        blocked = blocked_loop(step, self.assignment) if self.task is None and memory is None else None
+        if memory is not None:
+            with self.time(step):
+                write_rounds_at_once(self, step, memory)
+        elif blocked is not None:
+            with self.time(step):
+                write_blocked_loop(self, step, blocked)
         else:
-            with self._time(step):
-                self._blocked_while(step, blocked)
+            self.plain_while(step, depth)
 
-    def _blocked_while(self, step: WhileStep, blocked: BlockedLoop) -> None:
-        """The loop as a task on a block: scalars are handed over as they are before the loop; block 0 leaves them."""
-        b = self.builder
-        name = f"loop{len(self.tasks)}.task"
-        self.tasks[name] = []
-        snapshots = []
-        for scalar in blocked.scalars:
-            snapshot = Value(f"%snapshot{self.snapshots}", PTR)
-            self.snapshots += 1
-            self.head.append(f"  {snapshot.text} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
-            self._memcpy(snapshot, self._pointer(scalar), constant(I64, scalar.byte_size))
-            snapshots.append(snapshot)
-        outer = [self._pointer(buffer) for buffer in (*blocked.scalars, *blocked.shared)]
-        host = [Value("%ask", PTR), Value("%host_data", PTR)]
-        self._fill_frame([*snapshots, *outer, *host])
-        chunks = -(-blocked.size // blocked.block)
-        b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
-        # A block that was told to stop leaves that to be found here.
-        return_if(b, b.emit(f"call i32 %ask(ptr %host_data, i64 {-1 - step.number}, i64 {AFTER_BLOCKS}) #2", I32))
-        self.tasks[name] = self._block_task(name, step, blocked)
-
-    def _block_task(self, name: str, step: WhileStep, blocked: BlockedLoop) -> list[str]:
-        outside = self.builder, self.stack, self.pointers, self.head
-        b = self.builder = Builder()
-        self.head = []
-        count = len(blocked.scalars)
-
-        inside = {home: from_frame(b, 2 * count + k) for k, home in enumerate(blocked.shared)}
-        for k, scalar in enumerate(blocked.scalars):
-            inside[scalar] = Value(f"%own{k}", PTR)
-            self.head.append(f"  %own{k} = alloca [{max(scalar.byte_size, 1)} x i8], align 64")
-            self._memcpy(inside[scalar], from_frame(b, k), constant(I64, scalar.byte_size))
-        for k, name_in_task in enumerate(("ask", "host_data"), 2 * count + len(blocked.shared)):
-            place = b.element_pointer(Value("%frame", PTR), constant(I64, k), "ptr")
-            b.line(f"%{name_in_task} = load ptr, {place}, align 8")
-        begin, done = b.label("begin"), b.label("done")
-        stops = b.emit(f"call i32 %ask(ptr %host_data, i64 0, i64 {BEFORE_BLOCK})", I32)
-        b.branch_if(b.compare("eq", stops, constant(I32, 0)), begin, done)
-        b.start(begin)
-        first = b.binary("mul", Value("%chunk", I64), constant(I64, blocked.block))
-        end = b.binary("add", first, constant(I64, blocked.block))
-        self.block = _Block(blocked, inside, first, b.intrinsic("smin", end, constant(I64, blocked.size)))
-        self._plain_while(step, depth=1)
-        leave = b.label("leave")
-        b.branch_if(b.compare("eq", Value("%chunk", I64), constant(I64, 0)), leave, done)
-        b.start(leave)
-        for k, scalar in enumerate(blocked.scalars):
-            self._memcpy(from_frame(b, count + k), inside[scalar], constant(I64, scalar.byte_size))
-        b.branch(done)
-        b.start(done)
-        b.line("ret void")
-        head = f"define internal void @{name}(ptr %frame, i64 %chunk) nounwind #0 {{\nentry:"
-        lines = [head, *self.head, *b.lines, "}"]
-        self.block = None
-        self.builder, self.stack, self.pointers, self.head = outside
-        self.builder.declarations.update(b.declarations)
-        return lines
-
-    def _plain_while(self, step: WhileStep, depth: int) -> None:
+    def plain_while(self, step: WhileStep, depth: int) -> None:
         b = self.builder
         head, body, done = b.label("while"), b.label("body"), b.label("done")
         b.branch(head)
         b.start(head)
         if self.polls:
             self._poll(step, done)
-        self._steps(step.condition, depth + 1)
-        predicate = b.load(self._pointer(step.predicate), I8, 1)
+        self.write_steps(step.condition, depth + 1)
+        predicate = b.load(self.pointer(step.predicate), I8, 1)
         b.branch_if(b.compare("ne", predicate, constant(I8, 0)), body, done)
         b.start(body)
-        self._steps(step.body, depth + 1)
+        self.write_steps(step.body, depth + 1)
         b.branch(head)
         b.start(done)
 
@@ -311,7 +274,8 @@ class StepEmitter:
         if POLL_HEAD[0] not in self.head:
             self.head += POLL_HEAD
         look, ask, stop, go = (b.label(hint) for hint in ("look", "ask", "stop", "go"))
-        share = self.block.loop.block / self.block.loop.size if self.block is not None else 1.0
+        part = self.task.part if self.task is not None else None
+        share = part.loop.block / part.loop.size if part is not None else 1.0
         period = poll_period(step, share)
         if period > 1:
             ticks = b.binary("add", b.load(Value("%poll.ticks", PTR), I32, 4), constant(I32, 1))
@@ -327,11 +291,11 @@ class StepEmitter:
         b.start(ask)
         b.store(now, Value("%poll.last", PTR), 8)
         b.declarations[f"declare i64 @{CLOCK}()"] = None
-        place = IN_LOOP if self.block is None else IN_BLOCK
+        place = IN_LOOP if self.task is None else IN_BLOCK
         failed = b.emit(f"call i32 %ask(ptr %host_data, i64 {-1 - step.number}, i64 {place}) #2", I32)
         b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
         b.start(stop)
-        if self.block is None:
+        if self.task is None:
             b.line("ret i32 1")
         else:
             b.branch(done)
@@ -342,15 +306,15 @@ class StepEmitter:
         labels = [b.label("branch") for _ in step.branches]
         done = b.label("done")
         if step.selector.type.is_pred:
-            chosen = b.compare("ne", b.load(self._pointer(step.selector), I8, 1), constant(I8, 0))
+            chosen = b.compare("ne", b.load(self.pointer(step.selector), I8, 1), constant(I8, 0))
             b.branch_if(chosen, labels[0], labels[1])
         else:
-            index = b.load(self._pointer(step.selector), I32, 4)
+            index = b.load(self.pointer(step.selector), I32, 4)
             cases = " ".join(f"i32 {k}, label %{label}" for k, label in enumerate(labels))
             b.line(f"switch {index}, label %{labels[-1]} [ {cases} ]")
         for label, branch in zip(labels, step.branches, strict=True):
             b.start(label)
-            self._steps(branch, depth)
+            self.write_steps(branch, depth)
             b.branch(done)
         b.start(done)
 
@@ -358,7 +322,7 @@ class StepEmitter:
         """The host is handed the addresses of all arrays that the instruction reads and writes."""
         b = self.builder
         places = [*host_buffers(step.start if isinstance(step, WaitStep) else step)]
-        self._fill_frame([self._pointer(buffer) for buffer in places])
+        self.fill_frame([self.pointer(buffer) for buffer in places])
         word = b.element_pointer(Value("%host_data", PTR), constant(I64, ASKED_WORD), "i64")
         asked = b.binary("add", b.load(word, I64, 8), constant(I64, 2))
         b.store(asked, word, 8)
@@ -370,33 +334,38 @@ class StepEmitter:
         """The subroutine's table is a frame: its own arena, what this program has beside, and the buffers."""
         b = self.builder
         self.callee_words = max(self.callee_words, len(TABLE) + len(step.buffers))
-        arena = self._pointer(step.scratch) if step.scratch.byte_size else Value("null", PTR)
+        arena = self.pointer(step.scratch) if step.scratch.byte_size else Value("null", PTR)
         places = [0, *range(len(TABLE), len(TABLE) + len(step.buffers))]
-        for place, pointer in zip(places, [arena, *map(self._pointer, step.buffers)], strict=True):
+        for place, pointer in zip(places, [arena, *map(self.pointer, step.buffers)], strict=True):
             b.store(pointer, b.element_pointer(Value("%callee", PTR), constant(I64, place), "ptr"), 8)
         return_if(b, b.emit(f"call i32 @{step.subroutine.name}(ptr %callee)", I32))
 
-    def _fill_frame(self, pointers: list[Value]) -> None:
+    def fill_frame(self, pointers: list[Value]) -> None:
         b = self.builder
         self.frame_size = max(self.frame_size, len(pointers))
         for position, pointer in enumerate(pointers):
             place = b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr")
             b.store(pointer, place, 8)
 
+    def _elements(self, step: Step) -> LoopPart | None:
+        """The part of its elements that a step of a blocked loop works on."""
+        part = self.task.part if self.task is not None else None
+        return part if part is not None and is_blocked_step(step, self.assignment, part.loop) else None
+
     # Nests
 
     def _nest(self, step: KernelStep, position: int, nest: Nest, depth: int) -> None:
         b = self.builder
-        in_block = self.block is not None and is_blocked_step(step, self.assignment, self.block.loop)
-        function = self.functions.of(step.kernel, position, nest, in_block)
-        pointers = [self._pointer(step.buffers[k]) for k in function.buffers]
-        if self.block is not None and in_block:
-            arguments = ", ".join(map(str, [*pointers, self.block.first, self.block.last]))
+        part = self._elements(step)
+        function = self.functions.of(step.kernel, position, nest, part is not None)
+        pointers = [self.pointer(step.buffers[k]) for k in function.buffers]
+        if part is not None:
+            arguments = ", ".join(map(str, [*pointers, part.first, part.last]))
             self.called.add(function.name)
             b.line(f"call void @{function.name}({arguments})")
             return
         if function.chunk:
-            self._fill_frame(pointers)
+            self.fill_frame(pointers)
             b.line(
                 f"call void %parallel_for(ptr %pool, ptr @{function.needed_task()}, ptr %frame, i64 {function.chunks})"
             )
@@ -420,12 +389,3 @@ def poll_period(step: WhileStep, share: float) -> int:
         else:
             return 1
     return 1 << max(0, (LOOK_COST // max(8, int(cost * share))).bit_length() - 1)
-
-
-def return_if(b: Builder, failed: Value) -> None:
-    """Ends the function where a status is not 0."""
-    stop, go = b.label("failed"), b.label("go")
-    b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
-    b.start(stop)
-    b.line("ret i32 1")
-    b.start(go)

@@ -7,10 +7,11 @@ other is alive (Chaitin's condition), copies between them aside.
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from hloom.backends.cpu.program.arena import best_fit
+from hloom.backends.cpu.program.liveness import Region, Use, accesses, live_intervals
 from hloom.backends.cpu.program.program import (
     Buffer,
     CallStep,
@@ -21,6 +22,7 @@ from hloom.backends.cpu.program.program import (
     KernelStep,
     Place,
     Program,
+    Rounds,
     Step,
     Subroutine,
     WaitStep,
@@ -34,7 +36,9 @@ STACK_BYTES = 64
 """Temporaries of at most so many bytes lie on the stack, where they may end up in registers."""
 STACK_SLOTS = 128
 """So many at most, but for those that loops use."""
-ALIGNMENT = 64
+MOST_ROUND_BYTES = 32 << 20
+"""Of memory that a round has for itself, where several run at once."""
+MOST_BYTES_AT_ONCE = 256 << 20
 
 
 @dataclass(slots=True)
@@ -51,6 +55,8 @@ class Assignment:
     donated: dict[int, int] = field(default_factory=dict)
     inside: dict[Subroutine, Assignment] = field(default_factory=dict)
     """Those of the program's subroutines."""
+    rounds: dict[WhileStep, RoundMemory] = field(default_factory=dict)
+    """Of loops whose rounds run at once."""
 
     def of(self, buffer: Buffer) -> Buffer:
         while (shared := self.home.get(buffer)) is not None:
@@ -58,86 +64,18 @@ class Assignment:
         return buffer
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """One step's access to a buffer. `region`: the loops and branches around it, from the outermost."""
-
-    position: int
-    reads: bool
-    writes: bool
-    step: Step
-    region: tuple[Region, ...]
-    part: int
-    """The part of the program that the step is in (see `Program.parts`)."""
-
-
 @dataclass(eq=False, slots=True)
-class Region:
-    """A loop, or one branch of a conditional: the positions after `start` up to `end`."""
+class RoundMemory:
+    """What the rounds of a loop that run at once need: each `slot_bytes` of its own, from `offset` of the arena on."""
 
-    is_loop: bool
-    start: int
-    end: int = 0
-    exit: int = 0
-    """Where a loop is left: the end of its condition."""
-
-
-Interval = tuple[int, int]
-"""(a, b): what step a wrote is read, last, by step b."""
-
-
-def live_intervals(uses: Sequence[Use], start: int, end: int) -> list[Interval]:
-    """Between which steps the buffer holds a value that is still read. `uses` are in order of position."""
-    intervals: list[Interval] = []
-    _scan(list(uses), 0, start, end, False, intervals)
-    return intervals
-
-
-def _scan(uses: list[Use], depth: int, start: int, end: int, live: bool, found: list[Interval]) -> bool:
-    """Walks backwards through a region; `live` is whether the value is read after it. Whether it is read before."""
-    until = end
-    position = len(uses)
-    while position:
-        position -= 1
-        use = uses[position]
-        if len(use.region) > depth:
-            region = use.region[depth]
-            first = position
-            while first and len(uses[first - 1].region) > depth and uses[first - 1].region[depth] is region:
-                first -= 1
-            inside = uses[first : position + 1]
-            position = first
-            if live:
-                found.append((region.end, until))
-            live = _scan_region(inside, depth, region, live, found)
-            until = region.start
-            continue
-        if use.writes and not use.reads:
-            if live:
-                found.append((use.position, until))
-            live = False
-        elif use.writes and live:
-            found.append((use.position, until))
-            until = use.position
-        if use.reads and not live:
-            live, until = True, use.position
-    if live:
-        found.append((start, until))
-    return live
-
-
-def _scan_region(uses: list[Use], depth: int, region: Region, live: bool, found: list[Interval]) -> bool:
-    """A branch may not be taken. A loop is left after its condition, and its body leads to the condition again."""
-    if not region.is_loop:
-        return _scan(uses, depth + 1, region.start, region.end, live, found) or live
-    condition = [use for use in uses if use.position <= region.exit]
-    body = [use for use in uses if use.position > region.exit]
-    mark, before = len(found), False
-    for _ in range(2):
-        del found[mark:]
-        after_condition = _scan(body, depth + 1, region.exit, region.end, before, found) or live
-        before = _scan(condition, depth + 1, region.start, region.exit, after_condition, found)
-    return before
+    private: list[Buffer]
+    """Homes that each round has for itself; those without an offset lie on the stack."""
+    shared: list[Buffer]
+    """All other homes that the loop uses."""
+    offsets: dict[Buffer, int]
+    """Within a slot."""
+    slot_bytes: int
+    offset: int = 0
 
 
 def assign_buffers(program: Program, donate: bool = False) -> Assignment:
@@ -163,6 +101,8 @@ class _Assigner:
         self.uses: dict[Buffer, list[Use]] = {}
         self.copies: list[tuple[Buffer, Buffer]] = []
         self.in_place: list[tuple[Buffer, Buffer]] = []
+        self.loops: list[tuple[WhileStep, tuple[Region, ...]]] = []
+        """Each with the loops and branches up to its own."""
         self.count = 0
         self.part = 0
 
@@ -175,6 +115,7 @@ class _Assigner:
             self._try_to_share(first, second)
         if donate:
             self._share_donated()
+        self._part_rounds()
         self._place()
         return self.assignment
 
@@ -185,6 +126,7 @@ class _Assigner:
             self.count += 1
             if isinstance(step, WhileStep):
                 loop = Region(True, self.count)
+                self.loops.append((step, (*region, loop)))
                 self._number(step.condition, (*region, loop))
                 self.count += 1
                 self._use(step.predicate, True, False, step, (*region, loop))
@@ -298,66 +240,80 @@ class _Assigner:
         same_width = len({step.buffers[k].type.byte_width for k in (*outputs, *inputs)}) == 1
         return same_width and all((o, i) in step.kernel.in_place for o in outputs for i in inputs)
 
+    # Rounds that run at once
+
+    def _part_rounds(self) -> None:
+        """Gives memory of their own to the rounds of loops that may run at once, the outermost such loops."""
+        at_once: set[Region] = set()
+        for step, regions in self.loops:
+            if step.rounds is not None and at_once.isdisjoint(regions):
+                memory = self._round_memory(step.rounds, regions)
+                if memory is not None:
+                    at_once.add(regions[-1])
+                    self.assignment.rounds[step] = memory
+
+    def _round_memory(self, rounds: Rounds, regions: tuple[Region, ...]) -> RoundMemory | None:
+        """None where a round needs what another one leaves, or too much memory.
+
+        What no step outside of the loop reads or writes, one in the same round has written before it is read: what
+        comes from another round was something before the first one.
+        """
+        loop, counter = regions[-1], self.assignment.of(rounds.counter)
+        arrays = {self.assignment.of(array) for array in rounds.arrays}
+        private, shared = [counter], []
+        for home, uses in self.uses.items():
+            inside = [use for use in uses if loop in use.region]
+            if not inside or home is counter:
+                continue
+            if not any(use.writes for use in inside) or (home in arrays and _only_in_parts(inside)):
+                shared.append(home)
+            elif home.kind == "temp" and len(inside) == len(uses):
+                private.append(home)
+            else:
+                return None
+        if any(use.position > loop.end for use in self.uses[counter]) or counter.kind != "temp":
+            return None
+        intervals = [self._interval(home) for home in private if home.byte_size > STACK_BYTES]
+        offsets, size = best_fit(intervals)
+        small_enough = size <= MOST_ROUND_BYTES and size * rounds.at_once <= MOST_BYTES_AT_ONCE
+        return RoundMemory(private, shared, offsets, size) if small_enough else None
+
     # The arena
 
     def _place(self) -> None:
-        """Best fit, in the order of first use."""
-        intervals = []
-        small = [b for b in self.uses if b.kind == "temp" and b.byte_size <= STACK_BYTES]
+        own = {home for memory in self.assignment.rounds.values() for home in memory.private}
+        small = [b for b in self.uses if b.kind == "temp" and b.byte_size <= STACK_BYTES and b not in own]
         small = [b for b in small if len({use.part for use in self.uses[b]}) == 1]
         # After an error others may still write to what they exchange.
         small = [b for b in small if not any(isinstance(use.step, WaitStep) for use in self.uses[b])]
         on_stack = {b for b in small if any(use.region for use in self.uses[b])} | set(small[:STACK_SLOTS])
-        for buffer, uses in self.uses.items():
-            if buffer.kind == "temp" and buffer not in on_stack:
-                live = live_intervals(uses, 0, self.count + 1)
-                first = min([uses[0].position, *(a for a, _ in live)])
-                last = max([uses[-1].position, *(b for _, b in live)])
-                intervals.append((first, last, buffer))
-        intervals.sort(key=lambda item: item[0])
-        free = _FreeList()
-        active: list[tuple[int, int, int]] = []
-        for first, last, buffer in intervals:
-            while active and active[0][0] < first:
-                _, offset, size = active.pop(0)
-                free.release(offset, size)
-            size = -(-buffer.byte_size // ALIGNMENT) * ALIGNMENT
-            offset = free.take(size)
-            self.assignment.offsets[buffer] = offset
-            bisect.insort(active, (last, offset, size))
-        self.assignment.arena_bytes = free.end
+        placed = [b for b in self.uses if b.kind == "temp" and b not in on_stack and b not in own]
+        intervals: list[tuple[int, int, int, Buffer | WhileStep]] = [self._interval(buffer) for buffer in placed]
+        for step, regions in self.loops:
+            memory = self.assignment.rounds.get(step)
+            if memory is not None and step.rounds is not None:
+                size = memory.slot_bytes * step.rounds.at_once
+                intervals.append((regions[-1].start, regions[-1].end, size, step))
+        offsets, self.assignment.arena_bytes = best_fit(intervals)
+        for key, offset in offsets.items():
+            if isinstance(key, Buffer):
+                self.assignment.offsets[key] = offset
+            else:
+                self.assignment.rounds[key].offset = offset
+
+    def _interval(self, buffer: Buffer) -> tuple[int, int, int, Buffer]:
+        """From where to where the buffer needs its memory."""
+        uses = self.uses[buffer]
+        live = live_intervals(uses, 0, self.count + 1)
+        first = min([uses[0].position, *(a for a, _ in live)])
+        last = max([uses[-1].position, *(b for _, b in live)])
+        return first, last, buffer.byte_size, buffer
 
 
-class _FreeList:
-    """Free parts of the arena by offset; the arena grows at its end."""
-
-    def __init__(self) -> None:
-        self.parts: list[tuple[int, int]] = []
-        self.end = 0
-
-    def take(self, size: int) -> int:
-        fitting = [(length, offset) for offset, length in self.parts if length >= size]
-        if fitting:
-            length, offset = min(fitting)
-            self.parts.remove((offset, length))
-            if length > size:
-                bisect.insort(self.parts, (offset + size, length - size))
-            return offset
-        if self.parts and sum(self.parts[-1]) == self.end:
-            offset, _ = self.parts.pop()
-            self.end = offset + size
-            return offset
-        self.end += size
-        return self.end - size
-
-    def release(self, offset: int, size: int) -> None:
-        position = bisect.bisect(self.parts, (offset, 0))
-        if position < len(self.parts) and self.parts[position][0] == offset + size:
-            size += self.parts.pop(position)[1]
-        if position and sum(self.parts[position - 1]) == offset:
-            offset, before = self.parts.pop(position - 1)
-            size += before
-        bisect.insort(self.parts, (offset, size))
+def _only_in_parts(uses: Sequence[Use]) -> bool:
+    """Whether all that is done with an array is that one step writes a part of it."""
+    steps = [use.step for use in uses]
+    return len(steps) == 1 and isinstance(steps[0], KernelStep) and bool(steps[0].partial)
 
 
 def _joined(uses: list[Use], assignment: Assignment) -> list[Use]:
@@ -387,33 +343,3 @@ def _copies_to_itself(step: Step, assignment: Assignment) -> bool:
     if not isinstance(step, CopyStep) or step.source is step.target:
         return False
     return assignment.of(step.source) is assignment.of(step.target)
-
-
-def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:
-    """The buffers that a plain step reads (False) and writes (True)."""
-    if isinstance(step, CopyStep):
-        yield step.source, False
-        yield step.target, True
-    elif isinstance(step, KernelStep):
-        for position, buffer in enumerate(step.buffers):
-            writes = step.kernel.buffers[position].role in ("output", "temporary")
-            if writes or position in step.kernel.reads:
-                yield buffer, writes
-    elif isinstance(step, CallStep):
-        for buffer in (*step.operands, *step.constants):
-            yield buffer, False
-        for buffer in (*step.results, step.scratch):
-            yield buffer, True
-    elif isinstance(step, CodeStep):
-        for position, buffer in enumerate(step.buffers):
-            yield buffer, position >= step.operands
-    elif isinstance(step, HostStep):
-        for place in step.operands:
-            for leaf in leaves(place):
-                if isinstance(leaf, Buffer):
-                    yield leaf, False
-        for leaf in leaves(step.result):
-            if isinstance(leaf, Buffer):
-                yield leaf, True
-    elif isinstance(step, WaitStep):
-        yield from ((buffer, False) for buffer, _ in accesses(step.start))

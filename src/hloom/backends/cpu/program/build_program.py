@@ -12,6 +12,7 @@ import numpy as np
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.program.hoist_packing import hoist_packing
+from hloom.backends.cpu.program.independent_rounds import fills_threads, independent_rounds, may_run_at_once
 from hloom.backends.cpu.program.kernel_codes import KernelCodes, structure
 from hloom.backends.cpu.program.program import (
     TOKEN_PLACE,
@@ -24,6 +25,7 @@ from hloom.backends.cpu.program.program import (
     KernelStep,
     Place,
     Program,
+    Rounds,
     Routine,
     Slot,
     Step,
@@ -286,9 +288,19 @@ class _Builder:
         steps += hoist_packing(
             condition, body, lambda size: self._buffer(Shape.array(PrimitiveType.U8, (size,)), "temp")
         )
-        steps.append(WhileStep(condition, predicate, body, len(self.program.loops)))
+        rounds = self._rounds(instruction, state, body)
+        steps.append(WhileStep(condition, predicate, body, len(self.program.loops), rounds))
         self.program.loops.append(f"%{instruction.name} ({instruction.location or 'a loop'})")
         return state
+
+    def _rounds(self, loop: Instruction, state: Place, body: list[Step]) -> Rounds | None:
+        """The rounds that may run at once, where that is worth the threads."""
+        threads = self.shared.codes.threads
+        found = independent_rounds(loop) if threads > 1 and may_run_at_once(body) else None
+        if found is None or not fills_threads(found.trips, threads):
+            return None
+        arrays = [state[k] for k in found.arrays]
+        return Rounds(state[found.counter], found.first, found.step, found.trips, arrays, min(threads, found.trips))
 
     def _conditional(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
         op: Any = instruction.op

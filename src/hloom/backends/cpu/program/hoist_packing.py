@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hloom.backends.cpu.kernels.code import PackedCode
-from hloom.backends.cpu.program.buffer_assignment import accesses
+from hloom.backends.cpu.program.liveness import accesses
 from hloom.backends.cpu.program.program import Buffer, CodeStep, Step, all_steps
 
 

@@ -13,7 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 
-from hloom.backends.cpu.program.buffer_assignment import accesses
+from hloom.backends.cpu.program.liveness import accesses
 from hloom.backends.cpu.program.program import (
     Buffer,
     CallStep,

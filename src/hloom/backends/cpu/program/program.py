@@ -111,6 +111,21 @@ class CopyStep:
     source: Buffer
 
 
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Rounds that may run at once, `at_once` of them: for counter = first, first + step, .., `trips` times.
+
+    Each writes a part of its own of `arrays`; all else that the loop writes is needed in the same round only.
+    """
+
+    counter: Buffer
+    first: int
+    step: int
+    trips: int
+    arrays: list[Buffer]
+    at_once: int
+
+
 @dataclass(eq=False, slots=True)
 class WhileStep:
     """Runs `condition`, which leaves a predicate in `predicate`, and `body` while it is true."""
@@ -120,6 +135,8 @@ class WhileStep:
     body: list[Step]
     number: int
     """Of the loop among those of the program."""
+    rounds: Rounds | None = None
+    """How its rounds may run at once."""
 
 
 @dataclass(eq=False, slots=True)

@@ -1,0 +1,171 @@
+"""Loops as tasks for the threads: blocks of a loop that works element by element, and rounds that run at once.
+
+A task has the host's questions, `%ask` and `%host_data`, and its stack; what it forks runs in order, on its own thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hloom.backends.cpu.codegen.blocked_loop import BlockedLoop
+from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant, type_of
+from hloom.backends.cpu.program.buffer_assignment import RoundMemory
+from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK
+from hloom.backends.cpu.program.program import Buffer, Rounds, WhileStep
+
+if TYPE_CHECKING:
+    from hloom.backends.cpu.codegen.step_emitter import StepEmitter
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPart:
+    """The elements first <= i < last of a blocked loop."""
+
+    loop: BlockedLoop
+    first: Value
+    last: Value
+
+
+@dataclass(slots=True)
+class LoopTask:
+    """Where memory lies for the task that is written: known pointers, and offsets in the slot that is its own."""
+
+    pointers: dict[Buffer, Value]
+    offsets: Mapping[Buffer, int] = field(default_factory=dict)
+    part: LoopPart | None = None
+
+
+# Blocks
+
+
+def write_blocked_loop(emitter: StepEmitter, step: WhileStep, blocked: BlockedLoop) -> None:
+    """The loop as a task on a block: scalars are handed over as they are before the loop; block 0 leaves them."""
+    scalars, snapshots = blocked.scalars, []
+    for scalar in scalars:
+        snapshot = own_memory(emitter, scalar)
+        emitter.copy_memory(snapshot, emitter.pointer(scalar), constant(I64, scalar.byte_size))
+        snapshots.append(snapshot)
+    context = [*snapshots, *map(emitter.pointer, (*scalars, *blocked.shared))]
+
+    def write(b: Builder, given: Sequence[Value]) -> None:
+        pointers = dict(zip(blocked.shared, given[2 * len(scalars) :], strict=True))
+        for scalar, snapshot in zip(scalars, given, strict=False):
+            pointers[scalar] = own_memory(emitter, scalar)
+            emitter.copy_memory(pointers[scalar], snapshot, constant(I64, scalar.byte_size))
+        done = b.label("done")
+        _ask(b, done)
+        first = b.binary("mul", Value("%chunk", I64), constant(I64, blocked.block))
+        end = b.binary("add", first, constant(I64, blocked.block))
+        part = LoopPart(blocked, first, b.intrinsic("smin", end, constant(I64, blocked.size)))
+        emitter.task = LoopTask(pointers, part=part)
+        emitter.plain_while(step, depth=1)
+        leave = b.label("leave")
+        b.branch_if(b.compare("eq", Value("%chunk", I64), constant(I64, 0)), leave, done)
+        b.start(leave)
+        for scalar, outer in zip(scalars, given[len(scalars) :], strict=False):
+            emitter.copy_memory(outer, pointers[scalar], constant(I64, scalar.byte_size))
+        b.branch(done)
+        b.start(done)
+
+    _run_task(emitter, step, context, -(-blocked.size // blocked.block), write)
+
+
+# Rounds
+
+
+def write_rounds_at_once(emitter: StepEmitter, step: WhileStep, memory: RoundMemory) -> None:
+    """The loop as a task for each of the rounds that run at once: it takes rounds until none is left."""
+    rounds = step.rounds
+    assert rounds is not None
+    following = emitter.stack_memory("i64", 8)
+    emitter.builder.store(constant(I64, 0), following, 8)
+    slots = emitter.builder.emit(f"getelementptr i8, ptr %arena, i64 {memory.offset}", PTR)
+    context = [following, slots, *map(emitter.pointer, memory.shared)]
+
+    def write(b: Builder, given: Sequence[Value]) -> None:
+        taken, all_slots, *shared = given
+        offset = b.binary("mul", Value("%chunk", I64), constant(I64, memory.slot_bytes))
+        b.line(f"%slot = getelementptr i8, {all_slots}, {offset}")
+        emitter.task = LoopTask(dict(zip(memory.shared, shared, strict=True)), memory.offsets)
+        begin, run, done = (b.label(hint) for hint in ("round", "run", "done"))
+        b.branch(begin)
+        b.start(begin)
+        _ask(b, done)
+        number = b.emit(f"atomicrmw add {taken}, i64 1 monotonic", I64)
+        b.branch_if(b.compare("slt", number, constant(I64, rounds.trips)), run, done)
+        b.start(run)
+        b.store(_counter(b, number, rounds), emitter.pointer(rounds.counter), rounds.counter.byte_size)
+        emitter.write_steps(step.body, depth=1)
+        b.branch(begin)
+        b.start(done)
+
+    _run_task(emitter, step, context, rounds.at_once, write)
+
+
+def _counter(b: Builder, number: Value, rounds: Rounds) -> Value:
+    value = b.binary("add", b.binary("mul", number, constant(I64, rounds.step)), constant(I64, rounds.first))
+    type = type_of(f"i{rounds.counter.type.bits}")
+    return value if type == I64 else b.emit(f"trunc {value} to {type}", type)
+
+
+# Tasks
+
+
+def _run_task(
+    emitter: StepEmitter,
+    step: WhileStep,
+    context: Sequence[Value],
+    chunks: int,
+    write: Callable[[Builder, Sequence[Value]], None],
+) -> None:
+    """Runs a task of its own for each chunk; `write` writes its body on what the context has there."""
+    b = emitter.builder
+    name = f"loop{len(emitter.tasks)}.task"
+    emitter.tasks[name] = []
+    emitter.fill_frame([*context, Value("%ask", PTR), Value("%host_data", PTR)])
+    b.line(f"call void %parallel_for(ptr %pool, ptr @{name}, ptr %frame, i64 {chunks})")
+    # A block that was told to stop leaves that to be found here.
+    return_if(b, b.emit(f"call i32 %ask(ptr %host_data, i64 {-1 - step.number}, i64 {AFTER_BLOCKS}) #2", I32))
+    with emitter.function() as inside:
+        given = [_from_context(inside, k) for k in range(len(context))]
+        for k, word in enumerate(("ask", "host_data"), len(context)):
+            place = inside.element_pointer(Value("%context", PTR), constant(I64, k), "ptr")
+            inside.line(f"%{word} = load ptr, {place}, align 8")
+        inside.line("%pool = getelementptr i8, ptr null, i64 0")
+        inside.line("%parallel_for = getelementptr i8, ptr @parallel_for, i64 0")
+        write(inside, given)
+        emitter.task = None
+        emitter.tasks[name] = [
+            f"define internal void @{name}(ptr %context, i64 %chunk) nounwind #0 {{\nentry:",
+            *emitter.function_head(),
+            *inside.lines,
+            "  ret void\n}",
+        ]
+
+
+def _from_context(b: Builder, position: int) -> Value:
+    return b.load(b.element_pointer(Value("%context", PTR), constant(I64, position), "ptr"), PTR, 8)
+
+
+def _ask(b: Builder, done: str) -> None:
+    """Leaves a task where another one was told to stop."""
+    go = b.label("go")
+    stops = b.emit(f"call i32 %ask(ptr %host_data, i64 0, i64 {BEFORE_BLOCK})", I32)
+    b.branch_if(b.compare("eq", stops, constant(I32, 0)), go, done)
+    b.start(go)
+
+
+def return_if(b: Builder, failed: Value) -> None:
+    """Ends the function where a status is not 0."""
+    stop, go = b.label("failed"), b.label("go")
+    b.branch_if(b.compare("ne", failed, constant(I32, 0)), stop, go)
+    b.start(stop)
+    b.line("ret i32 1")
+    b.start(go)
+
+
+def own_memory(emitter: StepEmitter, buffer: Buffer) -> Value:
+    """Memory for a small buffer on the stack of the function that is written."""
+    return emitter.stack_memory(f"[{max(buffer.byte_size, 1)} x i8]", 64)

@@ -1,0 +1,139 @@
+"""Loops whose rounds run at once: which are found, and that their results are those of one round after the other."""
+
+from __future__ import annotations
+
+import pytest
+from assigned import assigned, check_results
+
+from hloom.backends.cpu.program.independent_rounds import fills_threads
+from hloom.backends.cpu.program.program import Rounds, WhileStep, all_steps
+
+STATE = "(s32[], f32[64,32,32], f32[64,32,32])"
+MAP = """HloomModule
+sum {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }}
+condition {{
+  t = {state} parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant({trips})
+  ROOT l = pred[] compare(i, n), direction=LT
+}}
+body {{
+  t = {state} parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = f32[64,32,32] get-tuple-element(t), index=1
+  y = f32[64,32,32] get-tuple-element(t), index=2
+  z = s32[] constant(0)
+  one = s32[] constant(1)
+  four = s32[] constant(4)
+  {start}
+  slice = f32[4,32,32] dynamic-slice(x, start, z, z), dynamic_slice_sizes={{4,32,32}}
+  product = f32[4,32,32] dot(slice, slice), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
+  {value}
+  updated = f32[64,32,32] dynamic-update-slice(y, value, start, z, z)
+  next = s32[] add(i, one)
+  ROOT r = {state} tuple(next, x, {result})
+}}
+ENTRY e {{
+  x = f32[64,32,32] parameter(0)
+  first = s32[] constant({first})
+  zero = f32[] constant(0)
+  zeros = f32[64,32,32] broadcast(zero), dimensions={{}}
+  t = {state} tuple(first, x, zeros)
+  w = {state} while(t), condition=condition, body=body
+  ROOT y = f32[64,32,32] get-tuple-element(w), index=2
+}}""".replace("HloomModule", "HloModule m")
+SCALED = "start = s32[] multiply(i, four)"
+
+
+def text(
+    trips: int = 16,
+    first: int = 0,
+    start: str = SCALED,
+    value: str = "value = f32[4,32,32] sine(product)",
+    result: str = "updated",
+) -> str:
+    return MAP.format(state=STATE, trips=trips, first=first, start=start, value=value, result=result)
+
+
+def rounds_of(found: str, threads: int = 2) -> list[Rounds]:
+    """Of the loops whose rounds run at once."""
+    program, assignment = assigned(found, threads)
+    loops = [step for step in all_steps(program.steps) if isinstance(step, WhileStep)]
+    assert len(loops) == 1
+    return [step.rounds for step in loops if step.rounds is not None and step in assignment.rounds]
+
+
+@pytest.mark.parametrize(
+    ("found", "counts"),
+    [
+        (text(), (0, 1, 16)),
+        (text(start="t2 = s32[] add(i, i)\ntwo = s32[] constant(2)\nstart = s32[] multiply(t2, two)"), (0, 1, 16)),
+        (text(trips=14, start="s = s32[] multiply(i, four)\nstart = s32[] add(four, s)"), (0, 1, 14)),
+        (text(first=2, start="less = s32[] constant(-8)\ns = s32[] multiply(i, four)\nstart = s32[] add(s, less)"), (2, 1, 14)),
+        (text(trips=10, start="six = s32[] constant(6)\nstart = s32[] multiply(i, six)"), (0, 1, 10)),
+    ],
+    ids=["scaled", "sums", "offset", "counts from two", "gaps"],
+)  # fmt: skip
+def test_rounds_that_write_parts_run_at_once(found: str, counts: tuple[int, int, int]) -> None:
+    (rounds,) = rounds_of(found)
+    assert (rounds.first, rounds.step, rounds.trips) == counts and rounds.at_once == 2
+    check_results(found, rtol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        text(start="three = s32[] constant(3)\nstart = s32[] multiply(i, three)"),
+        text(trips=18),
+        text(start="s = s32[] multiply(i, four)\nfifty = s32[] constant(50)\nstart = s32[] subtract(fifty, s)"),
+        text(start="s = s32[] multiply(i, i)\nstart = s32[] multiply(s, four)"),
+        text(value="old = f32[4,32,32] dynamic-slice(y, start, z, z), dynamic_slice_sizes={4,32,32}\n"
+                   "value = f32[4,32,32] add(product, old)"),
+        text(result="further").replace("next = ", "further = f32[64,32,32] negate(updated)\nnext = "),
+        text(value="w = f32[4,32,32] slice(y), slice={[0:4], [0:32], [0:32]}\nvalue = f32[4,32,32] add(product, w)"),
+        text().replace("tuple(next, x, updated)", "tuple(next, updated, updated)"),
+    ],
+    ids=["overlapping", "clamped", "downwards", "not linear", "reads its part", "changes all", "reads a part", "twice"],
+)  # fmt: skip
+def test_rounds_that_need_each_other_run_one_after_the_other(found: str) -> None:
+    assert not rounds_of(found)
+    check_results(found, rtol=2e-4)
+
+
+def test_small_rounds_and_few_rounds_run_on_one_thread() -> None:
+    assert not rounds_of(text(), threads=1)
+    assert not rounds_of(text(), threads=32)
+    small = text().replace("32,32", "2,2").replace("product = f32[4,2,2] dot(slice, slice), lhs_batch_dims={0}, "
+        "rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}", "product = f32[4,2,2] sine(slice)")  # fmt: skip
+    assert "dot" not in small and not rounds_of(small)
+    assert fills_threads(16, 16) and fills_threads(3, 2) and not fills_threads(17, 16) and not fills_threads(1, 2)
+
+
+def test_loops_in_rounds() -> None:
+    inner = """
+inner {
+  t = (s32[], f32[4,32,32]) parameter(0)
+  j = s32[] get-tuple-element(t), index=0
+  v = f32[4,32,32] get-tuple-element(t), index=1
+  one = s32[] constant(1)
+  k = s32[] add(j, one)
+  s = f32[4,32,32] sine(v)
+  ROOT r = (s32[], f32[4,32,32]) tuple(k, s)
+}
+until {
+  t = (s32[], f32[4,32,32]) parameter(0)
+  j = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(3)
+  ROOT l = pred[] compare(j, n), direction=LT
+}
+"""
+    value = """zero = s32[] constant(0)
+  begin = (s32[], f32[4,32,32]) tuple(zero, product)
+  loop = (s32[], f32[4,32,32]) while(begin), condition=until, body=inner
+  value = f32[4,32,32] get-tuple-element(loop), index=1"""
+    found = text(value=value).replace("condition {", f"{inner}condition {{", 1)
+    program, assignment = assigned(found)
+    assert len(assignment.rounds) == 1, "the outer loop"
+    check_results(found, rtol=2e-4)
