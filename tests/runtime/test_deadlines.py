@@ -49,6 +49,59 @@ def loop(size: int = 8, stop: int = -1, kind: str = "add(x, x)") -> hl.Module:
     return hl.parse(text.replace("KIND", kind))
 
 
+ROUNDS = """HloomModule
+condition {
+  t = (s32[], f32[64,64], f32[1000000]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(1000000)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+body {
+  t = (s32[], f32[64,64], f32[1000000]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = f32[64,64] get-tuple-element(t), index=1
+  y = f32[1000000] get-tuple-element(t), index=2
+  f = f32[] convert(i)
+  g = f32[64,64] broadcast(f), dimensions={}
+  a = f32[64,64] multiply(x, g)
+  p = f32[64,64] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  q = f32[64,64] WITHIN
+  s = f32[1,1] slice(q), slice={[3:4], [5:6]}
+  v = f32[1] reshape(s)
+  z = f32[1000000] dynamic-update-slice(y, v, i)
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], f32[64,64], f32[1000000]) tuple(j, x, z)
+}
+ENTRY e {
+  x = f32[8] parameter(0)
+  first = f32[1] slice(x), slice={[0:1]}
+  scalar = f32[] reshape(first)
+  whole = f32[64,64] broadcast(scalar), dimensions={}
+  i = s32[] constant(0)
+  zero = f32[] constant(0)
+  zeros = f32[1000000] broadcast(zero), dimensions={}
+  t = (s32[], f32[64,64], f32[1000000]) tuple(i, whole, zeros)
+  w = (s32[], f32[64,64], f32[1000000]) while(t), condition=condition, body=body
+  y = f32[1000000] get-tuple-element(w), index=2
+  ROOT r = f32[8] slice(y), slice={[0:8]}
+}
+""".replace("HloomModule", "HloModule m")
+WITHIN = """c = s32[] constant(0)
+  t2 = (s32[], f32[64,64]) tuple(c, p)
+  w2 = (s32[], f32[64,64]) while(t2), condition=goes_on, body=goes
+  q = f32[64,64] get-tuple-element(w2), index=1"""
+
+
+def rounds(endless: bool) -> hl.Module:
+    """A million rounds that run at once, of some 20 us each, or each with a loop that does not end."""
+    if not endless:
+        return hl.parse(ROUNDS.replace("WITHIN", "negate(p)"))
+    inner = ENDLESS.replace("SIZE", "64,64").replace("STOP", "-1").replace("KIND", "add(x, x)")
+    text = ROUNDS.replace("q = f32[64,64] WITHIN", WITHIN)
+    return hl.parse(text.replace("condition {", f"{inner}\ncondition {{", 1))
+
+
 LOOPS = {
     "small": (8, "add(x, x)"),
     "in parallel": (1_000_000, "add(x, x)"),
@@ -65,6 +118,21 @@ def test_a_deadline_names_the_loop(of: str, backend: str) -> None:
         executable.run(x, timeout=0.2)
     assert time.perf_counter() - start < 5
     assert "loop" in str(error.value) or "while" in str(error.value)
+
+
+@pytest.mark.parametrize("endless", [False, True], ids=["many rounds", "endless rounds"])
+def test_rounds_at_once_end(endless: bool) -> None:
+    executable, x = hl.compile(rounds(endless)), np.ones(8, np.float32)
+    start = time.perf_counter()
+    for _ in range(2):
+        with pytest.raises(hl.RunError, match=r"longer than 0.2 s"):
+            executable.run(x, timeout=0.2)
+    assert time.perf_counter() - start < 5
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        executable(x)
+    timer.join()
 
 
 def test_a_run_within_its_deadline_is_as_any_other(backend: str) -> None:

@@ -17,7 +17,9 @@ from hloom.passes.edit import applied_computations, callees_first_of
 @dataclass(frozen=True)
 class ProductBlocking:
     """Before: a product with few terms and a large result, and what makes small results of it (softmax, product).
-    After: a loop over blocks of its batches and rows, each computed whole; the large values are never in memory.
+    After: a loop over blocks of its batches and rows, and within it over keys where rows pass through one softmax; the
+    large values are never in memory. Keys that a mask hides from all rows of a block are left out where that changes
+    nothing.
 
     Needs a module without calls, simplified. A gradient that reads the large values again computes them again. Masks
     and what else is cheap is computed in the loop; sums over what is cut are added up block by block, in at least f32.

@@ -92,7 +92,7 @@ def write_rounds_at_once(emitter: StepEmitter, step: WhileStep, memory: RoundMem
         begin, run, done = (b.label(hint) for hint in ("round", "run", "done"))
         b.branch(begin)
         b.start(begin)
-        _ask(b, done)
+        emitter.poll(step, done)
         number = b.emit(f"atomicrmw add {taken}, i64 1 monotonic", I64)
         b.branch_if(b.compare("slt", number, constant(I64, rounds.trips)), run, done)
         b.start(run)

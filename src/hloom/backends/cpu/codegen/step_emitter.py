@@ -259,7 +259,7 @@ class StepEmitter:
         b.branch(head)
         b.start(head)
         if self.polls:
-            self._poll(step, done)
+            self.poll(step, done)
         self.write_steps(step.condition, depth + 1)
         predicate = b.load(self.pointer(step.predicate), I8, 1)
         b.branch_if(b.compare("ne", predicate, constant(I8, 0)), body, done)
@@ -268,7 +268,7 @@ class StepEmitter:
         b.branch(head)
         b.start(done)
 
-    def _poll(self, step: WhileStep, done: str) -> None:
+    def poll(self, step: WhileStep, done: str) -> None:
         """Every few microseconds a loop looks at the clock, and every few milliseconds it asks the host to go on."""
         b = self.builder
         if POLL_HEAD[0] not in self.head:
