@@ -6,17 +6,15 @@ A task has the host's questions, `%ask` and `%host_data`, and its stack; what it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from hloom.backends.cpu.codegen.blocked_loop import BlockedLoop
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant, type_of
 from hloom.backends.cpu.program.buffer_assignment import RoundMemory
 from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK
-from hloom.backends.cpu.program.program import Buffer, Rounds, WhileStep
-
-if TYPE_CHECKING:
-    from hloom.backends.cpu.codegen.step_emitter import StepEmitter
+from hloom.backends.cpu.program.program import Buffer, Rounds, Step, WhileStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +35,28 @@ class LoopTask:
     part: LoopPart | None = None
 
 
+class StepWriter(Protocol):
+    """What writes the steps of loops: `step_emitter.py`."""
+
+    builder: Builder
+    task: LoopTask | None
+    tasks: dict[str, list[str]]
+
+    def pointer(self, buffer: Buffer) -> Value: ...
+    def copy_memory(self, target: Value, source: Value, size: Value) -> None: ...
+    def stack_memory(self, type: str, alignment: int) -> Value: ...
+    def fill_frame(self, pointers: list[Value]) -> None: ...
+    def function(self) -> AbstractContextManager[Builder]: ...
+    def function_head(self) -> list[str]: ...
+    def write_steps(self, steps: Sequence[Step], depth: int) -> None: ...
+    def plain_while(self, step: WhileStep, depth: int) -> None: ...
+    def poll(self, step: WhileStep, done: str) -> None: ...
+
+
 # Blocks
 
 
-def write_blocked_loop(emitter: StepEmitter, step: WhileStep, blocked: BlockedLoop) -> None:
+def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoop) -> None:
     """The loop as a task on a block: scalars are handed over as they are before the loop; block 0 leaves them."""
     scalars, snapshots = blocked.scalars, []
     for scalar in scalars:
@@ -75,7 +91,7 @@ def write_blocked_loop(emitter: StepEmitter, step: WhileStep, blocked: BlockedLo
 # Rounds
 
 
-def write_rounds_at_once(emitter: StepEmitter, step: WhileStep, memory: RoundMemory) -> None:
+def write_rounds_at_once(emitter: StepWriter, step: WhileStep, memory: RoundMemory) -> None:
     """The loop as a task for each of the rounds that run at once: it takes rounds until none is left."""
     rounds = step.rounds
     assert rounds is not None
@@ -114,7 +130,7 @@ def _counter(b: Builder, number: Value, rounds: Rounds) -> Value:
 
 
 def _run_task(
-    emitter: StepEmitter,
+    emitter: StepWriter,
     step: WhileStep,
     context: Sequence[Value],
     chunks: int,
@@ -166,6 +182,6 @@ def return_if(b: Builder, failed: Value) -> None:
     b.start(go)
 
 
-def own_memory(emitter: StepEmitter, buffer: Buffer) -> Value:
+def own_memory(emitter: StepWriter, buffer: Buffer) -> Value:
     """Memory for a small buffer on the stack of the function that is written."""
     return emitter.stack_memory(f"[{max(buffer.byte_size, 1)} x i8]", 64)
