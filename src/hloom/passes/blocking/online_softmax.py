@@ -17,8 +17,9 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.dot import Dot
-from hloom.ops.elementwise_binary import Add, And, Maximum, Multiply, Or, Subtract
-from hloom.ops.elementwise_unary import Exponential, IsFinite, Not
+from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, Or, Subtract
+from hloom.ops.elementwise_unary import Abs, Exponential, Not
+from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Reshape
 from hloom.ops.select import Select
@@ -199,21 +200,28 @@ class _Online:
         for total in self.softmax.totals:
             for operand in total.operands if isinstance(total.op, Dot) else ():
                 if operand not in self.softmax.weights:
-                    finite = make(And(), finite, self._all(make, make(IsFinite(), operand)))
+                    finite = make(And(), finite, self._is_finite(make, operand))
         return _End(masked, reach, finite)
+
+    # NaN is neither below nor above anything, and the extreme value of what has one.
+
+    def _is_finite(self, make: Maker, values: Instruction) -> Instruction:
+        element_type = values.shape.element_type
+        most = self._extreme(make, make(Abs(), values), Maximum(), make.constant(0, element_type))
+        infinity = make.constant(float("inf"), element_type)
+        return make(Compare(direction=ComparisonDirection.LT), most, infinity)
 
     def _settled(self, make: Maker, state: _State, masked: float, finite: Instruction) -> Instruction:
         """Whether what is masked adds nothing to any row."""
-        shape = state.maximum.shape
-        value = make.broadcast(make.constant(masked, shape.element_type), shape)
-        limit = make.broadcast(make.constant(_VANISHES[shape.element_type], shape.element_type), shape)
-        above = make(Subtract(), state.maximum, value)
-        return make(And(), finite, self._all(make, make(Compare(direction=ComparisonDirection.GT), above, limit)))
+        element_type = state.maximum.shape.element_type
+        least = self._extreme(make, state.maximum, Minimum(), make.constant(float("inf"), element_type))
+        above = make(Subtract(), least, make.constant(masked, element_type))
+        limit = make.constant(_VANISHES[element_type], element_type)
+        return make(And(), finite, make(Compare(direction=ComparisonDirection.GT), above, limit))
 
-    def _all(self, make: Maker, values: Instruction) -> Instruction:
-        combine = scalar_computation(self.module, And(), PRED)
-        every = tuple(range(values.shape.rank))
-        return make(Reduce(dimensions=every, computation=combine), values, make.constant(True, PRED))
+    def _extreme(self, make: Maker, values: Instruction, combine: Operation, init: Instruction) -> Instruction:
+        computation = scalar_computation(self.module, combine, values.shape.element_type)
+        return make(Reduce(dimensions=tuple(range(values.shape.rank)), computation=computation), values, init)
 
 
 def _split(values: Sequence[Instruction], start: int) -> tuple[Instruction, Sequence[Instruction]]:

@@ -55,6 +55,8 @@ from hloom.loops.nest import Nest, nest_cost
 
 INLINED_LINES = 200
 """Functions of at most so many lines that run on one thread become part of the loop that calls them."""
+INLINED_COST = 2048
+"""And do at most so much, in element additions: a call of more costs nothing in comparison."""
 INLINED_CALLS = 64
 LOOK_COST = 8192
 """The work, in element additions, after which a loop looks at the clock: some microseconds."""
@@ -372,7 +374,8 @@ class StepEmitter:
             return
         arguments = ", ".join([*map(str, pointers), "i64 0", f"i64 {function.extent}"])
         calls = self.inlined.get(function.name, 0)
-        inline = len(function.lines) <= INLINED_LINES and calls < INLINED_CALLS and depth > 0
+        is_short = len(function.lines) <= INLINED_LINES and nest_cost(nest) <= INLINED_COST
+        inline = is_short and calls < INLINED_CALLS and depth > 0
         self.inlined[function.name] = calls + inline
         self.called.add(function.name)
         b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")
