@@ -79,7 +79,7 @@ def check(original: hl.Module, *more: Any, change: Callable[..., None] | None = 
     run_passes(blocked, simplification_pipeline())
     assert ProductBlocking(1, 1000, 1, 5, 6, 7, 1).run(blocked) == 1
     verify_module(blocked)
-    assert sum(i.opcode == "while" for i in blocked.instructions()) == 3
+    assert sum(i.opcode == "while" for i in blocked.instructions()) == 2
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((3, 24, 4), np.float32) for _ in range(3))
     if change is not None:

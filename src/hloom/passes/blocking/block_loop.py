@@ -2,50 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hloom.ir import Computation, Instruction, Module, post_order
 from hloom.ops.broadcast import Iota
-from hloom.ops.elementwise_binary import Add, Multiply
+from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
 from hloom.ops.reshape import Copy
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
-from hloom.passes.blocking.cuts import Cut
+from hloom.passes.blocking.cuts import Cut, is_zero
 from hloom.passes.blocking.dimensions import Place, Uncuttable, operand_place
 from hloom.passes.blocking.regions import Region
 from hloom.passes.edit import Edit
-from hloom.passes.expand.maker import Maker, counted_loop
+from hloom.passes.expand.maker import Maker, below, loop
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 S32, F32 = PrimitiveType.S32, PrimitiveType.F32
 
 
-def make_loop(module: Module, computation: Computation, region: Region, cut: Cut) -> tuple[Computation, Region]:
+ChooseCut = Callable[[Region], Cut | None]
+
+
+def make_loop(
+    module: Module, computation: Computation, region: Region, cut: Cut, choose_next: ChooseCut
+) -> tuple[Computation, Region]:
     """Replaces the region's outputs by those of a loop over blocks; gives its body, and the region as it is there.
 
-    Steps that fill no block are computed once more, after the loop.
+    What `choose_next` cuts of the region in the body becomes part of the same loop: a round is a block of both. Steps
+    that fill no block are computed once more, after the loop; where there are some, or sums over blocks, a dimension
+    has a loop of its own.
     """
     edit = Edit(computation)
     make = Maker.at(edit, region.members[-1])
     inputs = block_inputs(region, cut)
     trips, rest = divmod(cut.extent, cut.size)
-    inner: list[tuple[Computation, Region]] = []
+    made: list[_Blocks] = []
 
     def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
-        start = make(Multiply(), step, make.constant(cut.size, S32))
-        block = Block(make, region, cut, dict(zip(inputs, values, strict=False)), start, cut.size)
-        totals = block.added_to(values[len(inputs) :])
-        assert step.parent is not None
-        inner.append((step.parent, block.region()))
-        return [*values[: len(inputs)], *totals]
+        blocks = _Blocks(make, step)
+        made.append(blocks)
+        blocks.add(region, cut, dict(zip(inputs, values, strict=False)))
+        while not rest and (following := choose_next(blocks.region)) is not None:
+            if following.extent % following.size or following.sums or cut.sums:
+                break
+            blocks.add(blocks.region, following, {i: i for i in block_inputs(blocks.region, following)})
+        return [*values[: len(inputs)], *blocks.added_to(values[len(inputs) :])]
 
-    values = counted_loop(make, module, "blocks", trips, [*inputs, *_empty(make, region, cut)], body)[len(inputs) :]
+    def goes_on(make: Maker, step: Instruction, _: list[Instruction]) -> Instruction:
+        return below(make, step, made[0].rounds)
+
+    values = loop(make, module, "blocks", [*inputs, *_empty(make, region, cut)], body, goes_on)[len(inputs) :]
     if rest:
         start = make.constant(trips * cut.size, S32)
         values = Block(make, region, cut, {i: i for i in inputs}, start, rest).added_to(values)
     replace_outputs(edit, make, region.outputs, values)
-    return inner[0]
+    return made[0].finished()
+
+
+class _Blocks:
+    """Blocks of blocks: what a round of a loop computes, by the digits of its number."""
+
+    def __init__(self, make: Maker, step: Instruction) -> None:
+        self.make, self.step = make, step
+        self.blocks: list[Block] = []
+        self.rounds = 1
+
+    @property
+    def region(self) -> Region:
+        """The last block."""
+        return self.blocks[-1].region()
+
+    def add(self, region: Region, cut: Cut, inputs: Mapping[Instruction, Instruction]) -> None:
+        """Cuts a region, which is the last block, or the first of all."""
+        make, trips = self.make, cut.extent // cut.size
+        digit = self.step if self.rounds == 1 else make(Divide(), self.step, make.constant(self.rounds, S32))
+        digit = make(Remainder(), digit, make.constant(trips, S32))
+        start = digit if cut.size == 1 else make(Multiply(), digit, make.constant(cut.size, S32))
+        cheap = {*region.cheap} if self.blocks else set[Instruction]()
+        self.blocks.append(Block(make, region, cut, inputs, start, cut.size, cheap))
+        self.rounds *= trips
+
+    def added_to(self, totals: Sequence[Instruction]) -> list[Instruction]:
+        """The outputs of all rounds with those of this one."""
+        first, *others = self.blocks
+        if not others:
+            return first.added_to(totals)
+        merged = []
+        for k, (total, part) in enumerate(zip(totals, self.region.outputs, strict=True)):
+            starts = first.starts_of(k)
+            for block in others:
+                starts = [_added(self.make, a, b) for a, b in zip(starts, block.starts_of(k), strict=True)]
+            merged.append(self.make(DynamicUpdateSlice(), total, part, *starts))
+        return merged
+
+    def finished(self) -> tuple[Computation, Region]:
+        """The body, without the blocks that only served to be cut further, and the last one."""
+        computation = self.step.parent
+        assert computation is not None
+        edit = Edit(computation)
+        for block in self.blocks[:-1]:
+            for output in block.region().outputs:
+                edit.remove_unused(output)
+        edit.finish()
+        return computation, self.region
+
+
+def _added(make: Maker, a: Instruction, b: Instruction) -> Instruction:
+    return a if is_zero(b) else b if is_zero(a) else make(Add(), a, b)
 
 
 def replace_outputs(edit: Edit, make: Maker, outputs: Iterable[Instruction], values: Iterable[Instruction]) -> None:
@@ -92,6 +156,9 @@ def _inputs(region: Region, cut: Cut) -> Iterator[Instruction]:
 
 def _parts(cheap: Instruction, place: Place | None) -> list[Place | None] | None:
     """The parts of its operands that a part of something cheap needs; None where it cannot be cut there."""
+    if cheap.opcode == "dynamic-slice":
+        # A part of it is a part of what it is of; as a whole it is read.
+        return None if place is None else [None] * len(cheap.operands)
     if place is None:
         return [None] * len(cheap.operands)
     try:
@@ -111,10 +178,11 @@ class Block:
     """What stands for each input."""
     start: Instruction
     size: int
+    cheap: set[Instruction] = field(default_factory=set)
+    """What the next block computes anew, here."""
     copies: dict[Instruction, Instruction] = field(init=False, default_factory=dict)
     read: dict[tuple[Instruction, Place | None], Instruction] = field(init=False, default_factory=dict)
     """Parts of what is no member."""
-    cheap: set[Instruction] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         for member in self.of.members:
@@ -141,6 +209,11 @@ class Block:
                 merged.append(self.make(DynamicUpdateSlice(), total, block, *starts))
         return merged
 
+    def starts_of(self, output: int) -> list[Instruction]:
+        """Where the block of an output that has its place lies in the whole."""
+        member = self.of.outputs[output]
+        return self._starts(member.shape.rank, self.cut.places[member])
+
     def operand(self, member: Instruction, position: int) -> Instruction:
         operand = member.operands[position]
         if operand in self.copies:
@@ -155,7 +228,10 @@ class Block:
                 part = self._slice(self.inputs[operand], place)
             else:
                 before = [self._part(o, p) for o, p in zip(operand.operands, parts, strict=True)]
-                part = self.copy(operand, before, place)
+                if operand.opcode == "dynamic-slice" and place is not None:
+                    part = self._slice_of_slice(operand, before, place)
+                else:
+                    part = self.copy(operand, before, place)
                 self.cheap.add(part)
             self.read[operand, place] = part
         return self.read[operand, place]
@@ -180,10 +256,20 @@ class Block:
         if place is None:
             return array
         sizes = self._sizes(array.shape, place)
-        return self.make(DynamicSlice(size_indices=sizes), array, *self._starts(len(sizes), place))
+        part = self.make(DynamicSlice(size_indices=sizes), array, *self._starts(len(sizes), place))
+        self.cheap.add(part)
+        return part
+
+    def _slice_of_slice(self, old: Instruction, operands: Sequence[Instruction], place: Place) -> Instruction:
+        """A part of a slice, of the whole that the slice is of."""
+        whole, *before = operands
+        within = self._starts(len(before), place)
+        starts = [_added(self.make, a, b) for a, b in zip(before, within, strict=True)]
+        return self.make(DynamicSlice(size_indices=self._sizes(old.shape, place)), whole, *starts)
 
     def _starts(self, rank: int, place: Place) -> list[Instruction]:
         zero, first = self.make.constant(0, S32), self._scaled(place.multiple)
+        self.cheap.add(zero)
         return [first if d == place.dimension else zero for d in range(rank)]
 
     def _scaled(self, multiple: int) -> Instruction:

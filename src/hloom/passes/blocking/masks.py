@@ -8,7 +8,7 @@ from hloom.ir import Instruction, Module
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
-from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Or
+from hloom.ops.elementwise_binary import Add, Maximum, Minimum, Or
 from hloom.ops.reduce import Reduce
 from hloom.ops.select import Select
 from hloom.ops.structure import Constant
@@ -19,6 +19,7 @@ from hloom.types import PrimitiveType
 S32, PRED = PrimitiveType.S32, PrimitiveType.PRED
 _ASCENDING = (ComparisonDirection.LT, ComparisonDirection.LE)
 _DESCENDING = (ComparisonDirection.GT, ComparisonDirection.GE)
+_INCLUSIVE = (ComparisonDirection.LE, ComparisonDirection.GE)
 
 
 def masked_value(scores: Instruction) -> float | None:
@@ -31,53 +32,68 @@ def masked_value(scores: Instruction) -> float | None:
 
 def keys_in_reach(make: Maker, module: Module, mask: Instruction, dimension: int) -> Instruction:
     """A number of keys, as s32[]: for those after them, along a dimension of the mask, it is false everywhere."""
-    reached = _reached(make, module, mask, dimension)
-    shape = Shape.array(S32, reached.shape.dimensions)
-    number = make(Add(), make(Iota(iota_dimension=0), shape=shape), _repeated(make, 1, shape))
-    counts = make(Select(), reached, number, _repeated(make, 0, shape))
-    most = Reduce(dimensions=(0,), computation=scalar_computation(module, Maximum(), S32))
-    return make(most, counts, make.constant(0, S32))
-
-
-def _repeated(make: Maker, value: int, shape: Shape) -> Instruction:
-    return make.broadcast(make.constant(value, S32), shape)
-
-
-def _reached(make: Maker, module: Module, mask: Instruction, dimension: int) -> Instruction:
-    """pred[keys]: whether the mask may be true for a key anywhere."""
-    if mask.shape.rank == 1:
-        return mask
     if mask.opcode == "and":
-        return make(And(), *(_reached(make, module, part, dimension) for part in mask.operands))
+        return make(Minimum(), *(keys_in_reach(make, module, part, dimension) for part in mask.operands))
     if mask.opcode == "broadcast":
         source = mask.op.broadcast_dimensions  # type: ignore[attr-defined]
         if dimension in source:
-            return _reached(make, module, mask.operands[0], source.index(dimension))
-    found = _compared(make, module, mask, dimension)
-    if found is not None:
-        return found
+            return keys_in_reach(make, module, mask.operands[0], source.index(dimension))
+    reach = _compared(make, module, mask, dimension)
+    return _last(make, module, _anywhere(make, module, mask, dimension)) if reach is None else reach
+
+
+def _anywhere(make: Maker, module: Module, mask: Instruction, dimension: int) -> Instruction:
+    """pred[keys]: whether the mask is true for a key anywhere."""
     others = tuple(d for d in range(mask.shape.rank) if d != dimension)
     combine = scalar_computation(module, Or(), PRED)
-    return make(Reduce(dimensions=others, computation=combine), mask, make.constant(False, PRED))
+    return make(Reduce(dimensions=others, computation=combine), mask, make.constant(False, PRED)) if others else mask
+
+
+def _last(make: Maker, module: Module, reached: Instruction) -> Instruction:
+    """One more than the last key that is reached."""
+    shape = Shape.array(S32, reached.shape.dimensions)
+    one, none = (make.broadcast(make.constant(value, S32), shape) for value in (1, 0))
+    number = make(Add(), make(Iota(iota_dimension=0), shape=shape), one)
+    most = Reduce(dimensions=(0,), computation=scalar_computation(module, Maximum(), S32))
+    return make(most, make(Select(), reached, number, none), make.constant(0, S32))
 
 
 def _compared(make: Maker, module: Module, mask: Instruction, dimension: int) -> Instruction | None:
     """Where integers of keys are compared with integers of queries, the extreme one of those decides."""
-    if not isinstance(mask.op, Compare) or not mask.operands[0].shape.element_type.is_integer:
+    op = mask.op
+    if not isinstance(op, Compare) or not mask.operands[0].shape.element_type.is_integer:
         return None
     for position, operand in enumerate(mask.operands):
         keys, queries = _along(operand, dimension), _across(mask.operands[1 - position], dimension)
-        if keys is None or queries is None or mask.op.direction not in (*_ASCENDING, *_DESCENDING):
+        if keys is None or queries is None or op.direction not in (*_ASCENDING, *_DESCENDING):
             continue
-        takes_most = (mask.op.direction in _ASCENDING) == (position == 0)
-        extreme = make.broadcast(_extreme(make, module, queries, takes_most), keys.shape)
-        return make(mask.op, *(keys, extreme)[:: 1 if position == 0 else -1])
+        takes_most = (op.direction in _ASCENDING) == (position == 0)
+        extreme = _extreme(make, module, queries, takes_most)
+        if takes_most and isinstance(keys.op, Iota):
+            return _positions_below(make, extreme, keys, op.direction in _INCLUSIVE)
+        both = keys, make.broadcast(extreme, keys.shape)
+        return _last(make, module, make(op, *both[:: 1 if position == 0 else -1]))
     return None
+
+
+def _positions_below(make: Maker, limit: Instruction, positions: Instruction, inclusive: bool) -> Instruction:
+    """How many of the positions 0, 1, .. are less than a limit, or equal to it."""
+    element_type, more = limit.shape.element_type, int(inclusive)
+    (count,) = positions.shape.dimensions
+    least = make(Maximum(), limit, make.constant(-more if element_type.is_signed else 0, element_type))
+    last = make.convert(make(Minimum(), least, make.constant(count - more, element_type)), S32)
+    return make(Add(), last, make.constant(more, S32)) if inclusive else last
 
 
 def _extreme(make: Maker, module: Module, values: Instruction, takes_most: bool) -> Instruction:
     """The largest or least of some integers."""
     element_type = values.shape.element_type
+    if values.opcode == "add" and values.operands[0].opcode == "iota" and values.operands[1].opcode == "broadcast":
+        # Positions from one on.
+        iota, (first,) = values.operands[0], values.operands[1].operands
+        if iota.shape.rank == 1 and first.shape.is_scalar:
+            (count,) = iota.shape.dimensions
+            return make(Add(), first, make.constant(count - 1 if takes_most else 0, element_type))
     limits = ml_dtypes.iinfo(element_type.dtype)
     init = make.constant(int(limits.min if takes_most else limits.max), element_type)
     combine = scalar_computation(module, Maximum() if takes_most else Minimum(), element_type)

@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
+from hloom.ops.convert import BitcastConvert
 from hloom.ops.dot import Dot
-from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, Or, Subtract
-from hloom.ops.elementwise_unary import Abs, Exponential, Not
-from hloom.ops.operation import Operation
+from hloom.ops.elementwise_binary import Add, And, Maximum, Multiply, Or, Subtract
+from hloom.ops.elementwise_unary import Exponential, Not
 from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Reshape
 from hloom.ops.select import Select
@@ -29,11 +31,12 @@ from hloom.passes.blocking.masks import keys_in_reach, masked_value
 from hloom.passes.blocking.regions import Region
 from hloom.passes.blocking.softmax import Softmax
 from hloom.passes.edit import Edit
-from hloom.passes.expand.maker import Maker, counted_loop, scalar_computation
+from hloom.passes.expand.maker import Maker, below, loop, scalar_computation
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-S32, PRED, F32 = PrimitiveType.S32, PrimitiveType.PRED, PrimitiveType.F32
+S32, U32, PRED, F32 = PrimitiveType.S32, PrimitiveType.U32, PrimitiveType.PRED, PrimitiveType.F32
+_WORDS = {8: PrimitiveType.U8, 16: PrimitiveType.U16, 32: U32, 64: PrimitiveType.U64}
 _VANISHES = {F32: 104.0, PrimitiveType.F64: 746.0}
 """The exponential of less than minus so much is 0."""
 
@@ -95,13 +98,16 @@ class _Online:
             return [*given, *ended, state.maximum, *state.totals]
 
         def goes_on(make: Maker, step: Instruction, values: list[Instruction]) -> Instruction:
+            is_left = below(make, step, trips)
+            if end is None:
+                return is_left
             reach, _, settled = values[inputs : inputs + 3]
             start = make(Multiply(), step, make.constant(self.size, S32))
             within = make(Compare(direction=ComparisonDirection.LT), start, reach)
-            return make(Or(), within, make(Not(), settled))
+            return make(And(), is_left, make(Or(), within, make(Not(), settled)))
 
         values = [*self.inputs, *ends, first.maximum, *first.totals]
-        after = counted_loop(make, self.module, "keys", trips, values, body, goes_on if end else None)
+        after = loop(make, self.module, "keys", values, body, goes_on)
         maximum, totals = _split(after, inputs + len(ends))
         state = _State(maximum, totals)
         if rest:
@@ -203,25 +209,34 @@ class _Online:
                     finite = make(And(), finite, self._is_finite(make, operand))
         return _End(masked, reach, finite)
 
-    # NaN is neither below nor above anything, and the extreme value of what has one.
+    # Numbers are looked at as integers: NaN is neither below nor above anything.
 
     def _is_finite(self, make: Maker, values: Instruction) -> Instruction:
+        """Whether all have exponents below the largest one."""
         element_type = values.shape.element_type
-        most = self._extreme(make, make(Abs(), values), Maximum(), make.constant(0, element_type))
-        infinity = make.constant(float("inf"), element_type)
-        return make(Compare(direction=ComparisonDirection.LT), most, infinity)
+        word = _WORDS[element_type.bits]
+        infinity = int(np.array(np.inf, element_type.dtype).view(word.dtype))
+        bits = make(BitcastConvert(), values, shape=values.shape.with_element_type(word))
+        exponents = make(And(), bits, make.broadcast(make.constant(infinity, word), bits.shape))
+        most = self._largest(make, exponents)
+        return make(Compare(direction=ComparisonDirection.LT), most, make.constant(infinity, word))
 
     def _settled(self, make: Maker, state: _State, masked: float, finite: Instruction) -> Instruction:
         """Whether what is masked adds nothing to any row."""
-        element_type = state.maximum.shape.element_type
-        least = self._extreme(make, state.maximum, Minimum(), make.constant(float("inf"), element_type))
-        above = make(Subtract(), least, make.constant(masked, element_type))
-        limit = make.constant(_VANISHES[element_type], element_type)
-        return make(And(), finite, make(Compare(direction=ComparisonDirection.GT), above, limit))
+        shape = state.maximum.shape
+        value = make.broadcast(make.constant(masked, shape.element_type), shape)
+        limit = make.broadcast(make.constant(_VANISHES[shape.element_type], shape.element_type), shape)
+        above = make(Compare(direction=ComparisonDirection.GT), make(Subtract(), state.maximum, value), limit)
+        counted = (make.broadcast(make.constant(k, U32), shape) for k in (0, 1))
+        unsettled = self._largest(make, make(Select(), above, *counted))
+        none = make(Compare(direction=ComparisonDirection.EQ), unsettled, make.constant(0, U32))
+        return make(And(), finite, none)
 
-    def _extreme(self, make: Maker, values: Instruction, combine: Operation, init: Instruction) -> Instruction:
-        computation = scalar_computation(self.module, combine, values.shape.element_type)
-        return make(Reduce(dimensions=tuple(range(values.shape.rank)), computation=computation), values, init)
+    def _largest(self, make: Maker, numbers: Instruction) -> Instruction:
+        element_type = numbers.shape.element_type
+        computation = scalar_computation(self.module, Maximum(), element_type)
+        every = tuple(range(numbers.shape.rank))
+        return make(Reduce(dimensions=every, computation=computation), numbers, make.constant(0, element_type))
 
 
 def _split(values: Sequence[Instruction], start: int) -> tuple[Instruction, Sequence[Instruction]]:

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Module
 from hloom.passes.blocking.block_loop import make_loop
-from hloom.passes.blocking.cuts import BlockSizes, block_size, choose_cut
+from hloom.passes.blocking.cuts import BlockSizes, Cut, block_size, choose_cut
 from hloom.passes.blocking.online_softmax import make_online_softmax
 from hloom.passes.blocking.regions import Region, find_regions
-from hloom.passes.blocking.softmax import Softmax, find_softmax
+from hloom.passes.blocking.softmax import find_softmax
 from hloom.passes.edit import applied_computations, callees_first_of
 
 
@@ -60,18 +60,19 @@ class ProductBlocking:
 
     def _block(self, module: Module, computation: Computation, region: Region) -> bool:
         """Makes loops of a region, one within the other, until a block is small enough."""
-        softmax = find_softmax(region)
-        cut = choose_cut(region, self._sizes(softmax))
+        cut = self._choose_cut(region)
         if cut is not None:
-            self._block(module, *make_loop(module, computation, region, cut))
+            self._block(module, *make_loop(module, computation, region, cut, self._choose_cut))
             return True
+        softmax = find_softmax(region)
         if softmax is None or softmax.extent <= self.softmax_keys or not softmax.can_be_in_blocks:
             return False
         make_online_softmax(module, computation, region, softmax, block_size(softmax.extent, self.softmax_keys))
         return True
 
-    def _sizes(self, softmax: Softmax | None) -> BlockSizes:
+    def _choose_cut(self, region: Region) -> Cut | None:
+        softmax = find_softmax(region)
         if softmax is None:
-            return BlockSizes(self.block_bytes, self.least_rows)
+            return choose_cut(region, BlockSizes(self.block_bytes, self.least_rows))
         row = softmax.extent * softmax.scores.shape.element_type.byte_width
-        return BlockSizes(row * self.softmax_rows, self.softmax_rows)
+        return choose_cut(region, BlockSizes(row * self.softmax_rows, self.softmax_rows))

@@ -15,7 +15,7 @@ from hloom.ops.broadcast import Broadcast
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import While
 from hloom.ops.convert import Convert
-from hloom.ops.elementwise_binary import Add, And
+from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
 from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges, is_dynamic
@@ -114,39 +114,38 @@ LoopCondition = Callable[[Maker, Instruction, list[Instruction]], Instruction]
 
 
 def counted_loop(
-    make: Maker,
-    module: Module,
-    name: str,
-    trips: int,
-    values: Sequence[Instruction],
-    body: LoopBody,
-    goes_on: LoopCondition | None = None,
+    make: Maker, module: Module, name: str, trips: int, values: Sequence[Instruction], body: LoopBody
 ) -> list[Instruction]:
-    """The values after `trips` rounds: `body(make, step, values)` makes those of the next one; step counts from 0.
+    """The values after `trips` rounds: `body(make, step, values)` makes those of the next one; step counts from 0."""
+    return loop(make, module, name, values, body, lambda make, step, _: below(make, step, trips))
 
-    Before each round `goes_on(make, step, values)` may end the loop.
-    """
+
+def below(make: Maker, step: Instruction, limit: int) -> Instruction:
+    """Whether a number is less than a constant."""
+    return make(Compare(direction=ComparisonDirection.LT), step, make.constant(limit, step.shape.element_type))
+
+
+def loop(
+    make: Maker, module: Module, name: str, values: Sequence[Instruction], body: LoopBody, goes_on: LoopCondition
+) -> list[Instruction]:
+    """The values after rounds for which `goes_on(make, step, values)` is true; the body is made before that."""
     init = make.tuple(make.constant(0, S32), *values)
     inside = new_computation(module, f"{name}-body")
     within = Maker.of(inside)
-    state = within.parameter(0, init.shape)
-    step, *before = [within.element(state, k) for k in range(len(init.shape.elements))]
+    step, *before = _elements(within, init.shape)
     after = body(within, step, before)
     within.tuple(within(Add(), step, within.constant(1, S32)), *after)
-    loop = make(While(condition=_condition(module, name, init.shape, trips, goes_on), body=inside), init)
-    return [make.element(loop, k) for k in range(1, len(init.shape.elements))]
+    condition = new_computation(module, f"{name}-condition")
+    within = Maker.of(condition)
+    step, *before = _elements(within, init.shape)
+    goes_on(within, step, before)
+    whole = make(While(condition=condition, body=inside), init)
+    return [make.element(whole, k) for k in range(1, len(init.shape.elements))]
 
 
-def _condition(module: Module, name: str, shape: Shape, trips: int, goes_on: LoopCondition | None) -> Computation:
-    computation = new_computation(module, f"{name}-condition")
-    make = Maker.of(computation)
+def _elements(make: Maker, shape: Shape) -> list[Instruction]:
     state = make.parameter(0, shape)
-    step = make.element(state, 0)
-    is_left = make(Compare(direction=ComparisonDirection.LT), step, make.constant(trips, S32))
-    if goes_on is not None:
-        values = [make.element(state, k) for k in range(1, len(shape.elements))]
-        make(And(), is_left, goes_on(make, step, values))
-    return computation
+    return [make.element(state, k) for k in range(len(shape.elements))]
 
 
 class ScalarComputations:

@@ -366,7 +366,7 @@ class StepEmitter:
             self.called.add(function.name)
             b.line(f"call void @{function.name}({arguments})")
             return
-        if function.chunk:
+        if function.chunk and self.task is None:
             self.fill_frame(pointers)
             b.line(
                 f"call void %parallel_for(ptr %pool, ptr @{function.needed_task()}, ptr %frame, i64 {function.chunks})"

@@ -8,7 +8,7 @@ These are `lax.map`, and the loops over blocks of large products. What a round c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.program.program import (
     CodeStep,
@@ -24,7 +24,8 @@ from hloom.loops.nest import nest_cost
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Fusion, While
-from hloom.ops.elementwise_binary import Add, Multiply
+from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
+from hloom.ops.operation import Operation
 from hloom.ops.slice import DynamicUpdateSlice
 from hloom.ops.structure import Constant, GetTupleElement
 
@@ -70,13 +71,14 @@ def independent_rounds(loop: Instruction) -> IndependentRounds | None:
     if limit is None:
         return None
     counter, end = limit
-    first, after = (
-        _integer(_through(init.operands[counter], _NOTHING)),
-        _affine(_following(op.body, counter), op.body, counter),
-    )
-    if first is None or after is None or after[0] != 1 or after[1] <= 0 or end <= first:
+    first, after = _integer(_through(init.operands[counter], _NOTHING)), _following(op.body, counter)
+    following = _start(after, op.body, counter)
+    if first is None or following is None or following.offset <= 0 or end <= first:
         return None
-    rounds = IndependentRounds(counter, first, after[1], -(-(end - first) // after[1]), ())
+    step = following.offset
+    if following != _Digit(1, step):
+        return None
+    rounds = IndependentRounds(counter, first, step, -(-(end - first) // step), ())
     arrays = []
     for k in range(len(init.operands)):
         if k != counter and _element(_following(op.body, k), op.body) != k:
@@ -157,23 +159,44 @@ def _limit(condition: Computation) -> tuple[int, int] | None:
     return None if element is None or end is None else (element, end)
 
 
-def _affine(seen: _Seen, body: Computation, counter: int) -> tuple[int, int] | None:
-    """(a, b) where a scalar is a * counter + b."""
+@dataclass(frozen=True, slots=True)
+class _Digit:
+    """scale * digit + offset, with the digit (counter / unit) % count of a number in mixed radix."""
+
+    scale: int
+    offset: int = 0
+    unit: int = 1
+    count: int = 1 << 62
+
+
+def _start(seen: _Seen, body: Computation, counter: int) -> _Digit | None:
+    """A scalar as a multiple of a digit of the counter; None where it is something else."""
     if _element(seen, body) == counter:
-        return 1, 0
+        return _Digit(1)
     constant = _integer(seen)
     if constant is not None:
-        return 0, constant
-    if not isinstance(seen.instruction.op, (Add, Multiply)) or not _is_index(seen.instruction):
+        return _Digit(0, constant)
+    op = seen.instruction.op
+    if not isinstance(op, (Add, Multiply, Divide, Remainder)) or not _is_index(seen.instruction):
         return None
-    left, right = (_affine(seen.operand(k), body, counter) for k in (0, 1))
-    if left is None or right is None:
-        return None
-    if isinstance(seen.instruction.op, Add):
-        return left[0] + right[0], left[1] + right[1]
-    if left[0]:
+    left, right = (_start(seen.operand(k), body, counter) for k in (0, 1))
+    return None if left is None or right is None else _combined(op, left, right)
+
+
+def _combined(op: Operation, left: _Digit, right: _Digit) -> _Digit | None:
+    if not left.scale and isinstance(op, (Add, Multiply)):
         left, right = right, left
-    return None if left[0] else (left[1] * right[0], left[1] * right[1])
+    if right.scale:
+        same = isinstance(op, Add) and (left.unit, left.count) == (right.unit, right.count)
+        return replace(left, scale=left.scale + right.scale, offset=left.offset + right.offset) if same else None
+    value, is_digit = right.offset, left.scale == 1 and left.offset == 0
+    if isinstance(op, Add):
+        return replace(left, offset=left.offset + value)
+    if isinstance(op, Multiply):
+        return replace(left, scale=left.scale * value, offset=left.offset * value)
+    if not is_digit or value <= 0 or left.count != _Digit(1).count:
+        return None
+    return replace(left, unit=left.unit * value) if isinstance(op, Divide) else replace(left, count=value)
 
 
 def _is_written_in_parts(body: Computation, index: int, rounds: IndependentRounds) -> bool:
@@ -181,21 +204,36 @@ def _is_written_in_parts(body: Computation, index: int, rounds: IndependentRound
     after = _following(body, index)
     if not isinstance(after.instruction.op, DynamicUpdateSlice) or _element(after.operand(0), body) != index:
         return False
+    if not _is_read_once(body, index, after.instruction) or not _is_only_handed_on(body, index, after.instruction):
+        return False
     sizes, part = after.instruction.shape.dimensions, after.instruction.operands[1].shape.dimensions
-    starts = [_affine(after.operand(2 + d), body, rounds.counter) for d in range(len(sizes))]
-    is_alone = _is_read_once(body, index, after.instruction) and _is_only_handed_on(body, index, after.instruction)
-    return is_alone and any(
-        start is not None and _are_apart(start, size, extent, rounds)
+    starts = [_start(after.operand(2 + d), body, rounds.counter) for d in range(len(sizes))]
+    digits = [
+        start
         for start, size, extent in zip(starts, part, sizes, strict=True)
-    )
+        if start is not None and _are_apart(start, size, extent, rounds)
+    ]
+    return _tell_apart(digits, rounds)
 
 
-def _are_apart(start: tuple[int, int], size: int, extent: int, rounds: IndependentRounds) -> bool:
-    """Whether the parts of all rounds lie within a dimension, one after the other."""
-    scale, offset = start
-    first = scale * rounds.first + offset
-    last = first + scale * rounds.step * (rounds.trips - 1)
-    return scale * rounds.step >= size and first >= 0 and last + size <= extent
+def _are_apart(start: _Digit, size: int, extent: int, rounds: IndependentRounds) -> bool:
+    """Whether the parts for the values of a digit lie within a dimension, one after the other."""
+    first, last, step = rounds.first, rounds.first + rounds.step * (rounds.trips - 1), rounds.step
+    if start.unit > 1 or start.count <= last:
+        if first < 0:
+            return False
+        first, last, step = 0, min(start.count - 1, last // start.unit), 1
+    low, high = start.scale * first + start.offset, start.scale * last + start.offset
+    return start.scale * step >= size and low >= 0 and high + size <= extent
+
+
+def _tell_apart(digits: Sequence[_Digit], rounds: IndependentRounds) -> bool:
+    """Whether two rounds differ in one of the digits, which are all that the counter has."""
+    unit = 1
+    for digit in sorted(digits, key=lambda digit: (digit.unit, -digit.count)):
+        if digit.unit == unit:
+            unit *= digit.count
+    return unit >= rounds.first + rounds.step * rounds.trips
 
 
 def _is_read_once(body: Computation, index: int, update: Instruction) -> bool:
