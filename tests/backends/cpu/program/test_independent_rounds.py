@@ -82,6 +82,46 @@ def test_rounds_that_write_parts_run_at_once(found: str, counts: tuple[int, int,
     check_results(found, rtol=2e-5)
 
 
+def in_digits(rows: str, columns: str, trips: int = 16, size: str = "16,8") -> str:
+    """Rounds that write parts of two dimensions, whose starts are digits of the counter."""
+    start = f"""two = s32[] constant(2)
+  eight = s32[] constant(8)
+  sixteen = s32[] constant(16)
+  {rows}
+  {columns}
+  {SCALED}"""
+    value = f"corner = f32[4,16,8] slice(product), slice={{[0:4], [0:16], [0:8]}}\n  value = f32[4,{size}] CUT"
+    cut = f"slice(corner), slice={{[0:4], [0:{size.split(',')[0]}], [0:{size.split(',')[1]}]}}"
+    found = text(trips, start=start, value=value.replace("CUT", cut))
+    return found.replace("(y, value, start, z, z)", "(y, value, z, row, column)")
+
+
+HALF, QUARTER = "q = s32[] divide(i, two)\n", "f = s32[] divide(i, four)\n"
+
+
+@pytest.mark.parametrize(
+    ("found", "at_once"),
+    [
+        (in_digits("h = s32[] remainder(i, two)\nrow = s32[] multiply(h, sixteen)",
+                   f"{HALF}c = s32[] remainder(q, four)\ncolumn = s32[] multiply(c, eight)", trips=8 + 1), False),
+        (in_digits("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
+                   f"{QUARTER}c = s32[] remainder(f, four)\ncolumn = s32[] multiply(c, eight)", size="8,8"), True),
+        (in_digits("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
+                   f"{QUARTER}column = s32[] multiply(f, eight)", size="8,8"), True),
+        (in_digits("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
+                   f"{HALF}c = s32[] remainder(q, four)\ncolumn = s32[] multiply(c, eight)", size="8,8"), False),
+        (in_digits("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, eight)",
+                   f"{QUARTER}c = s32[] remainder(f, two)\ncolumn = s32[] multiply(c, eight)", size="8,8"), False),
+        (in_digits("h = s32[] remainder(i, four)\nrow = s32[] multiply(h, four)",
+                   f"{QUARTER}c = s32[] remainder(f, four)\ncolumn = s32[] multiply(c, eight)", size="8,8"), False),
+    ],
+    ids=["too many rounds", "digits", "the last one whole", "digits that overlap", "digits that are missing", "parts that overlap"],
+)  # fmt: skip
+def test_starts_that_are_digits(found: str, at_once: bool) -> None:
+    assert bool(rounds_of(found)) == at_once
+    check_results(found, rtol=2e-4)
+
+
 @pytest.mark.parametrize(
     "found",
     [
