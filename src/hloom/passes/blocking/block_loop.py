@@ -1,4 +1,4 @@
-"""A region as a loop over the blocks of one dimension."""
+"""A region as a loop over its blocks, which cut one dimension or several."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 S32, F32 = PrimitiveType.S32, PrimitiveType.F32
-
 
 ChooseCut = Callable[[Region], Cut | None]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,16 +48,15 @@ class ProductBlocking:
         changes = 0
         for computation in [*module.computations]:
             if computation not in inside:
-                least = min(self.least_bytes, self.least_softmax_bytes)
-                regions = find_regions(computation, least, self.least_repeated_bytes)
-                changes += sum(self._block(module, computation, region) for region in filter(self._is_large, regions))
+                changes += sum(self._block(module, computation, region) for region in self._regions(computation))
         if changes:
             module.computations = callees_first_of(module)
         return changes
 
-    def _is_large(self, region: Region) -> bool:
-        largest = max(product.shape.byte_size for product in region.products)
-        return largest >= (self.least_bytes if find_softmax(region) is None else self.least_softmax_bytes)
+    def _regions(self, computation: Computation) -> Iterator[Region]:
+        yield from find_regions(computation, self.least_bytes, self.least_repeated_bytes)
+        smaller = find_regions(computation, self.least_softmax_bytes, self.least_repeated_bytes)
+        yield from (region for region in smaller if find_softmax(region) is not None)
 
     def _block(self, module: Module, computation: Computation, region: Region) -> bool:
         """Makes loops of a region, one within the other, until a block is small enough."""
