@@ -108,6 +108,8 @@ def write_rounds_at_once(emitter: StepWriter, step: WhileStep, memory: RoundMemo
         begin, run, done = (b.label(hint) for hint in ("round", "run", "done"))
         b.branch(begin)
         b.start(begin)
+        # A round that was told to stop ends where its own loop does.
+        _ask(b, done)
         emitter.poll(step, done)
         number = b.emit(f"atomicrmw add {taken}, i64 1 monotonic", I64)
         b.branch_if(b.compare("slt", number, constant(I64, rounds.trips)), run, done)
