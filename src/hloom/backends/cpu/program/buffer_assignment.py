@@ -36,8 +36,8 @@ STACK_BYTES = 64
 """Temporaries of at most so many bytes lie on the stack, where they may end up in registers."""
 STACK_SLOTS = 128
 """So many at most, but for those that loops use."""
-MOST_ROUND_BYTES = 32 << 20
-"""Of memory that a round has for itself, where several run at once."""
+MOST_ROUND_BYTES = 8 << 20
+"""Of memory that a round has for itself, where several run at once: the kernels of larger ones fill the threads."""
 MOST_BYTES_AT_ONCE = 256 << 20
 
 
