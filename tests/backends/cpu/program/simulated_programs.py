@@ -142,7 +142,7 @@ class Drawer:
         saved = {b: self.buffer("temp", b.dimensions[0]) for b in dict.fromkeys(chosen) if b in state}
         body += [CopyStep(copy, b) for b, copy in saved.items()]
         body += [CopyStep(s, saved.get(b, b)) for s, b in zip(state, chosen) if s is not b]
-        steps.append(WhileStep(condition, predicate, body, 0))
+        steps.append(WhileStep("w", condition, predicate, body, 0))
         return state
 
     def rounds_at_once(self, steps: list[Step], known: list[Buffer], depth: int) -> Buffer:
@@ -181,7 +181,7 @@ class Drawer:
             part.append(KernelStep(kernel, [counter, to], f"k{self.random.random()}"))
         body += [CopyStep(state, result), CopyStep(counter, following)]
         rounds = Rounds(counter, 0, 1, PARTS, [state], self.random.choice((1, 2, 3)))
-        steps.append(WhileStep(condition, predicate, body, 0, rounds))
+        steps.append(WhileStep("w", condition, predicate, body, 0, rounds))
         return state
 
     def branches(self, steps: list[Step], known: list[Buffer], depth: int) -> Buffer:

@@ -1,9 +1,9 @@
 """The clock around each step of a program, for profiles: machine code that counts runs, cycles and work.
 
-Steps that run others (loops, branches, calls) are not timed themselves, their parts are; a blocked loop, whose parts
-take turns on blocks, is timed as a whole. Times are those of the thread that runs the program: where it waits for
-others that take part in a step, that belongs to the step. Work is the cycles of all threads together in which they did
-not wait: the tasks that a step forks have clocks of their own.
+Steps that run others (loops, branches, calls) are not timed themselves, their parts are; a loop whose parts take turns
+on several threads, on blocks or in rounds at once, is timed as a whole. Times are those of the thread that runs the
+program: where it waits for others that take part in a step, that belongs to the step. Work is the cycles of all threads
+together in which they did not wait: the tasks that a step forks have clocks of their own.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def with_timed_fork(loads: list[str]) -> list[str]:
 
 
 def is_timed(step: Step) -> bool:
-    """Whether the step itself is timed; a loop is where it is blocked, which its emitter knows."""
+    """Whether the step itself is timed; a loop is where threads share it, which its emitter knows."""
     return isinstance(step, (KernelStep, CodeStep, CopyStep, HostStep, WaitStep))
 
 
@@ -168,5 +168,4 @@ def describe(step: Step) -> TimedStep:
     if isinstance(step, WaitStep):
         return TimedStep(step.start.instruction.name, "wait", 0)
     assert isinstance(step, WhileStep)
-    inner = [part for part in step.body if isinstance(part, KernelStep)]
-    return TimedStep(inner[0].name if inner else "while", "blocked loop", 0)
+    return TimedStep(step.name, "loop", 0)

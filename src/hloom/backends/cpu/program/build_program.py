@@ -289,7 +289,7 @@ class _Builder:
             condition, body, lambda size: self._buffer(Shape.array(PrimitiveType.U8, (size,)), "temp")
         )
         rounds = self._rounds(instruction, state, body)
-        steps.append(WhileStep(condition, predicate, body, len(self.program.loops), rounds))
+        steps.append(WhileStep(instruction.name, condition, predicate, body, len(self.program.loops), rounds))
         self.program.loops.append(f"%{instruction.name} ({instruction.location or 'a loop'})")
         return state
 

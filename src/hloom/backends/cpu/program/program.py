@@ -130,6 +130,7 @@ class Rounds:
 class WhileStep:
     """Runs `condition`, which leaves a predicate in `predicate`, and `body` while it is true."""
 
+    name: str
     condition: list[Step]
     predicate: Buffer
     body: list[Step]
