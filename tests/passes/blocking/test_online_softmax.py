@@ -107,6 +107,16 @@ def test_a_mask_that_is_given() -> None:
         check(module(GIVEN, low), mask)
 
 
+@pytest.mark.parametrize("low", ["-1e9", "-inf", "3"])
+@pytest.mark.parametrize("mask", [CAUSAL, WINDOW], ids=["causal", "window"])
+def test_masks_that_hide_where_they_are_true(mask: str, low: str) -> None:
+    hiding = mask.replace("mask = ", "shown = ") + "\n  mask = pred[3,24,24] not(shown)"
+    text = ATTENTION.format(mask=hiding, low=low, weights=DIVIDED).replace(
+        "(mask, scores, lows)", "(mask, lows, scores)"
+    )
+    check(hl.parse(f"HloModule m\n{FOLDS}\nENTRY e {{{text}}}"))
+
+
 @pytest.mark.parametrize("low", ["-1e9", "-inf"])
 def test_lengths_that_are_given(low: str) -> None:
     check(module(PADDED, low), np.array([24, 7, 0], np.int32))
@@ -131,11 +141,11 @@ def test_scores_far_below_the_constant_of_the_mask() -> None:
     check(module(CAUSAL, "-1e9"), change=change)
 
 
-def reach(text: str, dimension: int, *arguments: Any) -> int:
+def reach(text: str, dimension: int, *arguments: Any, shows: bool = True) -> int:
     found = hl.parse(f"HloModule m\nENTRY e {{{text}\n ROOT number = s32[] constant(-1)}}")
     mask = next(i for i in found.entry.instructions if i.name == "mask")
     edit = Edit(found.entry)
-    number = keys_in_reach(Maker.at(edit, found.entry.root), found, mask, dimension)
+    number = keys_in_reach(Maker.at(edit, found.entry.root), found, mask, dimension, shows)
     edit.replace(found.entry.root, number)
     edit.finish()
     verify_module(found)
@@ -144,8 +154,9 @@ def reach(text: str, dimension: int, *arguments: Any) -> int:
 
 @pytest.mark.parametrize("direction", ["LT", "LE", "GT", "GE", "EQ", "NE"])
 @pytest.mark.parametrize("keys", [0, 1])
+@pytest.mark.parametrize("shows", [False, True])
 @pytest.mark.parametrize("first", [-3, 0, 4, 30])
-def test_keys_in_reach_of_compared_positions(direction: str, keys: int, first: int) -> None:
+def test_keys_in_reach_of_compared_positions(direction: str, keys: int, shows: bool, first: int) -> None:
     """The rows are first, first + 1, .., the columns 0, 1, .."""
     text = f"""rows = s32[5] iota(), iota_dimension=0
       first = s32[] constant({first})
@@ -158,8 +169,8 @@ def test_keys_in_reach_of_compared_positions(direction: str, keys: int, first: i
     compare = {"LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal}
     compare |= {"EQ": np.equal, "NE": np.not_equal}
     mask = compare[direction](np.arange(first, first + 5)[:, None], np.arange(16))
-    seen = np.flatnonzero(mask.any(axis=1 - keys))
-    assert reach(text, keys) == (seen[-1] + 1 if seen.size else 0)
+    seen = np.flatnonzero((mask == shows).any(axis=1 - keys))
+    assert reach(text, keys, shows=shows) == (seen[-1] + 1 if seen.size else 0)
 
 
 def test_keys_in_reach_of_any_mask() -> None:

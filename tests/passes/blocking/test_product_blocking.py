@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -142,6 +143,26 @@ def test_attention(backend: str, causal: bool, length: int, rows: int, keys: int
     found = blocked(module(text.replace("24", str(length))), rows=rows, keys=keys)
     assert loops(found) == depth
     np.testing.assert_allclose(values(found, backend)[0], attention(causal, length), rtol=1e-5, atol=1e-6)
+
+
+def layers(count: int) -> hl.Module:
+    """Attention several times, each on the result of the one before."""
+    lines = (CAUSAL + RESULT.format(root="")).strip().split("\n")
+    own = ["scores", "scaled", "masked", "most", "mosts", "less", "exp", "total", "totals", "weights", "result"]
+    text = "\n".join(line for line in lines if line.split()[0] not in own)
+    for k in range(count):
+        layer = "\n".join(line for line in lines if line.split()[0] in own)
+        layer = re.sub(rf"\b({'|'.join(own)})\b", rf"\g<1>_{k}", layer)
+        text += "\n" + (layer.replace("dot(q,", f"dot(result_{k - 1},") if k else layer)
+    return module(f"{text}\n  ROOT last = f32[2,3,24,4] negate(result_{count - 1})")
+
+
+def test_few_smaller_softmaxes_are_blocked() -> None:
+    """Each takes time to compile."""
+    for count, blocked_count in ((2, 2), (3, 0)):
+        found = layers(count)
+        run_passes(found, simplification_pipeline())
+        assert ProductBlocking(1 << 30, 1000, 1, 5, 6, 24, 1, 2).run(found) == blocked_count
 
 
 def test_nothing_large_is_left() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import ml_dtypes
 
 from hloom.ir import Instruction, Module
@@ -9,6 +11,7 @@ from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
 from hloom.ops.elementwise_binary import Add, Maximum, Minimum, Or
+from hloom.ops.elementwise_unary import Not
 from hloom.ops.reduce import Reduce
 from hloom.ops.select import Select
 from hloom.ops.structure import Constant
@@ -17,34 +20,50 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 S32, PRED = PrimitiveType.S32, PrimitiveType.PRED
-_ASCENDING = (ComparisonDirection.LT, ComparisonDirection.LE)
-_DESCENDING = (ComparisonDirection.GT, ComparisonDirection.GE)
-_INCLUSIVE = (ComparisonDirection.LE, ComparisonDirection.GE)
+_LT, _LE = ComparisonDirection.LT, ComparisonDirection.LE
+_GT, _GE = ComparisonDirection.GT, ComparisonDirection.GE
+_ASCENDING, _INCLUSIVE = (_LT, _LE), (_LE, _GE)
+_OPPOSITE = {_LT: _GE, _LE: _GT, _GT: _LE, _GE: _LT}
 
 
-def masked_value(scores: Instruction) -> float | None:
-    """What stands where a mask is false, if scores are chosen by one; None where they are not."""
-    if scores.opcode != "select" or scores.operands[2].opcode != "broadcast" or not scores.operands[0].shape.rank:
-        return None
-    (value,) = scores.operands[2].operands
-    return float(value.op.literal.value) if isinstance(value.op, Constant) and value.shape.is_scalar else None
+@dataclass(frozen=True, slots=True)
+class Masking:
+    """What scores are where a mask is not `shows`: a constant."""
+
+    mask: Instruction
+    shows: bool
+    value: float
 
 
-def keys_in_reach(make: Maker, module: Module, mask: Instruction, dimension: int) -> Instruction:
-    """A number of keys, as s32[]: for those after them, along a dimension of the mask, it is false everywhere."""
-    if mask.opcode == "and":
-        return make(Minimum(), *(keys_in_reach(make, module, part, dimension) for part in mask.operands))
+def masking_of(scores: Instruction) -> Masking | None:
+    """How scores are masked, by a select; None where they are not."""
+    if scores.opcode == "select" and scores.operands[0].shape.rank:
+        for position, shows in ((2, True), (1, False)):
+            hidden = scores.operands[position]
+            value = hidden.operands[0] if hidden.opcode == "broadcast" else hidden
+            if isinstance(value.op, Constant) and value.shape.is_scalar:
+                return Masking(scores.operands[0], shows, float(value.op.literal.value))
+    return None
+
+
+def keys_in_reach(make: Maker, module: Module, mask: Instruction, dimension: int, shows: bool = True) -> Instruction:
+    """A number of keys, as s32[]: for those after them, along a dimension of the mask, it is nowhere `shows`."""
+    if mask.opcode == "not":
+        return keys_in_reach(make, module, mask.operands[0], dimension, not shows)
+    if mask.opcode == ("and" if shows else "or"):
+        return make(Minimum(), *(keys_in_reach(make, module, part, dimension, shows) for part in mask.operands))
     if mask.opcode == "broadcast":
         source = mask.op.broadcast_dimensions  # type: ignore[attr-defined]
         if dimension in source:
-            return keys_in_reach(make, module, mask.operands[0], source.index(dimension))
-    reach = _compared(make, module, mask, dimension)
-    return _last(make, module, _anywhere(make, module, mask, dimension)) if reach is None else reach
+            return keys_in_reach(make, module, mask.operands[0], source.index(dimension), shows)
+    reach = _compared(make, module, mask, dimension, shows)
+    return _last(make, module, _anywhere(make, module, mask, dimension, shows)) if reach is None else reach
 
 
-def _anywhere(make: Maker, module: Module, mask: Instruction, dimension: int) -> Instruction:
-    """pred[keys]: whether the mask is true for a key anywhere."""
+def _anywhere(make: Maker, module: Module, mask: Instruction, dimension: int, shows: bool) -> Instruction:
+    """pred[keys]: whether the mask is `shows` for a key anywhere."""
     others = tuple(d for d in range(mask.shape.rank) if d != dimension)
+    mask = mask if shows else make(Not(), mask)
     combine = scalar_computation(module, Or(), PRED)
     return make(Reduce(dimensions=others, computation=combine), mask, make.constant(False, PRED)) if others else mask
 
@@ -58,21 +77,24 @@ def _last(make: Maker, module: Module, reached: Instruction) -> Instruction:
     return make(most, make(Select(), reached, number, none), make.constant(0, S32))
 
 
-def _compared(make: Maker, module: Module, mask: Instruction, dimension: int) -> Instruction | None:
+def _compared(make: Maker, module: Module, mask: Instruction, dimension: int, shows: bool) -> Instruction | None:
     """Where integers of keys are compared with integers of queries, the extreme one of those decides."""
     op = mask.op
     if not isinstance(op, Compare) or not mask.operands[0].shape.element_type.is_integer:
         return None
+    if op.direction not in _OPPOSITE:
+        return None
+    direction = op.direction if shows else _OPPOSITE[op.direction]
     for position, operand in enumerate(mask.operands):
         keys, queries = _along(operand, dimension), _across(mask.operands[1 - position], dimension)
-        if keys is None or queries is None or op.direction not in (*_ASCENDING, *_DESCENDING):
+        if keys is None or queries is None:
             continue
-        takes_most = (op.direction in _ASCENDING) == (position == 0)
+        takes_most = (direction in _ASCENDING) == (position == 0)
         extreme = _extreme(make, module, queries, takes_most)
         if takes_most and isinstance(keys.op, Iota):
-            return _positions_below(make, extreme, keys, op.direction in _INCLUSIVE)
+            return _positions_below(make, extreme, keys, direction in _INCLUSIVE)
         both = keys, make.broadcast(extreme, keys.shape)
-        return _last(make, module, make(op, *both[:: 1 if position == 0 else -1]))
+        return _last(make, module, make(Compare(direction=direction), *both[:: 1 if position == 0 else -1]))
     return None
 
 

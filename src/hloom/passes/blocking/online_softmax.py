@@ -10,7 +10,7 @@ follows in those rows adds exactly nothing, if all of v is finite: the loop ends
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ from hloom.ops.reshape import Reshape
 from hloom.ops.select import Select
 from hloom.passes.blocking.block_loop import Block, block_inputs, replace_outputs, result_type
 from hloom.passes.blocking.cuts import Cut
-from hloom.passes.blocking.masks import keys_in_reach, masked_value
+from hloom.passes.blocking.masks import keys_in_reach, masking_of
 from hloom.passes.blocking.regions import Region
 from hloom.passes.blocking.softmax import Softmax
 from hloom.passes.edit import Edit
@@ -84,17 +84,13 @@ class _Online:
         first = self._first(make)
 
         def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
-            given, ended, maximum, totals = (
-                values[:inputs],
-                values[inputs:][: len(ends)],
-                *_split(values, inputs + len(ends)),
-            )
+            given, ended = values[:inputs], values[inputs : inputs + len(ends)]
+            maximum, *totals = values[inputs + len(ends) :]
             start = make(Multiply(), step, make.constant(self.size, S32))
-            state = self._block(
-                make, dict(zip(self.inputs, given, strict=True)), start, self.size, _State(maximum, totals)
-            )
+            read = dict(zip(self.inputs, given, strict=True))
+            state = self._block(make, read, start, self.size, _State(maximum, totals))
             if end:
-                ended = [*ended[:2], self._settled(make, state, end.masked, ended[1])]
+                ended[2] = self._settled(make, state, end.masked, ended[1])
             return [*given, *ended, state.maximum, *state.totals]
 
         def goes_on(make: Maker, step: Instruction, values: list[Instruction]) -> Instruction:
@@ -107,8 +103,7 @@ class _Online:
             return make(And(), is_left, make(Or(), within, make(Not(), settled)))
 
         values = [*self.inputs, *ends, first.maximum, *first.totals]
-        after = loop(make, self.module, "keys", values, body, goes_on)
-        maximum, totals = _split(after, inputs + len(ends))
+        maximum, *totals = loop(make, self.module, "keys", values, body, goes_on)[inputs + len(ends) :]
         state = _State(maximum, totals)
         if rest:
             start = make.constant(trips * self.size, S32)
@@ -197,17 +192,23 @@ class _Online:
     # The end
 
     def _end(self, make: Maker) -> _End | None:
-        scores = self.softmax.scores
-        masked = masked_value(scores)
-        if masked is None or scores.operands[0] in self.region.members:
+        masking = masking_of(self.softmax.scores)
+        values = [*self._values()]
+        if masking is None or masking.mask in self.region.members:
             return None
-        reach = keys_in_reach(make, self.module, scores.operands[0], self.softmax.dimension)
+        if not all(value.shape.element_type.is_float and value.shape.element_type.bits in _WORDS for value in values):
+            return None
+        reach = keys_in_reach(make, self.module, masking.mask, self.softmax.dimension, masking.shows)
         finite = make.constant(True, PRED)
+        for value in values:
+            finite = make(And(), finite, self._is_finite(make, value))
+        return _End(masking.value, reach, finite)
+
+    def _values(self) -> Iterator[Instruction]:
+        """What weights are multiplied with."""
         for total in self.softmax.totals:
-            for operand in total.operands if isinstance(total.op, Dot) else ():
-                if operand not in self.softmax.weights:
-                    finite = make(And(), finite, self._is_finite(make, operand))
-        return _End(masked, reach, finite)
+            if isinstance(total.op, Dot):
+                yield from (operand for operand in total.operands if operand not in self.softmax.weights)
 
     # Numbers are looked at as integers: NaN is neither below nor above anything.
 
@@ -237,7 +238,3 @@ class _Online:
         computation = scalar_computation(self.module, Maximum(), element_type)
         every = tuple(range(numbers.shape.rank))
         return make(Reduce(dimensions=every, computation=computation), numbers, make.constant(0, element_type))
-
-
-def _split(values: Sequence[Instruction], start: int) -> tuple[Instruction, Sequence[Instruction]]:
-    return values[start], values[start + 1 :]

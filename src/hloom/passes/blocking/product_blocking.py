@@ -41,7 +41,9 @@ class ProductBlocking:
     softmax_keys: int = 256
     """How much of their rows is computed at a time."""
     least_softmax_bytes: int = 8 << 20
-    """Of a product that passes through a softmax."""
+    """Of a product that passes through a softmax, where there are at most `most_small` such: a loop takes long to
+    compile."""
+    most_small: int = 2
 
     def run(self, module: Module) -> int:
         inside = applied_computations(module)
@@ -56,7 +58,8 @@ class ProductBlocking:
     def _regions(self, computation: Computation) -> Iterator[Region]:
         yield from find_regions(computation, self.least_bytes, self.least_repeated_bytes)
         smaller = find_regions(computation, self.least_softmax_bytes, self.least_repeated_bytes)
-        yield from (region for region in smaller if find_softmax(region) is not None)
+        softmaxes = [region for region in smaller if find_softmax(region) is not None]
+        yield from softmaxes if len(softmaxes) <= self.most_small else ()
 
     def _block(self, module: Module, computation: Computation, region: Region) -> bool:
         """Makes loops of a region, one within the other, until a block is small enough."""
