@@ -147,7 +147,7 @@ def test_attention(backend: str, causal: bool, length: int, rows: int, keys: int
 
 def layers(count: int) -> hl.Module:
     """Attention several times, each on the result of the one before."""
-    lines = (CAUSAL + RESULT.format(root="")).strip().split("\n")
+    lines = [line for line in (CAUSAL + RESULT.format(root="")).split("\n") if line.strip()]
     own = ["scores", "scaled", "masked", "most", "mosts", "less", "exp", "total", "totals", "weights", "result"]
     text = "\n".join(line for line in lines if line.split()[0] not in own)
     for k in range(count):
