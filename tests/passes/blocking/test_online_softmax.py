@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hlo_text import COMBINERS
 from hloom.passes import clone_module, run_passes, simplification_pipeline
 from hloom.passes.blocking.masks import keys_in_reach
 from hloom.passes.blocking.product_blocking import ProductBlocking
@@ -16,14 +17,6 @@ from hloom.passes.edit import Edit
 from hloom.passes.expand.maker import Maker
 from hloom.verifier import verify_module
 
-FOLDS = """
-max { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT m = f32[] maximum(a, b) }
-sum { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b) }
-"""
 ATTENTION = """
   q = f32[3,24,4] parameter(0)
   k = f32[3,24,4] parameter(1)
@@ -34,7 +27,7 @@ ATTENTION = """
   lows = f32[3,24,24] broadcast(low), dimensions={{}}
   masked = f32[3,24,24] select(mask, scores, lows)
   least = f32[] constant(-inf)
-  most = f32[3,24] reduce(masked, least), dimensions={{2}}, to_apply=max
+  most = f32[3,24] reduce(masked, least), dimensions={{2}}, to_apply=largest
   mosts = f32[3,24,24] broadcast(most), dimensions={{0,1}}
   less = f32[3,24,24] subtract(masked, mosts)
   exp = f32[3,24,24] exponential(less)
@@ -70,7 +63,7 @@ PADDED = """lengths = s32[3] parameter(3)
 
 
 def module(mask: str, low: str = "-1e9", weights: str = DIVIDED) -> hl.Module:
-    return hl.parse(f"HloModule m\n{FOLDS}\nENTRY e {{{ATTENTION.format(mask=mask, low=low, weights=weights)}}}")
+    return hl.parse(f"HloModule m\n{COMBINERS}\nENTRY e {{{ATTENTION.format(mask=mask, low=low, weights=weights)}}}")
 
 
 def check(original: hl.Module, *more: Any, change: Callable[..., None] | None = None) -> None:
@@ -114,7 +107,7 @@ def test_masks_that_hide_where_they_are_true(mask: str, low: str) -> None:
     text = ATTENTION.format(mask=hiding, low=low, weights=DIVIDED).replace(
         "(mask, scores, lows)", "(mask, lows, scores)"
     )
-    check(hl.parse(f"HloModule m\n{FOLDS}\nENTRY e {{{text}}}"))
+    check(hl.parse(f"HloModule m\n{COMBINERS}\nENTRY e {{{text}}}"))
 
 
 @pytest.mark.parametrize("low", ["-1e9", "-inf"])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hlo_text import COMBINERS
 from hloom.passes import clone_module, run_passes, simplification_pipeline
 from hloom.passes.blocking.product_blocking import ProductBlocking
 from hloom.verifier import verify_module
@@ -22,14 +23,6 @@ CONTRACTED = {
     "BY_GROUPS": "lhs_batch_dims={0,2}, rhs_batch_dims={0,2}, lhs_contracting_dims={4}, rhs_contracting_dims={3}",
     "OF_GROUPS": "lhs_batch_dims={0,2}, rhs_batch_dims={0,1}, lhs_contracting_dims={1}, rhs_contracting_dims={4}",
 }
-FOLDS = """
-max { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT m = f32[] maximum(a, b) }
-sum { a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b) }
-"""
 SCORES = """
   q = f32[2,3,24,4] parameter(0)
   k = f32[2,3,24,4] parameter(1)
@@ -50,7 +43,7 @@ MASK = """
 """
 SOFTMAX = """
   least = f32[] constant(-inf)
-  most = f32[2,3,24] reduce({x}, least), dimensions={{3}}, to_apply=max
+  most = f32[2,3,24] reduce({x}, least), dimensions={{3}}, to_apply=largest
   mosts = f32[2,3,24,24] broadcast(most), dimensions={{0,1,2}}
   less = f32[2,3,24,24] subtract({x}, mosts)
   exp = f32[2,3,24,24] exponential(less)
@@ -87,7 +80,7 @@ CAUSAL = SCORES + MASK + SOFTMAX.format(x="masked")
 def module(entry: str, computations: str = "") -> hl.Module:
     for name, dimensions in CONTRACTED.items():
         entry = entry.replace(name, dimensions)
-    return hl.parse(f"HloModule m\n{FOLDS}{computations}\nENTRY e {{{entry}}}")
+    return hl.parse(f"HloModule m\n{COMBINERS}{computations}\nENTRY e {{{entry}}}")
 
 
 def blocked(original: hl.Module, block_bytes: int = 1000, rows: int = 6, keys: int = 24) -> hl.Module:
@@ -267,7 +260,7 @@ def test_what_is_read_elsewhere_stays(rest: str) -> None:
 def test_a_softmax_along_both_dimensions_is_not_cut() -> None:
     text = f"""{SCORES}
   least = f32[] constant(-inf)
-  most = f32[] reduce(scaled, least), dimensions={{0,1,2,3}}, to_apply=max
+  most = f32[] reduce(scaled, least), dimensions={{0,1,2,3}}, to_apply=largest
   mosts = f32[2,3,24,24] broadcast(most), dimensions={{}}
   weights = f32[2,3,24,24] divide(scaled, mosts) {RESULT.format(root="ROOT")}"""
     assert ProductBlocking(1, 1000, 1, 5, 6, 24, 1).run(module(text)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -42,8 +43,8 @@ def make_loop(
         blocks = _Blocks(make, step)
         made.append(blocks)
         blocks.add(region, cut, dict(zip(inputs, values, strict=False)))
-        while not rest and (following := choose_next(blocks.region)) is not None:
-            if following.extent % following.size or following.sums or cut.sums:
+        while not (rest or cut.sums) and (following := choose_next(blocks.region)) is not None:
+            if following.extent % following.size or following.sums:
                 break
             blocks.add(blocks.region, following, {i: i for i in block_inputs(blocks.region, following)})
         return [*values[: len(inputs)], *blocks.added_to(values[len(inputs) :])]
@@ -70,7 +71,7 @@ class _Blocks:
     @property
     def region(self) -> Region:
         """The last block."""
-        return self.blocks[-1].region()
+        return self.blocks[-1].region
 
     def add(self, region: Region, cut: Cut, inputs: Mapping[Instruction, Instruction]) -> None:
         """Cuts a region, which is the last block, or the first of all."""
@@ -101,7 +102,7 @@ class _Blocks:
         assert computation is not None
         edit = Edit(computation)
         for block in self.blocks[:-1]:
-            for output in block.region().outputs:
+            for output in block.region.outputs:
                 edit.remove_unused(output)
         edit.finish()
         return computation, self.region
@@ -188,6 +189,7 @@ class Block:
             operands = [self.operand(member, k) for k in range(len(member.operands))]
             self.copies[member] = self.copy(member, operands, self.cut.places.get(member))
 
+    @functools.cached_property
     def region(self) -> Region:
         """The copy, as a region."""
         old = self.of

@@ -12,14 +12,13 @@ from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
 from hloom.ops.elementwise_binary import Add, Maximum, Minimum, Or
 from hloom.ops.elementwise_unary import Not
-from hloom.ops.reduce import Reduce
 from hloom.ops.select import Select
 from hloom.ops.structure import Constant
-from hloom.passes.expand.maker import Maker, scalar_computation
+from hloom.passes.expand.maker import Maker, reduced
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-S32, PRED = PrimitiveType.S32, PrimitiveType.PRED
+S32 = PrimitiveType.S32
 _LT, _LE = ComparisonDirection.LT, ComparisonDirection.LE
 _GT, _GE = ComparisonDirection.GT, ComparisonDirection.GE
 _ASCENDING, _INCLUSIVE = (_LT, _LE), (_LE, _GE)
@@ -64,8 +63,7 @@ def _anywhere(make: Maker, module: Module, mask: Instruction, dimension: int, sh
     """pred[keys]: whether the mask is `shows` for a key anywhere."""
     others = tuple(d for d in range(mask.shape.rank) if d != dimension)
     mask = mask if shows else make(Not(), mask)
-    combine = scalar_computation(module, Or(), PRED)
-    return make(Reduce(dimensions=others, computation=combine), mask, make.constant(False, PRED)) if others else mask
+    return reduced(make, module, Or(), mask, False, others) if others else mask
 
 
 def _last(make: Maker, module: Module, reached: Instruction) -> Instruction:
@@ -73,8 +71,7 @@ def _last(make: Maker, module: Module, reached: Instruction) -> Instruction:
     shape = Shape.array(S32, reached.shape.dimensions)
     one, none = (make.broadcast(make.constant(value, S32), shape) for value in (1, 0))
     number = make(Add(), make(Iota(iota_dimension=0), shape=shape), one)
-    most = Reduce(dimensions=(0,), computation=scalar_computation(module, Maximum(), S32))
-    return make(most, make(Select(), reached, number, none), make.constant(0, S32))
+    return reduced(make, module, Maximum(), make(Select(), reached, number, none), 0)
 
 
 def _compared(make: Maker, module: Module, mask: Instruction, dimension: int, shows: bool) -> Instruction | None:
@@ -117,9 +114,9 @@ def _extreme(make: Maker, module: Module, values: Instruction, takes_most: bool)
             (count,) = iota.shape.dimensions
             return make(Add(), first, make.constant(count - 1 if takes_most else 0, element_type))
     limits = ml_dtypes.iinfo(element_type.dtype)
-    init = make.constant(int(limits.min if takes_most else limits.max), element_type)
-    combine = scalar_computation(module, Maximum() if takes_most else Minimum(), element_type)
-    return make(Reduce(dimensions=tuple(range(values.shape.rank)), computation=combine), values, init)
+    if takes_most:
+        return reduced(make, module, Maximum(), values, int(limits.min))
+    return reduced(make, module, Minimum(), values, int(limits.max))
 
 
 def _along(operand: Instruction, dimension: int) -> Instruction | None:

@@ -22,8 +22,6 @@ from hloom.ops.convert import BitcastConvert
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, And, Maximum, Multiply, Or, Subtract
 from hloom.ops.elementwise_unary import Exponential, Not
-from hloom.ops.reduce import Reduce
-from hloom.ops.reshape import Reshape
 from hloom.ops.select import Select
 from hloom.passes.blocking.block_loop import Block, block_inputs, replace_outputs, result_type
 from hloom.passes.blocking.cuts import Cut
@@ -31,12 +29,12 @@ from hloom.passes.blocking.masks import keys_in_reach, masking_of
 from hloom.passes.blocking.regions import Region
 from hloom.passes.blocking.softmax import Softmax
 from hloom.passes.edit import Edit
-from hloom.passes.expand.maker import Maker, below, loop, scalar_computation
+from hloom.passes.expand.bits import UNSIGNED
+from hloom.passes.expand.maker import Maker, below, loop, reduced
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 S32, U32, PRED, F32 = PrimitiveType.S32, PrimitiveType.U32, PrimitiveType.PRED, PrimitiveType.F32
-_WORDS = {8: PrimitiveType.U8, 16: PrimitiveType.U16, 32: U32, 64: PrimitiveType.U64}
 _VANISHES = {F32: 104.0, PrimitiveType.F64: 746.0}
 """The exponential of less than minus so much is 0."""
 
@@ -136,9 +134,8 @@ class _Online:
         none = make(Compare(direction=ComparisonDirection.EQ), maximum, least)
         block.copies[softmax.maximum] = shift = make(Select(), none, zero, maximum)
         for member in (*softmax.shifts, *softmax.weights):
-            unscaled = softmax.weights.get(member) is member
-            source = next((operand for operand in member.operands if operand in softmax.weights), member)
-            block.copies[member] = block.copies[source] if unscaled else copied(member)
+            is_scale = softmax.weights.get(member) is member
+            block.copies[member] = block.copies[softmax.weight_of(member)] if is_scale else copied(member)
         correction = make(Exponential(), make(Subtract(), before.maximum, shift))
         totals = []
         for total, old in zip(softmax.totals, before.totals, strict=True):
@@ -149,7 +146,7 @@ class _Online:
     def _repeated(self, make: Maker, value: Instruction, total: Instruction, shape: Shape) -> Instruction:
         """A value for each row, such as the maximum is, repeated as a total has them."""
         if not isinstance(total.op, Dot):
-            return self._reshaped(make, value, shape)
+            return make.reshape(value, shape.dimensions)
         softmax = self.softmax
         return self._spread(make, value, softmax.rows_in(total, softmax.shift, softmax.exponentials), shape)
 
@@ -157,13 +154,7 @@ class _Online:
         assert places is not None
         rows = make.convert(rows, shape.element_type)
         sizes = tuple(shape.dimensions[d] for d in places)
-        return make.broadcast(self._reshaped(make, rows, Shape.array(shape.element_type, sizes)), shape, places)
-
-    @staticmethod
-    def _reshaped(make: Maker, value: Instruction, shape: Shape) -> Instruction:
-        if value.shape.dimensions == shape.dimensions:
-            return value
-        return make(Reshape(), value, shape=Shape.array(value.shape.element_type, shape.dimensions))
+        return make.broadcast(make.reshape(rows, sizes), shape, places)
 
     def finals(self, make: Maker, state: _State) -> dict[Instruction, Instruction]:
         """The members without keys after all keys."""
@@ -196,7 +187,7 @@ class _Online:
         values = [*self._values()]
         if masking is None or masking.mask in self.region.members:
             return None
-        if not all(value.shape.element_type.is_float and value.shape.element_type.bits in _WORDS for value in values):
+        if not all(value.shape.element_type.is_float and value.shape.element_type.bits >= 8 for value in values):
             return None
         reach = keys_in_reach(make, self.module, masking.mask, self.softmax.dimension, masking.shows)
         finite = make.constant(True, PRED)
@@ -215,11 +206,11 @@ class _Online:
     def _is_finite(self, make: Maker, values: Instruction) -> Instruction:
         """Whether all have exponents below the largest one."""
         element_type = values.shape.element_type
-        word = _WORDS[element_type.bits]
+        word = UNSIGNED[element_type.bits]
         infinity = int(np.array(np.inf, element_type.dtype).view(word.dtype))
         bits = make(BitcastConvert(), values, shape=values.shape.with_element_type(word))
         exponents = make(And(), bits, make.broadcast(make.constant(infinity, word), bits.shape))
-        most = self._largest(make, exponents)
+        most = reduced(make, self.module, Maximum(), exponents, 0)
         return make(Compare(direction=ComparisonDirection.LT), most, make.constant(infinity, word))
 
     def _settled(self, make: Maker, state: _State, masked: float, finite: Instruction) -> Instruction:
@@ -229,12 +220,6 @@ class _Online:
         limit = make.broadcast(make.constant(_VANISHES[shape.element_type], shape.element_type), shape)
         above = make(Compare(direction=ComparisonDirection.GT), make(Subtract(), state.maximum, value), limit)
         counted = (make.broadcast(make.constant(k, U32), shape) for k in (0, 1))
-        unsettled = self._largest(make, make(Select(), above, *counted))
+        unsettled = reduced(make, self.module, Maximum(), make(Select(), above, *counted), 0)
         none = make(Compare(direction=ComparisonDirection.EQ), unsettled, make.constant(0, U32))
         return make(And(), finite, none)
-
-    def _largest(self, make: Maker, numbers: Instruction) -> Instruction:
-        element_type = numbers.shape.element_type
-        computation = scalar_computation(self.module, Maximum(), element_type)
-        every = tuple(range(numbers.shape.rank))
-        return make(Reduce(dimensions=every, computation=computation), numbers, make.constant(0, element_type))

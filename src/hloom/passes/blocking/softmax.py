@@ -51,7 +51,7 @@ class Softmax:
         return self.scores.shape.dimensions[self.dimension]
 
     def weight_of(self, total: Instruction) -> Instruction:
-        """The weights that a total adds up."""
+        """The weights that a total adds up, or that others are made of."""
         return next(operand for operand in total.operands if operand in self.weights)
 
     def scale_of(self, total: Instruction) -> tuple[Instruction, Instruction] | None:

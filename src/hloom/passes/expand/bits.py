@@ -15,11 +15,10 @@ from hloom.ops.compare import Compare
 from hloom.ops.convert import BitcastConvert, StochasticConvert
 from hloom.ops.elementwise_binary import Add, And, Multiply, Or, ShiftLeft, ShiftRightLogical, Subtract
 from hloom.ops.elementwise_unary import Abs, Floor, IsFinite, Negate
-from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Bitcast, Reshape
 from hloom.ops.select import Select
 from hloom.ops.transpose import Transpose
-from hloom.passes.expand.maker import Expander, Maker, expand_all, scalar_computation
+from hloom.passes.expand.maker import Expander, Maker, expand_all, reduced
 from hloom.shape import Layout, Shape, Tile
 from hloom.types import PrimitiveType
 
@@ -68,11 +67,11 @@ def _bitcast(make: Maker, old: Instruction, module: Module) -> Instruction | Non
         return None
     value = operand
     for move in from_:
-        value = _transposed(make, _reshaped(make, value, move.sizes), move.order)
+        value = _transposed(make, make.reshape(value, move.sizes), move.order)
     value = _retyped(make, value, shape.element_type)
     for move in reversed(to):
         inverse = tuple(move.order.index(d) for d in range(len(move.order)))
-        value = _transposed(make, _reshaped(make, value, move.moved), inverse)
+        value = _transposed(make, make.reshape(value, move.moved), inverse)
     return make(Reshape(), value, shape=shape)
 
 
@@ -99,12 +98,6 @@ def _moves(shape: Shape) -> list[_Move] | None:
     return moves
 
 
-def _reshaped(make: Maker, value: Instruction, sizes: tuple[int, ...]) -> Instruction:
-    if value.shape.dimensions == sizes:
-        return value
-    return make(Reshape(), value, shape=Shape.array(value.shape.element_type, sizes))
-
-
 def _transposed(make: Maker, value: Instruction, order: tuple[int, ...]) -> Instruction:
     return value if order == tuple(range(len(order))) else make(Transpose(permutation=order), value)
 
@@ -116,7 +109,7 @@ def _retyped(make: Maker, value: Instruction, element_type: PrimitiveType) -> In
         return value
     ratio = max(new.bits // old.bits, 1)
     if ratio > 1:
-        value = _reshaped(make, value, (count // ratio, ratio))
+        value = make.reshape(value, (count // ratio, ratio))
     sizes = value.shape.dimensions[:-1] if ratio > 1 else value.shape.dimensions
     more = (old.bits // new.bits,) if old.bits > new.bits else ()
     return make(BitcastConvert(), value, shape=Shape.array(new, (*sizes, *more)))
@@ -140,8 +133,8 @@ def _convert(make: Maker, old: Instruction, module: Module) -> Instruction | Non
         parts = make.convert(make(And(), shifted, mask), UNSIGNED[to.bits])
     else:
         placed = make(ShiftLeft(), bits, _steps(make, bits.shape, from_))
-        gather = Reduce(dimensions=(bits.shape.rank - 1,), computation=scalar_computation(module, Or(), word))
-        parts = make.convert(make(gather, placed, make.constant(0, word)), UNSIGNED[to.bits])
+        gathered = reduced(make, module, Or(), placed, 0, (bits.shape.rank - 1,))
+        parts = make.convert(gathered, UNSIGNED[to.bits])
     return parts if to is UNSIGNED[to.bits] else make(BitcastConvert(), parts, shape=old.shape)
 
 

@@ -17,6 +17,8 @@ from hloom.ops.control_flow import While
 from hloom.ops.convert import Convert
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
+from hloom.ops.reduce import Reduce
+from hloom.ops.reshape import Reshape
 from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges, is_dynamic
 from hloom.shape import Shape, scalar
@@ -69,6 +71,11 @@ class Maker:
             return operand
         return self(Convert(), operand, shape=operand.shape.with_element_type(element_type))
 
+    def reshape(self, operand: Instruction, dimensions: tuple[int, ...]) -> Instruction:
+        if operand.shape.dimensions == dimensions:
+            return operand
+        return self(Reshape(), operand, shape=Shape.array(operand.shape.element_type, dimensions))
+
     def element(self, operand: Instruction, index: int) -> Instruction:
         return self(GetTupleElement(index=index), operand)
 
@@ -107,6 +114,21 @@ def scalar_computation(module: Module, op: Operation, element_type: PrimitiveTyp
     make = Maker.of(computation)
     make(op, make.parameter(0, scalar(element_type)), make.parameter(1, scalar(element_type)))
     return computation
+
+
+def reduced(
+    make: Maker,
+    module: Module,
+    op: Operation,
+    operand: Instruction,
+    init: Any,
+    dimensions: tuple[int, ...] | None = None,
+) -> Instruction:
+    """The operand folded by an operation along dimensions, or all of them, from a constant on."""
+    element_type = operand.shape.element_type
+    every = tuple(range(operand.shape.rank)) if dimensions is None else dimensions
+    fold = Reduce(dimensions=every, computation=scalar_computation(module, op, element_type))
+    return make(fold, operand, make.constant(init, element_type))
 
 
 LoopBody = Callable[[Maker, Instruction, list[Instruction]], Sequence[Instruction]]

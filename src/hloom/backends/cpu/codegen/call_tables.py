@@ -73,6 +73,6 @@ def _function(head: str, b: Builder) -> str:
     return "\n".join([f"{head}(ptr %frame, i64 %argument) nounwind #0 {{", "entry:", *b.lines, "}"])
 
 
-def from_frame(b: Builder, position: int) -> Value:
-    """A pointer that was handed over in a frame."""
-    return b.load(b.element_pointer(Value("%frame", PTR), constant(I64, position), "ptr"), PTR, 8)
+def from_frame(b: Builder, position: int, frame: str = "frame") -> Value:
+    """A pointer that was handed over in a frame, which the function's parameter `frame` is."""
+    return b.load(b.element_pointer(Value(f"%{frame}", PTR), constant(I64, position), "ptr"), PTR, 8)

@@ -132,23 +132,21 @@ class ProgramEmitter(StepEmitter):
 
     def _part(self, name: str, steps: list[Step]) -> str:
         """`i32 @name(ptr table)`: a part of the program."""
-        declarations = self.builder.declarations
-        self.builder = Builder()
-        self.builder.declarations = declarations
-        self.stack, self.pointers, self.head, self.frame_size, self.callee_words = {}, {}, [], 1, 0
-        self.write_steps(steps, depth=0)
-        self.builder.line("ret i32 0")
-        return "\n".join(
-            [
-                f"define internal i32 @{name}(ptr %table) nounwind #0 {{",
-                "entry:",
-                *self._table_loads(),
-                *(_callee_head(self.callee_words) if self.callee_words else []),
-                *self.function_head(),
-                *self.builder.lines,
-                "}",
-            ]
-        )
+        with self.function() as b:
+            self.callee_words = 0
+            self.write_steps(steps, depth=0)
+            b.line("ret i32 0")
+            return "\n".join(
+                [
+                    f"define internal i32 @{name}(ptr %table) nounwind #0 {{",
+                    "entry:",
+                    *self._table_loads(),
+                    *(_callee_head(self.callee_words) if self.callee_words else []),
+                    *self.function_head(),
+                    *b.lines,
+                    "}",
+                ]
+            )
 
     def _subroutine(self, subroutine: Subroutine) -> list[str]:
         """`internal i32 @name(ptr table)`, and its parts: another program, with a table of its own."""

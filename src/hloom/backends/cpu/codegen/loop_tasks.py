@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hloom.backends.cpu.codegen.blocked_loop import BlockedLoop
+from hloom.backends.cpu.codegen.call_tables import from_frame
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant, type_of
 from hloom.backends.cpu.program.buffer_assignment import RoundMemory
 from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK
@@ -44,7 +45,7 @@ class StepWriter(Protocol):
 
     def pointer(self, buffer: Buffer) -> Value: ...
     def copy_memory(self, target: Value, source: Value, size: Value) -> None: ...
-    def stack_memory(self, type: str, alignment: int) -> Value: ...
+    def stack_memory(self, size: int) -> Value: ...
     def fill_frame(self, pointers: list[Value]) -> None: ...
     def function(self) -> AbstractContextManager[Builder]: ...
     def function_head(self) -> list[str]: ...
@@ -60,7 +61,7 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
     """The loop as a task on a block: scalars are handed over as they are before the loop; block 0 leaves them."""
     scalars, snapshots = blocked.scalars, []
     for scalar in scalars:
-        snapshot = own_memory(emitter, scalar)
+        snapshot = emitter.stack_memory(scalar.byte_size)
         emitter.copy_memory(snapshot, emitter.pointer(scalar), constant(I64, scalar.byte_size))
         snapshots.append(snapshot)
     context = [*snapshots, *map(emitter.pointer, (*scalars, *blocked.shared))]
@@ -68,7 +69,7 @@ def write_blocked_loop(emitter: StepWriter, step: WhileStep, blocked: BlockedLoo
     def write(b: Builder, given: Sequence[Value]) -> None:
         pointers = dict(zip(blocked.shared, given[2 * len(scalars) :], strict=True))
         for scalar, snapshot in zip(scalars, given, strict=False):
-            pointers[scalar] = own_memory(emitter, scalar)
+            pointers[scalar] = emitter.stack_memory(scalar.byte_size)
             emitter.copy_memory(pointers[scalar], snapshot, constant(I64, scalar.byte_size))
         done = b.label("done")
         _ask(b, done)
@@ -95,7 +96,7 @@ def write_rounds_at_once(emitter: StepWriter, step: WhileStep, memory: RoundMemo
     """The loop as a task for each of the rounds that run at once: it takes rounds until none is left."""
     rounds = step.rounds
     assert rounds is not None
-    following = emitter.stack_memory("i64", 8)
+    following = emitter.stack_memory(8)
     emitter.builder.store(constant(I64, 0), following, 8)
     slots = emitter.builder.emit(f"getelementptr i8, ptr %arena, i64 {memory.offset}", PTR)
     context = [following, slots, *map(emitter.pointer, memory.shared)]
@@ -147,7 +148,7 @@ def _run_task(
     # A block that was told to stop leaves that to be found here.
     return_if(b, b.emit(f"call i32 %ask(ptr %host_data, i64 {-1 - step.number}, i64 {AFTER_BLOCKS}) #2", I32))
     with emitter.function() as inside:
-        given = [_from_context(inside, k) for k in range(len(context))]
+        given = [from_frame(inside, k, "context") for k in range(len(context))]
         for k, word in enumerate(("ask", "host_data"), len(context)):
             place = inside.element_pointer(Value("%context", PTR), constant(I64, k), "ptr")
             inside.line(f"%{word} = load ptr, {place}, align 8")
@@ -161,10 +162,6 @@ def _run_task(
             *inside.lines,
             "  ret void\n}",
         ]
-
-
-def _from_context(b: Builder, position: int) -> Value:
-    return b.load(b.element_pointer(Value("%context", PTR), constant(I64, position), "ptr"), PTR, 8)
 
 
 def _ask(b: Builder, done: str) -> None:
@@ -182,8 +179,3 @@ def return_if(b: Builder, failed: Value) -> None:
     b.start(stop)
     b.line("ret i32 1")
     b.start(go)
-
-
-def own_memory(emitter: StepWriter, buffer: Buffer) -> Value:
-    """Memory for a small buffer on the stack of the function that is written."""
-    return emitter.stack_memory(f"[{max(buffer.byte_size, 1)} x i8]", 64)

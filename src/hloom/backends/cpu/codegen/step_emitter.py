@@ -92,7 +92,7 @@ class StepEmitter:
         self.tasks: dict[str, list[str]] = {}
         self.tables: list[str] = []
         """Of calls: steps that are data."""
-        self.stack: dict[Buffer, str] = {}
+        self.stack: dict[Buffer, Value] = {}
         self.pointers: dict[Buffer, str] = {}
         self.head: list[str] = []
         self.frame_size = 1
@@ -112,9 +112,8 @@ class StepEmitter:
             if offset is not None:
                 return self.builder.emit(f"getelementptr i8, ptr %{base}, i64 {offset}", PTR)
             if home not in self.stack:
-                self.stack[home] = f"%stack{len(self.stack)}"
-                self.head.append(f"  {self.stack[home]} = alloca [{max(home.byte_size, 1)} x i8], align 64")
-            return Value(self.stack[home], PTR)
+                self.stack[home] = self.stack_memory(home.byte_size)
+            return self.stack[home]
         if home not in self.pointers:
             name = f"%{home.kind}{home.number}"
             position = self.table_starts[home.kind] + home.number
@@ -139,10 +138,10 @@ class StepEmitter:
         """The first lines of the function that was written."""
         return [f"  %frame = alloca [{self.frame_size} x ptr], align 16", *self.head]
 
-    def stack_memory(self, type: str, alignment: int) -> Value:
-        """Memory of the function that is written."""
-        name = f"%own{len(self.head)}"
-        self.head.append(f"  {name} = alloca {type}, align {alignment}")
+    def stack_memory(self, size: int) -> Value:
+        """So many bytes of the function that is written."""
+        name = f"%stack{len(self.head)}"
+        self.head.append(f"  {name} = alloca [{max(size, 1)} x i8], align 64")
         return Value(name, PTR)
 
     # Steps

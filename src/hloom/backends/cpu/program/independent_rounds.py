@@ -85,7 +85,7 @@ def independent_rounds(loop: Instruction) -> IndependentRounds | None:
             if not _is_written_in_parts(op.body, k, rounds):
                 return None
             arrays.append(k)
-    return IndependentRounds(counter, first, rounds.step, rounds.trips, tuple(arrays)) if arrays else None
+    return replace(rounds, arrays=tuple(arrays)) if arrays else None
 
 
 def may_run_at_once(body: Sequence[Step]) -> bool:
