@@ -11,16 +11,15 @@ import math
 import re
 from collections.abc import Iterable
 
+from hloom.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.ops.attributes import ComparisonDirection, FftType
-from hloom.ops.compare import Compare
+from hloom.ops.attributes import FftType
 from hloom.ops.control_flow import AsyncStart, Call, Conditional, Fusion, While
 from hloom.ops.convolution import Convolution
 from hloom.ops.dot import Dot, ScaledDot
 from hloom.ops.fft import Fft
 from hloom.ops.reduce import Map, Reduce
 from hloom.ops.scatter import Scatter
-from hloom.ops.structure import Constant, GetTupleElement
 
 FREE = frozenset({
     "add-dependency", "after-all", "async-done", "async-update", "bitcast", "bitcast-convert", "broadcast",
@@ -82,7 +81,7 @@ def _count(instruction: Instruction, counts: Counts) -> int | None:
         case Fusion() | AsyncStart():
             return counts[op.calls]
         case While():
-            return _times(trip_count(instruction, op), _sum([counts[op.condition], counts[op.body]]))
+            return _times(_trips(instruction), _sum([counts[op.condition], counts[op.body]]))
         case Conditional():
             branches = {counts[branch] for branch in op.branch_computations}
             return branches.pop() if len(branches) == 1 else None
@@ -100,53 +99,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(count for count in known if count is not None)
 
 
-def trip_count(loop: Instruction, op: While) -> int | None:
-    """How often the body runs, where the loop counts from a constant to a constant in steps of one, or says so.
-
-    A compiler says so in the backend configuration: `{"known_trip_count":{"n":"10"}}`.
-    """
-    if said := re.search(r'"known_trip_count":\s*\{\s*"n":\s*"(\d+)"', loop.backend_config):
-        return int(said[1])
-    test, init, after = op.condition.root, loop.operands[0], op.body.root
-    if not isinstance(test.op, Compare) or init.opcode != "tuple" or after.opcode != "tuple":
-        return None
-    index, limit = _loop_element(test.operands[0]), _constant(test.operands[1])
-    if index is None or limit is None:
-        return None
-    start, step = _constant(init.operands[index]), _step(after.operands[index], index)
-    if start is None or step is None:
-        return None
-    match test.op.direction, step > 0:
-        case (ComparisonDirection.LT, True) | (ComparisonDirection.GT, False):
-            return len(range(start, limit, step))
-        case (ComparisonDirection.LE, True):
-            return len(range(start, limit + 1, step))
-        case (ComparisonDirection.GE, False):
-            return len(range(start, limit - 1, step))
-    return None
-
-
-def _step(update: Instruction, index: int) -> int | None:
-    """The constant other than 0 that `update` adds to element `index` of the loop's tuple."""
-    if update.opcode != "add":
-        return None
-    for counter, step in (update.operands, update.operands[::-1]):
-        if _loop_element(counter) == index:
-            return _constant(step) or None
-    return None
-
-
-def _loop_element(instruction: Instruction) -> int | None:
-    """Which element of the computation's parameter the instruction reads, where it does just that."""
-    op = instruction.op
-    return op.index if isinstance(op, GetTupleElement) and instruction.operands[0].opcode == "parameter" else None
-
-
-def _constant(instruction: Instruction) -> int | None:
-    """The value of an integer constant."""
-    op, shape = instruction.op, instruction.shape
-    return (
-        int(op.literal.value)
-        if isinstance(op, Constant) and shape.is_scalar and shape.element_type.is_integer
-        else None
-    )
+def _trips(loop: Instruction) -> int | None:
+    """How often the body runs, where the loop counts, or a compiler says so: `{"known_trip_count":{"n":"10"}}`."""
+    said = re.search(r'"known_trip_count":\s*\{\s*"n":\s*"(\d+)"', loop.backend_config)
+    return int(said[1]) if said else trip_count(loop)

@@ -14,11 +14,11 @@ from hloom.backends.cpu.compiler import Company, cpu_pipeline
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
+from hloom.counted_loop import trip_count
 from hloom.flops import FREE, bytes_of, count_flops_of
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
 from hloom.passes import clone_module, run_passes
-from hloom.passes.control_flow.while_loops import trip_count
 from hloom.passes.edit import is_control_flow
 from hloom.passes.spmd.traffic import run_counts, traffic_of
 from hloom.scaling.cluster import Cluster
@@ -72,19 +72,13 @@ class _Run:
     replicas: int
     partitions: int
     cluster: Cluster
-    trips: dict[str, int | None]
-    """How often loops run, by their names: before fusion hid their counters."""
-
-    def rounds(self, loop: Instruction) -> int | None:
-        return self.trips.get(loop.name) or trip_count(loop)
 
 
 def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
     """The cost of a module that is the program of one device of `replicas` x its partitions."""
     optimized = clone_module(module)
     run_passes(optimized, cpu_pipeline(Company.RANKS))
-    trips = {i.name: trip_count(i) for i in module.instructions() if i.opcode == "while"}
-    run = _Run(replicas, module.num_partitions, cluster, trips)
+    run = _Run(replicas, module.num_partitions, cluster)
     found = list(_parts(optimized.entry, run))
     program = build_program(optimized, processor().vector_bytes, 1)
     assignment = assign_buffers(program, donate=True)
@@ -94,7 +88,7 @@ def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
     return Prediction(
         sorted(found, key=lambda part: -part.seconds),
         held - shared + assignment.arena_bytes,
-        any(run.rounds(loop) is None for loop in loops),
+        any(trip_count(loop) is None for loop in loops),
     )
 
 
@@ -118,7 +112,7 @@ def _called(instruction: Instruction, seconds: dict[Computation, float], run: _R
     """The computations that an instruction runs as they are, and how often."""
     called = [*instruction.op.computations]
     if instruction.opcode == "while":
-        return [(computation, run.rounds(instruction) or 1) for computation in called]
+        return [(computation, trip_count(instruction) or 1) for computation in called]
     if instruction.opcode == "conditional":
         return [(max(called, key=lambda branch: seconds[branch]), 1)]
     return [(called[0], 1)] if instruction.opcode == "call" else []

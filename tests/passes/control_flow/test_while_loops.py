@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.backends.cpu.compiler import cpu_pipeline
+from hloom.counted_loop import CountedLoop, counted_loop
 from hloom.passes import clone_module, run_passes, simplification_pipeline
 from hloom.passes.control_flow.while_loops import (
-    CountedLoop,
     WhileLoopInvariantCodeMotion,
     WhileLoopSimplifier,
-    counted_loop,
     loops_of,
 )
 from hloom.passes.simplify.dead_code import DeadCodeElimination
@@ -82,6 +82,14 @@ def test_trip_counts(options: dict[str, object], trips: int | None) -> None:
     assert (found.trips if found else None) == trips
     if found:
         assert found == CountedLoop(0, int(options.get("start", 0)), int(options.get("step", 1)), found.trips)  # type: ignore[call-overload]
+
+
+def test_what_is_counted_with_is_seen_through_fusions() -> None:
+    fused = loop_module(limit=500)
+    run_passes(fused, cpu_pipeline())
+    (loop,) = loops_of(fused)
+    assert "fusion" in {i.opcode for computation in loop.op.computations for i in computation.instructions}
+    assert counted_loop(loop) == CountedLoop(index=0, start=0, step=1, trips=500)
 
 
 @pytest.mark.parametrize("start", [3, 4, 5, 9])

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.counted_loop import trip_count
 from hloom.passes import clone_module, run_passes
-from hloom.passes.control_flow.while_loops import loops_of, trip_count
+from hloom.passes.control_flow.while_loops import loops_of
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.expand.scan import ScanExpander

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hloom.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import While
-from hloom.passes.control_flow.while_loops import trip_count
 from hloom.passes.edit import Edit, copy_into, has_control_edges, runs_effects
 from hloom.passes.simplify.dead_code import remove_unused_computations
 

@@ -1,4 +1,4 @@
-"""Loops: how often they run, removing those that run at most once, and moving what does not change out of them."""
+"""Loops: removing those that run at most once, and moving what does not change out of them."""
 
 from __future__ import annotations
 
@@ -6,100 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import ml_dtypes
-
+from hloom.counted_loop import element_of, trip_count
 from hloom.ir import Computation, Instruction, Module
-from hloom.ops.attributes import ComparisonDirection
-from hloom.ops.compare import Compare
 from hloom.ops.control_flow import While
-from hloom.ops.elementwise_binary import Add
-from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.ops.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.control_flow.call_inliner import inline
 from hloom.passes.edit import Edit, callers, effectful_computations, has_control_edges, has_effect, loops_of
 from hloom.shape import Shape
-
-
-@dataclass(frozen=True)
-class CountedLoop:
-    """A loop that counts: element `index` of its tuple takes the values start, start + step, .. , `trips` of them."""
-
-    index: int
-    start: int
-    step: int
-    trips: int
-
-
-def counted_loop(loop: Instruction) -> CountedLoop | None:
-    """How the loop counts, as in JAX's scan and fori_loop; None where that is not known.
-
-    The condition compares an integer element of the tuple with a constant, or with an element that has a constant as
-    its initial value and never changes; the body adds a constant to it. Constants stand on the right of both.
-    """
-    op = loop.op
-    assert isinstance(op, While)
-    test = op.condition.root
-    if not isinstance(test.op, Compare) or op.body.root.opcode != "tuple" or loop.operands[0].opcode != "tuple":
-        return None
-    index, limit = _element(test.operands[0], op.condition), _known(test.operands[1], loop, op.condition)
-    if index is None or limit is None or not loop.shape.elements[index].element_type.is_integer:
-        return None
-    start, step = _integer(loop.operands[0].operands[index]), _step(op.body, index)
-    if start is None or not step:
-        return None
-    trips = _trips(test.op.direction, start, step, limit)
-    limits = ml_dtypes.iinfo(loop.shape.elements[index].element_type.dtype)
-    if trips is None or not int(limits.min) <= start + trips * step <= int(limits.max):
-        return None
-    return CountedLoop(index, start, step, trips)
-
-
-def trip_count(loop: Instruction) -> int | None:
-    """How often the body runs; None where that is not known."""
-    counted = counted_loop(loop)
-    return None if counted is None else counted.trips
-
-
-def _element(value: Instruction, computation: Computation) -> int | None:
-    """Which element of the computation's tuple a value is."""
-    op = value.op
-    if isinstance(op, GetTupleElement) and value.operands[0].opcode == "parameter":
-        return op.index if value.operands[0].parent is computation else None
-    return None
-
-
-def _integer(value: Instruction) -> int | None:
-    op = value.op
-    if isinstance(op, Constant) and value.shape.is_scalar and value.shape.element_type.is_integer:
-        return int(op.literal.value)
-    return None
-
-
-def _known(value: Instruction, loop: Instruction, computation: Computation) -> int | None:
-    """A constant, or the constant that an element is all the time."""
-    index = _element(value, computation)
-    if index is None:
-        return _integer(value)
-    if not isinstance(loop.op, While) or index not in invariant_elements(loop.op.body):
-        return None
-    return _integer(loop.operands[0].operands[index])
-
-
-def _step(body: Computation, index: int) -> int | None:
-    """What the body adds to an element."""
-    following = body.root.operands[index]
-    if isinstance(following.op, Add) and _element(following.operands[0], body) == index:
-        return _integer(following.operands[1])
-    return None
-
-
-def _trips(direction: ComparisonDirection, start: int, step: int, limit: int) -> int | None:
-    if direction in (ComparisonDirection.LE, ComparisonDirection.GE):
-        limit += 1 if direction is ComparisonDirection.LE else -1
-    if direction in (ComparisonDirection.LT, ComparisonDirection.LE) and step > 0:
-        return max(0, -(-(limit - start) // step))
-    if direction in (ComparisonDirection.GT, ComparisonDirection.GE) and step < 0:
-        return max(0, -(-(start - limit) // -step))
-    return None
 
 
 def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
@@ -108,8 +21,8 @@ def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
     found: dict[int, list[Instruction]] = {}
     if root.opcode == "tuple":
         for index, value in enumerate(root.operands):
-            if _element(value, body) == index:
-                found[index] = [i for i in value.operands[0].users if _element(i, body) == index]
+            if element_of(value, body) == index:
+                found[index] = [i for i in value.operands[0].users if element_of(i, body) == index]
     return found
 
 
@@ -235,7 +148,7 @@ def _copy_outside(edit: Edit, loop: Instruction, hoisted: Sequence[Instruction])
     stack = [*reversed(hoisted)]
     while stack:
         old = stack[-1]
-        index = _element(old, old.parent) if old.parent is not None else None
+        index = element_of(old, old.parent) if old.parent is not None else None
         missing = [] if index is not None else [operand for operand in old.operands if operand not in copies]
         if missing:
             stack += missing

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from hloom.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.collectives import Collective, CollectivePermute
-from hloom.passes.control_flow.while_loops import trip_count
 
 Runs = Iterable[tuple[Computation, int | None]]
 """Computations that an instruction runs, and how often each time."""

@@ -297,10 +297,11 @@ class _Builder:
         """The rounds that may run at once, where that is worth the threads."""
         threads = self.shared.codes.threads
         found = independent_rounds(loop) if threads > 1 and may_run_at_once(body) else None
-        if found is None or not fills_threads(found.trips, threads):
+        if found is None or not fills_threads(found[0].trips, threads):
             return None
-        arrays = [state[k] for k in found.arrays]
-        return Rounds(state[found.counter], found.first, found.step, found.trips, arrays, min(threads, found.trips))
+        counted, arrays = found
+        written, at_once = [state[k] for k in arrays], min(threads, counted.trips)
+        return Rounds(state[counted.index], counted.start, counted.step, counted.trips, written, at_once)
 
     def _conditional(self, instruction: Instruction, operands: list[Place], steps: list[Step]) -> Place:
         op: Any = instruction.op

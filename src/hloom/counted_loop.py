@@ -1,0 +1,148 @@
+"""Loops that count: where they start, by how much they step, and how often they run. What is counted with is seen
+through fusions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import ml_dtypes
+
+from hloom.ir import Computation, Instruction
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.compare import Compare
+from hloom.ops.control_flow import Fusion, While
+from hloom.ops.elementwise_binary import Add
+from hloom.ops.structure import Constant, GetTupleElement
+
+
+@dataclass(frozen=True, slots=True)
+class CountedLoop:
+    """A loop that counts: element `index` of its tuple takes the values start, start + step, .. , `trips` of them."""
+
+    index: int
+    start: int
+    step: int
+    trips: int
+
+
+def counted_loop(loop: Instruction) -> CountedLoop | None:
+    """How the loop counts, as in JAX's scan and fori_loop; None where that is not known.
+
+    The condition compares an integer element of the tuple with a constant, or with an element that has a constant as
+    its initial value and never changes; the body adds a constant to it. The constant stands on the comparison's right.
+    """
+    op = loop.op
+    assert isinstance(op, While)
+    test = seen(op.condition.root)
+    direction = test.instruction.op
+    if not isinstance(direction, Compare) or op.body.root.opcode != "tuple" or loop.operands[0].opcode != "tuple":
+        return None
+    index, limit = element_of(test.operand(0).instruction, op.condition), _known(test.operand(1).instruction, loop, op)
+    if index is None or limit is None or not loop.shape.elements[index].element_type.is_integer:
+        return None
+    start, step = integer_of(seen(loop.operands[0].operands[index]).instruction), _step(op.body, index)
+    if start is None or not step:
+        return None
+    trips = _trips(direction.direction, start, step, limit)
+    limits = ml_dtypes.iinfo(loop.shape.elements[index].element_type.dtype)
+    if trips is None or not int(limits.min) <= start + trips * step <= int(limits.max):
+        return None
+    return CountedLoop(index, start, step, trips)
+
+
+def trip_count(loop: Instruction) -> int | None:
+    """How often the body runs; None where that is not known."""
+    counted = counted_loop(loop)
+    return None if counted is None else counted.trips
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An instruction, where the parameters of the fusion that it is in stand for other instructions."""
+
+    instruction: Instruction
+    arguments: Mapping[Instruction, Seen]
+
+    def operand(self, position: int) -> Seen:
+        return seen(self.instruction.operands[position], self.arguments)
+
+
+_NOTHING: Mapping[Instruction, Seen] = {}
+
+
+def seen(instruction: Instruction, arguments: Mapping[Instruction, Seen] = _NOTHING) -> Seen:
+    """The instruction that computes a value: one in a fusion for that fusion, an argument for a parameter."""
+    while instruction not in arguments:
+        op = instruction.op
+        if isinstance(op, Fusion):
+            arguments, instruction = _arguments(instruction, op, arguments), op.calls.root
+        elif isinstance(op, GetTupleElement) and isinstance(fusion := instruction.operands[0].op, Fusion):
+            if fusion.calls.root.opcode != "tuple":
+                break
+            arguments = _arguments(instruction.operands[0], fusion, arguments)
+            instruction = fusion.calls.root.operands[op.index]
+        elif instruction.opcode in ("reshape", "bitcast", "copy") and is_index(instruction):
+            (instruction,) = instruction.operands
+        else:
+            return Seen(instruction, arguments)
+    return arguments[instruction]
+
+
+def _arguments(fusion: Instruction, op: Fusion, arguments: Mapping[Instruction, Seen]) -> Mapping[Instruction, Seen]:
+    return dict(zip(op.calls.parameters, (seen(operand, arguments) for operand in fusion.operands), strict=True))
+
+
+def element_of(value: Instruction, computation: Computation) -> int | None:
+    """Which element of the tuple that a computation is given a value is."""
+    op = value.op
+    if isinstance(op, GetTupleElement) and value.operands[0] is computation.parameters[0]:
+        return op.index
+    return None
+
+
+def integer_of(value: Instruction) -> int | None:
+    """The integer that a constant of one element is."""
+    op = value.op
+    return int(op.literal.value.item()) if isinstance(op, Constant) and is_index(value) else None
+
+
+def is_index(instruction: Instruction) -> bool:
+    """Whether all it is computed with are integers of one element, of one type."""
+    return all(
+        shape.is_array
+        and shape.element_count == 1
+        and shape.element_type.is_integer
+        and shape.element_type is instruction.shape.element_type
+        for shape in (instruction.shape, *instruction.operand_shapes)
+    )
+
+
+def _known(value: Instruction, loop: Instruction, op: While) -> int | None:
+    """A constant, or the constant that an element is all the time."""
+    index = element_of(value, op.condition)
+    if index is None:
+        return integer_of(value)
+    if element_of(seen(op.body.root.operands[index]).instruction, op.body) != index:
+        return None
+    return integer_of(seen(loop.operands[0].operands[index]).instruction)
+
+
+def _step(body: Computation, index: int) -> int | None:
+    """What the body adds to an element."""
+    following = seen(body.root.operands[index])
+    if isinstance(following.instruction.op, Add):
+        for counter in (0, 1):
+            if element_of(following.operand(counter).instruction, body) == index:
+                return integer_of(following.operand(1 - counter).instruction)
+    return None
+
+
+def _trips(direction: ComparisonDirection, start: int, step: int, limit: int) -> int | None:
+    if direction in (ComparisonDirection.LE, ComparisonDirection.GE):
+        limit += 1 if direction is ComparisonDirection.LE else -1
+    if direction in (ComparisonDirection.LT, ComparisonDirection.LE) and step > 0:
+        return max(0, -(-(limit - start) // step))
+    if direction in (ComparisonDirection.GT, ComparisonDirection.GE) and step < 0:
+        return max(0, -(-(start - limit) // -step))
+    return None
