@@ -218,16 +218,13 @@ class _Emitter:
     def _tiles(
         self, f: Function, pointers: tuple[Value, ...], steps: Value, rows: Value, columns: Value, last: Value
     ) -> None:
-        """Calls the kernel for each tile. A panel of a packed A stays in the L1 cache while B passes by; a B that is
-        read in place, perhaps from memory, passes by only once."""
+        """Calls the kernel for each tile. B, which is the larger one, passes by once: the block of A stays in the L2
+        cache, and so does a panel of B."""
         a, b, c, partial = pointers
-        by_columns, tile = self.plan.b_place == "direct", self.tile
+        tile = self.tile
         row_panels, column_panels = f.ceil_divide(rows, tile.rows), f.ceil_divide(columns, tile.columns)
-        with (
-            f.loop(column_panels if by_columns else row_panels) as outer,
-            f.loop(row_panels if by_columns else column_panels) as inner,
-        ):
-            i, j = (inner.index, outer.index) if by_columns else (outer.index, inner.index)
+        with f.loop(column_panels) as column_panel, f.loop(row_panels) as row_panel:
+            i, j = row_panel.index, column_panel.index
             row, column = f.multiply(i, tile.rows), f.multiply(j, tile.columns)
             number = f.add(f.multiply(i, column_panels), j) if self.plan.has_partial_sums else 0
             f.invoke(

@@ -23,6 +23,7 @@ from hloom.backends.cpu.llvm.text import Type, type_of
 L2_BYTES = 1 << 20
 L3_BYTES = 8 << 20  # of a packed B
 STACK_BYTES = L2_BYTES // 8  # for each of: a block of A, partial sums, a private B
+DIRECT_BYTES = L2_BYTES // 4  # of a B that is read in place
 LEAST_COLUMNS = 512  # of a packed B: what makes up for packing A
 PANEL_BYTES = 28 << 10  # of A, for a block of K: it stays in the L1 cache
 DIRECT_ROWS = 512  # of a block of K, where B is read in place: they lie in as many pages
@@ -30,9 +31,9 @@ PARALLEL_WORK = 1 << 20  # multiply-adds that are worth two threads
 TASK_WORK = 1 << 18  # multiply-adds of the smallest task
 TASKS_PER_THREAD = 4
 ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
-# For sums and a row of B: without two to spare for factors LLVM moves sums around in the loop (multiply-adds of 64
-# bytes take theirs from memory).
-SUMS_AND_ROW = {64: 32, 32: 14, 16: 30}
+# For sums and a row of B. The others are for factors: LLVM moves sums around in the loop without two, and has
+# multiply-adds of 64 bytes take their factors from memory, each anew, which is more than two loads a cycle.
+SUMS_AND_ROW = {64: 28, 32: 14, 16: 30}
 VECTORS = 6  # the most in a row of the tile
 
 
@@ -223,10 +224,10 @@ def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
 
 def _place_of_b(p: Product, tile: Tile, threads: int) -> str:
     as_it_is = ELEMENTS[p.b.type] == tile.type.element and p.b.has_contiguous_rows and not p.is_complex
-    is_small = up(p.k, tile.type.width) * up(p.n, tile.columns) * size_of(tile.type.element) <= STACK_BYTES
-    if as_it_is and (is_small or p.m <= 2 * tile.rows):
+    size = up(p.k, tile.type.width) * up(p.n, tile.columns) * size_of(tile.type.element)
+    if as_it_is and (size <= DIRECT_BYTES or p.m <= 2 * tile.rows):
         return "direct"
-    if is_small and (threads == 1 or p.batch >= threads or p.m >= 64 * threads):
+    if size <= STACK_BYTES and (threads == 1 or p.batch >= threads or p.m >= 64 * threads):
         return "private"
     return "shared"
 
