@@ -14,7 +14,7 @@ from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import CodeStep, Step, WhileStep
 from hloom.passes import clone_module, run_passes
 
-SIZE = 192  # a product of this size packs its right operand for all threads
+SIZE = 288  # a product of this size packs its right operand for all threads
 STATE = f"(s32[], f32[{SIZE},{SIZE}], f32[{SIZE},{SIZE}])"
 
 

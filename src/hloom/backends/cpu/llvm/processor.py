@@ -29,6 +29,10 @@ class Processor:
     converts_f16: bool
     """Whether it has instructions between f16 and f32."""
 
+    def has(self, feature: str) -> bool:
+        """Whether it has a feature, by LLVM's name, that its name does not say."""
+        return f"+{feature}" in self.features.split(",")
+
 
 @functools.cache
 def processor() -> Processor:

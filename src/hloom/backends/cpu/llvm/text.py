@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 from hloom.backends.cpu.llvm.processor import processor
 
-_FLOAT_BITS = {"half": 16, "float": 32, "double": 64}
-_SUFFIX = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
+_FLOAT_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+_SUFFIX = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
 class Type:
-    """An LLVM type: an element (`float`, `double`, `half`, `i1` .. `i64`, `ptr`) and a width; 0 stands for a scalar."""
+    """An LLVM type: an element (`float`, `double`, `half`, `bfloat`, `i1` .. `i64`, `ptr`) and a width; 0: a scalar."""
 
     __slots__ = ("bits", "element", "is_float", "text", "width")
 

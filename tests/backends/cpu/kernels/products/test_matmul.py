@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec, emit_matmul
+from hloom.backends.cpu.llvm.processor import Processor
 from hloom.backends.cpu.runtime.thread_pool import ThreadPool
 from hloom.types import BY_NAME
 
@@ -211,7 +212,8 @@ def test_few_rows_of_a_packed_operand(types: str, sizes: tuple[int, int, int, in
 
 @pytest.mark.parametrize("types", ["bf16 bf16 bf16", "s8 s8 s32", "c64 c64 c64", "f64 f64 f64"])
 def test_several_blocks_of_k_are_rounded_once(types: str) -> None:
-    check(spec_of(1, 70, 300, 1500, types), threads=2)
+    """Those of bytes have 4 elements in a word."""
+    check(spec_of(1, 70, 300, 6001 if types.startswith("s8") else 3001, types), threads=2)
 
 
 @pytest.mark.parametrize("orders", ["bij bij bij", "bji bij bij", "bij bji bij"])
@@ -275,16 +277,41 @@ def test_types_without_code_are_refused(types: str) -> None:
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, pytest.param(64, marks=pytest.mark.long)])
-@pytest.mark.parametrize("types", ["s8 s8 s32", "u8 s8 s32", "s16 s16 s32", "s16 u8 u32", "u8 u8 s16"])
+@pytest.mark.parametrize(
+    "types",
+    [
+        "s8 s8 s32",
+        "u8 s8 s32",
+        "s8 u8 s32",
+        "s16 s16 s32",
+        "s16 u8 u32",
+        "u8 u8 s16",
+        "bf16 bf16 f32",
+        "bf16 bf16 bf16",
+    ],
+)
 @pytest.mark.parametrize("orders", ["bij bij bij", "bji bij bij", "bij bji bij", "bji bji bji"])
 @pytest.mark.parametrize("sizes", [(1, 16, 24, 64), (2, 5, 7, 33), (1, 70, 9, 1031)])
-def test_products_by_pairs(sizes: tuple[int, int, int, int], orders: str, types: str, vector_bytes: int) -> None:
+def test_products_by_words(sizes: tuple[int, int, int, int], orders: str, types: str, vector_bytes: int) -> None:
     check(spec_of(*sizes, types, orders), threads=2, vector_bytes=vector_bytes)
 
 
-def test_products_of_the_lowest_numbers_wrap_around() -> None:
-    """A pair of products is 2^31."""
-    lowest = np.full((8, 32), -(2**15), np.int16)
-    out = np.zeros(64, np.int32)
-    run(spec_of(1, 8, 8, 31, "s16 s16 s32"), lowest[:, :31].ravel(), lowest[:, :31].ravel(), out, 1, 32)
-    assert set(out.tolist()) == {(31 * 2**30 + 2**31) % 2**32 - 2**31}
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+def test_products_of_the_lowest_numbers_wrap_around(vector_bytes: int) -> None:
+    """A pair of products of 16 bits is 2^31."""
+    for type, bits in (("s16", 16), ("s8", 8)):
+        lowest = np.full(8 * 31, -(2 ** (bits - 1)), BY_NAME[type].dtype)
+        out = np.zeros(64, np.int32)
+        run(spec_of(1, 8, 8, 31, f"{type} {type} s32"), lowest, lowest, out, 1, vector_bytes)
+        assert set(out.tolist()) == {(31 * 4 ** (bits - 1) + 2**31) % 2**32 - 2**31}
+
+
+def test_code_for_processors_with_dot_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written for one that this machine need not be."""
+    features = "+avx512bf16,+avx512vnni"
+    other = Processor("znver5", features, 64, converts_f16=True)
+    monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.processor", lambda: other)
+    monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.architecture", lambda: "x86_64")
+    wanted = {"bf16 bf16 f32": "dpbf16ps.512", "s8 s8 s32": "vpdpbusd.512", "u8 u8 s32": "vpdpwssd.512"}
+    for types, instruction in wanted.items():
+        assert instruction in emit_matmul("product", spec_of(1, 64, 64, 64, types), 1, 64).text

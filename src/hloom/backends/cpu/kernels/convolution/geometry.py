@@ -23,7 +23,8 @@ from typing import Literal
 
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form
 from hloom.backends.cpu.kernels.products.matmul_plan import L2_BYTES, up
-from hloom.backends.cpu.kernels.products.micro_kernel import Matrix, Tile
+from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 
 Mode = Literal["rows", "columns", "lanes"]
 PASS_BYTES = 2 * L2_BYTES  # of images that are copied before they are used

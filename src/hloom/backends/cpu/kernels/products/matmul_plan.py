@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from hloom.backends.cpu.kernels.products.micro_kernel import Matrix, Tile
+from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import Type, type_of
 
@@ -196,7 +197,7 @@ def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
     block_of_k = PANEL_BYTES // (tile.rows * size)
     blocks_of_k = math.ceil(p.k / (min(block_of_k, DIRECT_ROWS) if place == "direct" else block_of_k))
     depth = p.k if blocks_of_k == 1 else up(math.ceil(p.k / blocks_of_k), vector.width)
-    as_it_is = ELEMENTS[p.a.type] == vector.element and not p.a.paired
+    as_it_is = ELEMENTS[p.a.type] == vector.element and not p.a.paired and p.a.words is None
     a_is_direct = as_it_is and p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
     columns = p.n
     if place == "shared":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hloom.backends.cpu.kernels.products.micro_kernel import Matrix
+from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
 

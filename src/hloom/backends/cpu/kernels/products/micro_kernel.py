@@ -15,36 +15,9 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hloom.backends.cpu.llvm.function import ELEMENTS, Function, size_of
+from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, constant
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A matrix of real numbers in memory, distances in elements.
-
-    `paired` is a complex matrix whose columns are seen as twice as many real ones, where the pairs are not contiguous:
-    `column` is then the distance between pairs.
-    """
-
-    type: str
-    row: int
-    column: int
-    paired: bool = False
-
-    @property
-    def element(self) -> str:
-        return ELEMENTS[self.type]
-
-    @property
-    def has_contiguous_rows(self) -> bool:
-        return self.column == 1 and not self.paired
-
-    def offset(self, f: Function, row: Index, column: Index) -> Index:
-        along_row = f.multiply(column, self.column)
-        if self.paired:
-            along_row = f.add(f.multiply(f.divide(column, 2), self.column), f.remainder(column, 2))
-        return f.add(f.multiply(row, self.row), along_row)
 
 
 @dataclass(frozen=True)
@@ -80,7 +53,8 @@ class Kernel:
     """The function `name(a, b, c, partial, steps, rows, columns, last)`.
 
     It multiplies a panel of A by a panel of B over `steps` of K, and stores the sums to the first `rows` and `columns`
-    of `c`. With `has_partial_sums` it starts from the sums in `partial`, and puts them back there unless `last`.
+    of `c`. With `has_partial_sums` it starts from the sums in `partial`, and puts them back there unless `last`. With
+    `corrected` a panel of B has one more row, which is added to the sums.
     """
 
     name: str
@@ -91,7 +65,8 @@ class Kernel:
     has_partial_sums: bool
     has_ragged_rows: bool
     has_ragged_columns: bool
-    multiply_add: Callable[[Function, Value, Value, Value], Value] = Function.multiply_add
+    corrected: bool
+    multiply_add: Callable[[Function, Value, Value, Value], Value]
 
     def function(self) -> Function:
         f = Function(self.name, a=PTR, b=PTR, c=PTR, partial=PTR, steps=I64, rows=I64, columns=I64, last=I1)
@@ -156,7 +131,16 @@ class Kernel:
                 for j, vector in enumerate(vectors):
                     at = i * tile.vectors + j
                     loop.carried[at] = self.multiply_add(f, factor, vector, loop.carried[at])
-        return loop.carried
+        return self._corrected(f, loop.carried) if self.corrected else loop.carried
+
+    def _corrected(self, f: Function, sums: list[Value]) -> list[Value]:
+        """The sums after the last step, with the last row of B's panel added."""
+        _, b, _, _, steps, _, _, last = f.parameters
+        type, row = self.tile.type, f.at(b, f.multiply(steps, self.b.step), self.tile.type.element)
+        added = [_load_real(f, f.at(row, j * type.width, type.element), type) for j in range(self.tile.vectors)]
+        if self.has_partial_sums:
+            added = [f.select(last, value, constant(type, 0)) for value in added]
+        return [f.binary("add", value, added[i % self.tile.vectors]) for i, value in enumerate(sums)]
 
     def _store_tile(self, f: Function, sums: Value, c: Value, rows: Value, columns: Value) -> None:
         """Copies finished sums, a tile in memory, to their place in the result."""
@@ -196,42 +180,48 @@ def _load_real(f: Function, pointer: Value, type: Type, mask: Value | None = Non
 
 
 def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> Function:
-    """`name(source, target, rows, steps)`: rows of A as rows `pitch` apart; rows past the last repeat it.
+    """`name(source, target, rows, elements)`: rows of A as rows `pitch` steps apart; rows past the last repeat it.
 
-    It writes whole vectors, so `pitch` is a multiple of their width.
+    `elements` of K count as the source's. It writes whole vectors, so `pitch` is a multiple of their width.
     """
-    f = Function(name, source=PTR, target=PTR, rows=I64, steps=I64)
-    from_, to, rows, steps = f.parameters
-    type = tile.type if source.has_contiguous_rows else tile.type.scalar
+    f = Function(name, source=PTR, target=PTR, rows=I64, elements=I64)
+    from_, to, rows, elements = f.parameters
+    type = tile.type if is_contiguous_along_k(source) else tile.type.scalar
     panels = f.ceil_divide(rows, tile.rows)
     with f.loop(f.multiply(panels, tile.rows)) as row:
         row_in_source = f.minimum(row.index, f.subtract(rows, 1))
         line = f.at(to, f.multiply(row.index, pitch), type.element)
-        with f.loop(steps, max(type.width, 1)) as step:
+        with f.loop(f.ceil_divide(elements, source.per_step), max(type.width, 1)) as step:
             pointer = f.at(from_, source.offset(f, row_in_source, step.index), source.element)
-            mask = f.first_lanes(f.subtract(steps, step.index), type.width) if type.width else None
-            value = f.load_as(pointer, source.type, type, mask)
-            f.store(value, f.at(line, step.index, type.element), _align(type))
+            left = f.subtract(elements, f.multiply(step.index, source.per_step))
+            load = source.load_steps if type.width else source.load_step
+            f.store(load(f, pointer, type, left), f.at(line, step.index, type.element), _align(type))
     return f
 
 
+def is_contiguous_along_k(a: Matrix) -> bool:
+    """Whether the elements of a row of A follow each other."""
+    return not a.paired and (a.words.distance if a.words else a.column) == 1
+
+
 def pack_steps_of_a(name: str, source: Matrix, tile: Tile, panel: int) -> Function:
-    """`name(source, target, rows, steps)`: panels of A, `panel` elements apart, a step's elements side by side.
+    """`name(source, target, rows, elements)`: panels of A, `panel` steps apart, a step's elements side by side.
 
     For an A whose columns are contiguous (`source.row == 1`). A store may write up to a vector past a step's end, which
     the next step overwrites; `panel` has room for that of the last step.
     """
-    f = Function(name, source=PTR, target=PTR, rows=I64, steps=I64)
-    from_, to, rows, steps = f.parameters
+    f = Function(name, source=PTR, target=PTR, rows=I64, elements=I64)
+    from_, to, rows, elements = f.parameters
     type = tile.type
     panels = f.ceil_divide(rows, tile.rows)
-    with f.loop(steps) as step, f.loop(panels) as number:
+    with f.loop(f.ceil_divide(elements, source.per_step)) as step, f.loop(panels) as number:
         first = f.multiply(number.index, tile.rows)
         line = f.at(from_, f.add(first, f.multiply(step.index, source.column)), source.element)
+        left = f.subtract(elements, f.multiply(step.index, source.per_step))
         place = f.add(f.multiply(number.index, panel), f.multiply(step.index, tile.rows))
         target = f.at(to, place, type.element)
         for start in range(0, tile.rows, type.width):
             mask = f.first_lanes(f.left(rows, f.add(first, start)), type.width)
-            value = f.load_as(f.at(line, start, source.element), source.type, type, mask)
+            value = source.load_step(f, f.at(line, start, source.element), type, left, mask)
             f.store(value, f.at(target, start, type.element), _align(type))
     return f

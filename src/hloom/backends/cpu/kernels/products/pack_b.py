@@ -7,16 +7,20 @@ of an imaginary part (-im, re), so that the kernel's real sums are those of the 
 
 from __future__ import annotations
 
-from hloom.backends.cpu.kernels.products.micro_kernel import Matrix, Tile
+from hloom.backends.cpu.kernels.products.dot_instructions import correction
+from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 from hloom.backends.cpu.llvm.function import Function, size_of
-from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
 
 
 def _function(name: str) -> Function:
     return Function(name, source=PTR, target=PTR, columns=I64, first=I64, count=I64)
 
 
-def pack_rows_of_b(name: str, source: Matrix, tile: Tile, depth: int, ragged: bool, is_complex: bool) -> Function:
+def pack_rows_of_b(
+    name: str, source: Matrix, tile: Tile, depth: int, steps: int, ragged: bool, is_complex: bool
+) -> Function:
     """For contiguous rows: vectors are copied as they are. Steps count as the source's, in complex numbers if it is."""
     f = _function(name)
     from_, to, columns, first, count = f.parameters
@@ -25,6 +29,7 @@ def pack_rows_of_b(name: str, source: Matrix, tile: Tile, depth: int, ragged: bo
     with f.loop(count) as counter:
         step = f.add(counter.index, first)
         line = f.at(from_, f.multiply(step, source.row), source.element)
+        elements = _left(f, source, steps, step)
         with f.loop(panels) as panel:
             start = f.multiply(panel.index, tile.columns)
             target_step = f.multiply(step, 2 if is_complex else 1)
@@ -34,12 +39,17 @@ def pack_rows_of_b(name: str, source: Matrix, tile: Tile, depth: int, ragged: bo
                 at = f.add(start, j * type.width)
                 left = f.left(columns, at) if ragged else None
                 mask = f.first_lanes(left, type.width) if left else None
-                value = f.load_as(f.at(line, at, source.element), source.type, type, mask)
+                value = source.load_step(f, f.at(line, at, source.element), type, elements, mask)
                 f.store(value, f.at(target, j * type.width, type.element), size_of(type.element))
                 if is_complex:
                     turned = _times_i(f, value)
                     f.store(turned, f.at(target, tile.columns + j * type.width, type.element), size_of(type.element))
     return f
+
+
+def _left(f: Function, source: Matrix, steps: int, step: Index) -> Index:
+    """How many elements of K are left at a step."""
+    return f.subtract(source.words.total if source.words else steps, f.multiply(step, source.per_step))
 
 
 def _times_i(f: Function, pairs: Value) -> Value:
@@ -72,9 +82,11 @@ def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: 
             starts = [f.add(f.multiply(column, source.column), i * source.column) for i in range(width)]
         lines = [f.at(from_, start, source.element) for start in starts]
         with f.loop(steps, part.width) as step:
-            mask = f.first_lanes(f.subtract(steps, step.index), part.width) if steps % part.width else None
-            places = [f.at(line, step.index, source.element) for line in lines]
-            parts = [f.load_as(place, source.type, part, mask) for place in places]
+            left = _left(f, source, steps, step.index)
+            is_whole = (source.words.total if source.words else steps) % (source.per_step * part.width) == 0
+            along = f.multiply(step.index, source.per_step)
+            places = [f.at(line, along, source.element) for line in lines]
+            parts = [source.load_steps(f, place, part, None if is_whole else left) for place in places]
             rows = [_joined(f, parts[i :: part.width]) for i in range(part.width)]
             for i, row in enumerate(_transposed(f, rows)):
                 place = f.multiply(f.add(step.index, i), tile.columns)
@@ -116,7 +128,7 @@ def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is
                 value = _complex_element(f, from_, source, tile, step.index, column)
             else:
                 pointer = f.at(from_, source.offset(f, step.index, column), source.element)
-                value = f.load_as(pointer, source.type, type)
+                value = source.load_step(f, pointer, type, _left(f, source, steps, step.index))
             place = f.add(f.multiply(step.index, tile.columns), lane.index)
             f.store(value, f.at(base, place, type.element), size_of(type.element))
     return f
@@ -130,3 +142,21 @@ def _complex_element(f: Function, base: Value, source: Matrix, tile: Tile, step:
     value = f.load_as(f.at(base, offset, source.element), source.type, tile.type.scalar)
     negative = f.compare("ugt", swap, part)
     return f.select(negative, f.fneg(value), value)
+
+
+def sum_columns_of_b(name: str, tile: Tile, depth: int, steps: int) -> Function:
+    """`name(packed, first, count)`: what flipped factors add to each column of panels, negative, as a last row."""
+    f = Function(name, packed=PTR, first=I64, count=I64)
+    packed, first, count = f.parameters
+    type = tile.type
+    with f.loop(count) as counter:
+        panel = f.at(packed, f.multiply(f.add(counter.index, first), depth * tile.columns), type.element)
+        with f.loop(steps, carried=[constant(type, 0)] * tile.vectors) as step:
+            row = f.at(panel, f.multiply(step.index, tile.columns), type.element)
+            for j in range(tile.vectors):
+                words = f.load(f.at(row, j * type.width, type.element), type, size_of(type.element))
+                step.carried[j] = correction(f, words, step.carried[j])
+        for j, value in enumerate(step.carried):
+            place = f.at(panel, steps * tile.columns + j * type.width, type.element)
+            f.store(f.binary("sub", constant(type, 0), value), place, size_of(type.element))
+    return f

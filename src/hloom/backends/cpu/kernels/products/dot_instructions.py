@@ -1,0 +1,110 @@
+"""The processor's instructions that multiply words of several elements and add all products to a sum of 32 bits.
+
+K is then counted in words: 2 of bf16, or of integers of up to 16 bits, or 4 of 8 bits. Integers wrap around as in 32
+bits. Products of bf16 are added in f32; x86's instruction takes subnormal numbers for zero.
+
+The instruction for 4 bytes multiplies unsigned bytes by signed ones. Where both are signed, A's have 128 added (their
+highest bits are inverted), and 128 times the sums of B's columns are subtracted from the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hloom.backends.cpu.kernels.products.matmul_plan import Product
+from hloom.backends.cpu.kernels.products.matrix import Matrix, Words
+from hloom.backends.cpu.llvm.function import Function
+from hloom.backends.cpu.llvm.processor import processor
+from hloom.backends.cpu.llvm.text import Type, Value, constant, type_of
+from hloom.runtime.machine import architecture
+
+MultiplyAdd = Callable[[Function, Value, Value, Value], Value]
+
+LEAST_STEPS = 16  # elements of K
+LEAST_SIDE = 4  # rows and columns
+
+
+@dataclass(frozen=True)
+class DotInstruction:
+    """`multiply_add(f, a, b, sums)` of vectors of words, with `count` elements each. `flipped`: A's are flipped."""
+
+    count: int
+    multiply_add: MultiplyAdd
+    flipped: bool = False
+
+
+def dot_instruction(p: Product, sums: Type) -> DotInstruction | None:
+    """The best one for a product with vectors of sums; None where there is none, or it does not pay."""
+    vector_bytes = sums.width * sums.bits // 8
+    if p.k < LEAST_STEPS or min(p.m, p.n) < LEAST_SIDE or sums.bits != 32 or p.is_complex:
+        return None
+    if architecture() != "x86_64" or vector_bytes > processor().vector_bytes:
+        return None
+    types = (p.a.type, p.b.type)
+    if types == ("bf16", "bf16"):
+        return DotInstruction(2, _add_bf16) if processor().has("avx512bf16") else None
+    if sums.is_float or not {*types} <= {"s8", "u8", "s16"}:
+        return None
+    has_vnni = processor().has("avx512vnni" if vector_bytes == 64 else "avxvnni")
+    if has_vnni and "s8" in types and "s16" not in types:
+        return DotInstruction(4, _add_bytes if types[1] == "s8" else _add_turned_bytes, flipped=types == ("s8", "s8"))
+    return DotInstruction(2, _add_halves if has_vnni else _add_products_of_halves)
+
+
+def in_words(p: Product, instruction: DotInstruction) -> Product:
+    """The product with K counted in words. A matrix that has such words in memory is one of words."""
+    count = instruction.count
+    batch_a, batch_b, batch_c = p.batch_strides
+    a = replace(p.a, column=p.a.column * count, words=Words(count, p.k, p.a.column, instruction.flipped))
+    b = replace(p.b, row=p.b.row * count, words=Words(count, p.k, p.b.row))
+    if _are_there(a, (a.row, batch_a)):
+        a, batch_a = Matrix(_WORDS[a.type], a.row // count, 1), batch_a // count
+    if _are_there(b, (b.column, batch_b)):
+        b, batch_b = Matrix(_WORDS[b.type], 1, b.column // count), batch_b // count
+    return replace(p, k=-(-p.k // count), a=a, b=b, batch_strides=(batch_a, batch_b, batch_c))
+
+
+_WORDS = {"bf16": "f32", "s16": "s32", "s8": "s32", "u8": "s32"}
+"""The types of a matrix that has words in memory, by its elements."""
+
+
+def _are_there(matrix: Matrix, strides: tuple[int, int]) -> bool:
+    """Whether a matrix with words has them in memory: `strides` are those along the other axis, and of the batch."""
+    words = matrix.words
+    assert words is not None
+    lies_so = words.distance == 1 and not words.is_ragged and all(stride % words.count == 0 for stride in strides)
+    return lies_so and not words.flipped and {"s8": 8, "u8": 8}.get(matrix.type, 16) == words.bits
+
+
+def correction(f: Function, words: Value, sums: Value) -> Value:
+    """The sums with 128 times the sum of each word's bytes added: what flipped factors add."""
+    return _add_bytes(f, constant(words.type, 0x80808080), words, sums)
+
+
+def _instruction(name: str, element: str) -> MultiplyAdd:
+    """An instruction of x86 that adds the products of the elements of two words to a sum."""
+
+    def multiply_add(f: Function, a: Value, b: Value, sums: Value) -> Value:
+        elements = type_of(element, sums.type.width * 32 // type_of(element).bits)
+        intrinsic = f"llvm.x86.{name}.{32 * sums.type.width}"
+        return f.call(intrinsic, sums.type, sums, f.bitcast(a, elements), f.bitcast(b, elements))
+
+    return multiply_add
+
+
+_add_bf16 = _instruction("avx512bf16.dpbf16ps", "bfloat")
+_add_halves = _instruction("avx512.vpdpwssd", "i16")
+_add_bytes = _instruction("avx512.vpdpbusd", "i8")
+
+
+def _add_turned_bytes(f: Function, a: Value, b: Value, sums: Value) -> Value:
+    """For signed factors and unsigned vectors."""
+    return _add_bytes(f, b, a, sums)
+
+
+def _add_products_of_halves(f: Function, a: Value, b: Value, sums: Value) -> Value:
+    width = sums.type.width
+    halves = type_of("i16", 2 * width)
+    name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[width]
+    return f.binary("add", f.call(f"llvm.x86.{name}", sums.type, f.bitcast(a, halves), f.bitcast(b, halves)), sums)
