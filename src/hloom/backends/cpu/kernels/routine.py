@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hloom.backends.cpu.kernels import small_matrices
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.turn import turn_function
@@ -22,7 +23,9 @@ _REALS = {2: "half", 4: "float", 8: "double"}
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
     """The code of a custom call; None where its target is no routine."""
     call = routine_call(instruction)
-    return _Batch(name, instruction, call, threads).code() if call is not None else None
+    if call is None:
+        return None
+    return small_matrices.emit(name, instruction, call, threads) or _Batch(name, instruction, call, threads).code()
 
 
 class _Batch:

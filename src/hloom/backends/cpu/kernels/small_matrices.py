@@ -1,0 +1,327 @@
+"""Factorisations and triangular systems of small matrices, many at once: each lane of a vector has a matrix of its own.
+
+LAPACK's routines take one matrix; of small ones most of the time would go into calling them. A group of matrices, one
+for each lane, is transposed into lanes, factored by loops over their elements, and transposed back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
+from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.turn import turn_function
+from hloom.backends.cpu.llvm.text import I1, PTR, Index, Type, Value, constant, type_of
+from hloom.ir import Instruction
+from hloom.runtime.fortran import Matrices, RoutineCall
+
+LEAST_COUNT = 4
+"""Matrices that are worth lanes."""
+MOST_ORDER = 16
+MOST_ELEMENTS = 512
+"""Of the right sides of a triangular system."""
+WORTH_THREADS = 1 << 19
+"""The work of a batch from which on threads share it: the elements of the matrices times their size."""
+_LINE = 64
+
+
+def emit(name: str, instruction: Instruction, call: RoutineCall, threads: int) -> KernelCode | None:
+    """The code of a call of a routine of LAPACK or BLAS; None for other routines and types, and larger matrices."""
+    routine, letter = call.routine[1:], call.routine[0]
+    largest = max(call.operands, key=lambda matrices: matrices.elements)
+    if letter not in "sd" or routine not in _WRITERS or call.count < LEAST_COUNT or largest.elements > MOST_ELEMENTS:
+        return None
+    if not min(call.operands[0].sizes) or max(call.operands[0].sizes) > MOST_ORDER:
+        return None
+    return _Batch(name, instruction, call, threads).code()
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """Arrays of vectors on the stack; a lane has the elements of one matrix."""
+
+    f: KernelFunction
+    memory: Value
+    type: Type
+
+    def place(self, index: Index) -> Value:
+        return self.f.at(self.memory, self.f.multiply(index, self.type.width), self.type.element)
+
+    def __getitem__(self, index: Index) -> Value:
+        return self.f.load(self.place(index), self.type, _LINE // 2)
+
+    def __setitem__(self, index: Index, value: Value) -> None:
+        self.f.store(value, self.place(index), _LINE // 2)
+
+
+class _Batch:
+    """Writes the loop over groups of matrices."""
+
+    def __init__(self, name: str, instruction: Instruction, call: RoutineCall, threads: int) -> None:
+        self.name, self.instruction, self.call = name, instruction, call
+        self.type = type_of("float" if call.routine[0] == "s" else "double", _LINE // call.operands[0].dtype.itemsize)
+        self.groups = -(-call.count // self.type.width)
+        work = sum(matrices.elements for matrices in call.operands) * max(call.operands[0].sizes) * call.count
+        self.shares = min(self.groups, 4 * threads) if threads > 1 and work >= WORTH_THREADS else 1
+        self.turns: dict[str, KernelFunction] = {}
+
+    def code(self) -> KernelCode:
+        f = entry_function(self.name, self.instruction)
+        on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
+        f.run_chunks(f"{self.name}.groups", f.pack(*f.parameters[:-3]), self.shares, on)
+        return code_of(self.name, [self._groups(), *self.turns.values(), f])
+
+    def _groups(self) -> KernelFunction:
+        """The task that works on a share of the groups."""
+        f, call, width = task_function(f"{self.name}.groups"), self.call, self.type.width
+        words = f.unpack(f["context"], *[PTR] * (len(call.operands) + len(call.results)))
+        operands, results = words[: len(call.operands)], words[len(call.operands) :]
+        spare = f.slot(self.type, max(matrices.elements for matrices in (*call.operands, *call.results)))
+        inside = [_Lanes(f, f.slot(self.type, m.elements), self.type) for m in call.operands]
+        types = [self.type if m.dtype == call.operands[0].dtype else self.type.of("i32") for m in call.results[1:]]
+        more = [_Lanes(f, f.slot(t, m.elements), t) for t, m in zip(types, call.results[1:], strict=True)]
+        first, count = f.share(self.groups, 1, self.shares, f["chunk"])
+        with f.each(first, f.add(first, count)) as group:
+            start = f.index(f.multiply(group, width))
+            left = f.index(f.minimum(width, f.subtract(call.count, start)))
+            for array, lanes, matrices in zip(operands, inside, call.operands, strict=True):
+                self._enter(array, lanes, matrices, (start, left, spare))
+            changed = _WRITERS[call.routine[1:]](f, call, [*inside, *more])
+            for array, lanes, matrices in zip(results, [changed, *more], call.results, strict=True):
+                self._leave(lanes, array, matrices, (start, left, spare))
+        return f
+
+    def _enter(self, array: Value, lanes: _Lanes, matrices: Matrices, group: tuple[Value, Value, Value]) -> None:
+        """A group of matrices into lanes. A last one that is not full repeats the last matrix."""
+        f, (start, left, spare), width = lanes.f, group, self.type.width
+        own = self._at(f, array, start, matrices)
+        with f.unless(self._is_full(f, left)), f.each(0, width) as lane:
+            number = f.minimum(lane, f.subtract(left, 1))
+            f.copy(self._at(f, spare, lane, matrices), self._at(f, own, number, matrices), matrices.byte_size)
+        self._turn(f, f.select(self._is_full(f, left), own, spare), lanes.memory, (width, matrices.elements), lanes)
+
+    def _leave(self, lanes: _Lanes, array: Value, matrices: Matrices, group: tuple[Value, Value, Value]) -> None:
+        f, (start, left, spare), width = lanes.f, group, self.type.width
+        own = self._at(f, array, start, matrices)
+        self._turn(f, lanes.memory, f.select(self._is_full(f, left), own, spare), (matrices.elements, width), lanes)
+        with f.unless(self._is_full(f, left)):
+            size = f.index(f.multiply(left, matrices.byte_size))
+            f.call_void("llvm.memcpy.p0.p0.i64", own, spare, size, constant(I1, False))
+
+    def _is_full(self, f: KernelFunction, left: Value) -> Value:
+        return f.compare("eq", left, f.index(self.type.width))
+
+    def _at(self, f: KernelFunction, array: Value, number: Index, matrices: Matrices) -> Value:
+        return f.at(array, f.multiply(number, matrices.byte_size), "i8")
+
+    def _turn(self, f: KernelFunction, source: Value, target: Value, sizes: tuple[int, int], lanes: _Lanes) -> None:
+        """Transposes a matrix."""
+        name = f"{self.name}.turn{lanes.type.bits}.{sizes[0]}.{sizes[1]}"
+        if name not in self.turns:
+            self.turns[name] = turn_function(name, lanes.type.bits // 8, *sizes)
+        f.invoke(name, source, target)
+
+
+def _less_product(f: KernelFunction, value: Value, a: Value, b: Value) -> Value:
+    return f.fma(f.fneg(a), b, value)
+
+
+def _note(f: KernelFunction, info: _Lanes, failed: Value, number: Value) -> None:
+    """The number of the first step that failed, from 1 on, where none did before."""
+    before = info[0]
+    is_first = f.binary("and", failed, f.compare("eq", before, constant(before.type, 0)))
+    info[0] = f.select(is_first, _ones_more(f, number, before.type), before)
+
+
+def _ones_more(f: KernelFunction, number: Value, type: Type) -> Value:
+    """A number plus 1, in each lane."""
+    return f.splat(f.convert("trunc", f.index(f.add(number, 1)), type.element), type.width)
+
+
+def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
+    """Cholesky's factor, column by column. LAPACK's upper triangle is the lower one of rows."""
+    (a, info), (n, _) = arrays, call.operands[0].sizes
+    rows, columns = (n, 1) if call.arguments[0] == "U" else (1, n)
+
+    def at(i: Index, j: Index) -> Index:
+        return f.add(f.multiply(i, rows), f.multiply(j, columns))
+
+    info[0] = constant(info.type, 0)
+    with f.each(0, n) as j:
+        diagonal = a[at(j, j)]
+        _note(f, info, f.compare("ule", diagonal, constant(diagonal.type, 0)), j)
+        root = f.intrinsic("sqrt", diagonal)
+        a[at(j, j)] = root
+        below = f.index(f.add(j, 1))
+        with f.each(below, n) as i:
+            a[at(i, j)] = f.binary("fdiv", a[at(i, j)], root)
+        with f.each(below, n) as i:
+            factor = a[at(i, j)]
+            with f.each(below, f.add(i, 1)) as k:
+                a[at(i, k)] = _less_product(f, a[at(i, k)], factor, a[at(k, j)])
+    return a
+
+
+def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
+    """The factors of a matrix whose rows are exchanged, so that each pivot is the largest of its column."""
+    (a, pivots, info), (m, n) = arrays, call.operands[0].sizes
+    number, size = f.slot(info.type, 1), f.slot(a.type, 1)
+    info[0] = constant(info.type, 0)
+    with f.each(0, min(m, n)) as step:
+        f.store(constant(info.type, 0), number, 4)
+        f.store(constant(a.type, -1), size, 4)
+        with f.each(step, m) as i:
+            magnitude, largest = f.intrinsic("fabs", a[f.add(f.multiply(i, n), step)]), f.load(size, a.type, 4)
+            is_larger = f.compare("ogt", magnitude, largest)
+            f.store(f.select(is_larger, magnitude, largest), size, 4)
+            f.store(f.select(is_larger, _ones_more(f, i, info.type), f.load(number, info.type, 4)), number, 4)
+        # Where all are NaN none is larger, and the row stays.
+        found = f.load(number, info.type, 4)
+        own = _ones_more(f, step, info.type)
+        found = f.select(f.compare("eq", found, constant(info.type, 0)), own, found)
+        pivots[step] = found
+        _exchange_rows(f, a, (m, n), step, found)
+        pivot = a[f.multiply(step, n + 1)]
+        is_zero = f.compare("oeq", pivot, constant(pivot.type, 0))
+        _note(f, info, is_zero, step)
+        divisor = f.select(is_zero, constant(pivot.type, 1), pivot)
+        below = f.index(f.add(step, 1))
+        with f.each(below, m) as i:
+            row = f.multiply(i, n)
+            factor = f.binary("fdiv", a[f.add(row, step)], divisor)
+            a[f.add(row, step)] = factor
+            with f.each(below, n) as j:
+                upper = a[f.add(f.multiply(step, n), j)]
+                a[f.add(row, j)] = _less_product(f, a[f.add(row, j)], factor, upper)
+    return a
+
+
+def _exchange_rows(f: KernelFunction, a: _Lanes, sizes: tuple[int, int], row: Value, other: Value) -> None:
+    """Exchanges a row with a later one, which each lane counts from 1 on."""
+    m, n = sizes
+    with f.each(f.add(row, 1), m) as i:
+        is_it = f.compare("eq", other, _ones_more(f, i, other.type))
+        with f.each(0, n) as j:
+            here, there = f.add(f.multiply(row, n), j), f.add(f.multiply(i, n), j)
+            upper, lower = a[here], a[there]
+            a[here] = f.select(is_it, lower, upper)
+            a[there] = f.select(is_it, upper, lower)
+
+
+def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
+    """Each unknown, once it is known, is taken out of the equations after it.
+
+    LAPACK sees the transposes: its right side is the left one of rows, its upper triangle the lower one.
+    """
+    (a, b), n = arrays, call.operands[0].sizes[0]
+    side, triangle, transposed, diagonal = call.arguments[:4]
+    is_left, is_lower = side == "R", (triangle == "U") == (transposed == "N")
+    count = call.operands[1].elements // n
+    by_rows = (transposed == "N") == is_left
+    # x a = b is a^T x^T = b^T.
+    forward = is_lower if is_left else not is_lower
+
+    def of_a(i: Index, k: Index) -> Value:
+        return a[f.add(f.multiply(i, n), k) if by_rows else f.add(f.multiply(k, n), i)]
+
+    def of_b(i: Index, c: Index) -> Index:
+        return f.add(f.multiply(i, count), c) if is_left else f.add(f.multiply(c, n), i)
+
+    with f.each(0, n) as number:
+        i = number if forward else f.index(f.subtract(n - 1, number))
+        if diagonal == "N":
+            divisor = of_a(i, i)
+            with f.each(0, count) as c:
+                b[of_b(i, c)] = f.binary("fdiv", b[of_b(i, c)], divisor)
+        with f.each(f.add(i, 1) if forward else 0, n if forward else i) as k:
+            factor = of_a(k, i)
+            with f.each(0, count) as c:
+                b[of_b(k, c)] = _less_product(f, b[of_b(k, c)], factor, b[of_b(i, c)])
+    return b
+
+
+def _geqrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
+    """Householder's reflections: I - tau v v^T makes all of a column below the diagonal zero, where v is kept then."""
+    (a, taus), (m, n) = arrays, call.operands[0].sizes
+    sums, zero = _Lanes(f, f.slot(a.type, 1), a.type), constant(a.type, 0)
+    with f.each(0, min(m, n)) as k:
+        below = f.index(f.add(k, 1))
+        alpha, rest = a[f.multiply(k, n + 1)], _norm(f, a, sums, (below, m), (n, k))
+        beta = f.fneg(f.intrinsic("copysign", _hypotenuse(f, f.intrinsic("fabs", alpha), rest), alpha))
+        stays = f.compare("oeq", rest, zero)
+        tau = f.select(stays, zero, f.binary("fdiv", f.binary("fsub", beta, alpha), beta))
+        divisor = f.select(stays, constant(a.type, 1), f.binary("fsub", alpha, beta))
+        with f.each(below, m) as i:
+            place = f.add(f.multiply(i, n), k)
+            a[place] = f.binary("fdiv", a[place], divisor)
+        taus[k] = tau
+        a[f.multiply(k, n + 1)] = f.select(stays, alpha, beta)
+        _reflect(f, a, sums, (m, n), k, tau)
+    return a
+
+
+def _orgqr(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
+    """The product of reflections, applied to the columns of the identity from the last one to the first."""
+    (a, taus), (m, n), (count,) = arrays, call.operands[0].sizes, call.operands[1].sizes
+    sums, zero, one = _Lanes(f, f.slot(a.type, 1), a.type), constant(a.type, 0), constant(a.type, 1)
+    with f.each(count, n) as j:
+        with f.each(0, m) as i:
+            a[f.add(f.multiply(i, n), j)] = zero
+        a[f.multiply(j, n + 1)] = one
+    with f.each(0, count) as number:
+        k = f.index(f.subtract(count - 1, number))
+        tau = taus[k]
+        _reflect(f, a, sums, (m, n), k, tau)
+        with f.each(0, k) as i:
+            a[f.add(f.multiply(i, n), k)] = zero
+        a[f.multiply(k, n + 1)] = f.binary("fsub", one, tau)
+        with f.each(f.add(k, 1), m) as i:
+            place = f.add(f.multiply(i, n), k)
+            a[place] = f.fneg(f.binary("fmul", a[place], tau))
+    return a
+
+
+def _norm(f: KernelFunction, a: _Lanes, sums: _Lanes, rows: tuple[Value, int], column: tuple[int, Value]) -> Value:
+    """The length of a part of a column, of numbers whose squares may be too large or too small."""
+    (first, last), (n, k) = rows, column
+    zero = constant(a.type, 0)
+    sums[0] = zero
+    with f.each(first, last) as i:
+        magnitude = f.intrinsic("fabs", a[f.add(f.multiply(i, n), k)])
+        sums[0] = f.select(f.compare("ogt", magnitude, sums[0]), magnitude, sums[0])
+    largest = sums[0]
+    scale = f.select(f.compare("oeq", largest, zero), constant(a.type, 1), largest)
+    sums[0] = zero
+    with f.each(first, last) as i:
+        scaled = f.binary("fdiv", a[f.add(f.multiply(i, n), k)], scale)
+        sums[0] = f.fma(scaled, scaled, sums[0])
+    return f.binary("fmul", scale, f.intrinsic("sqrt", sums[0]))
+
+
+def _hypotenuse(f: KernelFunction, a: Value, b: Value) -> Value:
+    """The square root of a^2 + b^2, of positive numbers whose squares may be too large or too small."""
+    is_larger = f.compare("ogt", a, b)
+    larger, smaller = f.select(is_larger, a, b), f.select(is_larger, b, a)
+    ratio = f.binary("fdiv", smaller, larger)
+    return f.binary("fmul", larger, f.intrinsic("sqrt", f.fma(ratio, ratio, constant(a.type, 1))))
+
+
+def _reflect(f: KernelFunction, a: _Lanes, sums: _Lanes, sizes: tuple[int, int], k: Value, tau: Value) -> None:
+    """Applies I - tau v v^T to the columns after k, with v = 1, and what lies in column k below the diagonal."""
+    m, n = sizes
+    below = f.index(f.add(k, 1))
+    with f.each(below, n) as j:
+        own = f.add(f.multiply(k, n), j)
+        sums[0] = a[own]
+        with f.each(below, m) as i:
+            row = f.multiply(i, n)
+            sums[0] = f.fma(a[f.add(row, k)], a[f.add(row, j)], sums[0])
+        part = f.binary("fmul", tau, sums[0])
+        a[own] = f.binary("fsub", a[own], part)
+        with f.each(below, m) as i:
+            row = f.multiply(i, n)
+            a[f.add(row, j)] = _less_product(f, a[f.add(row, j)], a[f.add(row, k)], part)
+
+
+_WRITERS = {"potrf": _potrf, "getrf": _getrf, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr}

@@ -1,0 +1,132 @@
+"""Factorisations of small matrices in lanes, against SciPy's LAPACK and the equations that they solve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg.lapack
+
+import hloom as hl
+from hlo_text import compiled, module_text
+from hloom.backends.cpu.kernels.small_matrices import LEAST_COUNT, MOST_ORDER
+from hloom.cli.pipelines import stage_text
+
+COUNTS = (LEAST_COUNT, 16, 37)
+DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
+TOLERANCE = {"f32": 2e-5, "f64": 1e-12}
+FFI = "api_version=API_VERSION_TYPED_FFI"
+
+
+def matrices(count: int, m: int, n: int, type: str) -> np.ndarray:
+    """Random ones; one of zeros, one with a column of them, and ones whose squares are too large, or too small."""
+    found = np.random.default_rng(count + m + n).standard_normal((count, m, n))
+    found[0], found[1, :, 0] = 0, 0
+    found[2] *= 1e25 if type == "f32" else 1e200
+    found[3] *= 1e-25 if type == "f32" else 1e-200
+    return found.astype(DTYPES[type])
+
+
+def routine(name: str, type: str) -> Any:
+    return getattr(scipy.linalg.lapack, f"{'s' if type == 'f32' else 'd'}{name}")
+
+
+def call(name: str, type: str, operands: str, shape: str) -> str:
+    target = f"lapack_{'s' if type == 'f32' else 'd'}{name}_ffi"
+    return f'{shape} custom-call({operands}), custom_call_target="{target}", {FFI}'
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("lower", ["true", "false"])
+@pytest.mark.parametrize(("n", "type"), [(1, "f32"), (2, "f64"), (4, "f32"), (7, "f32"), (16, "f64")])
+def test_cholesky(n: int, type: str, lower: str, count: int) -> None:
+    shape = f"{type}[{count},{n},{n}]"
+    x = np.random.default_rng(n).standard_normal((count, n, n))
+    a = (x @ x.swapaxes(1, 2) + np.eye(n)).astype(DTYPES[type])
+    a[1], a[2, 0, 0] = -a[1], np.nan
+    (factor,) = compiled(module_text(f"a = {shape} parameter(0)\nROOT r = {shape} cholesky(a), lower={lower}"), a)
+    assert np.isnan(factor[1:3]).all(), "these have none"
+    rows = factor if lower == "true" else factor.swapaxes(1, 2)
+    assert (np.triu(np.delete(rows, (1, 2), 0), 1) == 0).all()
+    product = rows @ rows.swapaxes(1, 2)
+    for k in {*range(count)} - {1, 2}:
+        np.testing.assert_allclose(product[k], a[k], atol=TOLERANCE[type] * np.abs(a[k]).max())
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("type", DTYPES)
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 3), (5, 3), (3, 5), (16, 16), (10, 7)])
+def test_lu(m: int, n: int, type: str, count: int) -> None:
+    shape, steps = f"{type}[{count},{m},{n}]", min(m, n)
+    results = f"({shape}, s32[{count},{steps}], s32[{count}])"
+    a = matrices(count, m, n, type)
+    text = module_text(f"a = {shape} parameter(0)\nROOT r = {call('getrf', type, 'a', results)}")
+    for found, pivots, info, matrix in zip(*compiled(text, a), a, strict=True):
+        _, wanted_pivots, wanted_info = routine("getrf", type)(matrix)
+        assert (pivots == wanted_pivots + 1).all()
+        assert info == wanted_info
+        lower, rows = np.tril(found, -1)[:, :steps] + np.eye(m, steps, dtype=found.dtype), matrix.copy()
+        for k, pivot in enumerate(wanted_pivots):
+            rows[[k, pivot]] = rows[[pivot, k]]
+        np.testing.assert_allclose(lower @ np.triu(found)[:steps], rows, atol=TOLERANCE[type] * np.abs(rows).max())
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("type", DTYPES)
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 3), (4, 2), (2, 4), (16, 16), (10, 7)])
+def test_qr(m: int, n: int, type: str, count: int) -> None:
+    shape, k = f"{type}[{count},{m},{n}]", min(m, n)
+    factor, taus = f"{type}[{count},{m},{k}]", f"{type}[{count},{k}]"
+    text = module_text(f"""a = {shape} parameter(0)
+  r = {call("geqrf", type, "a", f"({shape}, {taus})")}
+  x = {shape} get-tuple-element(r), index=0
+  tau = {taus} get-tuple-element(r), index=1
+  part = {factor} slice(x), slice={{[0:{count}],[0:{m}],[0:{k}]}}
+  q = {call("orgqr", type, "part, tau", factor)}
+  ROOT t = ({shape}, {taus}, {factor}) tuple(x, tau, q)""")
+    a = matrices(count, m, n, type)
+    for found, tau, q, matrix in zip(*compiled(text, a), a, strict=True):
+        reflections, wanted, _, _ = routine("geqrf", type)(matrix)
+        size = np.abs(matrix).max()
+        np.testing.assert_allclose(np.triu(found), np.triu(reflections), atol=TOLERANCE[type] * size)
+        np.testing.assert_allclose(np.tril(found, -1), np.tril(reflections, -1), atol=TOLERANCE[type])
+        np.testing.assert_allclose(tau, wanted, atol=TOLERANCE[type])
+        np.testing.assert_allclose(q @ np.triu(found)[:k], matrix, atol=TOLERANCE[type] * size)
+        np.testing.assert_allclose(q.T @ q, np.eye(k), atol=TOLERANCE[type])
+
+
+@pytest.mark.parametrize("left", ["true", "false"])
+@pytest.mark.parametrize("lower", ["true", "false"])
+@pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
+@pytest.mark.parametrize("unit", ["true", "false"])
+@pytest.mark.parametrize(("n", "sides"), [(1, 3), (3, 1), (16, 20)])
+def test_triangular_systems(n: int, sides: int, unit: str, transpose: str, lower: str, left: str) -> None:
+    count, rng = 19, np.random.default_rng(n)
+    shape = f"f32[{count},{n},{sides}]" if left == "true" else f"f32[{count},{sides},{n}]"
+    options = f"left_side={left}, lower={lower}, unit_diagonal={unit}, transpose_a={transpose}"
+    lines = f"a = f32[{count},{n},{n}] parameter(0)\nb = {shape} parameter(1)\n"
+    a = (0.2 * rng.standard_normal((count, n, n)) + 2 * np.eye(n)).astype(np.float32)
+    b = rng.standard_normal((count, n, sides) if left == "true" else (count, sides, n), np.float32)
+    (x,) = compiled(module_text(f"{lines}ROOT r = {shape} triangular-solve(a, b), {options}"), a, b)
+    triangle = np.tril(a) if lower == "true" else np.triu(a)
+    if unit == "true":
+        triangle[:, range(n), range(n)] = 1
+    matrix = triangle if transpose == "NO_TRANSPOSE" else triangle.swapaxes(1, 2)
+    np.testing.assert_allclose(matrix @ x if left == "true" else x @ matrix, b, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "calls"),
+    [
+        (f"f32[{LEAST_COUNT},{MOST_ORDER},{MOST_ORDER}]", False),
+        (f"f32[{LEAST_COUNT - 1},4,4]", True),
+        (f"f32[9,{MOST_ORDER + 1},{MOST_ORDER + 1}]", True),
+        ("c64[9,4,4]", True),
+    ],
+)
+def test_others_are_lapacks(shape: str, calls: bool) -> None:
+    text = stage_text(
+        hl.parse(module_text(f"a = {shape} parameter(0)\nROOT r = {shape} cholesky(a), lower=true")), "llvm"
+    )
+    assert ("routine" in text) is calls
