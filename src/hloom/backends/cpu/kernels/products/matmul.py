@@ -248,10 +248,12 @@ class _Emitter:
         with f.loop(column_panels) as column_panel, f.loop(row_panels) as row_panel:
             i, j = row_panel.index, column_panel.index
             row, column = f.multiply(i, tile.rows), f.multiply(j, tile.columns)
+            if self.plan.repeats_rows:
+                row = f.minimum(row, f.subtract(rows, tile.rows))
             number = f.add(f.multiply(i, column_panels), j) if self.plan.has_partial_sums else 0
             f.invoke(
                 f"{self.name}.kernel",
-                f.at(a, f.multiply(i, self.a.panel), self.element),
+                f.at(a, self._offset_of_a(f, i, row), self.element),
                 f.at(b, f.multiply(j, self.b.panel), self.element),
                 f.at(c, self.product.c.offset(f, row, column), self.product.c.element),
                 f.at(partial, f.multiply(number, tile.size), self.element),
@@ -260,6 +262,9 @@ class _Emitter:
                 f.index(f.minimum(f.subtract(columns, column), tile.columns)),
                 last,
             )
+
+    def _offset_of_a(self, f: Function, panel: Index, row: Index) -> Index:
+        return f.multiply(row, self.product.a.row) if self.plan.a_is_direct else f.multiply(panel, self.a.panel)
 
     def _space_for_a(self, f: Function) -> Value | None:
         if self.plan.a_is_direct:
@@ -288,6 +293,9 @@ class _Emitter:
         if plan.b_place != "shared":
             a, b, c = _batch_pointers(f, p, (a, b, c), f.divide(number, plan.row_blocks))
         row, rows = f.share(p.m, tile.rows, plan.row_blocks, block)
+        if plan.repeats_rows:
+            more = f.left(tile.rows, rows)
+            row, rows = f.subtract(row, more), f.add(rows, more)
         column, width = f.share(columns, tile.columns, plan.column_groups, group)
         a = f.at(a, f.multiply(row, p.a.row), p.a.element)
         c = f.at(c, p.c.offset(f, row, column), p.c.element)

@@ -6,7 +6,8 @@ tile and the blocks, and who packs what:
 
 - B is read where it lies ("direct") where packing would not pay, or packed once by all threads into the workspace
   ("shared"), or, where it is small, by each task for itself on its stack ("private").
-- A task is a block of the result. It packs its rows of A, one block of K at a time, to its stack.
+- A task is a block of the result. It reads its rows of A where they lie, if K is contiguous there, or packs them, one
+  block of K at a time, to its stack.
 
 Blocks of K are added up in order, and tasks share no sums, so the result does not depend on the number of threads.
 """
@@ -177,7 +178,13 @@ class Plan:
 
     @property
     def has_ragged_rows(self) -> bool:
-        return self.product.m % self.tile.rows != 0
+        """Whether the last panel of a packed A has fewer rows than the tile."""
+        return self.product.m % self.tile.rows != 0 and not self.a_is_direct
+
+    @property
+    def repeats_rows(self) -> bool:
+        """Whether the last tile begins above the end of the one before: an A that is read in place has no row more."""
+        return self.product.m % self.tile.rows != 0 and self.a_is_direct
 
     @property
     def row_tiles(self) -> int:
@@ -198,7 +205,8 @@ def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
     blocks_of_k = math.ceil(p.k / (min(block_of_k, DIRECT_ROWS) if place == "direct" else block_of_k))
     depth = p.k if blocks_of_k == 1 else up(math.ceil(p.k / blocks_of_k), vector.width)
     as_it_is = ELEMENTS[p.a.type] == vector.element and not p.a.paired and p.a.words is None
-    a_is_direct = as_it_is and p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
+    is_small = p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
+    a_is_direct = as_it_is and (p.a.column == 1 or is_small)
     columns = p.n
     if place == "shared":
         passes = math.ceil(p.n / max(LEAST_COLUMNS, L3_BYTES // (p.k * size)))
