@@ -310,22 +310,26 @@ class RuleSet:
             applied[rule.name] += 1
             if root.sharding is not None and new in match.made:
                 new.sharding = root.sharding
-            operands = root.operands
+            users, operands = [*root.users], root.operands
             edit.replace(root, new)
-            return [*match.made, *_affected(new, operands)]
+            return [*match.made, *_affected(users, operands)]
         return ()
 
 
-def _affected(new: Instruction, operands: Sequence[Instruction]) -> Iterable[Instruction]:
-    """What rules may see otherwise now: patterns go through three instructions, and ask who else uses an operand."""
-    for user in new.users:
+def _affected(users: Sequence[Instruction], operands: Sequence[Instruction]) -> Iterable[Instruction]:
+    """What rules may see otherwise after a replacement, by the users and the operands of what is gone.
+
+    Patterns go through three instructions, and ask whether an operand has another user.
+    """
+    for user in users:
         yield user
         for following in user.users:
             yield following
             yield from following.users
     for operand in operands:
         yield operand
-        yield from operand.users
+        if len(operand.users) == 1:
+            yield from operand.users
 
 
 def _root_opcodes(pattern: Pattern) -> list[str]:

@@ -38,6 +38,11 @@ class CallInliner:
 
     def run(self, module: Module) -> int:
         order = callees_first_of(module)
+        kinds = (Call, Fusion) if self.fusions else Call
+        if not any(
+            isinstance(instruction.op, kinds) for computation in order for instruction in computation.instructions
+        ):
+            return 0
         kept = self._kept(module, order)
         applied = applied_computations(module)
         changes = sum(inline_calls(c, self.fusions, set() if c in applied else kept) for c in order)

@@ -36,8 +36,9 @@ class WhileLoopSimplifier:
     name: ClassVar[str] = "simplify-while-loops"
 
     def run(self, module: Module) -> int:
-        effectful = effectful_computations(module)
-        return sum(_simplify(loop, effectful) for loop in loops_of(module))
+        loops = loops_of(module)
+        effectful = effectful_computations(module) if loops else set()
+        return sum(_simplify(loop, effectful) for loop in loops)
 
 
 def _simplify(loop: Instruction, effectful: set[Computation]) -> bool:
@@ -75,9 +76,11 @@ class WhileLoopInvariantCodeMotion:
     name: ClassVar[str] = "while-loop-invariant-code-motion"
 
     def run(self, module: Module) -> int:
+        loops, changes = loops_of(module), 0
+        if not loops:
+            return 0
         effectful, calling = effectful_computations(module), callers(module)
-        changes = 0
-        for loop in loops_of(module):
+        for loop in loops:
             op = loop.op
             assert isinstance(op, While)
             alone = len(calling[op.body]) == len(calling[op.condition]) == 1 and op.body is not op.condition

@@ -41,24 +41,25 @@ def remove_unused_computations(module: Module) -> int:
 
 
 def _remove_dead(computation: Computation, effectful: set[Computation]) -> int:
-    live: set[Instruction] = {computation.root}
-    stack = [computation.root]
-    for instruction in computation.instructions:
-        if instruction.opcode == "parameter" or has_effect(instruction, effectful):
-            live.add(instruction)
-            stack.append(instruction)
+    root = computation.root
+
+    def is_dead(i: Instruction) -> bool:
+        return not (
+            i.users or i is root or i.control_successors or isinstance(i.op, Parameter) or has_effect(i, effectful)
+        )
+
+    stack = [instruction for instruction in computation.instructions if is_dead(instruction)]
+    dead = dict.fromkeys(stack)
     while stack:
         instruction = stack.pop()
-        for before in (*instruction.operands, *instruction.control_predecessors):
-            if before not in live:
-                live.add(before)
-                stack.append(before)
-    dead = [instruction for instruction in computation.instructions if instruction not in live]
-    for instruction in dead:
         _disconnect(instruction)
+        for before in (*instruction.operands, *instruction.control_predecessors):
+            if before not in dead and is_dead(before):
+                dead[before] = None
+                stack.append(before)
     if dead:
-        computation.root = computation.root
-        computation.instructions = [instruction for instruction in computation.instructions if instruction in live]
+        computation.root = root
+        computation.instructions = [instruction for instruction in computation.instructions if instruction not in dead]
     return len(dead)
 
 
