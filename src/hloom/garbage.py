@@ -1,4 +1,4 @@
-"""Python's collector of garbage while a compilation makes many objects."""
+"""Python's collector of garbage while modules are read and compiled, which makes many objects."""
 
 from __future__ import annotations
 

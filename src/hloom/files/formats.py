@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hloom.errors import ArgumentError, ProtoError
+from hloom.garbage import older_objects_at_rest
 
 if TYPE_CHECKING:
     from hloom.ir import Module
@@ -93,6 +94,7 @@ def is_text(content: bytes) -> bool:
 # Reading
 
 
+@older_objects_at_rest()
 def module_from_text(text: str) -> Module:
     """The verified module in HLO text, StableHLO text or the text format of a proto."""
     kind = text_format(text)
@@ -107,6 +109,7 @@ def module_from_text(text: str) -> Module:
     return parse_module(text)
 
 
+@older_objects_at_rest()
 def module_from_content(content: bytes) -> Module:
     """The verified module in the bytes of a file of any format."""
     kind = content_format(content)
