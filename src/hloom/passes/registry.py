@@ -13,6 +13,7 @@ from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.conditional import ConditionalSimplifier
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion, WhileLoopSimplifier
+from hloom.passes.expand.arg_max import ArgMax
 from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.bits import BitsExpander
@@ -56,6 +57,7 @@ PASSES: dict[str, type[Any]] = {
         BitsExpander,
         ConvolutionOperandSwapper,
         DeclaredExpander,
+        ArgMax,
         DotStrengthReduction,
         DynamicPadder,
         LinearAlgebraToLapack,

@@ -55,6 +55,7 @@ from hloom.passes.blocking.product_blocking import ProductBlocking
 from hloom.passes.control_flow.call_inliner import CallInliner
 from hloom.passes.control_flow.loop_unroller import WhileLoopUnroller
 from hloom.passes.control_flow.while_loops import WhileLoopInvariantCodeMotion
+from hloom.passes.expand.arg_max import ArgMax
 from hloom.passes.expand.asynchronous import AsyncToSync
 from hloom.passes.expand.batch_norm import BatchNormExpander
 from hloom.passes.expand.bits import BitsExpander
@@ -156,6 +157,7 @@ def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
             simplification_pipeline(),
             WhileLoopUnroller(),
             WhileLoopInvariantCodeMotion(),
+            ArgMax(),
             DotStrengthReduction(),
             ProductBlocking(),
             simplification_pipeline(),

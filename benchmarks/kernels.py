@@ -1,0 +1,352 @@
+"""Kernels that hloom and its peers compute: what the arrays are, and how each peer is asked for the result.
+
+`jax` is traced, on hloom, on XLA and for IREE; `torch` gets tensors, `numpy` arrays (it stands for SciPy too).
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Array = Any
+Function = Callable[..., Any]
+
+DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "c64": np.complex64}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One of them; a call needs `operations` and moves `bytes`, at least.
+
+    Peers may differ by `tolerance`, of the largest number of the result.
+    """
+
+    name: str
+    arrays: Callable[[np.random.Generator], list[Array]]
+    jax: Function
+    torch: Function | None = None
+    numpy: Function | None = None
+    operations: float = 0
+    bytes: float = 0
+    tolerance: float = 1e-4
+
+
+KERNELS: dict[str, Kernel] = {}
+
+
+def add(name: str, arrays: Callable[[np.random.Generator], list[Array]], jax: Function, **more: Any) -> None:
+    KERNELS[name] = Kernel(name, arrays, jax, **more)
+
+
+def random(*shapes: tuple[int, ...], type: str = "f32") -> Callable[[np.random.Generator], list[Array]]:
+    """Normal numbers, or integers of the whole range."""
+
+    def arrays(rng: np.random.Generator) -> list[Array]:
+        if type == "s8":
+            return [rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes]
+        imaginary = 1j if type == "c64" else 0
+        return [
+            (rng.standard_normal(shape) + imaginary * rng.standard_normal(shape)).astype(DTYPES[type])
+            for shape in shapes
+        ]
+
+    return arrays
+
+
+def jnp() -> Any:
+    return importlib.import_module("jax.numpy")
+
+
+def lax() -> Any:
+    return importlib.import_module("jax.lax")
+
+
+def torch() -> Any:
+    return importlib.import_module("torch")
+
+
+# Products
+
+
+def _product(type: str, m: int, n: int, k: int) -> None:
+    result = np.int32 if type == "s8" else None
+    add(
+        f"product {type} {m} x {k} x {n}",
+        random((m, k), (k, n), type=type),
+        lambda a, b: jnp().matmul(a, b, preferred_element_type=result),
+        torch=(lambda a, b: torch()._int_mm(a, b)) if type == "s8" else (lambda a, b: a @ b),
+        numpy=(lambda a, b: a @ b) if type in ("f32", "f64") else None,
+        operations=2.0 * m * n * k,
+        tolerance=2e-2 if type == "bf16" else 1e-4,
+    )
+
+
+for size in (64, 256, 500, 1024, 2048):
+    _product("f32", size, size, size)
+for columns, steps in ((3072, 768), (768, 3072)):
+    _product("f32", 512, columns, steps)
+for size in (256, 1024):
+    _product("bf16", size, size, size)
+_product("f64", 1024, 1024, 1024)
+_product("s8", 512, 2048, 2048)
+add(
+    "product of batches 64 x 128 x 128 x 64",
+    random((64, 128, 64), (64, 64, 128)),
+    lambda a, b: a @ b,
+    torch=lambda a, b: a @ b,
+    numpy=lambda a, b: a @ b,
+    operations=2.0 * 64 * 128 * 128 * 64,
+)
+add(
+    "matrix times vector 4096",
+    random((4096, 4096), (4096,)),
+    lambda a, b: a @ b,
+    torch=lambda a, b: a @ b,
+    numpy=lambda a, b: a @ b,
+    bytes=4.0 * 4096**2,
+)
+
+
+# Attention
+
+
+def _attention(length: int, causal: bool) -> None:
+    heads = max(1, 4096 // length)
+
+    def through_jax(q: Array, k: Array, v: Array) -> Array:
+        turned = [x.swapaxes(1, 2) for x in (q, k, v)]
+        attention = importlib.import_module("jax.nn").dot_product_attention
+        return attention(*turned, is_causal=causal).swapaxes(1, 2)
+
+    add(
+        f"{'causal ' if causal else ''}attention, {heads} x {length}",
+        random(*[(1, heads, length, 64)] * 3),
+        through_jax,
+        torch=lambda *x: torch().nn.functional.scaled_dot_product_attention(*x, is_causal=causal),
+        operations=4.0 * 64 * heads * length**2,
+    )
+
+
+for is_causal in (False, True):
+    for tokens in (128, 512, 2048, 8192):
+        _attention(tokens, is_causal)
+
+
+# Fourier transforms
+
+
+def _transform(*sizes: int) -> None:
+    count = math.prod(sizes)
+    add(
+        f"FFT c64 {' x '.join(map(str, sizes))}",
+        random(sizes, type="c64"),
+        lambda x: jnp().fft.fftn(x),
+        torch=lambda x: torch().fft.fftn(x),
+        numpy=lambda x: importlib.import_module("scipy.fft").fftn(x, workers=-1),
+        operations=5 * count * math.log2(count),
+    )
+
+
+for lengths in ((1 << 10,), (3**7,), (1009,), (1 << 16,), (1 << 20,), (1 << 22,), (1024, 1024), (64, 64, 64)):
+    _transform(*lengths)
+
+
+# Elements, reductions, and what moves data
+
+
+def _softmax(x: Array) -> Array:
+    return importlib.import_module("jax.nn").softmax(x)
+
+
+def _layer_norm(x: Array, a: Array, b: Array) -> Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * lax().rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * a + b
+
+
+add(
+    "a x + y, 16M",
+    random((1 << 24,), (1 << 24,)),
+    lambda x, y: 2 * x + y,
+    torch=lambda x, y: torch().add(y, x, alpha=2),
+    numpy=lambda x, y: 2 * x + y,
+    bytes=12.0 * (1 << 24),
+)
+add(
+    "gelu, 4M",
+    random((1 << 22,)),
+    lambda x: importlib.import_module("jax.nn").gelu(x),
+    torch=lambda x: torch().nn.functional.gelu(x, approximate="tanh"),
+    bytes=8.0 * (1 << 22),
+)
+add(
+    "softmax 4096 x 1024",
+    random((4096, 1024)),
+    _softmax,
+    torch=lambda x: torch().softmax(x, -1),
+    bytes=8.0 * (1 << 22),
+)
+add(
+    "layer normalisation 4096 x 1024",
+    random((4096, 1024), (1024,), (1024,)),
+    _layer_norm,
+    torch=lambda x, a, b: torch().nn.functional.layer_norm(x, (1024,), a, b),
+    bytes=8.0 * (1 << 22),
+)
+add(
+    "sum, 16M",
+    random((1 << 24,)),
+    lambda x: x.sum(),
+    torch=lambda x: x.sum(),
+    numpy=lambda x: x.sum(),
+    bytes=4.0 * (1 << 24),
+)
+add(
+    "sums of columns 4096 x 4096",
+    random((4096, 4096)),
+    lambda x: x.sum(0),
+    torch=lambda x: x.sum(0),
+    numpy=lambda x: x.sum(0),
+    bytes=4.0 * (1 << 24),
+)
+add(
+    "largest of rows 4096 x 4096",
+    random((4096, 4096)),
+    lambda x: x.argmax(1),
+    torch=lambda x: x.argmax(1),
+    numpy=lambda x: x.argmax(1),
+    bytes=4.0 * (1 << 24),
+)
+add(
+    "running sums, 1M",
+    random((1 << 20,)),
+    lambda x: jnp().cumsum(x),
+    torch=lambda x: x.cumsum(0),
+    numpy=lambda x: x.cumsum(),
+    bytes=8.0 * (1 << 20),
+    tolerance=1e-3,
+)
+add(
+    "transpose 4096 x 4096",
+    random((4096, 4096)),
+    lambda x: x.T,
+    torch=lambda x: x.T.contiguous(),
+    numpy=lambda x: np.ascontiguousarray(x.T),
+    bytes=8.0 * (1 << 24),
+)
+add(
+    "sort, 1M",
+    random((1 << 20,)),
+    lambda x: jnp().sort(x),
+    torch=lambda x: x.sort()[0],
+    numpy=lambda x: np.sort(x),
+)
+add(
+    "order of a sort, 1M",
+    random((1 << 20,)),
+    lambda x: jnp().argsort(x),
+    torch=lambda x: x.argsort(stable=True),
+    numpy=lambda x: x.argsort(kind="stable"),
+)
+add("top 64 of 1M", random((1 << 20,)), lambda x: lax().top_k(x, 64)[0], torch=lambda x: x.topk(64)[0])
+
+
+def _rows(rng: np.random.Generator) -> list[Array]:
+    return [rng.standard_normal((100_000, 64)).astype(np.float32), rng.integers(0, 100_000, 200_000).astype(np.int32)]
+
+
+add(
+    "rows by their numbers, 200k of 64",
+    _rows,
+    lambda x, i: x[i],
+    torch=lambda x, i: x.index_select(0, i),
+    numpy=lambda x, i: x.take(i, 0),
+    bytes=8.0 * 200_000 * 64,
+)
+add(
+    "sums by rows' numbers, 200k of 64",
+    _rows,
+    lambda x, i: jnp().zeros_like(x).at[i].add(x[: len(i) // 2].repeat(2, 0)),
+    torch=lambda x, i: torch().zeros_like(x).index_add_(0, i, x[: len(i) // 2].repeat_interleave(2, 0)),
+    bytes=8.0 * 200_000 * 64,
+)
+
+
+# Convolutions
+
+
+def _convolution(channels: int, size: int, groups: int) -> None:
+    add(
+        f"{'depthwise ' if groups > 1 else ''}convolution 8 x {size} x {size} x {channels}, 3 x 3",
+        random((8, channels, size, size), (channels, channels // groups, 3, 3)),
+        lambda x, k: lax().conv_general_dilated(x, k, (1, 1), "SAME", feature_group_count=groups),
+        torch=lambda x, k: torch().nn.functional.conv2d(x, k, padding=1, groups=groups),
+        operations=2.0 * 8 * size**2 * channels * channels // groups * 9,
+    )
+
+
+_convolution(64, 56, 1)
+_convolution(256, 14, 1)
+_convolution(64, 56, 64)
+add(
+    "largest of windows 8 x 64 x 112 x 112, 2 x 2",
+    random((8, 64, 112, 112)),
+    lambda x: lax().reduce_window(x, -np.inf, lax().max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"),
+    torch=lambda x: torch().nn.functional.max_pool2d(x, 2),
+    bytes=5.0 * 8 * 64 * 112 * 112,
+)
+
+
+# Linear algebra
+
+
+def _positive(*sizes: int) -> Callable[[np.random.Generator], list[Array]]:
+    def arrays(rng: np.random.Generator) -> list[Array]:
+        x = rng.standard_normal(sizes)
+        return [(x @ x.swapaxes(-1, -2) / sizes[-1] + np.eye(sizes[-1])).astype(np.float32)]
+
+    return arrays
+
+
+def _factors(*sizes: int) -> None:
+    name, order = " x ".join(map(str, sizes)), sizes[-1]
+    count = math.prod(sizes) // order**2
+    add(
+        f"Cholesky {name}",
+        _positive(*sizes),
+        lambda a: jnp().linalg.cholesky(a),
+        torch=lambda a: torch().linalg.cholesky(a),
+        numpy=lambda a: np.linalg.cholesky(a),
+        operations=count * order**3 / 3,
+    )
+    add(
+        f"solve {name}",
+        _positive(*sizes),
+        lambda a: jnp().linalg.solve(a, a[..., :1]),
+        torch=lambda a: torch().linalg.solve(a, a[..., :1]),
+        numpy=lambda a: np.linalg.solve(a, a[..., :1]),
+        operations=count * order**3 * 2 / 3,
+    )
+
+
+_factors(512, 512)
+_factors(10_000, 4, 4)
+_factors(1000, 16, 16)
+add(
+    "distances of 2048 points",
+    random((2048, 3)),
+    lambda x: jnp().sqrt(((x[:, None] - x[None]) ** 2).sum(-1)),
+    torch=lambda x: torch().cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist"),
+    numpy=lambda x: importlib.import_module("scipy.spatial.distance").cdist(x, x),
+    bytes=4.0 * 2048**2,
+)
+
+
+def chosen(word: str) -> Sequence[Kernel]:
+    """The kernels that have a word in their names."""
+    return [kernel for kernel in KERNELS.values() if word in kernel.name]

@@ -1,0 +1,157 @@
+"""arg-max: where the largest or smallest element lies, as two folds of one operation each.
+
+    i = reduce(x, iota) with the combiner that keeps the better number and its place
+->  m = reduce(x), maximum
+    i = reduce(select(x = m or x is NaN, iota, the largest integer)), minimum
+
+Folds of one operation run in lanes and in parts; one that chooses goes step by step.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import ml_dtypes
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.literal import identity
+from hloom.ops.attributes import ComparisonDirection
+from hloom.ops.broadcast import Iota
+from hloom.ops.compare import Compare
+from hloom.ops.elementwise_binary import Maximum, Minimum, Or
+from hloom.ops.reduce import Reduce
+from hloom.ops.select import Select
+from hloom.ops.structure import Constant, GetTupleElement, Parameter
+from hloom.passes.expand.maker import Maker, expand_all, reduced
+from hloom.shape import Shape
+
+LEAST_LENGTH = 32
+"""Of rows that are worth lanes."""
+
+_NAN = math.nan
+_PAIRS = ((2, 1), (1, 2), (1, 1), (_NAN, 1), (1, _NAN), (_NAN, _NAN))
+"""One for each way in which two numbers can compare."""
+
+
+@dataclass(frozen=True)
+class ArgMax:
+    """Before: a reduction of an array along its last dimension with an iota, whose combiner keeps the larger number (or
+    the smaller; NaN before both) with its place, of equal ones the first; only the place is used. After: a reduction
+    with maximum or minimum, and one of the places where the array has that.
+
+    The initial value is the identity of maximum or minimum at place 0, the rows are not short.
+    """
+
+    name: ClassVar[str] = "arg-max"
+
+    def run(self, module: Module) -> int:
+        return expand_all(module, {"reduce": _expanded})
+
+
+def _expanded(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    op = old.op
+    assert isinstance(op, Reduce)
+    if not _is_of_rows(old, op):
+        return None
+    best = _kept(op.computation, old.operands[0].shape)
+    if best is None or not _starts_at(old.operands[2:], best):
+        return None
+    x, places = old.operands[:2]
+    fold = reduced(make, module, best(), x, identity(best().opcode, x.shape.element_type), op.dimensions)
+    kept = tuple(d for d in range(x.shape.rank) if d not in op.dimensions)
+    is_best = make(Compare(direction=ComparisonDirection.EQ), x, make.broadcast(fold, x.shape, kept))
+    if x.shape.element_type.is_float:
+        is_best = make(Or(), is_best, make(Compare(direction=ComparisonDirection.NE), x, x))
+    none = int(ml_dtypes.iinfo(places.shape.element_type.dtype).max)
+    nowhere = make.broadcast(make.constant(none, places.shape.element_type), places.shape)
+    candidates = make(Select(), is_best, places, nowhere)
+    return make.tuple(fold, reduced(make, module, Minimum(), candidates, none, op.dimensions))
+
+
+def _is_of_rows(old: Instruction, op: Reduce) -> bool:
+    """Whether rows are reduced with the numbers of their elements, and nobody reads the values."""
+    if len(old.operands) != 4 or len(op.dimensions) != 1:
+        return False
+    x, places = old.operands[:2]
+    (dimension,) = op.dimensions
+    return (
+        dimension == x.shape.rank - 1
+        and x.shape.dimensions[dimension] >= LEAST_LENGTH
+        and (x.shape.element_type.is_float or x.shape.element_type.is_integer)
+        and isinstance(places.op, Iota)
+        and places.op.iota_dimension == dimension
+        and places.shape.element_type.is_integer
+        and all(isinstance(user.op, GetTupleElement) and user.op.index == 1 for user in old.users)
+        and old.parent is not None
+        and old is not old.parent.root
+    )
+
+
+def _starts_at(initial: tuple[Instruction, ...] | list[Instruction], best: type[Maximum] | type[Minimum]) -> bool:
+    value, place = (i.op.literal.value if isinstance(i.op, Constant) else None for i in initial)
+    if value is None or place is None or int(place) != 0:
+        return False
+    return bool(value == identity(best().opcode, initial[0].shape.element_type))
+
+
+def _kept(combiner: Computation, shape: Shape) -> type[Maximum] | type[Minimum] | None:
+    """What the combiner keeps, if it chooses by how numbers and places compare, and the first of equal ones."""
+    pairs = _PAIRS if shape.element_type.is_float else _PAIRS[:3]
+    results = [_applied(combiner, (a, 0, b, 1)) for a, b in pairs]
+    for best, is_better in ((Maximum, operator.gt), (Minimum, operator.lt)):
+        if all(r is not None and _is_right(r, pair, is_better) for r, pair in zip(results, pairs, strict=True)):
+            return best
+    return None
+
+
+def _is_right(result: tuple[Any, ...], pair: tuple[float, float], is_better: Callable[[Any, Any], bool]) -> bool:
+    """Whether the better number, or NaN, is kept with its place; the first of the two if they are alike."""
+    a, b = pair
+    takes_b = not math.isnan(a) and (math.isnan(b) or is_better(b, a))
+    value, place = result
+    return place == int(takes_b) and (value == pair[takes_b] or (math.isnan(value) and math.isnan(pair[takes_b])))
+
+
+_COMPARE: dict[ComparisonDirection, Callable[[Any, Any], bool]] = {
+    ComparisonDirection.EQ: operator.eq, ComparisonDirection.NE: operator.ne,
+    ComparisonDirection.LT: operator.lt, ComparisonDirection.LE: operator.le,
+    ComparisonDirection.GT: operator.gt, ComparisonDirection.GE: operator.ge,
+}  # fmt: skip
+_LOGIC: dict[str, Callable[..., Any]] = {
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "not": operator.not_,
+    "select": lambda condition, a, b: a if condition else b, "tuple": lambda *values: values,
+}  # fmt: skip
+
+
+def _applied(combiner: Computation, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The combiner's result, where it does nothing but compare parameters of one kind, and choose."""
+    values: dict[Instruction, Any] = {}
+    for instruction in combiner.instructions:
+        op, given = instruction.op, [values[operand] for operand in instruction.operands]
+        if isinstance(op, Parameter):
+            values[instruction] = arguments[op.number]
+        elif isinstance(op, Compare) and _is_plain(instruction, op):
+            values[instruction] = _COMPARE[op.direction](*given)
+        elif op.opcode == "minimum" and {_number(operand) for operand in instruction.operands} == {1, 3}:
+            values[instruction] = min(given)
+        elif op.opcode in _LOGIC and (op.opcode in ("select", "tuple") or instruction.shape.element_type.is_pred):
+            values[instruction] = _LOGIC[op.opcode](*given)
+        else:
+            return None
+    result = values[combiner.root]
+    return result if isinstance(result, tuple) and len(result) == 2 else None
+
+
+def _is_plain(instruction: Instruction, op: Compare) -> bool:
+    """Whether two numbers are compared, or two places."""
+    numbers = {_number(operand) for operand in instruction.operands}
+    total = "TOTAL" in f"{op.type} {op.order}"
+    return not total and (numbers <= {0, 2} or numbers <= {1, 3})
+
+
+def _number(instruction: Instruction) -> int | None:
+    return instruction.op.number if isinstance(instruction.op, Parameter) else None
