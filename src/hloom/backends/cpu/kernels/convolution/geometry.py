@@ -111,7 +111,9 @@ class Geometry:
 
     @property
     def has_features_last(self) -> bool:
-        return self.mode == "rows" and self.form.input_stride == self.form.parts and not self.has_batch_last
+        """Whether the image has its features side by side: as the input does, or since K runs along many of them."""
+        suits = self.form.input_stride == self.form.parts or self.form.inputs >= SHORT_RUN
+        return self.mode == "rows" and suits and not self.has_batch_last
 
     @property
     def has_batch_last(self) -> bool:
