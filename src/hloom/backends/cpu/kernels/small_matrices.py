@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.turn import turn_function
-from hloom.backends.cpu.llvm.text import I1, PTR, Index, Type, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.runtime.fortran import Matrices, RoutineCall
 
@@ -106,8 +106,7 @@ class _Batch:
         own = self._at(f, array, start, matrices)
         self._turn(f, lanes.memory, f.select(self._is_full(f, left), own, spare), (matrices.elements, width), lanes)
         with f.unless(self._is_full(f, left)):
-            size = f.index(f.multiply(left, matrices.byte_size))
-            f.call_void("llvm.memcpy.p0.p0.i64", own, spare, size, constant(I1, False))
+            f.copy(own, spare, f.multiply(left, matrices.byte_size))
 
     def _is_full(self, f: KernelFunction, left: Value) -> Value:
         return f.compare("eq", left, f.index(self.type.width))
@@ -166,21 +165,10 @@ def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _L
 def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
     """The factors of a matrix whose rows are exchanged, so that each pivot is the largest of its column."""
     (a, pivots, info), (m, n) = arrays, call.operands[0].sizes
-    number, size = f.slot(info.type, 1), f.slot(a.type, 1)
+    spare = _Lanes(f, f.slot(info.type, 1), info.type), _Lanes(f, f.slot(a.type, 1), a.type)
     info[0] = constant(info.type, 0)
     with f.each(0, min(m, n)) as step:
-        f.store(constant(info.type, 0), number, 4)
-        f.store(constant(a.type, -1), size, 4)
-        with f.each(step, m) as i:
-            magnitude, largest = f.intrinsic("fabs", a[f.add(f.multiply(i, n), step)]), f.load(size, a.type, 4)
-            is_larger = f.compare("ogt", magnitude, largest)
-            f.store(f.select(is_larger, magnitude, largest), size, 4)
-            f.store(f.select(is_larger, _ones_more(f, i, info.type), f.load(number, info.type, 4)), number, 4)
-        # Where all are NaN none is larger, and the row stays.
-        found = f.load(number, info.type, 4)
-        own = _ones_more(f, step, info.type)
-        found = f.select(f.compare("eq", found, constant(info.type, 0)), own, found)
-        pivots[step] = found
+        pivots[step] = found = _largest_of_column(f, a, (m, n), step, spare)
         _exchange_rows(f, a, (m, n), step, found)
         pivot = a[f.multiply(step, n + 1)]
         is_zero = f.compare("oeq", pivot, constant(pivot.type, 0))
@@ -195,6 +183,21 @@ def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _L
                 upper = a[f.add(f.multiply(step, n), j)]
                 a[f.add(row, j)] = _less_product(f, a[f.add(row, j)], factor, upper)
     return a
+
+
+def _largest_of_column(
+    f: KernelFunction, a: _Lanes, sizes: tuple[int, int], step: Value, spare: tuple[_Lanes, _Lanes]
+) -> Value:
+    """The row, counted from 1 on, of the largest element from the diagonal on; the diagonal's where all are NaN."""
+    (number, size), (m, n) = spare, sizes
+    number[0] = _ones_more(f, step, number.type)
+    size[0] = constant(a.type, -1)
+    with f.each(step, m) as i:
+        magnitude = f.intrinsic("fabs", a[f.add(f.multiply(i, n), step)])
+        is_larger = f.compare("ogt", magnitude, size[0])
+        size[0] = f.select(is_larger, magnitude, size[0])
+        number[0] = f.select(is_larger, _ones_more(f, i, number.type), number[0])
+    return number[0]
 
 
 def _exchange_rows(f: KernelFunction, a: _Lanes, sizes: tuple[int, int], row: Value, other: Value) -> None:
