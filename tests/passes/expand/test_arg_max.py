@@ -40,7 +40,8 @@ best {{ v = T[] parameter(0)
   {combiner}
   ROOT r = (T[], s32[]) tuple(x, k) }}
 ENTRY e {{ x = T[6,{LENGTH}] parameter(0)
-  n = s32[6,{LENGTH}] iota(), iota_dimension=1
+  counts = s32[{LENGTH}] iota(), iota_dimension=0
+  n = s32[6,{LENGTH}] broadcast(counts), dimensions={{1}}
   m = T[] constant({init})
   z = s32[] constant(0)
   r = (T[6], s32[6]) reduce(x, n, m, z), dimensions={{1}}, to_apply=best

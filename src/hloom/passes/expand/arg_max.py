@@ -20,7 +20,7 @@ import ml_dtypes
 from hloom.ir import Computation, Instruction, Module
 from hloom.literal import identity
 from hloom.ops.attributes import ComparisonDirection
-from hloom.ops.broadcast import Iota
+from hloom.ops.broadcast import Broadcast, Iota
 from hloom.ops.compare import Compare
 from hloom.ops.elementwise_binary import Maximum, Minimum, Or
 from hloom.ops.reduce import Reduce
@@ -82,13 +82,20 @@ def _is_of_rows(old: Instruction, op: Reduce) -> bool:
         dimension == x.shape.rank - 1
         and x.shape.dimensions[dimension] >= LEAST_LENGTH
         and (x.shape.element_type.is_float or x.shape.element_type.is_integer)
-        and isinstance(places.op, Iota)
-        and places.op.iota_dimension == dimension
+        and _counts_along(places, dimension)
         and places.shape.element_type.is_integer
         and all(isinstance(user.op, GetTupleElement) and user.op.index == 1 for user in old.users)
         and old.parent is not None
         and old is not old.parent.root
     )
+
+
+def _counts_along(places: Instruction, dimension: int) -> bool:
+    """Whether the elements are 0, 1, 2 .. along a dimension."""
+    op = places.op
+    if isinstance(op, Broadcast) and dimension in op.broadcast_dimensions:
+        return _counts_along(places.operands[0], op.broadcast_dimensions.index(dimension))
+    return isinstance(op, Iota) and op.iota_dimension == dimension
 
 
 def _starts_at(initial: tuple[Instruction, ...] | list[Instruction], best: type[Maximum] | type[Minimum]) -> bool:
