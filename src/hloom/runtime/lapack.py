@@ -169,6 +169,7 @@ def declare() -> None:
             if name == "geev":
                 call = functools.partial(_geev_target, letter)
                 declare_target(f"lapack_{letter}geev_ffi", call, wants_site=True)
+                declare_routine(f"lapack_{letter}geev", plan)  # what compiled programs make of it
             else:
                 declare_routine(f"lapack_{routine_name(name, letter)}_ffi", plan)
 

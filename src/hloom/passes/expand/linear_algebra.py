@@ -14,6 +14,7 @@ from hloom.ops.compare import Compare
 from hloom.ops.custom_call import CustomCall
 from hloom.ops.linear_algebra import Cholesky, TriangularSolve
 from hloom.ops.select import Select
+from hloom.passes.expand.eigenvectors import expanded_geev
 from hloom.passes.expand.maker import Maker, expand_all
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -25,6 +26,7 @@ _TRANSPOSE = {Transpose.NO_TRANSPOSE: "N", Transpose.TRANSPOSE: "T", Transpose.A
 @dataclass(frozen=True)
 class LinearAlgebraToLapack:
     """Before: cholesky, triangular-solve. After: custom calls of `lapack_spotrf_ffi`, `lapack_strsm_ffi` and their kin.
+    Before: `lapack_sgeev_ffi` and its kin. After: LAPACK's routine alone, and what JAX expects of the target.
 
     The factor's other triangle becomes zero, and matrices that have no factor NaN. Narrow floats are computed in f32.
     """
@@ -32,7 +34,8 @@ class LinearAlgebraToLapack:
     name: ClassVar[str] = "linear-algebra-to-lapack"
 
     def run(self, module: Module) -> int:
-        return expand_all(module, {"cholesky": _cholesky, "triangular-solve": _triangular_solve})
+        expanders = {"cholesky": _cholesky, "triangular-solve": _triangular_solve, "custom-call": expanded_geev}
+        return expand_all(module, expanders)
 
 
 def _cholesky(make: Maker, old: Instruction, _: Module) -> Instruction:

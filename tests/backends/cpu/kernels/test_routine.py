@@ -98,3 +98,24 @@ def test_a_target_that_somebody_registers_anew_is_theirs(monkeypatch: pytest.Mon
     assert len(executable.report()) == 1
     factor, info = executable(np.ones((1, 1), np.float32))
     assert (factor.tolist(), int(info)) == ([[2]], 7)
+
+
+@pytest.mark.parametrize("letter", TYPES)
+def test_eigenvectors_of_general_matrices_need_no_host(letter: str) -> None:
+    """As the interpreter has them; of a matrix with a NaN the info says so, and the others are computed."""
+    element_type, dtype = TYPES[letter]
+    vectors = f"{ {'f32': 'c64', 'f64': 'c128'}.get(element_type, element_type) }[6,5,5]"
+    shape, values = f"{element_type}[6,5,5]", ", ".join([f"{element_type}[6,5]"] * (1 if letter in "cz" else 2))
+    config = "{compute_left = 86 : ui8, compute_right = 86 : ui8}"
+    program = text(f"lapack_{letter}geev_ffi", [shape], f"({values}, {vectors}, {vectors}, s32[6])", config)
+    executable = hl.compile(program)
+    assert executable.report() == []
+    a = matrices(np.complex128, 6, 5, 5)
+    a = (a if letter in "cz" else a.real).astype(dtype)
+    a[1] = np.eye(5)
+    a[4, 2, 3] = np.nan
+    *results, info = executable(a)
+    *expected, _ = hl.compile(program, "interpreter")(a)
+    assert info.tolist() == [0, 0, 0, 0, -4, 0]
+    for got, wanted in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(got[info == 0], wanted[info == 0])

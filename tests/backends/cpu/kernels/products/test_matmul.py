@@ -296,6 +296,11 @@ def test_products_by_words(sizes: tuple[int, int, int, int], orders: str, types:
     check(spec_of(*sizes, types, orders), threads=2, vector_bytes=vector_bytes)
 
 
+def test_words_of_columns_that_are_packed_in_several_passes() -> None:
+    """The last pass has fewer panels than there are tasks."""
+    check(spec_of(1, 8, 1030, 16384, "s8 s8 s32"), threads=2)
+
+
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 def test_products_of_the_lowest_numbers_wrap_around(vector_bytes: int) -> None:
     """A pair of products of 16 bits is 2^31."""

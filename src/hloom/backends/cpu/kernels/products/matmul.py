@@ -326,7 +326,8 @@ class _Emitter:
         context, chunk = s.parameters
         _, _, _, packed, columns = context_of(s, context)
         first, count = s.share(s.ceil_divide(columns, self.tile.columns), 1, self._sum_chunks(), chunk)
-        s.invoke(f"{self.name}.sum_b", packed, s.index(first), s.index(count))
+        with s.when(s.compare("ne", s.index(count), s.index(0))):
+            s.invoke(f"{self.name}.sum_b", packed, s.index(first), s.index(count))
         return [f, s]
 
     def _run_packing(self, f: Function, context: Value, pool: Value | None) -> None:

@@ -1,0 +1,83 @@
+"""JAX's target for eigenvectors of general matrices, as LAPACK's routine and what it lacks.
+
+Matrices that are not finite are kept from the routine, some versions of which would not end; their info is -4. Of real
+matrices LAPACK gives real arrays, in which a pair of conjugate eigenvectors shares two columns: re, im.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hloom.ir import Instruction, Module
+from hloom.ops.attributes import ComparisonDirection, SliceDimension
+from hloom.ops.compare import Compare
+from hloom.ops.custom_call import CustomCall
+from hloom.ops.elementwise_binary import And, Complex
+from hloom.ops.elementwise_unary import Imag, IsFinite, Negate, Real
+from hloom.ops.pad import Concatenate
+from hloom.ops.select import Select
+from hloom.ops.slice import Slice
+from hloom.passes.expand.maker import Maker, reduced
+from hloom.runtime.custom_calls import REGISTERED
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+NOT_FINITE = -4
+
+
+def expanded_geev(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    """What stands for a custom call of `lapack_sgeev_ffi` or its kin; None for other calls."""
+    op = old.op
+    assert isinstance(op, CustomCall)
+    target = re.fullmatch(r"lapack_([sdcz])geev_ffi", op.target_name)
+    if target is None or op.target_name in REGISTERED or not old.shape.is_tuple:
+        return None
+    (a,) = old.operands
+    finite = _is_finite(make, module, a)
+    zeros = make.broadcast(make.constant(0, a.shape.element_type), a.shape)
+    batch = tuple(range(a.shape.rank - 2))
+    given = make(Select(), make.broadcast(finite, a.shape, batch), a, zeros)
+    shapes = [s.without_layout() for s in old.shape.elements]
+    if not a.shape.element_type.is_complex:
+        shapes[2:4] = [a.shape.without_layout()] * 2
+    call = make(op.replace(target_name=f"lapack_{target[1]}geev"), given, shape=Shape.tuple_of(shapes))
+    call.backend_config = old.backend_config
+    *values, left, right, info = (make.element(call, k) for k in range(len(shapes)))
+    if not a.shape.element_type.is_complex:
+        left, right = (_unpacked(make, values[1], vectors) for vectors in (left, right))
+    failed = make.broadcast(make.constant(NOT_FINITE, PrimitiveType.S32), info.shape)
+    return make.tuple(*values, left, right, make(Select(), finite, info, failed))
+
+
+def _is_finite(make: Maker, module: Module, a: Instruction) -> Instruction:
+    """For each matrix."""
+    parts = [make(Real(), a), make(Imag(), a)] if a.shape.element_type.is_complex else [a]
+    finite = [make(IsFinite(), part) for part in parts]
+    every = finite[0] if len(finite) == 1 else make(And(), *finite)
+    return reduced(make, module, And(), every, True, (a.shape.rank - 2, a.shape.rank - 1))
+
+
+def _unpacked(make: Maker, imaginary: Instruction, vectors: Instruction) -> Instruction:
+    """Complex eigenvectors: of a pair of eigenvalues LAPACK has that with the positive imaginary part first."""
+    shape = vectors.shape
+    along = (*range(shape.rank - 2), shape.rank - 1)
+    zero = make.broadcast(make.constant(0, imaginary.shape.element_type), imaginary.shape)
+    is_first, is_second = (
+        make.broadcast(make(Compare(direction=direction), imaginary, zero), shape, along)
+        for direction in (ComparisonDirection.GT, ComparisonDirection.LT)
+    )
+    zeros = make.broadcast(make.constant(0, shape.element_type), shape)
+    own = make(Select(), is_second, make(Negate(), vectors), zeros)
+    imag = make(Select(), is_first, _turned(make, vectors, 1), own)
+    return make(Complex(), make(Select(), is_second, _turned(make, vectors, -1), vectors), imag)
+
+
+def _turned(make: Maker, vectors: Instruction, by: int) -> Instruction:
+    """The columns, moved so that each is in the place of the one before (1), or after (-1) it."""
+    sizes = vectors.shape.dimensions
+    at = by % sizes[-1] if sizes[-1] else 0
+    if not at:
+        return vectors
+    whole = [SliceDimension(0, size, 1) for size in sizes[:-1]]
+    parts = [make(Slice(slice=(*whole, SliceDimension(*ends, 1))), vectors) for ends in ((at, sizes[-1]), (0, at))]
+    return make(Concatenate(dimension=len(sizes) - 1), *parts)
