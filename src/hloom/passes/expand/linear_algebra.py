@@ -15,7 +15,7 @@ from hloom.ops.custom_call import CustomCall
 from hloom.ops.linear_algebra import Cholesky, TriangularSolve
 from hloom.ops.select import Select
 from hloom.passes.expand.eigenvectors import expanded_geev
-from hloom.passes.expand.maker import Maker, expand_all
+from hloom.passes.expand.maker import Expander, Maker, expand_all
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -34,7 +34,11 @@ class LinearAlgebraToLapack:
     name: ClassVar[str] = "linear-algebra-to-lapack"
 
     def run(self, module: Module) -> int:
-        expanders = {"cholesky": _cholesky, "triangular-solve": _triangular_solve, "custom-call": expanded_geev}
+        expanders: dict[str, Expander] = {
+            "cholesky": _cholesky,
+            "triangular-solve": _triangular_solve,
+            "custom-call": expanded_geev,
+        }
         return expand_all(module, expanders)
 
 
