@@ -72,7 +72,7 @@ def through_iree(kernel: Kernel, given: list[Array]) -> Callable[[], Array]:
 
     jax.config.update("jax_enable_x64", given[0].dtype == np.float64)
     text = jax.jit(kernel.jax).lower(*given).as_text()
-    options = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"]
+    options = ["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3", "--iree-input-demote-f64-to-f32=false"]
     try:
         program = compiler.compile_str(text, target_backends=["llvm-cpu"], input_type="stablehlo", extra_args=options)
     except compiler.CompilerToolError as error:
