@@ -44,17 +44,21 @@ def add(name: str, arrays: Callable[[np.random.Generator], list[Array]], jax: Fu
     KERNELS[name] = Kernel(name, arrays, jax, **more)
 
 
+def add_alike(name: str, arrays: Callable[[np.random.Generator], list[Array]], function: Function, **more: Any) -> None:
+    """A kernel that is written alike for all peers."""
+    add(name, arrays, function, torch=function, numpy=function, **more)
+
+
 def random(*shapes: tuple[int, ...], type: str = "f32") -> Callable[[np.random.Generator], list[Array]]:
     """Normal numbers, or integers of the whole range."""
 
     def arrays(rng: np.random.Generator) -> list[Array]:
         if type == "s8":
             return [rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes]
-        imaginary = 1j if type == "c64" else 0
-        return [
-            (rng.standard_normal(shape) + imaginary * rng.standard_normal(shape)).astype(DTYPES[type])
-            for shape in shapes
-        ]
+        parts = [rng.standard_normal(shape) for shape in shapes]
+        if type == "c64":
+            parts = [part + 1j * rng.standard_normal(part.shape) for part in parts]
+        return [part.astype(DTYPES[type]) for part in parts]
 
     return arrays
 
@@ -95,20 +99,16 @@ for size in (256, 1024):
     _product("bf16", size, size, size)
 _product("f64", 1024, 1024, 1024)
 _product("s8", 512, 2048, 2048)
-add(
+add_alike(
     "product of batches 64 x 128 x 128 x 64",
     random((64, 128, 64), (64, 64, 128)),
     lambda a, b: a @ b,
-    torch=lambda a, b: a @ b,
-    numpy=lambda a, b: a @ b,
     operations=2.0 * 64 * 128 * 128 * 64,
 )
-add(
+add_alike(
     "matrix times vector 4096",
     random((4096, 4096), (4096,)),
     lambda a, b: a @ b,
-    torch=lambda a, b: a @ b,
-    numpy=lambda a, b: a @ b,
     bytes=4.0 * 4096**2,
 )
 
@@ -198,28 +198,22 @@ add(
     torch=lambda x, a, b: torch().nn.functional.layer_norm(x, (1024,), a, b),
     bytes=8.0 * (1 << 22),
 )
-add(
+add_alike(
     "sum, 16M",
     random((1 << 24,)),
     lambda x: x.sum(),
-    torch=lambda x: x.sum(),
-    numpy=lambda x: x.sum(),
     bytes=4.0 * (1 << 24),
 )
-add(
+add_alike(
     "sums of columns 4096 x 4096",
     random((4096, 4096)),
     lambda x: x.sum(0),
-    torch=lambda x: x.sum(0),
-    numpy=lambda x: x.sum(0),
     bytes=4.0 * (1 << 24),
 )
-add(
+add_alike(
     "largest of rows 4096 x 4096",
     random((4096, 4096)),
     lambda x: x.argmax(1),
-    torch=lambda x: x.argmax(1),
-    numpy=lambda x: x.argmax(1),
     bytes=4.0 * (1 << 24),
 )
 add(

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from benchmarks.process import Process
 from benchmarks.program import PROGRAMS
 
-ROOT = Path(__file__).parents[1]
 TURNS = 5
 COMPILES = 3
 TURN_SECONDS = 1.0
@@ -50,37 +45,18 @@ class Result:
         return self.difference <= 1
 
 
-class Worker:
-    """A process that runs one program on one platform."""
+class Worker(Process):
+    """Runs one program on one platform."""
 
     def __init__(self, name: str, platform: str, folder: Path) -> None:
-        environment = {
-            **os.environ,
-            "JAX_PLATFORMS": platform,
-            "XDG_CACHE_HOME": str(folder / "cache"),
-            "JAX_ENABLE_COMPILATION_CACHE": "0",
-        }
-        self.results = str(folder / f"{platform}.npz")
-        command = [sys.executable, "-m", "benchmarks.worker", name, self.results]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        super().__init__(
+            "benchmarks.worker",
+            name,
+            str(folder / f"{platform}.npz"),
+            JAX_PLATFORMS=platform,
+            XDG_CACHE_HOME=str(folder / "cache"),
+            JAX_ENABLE_COMPILATION_CACHE="0",
         )
-
-    def ask(self, question: str) -> Any:
-        """Raises: RuntimeError: the process ended instead of answering."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            print(question, file=self.process.stdin, flush=True)
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the worker ended with {self.process.wait()} when asked to {question}")
-        return json.loads(line)
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.communicate()
 
 
 def measure(name: str) -> Result:

@@ -11,8 +11,6 @@ import importlib
 import json
 import math
 import os
-import select
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,8 +22,8 @@ import click
 import numpy as np
 
 from benchmarks.kernels import KERNELS, Array, Kernel, chosen
+from benchmarks.process import Process
 
-ROOT = Path(__file__).parents[1]
 TURNS, TURN_SECONDS, REST_SECONDS = 4, 0.3, 0.3
 MOST_SECONDS = 30.0
 """Of an answer: a peer that takes longer leaves the kernel out."""
@@ -133,7 +131,7 @@ def _times(run: Callable[[], Array], seconds: float) -> list[float]:
 # The measurement
 
 
-class Process:
+class Worker:
     """A peer's process. One that does not answer in time is ended, and another takes its place."""
 
     def __init__(self, peer: str, folder: str) -> None:
@@ -141,28 +139,21 @@ class Process:
         self._start()
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "benchmarks.peers", "--work", self.peer, self.folder]
-        environment = {**os.environ, **PEERS[self.peer][1]}
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self.process = Process("benchmarks.peers", "--work", self.peer, self.folder, **PEERS[self.peer][1])
 
     def ask(self, question: str) -> Any:
         """The answer; None where there is none."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        print(question, file=self.process.stdin, flush=True)
-        answers, _, _ = select.select([self.process.stdout], [], [], MOST_SECONDS)
-        line = self.process.stdout.readline() if answers else ""
-        if not line:
-            click.secho(f"{self.peer} has no answer to {question!r}", fg="red", err=True)
-            self.process.kill()
+        try:
+            return self.process.ask(question, MOST_SECONDS)
+        except RuntimeError as error:
+            click.secho(f"{self.peer}: {error}", fg="red", err=True)
             self._start()
-        return json.loads(line) if line else None
+            return None
 
 
-def measure(kernel: Kernel, processes: dict[str, Process]) -> dict[str, float]:
+def measure(kernel: Kernel, workers: dict[str, Worker]) -> dict[str, float]:
     """Seconds of each peer that has the kernel: the median of the calls of all turns."""
-    results = {peer: process.ask(f"load {kernel.name}") for peer, process in processes.items()}
+    results = {peer: worker.ask(f"load {kernel.name}") for peer, worker in workers.items()}
     able = [peer for peer, result in results.items() if result is not None]
     expected = np.load(results["hloom"])
     for peer in able:
@@ -173,7 +164,7 @@ def measure(kernel: Kernel, processes: dict[str, Process]) -> dict[str, float]:
     times: dict[str, list[float]] = {peer: [] for peer in able}
     for peer in able * TURNS:
         time.sleep(REST_SECONDS)
-        times[peer] += processes[peer].ask(f"time {TURN_SECONDS}") or []
+        times[peer] += workers[peer].ask(f"time {TURN_SECONDS}") or []
     return {peer: float(np.median(found)) for peer, found in times.items() if found}
 
 
@@ -203,11 +194,11 @@ def _mean(values: Sequence[float]) -> float:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--filter", "word", default="", metavar="WORD", help="Only kernels whose names have this word.")
 @click.option("--results", type=click.Path(path_type=Path), help="A file of results; kernels in it are not run again.")
-@click.option("--work", "worker", nargs=2, hidden=True)
-def main(word: str, results: Path | None, worker: tuple[str, str] | None) -> None:
+@click.option("--work", "process", nargs=2, hidden=True)
+def main(word: str, results: Path | None, process: tuple[str, str] | None) -> None:
     """Kernels on hloom and its peers in turns: a table in Markdown."""
-    if worker is not None:
-        work(*worker)
+    if process is not None:
+        work(*process)
         return
     kernels = chosen(word)
     if not kernels:
@@ -216,11 +207,11 @@ def main(word: str, results: Path | None, worker: tuple[str, str] | None) -> Non
     if results is not None and results.exists():
         known = dict(json.loads(line) for line in results.read_text().splitlines())
     with tempfile.TemporaryDirectory() as folder:
-        processes = {peer: Process(peer, folder) for peer in PEERS}
+        workers = {peer: Worker(peer, folder) for peer in PEERS}
         with click.progressbar(kernels, item_show_func=lambda k: k.name if k else "", file=sys.stderr) as shown:
             for kernel in shown:
                 if kernel.name not in known:
-                    known[kernel.name] = measure(kernel, processes)
+                    known[kernel.name] = measure(kernel, workers)
                     if results is not None:
                         with results.open("a") as file:
                             print(json.dumps((kernel.name, known[kernel.name])), file=file)

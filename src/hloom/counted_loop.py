@@ -14,6 +14,7 @@ from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Fusion, While
 from hloom.ops.elementwise_binary import Add
 from hloom.ops.structure import Constant, GetTupleElement
+from hloom.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +110,12 @@ def integer_of(value: Instruction) -> int | None:
 
 def is_index(instruction: Instruction) -> bool:
     """Whether all it is computed with are integers of one element, of one type."""
-    return all(
-        shape.is_array
-        and shape.element_count == 1
-        and shape.element_type.is_integer
-        and shape.element_type is instruction.shape.element_type
-        for shape in (instruction.shape, *instruction.operand_shapes)
-    )
+    shapes = (instruction.shape, *instruction.operand_shapes)
+    return all(map(is_one_integer, shapes)) and len({shape.element_type for shape in shapes}) == 1
+
+
+def is_one_integer(shape: Shape) -> bool:
+    return shape.is_array and shape.element_count == 1 and shape.element_type.is_integer
 
 
 def _known(value: Instruction, loop: Instruction, op: While) -> int | None:

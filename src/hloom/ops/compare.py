@@ -16,7 +16,7 @@ from hloom.shape import Shape
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
 
-_FUNCTIONS: dict[ComparisonDirection, Any] = {
+FUNCTIONS: dict[ComparisonDirection, Any] = {
     ComparisonDirection.EQ: operator.eq,
     ComparisonDirection.NE: operator.ne,
     ComparisonDirection.GE: operator.ge,
@@ -24,6 +24,7 @@ _FUNCTIONS: dict[ComparisonDirection, Any] = {
     ComparisonDirection.LE: operator.le,
     ComparisonDirection.LT: operator.lt,
 }
+"""What the directions mean for two numbers."""
 
 
 class Compare(Operation, opcode="compare"):
@@ -41,6 +42,11 @@ class Compare(Operation, opcode="compare"):
     order: ComparisonOrder | None = attribute(
         EnumKind(ComparisonOrder), default=None, proto="comparison_order", doc="read instead of a type"
     )
+
+    @property
+    def is_total_order(self) -> bool:
+        """Whether floats are compared by TOTALORDER-1."""
+        return self.type is ComparisonType.TOTALORDER or self.order is ComparisonOrder.TOTAL
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
         """Without the order, and without the type where it is the ordinary one of the operands' element type."""
@@ -80,10 +86,9 @@ class Compare(Operation, opcode="compare"):
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
         agree(lhs, rhs)
-        total = self.type is ComparisonType.TOTALORDER or self.order is ComparisonOrder.TOTAL
-        if total and BY_DTYPE[lhs.dtype].is_float:
+        if self.is_total_order and BY_DTYPE[lhs.dtype].is_float:
             lhs, rhs = total_order_key(lhs), total_order_key(rhs)
         else:
             lhs, rhs = widen(lhs), widen(rhs)
-        result: Array = _FUNCTIONS[self.direction](lhs, rhs)
+        result: Array = FUNCTIONS[self.direction](lhs, rhs)
         return result

@@ -27,6 +27,8 @@ _DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex1
 _UNITARY = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "hetrd"}
 """Routines that have other names for complex types."""
 _INT = np.dtype(np.int32)
+NOT_FINITE = -4
+"""The info of geev for a matrix with infinities or NaN: LAPACK would not end."""
 
 Sizes = tuple[int, ...]
 Arguments = tuple[int | Argument | Asked, ...]
@@ -298,12 +300,11 @@ def _geev(b: Batch) -> Arguments:
 
 def _geev_target(letter: str, site: CustomCallSite, a: Array) -> tuple[Array, ...]:
     finite = np.asarray(np.isfinite(a).all(axis=(-1, -2)))
-    # Some versions of LAPACK would not end.
     given = np.where(finite[..., None, None], a, 0).astype(a.dtype)
     parts = 1 if letter in "cz" else 2
     results = [(a.shape[:-1], a.dtype)] * parts + [(a.shape, a.dtype)] * 2 + [(a.shape[:-2], _INT)]
     *eigenvalues, left, right, info = _call("geev", letter, site.attributes, (given,), results)
-    info = np.where(finite, info, np.int32(-4))
+    info = np.where(finite, info, np.int32(NOT_FINITE))
     if parts == 2:
         left, right = (_unpack_pairs(eigenvalues[1], vectors) for vectors in (left, right))
     return (*eigenvalues, left, right, info)

@@ -21,7 +21,7 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.literal import identity
 from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.broadcast import Broadcast, Iota
-from hloom.ops.compare import Compare
+from hloom.ops.compare import FUNCTIONS, Compare
 from hloom.ops.elementwise_binary import Maximum, Minimum, Or
 from hloom.ops.reduce import Reduce
 from hloom.ops.select import Select
@@ -123,11 +123,6 @@ def _is_right(result: tuple[Any, ...], pair: tuple[float, float], is_better: Cal
     return place == int(takes_b) and (value == pair[takes_b] or (math.isnan(value) and math.isnan(pair[takes_b])))
 
 
-_COMPARE: dict[ComparisonDirection, Callable[[Any, Any], bool]] = {
-    ComparisonDirection.EQ: operator.eq, ComparisonDirection.NE: operator.ne,
-    ComparisonDirection.LT: operator.lt, ComparisonDirection.LE: operator.le,
-    ComparisonDirection.GT: operator.gt, ComparisonDirection.GE: operator.ge,
-}  # fmt: skip
 _LOGIC: dict[str, Callable[..., Any]] = {
     "and": operator.and_, "or": operator.or_, "xor": operator.xor, "not": operator.not_,
     "select": lambda condition, a, b: a if condition else b, "tuple": lambda *values: values,
@@ -142,7 +137,7 @@ def _applied(combiner: Computation, arguments: tuple[Any, ...]) -> tuple[Any, ..
         if isinstance(op, Parameter):
             values[instruction] = arguments[op.number]
         elif isinstance(op, Compare) and _is_plain(instruction, op):
-            values[instruction] = _COMPARE[op.direction](*given)
+            values[instruction] = FUNCTIONS[op.direction](*given)
         elif op.opcode == "minimum" and {_number(operand) for operand in instruction.operands} == {1, 3}:
             values[instruction] = min(given)
         elif op.opcode in _LOGIC and (op.opcode in ("select", "tuple") or instruction.shape.element_type.is_pred):
@@ -156,8 +151,7 @@ def _applied(combiner: Computation, arguments: tuple[Any, ...]) -> tuple[Any, ..
 def _is_plain(instruction: Instruction, op: Compare) -> bool:
     """Whether two numbers are compared, or two places."""
     numbers = {_number(operand) for operand in instruction.operands}
-    total = "TOTAL" in f"{op.type} {op.order}"
-    return not total and (numbers <= {0, 2} or numbers <= {1, 3})
+    return not op.is_total_order and (numbers <= {0, 2} or numbers <= {1, 3})
 
 
 def _number(instruction: Instruction) -> int | None:

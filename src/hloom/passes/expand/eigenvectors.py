@@ -19,10 +19,9 @@ from hloom.ops.select import Select
 from hloom.ops.slice import Slice
 from hloom.passes.expand.maker import Maker, reduced
 from hloom.runtime.custom_calls import REGISTERED
+from hloom.runtime.lapack import NOT_FINITE
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
-
-NOT_FINITE = -4
 
 
 def expanded_geev(make: Maker, old: Instruction, module: Module) -> Instruction | None:

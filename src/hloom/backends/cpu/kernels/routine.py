@@ -7,7 +7,7 @@ import numpy as np
 from hloom.backends.cpu.kernels import small_matrices
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.turn import turn_function
+from hloom.backends.cpu.kernels.turn import Turns
 from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.runtime.fortran import Argument, Place, RoutineCall, Workspace
@@ -43,14 +43,14 @@ class _Batch:
             if size:
                 self.offsets[number] = self.own_bytes
                 self.own_bytes += aligned(size)
-        self.turns: dict[str, KernelFunction] = {}
+        self.turns = Turns(name)
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction, routines=1)
         on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
         if self.call.count:
             f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-2]), self.shares, on)
-        functions = [self._matrices(), *self.turns.values(), f]
+        functions = [self._matrices(), *self.turns.functions.values(), f]
         return code_of(self.name, functions, self.shares * self.own_bytes, (self.call.routine,))
 
     def _matrices(self) -> KernelFunction:
@@ -75,8 +75,9 @@ class _Batch:
             f.line(f"call void {routine.text}({', '.join(map(str, pointers))})")
             for argument, pointer in zip(call.arguments, pointers, strict=True):
                 if isinstance(argument, Place) and argument.columns and argument.result is not None:
-                    m, n = call.results[argument.result].sizes
-                    self._turn(f, argument, pointer, targets[argument.result], n, m)
+                    result = call.results[argument.result]
+                    m, n = result.sizes
+                    self.turns.turn(f, pointer, targets[argument.result], result.dtype.itemsize, (n, m))
         return f
 
     def _not_filled(self) -> list[int]:
@@ -97,7 +98,7 @@ class _Batch:
                 f.fill(own, 0, matrices.byte_size)
             else:
                 m, n = matrices.sizes
-                self._turn(f, argument, sources[argument.operand], own, m, n)
+                self.turns.turn(f, sources[argument.operand], own, matrices.dtype.itemsize, (m, n))
             return own
         if argument.result is None:
             assert argument.operand is not None
@@ -107,14 +108,6 @@ class _Batch:
             if argument.operand is not None:
                 f.copy(pointer, sources[argument.operand], matrices.byte_size)
         return f.at(pointer, argument.offset * matrices.dtype.itemsize, "i8")
-
-    def _turn(self, f: KernelFunction, place: Place, source: Value, target: Value, m: int, n: int) -> None:
-        """Transposes an m x n matrix."""
-        width = self.call.matrices(place).dtype.itemsize
-        name = f"{self.name}.turn{8 * width}.{m}.{n}"
-        if name not in self.turns:
-            self.turns[name] = turn_function(name, width, m, n)
-        f.invoke(name, source, target)
 
 
 def _own_bytes(call: RoutineCall, argument: Argument) -> int:

@@ -6,12 +6,14 @@ for each lane, is transposed into lanes, factored by loops over their elements, 
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.turn import turn_function
+from hloom.backends.cpu.kernels.turn import Turns
 from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.runtime.fortran import Matrices, RoutineCall
@@ -39,20 +41,33 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, threads: int) -
 
 @dataclass(frozen=True)
 class _Lanes:
-    """Arrays of vectors on the stack; a lane has the elements of one matrix."""
+    """An array of vectors on the stack; a lane has the elements of one matrix."""
 
     f: KernelFunction
     memory: Value
     type: Type
+    strides: tuple[int, ...] = (1,)
 
-    def place(self, index: Index) -> Value:
-        return self.f.at(self.memory, self.f.multiply(index, self.type.width), self.type.element)
+    @classmethod
+    def of(cls, f: KernelFunction, type: Type, sizes: tuple[int, ...] = (1,)) -> _Lanes:
+        """Memory for matrices of these sizes."""
+        strides = tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
+        return cls(f, f.slot(type, math.prod(sizes)), type, strides or (1,))
 
-    def __getitem__(self, index: Index) -> Value:
-        return self.f.load(self.place(index), self.type, _LINE // 2)
+    @property
+    def transposed(self) -> _Lanes:
+        return replace(self, strides=self.strides[::-1])
 
-    def __setitem__(self, index: Index, value: Value) -> None:
-        self.f.store(value, self.place(index), _LINE // 2)
+    def __getitem__(self, indices: Index | tuple[Index, ...]) -> Value:
+        return self.f.load(self._place(indices), self.type, _LINE // 2)
+
+    def __setitem__(self, indices: Index | tuple[Index, ...], value: Value) -> None:
+        self.f.store(value, self._place(indices), _LINE // 2)
+
+    def _place(self, indices: Index | tuple[Index, ...]) -> Value:
+        f, each = self.f, indices if isinstance(indices, tuple) else (indices,)
+        parts = [f.multiply(index, stride) for index, stride in zip(each, self.strides, strict=True)]
+        return f.at(self.memory, f.multiply(functools.reduce(f.add, parts), self.type.width), self.type.element)
 
 
 class _Batch:
@@ -64,13 +79,13 @@ class _Batch:
         self.groups = -(-call.count // self.type.width)
         work = sum(matrices.elements for matrices in call.operands) * max(call.operands[0].sizes) * call.count
         self.shares = min(self.groups, 4 * threads) if threads > 1 and work >= WORTH_THREADS else 1
-        self.turns: dict[str, KernelFunction] = {}
+        self.turns = Turns(name)
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
         on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
         f.run_chunks(f"{self.name}.groups", f.pack(*f.parameters[:-3]), self.shares, on)
-        return code_of(self.name, [self._groups(), *self.turns.values(), f])
+        return code_of(self.name, [self._groups(), *self.turns.functions.values(), f])
 
     def _groups(self) -> KernelFunction:
         """The task that works on a share of the groups."""
@@ -78,9 +93,9 @@ class _Batch:
         words = f.unpack(f["context"], *[PTR] * (len(call.operands) + len(call.results)))
         operands, results = words[: len(call.operands)], words[len(call.operands) :]
         spare = f.slot(self.type, max(matrices.elements for matrices in (*call.operands, *call.results)))
-        inside = [_Lanes(f, f.slot(self.type, m.elements), self.type) for m in call.operands]
+        inside = [_Lanes.of(f, self.type, m.sizes) for m in call.operands]
         types = [self.type if m.dtype == call.operands[0].dtype else self.type.of("i32") for m in call.results[1:]]
-        more = [_Lanes(f, f.slot(t, m.elements), t) for t, m in zip(types, call.results[1:], strict=True)]
+        more = [_Lanes.of(f, t, m.sizes) for t, m in zip(types, call.results[1:], strict=True)]
         first, count = f.share(self.groups, 1, self.shares, f["chunk"])
         with f.each(first, f.add(first, count)) as group:
             start = f.index(f.multiply(group, width))
@@ -99,12 +114,14 @@ class _Batch:
         with f.unless(self._is_full(f, left)), f.each(0, width) as lane:
             number = f.minimum(lane, f.subtract(left, 1))
             f.copy(self._at(f, spare, lane, matrices), self._at(f, own, number, matrices), matrices.byte_size)
-        self._turn(f, f.select(self._is_full(f, left), own, spare), lanes.memory, (width, matrices.elements), lanes)
+        source = f.select(self._is_full(f, left), own, spare)
+        self.turns.turn(f, source, lanes.memory, lanes.type.bits // 8, (width, matrices.elements))
 
     def _leave(self, lanes: _Lanes, array: Value, matrices: Matrices, group: tuple[Value, Value, Value]) -> None:
         f, (start, left, spare), width = lanes.f, group, self.type.width
         own = self._at(f, array, start, matrices)
-        self._turn(f, lanes.memory, f.select(self._is_full(f, left), own, spare), (matrices.elements, width), lanes)
+        target = f.select(self._is_full(f, left), own, spare)
+        self.turns.turn(f, lanes.memory, target, lanes.type.bits // 8, (matrices.elements, width))
         with f.unless(self._is_full(f, left)):
             f.copy(own, spare, f.multiply(left, matrices.byte_size))
 
@@ -113,13 +130,6 @@ class _Batch:
 
     def _at(self, f: KernelFunction, array: Value, number: Index, matrices: Matrices) -> Value:
         return f.at(array, f.multiply(number, matrices.byte_size), "i8")
-
-    def _turn(self, f: KernelFunction, source: Value, target: Value, sizes: tuple[int, int], lanes: _Lanes) -> None:
-        """Transposes a matrix."""
-        name = f"{self.name}.turn{lanes.type.bits}.{sizes[0]}.{sizes[1]}"
-        if name not in self.turns:
-            self.turns[name] = turn_function(name, lanes.type.bits // 8, *sizes)
-        f.invoke(name, source, target)
 
 
 def _less_product(f: KernelFunction, value: Value, a: Value, b: Value) -> Value:
@@ -140,60 +150,50 @@ def _ones_more(f: KernelFunction, number: Value, type: Type) -> Value:
 
 def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
     """Cholesky's factor, column by column. LAPACK's upper triangle is the lower one of rows."""
-    (a, info), (n, _) = arrays, call.operands[0].sizes
-    rows, columns = (n, 1) if call.arguments[0] == "U" else (1, n)
-
-    def at(i: Index, j: Index) -> Index:
-        return f.add(f.multiply(i, rows), f.multiply(j, columns))
-
+    (given, info), (n, _) = arrays, call.operands[0].sizes
+    a = given if call.arguments[0] == "U" else given.transposed
     info[0] = constant(info.type, 0)
     with f.each(0, n) as j:
-        diagonal = a[at(j, j)]
+        diagonal = a[j, j]
         _note(f, info, f.compare("ule", diagonal, constant(diagonal.type, 0)), j)
-        root = f.intrinsic("sqrt", diagonal)
-        a[at(j, j)] = root
+        a[j, j] = root = f.intrinsic("sqrt", diagonal)
         below = f.index(f.add(j, 1))
         with f.each(below, n) as i:
-            a[at(i, j)] = f.binary("fdiv", a[at(i, j)], root)
+            a[i, j] = f.binary("fdiv", a[i, j], root)
         with f.each(below, n) as i:
-            factor = a[at(i, j)]
+            factor = a[i, j]
             with f.each(below, f.add(i, 1)) as k:
-                a[at(i, k)] = _less_product(f, a[at(i, k)], factor, a[at(k, j)])
-    return a
+                a[i, k] = _less_product(f, a[i, k], factor, a[k, j])
+    return given
 
 
 def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
     """The factors of a matrix whose rows are exchanged, so that each pivot is the largest of its column."""
     (a, pivots, info), (m, n) = arrays, call.operands[0].sizes
-    spare = _Lanes(f, f.slot(info.type, 1), info.type), _Lanes(f, f.slot(a.type, 1), a.type)
+    spare = _Lanes.of(f, info.type), _Lanes.of(f, a.type)
     info[0] = constant(info.type, 0)
     with f.each(0, min(m, n)) as step:
-        pivots[step] = found = _largest_of_column(f, a, (m, n), step, spare)
+        pivots[step] = found = _largest_of_column(f, a, m, step, spare)
         _exchange_rows(f, a, (m, n), step, found)
-        pivot = a[f.multiply(step, n + 1)]
+        pivot = a[step, step]
         is_zero = f.compare("oeq", pivot, constant(pivot.type, 0))
         _note(f, info, is_zero, step)
         divisor = f.select(is_zero, constant(pivot.type, 1), pivot)
         below = f.index(f.add(step, 1))
         with f.each(below, m) as i:
-            row = f.multiply(i, n)
-            factor = f.binary("fdiv", a[f.add(row, step)], divisor)
-            a[f.add(row, step)] = factor
+            a[i, step] = factor = f.binary("fdiv", a[i, step], divisor)
             with f.each(below, n) as j:
-                upper = a[f.add(f.multiply(step, n), j)]
-                a[f.add(row, j)] = _less_product(f, a[f.add(row, j)], factor, upper)
+                a[i, j] = _less_product(f, a[i, j], factor, a[step, j])
     return a
 
 
-def _largest_of_column(
-    f: KernelFunction, a: _Lanes, sizes: tuple[int, int], step: Value, spare: tuple[_Lanes, _Lanes]
-) -> Value:
+def _largest_of_column(f: KernelFunction, a: _Lanes, m: int, step: Value, spare: tuple[_Lanes, _Lanes]) -> Value:
     """The row, counted from 1 on, of the largest element from the diagonal on; the diagonal's where all are NaN."""
-    (number, size), (m, n) = spare, sizes
+    number, size = spare
     number[0] = _ones_more(f, step, number.type)
     size[0] = constant(a.type, -1)
     with f.each(step, m) as i:
-        magnitude = f.intrinsic("fabs", a[f.add(f.multiply(i, n), step)])
+        magnitude = f.intrinsic("fabs", a[i, step])
         is_larger = f.compare("ogt", magnitude, size[0])
         size[0] = f.select(is_larger, magnitude, size[0])
         number[0] = f.select(is_larger, _ones_more(f, i, number.type), number[0])
@@ -206,10 +206,9 @@ def _exchange_rows(f: KernelFunction, a: _Lanes, sizes: tuple[int, int], row: Va
     with f.each(f.add(row, 1), m) as i:
         is_it = f.compare("eq", other, _ones_more(f, i, other.type))
         with f.each(0, n) as j:
-            here, there = f.add(f.multiply(row, n), j), f.add(f.multiply(i, n), j)
-            upper, lower = a[here], a[there]
-            a[here] = f.select(is_it, lower, upper)
-            a[there] = f.select(is_it, upper, lower)
+            upper, lower = a[row, j], a[i, j]
+            a[row, j] = f.select(is_it, lower, upper)
+            a[i, j] = f.select(is_it, upper, lower)
 
 
 def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
@@ -217,49 +216,42 @@ def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _La
 
     LAPACK sees the transposes: its right side is the left one of rows, its upper triangle the lower one.
     """
-    (a, b), n = arrays, call.operands[0].sizes[0]
+    n = call.operands[0].sizes[0]
+    columns = call.operands[1].elements // n
     side, triangle, transposed, diagonal = call.arguments[:4]
     is_left, is_lower = side == "R", (triangle == "U") == (transposed == "N")
-    count = call.operands[1].elements // n
-    by_rows = (transposed == "N") == is_left
     # x a = b is a^T x^T = b^T.
     forward = is_lower if is_left else not is_lower
-
-    def of_a(i: Index, k: Index) -> Value:
-        return a[f.add(f.multiply(i, n), k) if by_rows else f.add(f.multiply(k, n), i)]
-
-    def of_b(i: Index, c: Index) -> Index:
-        return f.add(f.multiply(i, count), c) if is_left else f.add(f.multiply(c, n), i)
-
+    a = arrays[0] if (transposed == "N") == is_left else arrays[0].transposed
+    b = arrays[1] if is_left else arrays[1].transposed
     with f.each(0, n) as number:
         i = number if forward else f.index(f.subtract(n - 1, number))
         if diagonal == "N":
-            divisor = of_a(i, i)
-            with f.each(0, count) as c:
-                b[of_b(i, c)] = f.binary("fdiv", b[of_b(i, c)], divisor)
+            divisor = a[i, i]
+            with f.each(0, columns) as c:
+                b[i, c] = f.binary("fdiv", b[i, c], divisor)
         with f.each(f.add(i, 1) if forward else 0, n if forward else i) as k:
-            factor = of_a(k, i)
-            with f.each(0, count) as c:
-                b[of_b(k, c)] = _less_product(f, b[of_b(k, c)], factor, b[of_b(i, c)])
+            factor = a[k, i]
+            with f.each(0, columns) as c:
+                b[k, c] = _less_product(f, b[k, c], factor, b[i, c])
     return b
 
 
 def _geqrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
     """Householder's reflections: I - tau v v^T makes all of a column below the diagonal zero, where v is kept then."""
     (a, taus), (m, n) = arrays, call.operands[0].sizes
-    sums, zero = _Lanes(f, f.slot(a.type, 1), a.type), constant(a.type, 0)
+    sums, zero = _Lanes.of(f, a.type), constant(a.type, 0)
     with f.each(0, min(m, n)) as k:
         below = f.index(f.add(k, 1))
-        alpha, rest = a[f.multiply(k, n + 1)], _norm(f, a, sums, (below, m), (n, k))
+        alpha, rest = a[k, k], _norm(f, a, sums, (below, m), k)
         beta = f.fneg(f.intrinsic("copysign", _hypotenuse(f, f.intrinsic("fabs", alpha), rest), alpha))
         stays = f.compare("oeq", rest, zero)
         tau = f.select(stays, zero, f.binary("fdiv", f.binary("fsub", beta, alpha), beta))
         divisor = f.select(stays, constant(a.type, 1), f.binary("fsub", alpha, beta))
         with f.each(below, m) as i:
-            place = f.add(f.multiply(i, n), k)
-            a[place] = f.binary("fdiv", a[place], divisor)
+            a[i, k] = f.binary("fdiv", a[i, k], divisor)
         taus[k] = tau
-        a[f.multiply(k, n + 1)] = f.select(stays, alpha, beta)
+        a[k, k] = f.select(stays, alpha, beta)
         _reflect(f, a, sums, (m, n), k, tau)
     return a
 
@@ -267,37 +259,35 @@ def _geqrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _L
 def _orgqr(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
     """The product of reflections, applied to the columns of the identity from the last one to the first."""
     (a, taus), (m, n), (count,) = arrays, call.operands[0].sizes, call.operands[1].sizes
-    sums, zero, one = _Lanes(f, f.slot(a.type, 1), a.type), constant(a.type, 0), constant(a.type, 1)
+    sums, zero, one = _Lanes.of(f, a.type), constant(a.type, 0), constant(a.type, 1)
     with f.each(count, n) as j:
         with f.each(0, m) as i:
-            a[f.add(f.multiply(i, n), j)] = zero
-        a[f.multiply(j, n + 1)] = one
+            a[i, j] = zero
+        a[j, j] = one
     with f.each(0, count) as number:
         k = f.index(f.subtract(count - 1, number))
         tau = taus[k]
         _reflect(f, a, sums, (m, n), k, tau)
         with f.each(0, k) as i:
-            a[f.add(f.multiply(i, n), k)] = zero
-        a[f.multiply(k, n + 1)] = f.binary("fsub", one, tau)
+            a[i, k] = zero
+        a[k, k] = f.binary("fsub", one, tau)
         with f.each(f.add(k, 1), m) as i:
-            place = f.add(f.multiply(i, n), k)
-            a[place] = f.fneg(f.binary("fmul", a[place], tau))
+            a[i, k] = f.fneg(f.binary("fmul", a[i, k], tau))
     return a
 
 
-def _norm(f: KernelFunction, a: _Lanes, sums: _Lanes, rows: tuple[Value, int], column: tuple[int, Value]) -> Value:
+def _norm(f: KernelFunction, a: _Lanes, sums: _Lanes, rows: tuple[Value, int], column: Value) -> Value:
     """The length of a part of a column, of numbers whose squares may be too large or too small."""
-    (first, last), (n, k) = rows, column
     zero = constant(a.type, 0)
     sums[0] = zero
-    with f.each(first, last) as i:
-        magnitude = f.intrinsic("fabs", a[f.add(f.multiply(i, n), k)])
+    with f.each(*rows) as i:
+        magnitude = f.intrinsic("fabs", a[i, column])
         sums[0] = f.select(f.compare("ogt", magnitude, sums[0]), magnitude, sums[0])
     largest = sums[0]
     scale = f.select(f.compare("oeq", largest, zero), constant(a.type, 1), largest)
     sums[0] = zero
-    with f.each(first, last) as i:
-        scaled = f.binary("fdiv", a[f.add(f.multiply(i, n), k)], scale)
+    with f.each(*rows) as i:
+        scaled = f.binary("fdiv", a[i, column], scale)
         sums[0] = f.fma(scaled, scaled, sums[0])
     return f.binary("fmul", scale, f.intrinsic("sqrt", sums[0]))
 
@@ -315,16 +305,13 @@ def _reflect(f: KernelFunction, a: _Lanes, sums: _Lanes, sizes: tuple[int, int],
     m, n = sizes
     below = f.index(f.add(k, 1))
     with f.each(below, n) as j:
-        own = f.add(f.multiply(k, n), j)
-        sums[0] = a[own]
+        sums[0] = a[k, j]
         with f.each(below, m) as i:
-            row = f.multiply(i, n)
-            sums[0] = f.fma(a[f.add(row, k)], a[f.add(row, j)], sums[0])
+            sums[0] = f.fma(a[i, k], a[i, j], sums[0])
         part = f.binary("fmul", tau, sums[0])
-        a[own] = f.binary("fsub", a[own], part)
+        a[k, j] = f.binary("fsub", a[k, j], part)
         with f.each(below, m) as i:
-            row = f.multiply(i, n)
-            a[f.add(row, j)] = _less_product(f, a[f.add(row, j)], a[f.add(row, k)], part)
+            a[i, j] = _less_product(f, a[i, j], a[i, k], part)
 
 
 _WRITERS = {"potrf": _potrf, "getrf": _getrf, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr}

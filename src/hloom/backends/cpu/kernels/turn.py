@@ -9,9 +9,19 @@ from hloom.backends.cpu.nests.tiles import transpose_vectors
 _LINE = 64  # bytes
 
 
-def turn_function(name: str, width: int, m: int, n: int) -> KernelFunction:
-    """`name(ptr source, ptr target)`: the m x n matrix at source becomes n x m at target; elements of `width` bytes."""
-    return _Turn(KernelFunction(name, source=PTR, target=PTR), width, m, n).write()
+class Turns:
+    """The functions of one kernel that transpose matrices, one for each size, and the calls of them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.functions: dict[str, KernelFunction] = {}
+
+    def turn(self, f: KernelFunction, source: Value, target: Value, width: int, sizes: tuple[int, int]) -> None:
+        """The m x n matrix at `source` becomes n x m at `target`; elements of `width` bytes."""
+        name = f"{self.name}.turn{8 * width}.{sizes[0]}.{sizes[1]}"
+        if name not in self.functions:
+            self.functions[name] = _Turn(KernelFunction(name, source=PTR, target=PTR), width, *sizes).write()
+        f.invoke(name, source, target)
 
 
 class _Turn:

@@ -19,7 +19,7 @@ from hloom.backends.cpu.program.program import (
     WhileStep,
     all_steps,
 )
-from hloom.counted_loop import CountedLoop, Seen, counted_loop, element_of, integer_of, seen
+from hloom.counted_loop import CountedLoop, Seen, counted_loop, element_of, integer_of, is_one_integer, seen
 from hloom.ir import Computation, Instruction
 from hloom.loops.nest import nest_cost
 from hloom.ops.control_flow import Fusion, While
@@ -96,10 +96,8 @@ def _start(value: Seen, body: Computation, counter: int) -> _Digit | None:
 
 def _holds_sizes(instruction: Instruction) -> bool:
     """Whether all it is computed with are integers of one element that hold the size of any array."""
-    return all(
-        shape.is_array and shape.element_count == 1 and shape.element_type.is_integer and shape.element_type.bits >= 32
-        for shape in (instruction.shape, *instruction.operand_shapes)
-    )
+    shapes = (instruction.shape, *instruction.operand_shapes)
+    return all(is_one_integer(shape) and shape.element_type.bits >= 32 for shape in shapes)
 
 
 def _combined(op: Operation, left: _Digit, right: _Digit) -> _Digit | None:

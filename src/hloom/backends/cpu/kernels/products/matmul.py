@@ -35,7 +35,6 @@ from hloom.backends.cpu.kernels.products.matvec import Matvec
 from hloom.backends.cpu.kernels.products.micro_kernel import (
     Kernel,
     Panels,
-    is_contiguous_along_k,
     pack_rows_of_a,
     pack_steps_of_a,
 )
@@ -56,14 +55,14 @@ def emit_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int = 6
     matvec = _streamed(p)
     if matvec is not None:
         return _matvec(name, matvec, vector, threads, p.swapped)
-    return _emitter(name, p, vector, threads, vector_bytes).code()
+    return _Emitter(name, *_planned(p, vector, threads, vector_bytes)).code()
 
 
-def _emitter(name: str, p: Product, vector: Type, threads: int, vector_bytes: int) -> _Emitter:
+def _planned(p: Product, vector: Type, threads: int, vector_bytes: int) -> tuple[Plan, DotInstruction | None]:
     instruction = dot_instruction(p, vector)
     if instruction is not None:
         p = in_words(p, instruction)
-    return _Emitter(name, plan(p, vector, threads, vector_bytes), instruction)
+    return plan(p, vector, threads, vector_bytes), instruction
 
 
 @dataclass(frozen=True)
@@ -87,10 +86,10 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: 
     p = normalised(spec)
     if _streamed(p) is not None:
         return None
-    vector = _sums(spec, vector_bytes)
-    packing, product = (_emitter(f"{name}.{part}", p, vector, threads, vector_bytes) for part in ("packing", "packed"))
-    if product.plan.b_place != "shared" or p.batch > 1 or product.plan.columns < p.n:
+    planned, instruction = _planned(p, _sums(spec, vector_bytes), threads, vector_bytes)
+    if planned.b_place != "shared" or p.batch > 1 or planned.columns < p.n:
         return None
+    packing, product = (_Emitter(f"{name}.{part}", planned, instruction) for part in ("packing", "packed"))
     return PackedMatmul(0 if p.swapped else 1, packing.packed_bytes, packing.packing_code(), product.packed_code())
 
 
@@ -130,7 +129,7 @@ class _Emitter:
 
     def _packs_steps_of_a(self) -> bool:
         a = self.product.a
-        return a.row == 1 and not is_contiguous_along_k(a) and not a.paired
+        return a.row == 1 and not a.has_contiguous_k(a.column) and not a.paired
 
     def _panels_of_b(self) -> Panels:
         columns = self.tile.columns
@@ -202,7 +201,7 @@ class _Emitter:
         name, p, ragged = f"{self.name}.pack_b", self.product, self.plan.has_ragged_columns
         if p.b.has_contiguous_rows:
             return pack_b.pack_rows_of_b(name, p.b, self.tile, self.depth_of_b, p.k, ragged, p.is_complex)
-        if (p.b.words.distance if p.b.words else p.b.row) == 1 and not p.is_complex:
+        if p.b.has_contiguous_k(p.b.row) and not p.is_complex:
             return pack_b.pack_columns_of_b(name, p.b, self.tile, self.depth_of_b, p.k, ragged)
         return pack_b.pack_any_b(name, p.b, self.tile, self.depth_of_b, p.k, p.is_complex)
 
@@ -215,27 +214,21 @@ class _Emitter:
     def _block(self) -> Function:
         """`(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
         f = Function(f"{self.name}.block", a=PTR, b=PTR, c=PTR, rows=I64, columns=I64)
-        a, b, c, rows, columns = f.parameters
-        depth, k = self.plan.depth, self.product.k
+        rows_of_a, b, c, rows, columns = f.parameters
+        a, depth, k = self.product.a, self.plan.depth, self.product.k
         partial, packed = self._partial_sums(f), self._space_for_a(f)
         with f.loop(k, depth) as first:
             steps = f.index(f.minimum(depth, f.subtract(k, first.index)))
-            elements = f.index(self._elements(f, steps, first.index))
+            left = a.elements_left(f, k, first.index)
+            elements = f.index(f.minimum(f.multiply(steps, a.per_step), left))
             last = f.compare("uge", f.index(f.add(first.index, depth)), f.index(k))
-            panels_of_a = f.at(a, self.product.a.offset(f, 0, first.index), self.product.a.element)
+            panels_of_a = f.at(rows_of_a, a.offset(f, 0, first.index), a.element)
             if packed:
                 f.invoke(f"{self.name}.pack_a", panels_of_a, packed, rows, elements)
                 panels_of_a = packed
             panels_of_b = f.at(b, f.multiply(first.index, self.b.step), self.element)
             self._tiles(f, (panels_of_a, panels_of_b, c, partial), steps, rows, columns, last)
         return f
-
-    def _elements(self, f: Function, steps: Index, first: Index) -> Index:
-        """How many elements of A's rows are those of some steps."""
-        words = self.product.a.words
-        if words is None:
-            return steps
-        return f.minimum(f.multiply(steps, words.count), f.subtract(words.total, f.multiply(first, words.count)))
 
     def _tiles(
         self, f: Function, pointers: tuple[Value, ...], steps: Value, rows: Value, columns: Value, last: Value

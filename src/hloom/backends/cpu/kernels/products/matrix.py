@@ -58,6 +58,18 @@ class Matrix:
         """Elements of K in a step of the product."""
         return self.words.count if self.words else 1
 
+    def has_contiguous_k(self, distance: int) -> bool:
+        """Whether elements of K follow each other; without words they are `distance` apart, `row` or `column`."""
+        return not self.paired and (self.words.distance if self.words else distance) == 1
+
+    def elements(self, steps: int) -> int:
+        """How many elements of K all its steps have: the last word may not be full."""
+        return self.words.total if self.words else steps
+
+    def elements_left(self, f: Function, steps: int, step: Index) -> Index:
+        """How many of them are left at a step."""
+        return f.subtract(self.elements(steps), f.multiply(step, self.per_step))
+
     def offset(self, f: Function, row: Index, column: Index) -> Index:
         along_row = f.multiply(column, self.column)
         if self.paired:

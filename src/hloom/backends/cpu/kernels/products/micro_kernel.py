@@ -186,7 +186,7 @@ def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> Functio
     """
     f = Function(name, source=PTR, target=PTR, rows=I64, elements=I64)
     from_, to, rows, elements = f.parameters
-    type = tile.type if is_contiguous_along_k(source) else tile.type.scalar
+    type = tile.type if source.has_contiguous_k(source.column) else tile.type.scalar
     panels = f.ceil_divide(rows, tile.rows)
     with f.loop(f.multiply(panels, tile.rows)) as row:
         row_in_source = f.minimum(row.index, f.subtract(rows, 1))
@@ -197,11 +197,6 @@ def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> Functio
             load = source.load_steps if type.width else source.load_step
             f.store(load(f, pointer, type, left), f.at(line, step.index, type.element), _align(type))
     return f
-
-
-def is_contiguous_along_k(a: Matrix) -> bool:
-    """Whether the elements of a row of A follow each other."""
-    return not a.paired and (a.words.distance if a.words else a.column) == 1
 
 
 def pack_steps_of_a(name: str, source: Matrix, tile: Tile, panel: int) -> Function:

@@ -29,7 +29,7 @@ def pack_rows_of_b(
     with f.loop(count) as counter:
         step = f.add(counter.index, first)
         line = f.at(from_, f.multiply(step, source.row), source.element)
-        elements = _left(f, source, steps, step)
+        elements = source.elements_left(f, steps, step)
         with f.loop(panels) as panel:
             start = f.multiply(panel.index, tile.columns)
             target_step = f.multiply(step, 2 if is_complex else 1)
@@ -45,11 +45,6 @@ def pack_rows_of_b(
                     turned = _times_i(f, value)
                     f.store(turned, f.at(target, tile.columns + j * type.width, type.element), size_of(type.element))
     return f
-
-
-def _left(f: Function, source: Matrix, steps: int, step: Index) -> Index:
-    """How many elements of K are left at a step."""
-    return f.subtract(source.words.total if source.words else steps, f.multiply(step, source.per_step))
 
 
 def _times_i(f: Function, pairs: Value) -> Value:
@@ -82,8 +77,8 @@ def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: 
             starts = [f.add(f.multiply(column, source.column), i * source.column) for i in range(width)]
         lines = [f.at(from_, start, source.element) for start in starts]
         with f.loop(steps, part.width) as step:
-            left = _left(f, source, steps, step.index)
-            is_whole = (source.words.total if source.words else steps) % (source.per_step * part.width) == 0
+            left = source.elements_left(f, steps, step.index)
+            is_whole = source.elements(steps) % (source.per_step * part.width) == 0
             along = f.multiply(step.index, source.per_step)
             places = [f.at(line, along, source.element) for line in lines]
             parts = [source.load_steps(f, place, part, None if is_whole else left) for place in places]
@@ -128,7 +123,7 @@ def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is
                 value = _complex_element(f, from_, source, tile, step.index, column)
             else:
                 pointer = f.at(from_, source.offset(f, step.index, column), source.element)
-                value = source.load_step(f, pointer, type, _left(f, source, steps, step.index))
+                value = source.load_step(f, pointer, type, source.elements_left(f, steps, step.index))
             place = f.add(f.multiply(step.index, tile.columns), lane.index)
             f.store(value, f.at(base, place, type.element), size_of(type.element))
     return f

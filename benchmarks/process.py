@@ -1,0 +1,46 @@
+"""A process that answers lines with lines of JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[1]
+
+
+class Process:
+    """`python -m module arguments` in an environment with these variables."""
+
+    def __init__(self, module: str, *arguments: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, question: str, seconds: float | None = None) -> Any:
+        """Raises: RuntimeError: the process ended instead of answering, or took longer, for which it is ended."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            print(question, file=self.process.stdin, flush=True)
+        answers, _, _ = select.select([self.process.stdout], [], [], seconds)
+        line = self.process.stdout.readline() if answers else ""
+        if not line:
+            self.process.kill()
+            raise RuntimeError(f"a worker ended with {self.process.wait()} when asked to {question}")
+        return json.loads(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate()
