@@ -5,16 +5,21 @@ Each thread counts and moves a part of the row; within a digit the parts stay in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.sort.context import RowContext
 from hloom.backends.cpu.kernels.sort.merge import Place
 from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
-from hloom.backends.cpu.llvm.text import I32, I64, Value, constant
+from hloom.backends.cpu.llvm.text import I32, I64, Index, Value, constant, type_of
 
 LONG_ROW = 1 << 15
 """Rows of so many elements have longer digits."""
+LANES = 16
+"""Records whose digits are computed at once."""
+
+Visit = Callable[[Index, Value], object]
+"""Of a position and its digit."""
 
 
 class RadixSort:
@@ -59,30 +64,55 @@ class RadixSort:
         first, length = f.share(self.size, 1, self.parts, f["chunk"])
         return f, source, counts, f.index(first), f.index(f.add(first, length))
 
-    def _digit(self, f: KernelFunction, record: Value, shift: Value) -> Value:
-        key = self.records.key_of(f, record)
-        wide = key if key.type.bits == 64 else f.convert("zext", key, "i64")
-        return f.binary("and", f.binary("lshr", wide, shift), constant(I64, (1 << self.digit) - 1))
-
     def _count(self) -> KernelFunction:
         f, source, counts, first, last = self._part("count")
-        shift = self.row.step(f)
         with f.each(0, 1 << self.digit) as digit:
             f.store(constant(I32, 0), f.at(counts, digit, "i32"), 4)
-        with f.each(first, last) as index:
-            record = load_raw(f, source, index, self.records.columns[0])
-            place = f.at(counts, self._digit(f, record, shift), "i32")
-            f.store(f.binary("add", f.load(place, I32, 4), constant(I32, 1)), place, 4)
+        self._each(f, source, (first, last), lambda _, digit: self._next(f, counts, digit))
         return f
 
     def _move(self) -> KernelFunction:
         f, source, counts, first, last = self._part("move")
         (target,) = self.row.pointers(f, "to")
-        shift = self.row.step(f)
-        with f.each(first, last) as index:
+
+        def move(index: Index, digit: Value) -> None:
             record = load_raw(f, source, index, self.records.columns[0])
-            place = f.at(counts, self._digit(f, record, shift), "i32")
-            at = f.load(place, I32, 4)
-            f.store(f.binary("add", at, constant(I32, 1)), place, 4)
-            store_raw(f, record, target, f.convert("zext", at, "i64"))
+            store_raw(f, record, target, self._next(f, counts, digit))
+
+        self._each(f, source, (first, last), move)
         return f
+
+    def _next(self, f: KernelFunction, counts: Value, digit: Value) -> Value:
+        """Counts a digit; gives the count before."""
+        place = f.at(counts, digit, "i32")
+        count = f.load(place, I32, 4)
+        f.store(f.binary("add", count, constant(I32, 1)), place, 4)
+        return f.convert("zext", count, "i64")
+
+    def _each(self, f: KernelFunction, source: Value, part: tuple[Value, Value], visit: Visit) -> None:
+        """Visits positions with their digits, which are computed for some at once, and read from the stack then."""
+        (first, last), type = part, self.records.columns[0]
+        shift, digits = self.row.step(f), f.slot(I32, LANES)
+        whole = f.index(f.subtract(last, f.remainder(f.subtract(last, first), LANES)))
+        with f.each(first, whole, LANES) as start:
+            records = f.load(f.at(source, start, type.element), type_of(type.element, LANES), 4)
+            f.store(self._digit(f, records, shift), digits, 4)
+            for lane in range(LANES):
+                digit = f.load(f.at(digits, lane, "i32"), I32, 4)
+                visit(f.add(start, lane), f.convert("zext", digit, "i64"))
+        with f.each(whole, last) as index:
+            visit(index, f.convert("zext", self._digit(f, load_raw(f, source, index, type), shift), "i64"))
+
+    def _digit(self, f: KernelFunction, records: Value, shift: Value) -> Value:
+        """As i32, of one record or some."""
+        key = self.records.key_of(f, records)
+        shift = _resized(f, shift, key.type.element)
+        shifted = f.binary("lshr", key, f.splat(shift, key.type.width) if key.type.width else shift)
+        return _resized(f, f.binary("and", shifted, constant(key.type, (1 << self.digit) - 1)), "i32")
+
+
+def _resized(f: KernelFunction, value: Value, element: str) -> Value:
+    bits = type_of(element).bits
+    if value.type.bits == bits:
+        return value
+    return f.convert("trunc" if value.type.bits > bits else "zext", value, element)

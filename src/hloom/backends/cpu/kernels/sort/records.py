@@ -42,8 +42,8 @@ def store_raw(f: KernelFunction, value: Value, base: Value, index: Index) -> Non
 
 
 def decoded(f: KernelFunction, raw: Value, type: PrimitiveType) -> Element:
-    """The element that an integer holds."""
-    part = type_of(memory_element(type))
+    """The elements that integers hold."""
+    part = type_of(memory_element(type), raw.type.width)
     if type.is_complex:
         high = f.binary("lshr", raw, constant(raw.type, part.bits))
         real, imaginary = (f.convert("trunc", half, f"i{part.bits}") for half in (raw, high))

@@ -8,9 +8,8 @@ from typing import Any
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.sort.keys import sort_key
-from hloom.backends.cpu.kernels.sort.radix import LONG_ROW
 from hloom.backends.cpu.kernels.sort.records import Elements, KeyedPositions, Records, Rows
-from hloom.backends.cpu.kernels.sort.rows import SortRows
+from hloom.backends.cpu.kernels.sort.rows import RADIX_SIZE, SortRows
 from hloom.ir import Instruction
 
 LARGEST_ROW = (1 << 31) - 1
@@ -31,7 +30,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     types = [shape.element_type for shape in instruction.operand_shapes]
     key = sort_key(comparator)
     records: Records
-    if key is not None and (len(types) > 1 or rows.size < LONG_ROW):
+    if key is not None and (len(types) > 1 or rows.size < RADIX_SIZE):
         records = KeyedPositions(types, key, rows)
         return SortRows(name, instruction, rows, records, False, threads).code()
     records = Elements(types, comparator, key, rows)
