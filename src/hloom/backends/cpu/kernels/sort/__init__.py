@@ -1,1 +1,1 @@
-"""Sorts: keys, radix and merge sorts of rows and records; top-k."""
+"""Sorts: keys; quicksort, radix and merge sorts of rows and records; top-k."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.elements.types import Element, memory_element, register_element, store_element
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, emit_expressions
 from hloom.backends.cpu.llvm.text import Builder, Value, constant, type_of
-from hloom.loops.expressions import Apply, Argument, ExpressionSpace, walk
+from hloom.loops.expressions import Apply, Argument, Constant, ExpressionSpace, walk
 from hloom.loops.index import Expression
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
+from hloom.ops.select import Select
 from hloom.types import PrimitiveType
 
 
@@ -30,10 +32,28 @@ class SortKey:
         type = self.expression.type
         return type_of((register_element if narrow_floats.is_narrow(type) else memory_element)(type)).bits
 
+    @property
+    def exceptions(self) -> tuple[Constant, ...] | None:
+        """The values that other elements are taken for too; None where any element may be."""
+        if self.expression.type not in (PrimitiveType.F32, PrimitiveType.F64) and not self.expression.type.is_integer:
+            return None
+        constants = _stand_ins(self.expression)
+        if constants is None or self.is_total or not self.expression.type.is_float:
+            return constants
+        return (*constants, *(Constant(self.expression.type, value) for value in (0.0, math.nan)))
+
     def emit(self, b: Builder, element: Element) -> Value:
         """An unsigned integer of `bits` bits that is less where the element comes first."""
         (value,) = emit_expressions(b, [self.expression], [element] * (self.argument + 1))
         assert isinstance(value, Value)
+        return self._of(b, value)
+
+    def of_constant(self, b: Builder, value: Constant) -> Value:
+        (emitted,) = emit_expressions(b, [value], [])
+        assert isinstance(emitted, Value)
+        return self._of(b, emitted)
+
+    def _of(self, b: Builder, value: Value) -> Value:
         type = self.expression.type
         if type.is_pred:
             key = b.convert("zext", value, "i8")
@@ -42,6 +62,28 @@ class SortKey:
         else:
             key = b.binary("xor", value, constant(value.type, 1 << (value.type.bits - 1))) if type.is_signed else value
         return b.binary("xor", key, constant(key.type, -1)) if self.descending else key
+
+    def raw_of(self, b: Builder, key: Value) -> Value:
+        """The bits of the element that has a key, if it is no exception and has as many bits."""
+        type, bits = self.expression.type, key.type.bits
+        highest = constant(key.type, 1 << (bits - 1))
+        key = b.binary("xor", key, constant(key.type, -1)) if self.descending else key
+        if type.is_float:
+            is_negative = b.binary("ashr", b.binary("xor", key, highest), constant(key.type, bits - 1))
+            return b.binary("xor", key, b.binary("or", is_negative, highest))
+        return b.binary("xor", key, highest) if type.is_signed else key
+
+
+def _stand_ins(expression: Expression) -> tuple[Constant, ...] | None:
+    """The constants of an expression that is its argument, or a constant instead; None for other expressions."""
+    if isinstance(expression, Argument):
+        return ()
+    if isinstance(expression, Constant):
+        return (expression,)
+    if not (isinstance(expression, Apply) and isinstance(expression.op, Select)):
+        return None
+    found = [_stand_ins(operand) for operand in expression.operands[1:]]
+    return None if None in found else tuple(constant for constants in found for constant in constants or ())
 
 
 def _float_key(b: Builder, value: Value, type: PrimitiveType) -> Value:

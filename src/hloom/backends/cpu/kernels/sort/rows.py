@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
+from hloom.backends.cpu.kernels.sort import quick
 from hloom.backends.cpu.kernels.sort.context import RowContext
 from hloom.backends.cpu.kernels.sort.merge import MergeSort, Place
+from hloom.backends.cpu.kernels.sort.quick import QuickSort
 from hloom.backends.cpu.kernels.sort.radix import RadixSort
 from hloom.backends.cpu.kernels.sort.records import Records, Rows, raw_type
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value
@@ -14,7 +16,7 @@ from hloom.types import PrimitiveType
 
 RADIX_SIZE = 256
 """Rows of so many elements are sorted digit by digit where their order is that of a key."""
-SPLIT_SIZE = 1 << 15
+SPLIT_SIZE = 1 << 13
 """Rows of so many elements are worth several threads."""
 SCRATCH_BYTES = 1 << 22
 """Where all rows' scratch together stays below this, there are several shares of rows a thread."""
@@ -25,7 +27,7 @@ class SortRows:
 
     def __init__(
         self, name: str, instruction: Instruction, rows: Rows, records: Records, in_place: bool, threads: int,
-        kept: int | None = None,
+        vector_bytes: int, kept: int | None = None,
     ) -> None:  # fmt: skip
         self.name, self.instruction, self.rows, self.records, self.in_place = name, instruction, rows, records, in_place
         self.kept = Rows(rows.count, rows.size if kept is None else kept, rows.stride)
@@ -35,10 +37,15 @@ class SortRows:
         parts = threads if self.splits_rows else 1
         counts = len(self.operand_types), len(self.result_types)
         self.row = RowContext(f"{name}.row", *counts, records, rows.size, parts)
-        by_digits = records.key is not None and len(records.columns) == 1 and rows.size >= RADIX_SIZE
-        self.algorithm = RadixSort(self.row) if by_digits else MergeSort(self.row)
+        self.algorithm = self._algorithm(vector_bytes)
         self.row_bytes = self._set_bytes() * (1 if in_place else 2) + aligned(self.algorithm.counts_bytes)
         self.shares = self._shares(threads)
+
+    def _algorithm(self, vector_bytes: int) -> QuickSort | RadixSort | MergeSort:
+        if (self.in_place or self.records.are_distinct) and quick.sorts(self.records, self.rows.size, vector_bytes):
+            return QuickSort(self.row, vector_bytes)
+        by_digits = self.records.key is not None and len(self.records.columns) == 1 and self.rows.size >= RADIX_SIZE
+        return RadixSort(self.row) if by_digits else MergeSort(self.row)
 
     def _set_bytes(self) -> int:
         return sum(aligned(self.rows.size * column.bits // 8) for column in self.records.columns)

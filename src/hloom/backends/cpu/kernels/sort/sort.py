@@ -1,4 +1,4 @@
-"""`sort`: by digits where the comparator orders by one number, else by merging with the comparator in line."""
+"""`sort`: in vectors or by digits where the comparator orders by one number, else by merging, the comparator in line."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
+from hloom.backends.cpu.kernels.sort import quick
 from hloom.backends.cpu.kernels.sort.keys import sort_key
 from hloom.backends.cpu.kernels.sort.records import Elements, KeyedPositions, Records, Rows
 from hloom.backends.cpu.kernels.sort.rows import RADIX_SIZE, SortRows
@@ -29,9 +30,9 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     rows = Rows(math.prod(sizes) // sizes[op.dimension], sizes[op.dimension], stride)
     types = [shape.element_type for shape in instruction.operand_shapes]
     key = sort_key(comparator)
-    records: Records
-    if key is not None and (len(types) > 1 or rows.size < RADIX_SIZE):
-        records = KeyedPositions(types, key, rows)
-        return SortRows(name, instruction, rows, records, False, threads).code()
-    records = Elements(types, comparator, key, rows)
-    return SortRows(name, instruction, rows, records, stride == 1, threads).code()
+    records: Records = Elements(types, comparator, key, rows)
+    in_place = stride == 1
+    sorts_elements = in_place and quick.sorts(records, rows.size, vector_bytes)
+    if key is not None and not sorts_elements and (len(types) > 1 or rows.size < RADIX_SIZE):
+        records, in_place = KeyedPositions(types, key, rows), False
+    return SortRows(name, instruction, rows, records, in_place, threads, vector_bytes).code()

@@ -33,7 +33,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     key = natural_key(operand.element_type, descending=op.largest)
     records = KeyedPositions([operand.element_type], key, rows, writes_positions=True)
     if not _is_short(op.k, size):
-        return SortRows(name, instruction, rows, records, False, threads, op.k).code()
+        return SortRows(name, instruction, rows, records, False, threads, vector_bytes, op.k).code()
     return _Selection(name, instruction, rows, records, op.k, threads, vector_bytes).code()
 
 
