@@ -15,12 +15,15 @@ from hloom.loops.index import Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, expressions_of, in_place_pairs
 from hloom.loops.pull import ELEMENT_FUNCTIONS, Puller, row_major_strides, start_indices
 from hloom.loops.scalar_computation import CanApply, can_compute
+from hloom.ops.reduce_window import ReduceWindow, cumulative_dimension
 from hloom.ops.select import Select
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 LARGEST_WINDOW = 128
 """Windows of more elements are not folded element by element, unless the combiner is a function."""
+LARGEST_RUN = 12
+"""The same of windows that give a running fold of elements that lie side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
         return False
     if op.opcode in ("reduce", "reduce-window", "map"):
         (computation,) = op.computations
-        is_large = not any_window and math.prod(d.size for d in getattr(op, "window", ())) > LARGEST_WINDOW
+        is_large = not any_window and isinstance(op, ReduceWindow) and _is_large(op, operands[0].dimensions)
         if is_large and not any(i.opcode == "scalar-function-call" for i in computation.instructions):
             return False
         return can_compute(computation, can_apply)
@@ -65,6 +68,14 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
         same_type = instruction.shape.element_type is instruction.operands[0].shape.element_type
         return same_type and all(layout is not None and layout.is_dense_row_major for layout in layouts)
     return True
+
+
+def _is_large(op: ReduceWindow, sizes: tuple[int, ...]) -> bool:
+    """Whether each window takes longer than a kernel that makes use of the one before it."""
+    dimension, length = cumulative_dimension(op.window, sizes), math.prod(d.size for d in op.window)
+    if dimension is None:
+        return length > LARGEST_WINDOW
+    return length > (LARGEST_RUN if math.prod(sizes[dimension + 1 :]) == 1 else 2)
 
 
 @functools.cache

@@ -29,6 +29,19 @@ def check_window(op: Operation, clause: str, window: Window, sizes: Sequence[int
     return [d.count(size) for d, size in zip(window, sizes, strict=True)]
 
 
+def cumulative_dimension(window: Window, sizes: tuple[int, ...]) -> int | None:
+    """The dimension along which a window gives a running fold, forward or backward; None where it does not."""
+    found = [d for d, w in enumerate(window) if w != WindowDimension()]
+    if len(found) != 1:
+        return None
+    (dimension,) = found
+    size, w = sizes[dimension], window[dimension]
+    for padding in ((size - 1, 0), (0, size - 1)):
+        if w == WindowDimension(size, 1, *padding, window_reversal=w.window_reversal):
+            return dimension
+    return None
+
+
 class ReduceWindow(Operation, opcode="reduce-window"):
     """Folds the elements of each window position by `computation` (REDUCEWINDOW-1).
 

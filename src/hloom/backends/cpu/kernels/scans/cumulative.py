@@ -12,7 +12,7 @@ from hloom.backends.cpu.kernels.scans.along import ScanAlong
 from hloom.backends.cpu.kernels.scans.scan import Scan
 from hloom.backends.cpu.kernels.scans.window_fold import WindowFold, axes_of
 from hloom.ir import Instruction
-from hloom.ops.attributes import Window, WindowDimension
+from hloom.ops.reduce_window import cumulative_dimension
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
@@ -35,16 +35,3 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     scan = Scan(instruction, computation, outer, sizes[dimension], inner, backward)
     writer = ScanAlong if inner == 1 else ScanAcross
     return writer(name, scan, threads, vector_bytes).code()
-
-
-def cumulative_dimension(window: Window, sizes: tuple[int, ...]) -> int | None:
-    """The dimension along which a window gives a running fold, forward or backward; None where it does not."""
-    found = [d for d, w in enumerate(window) if w != WindowDimension()]
-    if len(found) != 1:
-        return None
-    (dimension,) = found
-    size, w = sizes[dimension], window[dimension]
-    for padding in ((size - 1, 0), (0, size - 1)):
-        if w == WindowDimension(size, 1, *padding, window_reversal=w.window_reversal):
-            return dimension
-    return None

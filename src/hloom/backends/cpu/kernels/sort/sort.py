@@ -1,4 +1,4 @@
-"""`sort`: in vectors or by digits where the comparator orders by one number, else by merging, the comparator in line."""
+"""`sort`: in vectors or by digits where the comparator orders by one number, else by merging."""
 
 from __future__ import annotations
 
