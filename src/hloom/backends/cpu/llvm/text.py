@@ -327,6 +327,11 @@ class Builder:
     def load(self, pointer: Value, type: Type, align: int) -> Value:
         return self.emit(f"load {type}, ptr {pointer.text}, align {align}", type)
 
+    def prefetch(self, pointer: Value, writes: bool = False) -> None:
+        """Asks for a cache line that is read, or written, soon."""
+        self.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
+        self.line(f"call void @llvm.prefetch.p0({pointer}, i32 {int(writes)}, i32 3, i32 1)")
+
     def store(self, value: Value, pointer: Value, align: int, note: str = "") -> None:
         self.line(f"store {value}, ptr {pointer.text}, align {align}{', ' + note if note else ''}")
 

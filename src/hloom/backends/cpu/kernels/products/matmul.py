@@ -134,7 +134,8 @@ class _Emitter:
     def _panels_of_b(self) -> Panels:
         columns = self.tile.columns
         if self.plan.b_place == "direct":
-            return Panels(columns, self.product.b.row, masked=self.plan.has_ragged_columns)
+            ragged = self.plan.has_ragged_columns
+            return Panels(columns, self.product.b.row, masked=ragged, streamed=self.plan.streams_b)
         return Panels(self.depth_of_b * columns, columns)
 
     def code(self) -> MatmulCode:

@@ -26,6 +26,9 @@ L2_BYTES = 1 << 20
 L3_BYTES = 8 << 20  # of a packed B
 STACK_BYTES = L2_BYTES // 8  # for each of: a block of A, partial sums, a private B
 DIRECT_BYTES = L2_BYTES // 4  # of a B that is read in place
+STREAMED_BYTES = 32 << 20  # of a B that comes from memory
+STREAMED_ROWS = 32  # of the result: so few that memory is what takes time
+STREAMED_DEPTH = 64  # of a block of K then
 LEAST_COLUMNS = 512  # of a packed B: what makes up for packing A
 PANEL_BYTES = 28 << 10  # of A, for a block of K: it stays in the L1 cache
 DIRECT_ROWS = 512  # of a block of K, where B is read in place: they lie in as many pages
@@ -169,6 +172,10 @@ class Plan:
     parallel: bool
 
     @property
+    def streams_b(self) -> bool:
+        return self.b_place == "direct" and _streams(self.product, self.tile.type)
+
+    @property
     def has_partial_sums(self) -> bool:
         return self.depth < self.product.k
 
@@ -202,7 +209,9 @@ def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
     parallel = threads > 1 and p.work >= PARALLEL_WORK
     place = _place_of_b(p, tile, threads if parallel else 1)
     block_of_k = PANEL_BYTES // (tile.rows * size)
-    blocks_of_k = math.ceil(p.k / (min(block_of_k, DIRECT_ROWS) if place == "direct" else block_of_k))
+    if place == "direct":
+        block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, vector) else DIRECT_ROWS)
+    blocks_of_k = math.ceil(p.k / block_of_k)
     depth = p.k if blocks_of_k == 1 else up(math.ceil(p.k / blocks_of_k), vector.width)
     as_it_is = ELEMENTS[p.a.type] == vector.element and not p.a.paired and p.a.words is None
     is_small = p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
@@ -224,17 +233,24 @@ def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
 
     candidates = [
         Tile(rows, vectors, vector)
-        for vectors in range(1, min(math.ceil(p.n / vector.width), VECTORS) + 1)
+        for vectors in range(VECTORS if _streams(p, vector) else 1, min(math.ceil(p.n / vector.width), VECTORS) + 1)
         for rows in range(1, min(p.m, ACCUMULATORS[vector_bytes] // vectors) + 1)
         if (rows + 1) * vectors <= SUMS_AND_ROW[vector_bytes]
     ]
     return min(candidates, key=cost)
 
 
+def _streams(p: Product, vector: Type) -> bool:
+    """Whether B, which is read in place, comes from memory."""
+    return (
+        p.m <= STREAMED_ROWS and p.k * p.n * size_of(vector.element) > STREAMED_BYTES and p.n >= VECTORS * vector.width
+    )
+
+
 def _place_of_b(p: Product, tile: Tile, threads: int) -> str:
     as_it_is = ELEMENTS[p.b.type] == tile.type.element and p.b.has_contiguous_rows and not p.is_complex
     size = up(p.k, tile.type.width) * up(p.n, tile.columns) * size_of(tile.type.element)
-    if as_it_is and (size <= DIRECT_BYTES or p.m <= 2 * tile.rows):
+    if as_it_is and (size <= DIRECT_BYTES or p.m <= 2 * tile.rows or _streams(p, tile.type)):
         return "direct"
     if size <= STACK_BYTES and (threads == 1 or p.batch >= threads or p.m >= 64 * threads):
         return "private"

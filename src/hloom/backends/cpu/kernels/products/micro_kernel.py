@@ -40,12 +40,14 @@ class Tile:
 @dataclass(frozen=True)
 class Panels:
     """How the kernel walks over one operand: elements from panel to panel, from step to step of K, and within a step
-    from row to row (A only; B's are contiguous). `masked`: a panel of B may end before the tile does."""
+    from row to row (A only; B's are contiguous). `masked`: a panel of B may end before the tile does.
+    `streamed`: B comes from memory in place, so the kernel asks for the next panel's row with each row."""
 
     panel: int
     step: int
     row: int = 1
     masked: bool = False
+    streamed: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,9 @@ class Kernel:
             vectors = [
                 _load_real(f, f.at(row_of_b, j * type.width, type.element), type, mask) for j, mask in enumerate(masks)
             ]
+            if self.b.streamed:
+                for j in range(tile.vectors):
+                    f.prefetch(f.at(row_of_b, tile.columns + j * type.width, type.element))
             for i in range(tile.rows):
                 scalar = _load_real(f, f.at(column_of_a, i * self.a.row, type.element), type.scalar)
                 factor = f.splat(scalar, type.width)

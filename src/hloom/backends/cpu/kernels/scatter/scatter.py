@@ -138,13 +138,12 @@ class _Scatter:
             value = self._start(f, f.add(index, start.offset))
             moved = f.binary("mul", value, constant(I64, start.stride))
             target = moved if target == 0 else f.binary("add", moved, f.index(target))
-        f.declarations["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"] = None
         size = self.plan.window[-1].size
         if self.plan.divided is self.plan.window[-1]:
             target, size = f.add(target, self.part[0]), size // self.plan.shares
         place = f.element_at(self.results[0], target, self.types[0])
         for line in range(min(LINES, -(-size * self.types[0].byte_width // 64))):
-            f.line(f"call void @llvm.prefetch.p0({f.at(place, 64 * line, 'i8')}, i32 1, i32 3, i32 1)")
+            f.prefetch(f.at(place, 64 * line, "i8"), writes=True)
 
     def _start(self, f: KernelFunction, index: Index) -> Value:
         """A component of an index vector; as an unsigned number a negative one is too large."""
