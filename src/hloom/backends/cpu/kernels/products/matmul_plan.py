@@ -231,9 +231,11 @@ def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
         tiles = math.ceil(p.m / tile.rows) * math.ceil(p.n / tile.columns)
         return tiles * (max(tile.rows * tile.vectors, 10) + 0.25 * (tile.rows + tile.vectors))
 
+    # What comes from memory is read in long pieces.
+    least = VECTORS if vector_bytes == 64 and _streams(p, vector) else 1
     candidates = [
         Tile(rows, vectors, vector)
-        for vectors in range(VECTORS if _streams(p, vector) else 1, min(math.ceil(p.n / vector.width), VECTORS) + 1)
+        for vectors in range(least, min(math.ceil(p.n / vector.width), VECTORS) + 1)
         for rows in range(1, min(p.m, ACCUMULATORS[vector_bytes] // vectors) + 1)
         if (rows + 1) * vectors <= SUMS_AND_ROW[vector_bytes]
     ]
@@ -241,16 +243,19 @@ def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
 
 
 def _streams(p: Product, vector: Type) -> bool:
-    """Whether B, which is read in place, comes from memory."""
-    return (
-        p.m <= STREAMED_ROWS and p.k * p.n * size_of(vector.element) > STREAMED_BYTES and p.n >= VECTORS * vector.width
-    )
+    """Whether B is read in place, and comes from memory."""
+    is_large = p.k * p.n * size_of(vector.element) > STREAMED_BYTES and p.n >= VECTORS * vector.width
+    return is_large and p.m <= STREAMED_ROWS and _is_ready(p, vector)
+
+
+def _is_ready(p: Product, vector: Type) -> bool:
+    """Whether vectors of B can be read in place."""
+    return ELEMENTS[p.b.type] == vector.element and p.b.has_contiguous_rows and not p.is_complex
 
 
 def _place_of_b(p: Product, tile: Tile, threads: int) -> str:
-    as_it_is = ELEMENTS[p.b.type] == tile.type.element and p.b.has_contiguous_rows and not p.is_complex
     size = up(p.k, tile.type.width) * up(p.n, tile.columns) * size_of(tile.type.element)
-    if as_it_is and (size <= DIRECT_BYTES or p.m <= 2 * tile.rows or _streams(p, tile.type)):
+    if _is_ready(p, tile.type) and (size <= DIRECT_BYTES or p.m <= 2 * tile.rows or _streams(p, tile.type)):
         return "direct"
     if size <= STACK_BYTES and (threads == 1 or p.batch >= threads or p.m >= 64 * threads):
         return "private"
