@@ -316,15 +316,21 @@ def _resized(b: Builder, x: Value, source: PrimitiveType, element: str) -> Value
 
 
 def _float_to_integer(b: Builder, x: Value, target: PrimitiveType) -> Value:
-    """Toward zero, clamped; NaN gives 0 (CONVERT-3)."""
-    type = x.type.of(register_element(target))
-    name = "fptosi" if target.is_signed else "fptoui"
-    value = b.call(f"llvm.{name}.sat.{type.suffix}.{x.type.suffix}", type, x)
-    if target.bits < 8:
-        limits = ml_dtypes.iinfo(target.dtype)
-        value = b.intrinsic("smin" if target.is_signed else "umin", value, constant(type, int(limits.max)))
-        value = b.intrinsic("smax", value, constant(type, int(limits.min))) if target.is_signed else value
-    return value
+    """Toward zero, clamped; NaN gives 0 (CONVERT-3). LLVM's saturating conversion takes lanes one by one."""
+    limits, digits = ml_dtypes.iinfo(target.dtype), 53 if x.type.element == "double" else 24
+    least, most = int(limits.min), int(limits.max)
+    rounded_off = max(0, most.bit_length() - digits)
+    greatest = most >> rounded_off << rounded_off  # the greatest integer that x can be
+    low, high = constant(x.type, float(least)), constant(x.type, float(greatest))
+    inside = b.select(b.compare("ogt", x, low), x, low)
+    inside = b.select(b.compare("olt", inside, high), inside, high)
+    wide = "i64" if target.bits == 64 else "i32"
+    is_wide = not target.is_signed and target.bits >= 32
+    value = b.convert("fptoui" if is_wide else "fptosi", inside, wide)
+    value = _resized(b, value, target, register_element(target))
+    if rounded_off:
+        value = b.select(b.compare("ogt", x, high), constant(value.type, most), value)
+    return b.select(b.compare("uno", x, x), constant(value.type, 0), value)
 
 
 def _float_to_float(b: Builder, x: Value, source: PrimitiveType, target: PrimitiveType) -> Value:

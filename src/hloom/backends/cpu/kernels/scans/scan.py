@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hloom.backends.cpu.elements.types import Element, register_type
+from hloom.backends.cpu.elements.types import Element, register_type, rounded
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, Variable
 from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation, parts
 from hloom.backends.cpu.llvm.text import Builder, Index, Type, Value
@@ -36,12 +36,19 @@ class Scan:
         self.instruction, self.computation, self.backward = instruction, computation, backward
         self.outer, self.size, self.inner = outer, size, inner
         self.types: list[PrimitiveType] = [shape.element_type for shape in instruction.shape.leaves()]
-        self.starts_with_initial = not backward or bool(combiner_opcode(computation.computation))
+        opcode = combiner_opcode(computation.computation)
+        self.starts_with_initial = not backward or bool(opcode)
         """Whether the initial value may be combined first; else it is the left operand of all results."""
+        is_narrow = len(self.types) == 1 and self.types[0].is_float and self.types[0].bits < 32
+        self.wide = {"add": "fadd", "multiply": "fmul"}.get(opcode) if is_narrow else None
+        """LLVM's operation of a fold of narrow floats, which is done in f32 and rounded once."""
 
     def combine(self, b: Builder, earlier: Elements, later: Elements) -> Elements:
         """Folds two neighbouring parts, `earlier` being the one that the scan meets first."""
         left, right = (later, earlier) if self.backward else (earlier, later)
+        if self.wide is not None:
+            (x,), (y,) = flat(left), flat(right)
+            return [b.binary(self.wide, x, y)]
         return self.computation.emit(b, [*left, *right])
 
     def joined(self, f: KernelFunction, before: Elements, own: Elements, block: Index) -> Elements:
@@ -56,7 +63,9 @@ class Scan:
 
     def result(self, f: KernelFunction, initial: Elements, before: Elements, own: Elements, block: Index) -> Elements:
         value = self.joined(f, before, own, block)
-        return value if self.starts_with_initial else self.computation.emit(f, [*initial, *value])
+        if not self.starts_with_initial:
+            return self.computation.emit(f, [*initial, *value])
+        return value if self.wide is None else [rounded(f, part, self.types[0]) for part in flat(value)]
 
     def registers(self, lanes: int) -> list[Type]:
         """The types of the registers of one element of each operand."""
