@@ -238,6 +238,39 @@ def _joins(index: Index, outer: Variable, inner: Variable) -> bool:
     return index.coefficient(outer) == index.coefficient(inner) * inner.extent
 
 
+LEAST_PART = 16
+"""The shortest loop that is worth dividing another one for."""
+
+
+def divide(nest: Nest, space: ExpressionSpace) -> Nest:
+    """Divides loops so that quotients become loops: (i < 32) with indices i // 8 and i mod 8 -> (j < 4, k < 8)."""
+    loops = list(nest.loops)
+    position = 0
+    while position < len(loops):
+        loop = loops[position]
+        part = max(_divisors(nest, loop), default=None)
+        if part is None:
+            position += 1
+            continue
+        outer, inner = (space.indices.variable(loop.name, extent) for extent in (loop.extent // part, part))
+        both = space.indices.linear([space.indices.of(outer), space.indices.of(inner)], [part, 1])
+        nest = substitute(nest, space, {loop: both})
+        loops[position : position + 1] = [outer, inner]
+        nest = replace(nest, loops=tuple(loops))
+    return nest
+
+
+def _divisors(nest: Nest, loop: Variable) -> set[int]:
+    """What the loop's counter is divided by in indices, where that divides the loop too."""
+    atoms = {atom for index in indices_of(nest) for atom, _ in index.terms if loop in atom.variables}
+    divisors = {
+        atom.divisor
+        for atom in atoms
+        if isinstance(atom, (Quotient, Remainder)) and atom.operand.terms == ((loop, 1),) and not atom.operand.constant
+    }
+    return {d for d in divisors if LEAST_PART <= d < loop.extent and loop.extent % d == 0}
+
+
 def substitute(nest: Nest, space: ExpressionSpace, values: dict[Variable, Index]) -> Nest:
     """The nest with loop variables replaced by other indices; the loops themselves stay."""
     roots = space.substitute(nest.values, values)

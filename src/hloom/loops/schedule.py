@@ -15,6 +15,7 @@ from hloom.loops.nest import (
     Store,
     collapse,
     collapse_folds,
+    divide,
     loads_of,
     nest_cost,
     substitute,
@@ -38,7 +39,7 @@ def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
     nests = []
     for nest in kernel.nests:
         nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
-        nest = collapse_folds(collapse(nest, kernel.space), kernel.space)
+        nest = collapse_folds(divide(collapse(nest, kernel.space), kernel.space), kernel.space)
         nests += split_reductions(kernel, _write_out_short_loops(nest, kernel.space))
     kernel.nests = [_schedule_nest(kernel, nest, vector_bytes, threads) for nest in nests]
 
