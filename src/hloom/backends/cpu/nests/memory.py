@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import cast
 
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, parts, store_element
-from hloom.backends.cpu.llvm.text import I64, Type, Value, constant, lane_numbers, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value, constant, lane_numbers, type_of
 from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load
-from hloom.loops.index import Index
+from hloom.loops.index import Index, Quotient
 from hloom.types import PrimitiveType
 
 ALIGNMENT = 64
@@ -28,8 +29,12 @@ def active_mask(e: NestState) -> Value | None:
 
 def emit_load(e: NestState, load: Load) -> Element:
     b, type = e.builder, load.type
-    base, coefficient, extra = index_parts(e, load.index)
     mask = active_mask(e) if not load.in_bounds or e.tail is not None else None
+    if e.vector is not None and e.vector in load.index.variables and not type.is_complex:
+        quotient = _repeated(e, load.index)
+        if quotient is not None:
+            return repeated_load(e, load, quotient, mask)
+    base, coefficient, extra = index_parts(e, load.index)
     pointer = Value(f"%b{load.buffer}", type_of("ptr"))
     if not coefficient and extra is None:
         if e.mask is not None and not load.in_bounds:
@@ -98,6 +103,31 @@ def strided_load(
         mask = b.shuffle(mask, nowhere, [e.lanes if k % stride else k // stride for k in range(length)])
     whole = vector_load(e, at, type_of(element, length), type.byte_width, mask)
     return load_element(b, b.shuffle(whole, None, range(0, length, stride)), type)
+
+
+def _repeated(e: NestState, index: Index) -> Quotient | None:
+    """i // d in an index that is i // d beside what is the same in all lanes, where d divides the lanes."""
+    (atom, coefficient), *more = [(a, c) for a, c in index.terms if e.vector in a.variables]
+    if more or coefficient != 1 or not isinstance(atom, Quotient) or e.vector is None or e.vector.low:
+        return None
+    is_counter = atom.operand.terms == ((e.vector, 1),) and not atom.operand.constant
+    return atom if is_counter and e.lanes % atom.divisor == 0 else None
+
+
+def repeated_load(e: NestState, load: Load, quotient: Quotient, mask: Value | None) -> Element:
+    """Neighbours, each in several lanes."""
+    b, element, times = e.builder, memory_element(load.type), quotient.divisor
+    others = Index(tuple(term for term in load.index.terms if term[0] is not quotient), load.index.constant)
+    base, *_ = index_parts(e, others)
+    assert e.vector is not None
+    first = b.binary("udiv", e.variables[e.vector], constant(I64, times))
+    at = b.element_pointer(Value(f"%b{load.buffer}", PTR), b.binary("add", base, first), element)
+    if mask is not None:
+        whole = b.splat(mask, e.lanes)
+        turns = [b.shuffle(whole, None, range(turn, e.lanes, times)) for turn in range(times)]
+        mask = functools.reduce(lambda a, c: b.binary("or", a, c), turns)
+    part = vector_load(e, at, type_of(element, e.lanes // times), load.type.byte_width, mask)
+    return load_element(b, b.shuffle(part, None, [lane // times for lane in range(e.lanes)]), load.type)
 
 
 def gather(
