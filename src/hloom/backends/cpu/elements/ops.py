@@ -9,6 +9,7 @@ from typing import Any, cast
 import ml_dtypes
 
 from hloom.backends.cpu.elements import complex_math, narrow_floats, vector_math
+from hloom.backends.cpu.elements.extrema import float_extremum
 from hloom.backends.cpu.elements.scalar_function import ScalarFunctionCall, apply_function
 from hloom.backends.cpu.elements.types import (
     Element,
@@ -143,7 +144,7 @@ def _extremum(intrinsic: str, signed: str, unsigned: str, predicate: str) -> Emi
         if e.type.is_pred:
             return b.binary(predicate, x, y)
         if e.type.is_float:
-            return b.intrinsic(intrinsic, x, y)
+            return float_extremum(b, intrinsic, x, y)
         return b.intrinsic(signed if e.type.is_signed else unsigned, x, y)
 
     return emit
