@@ -277,7 +277,7 @@ class StepEmitter:
         look, ask, stop, go = (b.label(hint) for hint in ("look", "ask", "stop", "go"))
         part = self.task.part if self.task is not None else None
         share = part.loop.block / part.loop.size if part is not None else 1.0
-        period = poll_period(step, share)
+        period = self._poll_period(step, share)
         if period > 1:
             ticks = b.binary("add", b.load(Value("%poll.ticks", PTR), I32, 4), constant(I32, 1))
             b.store(ticks, Value("%poll.ticks", PTR), 4)
@@ -301,6 +301,18 @@ class StepEmitter:
         else:
             b.branch(done)
         b.start(go)
+
+    def _poll_period(self, step: WhileStep, share: float) -> int:
+        """After how many rounds, or shares of rounds, a loop looks at the clock: a power of 2, less for long rounds."""
+        cost = 8
+        for inner in (*step.condition, *step.body):
+            if isinstance(inner, KernelStep):
+                cost += sum(map(nest_cost, inner.kernel.nests))
+            elif isinstance(inner, CopyStep):
+                cost += 0 if self._is_in_place(inner) else inner.target.byte_size // 16
+            else:
+                return 1
+        return 1 << max(0, (LOOK_COST // max(8, int(cost * share))).bit_length() - 1)
 
     def _conditional(self, step: ConditionalStep, depth: int) -> None:
         b = self.builder
@@ -378,16 +390,3 @@ class StepEmitter:
         self.inlined[function.name] = calls + inline
         self.called.add(function.name)
         b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")
-
-
-def poll_period(step: WhileStep, share: float) -> int:
-    """After how many rounds, or shares of rounds, a loop looks at the clock: a power of 2, fewer for long rounds."""
-    cost = 8
-    for inner in (*step.condition, *step.body):
-        if isinstance(inner, KernelStep):
-            cost += sum(map(nest_cost, inner.kernel.nests))
-        elif isinstance(inner, CopyStep):
-            cost += inner.target.byte_size // 16
-        else:
-            return 1
-    return 1 << max(0, (LOOK_COST // max(8, int(cost * share))).bit_length() - 1)
