@@ -21,6 +21,7 @@ from hloom.passes.expand.convolution_operands import ConvolutionOperandSwapper
 from hloom.passes.expand.declared import DeclaredExpander
 from hloom.passes.expand.dot_strength_reduction import DotStrengthReduction
 from hloom.passes.expand.dynamic.padder import DynamicPadder
+from hloom.passes.expand.fft_lengths import FftLengths
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.expand.mixed_precision import MixedPrecisionExpander
@@ -60,6 +61,7 @@ PASSES: dict[str, type[Any]] = {
         ArgMax,
         DotStrengthReduction,
         DynamicPadder,
+        FftLengths,
         LinearAlgebraToLapack,
         MapInliner,
         MixedPrecisionExpander,

@@ -33,12 +33,12 @@ def test_the_interpreter_reports_nothing() -> None:
 
 def test_what_has_no_native_code_is_listed() -> None:
     lines = report(
-        "x = c64[2053] parameter(0)\ny = c64[2053] negate(x)\n"
-        "c = c64[2053] fft(y), fft_type=FFT, fft_length={2053}\n"
-        'ROOT r = c64[2053] custom-call(c), custom_call_target="nobody_knows"'
+        "x = c64[4194319] parameter(0)\ny = c64[4194319] negate(x)\n"
+        "c = c64[4194319] fft(y), fft_type=FFT, fft_length={4194319}\n"
+        'ROOT r = c64[4194319] custom-call(c), custom_call_target="nobody_knows"'
     )
     assert len(lines) == 2
-    assert lines[0].startswith("%c = c64[2053] fft(") and lines[1].startswith("%r = ")
+    assert lines[0].startswith("%c = c64[4194319] fft(") and lines[1].startswith("%r = ")
 
 
 def test_values_of_dynamic_sizes_are_not_the_hosts() -> None:

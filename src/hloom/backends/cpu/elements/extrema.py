@@ -1,4 +1,4 @@
-"""The larger and the smaller of floats: -0 is less than +0, and NaN wins (MAX-2, MIN-2)."""
+"""The larger and the smaller of floats: -0 is less than +0, and NaN wins (MAX-1, MIN-1)."""
 
 from __future__ import annotations
 

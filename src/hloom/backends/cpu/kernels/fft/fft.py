@@ -23,10 +23,9 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import Value, type_of
 from hloom.ir import Instruction
 from hloom.ops.attributes import FftType
+from hloom.passes.expand.fft_lengths import LONGEST, has_code, product_of_two
 from hloom.types import PrimitiveType
 
-LONGEST = 2048
-"""Of the sequences that are transformed at once: lanes of them are in the second cache."""
 LEAST_SPLIT = 64
 """From here on one sequence alone is worth being made a matrix: vectors have its columns."""
 WORTH_THREADS = 1 << 14
@@ -37,12 +36,13 @@ PADDING = 320
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
-    """The code of an fft; None for lengths that are too long: along columns, odd real ones, large primes."""
+    """The code of an fft; None for lengths that it does not transform (`passes/expand/fft_lengths.py`)."""
     op: Any = instruction.op
     if not has_native_arrays(instruction) or 0 in (*instruction.shape.dimensions, *op.fft_length):
         return None
-    writer = _Writer(name, instruction, threads, vector_bytes)
-    return writer.code() if writer.can_write() else None
+    if not has_code(op.fft_type, op.fft_length):
+        return None
+    return _Writer(name, instruction, threads, vector_bytes).code()
 
 
 class _Writer:
@@ -66,22 +66,13 @@ class _Writer:
         self.ffts: dict[LaneFft, tuple[str, int]] = {}
         """Their functions, and where in the table their factors are."""
 
-    # What can be written
-
-    def can_write(self) -> bool:
-        *others, last = self.lengths
-        is_half = self.kind in (FftType.RFFT, FftType.IRFFT) and last > LONGEST
-        complex_length = last // 2 if is_half else last
-        is_written = not (is_half and last % 2) and self._split(complex_length, False) is not None
-        return is_written and all(length <= LONGEST for length in others)
-
     @staticmethod
-    def _split(n: int, lanes_are_empty: bool) -> tuple[int, int] | None:
+    def _split(n: int, lanes_are_empty: bool) -> tuple[int, int]:
         """A length as a product of two that are nearly equal, where it is long or lanes are empty; else (1, n)."""
-        if n <= LONGEST and not (lanes_are_empty and n >= LEAST_SPLIT):
-            return 1, n
-        fitting = [a for a in range(math.isqrt(n), 0, -1) if n % a == 0 and n // a <= LONGEST]
-        return (fitting[0], n // fitting[0]) if fitting else None
+        wants_two = n > LONGEST or (lanes_are_empty and n >= LEAST_SPLIT)
+        found = product_of_two(n) if wants_two else (1, n)
+        assert found is not None
+        return found
 
     def _lane_fft(self, n: int, sequences: int) -> LaneFft:
         wanted = 1 << (sequences - 1).bit_length()
@@ -132,7 +123,6 @@ class _Writer:
 
     def _rows(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         split = self._split(n, 2 * rows <= self.width)
-        assert split is not None
         if split[0] > 1:
             self._long(*split, rows, source, target, scale)
             return

@@ -1,0 +1,172 @@
+"""fft-lengths: Fourier transforms of lengths that have no code of their own, by others that have.
+
+Code for a length up to `LONGEST`, or for a product of two such, transforms rows; of columns only the short ones. The
+rest, large primes above all, is a convolution with a chirp (Bluestein's algorithm). With c_j = exp(-i pi j^2 / n),
+element k of the transform is c_k times the sum over j of (x_j c_j) conj(c_(k-j)).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from hloom.ir import Instruction, Module
+from hloom.ops.attributes import FftType, PaddingDimension, SliceDimension
+from hloom.ops.elementwise_binary import Complex, Multiply
+from hloom.ops.elementwise_unary import Imag, Negate, Real
+from hloom.ops.fft import Fft
+from hloom.ops.pad import Concatenate, Pad
+from hloom.ops.slice import Slice
+from hloom.ops.transpose import Reverse, Transpose
+from hloom.passes.expand.maker import Maker, expand_all
+
+LONGEST = 2048
+"""Of the sequences that are transformed at once: lanes of them are in the second cache."""
+
+
+@dataclass(frozen=True)
+class FftLengths:
+    """Before: an fft of any lengths. After: fft of lengths that code transforms, of one dimension each.
+
+    Long columns are transposed to rows, long real sequences of odd length made complex, and large primes convolved with
+    a chirp. Only lengths without a good factor beyond `LONGEST` squared stay as they are.
+    """
+
+    name: ClassVar[str] = "fft-lengths"
+
+    def run(self, module: Module) -> int:
+        return expand_all(module, {"fft": _expanded})
+
+
+def factors(n: int) -> tuple[int, int] | None:
+    """A length as 1 and itself, or a product of two that are nearly equal and not too long; None for others."""
+    return (1, n) if n <= LONGEST else product_of_two(n)
+
+
+def product_of_two(n: int) -> tuple[int, int] | None:
+    fitting = [a for a in range(math.isqrt(n), 0, -1) if n % a == 0 and n // a <= LONGEST]
+    return (fitting[0], n // fitting[0]) if fitting else None
+
+
+def has_code(kind: FftType, lengths: Sequence[int]) -> bool:
+    """Whether code transforms these lengths as they are."""
+    *others, last = lengths
+    is_half = kind in (FftType.RFFT, FftType.IRFFT) and last > LONGEST
+    if max(others, default=0) > LONGEST or (is_half and last % 2):
+        return False
+    return factors(last // 2 if is_half else last) is not None
+
+
+def _expanded(make: Maker, old: Instruction, _: Module) -> Instruction | None:
+    op = old.op
+    assert isinstance(op, Fft)
+    if has_code(op.fft_type, op.fft_length) or not old.shape.element_count:
+        return None
+    if len(op.fft_length) == 1 and not _can_expand(op.fft_type, op.fft_length[0]):
+        return None
+    axes = dict(zip(range(old.shape.rank - len(op.fft_length), old.shape.rank), op.fft_length, strict=True))
+    last, value = old.shape.rank - 1, old.operands[0]
+    if op.fft_type in (FftType.FFT, FftType.IFFT):
+        return _complex(make, value, op.fft_type, axes)
+    n = axes.pop(last)
+    # Real transforms make complex numbers of the last dimension, and real ones of it again.
+    if op.fft_type is FftType.RFFT:
+        return _complex(make, _of_rows(make, value, op.fft_type, n), FftType.FFT, axes)
+    return _of_rows(make, _complex(make, value, FftType.IFFT, axes), op.fft_type, n)
+
+
+def _complex(make: Maker, x: Instruction, kind: FftType, axes: dict[int, int]) -> Instruction:
+    """The transform of dimensions with these lengths: at once but for those that need rows of their own."""
+    long = [axis for axis, n in axes.items() if n > LONGEST and has_code(kind, [n])][:1]
+    short = [axis for axis, n in axes.items() if n <= LONGEST]
+    for axis, n in axes.items():
+        if axis not in (*long, *short):
+            x = _with_last(make, x, [axis], functools.partial(_of_rows, make, kind=kind, n=n))
+    at_once = [*short, *long]
+    if not at_once:
+        return x
+    lengths = tuple(axes[axis] for axis in at_once)
+    return _with_last(make, x, at_once, lambda rows: make(Fft(fft_type=kind, fft_length=lengths), rows))
+
+
+def _with_last(
+    make: Maker, x: Instruction, axes: Sequence[int], do: Callable[[Instruction], Instruction]
+) -> Instruction:
+    """What is done with these dimensions as the last ones."""
+    order = [axis for axis in range(x.shape.rank) if axis not in axes] + [*axes]
+    if order == sorted(order):
+        return do(x)
+    back = tuple(order.index(axis) for axis in range(x.shape.rank))
+    return make(Transpose(permutation=back), do(make(Transpose(permutation=tuple(order)), x)))
+
+
+def _can_expand(kind: FftType, n: int) -> bool:
+    return has_code(kind, [n]) or factors(n) is not None or _chirp_length(n) is not None
+
+
+def _of_rows(make: Maker, x: Instruction, kind: FftType, n: int) -> Instruction:
+    if has_code(kind, [n]) or not _can_expand(kind, n):
+        return make(Fft(fft_type=kind, fft_length=(n,)), x)
+    if kind is FftType.RFFT:
+        zeros = make.broadcast(make.constant(0, x.shape.element_type), x.shape)
+        return _part(make, _of_rows(make, make(Complex(), x, zeros), FftType.FFT, n), 0, n // 2 + 1)
+    if kind is FftType.IRFFT:
+        return make(Real(), _of_rows(make, _whole_spectrum(make, x, n), FftType.IFFT, n))
+    if kind is FftType.IFFT:
+        scale = make.broadcast(make.constant(1 / n, x.shape.element_type), x.shape)
+        forward = _conjugate(make, _chirped(make, _conjugate(make, x), n))
+        return make(Multiply(), forward, scale)
+    return _chirped(make, x, n)
+
+
+def _whole_spectrum(make: Maker, half: Instruction, n: int) -> Instruction:
+    """That of real numbers, whose second half is the first one's conjugate, backwards."""
+    last = half.shape.rank - 1
+    rest = make(Reverse(dimensions=(last,)), _part(make, half, 1, n - n // 2))
+    return make(Concatenate(dimension=last), half, _conjugate(make, rest))
+
+
+def _conjugate(make: Maker, x: Instruction) -> Instruction:
+    return make(Complex(), make(Real(), x), make(Negate(), make(Imag(), x)))
+
+
+def _part(make: Maker, x: Instruction, start: int, limit: int) -> Instruction:
+    """Of each row."""
+    whole = [SliceDimension(0, size) for size in x.shape.dimensions[:-1]]
+    return make(Slice(slice=(*whole, SliceDimension(start, limit))), x)
+
+
+def _chirped(make: Maker, x: Instruction, n: int) -> Instruction:
+    """The transform of complex rows as a convolution."""
+    size = _chirp_length(n)
+    assert size is not None
+    chirp = np.exp(-1j * np.pi * (np.arange(n, dtype=np.int64) ** 2 % (2 * n)) / n)
+    around = np.zeros(size, np.complex128)
+    around[:n] = chirp.conj()
+    around[size - n + 1 :] = chirp.conj()[:0:-1]
+    padding = PaddingDimension(0, size - n)
+    edges = (*[PaddingDimension()] * (x.shape.rank - 1), padding)
+    zero = make.constant(0, x.shape.element_type)
+    longer = make(Pad(padding_config=edges), _times(make, x, chirp), zero)
+    spectrum = make(Fft(fft_type=FftType.FFT, fft_length=(size,)), longer)
+    back = make(Fft(fft_type=FftType.IFFT, fft_length=(size,)), _times(make, spectrum, np.fft.fft(around)))
+    return _times(make, _part(make, back, 0, n), chirp)
+
+
+def _times(make: Maker, x: Instruction, numbers: np.ndarray[tuple[int], np.dtype[np.complex128]]) -> Instruction:
+    """Each row times the same numbers."""
+    factor = make.constant(numbers, x.shape.element_type)
+    return make(Multiply(), x, make.broadcast(factor, x.shape, (x.shape.rank - 1,)))
+
+
+def _chirp_length(n: int) -> int | None:
+    """The least length that holds the convolution, has code, and only small factors."""
+    power = (2 * n - 2).bit_length()
+    lengths = [factor << max(0, power - shift) for factor, shift in ((9, 4), (5, 3), (3, 2), (1, 0))]
+    fitting = [length for length in sorted(lengths) if length >= 2 * n - 1 and factors(length) is not None]
+    return fitting[0] if fitting else None
