@@ -77,8 +77,15 @@ def test_real(sizes: tuple[int, ...], rank: int) -> None:
     check("IRFFT", given, lengths, scipy.fft.irfftn(given.astype(np.complex128), s=lengths, axes=axes))
 
 
+@pytest.mark.parametrize("kind", ["FFT", "IFFT"])
+def test_few_rows_of_large_primes(kind: str) -> None:
+    x = numbers((3, 1009), True)
+    function = scipy.fft.fft if kind == "FFT" else scipy.fft.ifft
+    check(kind, x, (1009,), function(x.astype(np.complex128)))
+
+
 def test_lengths_that_have_code_stay() -> None:
-    for lengths in ((64, 64), (2048, 4096), (1 << 22,), (1009,)):
+    for lengths in ((64, 64), (2048, 4096), (1 << 22,), (5, 1009), (37,)):
         module = hl.parse(text("FFT", shape("c64", lengths), shape("c64", lengths), lengths))
         assert not FftLengths().run(module)
 

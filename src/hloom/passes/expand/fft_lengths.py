@@ -28,6 +28,11 @@ from hloom.passes.expand.maker import Maker, expand_all
 LONGEST = 2048
 """Of the sequences that are transformed at once: lanes of them are in the second cache."""
 
+LARGEST_PRIME = 31
+"""Butterflies take the square of their prime."""
+ALONE, FEW_ROWS = 64, 4
+"""Of so few rows with large primes each is made longer, and so a matrix, rather than transformed in a lane."""
+
 
 @dataclass(frozen=True)
 class FftLengths:
@@ -53,6 +58,16 @@ def product_of_two(n: int) -> tuple[int, int] | None:
     return (fitting[0], n // fitting[0]) if fitting else None
 
 
+def radices_of(n: int) -> tuple[int, ...] | None:
+    """The butterflies of a length, in order; None where a prime is too large."""
+    found = []
+    for radix in (4, 2, *range(3, LARGEST_PRIME + 1, 2)):
+        while n % radix == 0:
+            found.append(radix)
+            n //= radix
+    return tuple(found) if n == 1 else None
+
+
 def has_code(kind: FftType, lengths: Sequence[int]) -> bool:
     """Whether code transforms these lengths as they are."""
     *others, last = lengths
@@ -65,12 +80,14 @@ def has_code(kind: FftType, lengths: Sequence[int]) -> bool:
 def _expanded(make: Maker, old: Instruction, _: Module) -> Instruction | None:
     op = old.op
     assert isinstance(op, Fft)
-    if has_code(op.fft_type, op.fft_length) or not old.shape.element_count:
+    if not old.shape.element_count or (has_code(op.fft_type, op.fft_length) and not _fills_no_lanes(old, op)):
         return None
     if len(op.fft_length) == 1 and not _can_expand(op.fft_type, op.fft_length[0]):
         return None
     axes = dict(zip(range(old.shape.rank - len(op.fft_length), old.shape.rank), op.fft_length, strict=True))
     last, value = old.shape.rank - 1, old.operands[0]
+    if _fills_no_lanes(old, op):
+        return _by_chirp(make, value, op.fft_type, op.fft_length[-1])
     if op.fft_type in (FftType.FFT, FftType.IFFT):
         return _complex(make, value, op.fft_type, axes)
     n = axes.pop(last)
@@ -105,6 +122,14 @@ def _with_last(
     return make(Transpose(permutation=back), do(make(Transpose(permutation=tuple(order)), x)))
 
 
+def _fills_no_lanes(old: Instruction, op: Fft) -> bool:
+    """Whether a few rows are all there is, of a length with a large prime."""
+    n = op.fft_length[-1]
+    is_complex = op.fft_type in (FftType.FFT, FftType.IFFT)
+    rows = math.prod(old.shape.dimensions[:-1])
+    return len(op.fft_length) == 1 and rows < FEW_ROWS and ALONE <= n <= LONGEST and is_complex and not radices_of(n)
+
+
 def _can_expand(kind: FftType, n: int) -> bool:
     return has_code(kind, [n]) or factors(n) is not None or _chirp_length(n) is not None
 
@@ -117,6 +142,10 @@ def _of_rows(make: Maker, x: Instruction, kind: FftType, n: int) -> Instruction:
         return _part(make, _of_rows(make, make(Complex(), x, zeros), FftType.FFT, n), 0, n // 2 + 1)
     if kind is FftType.IRFFT:
         return make(Real(), _of_rows(make, _whole_spectrum(make, x, n), FftType.IFFT, n))
+    return _by_chirp(make, x, kind, n)
+
+
+def _by_chirp(make: Maker, x: Instruction, kind: FftType, n: int) -> Instruction:
     if kind is FftType.IFFT:
         scale = make.broadcast(make.constant(1 / n, x.shape.element_type), x.shape)
         forward = _conjugate(make, _chirped(make, _conjugate(make, x), n))

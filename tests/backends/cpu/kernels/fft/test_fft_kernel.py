@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.kernels.fft.lane_fft import radices_of
 from hloom.ops.attributes import FftType
+from hloom.passes.expand.fft_lengths import radices_of
 
 KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 NUMBERS = {"f32": (np.float32, np.complex64), "f64": (np.float64, np.complex128)}

@@ -17,13 +17,13 @@ from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_
 from hloom.backends.cpu.kernels.fft.blocks import View
 from hloom.backends.cpu.kernels.fft.chirp_fft import ChirpFft
 from hloom.backends.cpu.kernels.fft.half_spectrum import HalfSpectrum
-from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft, radices_of
+from hloom.backends.cpu.kernels.fft.lane_fft import LaneFft
 from hloom.backends.cpu.kernels.fft.task import Kind, Pass, Task
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import Value, type_of
 from hloom.ir import Instruction
 from hloom.ops.attributes import FftType
-from hloom.passes.expand.fft_lengths import LONGEST, has_code, product_of_two
+from hloom.passes.expand.fft_lengths import LONGEST, has_code, product_of_two, radices_of
 from hloom.types import PrimitiveType
 
 LEAST_SPLIT = 64

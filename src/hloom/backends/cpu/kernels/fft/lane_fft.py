@@ -18,20 +18,9 @@ import numpy as np
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.function import size_of
 from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant
+from hloom.passes.expand.fft_lengths import radices_of
 
-LARGEST_PRIME = 31
-"""Butterflies take the square of their prime."""
 Complex = tuple[Value, Value]
-
-
-def radices_of(n: int) -> tuple[int, ...] | None:
-    """The butterflies of a length, in order; None where a prime is too large."""
-    found = []
-    for radix in (4, 2, *range(3, LARGEST_PRIME + 1, 2)):
-        while n % radix == 0:
-            found.append(radix)
-            n //= radix
-    return tuple(found) if n == 1 else None
 
 
 @dataclass(frozen=True)
