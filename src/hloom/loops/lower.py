@@ -23,7 +23,8 @@ from hloom.types import PrimitiveType
 LARGEST_WINDOW = 128
 """Windows of more elements are not folded element by element, unless the combiner is a function."""
 LARGEST_RUN = 12
-"""The same of windows that give a running fold of elements that lie side by side."""
+"""The same of windows that give a running fold of elements that lie side by side, or are few."""
+RUN_ELEMENTS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ def _is_large(op: ReduceWindow, sizes: tuple[int, ...]) -> bool:
     dimension, length = cumulative_dimension(op.window, sizes), math.prod(d.size for d in op.window)
     if dimension is None:
         return length > LARGEST_WINDOW
-    return length > (LARGEST_RUN if math.prod(sizes[dimension + 1 :]) == 1 else 2)
+    is_short = math.prod(sizes[dimension + 1 :]) == 1 or math.prod(sizes) < RUN_ELEMENTS
+    return length > (LARGEST_RUN if is_short else 2)
 
 
 @functools.cache

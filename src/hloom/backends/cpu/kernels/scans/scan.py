@@ -19,6 +19,8 @@ from hloom.types import PrimitiveType
 
 BLOCK = 128
 """Steps of a block."""
+WORTH_THREADS = 1 << 15
+"""Elements that threads share."""
 
 Elements = list[Element]
 
@@ -42,6 +44,10 @@ class Scan:
         is_narrow = len(self.types) == 1 and self.types[0].is_float and self.types[0].bits < 32
         self.wide = {"add": "fadd", "multiply": "fmul"}.get(opcode) if is_narrow else None
         """LLVM's operation of a fold of narrow floats, which is done in f32 and rounded once."""
+
+    @property
+    def is_worth_threads(self) -> bool:
+        return self.outer * self.size * self.inner >= WORTH_THREADS
 
     def combine(self, b: Builder, earlier: Elements, later: Elements) -> Elements:
         """Folds two neighbouring parts, `earlier` being the one that the scan meets first."""
