@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,10 +33,12 @@ LARGEST_PRIME = 31
 ALONE, FEW_ROWS = 64, 4
 """Of so few rows with large primes each is made longer, and so a matrix, rather than transformed in a lane."""
 
+Numbers = np.ndarray[Any, np.dtype[np.complex128]]
+
 
 @dataclass(frozen=True)
 class FftLengths:
-    """Before: an fft of any lengths. After: fft of lengths that code transforms, of one dimension each.
+    """Before: an fft of any lengths. After: fft of lengths that code transforms, of one dimension or several.
 
     Long columns are transposed to rows, long real sequences of odd length made complex, and large primes convolved with
     a chirp. Only lengths without a good factor beyond `LONGEST` squared stay as they are.
@@ -174,20 +176,27 @@ def _chirped(make: Maker, x: Instruction, n: int) -> Instruction:
     """The transform of complex rows as a convolution."""
     size = _chirp_length(n)
     assert size is not None
-    chirp = np.exp(-1j * np.pi * (np.arange(n, dtype=np.int64) ** 2 % (2 * n)) / n)
-    around = np.zeros(size, np.complex128)
-    around[:n] = chirp.conj()
-    around[size - n + 1 :] = chirp.conj()[:0:-1]
+    chirp, kernel = chirp_of(n, size)
     padding = PaddingDimension(0, size - n)
     edges = (*[PaddingDimension()] * (x.shape.rank - 1), padding)
     zero = make.constant(0, x.shape.element_type)
     longer = make(Pad(padding_config=edges), _times(make, x, chirp), zero)
     spectrum = make(Fft(fft_type=FftType.FFT, fft_length=(size,)), longer)
-    back = make(Fft(fft_type=FftType.IFFT, fft_length=(size,)), _times(make, spectrum, np.fft.fft(around)))
+    back = make(Fft(fft_type=FftType.IFFT, fft_length=(size,)), _times(make, spectrum, kernel))
     return _times(make, _part(make, back, 0, n), chirp)
 
 
-def _times(make: Maker, x: Instruction, numbers: np.ndarray[tuple[int], np.dtype[np.complex128]]) -> Instruction:
+def chirp_of(n: int, size: int) -> tuple[Numbers, Numbers]:
+    """The chirp of a length, and the transform of its conjugate, backward and forward, in a circle of `size`."""
+    squares = np.arange(n, dtype=np.int64) ** 2 % (2 * n)
+    chirp = np.exp(-1j * np.pi * squares / n)
+    around = np.zeros(size, np.complex128)
+    around[:n] = chirp.conj()
+    around[size - n + 1 :] = chirp.conj()[:0:-1]
+    return chirp, np.fft.fft(around)
+
+
+def _times(make: Maker, x: Instruction, numbers: Numbers) -> Instruction:
     """Each row times the same numbers."""
     factor = make.constant(numbers, x.shape.element_type)
     return make(Multiply(), x, make.broadcast(factor, x.shape, (x.shape.rank - 1,)))

@@ -15,6 +15,7 @@ import numpy as np
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import PTR, Value, constant
+from hloom.passes.expand.fft_lengths import chirp_of
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,8 @@ class ChirpFft(LaneFft):
     @cached_property
     def table(self) -> np.ndarray[Any, Any]:
         """The chirp, the transform of its conjugate over the size, the factors of the longer transform."""
-        squares = np.arange(self.n, dtype=np.int64) ** 2 % (2 * self.n)
-        chirp = np.exp(-1j * np.pi * squares / self.n)
-        around = np.zeros(self.size, np.complex128)
-        around[: self.n] = chirp.conj()
-        around[self.size - self.n + 1 :] = chirp.conj()[:0:-1]
-        pairs = [each.view(np.float64) for each in (chirp, np.fft.fft(around) / self.size)]
+        chirp, kernel = chirp_of(self.n, self.size)
+        pairs = [each.view(np.float64) for each in (chirp, kernel / self.size)]
         longer = self.longer.table
         return np.concatenate([*pairs, longer]).astype(longer.dtype)
 

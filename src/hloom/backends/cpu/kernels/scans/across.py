@@ -19,7 +19,6 @@ class ScanAcross:
         widest = vector_bytes * 8 // max(32, *(register.bits for register in scan.registers(0)))
         self.lanes = min(widest, 1 << (scan.inner - 1).bit_length())
         vectors = -(-scan.inner // self.lanes)
-        threads = threads if scan.is_worth_threads else 1
         wanted = -(-threads // scan.outer) if threads > 1 else 1
         self.strip = max(1, min(STRIP, vectors // wanted))
         self.strips = -(-vectors // self.strip)

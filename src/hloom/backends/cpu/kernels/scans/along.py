@@ -16,7 +16,6 @@ class ScanAlong:
 
     def __init__(self, name: str, scan: Scan, threads: int, vector_bytes: int) -> None:
         self.name, self.scan = name, scan
-        threads = threads if scan.is_worth_threads else 1
         self.lanes = vector_bytes * 8 // max(32, *(register.bits for register in scan.registers(0)))
         self.vectors, self.rest = divmod(scan.size, self.lanes)
         self.blocks = -(-self.vectors // BLOCK)

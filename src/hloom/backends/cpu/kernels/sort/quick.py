@@ -103,10 +103,6 @@ class QuickSort:
         """The places of a position in `from`, `spare`, and `to`."""
         return [f.at(self.row.pointers(f, group)[0], start, self.type.element) for group in ("from", "spare", "to")]
 
-    def _start(self, f: KernelFunction, part: Index) -> Value:
-        """The first position of a part."""
-        return f.index(f.divide(f.multiply(part, self.size), self.parts))
-
     # Vectors in memory
 
     def _load(self, f: KernelFunction, place: Value, left: Index) -> Value:
@@ -133,7 +129,7 @@ class QuickSort:
         source, spare, target = self._columns(f, first)
         changes = f.variable(constant(self.type, 0))
         if self.is_short:
-            self._sort_few(f, source, target, changes)
+            self._sort_few(f, source, target, self.size, None if self.key is None else changes)
         else:
             if self.key is not None:
                 self._make_keys(f, source, spare, count, changes)
@@ -153,10 +149,14 @@ class QuickSort:
         keys = self.records.key_of(f, records)
         assert self.key is not None
         if self.key.exceptions:
-            changed = f.binary("xor", self.key.raw_of(f, keys), records)
+            changed = f.binary("xor", self._raw_of(f, keys), records)
             inside = f.first_lanes(left, self.type.width)
             changes.set(f.binary("or", changes.get(), f.select(inside, changed, constant(self.type, 0))))
         return keys
+
+    def _raw_of(self, f: KernelFunction, keys: Value) -> Value:
+        assert self.key is not None
+        return self.key.raw_of(f, keys)
 
     def _make_keys(self, f: KernelFunction, source: Value, target: Value, count: Index, changes: Variable) -> None:
         with f.each(0, count, self.type.width) as start:
@@ -165,26 +165,24 @@ class QuickSort:
             keys = self._key_of(f, records, left, changes)
             self._store(f, keys, f.at(target, start, self.type.element), left)
 
-    def _sort_few(self, f: KernelFunction, source: Value, target: Value, changes: Variable) -> None:
-        """Sorts a row that a network holds."""
-        places, lefts = self._places(f, source, self.size)
-        records = [self._load(f, place, left) for place, left in zip(places, lefts, strict=True)]
-        if self.key is not None:
-            keys = [self._key_of(f, record, left, changes) for record, left in zip(records, lefts, strict=True)]
+    def _sort_few(
+        self, f: KernelFunction, source: Value, target: Value, count: Index, changes: Variable | None
+    ) -> None:
+        """Sorts what a network holds: numbers, or with `changes` records, which become keys and records again."""
+        places, lefts = self._places(f, source, count)
+        numbers = [self._load(f, place, left) for place, left in zip(places, lefts, strict=True)]
+        if changes is not None:
+            keys = [self._key_of(f, record, left, changes) for record, left in zip(numbers, lefts, strict=True)]
             masks, greatest = [f.first_lanes(left, self.type.width) for left in lefts], constant(self.type, -1)
-            records = [f.select(mask, key, greatest) for mask, key in zip(masks, keys, strict=True)]
-        places, _ = self._places(f, target, self.size)
-        for place, left, value in zip(places, lefts, sorted_vectors(f, records), strict=True):
-            self._store(f, value if self.key is None else self.key.raw_of(f, value), place, left)
+            numbers = [f.select(mask, key, greatest) for mask, key in zip(masks, keys, strict=True)]
+        places, _ = self._places(f, target, count)
+        for place, left, value in zip(places, lefts, sorted_vectors(f, numbers), strict=True):
+            self._store(f, value if changes is None else self._raw_of(f, value), place, left)
 
     def _leaf(self) -> KernelFunction:
         """`(from, to, count)`: sorts up to `leaf_size` numbers."""
         f = KernelFunction(f"{self.row.name}.leaf", source=PTR, target=PTR, count=I64)
-        places, lefts = self._places(f, f["source"], f["count"])
-        loaded = [self._load(f, place, left) for place, left in zip(places, lefts, strict=True)]
-        places, _ = self._places(f, f["target"], f["count"])
-        for place, left, value in zip(places, lefts, sorted_vectors(f, loaded), strict=True):
-            self._store(f, value, place, left)
+        self._sort_few(f, f["source"], f["target"], f["count"], None)
         return f
 
     def _places(self, f: KernelFunction, base: Value, count: Index) -> tuple[list[Value], list[Index]]:
@@ -289,7 +287,8 @@ class QuickSort:
         step, width = self.row.step(f), self.type.width
         pair = f.add(step, step)
         parts = f.index(f.multiply(f.binary("udiv", f["chunk"], f.index(pair)), pair))
-        runs = [self._start(f, f.minimum(f.add(parts, distance), self.parts)) for distance in (0, step, pair)]
+        ends = [f.minimum(f.add(parts, distance), self.parts) for distance in (0, step, pair)]
+        runs = [f.index(f.share(self.size, 1, self.parts, part)[0]) for part in ends]
         first, count = f.share(self.size, 1, self.parts, f["chunk"])
         places = [f.variable(place) for place in self._where(f, source, runs, f.subtract(first, runs[0]))]
         rest = f.variable(self._take(f, source, places[0], runs[1]))
@@ -337,12 +336,11 @@ class QuickSort:
     def _finish(self) -> KernelFunction:
         """Turns the keys of a part into records."""
         f = self.row.task("finish")
-        assert self.key is not None
         first, count = f.share(self.size, 1, self.parts, f["chunk"])
         *_, target = self._columns(f, first)
         with f.each(0, count, self.type.width) as start:
             place, left = f.at(target, start, self.type.element), f.left(count, start)
-            self._store(f, self.key.raw_of(f, self._load(f, place, left)), place, left)
+            self._store(f, self._raw_of(f, self._load(f, place, left)), place, left)
         return f
 
     def _restore(self) -> KernelFunction:

@@ -95,7 +95,7 @@ class RadixSort:
         shift, digits = self.row.step(f), f.slot(I32, LANES)
         whole = f.index(f.subtract(last, f.remainder(f.subtract(last, first), LANES)))
         with f.each(first, whole, LANES) as start:
-            records = f.load(f.at(source, start, type.element), type_of(type.element, LANES), 4)
+            records = f.load(f.at(source, start, type.element), type_of(type.element, LANES), min(8, type.bits // 8))
             f.store(self._digit(f, records, shift), digits, 4)
             for lane in range(LANES):
                 digit = f.load(f.at(digits, lane, "i32"), I32, 4)
