@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.codegen.call_tables import COPY, copy_call, kernel_call
 from hloom.backends.cpu.codegen.loop_tasks import return_if
 from hloom.backends.cpu.codegen.merge_functions import merge_functions
-from hloom.backends.cpu.codegen.modules import Merging, Unit, divided, module_of_units, module_text
+from hloom.backends.cpu.codegen.modules import Merging, Unit, divided, halves, module_of_units, module_text
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
 from hloom.backends.cpu.codegen.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 from hloom.backends.cpu.kernels.code import KernelCode
@@ -72,7 +72,8 @@ class Kernels:
 def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
     """The known kernels and more, by their entries; those that are new and alike are merged."""
     new = [_kernel_unit(code) for entry, code in codes.items() if entry not in known.entries]
-    pieces, rest = divided([*known.rest, *merge_functions(new)])
+    units = [*known.rest, *merge_functions(new)]
+    pieces, rest = divided(units) if known.pieces or len(units) != 1 else halves(*units)
     return Kernels(known.entries | codes.keys(), [*known.pieces, *pieces], rest)
 
 

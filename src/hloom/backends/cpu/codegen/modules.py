@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-PIECE_CHARACTERS = 16_000
-"""From this length on, what takes LLVM some 10 ms, functions make a module of their own worth its while."""
+PIECE_COST, HALVED_COST = 24_000, 18_000
+"""From such costs on functions make a module of their own worth its while, and those of one kernel make two."""
+LOOP_COST = 2000
+"""A loop takes LLVM as long as so many characters."""
 
+_HEAD = re.compile(r"define (internal )?(?P<result>\w+) @(?P<name>[\w.]+)\((?P<parameters>[^)]*)\)")
+_INLINED = re.compile(r"@(?P<name>[\w.]+)\([^\n]*\) #1$", re.MULTILINE)
 _ATTRIBUTES = (
     'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n'
     "attributes #2 = { cold nounwind memory(inaccessiblemem: readwrite) }\n!0 = !{i32 1}\n"
@@ -43,10 +48,64 @@ def divided(units: Iterable[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
     pieces, group = [], list[Unit]()
     for unit in units:
         group.append(unit)
-        if sum(len(unit.text) for unit in group) >= PIECE_CHARACTERS:
+        if _cost([unit.text for unit in group]) >= PIECE_COST:
             pieces.append(group)
             group = []
     return pieces, group
+
+
+def halves(unit: Unit) -> tuple[list[list[Unit]], list[Unit]]:
+    """The functions of a kernel in two groups that take LLVM about as long, if that is long; else as the rest."""
+    if _cost([unit.text]) < HALVED_COST or re.search(r"^@", unit.text, re.MULTILINE):
+        return divided([unit])
+    texts = _two_texts(_inlined_together(re.split(r"\n(?=define )", unit.text)))
+    shared = [_called_from(one, other) for one, other in (texts, texts[::-1])]
+    parts = zip(texts, shared, shared[::-1], strict=True)
+    return [[_part_of(unit, *part)] for part in parts if part[0]], []
+
+
+def _two_texts(groups: list[list[str]]) -> list[str]:
+    halves: tuple[list[str], list[str]] = ([], [])
+    for group in sorted(groups, key=_cost, reverse=True):
+        min(halves, key=_cost).extend(group)
+    return ["\n".join(functions) for functions in halves]
+
+
+def _inlined_together(functions: list[str]) -> list[list[str]]:
+    """Functions in groups, of which none is inlined into another."""
+    groups = [[function] for function in functions]
+    for function in functions:
+        names = {_name(function), *(match["name"] for match in _INLINED.finditer(function))}
+        same = [group for group in groups if any(_name(member) in names for member in group)]
+        groups = [group for group in groups if group not in same] + [[f for group in same for f in group]]
+    return groups
+
+
+def _cost(functions: Sequence[str]) -> int:
+    """Of compiling functions, in characters."""
+    return sum(len(function) + LOOP_COST * function.count("\nloop") for function in functions)
+
+
+def _name(function: str) -> str:
+    head = _HEAD.match(function)
+    assert head is not None, function
+    return head["name"]
+
+
+def _called_from(one: str, other: str) -> dict[str, str]:
+    """The functions of the first text that the second names, each with its declaration."""
+    names = set(re.findall(r"@([\w.]+)", other))
+    heads = [head for head in _HEAD.finditer(one) if head["name"] in names]
+    types = [", ".join(p.split()[0] for p in head["parameters"].split(", ")) for head in heads]
+    return {h["name"]: f"declare {h['result']} @{h['name']}({t})" for h, t in zip(heads, types, strict=True)}
+
+
+def _part_of(unit: Unit, text: str, defined: dict[str, str], needed: dict[str, str]) -> Unit:
+    """Some functions of a unit, of which those that are `defined` are called from elsewhere."""
+    text = _HEAD.sub(lambda head: head[0].replace("internal ", "") if head["name"] in defined else head[0], text)
+    own = {head["name"] for head in _HEAD.finditer(text)}
+    entries = [entry for entry in unit.entries if entry.partition("@")[2].partition("(")[0] in own]
+    return Unit(text, unit.declarations | dict.fromkeys(needed.values()), [*entries, *defined.values()])
 
 
 def module_of_units(units: Sequence[Unit]) -> str:

@@ -1,0 +1,52 @@
+"""What is compiled apart: the functions of one long kernel in two modules."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+import numpy as np
+
+import hloom as hl
+from hloom.backends.cpu.codegen.modules import HALVED_COST, Unit, halves, module_of_units
+from hloom.backends.cpu.llvm.machine_code import load_object, make_object
+
+CALLEE = "define internal i64 @square(i64 %x) {\n  %y = mul i64 %x, %x\n  ret i64 %y\n}"
+INLINED = "define internal i64 @twice(i64 %x) {\n  %y = add i64 %x, %x\n  ret i64 %y\n}"
+ENTRY = """define i64 @kernel.call(i64 %x) {
+  %y = call i64 @square(i64 %x)
+  %z = call i64 @twice(i64 %y) #1
+  ret i64 %z
+}"""
+
+
+def _padded(function: str) -> str:
+    """The function with a comment that makes it long enough."""
+    return function.replace("{\n", "{\n  ; " + "x" * HALVED_COST + "\n", 1)
+
+
+def test_functions_that_are_only_called_have_a_module_of_their_own() -> None:
+    unit = Unit("\n".join([_padded(CALLEE), INLINED, _padded(ENTRY)]), {}, ["declare i64 @kernel.call(i64)"])
+    pieces, rest = halves(unit)
+    texts = [module_of_units(piece) for piece in pieces]
+    defined = [set(re.findall(r"define [^@]*@([\w.]+)", text)) for text in texts]
+    assert not rest
+    assert sorted(defined, key=len) == [{"square"}, {"twice", "kernel.call"}]
+    code = load_object(*map(make_object, texts))
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code.address("kernel.call"))(5) == 50
+
+
+def test_short_kernels_and_those_with_variables_stay_whole() -> None:
+    short = Unit("\n".join([CALLEE, INLINED, ENTRY]), {}, [])
+    assert halves(short) == ([], [short])
+    shared = Unit("\n".join(["@table = internal constant i64 1", _padded(CALLEE), _padded(ENTRY)]), {}, [])
+    assert halves(shared) == ([[shared]], [])
+
+
+def test_a_product_of_two_modules() -> None:
+    module = hl.parse(
+        "ENTRY e { a = s8[300,200] parameter(0) b = s8[200,300] parameter(1)"
+        " ROOT d = s32[300,300] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0} }"
+    )
+    a, b = (np.random.default_rng(0).integers(-128, 128, size, np.int8) for size in ((300, 200), (200, 300)))
+    np.testing.assert_array_equal(hl.compile(module)(a, b), a.astype(np.int32) @ b.astype(np.int32))
