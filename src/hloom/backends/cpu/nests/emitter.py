@@ -22,7 +22,7 @@ from hloom.backends.cpu.nests.folds import emit_folds, emit_ready_folds, results
 from hloom.backends.cpu.nests.indices import index_value
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
 from hloom.backends.cpu.nests.state import NestState
-from hloom.backends.cpu.nests.tiles import emit_tiles
+from hloom.backends.cpu.nests.tiles import allocate_turned, emit_tiles
 from hloom.loops.expressions import Apply, Argument, Constant, FoldResult, FromIndex, InRange, Load, Where
 from hloom.loops.index import Expression, Variable
 from hloom.loops.nest import Kernel, Nest, Store, expressions_of
@@ -42,6 +42,7 @@ def emit_nest(
     for buffer in used:
         if kernel.buffers[buffer].role == "scratch":
             emitter.allocate_scratch(buffer)
+    allocate_turned(emitter)
     emitter.emit()
     written = {store.buffer for store in nest.stores}
     parameters = ", ".join(f"ptr {'' if b in written else 'readonly '}%b{b}" for b in arguments)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.elements.types import load_element, memory_element
-from hloom.backends.cpu.llvm.text import I64, Builder, Index, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load, walk
 from hloom.loops.index import Variable
 from hloom.loops.nest import Nest
 from hloom.loops.schedule import tile_step
+
+LINE_BYTES = 64
+NARROW_BYTES = 2
+"""Vectors of elements up to this size are much shorter than lines."""
+FAR_BYTES = 512
+"""Rows that are nearer to each other stay in the fastest cache while their vectors are stored."""
 
 
 def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
@@ -19,11 +25,16 @@ def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
     b, step = e.builder, tile_step(tile, lanes)
     vector_end = vector.extent // lanes * lanes
     tiled_end = tile.extent // step * step if vector_end else 0
+    wide = _wide(e, tile, vector)
+    wide_end = vector_end // wide * wide if wide > lanes else 0
 
     def strip(row: Value) -> None:
         """`step` rows: whole blocks, and then what is left of each row."""
         end = b.binary("add", row, constant(I64, step))
-        e.steps(0, vector_end, lanes, lambda column: blocks(row, end, column))
+        if wide_end:
+            e.steps(0, wide_end, wide, lambda column: _staged_blocks(e, depth, (row, step), (column, wide)))
+        if wide_end < vector_end:
+            e.steps(wide_end, vector_end, lanes, lambda column: blocks(row, end, column))
         if vector_end < vector.extent:
             e.steps(row, end, 1, lambda r: _row(e, depth, r, vector_end))
 
@@ -44,6 +55,56 @@ def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
         start = b.intrinsic("umax", b.index(first), b.index(tiled_end))
         with b.when(b.compare("ult", start, b.index(last))):
             e.steps(start, last, 1, lambda row: _row(e, depth, row, 0))
+
+
+def allocate_turned(e: NestState) -> None:
+    """Memory on the stack for what `_staged_blocks` turns."""
+    tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
+    if tile is not None and vector is not None and _wide(e, tile, vector) > lanes:
+        for k, load in enumerate(turned_loads(e.nest, tile, vector)):
+            count, element = tile_step(tile, lanes) * _wide(e, tile, vector), memory_element(load.type)
+            e.builder.line(f"%turned{k} = alloca [{count} x {element}], align {LINE_BYTES}")
+
+
+def _wide(e: NestState, tile: Variable, vector: Variable) -> int:
+    """How many elements of a row are stored together: a line of them where they are narrow and rows are far apart."""
+    lanes, index = e.nest.schedule.lanes, e.nest.stores[0].index
+    widest = max((load.type.byte_width for load in turned_loads(e.nest, tile, vector)), default=LINE_BYTES)
+    far = index.is_affine_in(tile) and index.coefficient(tile) * widest >= FAR_BYTES
+    wide = LINE_BYTES // widest if tile_step(tile, lanes) > lanes else lanes
+    return wide if far and widest <= NARROW_BYTES and lanes < wide <= vector.extent else lanes
+
+
+def _staged_blocks(e: NestState, depth: int, rows: tuple[Value, int], columns: tuple[Value, int]) -> None:
+    """Blocks side by side, turned on the stack first: each line of the result is then written once, and whole."""
+    tile, vector, b = e.nest.schedule.transposed, e.nest.schedule.vector, e.builder
+    assert tile is not None and vector is not None
+    (row, step), (column, wide) = rows, columns
+    e.vector, e.lanes = vector, e.nest.schedule.lanes
+
+    def place(k: int, load: Load, r: Value, c: Index) -> Value:
+        offset = b.binary("add", b.binary("mul", r, constant(I64, wide)), b.index(c))
+        return b.element_pointer(Value(f"%turned{k}", PTR), offset, memory_element(load.type))
+
+    def turn(r: Value, c: Value) -> None:
+        with e.bound(vector, b.binary("add", column, c)):
+            for k, (load, vectors) in enumerate(turn_loads(e, tile, b.binary("add", row, r))):
+                for n, numbers in enumerate(vectors):
+                    at = b.binary("add", r, constant(I64, n))
+                    b.store(numbers, place(k, load, at, c), load.type.byte_width)
+
+    def run(r: Value) -> None:
+        for c in range(0, wide, e.lanes):
+            with e.bound(vector, b.binary("add", column, constant(I64, c))), e.bound(tile, b.binary("add", row, r)):
+                for k, load in enumerate(turned_loads(e.nest, tile, vector)):
+                    type = type_of(memory_element(load.type), e.lanes)
+                    numbers = b.load(place(k, load, r, c), type, load.type.byte_width)
+                    e.scopes[-1][id(load)] = load_element(b, numbers, load.type)
+                e.emit_loops(depth + 2)
+
+    e.steps(0, wide, e.lanes, lambda c: e.steps(0, step, e.lanes, lambda r: turn(r, c)))
+    e.steps(0, step, 1, run)
+    e.vector, e.lanes = None, 0
 
 
 def _block(e: NestState, depth: int, row: Value, column: Value) -> None:
