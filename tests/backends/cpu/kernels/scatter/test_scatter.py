@@ -162,3 +162,17 @@ def test_in_place(threads: int) -> None:
 def test_empty_arrays(shape: tuple[int, ...]) -> None:
     x, u, i = integers(shape), integers((3, shape[1])), integers((3, 1), low=0, high=3)
     check(scatter.emit, text([x], i, [u], ADD, **rows()), x, i, u)
+
+
+@pytest.mark.parametrize("combiner", ["maximum(a0, b0)", "minimum(b0, a0)", "maximum(b0, b0)"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64, np.int8, np.uint32, np.bool_])
+def test_extrema_of_many(dtype: type, combiner: str) -> None:
+    """Few change what is there: NaN, zeros of either sign, and ties among them."""
+    rng = np.random.default_rng(3)
+    x, i, u = np.zeros(5, dtype), rng.integers(-1, 6, (400, 1)).astype(np.int32), rng.integers(0, 9, 400).astype(dtype)
+    if np.issubdtype(dtype, np.floating):
+        u = rng.permutation(np.concatenate([u[:397] - dtype(4), np.array([np.nan, -0.0, -0.0], dtype)])).astype(dtype)
+        u[i[:, 0] == 2] = rng.choice(np.array([-0.0, 0.0], dtype), (i[:, 0] == 2).sum())
+        x[2] = -0.0
+    numbers = {**rows(), "update_window_dims": ()}
+    check(scatter.emit, text([x], i, [u], f"ROOT r = T[] {combiner}", **numbers), x, i, u)

@@ -20,6 +20,8 @@ AHEAD = 12
 """So many windows before it is needed the place of a window is prefetched,"""
 LINES = 8
 """and of it at most so many cache lines."""
+SELDOM = 16
+"""Of so many numbers that meet in one place few change the largest so far."""
 COPY_BYTES = 1 << 18
 """What a task copies of a large operand."""
 
@@ -43,6 +45,20 @@ class _Scatter:
         self.types = [operand.shape.element_type for operand in instruction.operands[: self.count]]
         self.index_type = instruction.operands[self.count].shape.element_type
         self.lanes = 0 if computation.calls_functions else self._lanes(vector_bytes)
+        self.predicate = None if self.lanes else self._predicate()
+
+    def _predicate(self) -> str | None:
+        """How new numbers compare that may change an extremum, where so many meet in a place that few do."""
+        operand, update = self.instruction.operands[0].shape, self.instruction.operands[-1].shape
+        root, type = self.computation.computation.root, self.types[0]
+        order = {"maximum": "gt", "minimum": "lt"}.get(root.opcode)
+        is_of_both = [i.opcode for i in {*root.operands}] == ["parameter"] * 2
+        if order is None or not is_of_both or update.element_count < SELDOM * operand.element_count:
+            return None
+        if type.is_float:
+            # Zeros of either sign are equal, and NaN compares with nothing.
+            return {"gt": "uge", "lt": "ule"}[order]
+        return f"{'s' if type.is_signed else 'u'}{order}"
 
     def _lanes(self, vector_bytes: int) -> int:
         """The width of vectors along the last dimension of windows; 0 where it is not contiguous."""
@@ -182,6 +198,15 @@ class _Scatter:
             f.load_lanes(place, type, lanes, mask)
             for place, type in zip([*places, *sources], self.types * 2, strict=True)
         ]
-        values = self.computation.emit(f, arguments)
-        for value, place, type in zip(values, places, self.types, strict=True):
-            f.store_lanes(value, place, type, mask)
+        with f.when(self._changes(f, arguments)):
+            values = self.computation.emit(f, arguments)
+            for value, place, type in zip(values, places, self.types, strict=True):
+                f.store_lanes(value, place, type, mask)
+
+    def _changes(self, f: KernelFunction, arguments: list[Element]) -> Value | None:
+        """Whether an extremum may be the new number, where that is seldom: loads wait for no stores then."""
+        if self.predicate is None:
+            return None
+        old, new = arguments
+        assert isinstance(old, Value) and isinstance(new, Value)
+        return f.compare(self.predicate, new, old)
