@@ -147,7 +147,8 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
         return _fitting(min(width, 16), 1, vector.extent)
     cost = sum(weight(e) for e in expressions)
     folds = [f for f in nest.folds if vector in f.variables]
-    factor = 8 if folds and cost <= 10 else 4 if folds and cost <= 24 else 2 if cost <= 12 else 1
+    only_folds = folds and len(nest.stores) == 1  # not rows that are written out
+    factor = 8 if folds and cost <= 10 else 4 if folds and cost <= 24 else 2 if cost <= 12 or only_folds else 1
     return _fitting(width * factor, width, vector.extent)
 
 

@@ -86,6 +86,10 @@ def test_element_functions(entry: str, expected: list[str]) -> None:
         (XY + Z + "a = f32[64,32] multiply(x, y)\ns = " + COLUMNS +
          "b = f32[64,32] broadcast(s), dimensions={1}\nROOT r = f32[64,32] subtract(a, b)",
          ["fusion[constant multiply reduce]", "fusion[multiply broadcast subtract]"]),
+        # .. and the next sum of columns takes what reads them, and what comes after it.
+        (XY + Z + "s = f32[32] reduce(x, zero), dimensions={0}, to_apply=sum\n"
+         "b = f32[64,32] broadcast(s), dimensions={1}\na = f32[64,32] subtract(x, b)\nt = " + COLUMNS +
+         "ROOT r = f32[32] sine(t)", ["fusion[constant reduce]", "fusion[constant broadcast subtract reduce sine]"]),
         # A sum of sums is one where the outer one runs along the inner one's rows.
         (XY + Z + "a = f32[64,32] negate(x)\ns = " + ROWS +
          "ROOT r = f32[] reduce(s, zero), dimensions={0}, to_apply=sum", ["fusion[constant negate reduce reduce]"]),

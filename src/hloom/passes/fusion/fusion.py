@@ -111,14 +111,14 @@ class _ComputationFusion:
         return costs
 
     def _after_reductions(self) -> set[Instruction]:
-        """The instructions that would compute a reduction of more than a few steps, if all before them were fused."""
+        """The instructions that would compute a reduction of more than a few steps, if all that can be were fused."""
         found: set[Instruction] = set()
         for instruction in self.computation.instructions:
             if instruction not in self.fusible:
                 continue
             is_reduction = instruction.opcode in ("reduce", "reduce-window")
             if (is_reduction and _reduced_count(instruction) > SMALL_REDUCTION) or any(
-                operand in found for operand in instruction.operands
+                operand in found and self._keeps_rows(instruction, operand) for operand in instruction.operands
             ):
                 found.add(instruction)
         return found
