@@ -145,25 +145,46 @@ def reach(text: str, dimension: int, *arguments: Any, shows: bool = True) -> int
     return int(np.asarray(hl.compile(found, "interpreter")(*arguments)))
 
 
+VECTORS = """rows = s32[5] iota(), iota_dimension=0
+  firsts = s32[5] broadcast(first), dimensions={}
+  positions = s32[5] add(rows, firsts)
+  row = s32[5,16] broadcast(positions), dimensions={0}
+  columns = s32[16] iota(), iota_dimension=0
+  column = s32[5,16] broadcast(columns), dimensions={1}"""
+MATRICES = """rows = s32[5,16] iota(), iota_dimension=0
+  firsts = s32[5,16] broadcast(first), dimensions={}
+  row = s32[5,16] add(rows, firsts)
+  column = s32[5,16] iota(), iota_dimension=1"""
+
+
 @pytest.mark.parametrize("direction", ["LT", "LE", "GT", "GE", "EQ", "NE"])
 @pytest.mark.parametrize("keys", [0, 1])
 @pytest.mark.parametrize("shows", [False, True])
 @pytest.mark.parametrize("first", [-3, 0, 4, 30])
-def test_keys_in_reach_of_compared_positions(direction: str, keys: int, shows: bool, first: int) -> None:
+@pytest.mark.parametrize("positions", [VECTORS, MATRICES], ids=["vectors", "matrices"])
+def test_keys_in_reach_of_compared_positions(
+    direction: str, keys: int, shows: bool, first: int, positions: str
+) -> None:
     """The rows are first, first + 1, .., the columns 0, 1, .."""
-    text = f"""rows = s32[5] iota(), iota_dimension=0
-      first = s32[] constant({first})
-      firsts = s32[5] broadcast(first), dimensions={{}}
-      positions = s32[5] add(rows, firsts)
-      row = s32[5,16] broadcast(positions), dimensions={{0}}
-      columns = s32[16] iota(), iota_dimension=0
-      column = s32[5,16] broadcast(columns), dimensions={{1}}
-      mask = pred[5,16] compare(row, column), direction={direction}"""
+    text = (
+        f"first = s32[] constant({first})\n{positions}\nmask = pred[5,16] compare(row, column), direction={direction}"
+    )
     compare = {"LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal}
     compare |= {"EQ": np.equal, "NE": np.not_equal}
     mask = compare[direction](np.arange(first, first + 5)[:, None], np.arange(16))
     seen = np.flatnonzero((mask == shows).any(axis=1 - keys))
     assert reach(text, keys, shows=shows) == (seen[-1] + 1 if seen.size else 0)
+
+
+@pytest.mark.parametrize("shape", ["5,5,16", "16,5,16"])
+def test_positions_of_several_dimensions_are_not_taken_for_those_of_one(shape: str) -> None:
+    text = f"""plane = s32[{shape}] iota(), iota_dimension=0
+      row = s32[{shape}] iota(), iota_dimension=1
+      both = s32[{shape}] add(plane, row)
+      column = s32[{shape}] iota(), iota_dimension=2
+      mask = pred[{shape}] compare(column, both), direction=LT"""
+    planes = int(shape.split(",")[0])
+    assert reach(text, 2) == min(16, planes - 1 + 4)
 
 
 def test_keys_in_reach_of_any_mask() -> None:

@@ -192,6 +192,45 @@ def test_a_bias_is_read_block_by_block() -> None:
     np.testing.assert_allclose(values(found, "cpu")[0], values(original, "interpreter")[0], rtol=1e-5, atol=1e-6)
 
 
+def test_parts_of_one_array_are_read_where_they_lie() -> None:
+    """Queries, keys and values of one product, as models have them; and no array of positions outlives a block."""
+    parts = "qkv = f32[2,3,3,24,4] parameter(0)\n" + "\n".join(
+        f"part_{name} = f32[2,1,3,24,4] slice(qkv), slice={{[0:2], [{k}:{k + 1}], [0:3], [0:24], [0:4]}}\n"
+        f"{name} = f32[2,3,24,4] reshape(part_{name})"
+        for k, name in enumerate("qkv")
+    )
+    text = re.sub(r"  [qkv] = .*parameter.*\n", "", CAUSAL) + RESULT.format(root="ROOT")
+    original = module(parts + text)
+    found = blocked(original, keys=6)
+    assert loops(found) == 2
+    (outer, inner) = sorted(
+        (i for i in found.instructions() if i.opcode == "while"), key=lambda i: i.parent is not found.entry
+    )
+    held = [str(shape).split("{")[0] for loop in (outer, inner) for shape in loop.shape.leaves() if shape.rank > 1]
+    assert held == [
+        "f32[2,3,3,24,4]",
+        "f32[2,3,24,4]",
+        "f32[2,3,3,24,4]",
+        "f32[1,1,6,4]",
+        "f32[1,1,6]",
+        "f32[1,1,6]",
+        "f32[1,1,6,4]",
+    ]
+    np.testing.assert_allclose(values(found, "cpu")[0], values(original, "interpreter")[0], rtol=1e-5, atol=1e-6)
+
+
+def test_every_other_row_of_an_array_is_no_part_of_it() -> None:
+    text = CAUSAL.replace(
+        "k = f32[2,3,24,4] parameter(1)",
+        """keys = f32[2,3,48,4] parameter(1)
+  k = f32[2,3,24,4] slice(keys), slice={[0:2], [0:3], [0:48:2], [0:4]}""",
+    )
+    original = module(text + RESULT.format(root="ROOT"))
+    found = blocked(original, keys=6)
+    assert loops(found) == 2
+    np.testing.assert_allclose(values(found, "cpu")[0], values(original, "interpreter")[0], rtol=1e-5, atol=1e-6)
+
+
 def test_grouped_heads_and_transposes() -> None:
     """Two heads of keys serve six of queries: [batch, head, query, group, key] becomes [batch, heads, query, key]."""
     text = f"""

@@ -10,10 +10,10 @@ from hloom.ir import Computation, Instruction, Module, post_order
 from hloom.ops.broadcast import Iota
 from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
 from hloom.ops.reshape import Copy
-from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.passes.blocking.cuts import Cut, is_zero
 from hloom.passes.blocking.dimensions import Place, Uncuttable, operand_place
-from hloom.passes.blocking.regions import Region
+from hloom.passes.blocking.regions import SLICES, Region, is_view
 from hloom.passes.edit import Edit
 from hloom.passes.expand.maker import Maker, below, loop
 from hloom.shape import Shape
@@ -156,10 +156,9 @@ def _inputs(region: Region, cut: Cut) -> Iterator[Instruction]:
 
 def _parts(cheap: Instruction, place: Place | None) -> list[Place | None] | None:
     """The parts of its operands that a part of something cheap needs; None where it cannot be cut there."""
-    if cheap.opcode == "dynamic-slice":
-        # A part of it is a part of what it is of; as a whole it is read.
-        return None if place is None else [None] * len(cheap.operands)
-    if place is None:
+    if place is None and is_view(cheap):
+        return None
+    if place is None or cheap.opcode in SLICES:
         return [None] * len(cheap.operands)
     try:
         return [operand_place(cheap, k, place) for k in range(len(cheap.operands))]
@@ -229,7 +228,7 @@ class Block:
                 part = self._slice(self.inputs[operand], place)
             else:
                 before = [self._part(o, p) for o, p in zip(operand.operands, parts, strict=True)]
-                if operand.opcode == "dynamic-slice" and place is not None:
+                if operand.opcode in SLICES and place is not None:
                     part = self._slice_of_slice(operand, before, place)
                 else:
                     part = self.copy(operand, before, place)
@@ -242,9 +241,9 @@ class Block:
         new = self.make(old.op, *operands, shape=shape)
         new.metadata, new.location = dict(old.metadata), old.location
         if place is not None and isinstance(old.op, Iota) and old.op.iota_dimension == place.dimension:
-            self.cheap.add(new)
-            first = self.make.convert(self._scaled(place.multiple), shape.element_type)
-            return self.make(Add(), new, self.make.broadcast(first, shape))
+            first = self.make.broadcast(self.make.convert(self._scaled(place.multiple), shape.element_type), shape)
+            self.cheap |= {new, first}
+            return self.make(Add(), new, first)
         return new
 
     def _sizes(self, shape: Shape, place: Place | None) -> tuple[int, ...]:
@@ -264,6 +263,9 @@ class Block:
     def _slice_of_slice(self, old: Instruction, operands: Sequence[Instruction], place: Place) -> Instruction:
         """A part of a slice, of the whole that the slice is of."""
         whole, *before = operands
+        if isinstance(old.op, Slice):
+            before = [self.make.constant(part.start, S32) for part in old.op.slice]
+            self.cheap.update(before)
         within = self._starts(len(before), place)
         starts = [_added(self.make, a, b) for a, b in zip(before, within, strict=True)]
         return self.make(DynamicSlice(size_indices=self._sizes(old.shape, place)), whole, *starts)

@@ -83,7 +83,7 @@ def _compared(make: Maker, module: Module, mask: Instruction, dimension: int, sh
         return None
     direction = op.direction if shows else _OPPOSITE[op.direction]
     for position, operand in enumerate(mask.operands):
-        keys, queries = _along(operand, dimension), _across(mask.operands[1 - position], dimension)
+        keys, queries = _along(make, operand, dimension), _across(make, mask.operands[1 - position], dimension)
         if keys is None or queries is None:
             continue
         takes_most = (direction in _ASCENDING) == (position == 0)
@@ -119,13 +119,32 @@ def _extreme(make: Maker, module: Module, values: Instruction, takes_most: bool)
     return reduced(make, module, Minimum(), values, int(limits.max))
 
 
-def _along(operand: Instruction, dimension: int) -> Instruction | None:
+def _along(make: Maker, operand: Instruction, dimension: int) -> Instruction | None:
     """The vector that an array repeats along a dimension."""
-    along = operand.opcode == "broadcast" and operand.op.broadcast_dimensions == (dimension,)  # type: ignore[attr-defined]
+    op = operand.op
+    if isinstance(op, Iota) and op.iota_dimension == dimension:
+        return _positions(make, operand)
+    along = operand.opcode == "broadcast" and op.broadcast_dimensions == (dimension,)  # type: ignore[attr-defined]
     return operand.operands[0] if along else None
 
 
-def _across(operand: Instruction, dimension: int) -> Instruction | None:
-    """The array that another one repeats for each place of a dimension."""
-    repeated = operand.opcode == "broadcast" and dimension not in operand.op.broadcast_dimensions  # type: ignore[attr-defined]
-    return operand.operands[0] if repeated else None
+def _across(make: Maker, operand: Instruction, dimension: int) -> Instruction | None:
+    """Integers of all that an array repeats for each place of a dimension."""
+    op = operand.op
+    if isinstance(op, Iota) and op.iota_dimension != dimension:
+        return _positions(make, operand)
+    if operand.opcode == "broadcast" and dimension not in op.broadcast_dimensions:  # type: ignore[attr-defined]
+        return operand.operands[0]
+    if isinstance(op, Add):
+        positions, first = (_across(make, part, dimension) for part in operand.operands)
+        if positions is not None and first is not None and first.shape.is_scalar:
+            return make(Add(), positions, make.broadcast(first, positions.shape))
+    return None
+
+
+def _positions(make: Maker, iota: Instruction) -> Instruction:
+    """The vector that an iota repeats."""
+    op = iota.op
+    assert isinstance(op, Iota)
+    shape = Shape.array(iota.shape.element_type, (iota.shape.dimensions[op.iota_dimension],))
+    return make(Iota(iota_dimension=0), shape=shape)

@@ -15,12 +15,22 @@ from dataclasses import dataclass
 
 from hloom.ir import Computation, Instruction
 from hloom.ops.dot import Dot
+from hloom.ops.slice import Slice
 from hloom.passes.blocking.dimensions import MEMBERS
 from hloom.passes.costs import element_cost
 from hloom.passes.edit import has_control_edges
 
 CHEAP_COST = 4
 """Work for each element, in additions, that is done again in each block rather than stored whole."""
+
+SLICES = frozenset({"slice", "dynamic-slice"})
+
+
+def is_view(instruction: Instruction) -> bool:
+    """Whether it is a part of an array, perhaps in another shape: a part of it is a part of that array."""
+    if instruction.opcode == "reshape":
+        return is_view(instruction.operands[0])
+    return instruction.opcode in SLICES
 
 
 @dataclass(eq=False)
@@ -190,10 +200,19 @@ class _Finder:
         """Whether to compute an operand again in each block: constants, masks made of positions, repeated rows."""
         if instruction.opcode == "constant":
             return instruction.shape.is_scalar
+        if is_view(instruction):
+            return _is_plain(instruction) and self._is_part_of_what_is_stored(instruction)
         if instruction.opcode in ("dot", "reduce") or not _can_be_member(instruction):
             return False
         spreads = instruction.opcode in ("broadcast", "iota")
         return spreads or (self._is_wide(instruction) and element_cost(instruction.opcode) <= CHEAP_COST)
+
+    def _is_part_of_what_is_stored(self, view: Instruction) -> bool:
+        source = view.operands[0]
+        if is_view(source):
+            return self._is_cheap(source)
+        is_plain = isinstance(view.op, Slice) and all(part.stride == 1 for part in view.op.slice)
+        return is_plain and source not in self.kept and source not in self.outputs and not self._is_cheap(source)
 
     def _is_wide(self, instruction: Instruction) -> bool:
         """Not small enough to be stored whole: as large as one of the matrices."""
