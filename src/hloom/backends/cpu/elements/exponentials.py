@@ -124,30 +124,6 @@ ERF = {
     ),
 }
 
-# (tanh(x) - x) / x^3 by x^2 for |x| <= 0.625; relative errors 2^-27.8 and 2^-56.4.
-TANH = {
-    "float": (
-        -0.005716313,
-        0.020649873,
-        -0.053743254,
-        0.13331488,
-        -0.33333284,
-    ),
-    "double": (
-        -1.6105845663846837e-05,
-        7.72154961146078e-05,
-        -0.00022862979170131233,
-        0.0005863506556822057,
-        -0.0014549698731983695,
-        0.0035919914427609227,
-        -0.008863221301784768,
-        0.021869487600472533,
-        -0.05396825393240785,
-        0.13333333333264727,
-        -0.33333333333332876,
-    ),
-}
-
 # 2 / sqrt(pi) in two parts.
 ERF_AT_0_HIGH = (1.128379225730896, 1.1283791670955126)
 ERF_AT_0_LOW = (-5.8635382771399236e-08, 1.533545961316588e-17)
@@ -207,14 +183,15 @@ def _exp(x: Lanes, low: Lanes | None = None, halved: bool = False) -> Lanes:
     return power * scale * other
 
 
-def _clamp_exponent(x: Lanes) -> Lanes:
-    return at_least(at_most(x, x.pick(90.0, 711.0)), x.pick(*LEAST_EXPONENT))
-
-
 def exp(x: Lanes) -> Lanes:
+    return _exp_of_small(at_most(x, x.pick(90.0, 711.0)))
+
+
+def _exp_of_small(x: Lanes) -> Lanes:
     """Where the result is zero, as at masked places of a softmax, a factor is: a product that underflows is slow."""
-    power, scale, other = exp_parts(_clamp_exponent(x))
-    return power * scale * where(x > x.pick(*LEAST_EXPONENT), other, 0.0)
+    least = x.pick(*LEAST_EXPONENT)
+    power, scale, other = exp_parts(at_least(x, least))
+    return power * scale * where(x > least, other, 0.0)
 
 
 def expm1(x: Lanes) -> Lanes:
@@ -231,25 +208,19 @@ def expm1(x: Lanes) -> Lanes:
 
 
 def logistic(x: Lanes) -> Lanes:
-    """1 / (1 + e), or e / (1 + e) of negative x, with e = e^-|x|; one step of Newton's method sharpens the quotient."""
-    negative = x < 0.0
-    e = exp(-abs(x))
-    numerator = where(negative, e, 1.0)
-    below = e + 1.0
-    quotient = numerator / below
-    residue = fma(-quotient, below, numerator) - quotient * (e - (below - 1.0))
-    return fma(residue, where(negative, 1.0 - quotient, quotient), quotient)
+    """1 / (1 + e), or e / (1 + e) of negative x, with e = e^-|x|."""
+    e = _exp_of_small(-abs(x))
+    return where(x < 0.0, e, 1.0) / (e + 1.0)
 
 
 def tanh(x: Lanes) -> Lanes:
-    """1 - 2 / (e^2|x| + 1); a polynomial near zero."""
+    """e / (e + 2) with e = e^2|x| - 1, which needs no other way near zero."""
     a = abs(x)
     n, r, rest = _reduce(at_most(a + a, x.pick(20.0, 40.0)))
     r = r + rest
-    power = (fma(r * r, r.polynomial(EXP), r) + 1.0) * _power_of_two(n, x.mantissa_bits)
-    square = a * a
-    near_zero = fma(a * square, square.polynomial(TANH), a)
-    return with_sign_of(where(a < 0.625, near_zero, 1.0 - 2.0 / (power + 1.0)), x)
+    scale = _power_of_two(n, x.mantissa_bits)
+    e = fma(scale, fma(r * r, r.polynomial(EXP), r), scale - 1.0)
+    return with_sign_of(e / (e + 2.0), x)
 
 
 def sinh(x: Lanes) -> Lanes:
@@ -397,7 +368,7 @@ def power(x: Lanes, y: Lanes) -> Lanes:
     exponent = at_least(at_most(y, largest), -largest)
     product = exponent * log_base
     rest = fma(exponent, log_base, -product) + exponent * low
-    clamped = _clamp_exponent(product)
+    clamped = at_least(at_most(product, x.pick(90.0, 711.0)), x.pick(*LEAST_EXPONENT))
     result = _exp(clamped, where(clamped.equals(product), rest, 0.0))
     half = y * 0.5
     is_integer = y.intrinsic("trunc").equals(y)
