@@ -45,3 +45,24 @@ def test_rules_registered_for_cpu_later_are_ours_too() -> None:
 def test_linear_algebra_uses_lapack() -> None:
     lowered = Lowered(jax.numpy.linalg.cholesky, np.eye(3, dtype=np.float32))
     assert "lapack_spotrf_ffi" in lowered.text
+
+
+@pytest.mark.parametrize(("sizes", "rows"), [((3,), 3), ((2, 5), 7), ((4, 3, 6), 6), ((0,), 0), ((0,), 4), ((0, 5), 5)])
+def test_pivots_swap_rows_without_a_loop(sizes: tuple[int, ...], rows: int) -> None:
+    random = np.random.default_rng(0)
+    pivots = np.zeros(sizes, np.int32)
+    for k in range(sizes[-1]):
+        pivots[..., k] = random.integers(k, rows, sizes[:-1])
+    expected = np.broadcast_to(np.arange(rows, dtype=np.int32), (*sizes[:-1], rows)).copy()
+    for batch in np.ndindex(sizes[:-1]):
+        for k, pivot in enumerate(pivots[batch]):
+            expected[batch][[k, pivot]] = expected[batch][[pivot, k]]
+    lowered = Lowered(lambda p: jax.lax.linalg.lu_pivots_to_permutation(p, rows), pivots)
+    assert "while" not in lowered.text
+    np.testing.assert_array_equal(lowered(pivots)[0], expected)
+
+
+def test_pivots_out_of_bounds_reach_no_other_memory() -> None:
+    pivots = np.array([9, -7, 2**31 - 1], np.int32)
+    (permutation,) = run(lambda p: jax.lax.linalg.lu_pivots_to_permutation(p, 4), pivots)
+    assert sorted(permutation) == [0, 1, 2, 3]

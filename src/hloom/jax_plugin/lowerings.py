@@ -12,9 +12,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from jax import ffi, lax
 from jax._src import buffer_callback, core, debugging
 from jax._src.export import _export as export
 from jax._src.interpreters import mlir
+from jax._src.lax import linalg
 from jax._src.lax.control_flow import conditionals
 
 from hloom.jax_plugin import buffer_callbacks, callbacks, dlpack, partitioning
@@ -36,6 +39,7 @@ def register_lowerings() -> None:
     # Not mlir.register_lowering: that wants the platform's factory to be known first.
     own[conditionals.platform_index_p] = _entry(_platform_index)
     own[conditionals.cond_p] = _entry(_conditional)
+    own[linalg.lu_pivots_to_permutation_p] = _entry(mlir.lower_fun(_permutation_of_pivots, multiple_results=False))
     own[debugging.inspect_sharding_p] = _entry(partitioning.inspect_sharding_rule)
     own[export.call_exported_p] = _entry(_call_exported)
     own[buffer_callback.buffer_callback_p] = _entry(buffer_callbacks.lowering_rule)
@@ -63,6 +67,18 @@ def _conditional(ctx: Any, index: Any, *operands: Any, branches: Any, **paramete
         parameters["branches_platforms"] = like_cpu(platforms)
     lower: Callable[..., Any] = conditionals._cond_lowering
     return lower(ctx, index, *operands, branches=branches, **parameters)
+
+
+def _permutation_of_pivots(pivots: Any, *, permutation_size: int) -> Any:
+    """LAPACK swaps the numbers of rows, as 32 bits each, where JAX's CPU platform has a loop over gathers and scatters.
+
+    Pivots count from 0, from 1 in LAPACK, which looks at none that are out of bounds.
+    """
+    sizes = (*pivots.shape[:-1], permutation_size)
+    rows = lax.bitcast_convert_type(lax.broadcasted_iota(np.int32, sizes, len(sizes) - 1), np.float32)
+    swaps = lax.clamp(np.int32(1), pivots + np.int32(1), np.int32(permutation_size))
+    swapped = ffi.ffi_call("lapack_slaswp_ffi", core.ShapedArray(sizes, np.dtype(np.float32)))(rows, swaps)
+    return lax.bitcast_convert_type(swapped, np.int32)
 
 
 def _call_exported(ctx: Any, *operands: Any, exported: export.Exported) -> Any:

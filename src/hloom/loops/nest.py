@@ -306,6 +306,29 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
     return pairs - bad
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which of two values a whole array has: where `condition` is `keeps`, what another buffer has at each place."""
+
+    condition: Expression
+    keeps: bool
+    kept: Load
+    other: Expression
+
+
+def whole_choice(nest: Nest) -> Choice | None:
+    """The choice that is all of a nest, as of `select(is_valid, result, nan)`: in place it often changes nothing."""
+    (store, *more) = nest.stores
+    value = store.value
+    if more or not nest.loops or not isinstance(value, Apply) or value.op.opcode != "select":
+        return None
+    condition, then, otherwise = value.operands
+    for keeps, kept, other in ((True, then, otherwise), (False, otherwise, then)):
+        if isinstance(kept, Load) and kept.index == store.index and not condition.variables:
+            return Choice(condition, keeps, kept, other)
+    return None
+
+
 def weight(expression: Expression) -> int:
     """What one evaluation costs, in units of an addition."""
     if isinstance(expression, Apply):

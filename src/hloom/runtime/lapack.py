@@ -223,6 +223,13 @@ def _getrf(b: Batch) -> Arguments:
     return (m, n, b.columns(0, 0, m, n), max(1, m), b.result(1, min(m, n), dtype=_INT), b.info(2))
 
 
+@_target("laswp", rank=1)
+def _laswp(b: Batch) -> Arguments:
+    """A vector with its elements swapped: of a matrix that getrf changed, the rows that are where now."""
+    m, k = b.length(0), b.length(1)
+    return (1, b.changed(0, 0, m), max(1, m), 1, k, b.operand(1, k, dtype=_INT), 1)
+
+
 @_target("geqrf")
 def _geqrf(b: Batch) -> Arguments:
     m, n = b.sizes(0)

@@ -54,15 +54,15 @@ class NestFunctions:
 
     vector_bytes: int
     tied: bool
-    written: dict[tuple[int, int, bool], NestFunction] = field(default_factory=dict)
-    """By the identity of the kernel, the number of its nest, and whether it runs on a part of its loop."""
+    written: dict[tuple[int, int, int], NestFunction] = field(default_factory=dict)
+    """By the identity of the kernel, the number of its nest, and the chunks of its loop."""
 
-    def of(self, kernel: Kernel, position: int, nest: Nest, in_block: bool = False) -> NestFunction:
-        """The function of a nest; in a block it runs on a part of its loop whether or not it is cut into chunks."""
-        key = (id(kernel), position, in_block and not nest.schedule.chunk)
+    def of(self, kernel: Kernel, position: int, nest: Nest, chunk: int) -> NestFunction:
+        """The function of a nest, which runs `chunk` rounds of its first loop at a time; 0: all."""
+        key = (id(kernel), position, chunk)
         if key not in self.written:
-            if key[2]:
-                nest = replace(nest, schedule=replace(nest.schedule, chunk=nest.loops[0].extent))
+            if chunk != nest.schedule.chunk:
+                nest = replace(nest, schedule=replace(nest.schedule, chunk=chunk))
             self.written[key] = self._write(f"nest{len(self.written)}", kernel, nest)
         return self.written[key]
 

@@ -51,7 +51,8 @@ from hloom.backends.cpu.program.program import (
     WaitStep,
     WhileStep,
 )
-from hloom.loops.nest import Nest, nest_cost
+from hloom.loops.expressions import Constant
+from hloom.loops.nest import Nest, nest_cost, whole_choice
 
 INLINED_LINES = 200
 """Functions of at most so many lines that run on one thread become part of the loop that calls them."""
@@ -206,7 +207,7 @@ class StepEmitter:
     def _calls_of(self, step: Step) -> Iterator[TableCall]:
         if isinstance(step, KernelStep):
             for position, nest in enumerate(step.kernel.nests):
-                function = self.functions.of(step.kernel, position, nest)
+                function = self.functions.of(step.kernel, position, nest, self._chunk(step, nest))
                 places = [self._place(step.buffers[k]) for k in function.buffers]
                 yield TableCall(function.needed_task(), places, chunks=function.chunks)
         elif isinstance(step, CodeStep):
@@ -367,10 +368,19 @@ class StepEmitter:
 
     # Nests
 
+    def _chunk(self, step: KernelStep, nest: Nest) -> int:
+        """No thread is woken for a nest that looks at a result in place, where there is mostly nothing to do."""
+        choice = whole_choice(nest)
+        if choice is None or not isinstance(choice.other, Constant):
+            return nest.schedule.chunk
+        written, kept = (self.assignment.of(step.buffers[k]) for k in (nest.stores[0].buffer, choice.kept.buffer))
+        return 0 if written is kept else nest.schedule.chunk
+
     def _nest(self, step: KernelStep, position: int, nest: Nest, depth: int) -> None:
         b = self.builder
         part = self._elements(step)
-        function = self.functions.of(step.kernel, position, nest, part is not None)
+        chunk = nest.schedule.chunk or nest.loops[0].extent if part is not None else self._chunk(step, nest)
+        function = self.functions.of(step.kernel, position, nest, chunk)
         pointers = [self.pointer(step.buffers[k]) for k in function.buffers]
         if part is not None:
             arguments = ", ".join(map(str, [*pointers, part.first, part.last]))

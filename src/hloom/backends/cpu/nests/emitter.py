@@ -17,7 +17,7 @@ from hloom.backends.cpu.elements.types import (
     rounded,
     select_element,
 )
-from hloom.backends.cpu.llvm.text import I64, Index, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.folds import emit_folds, emit_ready_folds, results_of
 from hloom.backends.cpu.nests.indices import index_value
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
@@ -25,7 +25,7 @@ from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import allocate_turned, emit_tiles
 from hloom.loops.expressions import Apply, Argument, Constant, FoldResult, FromIndex, InRange, Load, Where
 from hloom.loops.index import Expression, Variable
-from hloom.loops.nest import Kernel, Nest, Store, expressions_of
+from hloom.loops.nest import Kernel, Nest, Store, expressions_of, whole_choice
 
 
 def emit_nest(
@@ -66,7 +66,18 @@ class NestEmitter(NestState):
     # Loops
 
     def emit(self) -> None:
-        self.emit_loops(0)
+        with self.builder.when(self._changes()):
+            self.emit_loops(0)
+
+    def _changes(self) -> Value | None:
+        """Whether anything is written that is not there already; None: always."""
+        choice, b = whole_choice(self.nest), self.builder
+        if choice is None:
+            return None
+        written, kept = (Value(f"%b{buffer}", PTR) for buffer in (self.nest.stores[0].buffer, choice.kept.buffer))
+        condition = cast(Value, self.value(choice.condition))
+        takes_other = b.compare("ne", condition, constant(condition.type, int(choice.keeps)))
+        return b.binary("or", b.compare("ne", written, kept), takes_other)
 
     def emit_loops(self, depth: int) -> None:
         nest = self.nest
