@@ -33,7 +33,7 @@ class _Turn:
         f, lanes = self.f, _LINE // self.width
         whole_rows, whole_columns = self.m // lanes * lanes, self.n // lanes * lanes
         if whole_rows and whole_columns:
-            with f.loop(whole_rows, lanes) as row, f.loop(whole_columns, lanes) as column:
+            with f.loop(whole_columns, lanes) as column, f.loop(whole_rows, lanes) as row:
                 self._square(row.index, column.index, lanes)
         else:
             whole_rows = whole_columns = 0
