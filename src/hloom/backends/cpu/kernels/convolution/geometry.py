@@ -248,8 +248,9 @@ class Geometry:
 
     def cost(self, tile: Tile) -> float:
         sums = tile.rows * tile.vectors
-        # Where windows move, most vectors of positions lie in two cache lines.
-        loads = tile.rows + tile.vectors * (2 if self.mode == "columns" and self.form.taps > 1 else 1)
+        # Vectors of the kernel mostly come from the L2 cache; where windows move, those of positions lie in two lines.
+        vector = {"rows": 3, "columns": 2 if self.form.taps > 1 else 1, "lanes": 1}[self.mode]
+        loads = tile.rows + tile.vectors * vector
         products = self.steps * (max(sums, 8) + 0.1 * loads)
         along, by = self.tiles(tile)
         return self.rows * along * by * (products + sums * self.store_cost)
