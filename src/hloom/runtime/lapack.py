@@ -274,13 +274,20 @@ def _gesvd(b: Batch) -> Arguments:
 
 
 def _svd(b: Batch) -> tuple[int | Place | Workspace, ...]:
-    """The mirror image: a^T = (vt)^T s u^T, so the two matrices of vectors change places."""
+    """Of tall matrices, which LAPACK takes faster: of a wide one the mirror image, a^T = (vt)^T s u^T."""
     m, n = b.sizes(0)
     k = min(m, n)
     mode, s = b.attribute("mode", "A"), b.result(1, k, dtype=b.real_dtype)
     rows, columns = (k, k) if mode == "S" else (m, n)
-    # Without vectors these results may have any shape.
-    u, vt = (Place(result=2), Place(result=3)) if mode == "N" else (b.result(2, m, rows), b.result(3, columns, n))
+    is_tall = m > n
+    if mode == "N":
+        u, vt = Place(result=2), Place(result=3)  # of any shape
+    elif is_tall:
+        u, vt = b.columns(None, 2, m, rows), b.columns(None, 3, columns, n)
+    else:
+        u, vt = b.result(2, m, rows), b.result(3, columns, n)
+    if is_tall:
+        return (m, n, b.columns(0, 0, m, n), m, s, u, m, vt, max(1, columns))
     return (n, m, b.changed(0, 0, m, n), max(1, n), s, vt, max(1, n), u, max(1, rows))
 
 
