@@ -19,7 +19,7 @@ import pytest
 
 from hloom.backends.cpu.llvm.native.translator import native_text
 from hloom.backends.cpu.runtime import thread_pool
-from hloom.backends.cpu.runtime.thread_pool import ThreadPool, shared_pool
+from hloom.backends.cpu.runtime.thread_pool import Share, ThreadPool, shared_pool, take
 from hloom.errors import ArgumentError
 from hloom.runtime.machine import thread_count
 
@@ -123,6 +123,31 @@ def test_workers_that_never_come_are_not_waited_for() -> None:
     array = np.zeros(100, np.int64)
     count(pool, array)
     assert (array == 1).all()
+
+
+def test_threads_have_the_same_part_of_every_loop() -> None:
+    """What a loop left in a core's cache is there for the next one."""
+    pool, places = ThreadPool(2), []
+    for _ in range(5):
+        barrier = threading.Barrier(2, timeout=30)
+
+        @CHUNK
+        def meet(context: int, chunk: int, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait()
+            places.append((chunk, threading.get_ident()))
+
+        parallel_for(pool, meet, 0, 2)
+    assert {thread for chunk, thread in places if chunk == 0} == {threading.get_ident()}
+    assert len({thread for chunk, thread in places if chunk == 1} - {threading.get_ident()}) == 1
+
+
+def test_a_share_counts_anew_in_each_generation() -> None:
+    """The function under Python."""
+    memory = np.zeros(1, np.uint64)
+    share = Share(memory.ctypes.data)
+    assert [take(share, 1, 3) for _ in range(5)] == [0, 1, 2, 3, 3]
+    assert [take(share, 2, 2) for _ in range(3)] == [0, 1, 2]
+    assert take(share, 3, 0) == 0
 
 
 def test_nested_loops_run_serially(pool: ThreadPool) -> None:

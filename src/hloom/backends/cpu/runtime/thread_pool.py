@@ -6,12 +6,16 @@ Nested calls, a second concurrent caller and loops of one chunk run serially on 
 
 The protocol. One word, `state`, holds `generation:32 | open:1 | active:31`.
 
-- Fork: the caller owns the pool (`busy`), writes the loop (function, context, chunks, next = 0), then adds one to the
-  generation and sets `open` in one atomic addition, with release.
+- Fork: the caller owns the pool (`busy`), writes the loop (function, context, chunks), then adds one to the generation
+  and sets `open` in one atomic addition, with release.
 - Enter: a worker that sees a new generation adds one to `active` by compare-and-exchange, with acquire, and only while
-  `open` is set. Then it reads the loop, and takes chunks by atomic addition to `next` until none is left.
+  `open` is set. Then it reads the loop, and takes chunks until none is left.
 - Leave: the worker takes one from `active`, with release.
 - Join: the caller, out of chunks itself, clears `open` and waits, with acquire, until `active` is zero.
+
+Each thread has a share of the chunks, the same part of every loop, so that loops over one array find in a core's cache
+what the loop before left there. It takes its own first, then what is left of the others'. A share is a word,
+`generation:32 | taken:32`, which counts from zero where it holds an older generation: nobody resets it.
 
 Why a late worker cannot run a stale function: it reads the loop only after its exchange succeeded, and the exchange
 compares the whole word, so at that moment the loop of the word's generation is open. Every change of `state` is an
@@ -61,6 +65,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     null,
     pause,
     stack,
+    to,
 )
 from hloom.backends.cpu.runtime.call_table import Task, run_calls
 from hloom.errors import ArgumentError, RunError
@@ -71,22 +76,34 @@ SPIN_SECONDS = 100e-6  # about what waking a parked worker costs: polling for lo
 OPEN = 1 << 31
 ACTIVE = OPEN - 1
 FORK = (1 << 32) + OPEN  # the next generation, open
+TAKEN = (1 << 32) - 1
+
+
+class Share(Structure):
+    """How many of a thread's chunks are taken."""
+
+    taken: Atomic[u64] = field(line=True)
 
 
 class Pool(Structure):
     """The memory of a pool. Fields that different threads write lie in different cache lines."""
 
     state: Atomic[u64] = field(line=True)
-    next: Atomic[i64] = field(line=True)
     function: Task = field(line=True)
     context: Address
     chunks: i64
     spin: i64  # polls before a worker parks
+    threads: u64
+    shares: Address  # one for each thread; the caller's is the first
+    workers: Atomic[u64] = field(line=True)  # that have begun
     missing: i32 = field(line=True)  # workers that are not started yet
     busy: Atomic[i32]  # a caller owns the pool
     sleepers: Atomic[i32] = field(line=True)
     mutex: Array[u8] = field(line=True, inline=(u8, 64))  # pthread_mutex_t: at most 64 bytes on Linux and macOS
     condition: Array[u8] = field(line=True, inline=(u8, 64))  # pthread_cond_t: likewise
+
+
+SHARES = -(-Pool.byte_size // LINE) * LINE  # where they lie
 
 
 # The caller
@@ -102,23 +119,46 @@ def parallel_for(pool: Pool, function: Task, context: Address, chunks: i64) -> N
     pool.function = function
     pool.context = context
     pool.chunks = chunks
-    pool.next.store(0, MONOTONIC)
     pool.state.add(FORK, SEQ_CST)
     wake_sleepers(pool)
-    take_chunks(pool)
+    take_chunks(pool, 0)
     pool.state.subtract(OPEN, MONOTONIC)
     wait_for_workers(pool)
     pool.busy.store(0, RELEASE)
 
 
 @native()
-def take_chunks(pool: Pool) -> None:
-    function, context, chunks = pool.function, pool.context, pool.chunks
+def take_chunks(pool: Pool, own: u64) -> None:
+    """Runs the chunks of one's own share, then what is left of the others'."""
+    function, context, threads = pool.function, pool.context, pool.threads
+    each, rest = u64(pool.chunks) // threads, u64(pool.chunks) % threads
+    generation = pool.state.load(MONOTONIC) >> 32
+    for turn in range(threads):
+        number = (own + turn) % threads
+        first, count = number * each + min(number, rest), each
+        if number < rest:
+            count += 1
+        share = to(Share, pool.shares + number * LINE)
+        chunk = take(share, generation, count)
+        while chunk < count:
+            function(context, i64(first + chunk))
+            chunk = take(share, generation, count)
+
+
+@native()
+def take(share: Share, generation: u64, count: u64) -> u64:
+    """The number of a chunk that nobody has taken; `count` where there is none."""
+    found = share.taken.load(MONOTONIC)
     while True:
-        chunk = pool.next.add(1, MONOTONIC)
-        if chunk >= chunks:
-            return
-        function(context, chunk)
+        taken: u64 = 0
+        if found >> 32 == generation:
+            taken = found & TAKEN
+        if taken >= count:
+            return count
+        now = share.taken.compare_exchange(found, (generation << 32) + taken + 1, MONOTONIC, MONOTONIC)
+        if now == found:
+            return taken
+        found = now
 
 
 @native()
@@ -156,6 +196,7 @@ def wait_for_workers(pool: Pool) -> None:
 
 @native()
 def worker(pool: Pool) -> Address:
+    own = pool.workers.add(1, MONOTONIC) + 1
     seen: u64 = 0
     while True:
         polls = 0
@@ -168,16 +209,16 @@ def worker(pool: Pool) -> Address:
                 polls = 0
             now = pool.state.load(MONOTONIC)
         seen = now >> 32
-        enter(pool, now)
+        enter(pool, own, now)
 
 
 @native()
-def enter(pool: Pool, now: u64) -> None:
+def enter(pool: Pool, own: u64, now: u64) -> None:
     """Takes part in the loop of a generation, if it is still open."""
     while now & OPEN != 0:
         found = pool.state.compare_exchange(now, now + 1, ACQUIRE, MONOTONIC)
         if found == now:
-            take_chunks(pool)
+            take_chunks(pool, own)
             pool.state.subtract(1, RELEASE)
             return
         now = found
@@ -234,7 +275,7 @@ class ThreadPool:
         self.parallel_for_address = _code().address("parallel_for")
         self.run_calls_address = _code().address("run_calls")
         memory = ctypes.c_void_p()
-        align, size = ctypes.c_size_t(LINE), ctypes.c_size_t(Pool.byte_size)
+        align, size = ctypes.c_size_t(LINE), ctypes.c_size_t(SHARES + self.threads * LINE)
         if ctypes.CDLL(None).posix_memalign(ctypes.byref(memory), align, size):
             raise RunError("no memory for a thread pool")
         self.memory = Pool(memory.value or 0)
@@ -248,11 +289,12 @@ class ThreadPool:
     def _reset(self) -> None:
         """Makes a pool without workers out of the memory, whatever it holds (a child has none of its parent's)."""
         pool = self.memory
-        ctypes.memset(pool.address, 0, Pool.byte_size)
+        ctypes.memset(pool.address, 0, SHARES + self.threads * LINE)
         pthread_mutex_init(address_of(pool.mutex), null)
         pthread_cond_init(address_of(pool.condition), null)
         pool.missing = self.threads - 1
-        pool.spin = self.spin
+        pool.threads, pool.spin = self.threads, self.spin
+        pool.shares = pool.address + SHARES
 
 
 @functools.cache

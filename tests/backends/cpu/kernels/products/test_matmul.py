@@ -311,12 +311,22 @@ def test_products_of_the_lowest_numbers_wrap_around(vector_bytes: int) -> None:
         assert set(out.tolist()) == {(31 * 4 ** (bits - 1) + 2**31) % 2**32 - 2**31}
 
 
-def test_code_for_processors_with_dot_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "features", "vector_bytes", "wanted"),
+    [
+        ("x86_64", "+avx512bf16,+avx512vnni", 64,
+         {"bf16 bf16 f32": "dpbf16ps.512", "s8 s8 s32": "vpdpbusd.512", "u8 u8 s32": "vpdpwssd.512"}),
+        ("aarch64", "+dotprod,+i8mm", 16,
+         {"s8 s8 s32": "neon.sdot", "u8 u8 s32": "neon.udot", "s8 u8 s32": "neon.usdot", "u8 s8 s32": "neon.usdot"}),
+        ("aarch64", "", 16, {"s8 s8 s32": "mul <4 x i32>"}),
+    ],
+)  # fmt: skip
+def test_code_for_processors_with_dot_instructions(
+    monkeypatch: pytest.MonkeyPatch, architecture: str, features: str, vector_bytes: int, wanted: dict[str, str]
+) -> None:
     """Written for one that this machine need not be."""
-    features = "+avx512bf16,+avx512vnni"
-    other = Processor("znver5", features, 64, converts_f16=True)
+    other = Processor("other", features, vector_bytes, converts_f16=True)
     monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.processor", lambda: other)
-    monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.architecture", lambda: "x86_64")
-    wanted = {"bf16 bf16 f32": "dpbf16ps.512", "s8 s8 s32": "vpdpbusd.512", "u8 u8 s32": "vpdpwssd.512"}
+    monkeypatch.setattr("hloom.backends.cpu.kernels.products.dot_instructions.architecture", lambda: architecture)
     for types, instruction in wanted.items():
-        assert instruction in emit_matmul("product", spec_of(1, 64, 64, 64, types), 1, 64).text
+        assert instruction in emit_matmul("product", spec_of(1, 64, 64, 64, types), 1, vector_bytes).text

@@ -3,8 +3,9 @@
 K is then counted in words: 2 of bf16, or of integers of up to 16 bits, or 4 of 8 bits. Integers wrap around as in 32
 bits. Products of bf16 are added in f32; x86's instruction takes subnormal numbers for zero.
 
-The instruction for 4 bytes multiplies unsigned bytes by signed ones. Where both are signed, A's have 128 added (their
-highest bits are inverted), and 128 times the sums of B's columns are subtracted from the result.
+x86's instruction for 4 bytes multiplies unsigned bytes by signed ones. Where both are signed, A's have 128 added (their
+highest bits are inverted), and 128 times the sums of B's columns are subtracted from the result. AArch64 has one for
+each pair of types.
 """
 
 from __future__ import annotations
@@ -39,9 +40,15 @@ def dot_instruction(p: Product, sums: Type) -> DotInstruction | None:
     vector_bytes = sums.width * sums.bits // 8
     if p.k < LEAST_STEPS or min(p.m, p.n) < LEAST_SIDE or sums.bits != 32 or p.is_complex:
         return None
-    if architecture() != "x86_64" or vector_bytes > processor().vector_bytes:
+    if vector_bytes > processor().vector_bytes:
         return None
     types = (p.a.type, p.b.type)
+    if architecture() == "aarch64":
+        return None if sums.is_float else _instruction_of_neon(types)
+    return _instruction_of_x86(types, sums, vector_bytes) if architecture() == "x86_64" else None
+
+
+def _instruction_of_x86(types: tuple[str, str], sums: Type, vector_bytes: int) -> DotInstruction | None:
     if types == ("bf16", "bf16"):
         return DotInstruction(2, _add_bf16) if processor().has("avx512bf16") else None
     if sums.is_float or not {*types} <= {"s8", "u8", "s16"}:
@@ -50,6 +57,14 @@ def dot_instruction(p: Product, sums: Type) -> DotInstruction | None:
     if has_vnni and "s8" in types and "s16" not in types:
         return DotInstruction(4, _add_bytes if types[1] == "s8" else _add_turned_bytes, flipped=types == ("s8", "s8"))
     return DotInstruction(2, _add_halves if has_vnni else _add_products_of_halves)
+
+
+def _instruction_of_neon(types: tuple[str, str]) -> DotInstruction | None:
+    if types in (("s8", "s8"), ("u8", "u8")) and processor().has("dotprod"):
+        return DotInstruction(4, _neon("sdot" if types[0] == "s8" else "udot"))
+    if types in (("u8", "s8"), ("s8", "u8")) and processor().has("i8mm"):
+        return DotInstruction(4, _neon("usdot") if types[0] == "u8" else _turned(_neon("usdot")))
+    return None
 
 
 def in_words(p: Product, instruction: DotInstruction) -> Product:
@@ -98,9 +113,24 @@ _add_halves = _instruction("avx512.vpdpwssd", "i16")
 _add_bytes = _instruction("avx512.vpdpbusd", "i8")
 
 
-def _add_turned_bytes(f: Function, a: Value, b: Value, sums: Value) -> Value:
+def _turned(multiply_add: MultiplyAdd) -> MultiplyAdd:
     """For signed factors and unsigned vectors."""
-    return _add_bytes(f, b, a, sums)
+    return lambda f, a, b, sums: multiply_add(f, b, a, sums)
+
+
+_add_turned_bytes = _turned(_add_bytes)
+
+
+def _neon(name: str) -> MultiplyAdd:
+    """An instruction of AArch64 that adds the products of the bytes of two words to a sum."""
+
+    def multiply_add(f: Function, a: Value, b: Value, sums: Value) -> Value:
+        lanes = sums.type.width
+        bytes_of_words = type_of("i8", 4 * lanes)
+        intrinsic = f"llvm.aarch64.neon.{name}.v{lanes}i32.v{4 * lanes}i8"
+        return f.call(intrinsic, sums.type, sums, f.bitcast(a, bytes_of_words), f.bitcast(b, bytes_of_words))
+
+    return multiply_add
 
 
 def _add_products_of_halves(f: Function, a: Value, b: Value, sums: Value) -> Value:
