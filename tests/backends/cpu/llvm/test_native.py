@@ -314,41 +314,47 @@ def test_sizes_of_the_memory_pool_are_rounded_up_by_less_than_a_fifth() -> None:
         assert memory_pool.rounded(rounded) == rounded and memory_pool.list_of(rounded) == number
 
 
-def test_a_loop_of_the_thread_pool_without_workers_runs_each_chunk_once() -> None:
-    chunks: list[int] = []
-    chunk = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int64)(lambda context, k: chunks.append(k))
-    memory = ctypes.create_string_buffer(thread_pool.Pool.byte_size)
+def pool_without_workers() -> tuple[thread_pool.Pool, Any]:
+    """A pool in memory, which must live as long."""
+    memory = ctypes.create_string_buffer(thread_pool.SHARES + thread_pool.LINE)
     pool = thread_pool.Pool(ctypes.addressof(memory))
+    pool.threads, pool.shares = 1, pool.address + thread_pool.SHARES
+    return pool, memory
 
-    class Task:
-        """A function that Python calls and whose address memory can hold."""
 
-        address = ctypes.cast(chunk, ctypes.c_void_p).value
+class Noting:
+    """A task that Python calls and whose address memory can hold: it notes the chunks that it runs."""
 
-        def __call__(self, context: int, k: int) -> None:
-            chunk(context, k)
+    def __init__(self) -> None:
+        self.chunks: list[int] = []
+        self.native = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int64)(self)
+        self.address = ctypes.cast(self.native, ctypes.c_void_p).value
 
+    def __call__(self, context: int, chunk: int) -> None:
+        self.chunks.append(chunk)
+
+
+def test_a_loop_of_the_thread_pool_without_workers_runs_each_chunk_once() -> None:
+    (pool, _memory), task = pool_without_workers(), Noting()
     for _ in range(3):
-        thread_pool.parallel_for(pool, Task(), 0, 5)
-    assert chunks == [0, 1, 2, 3, 4] * 3
+        thread_pool.parallel_for(pool, task, 0, 5)
+    assert task.chunks == [0, 1, 2, 3, 4] * 3
     state = pool.state.load(SEQ_CST)
     assert state >> 32 == 3 and state & (thread_pool.OPEN | thread_pool.ACTIVE) == 0
     assert pool.busy.exchange(1, SEQ_CST) == 0  # which makes the next caller run alone
-    thread_pool.parallel_for(pool, Task(), 0, 2)
-    assert chunks[15:] == [0, 1] and pool.state.load(SEQ_CST) == state
+    thread_pool.parallel_for(pool, task, 0, 2)
+    assert task.chunks[15:] == [0, 1] and pool.state.load(SEQ_CST) == state
 
 
 def test_a_late_worker_does_not_enter_a_closed_loop() -> None:
-    memory = ctypes.create_string_buffer(thread_pool.Pool.byte_size)
-    pool = thread_pool.Pool(ctypes.addressof(memory))
-    pool.next.store(0, SEQ_CST)
-    pool.chunks = 0
+    (pool, _memory), task = pool_without_workers(), Noting()
+    pool.function, pool.chunks = task, 2
     pool.state.add(thread_pool.FORK, SEQ_CST)
     seen = pool.state.load(SEQ_CST)
     pool.state.subtract(thread_pool.OPEN, SEQ_CST)
-    thread_pool.enter(pool, seen)
-    assert pool.state.load(SEQ_CST) == 1 << 32 and pool.next.load(SEQ_CST) == 0
+    thread_pool.enter(pool, 0, seen)
+    assert pool.state.load(SEQ_CST) == 1 << 32 and not task.chunks
     # One that comes in the next generation with what it saw in the last enters that one, and leaves it.
     pool.state.add(thread_pool.FORK, SEQ_CST)
-    thread_pool.enter(pool, seen)
-    assert pool.state.load(SEQ_CST) == (2 << 32) + thread_pool.OPEN and pool.next.load(SEQ_CST) == 1
+    thread_pool.enter(pool, 0, seen)
+    assert pool.state.load(SEQ_CST) == (2 << 32) + thread_pool.OPEN and task.chunks == [0, 1]
