@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.llvm.function import GLUE_MARK
 from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.interface import TABLE
 
@@ -52,7 +53,8 @@ def kernel_call(code: KernelCode) -> str:
         for k in range(parameters)
     ]
     b.line(f"call void @{code.entry}({', '.join(map(str, arguments))}) #1")
-    return _function(f"define void @{code.entry}.call", b)
+    head = code.text.partition(f" @{code.entry}(")[2].partition("\n")[0]
+    return _function(f"define void @{code.entry}.call", b, GLUE_MARK in head)
 
 
 def kernel_places(places: Iterable[Place]) -> list[Place]:
@@ -65,12 +67,13 @@ def copy_call() -> str:
     b = Builder()
     target, source = from_frame(b, 0), from_frame(b, 1)
     b.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, i64 %argument, i1 false)")
-    return _function(f"define internal void @{COPY}", b)
+    return _function(f"define internal void @{COPY}", b, is_glue=True)
 
 
-def _function(head: str, b: Builder) -> str:
+def _function(head: str, b: Builder, is_glue: bool) -> str:
     b.line("ret void")
-    return "\n".join([f"{head}(ptr %frame, i64 %argument) nounwind #0 {{", "entry:", *b.lines, "}"])
+    mark = f" {GLUE_MARK}" if is_glue else ""
+    return "\n".join([f"{head}(ptr %frame, i64 %argument) nounwind #0{mark} {{", "entry:", *b.lines, "}"])
 
 
 def from_frame(b: Builder, position: int, frame: str = "frame") -> Value:

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from hloom.backends.cpu.codegen.call_tables import COPY, copy_call, kernel_call
 from hloom.backends.cpu.codegen.loop_tasks import return_if
 from hloom.backends.cpu.codegen.merge_functions import merge_functions
-from hloom.backends.cpu.codegen.modules import Merging, Unit, divided, halves, module_of_units, module_text
+from hloom.backends.cpu.codegen.modules import Merging, Unit, apart, divided, halves, module_of_units, without_glue
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
 from hloom.backends.cpu.codegen.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.llvm.function import GLUE_MARK
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import (
@@ -31,13 +32,15 @@ MERGED_NESTS = Merging(most_constants=4, divisors=False)
 """A loop that knows its sizes keeps them in instructions rather than registers; a few make no difference."""
 MERGED_KERNELS = Merging(most_constants=24, divisors=True, kept=("tile", "kernel", "call"))
 """All but the innermost loops of products and convolutions, whose many places are best known, and mere calls."""
+INLINED = " #1"
+"""The end of a call that is to be inlined."""
 ALONE = ("ptr null", "ptr null")
 """In the place of the threads."""
 _PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
 # Kernels that fork deep inside call this, and all that runs beside other rounds of its loop, without a pool: in order.
 # The address is the same for every call of the process.
-_PARALLEL_FOR = """@parallel_for.address = internal global ptr null
-define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {
+_PARALLEL_FOR = f"""@parallel_for.address = internal global ptr null
+define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {GLUE_MARK} {{
   %alone = icmp eq ptr %pool, null
   br i1 %alone, label %next, label %fork
 fork:
@@ -54,16 +57,17 @@ run:
   br label %next
 done:
   ret void
-}"""
+}}"""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of a program: in modules of their own, and those that are too short for one."""
+    """The kernels of a program: in modules of their own, those that are too short for one, and the glue of all."""
 
     entries: frozenset[str] = frozenset()
     pieces: Sequence[Sequence[Unit]] = ()
     rest: Sequence[Unit] = ()
+    glue: Sequence[Unit] = ()
 
     def texts(self) -> list[str]:
         return [module_of_units(piece) for piece in self.pieces]
@@ -72,9 +76,10 @@ class Kernels:
 def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
     """The known kernels and more, by their entries; those that are new and alike are merged."""
     new = [_kernel_unit(code) for entry, code in codes.items() if entry not in known.entries]
-    units = [*known.rest, *merge_functions(new)]
+    glue, found = apart(merge_functions(new))
+    units = [*known.rest, *found]
     pieces, rest = divided(units) if known.pieces or len(units) != 1 else halves(*units)
-    return Kernels(known.entries | codes.keys(), [*known.pieces, *pieces], rest)
+    return Kernels(known.entries | codes.keys(), [*known.pieces, *pieces], rest, [*known.glue, *glue])
 
 
 def _kernel_unit(code: KernelCode) -> Unit:
@@ -85,7 +90,7 @@ def _kernel_unit(code: KernelCode) -> Unit:
 def emit_program(
     program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
 ) -> list[str]:
-    """The texts of the modules; `hloom_main` is in the first. With a `timer` steps are timed."""
+    """The texts of the modules. With a `timer` steps are timed."""
     return ProgramEmitter(program, assignment, vector_bytes, timer).all_texts()
 
 
@@ -104,19 +109,20 @@ class ProgramEmitter(StepEmitter):
         whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
         pieces, rest = divided([*kernels.rest, *merge_functions(list(self._nests()))])
         inlined = [f for f in self.functions.written.values() if self.inlined.get(f.name)]
-        needed = [self.builder.declarations, *(f.declarations for f in inlined), *(u.declarations for u in rest)]
-        elsewhere = [unit for piece in [*kernels.pieces, *pieces] for unit in piece]
-        forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in elsewhere)])
+        units = [*rest, *kernels.glue, *(unit for piece in [*kernels.pieces, *pieces] for unit in piece)]
+        needed = [self.builder.declarations, *(f.declarations for f in inlined)]
+        forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in units)])
         forks |= bool(self.tasks)
-        defined = {_PARALLEL_FOR_DECLARATION, *(entry for unit in rest for entry in unit.entries)}
-        declarations = {line: None for lines in needed for line in lines if line not in defined}
         texts = ["\n".join([*function.lines, *function.task]) for function in inlined]
-        texts += [unit.text for unit in rest] + ["\n".join(lines) for lines in self.tasks.values()]
+        texts += ["\n".join(lines) for lines in self.tasks.values()]
         texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main("hloom_main", len(parts), forks)]
         texts += [self.timer.text()] if self.timer is not None else []
         texts += [*self.tables, *([copy_call()] if any(f"@{COPY} " in table for table in self.tables) else [])]
-        declarations |= {entry: None for unit in elsewhere for entry in unit.entries}
-        return [module_text(declarations, texts), *map(module_of_units, pieces)]
+        declarations = {line: None for lines in needed for line in lines}
+        declarations |= {entry: None for unit in units for entry in unit.entries}
+        main = Unit("\n".join(texts), declarations, [_PARALLEL_FOR_DECLARATION] if forks else [])
+        glue, others = without_glue([main, *kernels.glue, *rest])
+        return [module_of_units(module) for module in (glue, others, *pieces) if module]
 
     def _nests(self) -> Iterator[Unit]:
         """Those that the program only calls: they are inlined nowhere."""
@@ -137,9 +143,10 @@ class ProgramEmitter(StepEmitter):
             self.callee_words = 0
             self.write_steps(steps, depth=0)
             b.line("ret i32 0")
+            mark = "" if any(line.endswith(INLINED) for line in b.lines) else f" {GLUE_MARK}"
             return "\n".join(
                 [
-                    f"define internal i32 @{name}(ptr %table) nounwind #0 {{",
+                    f"define internal i32 @{name}(ptr %table) nounwind #0{mark} {{",
                     "entry:",
                     *self._table_loads(),
                     *(_callee_head(self.callee_words) if self.callee_words else []),
@@ -174,7 +181,7 @@ class ProgramEmitter(StepEmitter):
             failed = b.emit(f"call i32 @{name}.part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
             return_if(b, failed)
         b.line("ret i32 0")
-        return "\n".join([f"define i32 @{name}(ptr %table) nounwind #0 {{", "entry:", *b.lines, "}"])
+        return "\n".join([f"define i32 @{name}(ptr %table) nounwind #0 {GLUE_MARK} {{", "entry:", *b.lines, "}"])
 
     # Memory
 

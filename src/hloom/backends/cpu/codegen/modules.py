@@ -1,4 +1,8 @@
-"""The LLVM modules of a program: what may be compiled apart from the rest, and in which pieces."""
+"""The LLVM modules of a program: what may be compiled apart from the rest, and in which pieces.
+
+Functions that only call others are glue, a third of what LLVM takes where it optimises them; they have a module of
+their own, in which it does not.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,24 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hloom.backends.cpu.llvm.function import GLUE_MARK
+from hloom.backends.cpu.llvm.machine_code import GLUE
+
 PIECE_COST, HALVED_COST = 24_000, 18_000
 """From such costs on functions make a module of their own worth its while, and those of one kernel make two."""
+GLUE_COST = 12_000
+"""Programs that cost less are one module."""
 LOOP_COST = 2000
 """A loop takes LLVM as long as so many characters."""
 
 _HEAD = re.compile(r"define (internal )?(?P<result>\w+) @(?P<name>[\w.]+)\((?P<parameters>[^)]*)\)")
+_LINE = re.compile(r"^define [^\n]*", re.MULTILINE)
+_NAME = re.compile(r"@[\w.]+")
 _INLINED = re.compile(r"@(?P<name>[\w.]+)\([^\n]*\) #1$", re.MULTILINE)
 _ATTRIBUTES = (
     'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n'
-    "attributes #2 = { cold nounwind memory(inaccessiblemem: readwrite) }\n!0 = !{i32 1}\n"
+    "attributes #2 = { cold nounwind memory(inaccessiblemem: readwrite) }\n"
+    f'attributes {GLUE_MARK} = {{ "glue" }}\n!0 = !{{i32 1}}\n'
 )
 
 
@@ -43,6 +55,46 @@ class Unit:
     """How its functions may be merged with others, if they may."""
 
 
+def apart(units: Iterable[Unit]) -> tuple[list[Unit], list[Unit]]:
+    """The glue of units, and the rest of them."""
+    pairs = [_apart(unit) for unit in units]
+    return [glue for glue, _ in pairs if glue is not None], [rest for _, rest in pairs if rest is not None]
+
+
+def _apart(unit: Unit) -> tuple[Unit | None, Unit | None]:
+    parts = re.split(r"\n(?=define |@)", unit.text)
+    functions = [part for part in parts if _HEAD.match(part)]
+    glue = "\n".join(filter(_is_glue, functions))
+    rest = "\n".join(function for function in functions if not _is_glue(function))
+    if not rest:
+        return unit, None
+    variables = [part for part in parts if not _HEAD.match(part)]
+    own = [_used(variables, text) for text in (glue, rest)]
+    if not glue or any(variable in own[1] for variable in own[0]):
+        return None, unit
+    one, other = _parts_of(unit, ["\n".join([*own[0], glue]), "\n".join([*own[1], rest])])
+    return one, other
+
+
+def _used(variables: Sequence[str], text: str) -> list[str]:
+    """The variables that a text names, and those that these name."""
+    names, used = set(_NAME.findall(text)), list[str]()
+    while more := [v for v in variables if v not in used and v.partition(" =")[0] in names]:
+        used += more
+        names |= set(_NAME.findall("\n".join(more)))
+    return used
+
+
+def without_glue(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
+    """The glue of a program's units, and the rest of them, which is all where they are short."""
+    short = _cost([unit.text for unit in units]) < GLUE_COST
+    return ([], [*units]) if short else apart(units)
+
+
+def _is_glue(function: str) -> bool:
+    return GLUE_MARK in function.partition("\n")[0].split()
+
+
 def divided(units: Iterable[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
     """Units in groups that are long enough to be compiled on their own, and the rest."""
     pieces, group = [], list[Unit]()
@@ -59,9 +111,13 @@ def halves(unit: Unit) -> tuple[list[list[Unit]], list[Unit]]:
     if _cost([unit.text]) < HALVED_COST or re.search(r"^@", unit.text, re.MULTILINE):
         return divided([unit])
     texts = _two_texts(_inlined_together(re.split(r"\n(?=define )", unit.text)))
+    return [[part] for part in _parts_of(unit, texts) if part.text], []
+
+
+def _parts_of(unit: Unit, texts: Sequence[str]) -> list[Unit]:
+    """The unit as two, with these texts."""
     shared = [_called_from(one, other) for one, other in (texts, texts[::-1])]
-    parts = zip(texts, shared, shared[::-1], strict=True)
-    return [[_part_of(unit, *part)] for part in parts if part[0]], []
+    return [_part_of(unit, *part) for part in zip(texts, shared, shared[::-1], strict=True)]
 
 
 def _two_texts(groups: list[list[str]]) -> list[str]:
@@ -94,9 +150,9 @@ def _name(function: str) -> str:
 
 def _called_from(one: str, other: str) -> dict[str, str]:
     """The functions of the first text that the second names, each with its declaration."""
-    names = set(re.findall(r"@([\w.]+)", other))
-    heads = [head for head in _HEAD.finditer(one) if head["name"] in names]
-    types = [", ".join(p.split()[0] for p in head["parameters"].split(", ")) for head in heads]
+    names = set(_NAME.findall(other))
+    heads = [head for head in _HEAD.finditer(one) if f"@{head['name']}" in names]
+    types = [", ".join(p.split()[0] for p in head["parameters"].split(", ") if p) for head in heads]
     return {h["name"]: f"declare {h['result']} @{h['name']}({t})" for h, t in zip(heads, types, strict=True)}
 
 
@@ -112,8 +168,6 @@ def module_of_units(units: Sequence[Unit]) -> str:
     """The module of some units; what one of them defines is not declared."""
     defined = {entry for unit in units for entry in unit.entries}
     declarations = {line: None for unit in units for line in unit.declarations if line not in defined}
-    return module_text(declarations, [unit.text for unit in units])
-
-
-def module_text(declarations: Iterable[str], texts: Iterable[str]) -> str:
-    return "\n".join([*declarations, *texts, _ATTRIBUTES])
+    functions = "\n".join(unit.text for unit in units)
+    first = GLUE if all(_is_glue(head[0]) for head in _LINE.finditer(functions)) else ""
+    return first + "\n".join([*declarations, functions, _ATTRIBUTES])

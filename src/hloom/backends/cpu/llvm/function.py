@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from hloom.backends.cpu.llvm.text import PTR, Builder, Index, Type, Value, constant, lane_numbers, type_of
 
 ELEMENTS = {  # what an XLA element type is in memory; bf16 has no arithmetic, so its bits are enough
     "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
     "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
 }  # fmt: skip
+GLUE_MARK = "#3"
+"""The attributes of functions that only call others (`codegen/modules.py`)."""
 _BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
 
 
@@ -22,12 +26,19 @@ class Function(Builder):
     def __init__(self, name: str, **parameters: Type) -> None:
         super().__init__()
         self.symbol = name
+        self.is_glue = False
+        """Whether it only calls others, so that its own instructions do not matter."""
         self.parameters = [Value(f"%{key}", type) for key, type in parameters.items()]
         self._slots: list[str] = []
 
+    def as_glue(self) -> Self:
+        self.is_glue = True
+        return self
+
     def text(self) -> str:
         parameters = ", ".join(map(str, self.parameters))
-        head = f"define internal void @{self.symbol}({parameters}) nounwind {{\nentry:\n"
+        mark = f" {GLUE_MARK}" if self.is_glue else ""
+        head = f"define internal void @{self.symbol}({parameters}) nounwind{mark} {{\nentry:\n"
         return head + "\n".join([*self._slots, *self.lines, "  ret void", "}"]) + "\n"
 
     def slot(self, type: Type, count: int, align: int = 64) -> Value:

@@ -18,8 +18,13 @@ from hloom.runtime.machine import thread_count
 
 _lock = threading.Lock()
 
-_PIPELINE = "3"
+_PIPELINE = "4"
 """Changes with what `make_object` does, so that the cache on disk forgets what was made otherwise."""
+GLUE = "; glue\n"
+"""The first line of a module whose functions only call others: it is made quickly, not well."""
+_OPTIONS = ("-disable-lsr", "-disable-post-ra")
+"""Steps of the code generator that take a sixth of its time, and that our loops are as fast without: addresses are
+affine where they are written, and processors reorder instructions themselves."""
 
 
 class MachineCode:
@@ -38,9 +43,8 @@ class MachineCode:
 
 @functools.cache
 def _native_target() -> Any:
-    # The search for the cheapest induction variables takes a quarter of the code generator's time; a shorter one finds
-    # the same for nests, whose indices are affine.
-    llvm.set_option("", "-lsr-complexity-limit=100")
+    for option in _OPTIONS:
+        llvm.set_option("", option)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_default_triple()
@@ -57,20 +61,21 @@ def target() -> str:
 class _Compiler:
     """LLVM's passes and code generator, made once and used by one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_for_glue: bool) -> None:
         cpu = processor()
         self._machine = _native_target().create_target_machine(
-            cpu=cpu.name, features=cpu.features, opt=2, jit=True, codemodel="jitdefault"
+            cpu=cpu.name, features=cpu.features, opt=0 if is_for_glue else 2, jit=True, codemodel="jitdefault"
         )
         self._builder = llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options(speed_level=2))
         self._passes = llvm.create_new_module_pass_manager()
-        # Nests are vectorised already: few of LLVM's passes are worth their time.
         self._passes.add_always_inliner_pass()
         # What is inlined everywhere needs no code of its own.
         self._passes.add_global_dead_code_eliminate_pass()
-        self._passes.add_sroa_pass()
-        self._passes.add_instruction_combine_pass()
-        self._passes.add_simplify_cfg_pass()
+        if not is_for_glue:
+            # Nests are vectorised already: few of LLVM's passes are worth their time.
+            self._passes.add_sroa_pass()
+            self._passes.add_instruction_combine_pass()
+            self._passes.add_simplify_cfg_pass()
 
     def assembly(self, text: str) -> str:
         with self._optimized(text) as module:
@@ -88,7 +93,8 @@ class _Compiler:
             yield module
 
 
-_idle_compilers: list[_Compiler] = []
+_idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
+"""Those for glue, and the others."""
 
 
 @functools.cache
@@ -122,10 +128,9 @@ class Compilation:
 
     def finish(self, texts: Sequence[str]) -> list[bytes]:
         """Compiles the last modules; the object files of all."""
-        if not self._begun and len(texts) == 1:
-            return [compile_text(texts[0])]
-        self.begin(texts)
-        return [result() for result in self._begun]
+        *others, own = sorted(texts, key=len, reverse=True)
+        self.begin(others)
+        return [compile_text(own), *(result() for result in self._begun)]
 
 
 def compile_text(text: str) -> bytes:
@@ -136,21 +141,23 @@ def compile_text(text: str) -> bytes:
 def assembly(text: str) -> str:
     """The assembly text of a module."""
     with _lock:
-        return _Compiler().assembly(text)
+        return _Compiler(text.startswith(GLUE)).assembly(text)
 
 
 def make_object(text: str) -> bytes:
     """The object file of a module, compiled now."""
+    is_glue = text.startswith(GLUE)
+    idle = _idle_compilers[is_glue]
     try:
-        compiler = _idle_compilers.pop()
+        compiler = idle.pop()
     except IndexError:
         # Another thread may have taken the last one meanwhile.
         with _lock:
-            compiler = _Compiler()
+            compiler = _Compiler(is_glue)
     try:
         return compiler.compile(text)
     finally:
-        _idle_compilers.append(compiler)
+        idle.append(compiler)
 
 
 def load_object(*object_files: bytes) -> MachineCode:

@@ -44,6 +44,8 @@ from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, const
 __all__ = ["MatmulCode", "MatmulSpec", "PackedMatmul", "emit_matmul", "emit_packed_matmul"]
 
 FALSE = constant(I1, False)
+LONG_CALL = 4096
+"""Multiply-adds of vectors that take so long that it doesn't matter what calling the kernel takes."""
 
 
 def emit_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int = 64) -> MatmulCode:
@@ -151,7 +153,7 @@ class _Emitter:
 
     def packing_code(self) -> MatmulCode:
         """The packing of a shared B alone."""
-        f = Function(self.name, source=PTR, packed=PTR, pool=PTR)
+        f = Function(self.name, source=PTR, packed=PTR, pool=PTR).as_glue()
         source, packed, pool = f.parameters
         context = f.slot(I64, 5)
         fill_context(f, context, source, source, source, packed, f.index(self.product.n))
@@ -160,7 +162,7 @@ class _Emitter:
 
     def packed_code(self) -> MatmulCode:
         """The product with a shared B that is packed already."""
-        f = Function(self.name, lhs=PTR, rhs=PTR, out=PTR, pool=PTR)
+        f = Function(self.name, lhs=PTR, rhs=PTR, out=PTR, pool=PTR).as_glue()
         lhs, rhs, out, pool = f.parameters
         a, packed = (rhs, lhs) if self.product.swapped else (lhs, rhs)
         context, tasks = f.slot(I64, 5), self.plan.row_blocks * self.plan.column_groups
@@ -215,6 +217,7 @@ class _Emitter:
     def _block(self) -> Function:
         """`(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
         f = Function(f"{self.name}.block", a=PTR, b=PTR, c=PTR, rows=I64, columns=I64)
+        f.is_glue = self.plan.depth * self.tile.rows * self.tile.vectors >= LONG_CALL
         rows_of_a, b, c, rows, columns = f.parameters
         a, depth, k = self.product.a, self.plan.depth, self.product.k
         partial, packed = self._partial_sums(f), self._space_for_a(f)
@@ -277,7 +280,7 @@ class _Emitter:
 
     def _task(self) -> Function:
         """`(context, chunk)`: one block of the result."""
-        f = Function(f"{self.name}.task", context=PTR, chunk=I64)
+        f = Function(f"{self.name}.task", context=PTR, chunk=I64).as_glue()
         context, chunk = f.parameters
         a, b, c, packed, columns = context_of(f, context)
         p, plan, tile = self.product, self.plan, self.tile
@@ -308,7 +311,7 @@ class _Emitter:
 
     def _packing_tasks(self) -> list[Function]:
         """`(context, chunk)`: a share of the packing of B into the workspace; and of the sums of its columns."""
-        f = Function(f"{self.name}.pack_task", context=PTR, chunk=I64)
+        f = Function(f"{self.name}.pack_task", context=PTR, chunk=I64).as_glue()
         context, chunk = f.parameters
         _, b, _, packed, columns = context_of(f, context)
         first, count = f.share(self._packing_units(f, columns), 1, self._pack_chunks(f), chunk)
@@ -316,7 +319,7 @@ class _Emitter:
             f.invoke(f"{self.name}.pack_b", b, packed, columns, f.index(first), f.index(count))
         if not self.corrected:
             return [f]
-        s = Function(f"{self.name}.sum_task", context=PTR, chunk=I64)
+        s = Function(f"{self.name}.sum_task", context=PTR, chunk=I64).as_glue()
         context, chunk = s.parameters
         _, _, _, packed, columns = context_of(s, context)
         first, count = s.share(s.ceil_divide(columns, self.tile.columns), 1, self._sum_chunks(), chunk)
