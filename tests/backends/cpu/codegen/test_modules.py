@@ -8,7 +8,17 @@ import re
 import numpy as np
 
 import hloom as hl
-from hloom.backends.cpu.codegen.modules import HALVED_COST, Unit, halves, module_of_units
+from hloom.backends.cpu.codegen.modules import (
+    HALVED_COST,
+    PIECE_COST,
+    Unit,
+    apart,
+    divided,
+    module_of_units,
+    without_glue,
+)
+from hloom.backends.cpu.llvm import machine_code
+from hloom.backends.cpu.llvm.function import GLUE_MARK
 from hloom.backends.cpu.llvm.machine_code import load_object, make_object
 
 CALLEE = "define internal i64 @square(i64 %x) {\n  %y = mul i64 %x, %x\n  ret i64 %y\n}"
@@ -27,7 +37,7 @@ def _padded(function: str) -> str:
 
 def test_functions_that_are_only_called_have_a_module_of_their_own() -> None:
     unit = Unit("\n".join([_padded(CALLEE), INLINED, _padded(ENTRY)]), {}, ["declare i64 @kernel.call(i64)"])
-    pieces, rest = halves(unit)
+    pieces, rest = divided([unit])
     texts = [module_of_units(piece) for piece in pieces]
     defined = [set(re.findall(r"define [^@]*@([\w.]+)", text)) for text in texts]
     assert not rest
@@ -38,9 +48,9 @@ def test_functions_that_are_only_called_have_a_module_of_their_own() -> None:
 
 def test_short_kernels_and_those_with_variables_stay_whole() -> None:
     short = Unit("\n".join([CALLEE, INLINED, ENTRY]), {}, [])
-    assert halves(short) == ([], [short])
+    assert divided([short]) == ([], [short])
     shared = Unit("\n".join(["@table = internal constant i64 1", _padded(CALLEE), _padded(ENTRY)]), {}, [])
-    assert halves(shared) == ([[shared]], [])
+    assert divided([shared]) == ([[shared]], [])
 
 
 def test_a_product_of_two_modules() -> None:
@@ -50,3 +60,50 @@ def test_a_product_of_two_modules() -> None:
     )
     a, b = (np.random.default_rng(0).integers(-128, 128, size, np.int8) for size in ((300, 200), (200, 300)))
     np.testing.assert_array_equal(hl.compile(module)(a, b), a.astype(np.int32) @ b.astype(np.int32))
+
+
+GLUE = f"""@times = internal constant i64 3
+@square.table = internal constant ptr @times
+define internal i64 @entry(i64 %x) {GLUE_MARK} {{
+  %times = load i64, ptr @times
+  %y = call i64 @square(i64 %x)
+  %z = mul i64 %y, %times
+  ret i64 %z
+}}
+define i64 @kernel.call(i64 %x) {GLUE_MARK} {{
+  %y = call i64 @entry(i64 %x) #1
+  ret i64 %y
+}}"""
+
+
+def _defined(units: list[Unit]) -> set[str]:
+    return {name for unit in units for name in re.findall(r"^define [^@]*@([\w.]+)", unit.text, re.MULTILINE)}
+
+
+def test_glue_has_a_module_of_its_own_with_the_variables_that_it_alone_names() -> None:
+    glue, rest = apart([Unit(f"{CALLEE}\n{GLUE}", {}, ["declare i64 @kernel.call(i64)"])])
+    assert (_defined(glue), _defined(rest)) == ({"entry", "kernel.call"}, {"square"})
+    assert "@times =" in glue[0].text and "@times" not in rest[0].text
+    texts = [module_of_units(units) for units in (glue, rest)]
+    assert [text.startswith(machine_code.GLUE) for text in texts] == [True, False]
+    code = load_object(*map(make_object, texts))
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code.address("kernel.call"))(5) == 75
+
+
+def test_a_variable_that_both_sides_name_keeps_them_together() -> None:
+    both = CALLEE.replace("{\n", "{\n  %t = load i64, ptr @times\n", 1)
+    unit = Unit(f"{both}\n{GLUE}", {}, [])
+    assert apart([unit]) == ([], [unit])
+
+
+def test_short_programs_are_one_module() -> None:
+    units = [Unit(f"{CALLEE}\n{GLUE}", {}, [])]
+    assert without_glue(units) == ([], units)
+    assert without_glue([Unit(f"{_padded(CALLEE)}\n{GLUE}", {}, [])])[0]
+
+
+def test_a_long_kernel_among_others_is_two_groups() -> None:
+    callee = CALLEE.replace("{\n", "{\n  ; " + "x" * PIECE_COST + "\n", 1)
+    long = Unit(f"{callee}\n{callee.replace('square', 'other')}", {}, [])
+    pieces, rest = divided([Unit(INLINED, {}, []), long])
+    assert [_defined(piece) for piece in pieces] == [{"square"}, {"other"}] and _defined(rest) == {"twice"}

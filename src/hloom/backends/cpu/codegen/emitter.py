@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hloom.backends.cpu.codegen.call_tables import COPY, copy_call, kernel_call
 from hloom.backends.cpu.codegen.loop_tasks import return_if
 from hloom.backends.cpu.codegen.merge_functions import merge_functions
-from hloom.backends.cpu.codegen.modules import Merging, Unit, apart, divided, halves, module_of_units, without_glue
+from hloom.backends.cpu.codegen.modules import Merging, Unit, apart, divided, module_of_units, without_glue
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
 from hloom.backends.cpu.codegen.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 from hloom.backends.cpu.kernels.code import KernelCode
@@ -78,7 +78,7 @@ def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
     new = [_kernel_unit(code) for entry, code in codes.items() if entry not in known.entries]
     glue, found = apart(merge_functions(new))
     units = [*known.rest, *found]
-    pieces, rest = divided(units) if known.pieces or len(units) != 1 else halves(*units)
+    pieces, rest = divided(units)
     return Kernels(known.entries | codes.keys(), [*known.pieces, *pieces], rest, [*known.glue, *glue])
 
 

@@ -95,10 +95,15 @@ def _is_glue(function: str) -> bool:
     return GLUE_MARK in function.partition("\n")[0].split()
 
 
-def divided(units: Iterable[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
-    """Units in groups that are long enough to be compiled on their own, and the rest."""
+def divided(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
+    """Units in groups that are long enough to be compiled on their own, and the rest. Those that are long, or long for
+    the only one, are two groups."""
+    halved = HALVED_COST if len(units) == 1 else 2 * PIECE_COST
     pieces, group = [], list[Unit]()
     for unit in units:
+        if _cost([unit.text]) >= halved:
+            pieces += [[half] for half in _halves(unit)]
+            continue
         group.append(unit)
         if _cost([unit.text for unit in group]) >= PIECE_COST:
             pieces.append(group)
@@ -106,12 +111,12 @@ def divided(units: Iterable[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
     return pieces, group
 
 
-def halves(unit: Unit) -> tuple[list[list[Unit]], list[Unit]]:
-    """The functions of a kernel in two groups that take LLVM about as long, if that is long; else as the rest."""
-    if _cost([unit.text]) < HALVED_COST or re.search(r"^@", unit.text, re.MULTILINE):
-        return divided([unit])
+def _halves(unit: Unit) -> list[Unit]:
+    """The functions of a unit in two that take LLVM about as long; the unit itself where it has variables."""
+    if re.search(r"^@", unit.text, re.MULTILINE):
+        return [unit]
     texts = _two_texts(_inlined_together(re.split(r"\n(?=define )", unit.text)))
-    return [[part] for part in _parts_of(unit, texts) if part.text], []
+    return [half for half in _parts_of(unit, texts) if half.text]
 
 
 def _parts_of(unit: Unit, texts: Sequence[str]) -> list[Unit]:

@@ -1,7 +1,6 @@
 """`convolution` as LLVM IR: a matrix product where it is one, else register tiles over padded copies of the input.
 
-convolution_form.py brings it to a normal form, convolution_geometry.py says how it can be computed, and
-convolution_plan.py how it is. The entry packs the
+form.py brings it to a normal form, geometry.py says how it can be computed, and plan.py how it is. The entry packs the
 kernel (`name.pack`), then for each pass, some images: copies them (`name.copy`), and runs `name.task` for blocks of the
 result, which adds up tiles (`name.tile`) and stores them (`name.store`). Tasks share no sums, and blocks of K are added
 in order, so the result does not depend on the number of threads.
@@ -126,6 +125,7 @@ class _Emitter:
         """A block of the outputs of one class and group, in one image."""
         f = task_function(f"{self.name}.task")
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
+        f.is_glue = plan.has_long_tiles
         images, weights, result, partial = f.unpack(f["context"], PTR, PTR, PTR, PTR)
         number: Index = f["chunk"]
         indices = []

@@ -13,6 +13,7 @@ from hloom.backends.cpu.kernels.convolution.geometry import PASS_BYTES, Geometry
 from hloom.backends.cpu.kernels.products.matmul_plan import (
     ACCUMULATORS,
     L2_BYTES,
+    LONG_CALL,
     PARALLEL_WORK,
     TASKS_PER_THREAD,
     VECTORS,
@@ -116,6 +117,12 @@ class Plan:
         most = max(c.entries for c in self.classes)
         wanted = PANEL_BYTES // (self.geometry.run.length * self.unit * self.geometry.size)
         return most if most <= 2 * wanted else max(1, wanted)
+
+    @property
+    def has_long_tiles(self) -> bool:
+        """Whether adding up a tile takes so long that it doesn't matter what calling it takes."""
+        steps = min(self.block, *(c.entries for c in self.classes)) * self.geometry.run.length
+        return steps * self.tile.rows * self.tile.vectors >= LONG_CALL
 
     @property
     def has_partial_sums(self) -> bool:

@@ -13,8 +13,6 @@ from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]
 """The real and imaginary parts of a complex vector, or arrays of them; the one part of a real one."""
-
-
 DoTile = Callable[[Index, Index, Sequence[Value]], None]
 """What is done to a square: its first element, its first lane, where the sequences of its lanes start."""
 
@@ -75,7 +73,7 @@ class Block:
             for k, parts in enumerate(turned):
                 self._put(parts, arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group))
 
-        self._tiles(view, memory, tiled, tile)
+        self._tiles(view, memory, tiled, tile, self.fft.lanes)
         self._singles(view, memory, tiled, lambda place, at: self._put(self._read_one(place, view), arrays, at))
 
     def store(self, view: View, memory: Value, arrays: Parts, scale: Value | None = None) -> None:
@@ -93,11 +91,11 @@ class Block:
                 for k in range(self._square(view))
             ]
             rows = pairs_turned(f, lines) if view.type.is_complex else transposed(f, [line for (line,) in lines])
-            for lane, (place, row) in enumerate(zip(places, rows, strict=True)):
-                with f.when(self._holds(f.add(group, lane))):
-                    f.store(row, f.element_at(place, j, view.type), view.type.real.byte_width)
+            # Lanes beyond the last sequence go to its place before it does.
+            for place, row in zip(reversed(places), reversed(rows), strict=True):
+                f.store(row, f.element_at(place, j, view.type), view.type.real.byte_width)
 
-        self._tiles(view, memory, tiled, tile)
+        self._tiles(view, memory, tiled, tile, self.fft.lanes if self.is_full else self.count)
         self._singles(view, memory, tiled, lambda place, at: self._write_one(arrays, at, scale, place, view), True)
 
     # Ways through a block
@@ -122,10 +120,8 @@ class Block:
                 at = f.add(f.multiply(loop.index, self.fft.lanes), k)
                 do(f.element_at(memory, f.add(line, k), view.type), at, mask)
 
-    def _tiles(
-        self, view: View, memory: Value, tiled: int, do: Callable[[Index, Index, Sequence[Value]], None]
-    ) -> None:
-        """Sequences one behind the other: a vector of each."""
+    def _tiles(self, view: View, memory: Value, tiled: int, do: DoTile, count: Index) -> None:
+        """Sequences one behind the other: a vector of each, of the vectors of lanes that `count` of them fill."""
         if not tiled:
             return
         f, lanes = self.f, self.fft.lanes
@@ -133,7 +129,7 @@ class Block:
         kept = f.slot(PTR, lanes)
         with f.loop(lanes) as lane:
             f.store(self._place(view, memory, lane.index), f.at(kept, lane.index, "ptr"), 8)
-        with f.loop(lanes, self.width) as group:
+        with f.loop(f.multiply(f.ceil_divide(count, self.width), self.width), self.width) as group:
             places = [f.load(f.at(kept, f.add(group.index, lane), "ptr"), PTR, 8) for lane in range(self.width)]
             with f.loop(tiled, self._square(view)) as loop:
                 do(loop.index, group.index, places)

@@ -209,7 +209,7 @@ class _Writer:
         array = aligned((p.fft.size + 2) * p.fft.lanes * self.bytes) + PADDING
         self.work_bytes = max(self.work_bytes, chunks * 4 * array)
         task = Task(p, f"{self.name}.pass{len(self.functions)}", lanes, self.is_inverse, chunks, array)
-        self.functions.append(task.function())
+        self.functions += task.functions()
         f = self.entry
         tables = [f.at(f["table"], place, self.element) for place in (factors, twists)]
         context = f.pack(source, target, f.at(f["scratch"], self.scratch_bytes, "i8"), *tables)

@@ -6,6 +6,7 @@ length have zeros for imaginary parts. Each sequence stays by itself: a NaN or a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from hloom.backends.cpu.kernels.fft.blocks import Block, View
 from hloom.backends.cpu.kernels.fft.half_spectrum import joined, joined_ends
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.llvm.text import PTR, Index, Value, constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
 
 Kind = Literal["complex", "pairs to half", "half to pairs", "real to half", "half to real"]
 """What a pass makes of its sequences; `half` is half a spectrum, `pairs` are real elements two by two."""
@@ -47,15 +48,20 @@ class Pass:
 
 
 class Task:
-    """A share of the blocks of a pass."""
+    """A share of the blocks of a pass. It only calls functions, each of which does one thing to a block."""
 
     def __init__(self, p: Pass, name: str, lanes: str, is_inverse: bool, chunks: int, array: int) -> None:
         self.p, self.name, self.lanes, self.is_inverse = p, name, lanes, is_inverse
         self.chunks, self.array = chunks, array
         self.fft = p.fft
+        self.called: list[KernelFunction] = []
 
-    def function(self) -> KernelFunction:
-        self.f = f = task_function(self.name)
+    def functions(self) -> list[KernelFunction]:
+        """The task, and what it calls beside the transform."""
+        scale = None if self.p.scale == 1.0 else constant(type_of(self.fft.vector.element), self.p.scale)
+        self._moves("load", self.p.source, Block.load)
+        self._moves("store", self.p.target, functools.partial(Block.store, scale=scale))
+        self.f = f = task_function(self.name).as_glue()
         self.source, self.target, work, self.table, self.twists = f.unpack(f["context"], *[PTR] * 5)
         first = f.multiply(f["chunk"], 4 * self.array)
         arrays = [f.at(work, f.add(first, k * self.array), "i8") for k in range(4)]
@@ -64,16 +70,29 @@ class Task:
         start, count = f.share(self.p.blocks, 1, self.chunks, f["chunk"])
         with f.each(start, f.add(start, count)) as block:
             self._block(block)
-        return f
+        return [*self.called, f]
+
+    def _moves(self, what: str, view: View, move: Callable[[Block, View, Value, tuple[Value, ...]], None]) -> None:
+        """Writes `name.what(memory, arrays .., first, count)`, which moves a block."""
+        arrays = [f"array{k}" for k in range(2 if view.type.is_complex else 1)]
+        f = KernelFunction(f"{self.name}.{what}", memory=PTR, **dict.fromkeys(arrays, PTR), first=I64, count=I64)
+        block = Block(f, self.fft, f["first"], f["count"], self.p.inner % self.fft.lanes == 0)
+        move(block, view, f["memory"], tuple(f[array] for array in arrays))
+        self.called.append(f)
+
+    def _call(self, what: str, write: Callable[..., None], *arguments: Value) -> None:
+        """Calls a function, which is written here: `write` gets it and its parameters."""
+        f = KernelFunction(f"{self.name}.{what}", **{f"given{k}": value.type for k, value in enumerate(arguments)})
+        write(f, *f.parameters)
+        self.called.append(f)
+        self.f.invoke(f.symbol, *arguments)
 
     def _block(self, number: Value) -> None:
         f, p, lanes = self.f, self.p, self.fft.lanes
         across = math.ceil(p.inner / lanes)
         place = f.multiply(f.remainder(number, across), lanes)
-        first = f.add(f.multiply(f.divide(number, across), p.inner), place)
-        count = f.minimum(lanes, f.subtract(p.inner, place))
-        self.block = Block(f, self.fft, first, count, p.inner % lanes == 0)
-        self.scale = None if p.scale == 1.0 else constant(type_of(self.fft.vector.element), p.scale)
+        self.first = f.index(f.add(f.multiply(f.divide(number, across), p.inner), place))
+        self.count = f.index(f.minimum(lanes, f.subtract(p.inner, place)))
         if p.kind == "complex":
             self._complex(number)
         elif p.kind == "pairs to half":
@@ -86,10 +105,10 @@ class Task:
             self._half_to_real()
 
     def _load(self, arrays: tuple[Value, ...]) -> None:
-        self.block.load(self.p.source, self.source, arrays)
+        self.f.invoke(f"{self.name}.load", self.source, *arrays, self.first, self.count)
 
     def _store(self, arrays: tuple[Value, ...]) -> None:
-        self.block.store(self.p.target, self.target, arrays, self.scale)
+        self.f.invoke(f"{self.name}.store", self.target, *arrays, self.first, self.count)
 
     def _transform(self) -> tuple[Complex, Complex]:
         """Of what is in the first pair of arrays; the pair that has the result, and the other one."""
@@ -104,17 +123,17 @@ class Task:
         self._load(self._exchanged(self.one))
         made, _ = self._transform()
         if self.p.twist:
-            self._twist(made, number)
+            self._call("twist", self._twist, *made, self.twists, number)
         self._store(self._exchanged(made))
 
-    def _twist(self, made: Complex, number: Value) -> None:
+    def _twist(self, f: KernelFunction, re: Value, im: Value, twists: Value, number: Value) -> None:
         """Multiplies element k of sequence g by w^(k g)."""
-        f, p, fft = self.f, self.p, self.fft
+        p, fft, made = self.p, self.fft, (re, im)
         assert p.twist is not None
-        by_lane = f.at(self.twists, 2 * p.twist[0] * p.blocks, fft.vector.element)
+        by_lane = f.at(twists, 2 * p.twist[0] * p.blocks, fft.vector.element)
         halves = (by_lane, f.at(by_lane, fft.lanes, fft.vector.element))
         with f.loop(p.twist[0]) as loop:
-            turn = fft.factor(f, self.twists, f.add(f.multiply(loop.index, p.blocks), number))
+            turn = fft.factor(f, twists, f.add(f.multiply(loop.index, p.blocks), number))
             for lane, place in zip(fft.vectors, fft.places(f, loop.index), strict=True):
                 own = fft.load(f, halves, f.add(f.multiply(loop.index, 2 * fft.lanes), lane))
                 fft.store(f, multiply(f, fft.load(f, made, place), multiply(f, own, turn)), made, place)
@@ -124,57 +143,62 @@ class Task:
     def _pairs_to_half(self) -> None:
         self._load(self.one)
         made, free = self._transform()
-        self._join(made, free, False)
+        self._call("join", functools.partial(self._join, backwards=False), *made, *free, self.twists)
         self._store(free)
 
     def _half_to_pairs(self) -> None:
         self._load(self.other)
-        self._join(self.other, self._exchanged(self.one), True)
+        target = self._exchanged(self.one)
+        self._call("join", functools.partial(self._join, backwards=True), *self.other, *target, self.twists)
         made, _ = self._transform()
         self._store(self._exchanged(made))
 
-    def _join(self, source: Complex, target: Complex, backwards: bool) -> None:
-        f, fft, h = self.f, self.fft, self.fft.n
-        for lane in self.fft.vectors:
+    def _join(
+        self, f: KernelFunction, re: Value, im: Value, new_re: Value, new_im: Value, twists: Value, backwards: bool
+    ) -> None:
+        source, target = (re, im), (new_re, new_im)
+        fft, h = self.fft, self.fft.n
+        for lane in fft.vectors:
             ends = [fft.load(f, source, k * fft.lanes + lane) for k in ((0, h) if backwards else (0,))]
             for k, value in zip((0, h), joined_ends(f, ends), strict=False):
                 fft.store(f, value, target, k * fft.lanes + lane)
 
         def join(k: Index, here: Index, there: Index) -> None:
-            pair, power = (fft.load(f, source, here), fft.load(f, source, there)), fft.factor(f, self.twists, k)
+            pair, power = (fft.load(f, source, here), fft.load(f, source, there)), fft.factor(f, twists, k)
             for value, place in zip(joined(f, *pair, power, backwards), (here, there), strict=True):
                 fft.store(f, value, target, place)
 
-        self._each_mirrored(h // 2 + 1, join)
+        self._each_mirrored(f, h // 2 + 1, join)
 
     def _real_to_half(self) -> None:
         self._load(self.one[:1])
-        zero = constant(self.fft.vector, 0.0)
-        with self.f.loop(self.fft.n) as loop:
-            for place in self.fft.places(self.f, loop.index):
-                self.f.store(zero, self.f.at(self.one[1], place, self.fft.vector.element), self.fft.align)
+        self.f.fill(self.one[1], 0, self.fft.size * self.fft.lanes * self.fft.align)
         made, _ = self._transform()
         self._store(made)
 
     def _half_to_real(self) -> None:
-        f, fft, target = self.f, self.fft, self._exchanged(self.one)
         self._load(self.other)
-        for lane in self.fft.vectors:
-            # The imaginary part of the first element counts for nothing.
-            fft.store(f, (fft.load(f, self.other, lane)[0], constant(fft.vector, 0.0)), target, lane)
-
-        def mirror(k: Index, here: Index, there: Index) -> None:
-            re, im = fft.load(f, self.other, here)
-            fft.store(f, (re, im), target, here)
-            fft.store(f, (re, f.fneg(im)), target, there)
-
-        self._each_mirrored((fft.n + 1) // 2, mirror)
+        self._call("mirror", self._mirror, *self.other, *self._exchanged(self.one))
         made, _ = self._transform()
         self._store(self._exchanged(made)[:1])
 
-    def _each_mirrored(self, end: int, do: Callable[[Index, Index, Index], None]) -> None:
+    def _mirror(self, f: KernelFunction, re: Value, im: Value, new_re: Value, new_im: Value) -> None:
+        """The whole spectrum of half of it."""
+        fft, source, target = self.fft, (re, im), (new_re, new_im)
+        for lane in fft.vectors:
+            # The imaginary part of the first element counts for nothing.
+            fft.store(f, (fft.load(f, source, lane)[0], constant(fft.vector, 0.0)), target, lane)
+
+        def mirror(k: Index, here: Index, there: Index) -> None:
+            re, im = fft.load(f, source, here)
+            fft.store(f, (re, im), target, here)
+            fft.store(f, (re, f.fneg(im)), target, there)
+
+        self._each_mirrored(f, (fft.n + 1) // 2, mirror)
+
+    def _each_mirrored(self, f: KernelFunction, end: int, do: Callable[[Index, Index, Index], None]) -> None:
         """k = 1 .. end - 1, and the places of elements k and n - k."""
-        f, fft = self.f, self.fft
+        fft = self.fft
         if end <= 1:
             return
         with f.loop(end, first=1) as loop:

@@ -44,8 +44,6 @@ from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, const
 __all__ = ["MatmulCode", "MatmulSpec", "PackedMatmul", "emit_matmul", "emit_packed_matmul"]
 
 FALSE = constant(I1, False)
-LONG_CALL = 4096
-"""Multiply-adds of vectors that take so long that it doesn't matter what calling the kernel takes."""
 
 
 def emit_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int = 64) -> MatmulCode:
@@ -217,7 +215,7 @@ class _Emitter:
     def _block(self) -> Function:
         """`(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
         f = Function(f"{self.name}.block", a=PTR, b=PTR, c=PTR, rows=I64, columns=I64)
-        f.is_glue = self.plan.depth * self.tile.rows * self.tile.vectors >= LONG_CALL
+        f.is_glue = self.plan.has_long_tiles
         rows_of_a, b, c, rows, columns = f.parameters
         a, depth, k = self.product.a, self.plan.depth, self.product.k
         partial, packed = self._partial_sums(f), self._space_for_a(f)
