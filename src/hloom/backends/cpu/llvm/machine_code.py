@@ -95,6 +95,9 @@ class _Compiler:
 
 _idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
 """Those for glue, and the others."""
+_made = {False: 0, True: 0}
+"""How many there are."""
+_NOTHING = "define void @nothing() {\n  ret void\n}\n"
 
 
 @functools.cache
@@ -112,6 +115,8 @@ class Compilation:
         self._begun: list[Callable[[], bytes]] = []
         threads = thread_count() if _calls().are_parallel else 1
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
+        if self._executor is not None:
+            _make_compilers(self._executor, threads)
 
     def __enter__(self) -> Compilation:
         return self
@@ -131,6 +136,21 @@ class Compilation:
         *others, own = sorted(texts, key=len, reverse=True)
         self.begin(others)
         return [compile_text(own), *(result() for result in self._begun)]
+
+
+def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
+    """Makes those that threads will need, while the caller goes on; the first function takes each some milliseconds."""
+    for is_for_glue, wanted in ((False, threads), (True, 1)):
+        for _ in range(wanted - _made[is_for_glue]):
+            _made[is_for_glue] += 1
+            executor.submit(_make_compiler, is_for_glue)
+
+
+def _make_compiler(is_for_glue: bool) -> None:
+    with _lock:
+        compiler = _Compiler(is_for_glue)
+    compiler.compile(_NOTHING)
+    _idle_compilers[is_for_glue].append(compiler)
 
 
 def compile_text(text: str) -> bytes:
@@ -154,6 +174,7 @@ def make_object(text: str) -> bytes:
         # Another thread may have taken the last one meanwhile.
         with _lock:
             compiler = _Compiler(is_glue)
+            _made[is_glue] += 1
     try:
         return compiler.compile(text)
     finally:
