@@ -30,6 +30,8 @@ STAGE_WEIGHT = 8
 """Expressions that cost as much are kept rather than computed again."""
 STAGED_ELEMENTS = 1 << 14
 TILED_SQUARES = 4
+INTERLEAVED = 4
+"""The most vectors that are stored as one, element by element in turns."""
 UNROLLED_LOOP = 4
 """Loops of at most so many iterations may be written out around a fold."""
 
@@ -48,11 +50,13 @@ def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) 
     nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
     vector = _vector_loop(nest)
     tile = _tile_loop(nest, vector) if vector else None
-    nest = _order_loops(nest, vector, tile)
+    interleaved = _interleaved_loop(nest, vector) if vector and tile is None else None
+    nest = _order_loops(nest, vector, tile, interleaved)
     nest = _stage(kernel, nest, vector)
     lanes = _lanes(nest, vector, tile, vector_bytes) if vector else 0
     chunk = _chunk(nest, vector, tile, lanes, threads)
-    return replace(nest, schedule=replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, chunk=chunk))
+    chosen = replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, interleaved=interleaved, chunk=chunk)
+    return replace(nest, schedule=chosen)
 
 
 # Which loop is vectorised
@@ -119,9 +123,22 @@ def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
     return None
 
 
-def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> Nest:
-    """The vector loop innermost, the tile's around it, of the others the largest outermost if it gives threads work."""
-    last = [loop for loop in (tile, vector) if loop is not None]
+def _interleaved_loop(nest: Nest, vector: Variable) -> Variable | None:
+    """A short loop whose elements are neighbours in the result, between which those of the vector loop lie."""
+    if nest.folds or len(nest.stores) != 1 or nest.stores[0].value.type.is_complex:
+        return None
+    index = nest.stores[0].index
+    for loop in nest.loops:
+        affine = loop is not vector and index.is_affine_in(loop) and index.is_affine_in(vector)
+        if affine and loop.extent <= INTERLEAVED and index.coefficient(loop) == 1:
+            return loop if index.coefficient(vector) == loop.extent else None
+    return None
+
+
+def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None, interleaved: Variable | None) -> Nest:
+    """The vector loop innermost but for one whose vectors it interleaves, the tile's around it, of the others the
+    largest outermost if it gives threads work."""
+    last = [loop for loop in (tile, vector, interleaved) if loop is not None]
     others = [loop for loop in nest.loops if loop not in last]
     written = {store.buffer for store in nest.stores}
     accumulates = any(load.buffer in written for load in nest.loads)

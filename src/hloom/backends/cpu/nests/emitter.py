@@ -20,7 +20,7 @@ from hloom.backends.cpu.elements.types import (
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.folds import emit_folds, emit_ready_folds, results_of
 from hloom.backends.cpu.nests.indices import index_value
-from hloom.backends.cpu.nests.memory import emit_load, emit_store
+from hloom.backends.cpu.nests.memory import emit_load, emit_store, interleaved_store
 from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import allocate_turned, emit_tiles
 from hloom.loops.expressions import Apply, Argument, Constant, FoldResult, FromIndex, InRange, Load, Where
@@ -111,6 +111,8 @@ class NestEmitter(NestState):
 
         if variable is schedule.transposed:
             emit_tiles(self, depth, first, last)
+        elif variable is schedule.interleaved and self.lanes:
+            self._interleaved(variable)
         elif variable is schedule.vector:
             self._vector_loop(variable, schedule.lanes, first, last, body)
         else:
@@ -139,6 +141,18 @@ class NestEmitter(NestState):
                 with b.when(at_end):
                     self._masked(main, rest, body)
         self.vector, self.lanes = saved
+
+    def _interleaved(self, variable: Variable) -> None:
+        """All vectors of the loop, stored as one."""
+        (store,) = self.nest.stores
+        values = []
+        for k in range(variable.extent):
+            with self.bound(variable, constant(I64, k)):
+                values.append(self.value(store.value))
+        start = len(self.builder.lines)
+        with self.bound(variable, constant(I64, 0)):
+            interleaved_store(self, store.buffer, store.index, values)
+        self.tie(start, store.value)
 
     def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
         at, rest = variable.low, variable.extent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, parts, store_element
@@ -44,6 +44,8 @@ def emit_load(e: NestState, load: Load) -> Element:
         mask = b.splat(mask, e.lanes)
     if extra is None and coefficient == 1:
         return contiguous_load(e, pointer, base, type, mask)
+    if extra is None and coefficient == -1:
+        return reversed_load(e, pointer, base, type, mask)
     if extra is None and 2 <= coefficient <= 4 and not type.is_complex:
         return strided_load(e, pointer, base, type, coefficient, mask)
     return gather(e, pointer, base, coefficient, extra, type, mask)
@@ -80,6 +82,17 @@ def contiguous_load(e: NestState, pointer: Value, base: Value, type: PrimitiveTy
         return b.shuffle(both, None, range(0, 2 * e.lanes, 2)), b.shuffle(both, None, range(1, 2 * e.lanes, 2))
     at = b.element_pointer(pointer, base, element)
     return load_element(b, vector_load(e, at, type_of(element, e.lanes), type.byte_width, mask), type)
+
+
+def reversed_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
+    """Lanes whose elements lie one before the other: the vector that ends at the first lane's, turned round."""
+    b, turned = e.builder, range(e.lanes - 1, -1, -1)
+    first = b.binary("sub", base, constant(I64, e.lanes - 1))
+    mask = None if mask is None else b.shuffle(mask, None, turned)
+    found = contiguous_load(e, pointer, first, type, mask)
+    if isinstance(found, tuple):
+        return b.shuffle(found[0], None, turned), b.shuffle(found[1], None, turned)
+    return b.shuffle(found, None, turned)
 
 
 def vector_load(e: NestState, at: Value, type: Type, align: int, mask: Value | None) -> Value:
@@ -205,6 +218,21 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
             b.store(stored, at, ALIGNMENT, "!nontemporal !0")
         else:
             vector_store(e, stored, at, type.byte_width, mask)
+
+
+def interleaved_store(e: NestState, buffer: int, index: Index, values: Sequence[Element]) -> None:
+    """Stores vectors element by element in turns: the first of each, then the second of each."""
+    b, type, count = e.builder, e.buffers[buffer].type, len(values)
+    base, _, _ = index_parts(e, index)
+    stored = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
+    if count > 2:
+        stored = [b.joined(stored[0], stored[1]), b.joined(stored[2], stored[-1])]
+    order = [k * e.lanes + lane for lane in range(e.lanes) for k in range(count)]
+    mask = active_mask(e)
+    if mask is not None:
+        mask = b.shuffle(b.splat(mask, e.lanes), None, [k // count for k in range(count * e.lanes)])
+    at = b.element_pointer(Value(f"%b{buffer}", type_of("ptr")), base, memory_element(type))
+    vector_store(e, b.shuffle(stored[0], stored[1], order), at, type.byte_width, mask)
 
 
 def is_streamed(e: NestState, buffer: int, index: Index) -> bool:
