@@ -22,6 +22,7 @@ from hloom.loops.nest import (
     weight,
 )
 from hloom.loops.split_reduction import split_reductions
+from hloom.passes.fusion.fusion import LARGEST_COLUMN
 
 PARALLEL_COST = 40_000
 """Work, in element additions, below which a nest runs on one thread."""
@@ -135,10 +136,20 @@ def _interleaved_loop(nest: Nest, vector: Variable) -> Variable | None:
     return None
 
 
+def _loops_along_columns(nest: Nest, vector: Variable | None) -> list[Variable]:
+    """Loops that need the same folds in each round: these are computed before them, for vectors of columns."""
+    if vector is None or not nest.folds or len(nest.stores) > 1:
+        return []
+    if not all(vector in fold.variables for fold in nest.folds):
+        return []
+    found = [v for v in nest.loops if v is not vector and all(v not in fold.variables for fold in nest.folds)]
+    return found if math.prod(loop.extent for loop in found) <= LARGEST_COLUMN else []
+
+
 def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None, interleaved: Variable | None) -> Nest:
-    """The vector loop innermost but for one whose vectors it interleaves, the tile's around it, of the others the
-    largest outermost if it gives threads work."""
-    last = [loop for loop in (tile, vector, interleaved) if loop is not None]
+    """The vector loop innermost but for one whose vectors it interleaves, and those that use the folds of columns; the
+    tile's around it, of the others the largest outermost if it gives threads work."""
+    last = [loop for loop in (tile, vector, interleaved) if loop is not None] + _loops_along_columns(nest, vector)
     others = [loop for loop in nest.loops if loop not in last]
     written = {store.buffer for store in nest.stores}
     accumulates = any(load.buffer in written for load in nest.loads)

@@ -210,3 +210,57 @@ def test_the_stride_of_dimensions_taken_as_one() -> None:
     assert stride_of(shape, (0, 3)) is None
     assert stride_of(shape, (1, 0)) is None
     assert stride_of(shape, (2,)) == (1, 0)
+
+
+def _normalised(sizes: str, kept: str, broadcast: str, reduced: str) -> str:
+    """x minus its sums along `reduced`, times the largest of that."""
+    return (
+        f"x = f32[{sizes}] parameter(0)\nzero = f32[] constant(0)\n"
+        f"s = f32[{kept}] reduce(x, zero), dimensions={{{reduced}}}, to_apply=sum\n"
+        f"b = f32[{sizes}] broadcast(s), dimensions={{{broadcast}}}\nd = f32[{sizes}] subtract(x, b)\n"
+        f"m = f32[{kept}] reduce(d, zero), dimensions={{{reduced}}}, to_apply=largest\n"
+        f"w = f32[{sizes}] broadcast(m), dimensions={{{broadcast}}}\nROOT r = f32[{sizes}] multiply(d, w)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kept", "broadcast", "reduced", "kernels"),
+    [
+        ("3,20,100", "3,100", "0,2", "1", 1),
+        ("20,100", "100", "1", "0", 1),
+        ("2,4,5,70", "2,70", "0,3", "1,2", 1),
+        ("2,12,1,9,8", "2,9,8", "0,3,4", "1,2", 1),
+        ("3,300,100", "3,100", "0,2", "1", 4),  # columns that do not stay in the cache
+        ("3,20,40", "3,40", "0,2", "1", 4),  # few columns
+    ],
+)
+def test_short_columns_are_reduced_and_used_in_one_kernel(
+    sizes: str, kept: str, broadcast: str, reduced: str, kernels: int
+) -> None:
+    assert len(fused(_normalised(sizes, kept, broadcast, reduced))) == kernels
+
+
+def test_a_fusion_reduces_rows_or_columns() -> None:
+    entry = _normalised("20,100", "100", "1", "0").replace("ROOT r", "c") + (
+        "\nt = f32[20] reduce(c, zero), dimensions={1}, to_apply=sum\n"
+        "v = f32[20,100] broadcast(t), dimensions={0}\nROOT r = f32[20,100] add(c, v)"
+    )
+    assert len(fused(entry)) > 1
+
+
+def test_what_is_costly_and_no_reduction_is_not_computed_along_columns() -> None:
+    entry = (
+        "x = f32[100] parameter(0)\ny = f32[20,100] parameter(1)\na = f32[100] sine(x)\n"
+        "b = f32[20,100] broadcast(a), dimensions={1}\nROOT r = f32[20,100] add(b, y)"
+    )
+    assert sorted(fused(entry)) == ["fusion[broadcast add]", "sine"]
+
+
+@pytest.mark.parametrize("columns", [64, 65, 100, 128, 1000])
+@pytest.mark.parametrize("rows", [2, 20, 256])
+def test_columns_compiled(rows: int, columns: int) -> None:
+    entry = _normalised(f"2,{rows},{columns}", f"2,{columns}", "0,2", "1")
+    module = hl.parse(module_text(entry))
+    (x,) = (array / 16 for array in arrays_for(module))
+    (expected,) = interpreted(module, x)
+    np.testing.assert_allclose(hl.compile(module)(x), expected, rtol=1e-4, atol=1e-3)

@@ -5,7 +5,8 @@ inside its users if that costs little more work than it saves in traffic:
 
 - it is computed once for each element (its users end in one fusion), or is cheap enough to be computed again;
 - a reduction is computed inside users that read its result along leading dimensions, where it can stand before the
-  loop over the others: rows are read, reduced and used while they are in the cache.
+  loop over the others: rows are read, reduced and used while they are in the cache. Or along all but short dimensions
+  in the middle, whose loop then stands inside the one over vectors of columns. A fusion does it in one way.
 
 Fusions over the same elements that share operands are then merged, so that each operand is read once.
 """
@@ -37,8 +38,16 @@ LAST = {"concatenate", "dynamic-update-slice"}
 RECOMPUTED_COST = 12
 """Work for each element, in additions, that may be done again rather than stored and read."""
 LARGEST_ROW = 1 << 14
+LARGEST_COLUMN = 256
+"""Vectors of as many rows stay in the cache."""
+LEAST_COLUMNS = 64
 LEAST_ROWS = 16
 SMALL_REDUCTION = 8
+
+Way = tuple[tuple[int, ...], ...]
+"""How a user reads what holds a reduction: in any way, by rows, or by columns (an array's sizes, which are reduced)."""
+ANY: Way = ()
+ROWS: Way = ((),)
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,8 @@ class _ComputationFusion:
         self.cost = self._chain_costs()
         self.holding = self._after_reductions()
         self.sizes: dict[Instruction, int] = {}
+        self.ways: dict[Instruction, set[Way]] = {}
+        """By the instructions in memory: the one way in which their reductions are read."""
         self.depths: dict[Instruction, int] = {}
         """How many steps of its fusion follow an instruction at most."""
 
@@ -118,7 +129,7 @@ class _ComputationFusion:
                 continue
             is_reduction = instruction.opcode in ("reduce", "reduce-window")
             if (is_reduction and _reduced_count(instruction) > SMALL_REDUCTION) or any(
-                operand in found and self._keeps_rows(instruction, operand) for operand in instruction.operands
+                operand in found and _way(instruction, operand) is not None for operand in instruction.operands
             ):
                 found.add(instruction)
         return found
@@ -175,9 +186,11 @@ class _ComputationFusion:
             roots = set().union(*(self.roots[user] for user in users))
             times = self._evaluations(instruction, users)
             depth = 1 + max(self.depths[user] for user in users)
-            inline = depth <= self.options.max_depth and self._pays(instruction, roots, times)
+            ways = self._ways(instruction, users, roots)
+            inline = depth <= self.options.max_depth and len(ways) <= 1 and self._pays(instruction, roots, times)
         if not inline:
             self.depths[instruction] = 0
+            self.ways[instruction] = set()
             self.roots[instruction] = {instruction}
             self.times[instruction] = 1.0
             self.sizes[instruction] = 1
@@ -188,6 +201,14 @@ class _ComputationFusion:
         self.times[instruction] = max(1.0, times)
         for root in roots:
             self.sizes[root] += 1
+            self.ways[root] = ways
+
+    def _ways(self, instruction: Instruction, users: list[Instruction], roots: set[Instruction]) -> set[Way]:
+        """In which ways the fusions of these roots read reductions, with this instruction among them."""
+        found = set().union(*(self.ways[root] for root in roots))
+        if instruction in self.holding:
+            found |= {way for user in users if (way := _way(user, instruction))}
+        return found
 
     def _evaluations(self, instruction: Instruction, users: list[Instruction]) -> float:
         """How often an element is computed: once for all users that read it at the index that they compute."""
@@ -207,23 +228,7 @@ class _ComputationFusion:
             return False
         if operand.opcode == "pad" and not user.op.elementwise:
             return False
-        if operand in self.holding:
-            return self._keeps_rows(user, operand)
-        return True
-
-    def _keeps_rows(self, user: Instruction, operand: Instruction) -> bool:
-        """Whether the user reads the operand's elements along leading dimensions, in order."""
-        sizes = operand.shape.dimensions
-        if user.op.elementwise:
-            return True
-        if user.opcode == "broadcast":
-            rest, rows = _row_length(user), math.prod(sizes)
-            return rest is not None and rest <= LARGEST_ROW and (rows >= LEAST_ROWS or rest * rows <= 4096)
-        if user.opcode == "reduce":
-            reduced = user.op.dimensions  # type: ignore[attr-defined]
-            kept = [d for d in range(len(sizes)) if d not in reduced]
-            return _leads(kept, sizes) and user.operands[0] is operand
-        return user.opcode == "reshape" and _without_ones(sizes) == _without_ones(user.shape.dimensions)
+        return operand not in self.holding or _way(user, operand) is not None
 
     def _reads(self, user: Instruction, operand: Instruction) -> float:
         """How many elements of the operand one element of the user reads, on average over the operand."""
@@ -234,7 +239,8 @@ class _ComputationFusion:
         if user.opcode == "broadcast":
             # Computed before the loop over the other dimensions, or a few times that are written out.
             is_once = _row_length(user) is not None or own <= 4 * size
-            return 1.0 if is_once else own / size
+            by_columns = operand in self.holding and _columns_of_broadcast(user) is not None
+            return 1.0 if is_once or by_columns else own / size
         if user.opcode == "reduce-window":
             return own * math.prod(d.size for d in user.op.window) / size  # type: ignore[attr-defined]
         if user.op.elementwise and not operand.shape.dimensions:
@@ -262,7 +268,7 @@ class _ComputationFusion:
 
     def _kept_along_rows(self, instruction: Instruction, times: float) -> bool:
         """Several uses in one fusion of rows: the value is kept for the row, or is computed together with itself."""
-        return times <= 8.0 and all(self._keeps_rows(user, instruction) for user in instruction.users)
+        return times <= 8.0 and all(_way(user, instruction) is not None for user in instruction.users)
 
     # Groups: the instructions in memory, and which of them share a fusion
 
@@ -273,7 +279,8 @@ class _ComputationFusion:
         return [group for group in merged if self._worth(group)]
 
     def _may_merge(self, root: Instruction) -> bool:
-        return root.opcode not in LAST and root.shape.is_array and bool(root.shape.dimensions)
+        by_columns = any(way not in (ANY, ROWS) for way in self.ways[root])
+        return root.opcode not in LAST and root.shape.is_array and bool(root.shape.dimensions) and not by_columns
 
     def _worth(self, group: list[Instruction]) -> bool:
         """A single instruction is a kernel as it is."""
@@ -358,6 +365,41 @@ def _reduced_count(instruction: Instruction) -> int:
         return math.prod(d.size for d in op.window)
     sizes = instruction.operands[0].shape.dimensions
     return math.prod(sizes[d] for d in op.dimensions)
+
+
+def _way(user: Instruction, operand: Instruction) -> Way | None:
+    """How the user reads elements of an operand that holds a reduction; None where it would be computed often."""
+    sizes = operand.shape.dimensions
+    if user.op.elementwise:
+        return ANY
+    if user.opcode == "broadcast":
+        rest, rows = _row_length(user), math.prod(sizes)
+        if rest is not None and rest <= LARGEST_ROW and (rows >= LEAST_ROWS or rest * rows <= 4096):
+            return ROWS
+        return _columns_of_broadcast(user)
+    if user.opcode == "reduce":
+        reduced = tuple(user.op.dimensions)  # type: ignore[attr-defined]
+        if user.operands[0] is not operand:
+            return None
+        kept = [d for d in range(len(sizes)) if d not in reduced]
+        return ROWS if _leads(kept, sizes) else _columns(sizes, reduced)
+    is_same = user.opcode == "reshape" and _without_ones(sizes) == _without_ones(user.shape.dimensions)
+    return ANY if is_same else None
+
+
+def _columns_of_broadcast(broadcast: Instruction) -> Way | None:
+    dimensions, sizes = broadcast.op.broadcast_dimensions, broadcast.shape.dimensions  # type: ignore[attr-defined]
+    in_order = list(dimensions) == sorted(dimensions)
+    return _columns(sizes, [d for d in range(len(sizes)) if d not in dimensions]) if in_order else None
+
+
+def _columns(sizes: tuple[int, ...], reduced: Sequence[int]) -> Way | None:
+    """By columns, where few dimensions are reduced and there are many columns behind them."""
+    along = [d for d in sorted(reduced) if sizes[d] > 1]
+    if not along or math.prod(sizes[d] for d in along) > LARGEST_COLUMN:
+        return None
+    behind = math.prod(sizes[along[-1] + 1 :])
+    return (sizes, tuple(along)) if behind >= LEAST_COLUMNS else None
 
 
 def _row_length(broadcast: Instruction) -> int | None:
