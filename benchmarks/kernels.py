@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -339,8 +339,3 @@ add(
     numpy=lambda x: importlib.import_module("scipy.spatial.distance").cdist(x, x),
     bytes=4.0 * 2048**2,
 )
-
-
-def chosen(word: str) -> Sequence[Kernel]:
-    """The kernels that have a word in their names."""
-    return [kernel for kernel in KERNELS.values() if word in kernel.name]

@@ -1,7 +1,8 @@
 """`python -m benchmarks.peers`: kernels on hloom, XLA, PyTorch, NumPy with SciPy, and IREE, in turns.
 
 Peers that are not installed are left out. Each is a process of its own, which makes the same arrays from one seed;
-results are compared with hloom's. Results are lines of JSON, so that a run that was ended goes on.
+results are compared with hloom's. Results are lines of JSON, so that a run that was ended goes on. With `--sweep` many
+more kernels are timed shortly, on hloom and XLA.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from typing import Any
 import click
 import numpy as np
 
-from benchmarks.kernels import KERNELS, Array, Kernel, chosen
+from benchmarks.kernels import KERNELS, Array, Kernel
 from benchmarks.process import Process
+from benchmarks.swept import SWEPT
 
 TURNS, TURN_SECONDS, REST_SECONDS = 4, 0.3, 0.3
 MOST_SECONDS = 30.0
@@ -99,7 +101,7 @@ def work(peer: str, folder: str) -> None:
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")
         if word == "load":
-            kernel = KERNELS[rest]
+            kernel = (KERNELS | SWEPT)[rest]
             answer: Any = None
             with contextlib.suppress(ImportError, NotImplementedError):
                 run = PEERS[peer][0](kernel, kernel.arrays(np.random.default_rng(0)))
@@ -194,20 +196,22 @@ def _mean(values: Sequence[float]) -> float:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--filter", "word", default="", metavar="WORD", help="Only kernels whose names have this word.")
 @click.option("--results", type=click.Path(path_type=Path), help="A file of results; kernels in it are not run again.")
+@click.option("--sweep", is_flag=True, help="Kernels of all families on hloom and XLA alone, the slowest first.")
 @click.option("--work", "process", nargs=2, hidden=True)
-def main(word: str, results: Path | None, process: tuple[str, str] | None) -> None:
+def main(word: str, results: Path | None, sweep: bool, process: tuple[str, str] | None) -> None:
     """Kernels on hloom and its peers in turns: a table in Markdown."""
     if process is not None:
         work(*process)
         return
-    kernels = chosen(word)
+    all_kernels = SWEPT if sweep else KERNELS
+    kernels = [kernel for kernel in all_kernels.values() if word in kernel.name]
     if not kernels:
-        raise click.UsageError(f"no kernel has {word!r} in its name; there are: {', '.join(KERNELS)}")
+        raise click.UsageError(f"no kernel has {word!r} in its name; there are: {', '.join(all_kernels)}")
     known: dict[str, dict[str, float]] = {}
     if results is not None and results.exists():
         known = dict(json.loads(line) for line in results.read_text().splitlines())
     with tempfile.TemporaryDirectory() as folder:
-        workers = {peer: Worker(peer, folder) for peer in PEERS}
+        workers = {peer: Worker(peer, folder) for peer in (("hloom", "XLA") if sweep else PEERS)}
         with click.progressbar(kernels, item_show_func=lambda k: k.name if k else "", file=sys.stderr) as shown:
             for kernel in shown:
                 if kernel.name not in known:
@@ -215,6 +219,8 @@ def main(word: str, results: Path | None, process: tuple[str, str] | None) -> No
                     if results is not None:
                         with results.open("a") as file:
                             print(json.dumps((kernel.name, known[kernel.name])), file=file)
+    if sweep:
+        kernels.sort(key=lambda kernel: known[kernel.name]["XLA"] / known[kernel.name]["hloom"])
     click.echo(table([(kernel, known[kernel.name]) for kernel in kernels]))
 
 
