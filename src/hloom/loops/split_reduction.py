@@ -22,7 +22,9 @@ from hloom.loops.pull import row_major_strides
 
 LEAST_WORK = 150_000
 """Work, in additions, below which a reduction stays whole."""
-PARTS = 16
+PARTS, MOST_PARTS = 16, 64
+PART_STEPS = 1 << 16
+"""Longer parts are more than 16, where they keep nothing: the places from which one reads lie closer together."""
 ROWS_AT_ONCE = 8
 LARGEST_ROW_BYTES = 1 << 18
 LEAST_PART = 64
@@ -42,8 +44,9 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
     if not folds or nest_cost(nest) < LEAST_WORK:
         return [nest]
     variable = folds[0].over[0]
-    parts = min(PARTS, variable.extent // LEAST_PART)
     by_rows = _walks_rows(nest, folds, variable)
+    most = PARTS if by_rows else min(MOST_PARTS, max(PARTS, variable.extent // PART_STEPS))
+    parts = min(most, variable.extent // LEAST_PART)
     if parts < 2 or not (by_rows or nest.iterations < PARTS):
         return [nest]
     return _Split(kernel, nest, folds, variable, parts, by_rows).nests()
