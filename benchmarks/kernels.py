@@ -71,6 +71,10 @@ def lax() -> Any:
     return importlib.import_module("jax.lax")
 
 
+def nn() -> Any:
+    return importlib.import_module("jax.nn")
+
+
 def torch() -> Any:
     return importlib.import_module("torch")
 
@@ -121,7 +125,7 @@ def _attention(length: int, causal: bool) -> None:
 
     def through_jax(q: Array, k: Array, v: Array) -> Array:
         turned = [x.swapaxes(1, 2) for x in (q, k, v)]
-        attention = importlib.import_module("jax.nn").dot_product_attention
+        attention = nn().dot_product_attention
         return attention(*turned, is_causal=causal).swapaxes(1, 2)
 
     add(
@@ -161,7 +165,7 @@ for lengths in ((1 << 10,), (3**7,), (1009,), (1 << 16,), (1 << 20,), (1 << 22,)
 
 
 def _softmax(x: Array) -> Array:
-    return importlib.import_module("jax.nn").softmax(x)
+    return nn().softmax(x)
 
 
 def _layer_norm(x: Array, a: Array, b: Array) -> Array:
@@ -180,7 +184,7 @@ add(
 add(
     "gelu, 4M",
     random((1 << 22,)),
-    lambda x: importlib.import_module("jax.nn").gelu(x),
+    lambda x: nn().gelu(x),
     torch=lambda x: torch().nn.functional.gelu(x, approximate="tanh"),
     bytes=8.0 * (1 << 22),
 )

@@ -220,7 +220,7 @@ def main(word: str, results: Path | None, sweep: bool, process: tuple[str, str] 
                         with results.open("a") as file:
                             print(json.dumps((kernel.name, known[kernel.name])), file=file)
     if sweep:
-        kernels.sort(key=lambda kernel: known[kernel.name]["XLA"] / known[kernel.name]["hloom"])
+        kernels.sort(key=lambda kernel: known[kernel.name].get("XLA", math.inf) / known[kernel.name]["hloom"])
     click.echo(table([(kernel, known[kernel.name]) for kernel in kernels]))
 
 

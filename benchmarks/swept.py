@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kernels import Array, Function, Kernel, jnp, lax, random
+from benchmarks.kernels import Array, Function, Kernel, jnp, lax, nn, random
 
 Arrays = Callable[[np.random.Generator], list[Array]]
 
@@ -24,10 +24,6 @@ def add(name: str, arrays: Arrays, function: Function, tolerance: float = 1e-3) 
 
 def jax() -> Any:
     return importlib.import_module("jax")
-
-
-def nn() -> Any:
-    return importlib.import_module("jax.nn")
 
 
 def linalg() -> Any:

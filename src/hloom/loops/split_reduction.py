@@ -24,7 +24,7 @@ LEAST_WORK = 150_000
 """Work, in additions, below which a reduction stays whole."""
 PARTS, MOST_PARTS = 16, 64
 PART_STEPS = 1 << 16
-"""Longer parts are more than 16, where they keep nothing: the places from which one reads lie closer together."""
+"""Parts that keep nothing are as long where there are enough: the places from which one reads lie close together."""
 ROWS_AT_ONCE = 8
 LARGEST_ROW_BYTES = 1 << 18
 LEAST_PART = 64

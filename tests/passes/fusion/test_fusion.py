@@ -10,7 +10,7 @@ from hlo_text import SOFTMAX, arrays_for, interpreted, module_text
 from hloom.loops.lower import can_lower
 from hloom.passes import clone_module
 from hloom.passes.fusion.dot_operands import DotOperands, stride_of
-from hloom.passes.fusion.fusion import FusionPass
+from hloom.passes.fusion.fusion import FusionPass, reasons
 from hloom.verifier import verify_module
 from passes.modules import difference
 
@@ -246,6 +246,9 @@ def test_a_fusion_reduces_rows_or_columns() -> None:
         "v = f32[20,100] broadcast(t), dimensions={0}\nROOT r = f32[20,100] add(c, v)"
     )
     assert len(fused(entry)) > 1
+    module = hl.parse(module_text(entry))
+    found = reasons(FusionPass(can_fuse=lambda i: can_lower(i, lambda *_: True)), module)
+    assert any("in two ways" in reason for reason in found.values())
 
 
 def test_what_is_costly_and_no_reduction_is_not_computed_along_columns() -> None:

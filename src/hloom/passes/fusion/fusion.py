@@ -159,6 +159,8 @@ class _ComputationFusion:
         roots = set().union(*(self.roots[user] for user in users))
         if 1 + max(self.depths[user] for user in users) > self.options.max_depth:
             return f"the fusion would be more than {self.options.max_depth} instructions deep"
+        if len(self._ways(instruction, users, roots)) > 1:
+            return "the fusion would reduce in two ways: rows and columns, or columns of two kinds"
         if any(self.sizes[root] >= self.options.max_instructions for root in roots):
             return f"the fusion has {self.options.max_instructions} instructions already"
         names = ", ".join(sorted(f"%{root.name}" for root in roots)[:4])
@@ -279,7 +281,7 @@ class _ComputationFusion:
         return [group for group in merged if self._worth(group)]
 
     def _may_merge(self, root: Instruction) -> bool:
-        by_columns = any(way not in (ANY, ROWS) for way in self.ways[root])
+        by_columns = bool(self.ways[root] - {ROWS})
         return root.opcode not in LAST and root.shape.is_array and bool(root.shape.dimensions) and not by_columns
 
     def _worth(self, group: list[Instruction]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hloom.backends.cpu.codegen.modules import is_glue
 from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.cpu.llvm.function import GLUE_MARK
+from hloom.backends.cpu.llvm.function import glue_mark
 from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.interface import TABLE
 
@@ -53,8 +54,8 @@ def kernel_call(code: KernelCode) -> str:
         for k in range(parameters)
     ]
     b.line(f"call void @{code.entry}({', '.join(map(str, arguments))}) #1")
-    head = code.text.partition(f" @{code.entry}(")[2].partition("\n")[0]
-    return _function(f"define void @{code.entry}.call", b, GLUE_MARK in head)
+    entry = code.text.partition(f" @{code.entry}(")[2]
+    return _function(f"define void @{code.entry}.call", b, is_glue(entry))
 
 
 def kernel_places(places: Iterable[Place]) -> list[Place]:
@@ -67,12 +68,12 @@ def copy_call() -> str:
     b = Builder()
     target, source = from_frame(b, 0), from_frame(b, 1)
     b.line(f"call void @llvm.memcpy.p0.p0.i64({target}, {source}, i64 %argument, i1 false)")
-    return _function(f"define internal void @{COPY}", b, is_glue=True)
+    return _function(f"define internal void @{COPY}", b, only_calls=True)
 
 
-def _function(head: str, b: Builder, is_glue: bool) -> str:
+def _function(head: str, b: Builder, only_calls: bool) -> str:
     b.line("ret void")
-    mark = f" {GLUE_MARK}" if is_glue else ""
+    mark = glue_mark(only_calls)
     return "\n".join([f"{head}(ptr %frame, i64 %argument) nounwind #0{mark} {{", "entry:", *b.lines, "}"])
 
 

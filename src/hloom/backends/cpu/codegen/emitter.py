@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from hloom.backends.cpu.codegen.call_tables import COPY, copy_call, kernel_call
 from hloom.backends.cpu.codegen.loop_tasks import return_if
 from hloom.backends.cpu.codegen.merge_functions import merge_functions
-from hloom.backends.cpu.codegen.modules import Merging, Unit, apart, divided, module_of_units, without_glue
+from hloom.backends.cpu.codegen.modules import Merging, Unit, apart, divided, inlines, module_of_units, without_glue
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
 from hloom.backends.cpu.codegen.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.cpu.llvm.function import GLUE_MARK
+from hloom.backends.cpu.llvm.function import GLUE_MARK, glue_mark
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import (
@@ -32,8 +32,6 @@ MERGED_NESTS = Merging(most_constants=4, divisors=False)
 """A loop that knows its sizes keeps them in instructions rather than registers; a few make no difference."""
 MERGED_KERNELS = Merging(most_constants=24, divisors=True, kept=("tile", "kernel", "call"))
 """All but the innermost loops of products and convolutions, whose many places are best known, and mere calls."""
-INLINED = " #1"
-"""The end of a call that is to be inlined."""
 ALONE = ("ptr null", "ptr null")
 """In the place of the threads."""
 _PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
@@ -90,7 +88,7 @@ def _kernel_unit(code: KernelCode) -> Unit:
 def emit_program(
     program: Program, assignment: Assignment, vector_bytes: int, timer: StepTimer | None = None
 ) -> list[str]:
-    """The texts of the modules. With a `timer` steps are timed."""
+    """The texts of the modules; `hloom_main` is in the first. With a `timer` steps are timed."""
     return ProgramEmitter(program, assignment, vector_bytes, timer).all_texts()
 
 
@@ -143,7 +141,7 @@ class ProgramEmitter(StepEmitter):
             self.callee_words = 0
             self.write_steps(steps, depth=0)
             b.line("ret i32 0")
-            mark = "" if any(line.endswith(INLINED) for line in b.lines) else f" {GLUE_MARK}"
+            mark = glue_mark(not inlines("\n".join(b.lines)))
             return "\n".join(
                 [
                     f"define internal i32 @{name}(ptr %table) nounwind #0{mark} {{",

@@ -64,8 +64,8 @@ def apart(units: Iterable[Unit]) -> tuple[list[Unit], list[Unit]]:
 def _apart(unit: Unit) -> tuple[Unit | None, Unit | None]:
     parts = re.split(r"\n(?=define |@)", unit.text)
     functions = [part for part in parts if _HEAD.match(part)]
-    glue = "\n".join(filter(_is_glue, functions))
-    rest = "\n".join(function for function in functions if not _is_glue(function))
+    glue = "\n".join(filter(is_glue, functions))
+    rest = "\n".join(function for function in functions if not is_glue(function))
     if not rest:
         return unit, None
     variables = [part for part in parts if not _HEAD.match(part)]
@@ -91,8 +91,14 @@ def without_glue(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
     return ([], [*units]) if short else apart(units)
 
 
-def _is_glue(function: str) -> bool:
+def is_glue(function: str) -> bool:
+    """Whether a function, or its head, is marked as one that only calls others."""
     return GLUE_MARK in function.partition("\n")[0].split()
+
+
+def inlines(text: str) -> bool:
+    """Whether anything is to be inlined into a function."""
+    return _INLINED.search(text) is not None
 
 
 def divided(units: Sequence[Unit]) -> tuple[list[list[Unit]], list[Unit]]:
@@ -174,5 +180,5 @@ def module_of_units(units: Sequence[Unit]) -> str:
     defined = {entry for unit in units for entry in unit.entries}
     declarations = {line: None for unit in units for line in unit.declarations if line not in defined}
     functions = "\n".join(unit.text for unit in units)
-    first = GLUE if all(_is_glue(head[0]) for head in _LINE.finditer(functions)) else ""
+    first = GLUE if all(is_glue(head[0]) for head in _LINE.finditer(functions)) else ""
     return first + "\n".join([*declarations, functions, _ATTRIBUTES])

@@ -20,6 +20,11 @@ def size_of(element: str) -> int:
     return _BYTES[element] if element in _BYTES else int(element[1:]) // 8
 
 
+def glue_mark(is_glue: bool) -> str:
+    """What follows the other attributes in a function's head."""
+    return f" {GLUE_MARK}" if is_glue else ""
+
+
 class Function(Builder):
     """A Builder of `internal void @name(..)`; index arithmetic on Python numbers is done at once."""
 
@@ -37,8 +42,7 @@ class Function(Builder):
 
     def text(self) -> str:
         parameters = ", ".join(map(str, self.parameters))
-        mark = f" {GLUE_MARK}" if self.is_glue else ""
-        head = f"define internal void @{self.symbol}({parameters}) nounwind{mark} {{\nentry:\n"
+        head = f"define internal void @{self.symbol}({parameters}) nounwind{glue_mark(self.is_glue)} {{\nentry:\n"
         return head + "\n".join([*self._slots, *self.lines, "  ret void", "}"]) + "\n"
 
     def slot(self, type: Type, count: int, align: int = 64) -> Value:

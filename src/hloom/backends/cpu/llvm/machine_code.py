@@ -94,9 +94,9 @@ class _Compiler:
 
 
 _idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
-"""Those for glue, and the others."""
+"""By whether they are for glue."""
 _made = {False: 0, True: 0}
-"""How many there are."""
+"""How many there are, or will be."""
 _NOTHING = "define void @nothing() {\n  ret void\n}\n"
 
 

@@ -78,7 +78,7 @@ def contiguous_load(e: NestState, pointer: Value, base: Value, type: PrimitiveTy
     b, element = e.builder, memory_element(type)
     if type.is_complex:
         at = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
-        both = vector_load(e, at, type_of(element, 2 * e.lanes), type.byte_width // 2, twice(e, mask))
+        both = vector_load(e, at, type_of(element, 2 * e.lanes), type.byte_width // 2, repeated(e, mask, 2))
         return b.shuffle(both, None, range(0, 2 * e.lanes, 2)), b.shuffle(both, None, range(1, 2 * e.lanes, 2))
     at = b.element_pointer(pointer, base, element)
     return load_element(b, vector_load(e, at, type_of(element, e.lanes), type.byte_width, mask), type)
@@ -99,9 +99,9 @@ def vector_load(e: NestState, at: Value, type: Type, align: int, mask: Value | N
     return e.builder.load(at, type, align) if mask is None else e.builder.load_masked(at, type, align, mask)
 
 
-def twice(e: NestState, mask: Value | None) -> Value | None:
-    """The mask of pairs of elements."""
-    return None if mask is None else e.builder.shuffle(mask, None, [k // 2 for k in range(2 * e.lanes)])
+def repeated(e: NestState, mask: Value | None, count: int) -> Value | None:
+    """The mask of `count` elements side by side for each lane."""
+    return None if mask is None else e.builder.shuffle(mask, None, [k // count for k in range(count * e.lanes)])
 
 
 def strided_load(
@@ -210,7 +210,7 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
         at = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
         order = [k // 2 + (k % 2) * e.lanes for k in range(2 * e.lanes)]
         both = b.shuffle(value[0], value[1], order)
-        vector_store(e, both, at, type.byte_width // 2, twice(e, mask))
+        vector_store(e, both, at, type.byte_width // 2, repeated(e, mask, 2))
     else:
         at = b.element_pointer(pointer, base, element)
         stored = store_element(b, value, type)
@@ -229,8 +229,7 @@ def interleaved_store(e: NestState, buffer: int, index: Index, values: Sequence[
         stored = [b.joined(stored[0], stored[1]), b.joined(stored[2], stored[-1])]
     order = [k * e.lanes + lane for lane in range(e.lanes) for k in range(count)]
     mask = active_mask(e)
-    if mask is not None:
-        mask = b.shuffle(b.splat(mask, e.lanes), None, [k // count for k in range(count * e.lanes)])
+    mask = repeated(e, b.splat(mask, e.lanes), count) if mask is not None else None
     at = b.element_pointer(Value(f"%b{buffer}", type_of("ptr")), base, memory_element(type))
     vector_store(e, b.shuffle(stored[0], stored[1], order), at, type.byte_width, mask)
 

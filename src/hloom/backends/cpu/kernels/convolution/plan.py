@@ -13,7 +13,6 @@ from hloom.backends.cpu.kernels.convolution.geometry import PASS_BYTES, Geometry
 from hloom.backends.cpu.kernels.products.matmul_plan import (
     ACCUMULATORS,
     L2_BYTES,
-    LONG_CALL,
     PARALLEL_WORK,
     TASKS_PER_THREAD,
     VECTORS,
@@ -120,9 +119,7 @@ class Plan:
 
     @property
     def has_long_tiles(self) -> bool:
-        """Whether adding up a tile takes so long that it doesn't matter what calling it takes."""
-        steps = min(self.block, *(c.entries for c in self.classes)) * self.geometry.run.length
-        return steps * self.tile.rows * self.tile.vectors >= LONG_CALL
+        return self.tile.takes_long(min(self.block, *(c.entries for c in self.classes)) * self.geometry.run.length)
 
     @property
     def has_partial_sums(self) -> bool:

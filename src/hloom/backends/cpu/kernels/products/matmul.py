@@ -215,7 +215,7 @@ class _Emitter:
     def _block(self) -> Function:
         """`(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
         f = Function(f"{self.name}.block", a=PTR, b=PTR, c=PTR, rows=I64, columns=I64)
-        f.is_glue = self.plan.has_long_tiles
+        f.is_glue = self.tile.takes_long(self.plan.depth)
         rows_of_a, b, c, rows, columns = f.parameters
         a, depth, k = self.product.a, self.plan.depth, self.product.k
         partial, packed = self._partial_sums(f), self._space_for_a(f)

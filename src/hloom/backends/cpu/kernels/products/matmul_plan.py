@@ -35,7 +35,6 @@ DIRECT_ROWS = 512  # of a block of K, where B is read in place: they lie in as m
 PARALLEL_WORK = 1 << 20  # multiply-adds that are worth two threads
 TASK_WORK = 1 << 18  # multiply-adds of the smallest task
 TASKS_PER_THREAD = 4
-LONG_CALL = 1 << 12  # multiply-adds of vectors
 ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
 # For sums and a row of B. The others are for factors: LLVM moves sums around in the loop without two, and has
 # multiply-adds of 64 bytes take their factors from memory, each anew, which is more than two loads a cycle.
@@ -179,11 +178,6 @@ class Plan:
     @property
     def has_partial_sums(self) -> bool:
         return self.depth < self.product.k
-
-    @property
-    def has_long_tiles(self) -> bool:
-        """Whether adding up a tile takes so long that it doesn't matter what calling it takes."""
-        return self.depth * self.tile.rows * self.tile.vectors >= LONG_CALL
 
     @property
     def has_ragged_columns(self) -> bool:

@@ -19,6 +19,8 @@ from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, constant
 
+LONG_CALL = 1 << 12  # multiply-adds of vectors
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -35,6 +37,10 @@ class Tile:
     @property
     def size(self) -> int:
         return self.rows * self.columns
+
+    def takes_long(self, steps: int) -> bool:
+        """Whether adding up so many steps takes so long that it doesn't matter what calling the kernel takes."""
+        return steps * self.rows * self.vectors >= LONG_CALL
 
 
 @dataclass(frozen=True)
