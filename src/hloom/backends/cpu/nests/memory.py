@@ -12,12 +12,13 @@ from hloom.backends.cpu.nests.indices import index_parts
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load
 from hloom.loops.index import Index, Quotient
+from hloom.loops.nest import BufferType
 from hloom.types import PrimitiveType
 
 ALIGNMENT = 64
 """Large buffers start at a multiple of it, in bytes: a cache line."""
-STREAMED_BYTES = 1 << 24
-"""Results of at least so many bytes are written past the caches."""
+STREAMED_BYTES = 32 << 20
+"""Kernels that touch at least so many bytes, as many as the last cache holds, write their results past the caches."""
 
 
 def active_mask(e: NestState) -> Value | None:
@@ -240,11 +241,19 @@ def is_streamed(e: NestState, buffer: int, index: Index) -> bool:
     per_line = ALIGNMENT // kind.type.byte_width
     return (
         kind.role == "output"
-        and kind.byte_size >= STREAMED_BYTES
+        and is_past_caches(e.buffers, kind.byte_size)
         and e.lanes % per_line == 0
         and index.constant % per_line == 0
         and all(c % per_line == 0 for atom, c in index.terms if atom is not e.vector)
     )
+
+
+def is_past_caches(buffers: Sequence[BufferType], written: int) -> bool:
+    """Whether so many bytes written pay beside the caches: where these could not hold what the kernel touches, and what
+    it reads is worth keeping in them. What is hardly more than written goes through caches as fast as past them."""
+    # An input that is larger than the result may be a table of which little is read.
+    read = sum(min(kind.byte_size, written) for kind in buffers if kind.role == "input")
+    return read + written >= STREAMED_BYTES and 2 * read >= written
 
 
 def scalar_store(e: NestState, pointer: Value, base: Value, value: Element, type: PrimitiveType) -> None:
