@@ -73,14 +73,20 @@ def normalised(rows: int, columns: int, function: str = "sine") -> str:
             "x = f32[60] parameter(0)\ny = f32[40,60] broadcast(x), dimensions={1}\nROOT r = f32[40,60] negate(y)",
             "for i0 < 40:\n  vector i1 < 60 lanes 16:\n    b1[60*i0 + i1] = negate(b0[i1])",
         ),
-        # Small squares are read with gaps, larger ones tile by tile and turned in registers.
+        # Small squares are turned in registers, larger ones tile by tile.
         (
             "x = f32[8,8] parameter(0)\nROOT r = f32[8,8] transpose(x), dimensions={1,0}",
-            "for i0 < 8:\n  vector i1 < 8 lanes 8:\n    b1[8*i0 + i1] = b0[i0 + 8*i1]",
+            "vector i1 < 8 lanes 8:\n  interleaved i0 < 8:\n    b1[8*i0 + i1] = b0[i0 + 8*i1]",
         ),
         (
             "x = f32[64,64] parameter(0)\nROOT r = f32[64,64] transpose(x), dimensions={1,0}",
             "for tile i0 < 64:\n  vector i1 < 64 lanes 8:\n    b1[64*i0 + i1] = b0[i0 + 64*i1]",
+        ),
+        # Rounds that share cache lines run inside of a strip of the vector loop.
+        (
+            "x = f32[64,8,8,3] parameter(0)\nROOT r = f32[8,8,64,3] transpose(x), dimensions={2,1,0,3}",
+            "parallel i1 < 8 by 4:\n  for i2s < 8:\n    for i0 < 8:\n      vector i2 < 8 lanes 8:\n        interleaved i3 < 3:\n"
+            "          b1[1536*i0 + 192*i1 + i3 + 24*i2s + 3*i2] = b0[3*i0 + 24*i1 + i3 + 1536*i2s + 192*i2]",
         ),
         # Where rows stay rows, nothing is turned.
         (

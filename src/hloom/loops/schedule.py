@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hloom.loops.expressions import Apply, ExpressionSpace, Fold, Load, Where, is_function_call, walk
 from hloom.loops.index import Expression, Index, Variable
+from hloom.loops.locality import in_strips
 from hloom.loops.nest import (
     BufferType,
     Kernel,
@@ -33,6 +34,8 @@ STAGED_ELEMENTS = 1 << 14
 TILED_SQUARES = 4
 INTERLEAVED = 4
 """The most vectors that are stored as one, element by element in turns."""
+INTERLEAVED_SCORE = 3.0
+"""What vectors gain that are turned in registers instead of being scattered."""
 UNROLLED_LOOP = 4
 """Loops of at most so many iterations may be written out around a fold."""
 
@@ -49,12 +52,14 @@ def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
 
 def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) -> Nest:
     nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
-    vector = _vector_loop(nest)
+    vector = _vector_loop(nest, vector_bytes)
     tile = _tile_loop(nest, vector) if vector else None
-    interleaved = _interleaved_loop(nest, vector) if vector and tile is None else None
+    interleaved = _interleaved_loop(nest, vector, vector_bytes) if vector and tile is None else None
     nest = _order_loops(nest, vector, tile, interleaved)
     nest = _stage(kernel, nest, vector)
-    lanes = _lanes(nest, vector, tile, vector_bytes) if vector else 0
+    lanes = _lanes(nest, vector, tile, interleaved, vector_bytes) if vector else 0
+    if vector and tile is None:
+        nest, vector = _in_strips(nest, kernel.space, vector, interleaved, lanes)
     chunk = _chunk(nest, vector, tile, lanes, threads)
     chosen = replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, interleaved=interleaved, chunk=chunk)
     return replace(nest, schedule=chosen)
@@ -63,7 +68,17 @@ def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) 
 # Which loop is vectorised
 
 
-def _vector_loop(nest: Nest) -> Variable | None:
+def _in_strips(
+    nest: Nest, space: ExpressionSpace, vector: Variable, interleaved: Variable | None, lanes: int
+) -> tuple[Nest, Variable]:
+    """Cache lines are used as a whole; an interleaved loop stays inside of the vectors."""
+    others = tuple(loop for loop in nest.loops if loop is not interleaved)
+    found, vector = in_strips(replace(nest, loops=others), space, vector, lanes)
+    last = (interleaved,) if interleaved is not None else ()
+    return replace(found, loops=(*found.loops, *last)), vector
+
+
+def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
     """The loop along which most of memory is contiguous; None where folds are better run along their own loops."""
     if any(map(is_function_call, [*nest.expressions, *walk([e for f in nest.folds for e in f.combine])])):
         # Functions may hold loops: they must not see the values of lanes that do not count.
@@ -73,6 +88,8 @@ def _vector_loop(nest: Nest) -> Variable | None:
         if loop.extent < 4 and loop.extent < max(v.extent for v in nest.loops):
             continue
         score = _contiguity(nest, loop) + (0.1 if loop is nest.loops[-1] else 0.0)
+        if _interleaved_loop(nest, loop, vector_bytes) is not None:
+            score += INTERLEAVED_SCORE
         if best is None or score > best_score:
             best, best_score = loop, score
     if best is None:
@@ -124,16 +141,45 @@ def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
     return None
 
 
-def _interleaved_loop(nest: Nest, vector: Variable) -> Variable | None:
-    """A short loop whose elements are neighbours in the result, between which those of the vector loop lie."""
+def _interleaved_loop(nest: Nest, vector: Variable, vector_bytes: int) -> Variable | None:
+    """A short loop whose elements are neighbours in the result, or in an operand, where those of the vector loop are
+    apart: either between them, or in rows that are turned in registers where the processor has masks for these."""
     if nest.folds or len(nest.stores) != 1 or nest.stores[0].value.type.is_complex:
         return None
-    index = nest.stores[0].index
+    rows = _row_lanes(nest, vector, vector_bytes)
+    indices = [nest.stores[0].index, *(load.index for load in nest.loads if is_turned(load))] if rows else []
     for loop in nest.loops:
-        affine = loop is not vector and index.is_affine_in(loop) and index.is_affine_in(vector)
-        if affine and loop.extent <= INTERLEAVED and index.coefficient(loop) == 1:
-            return loop if index.coefficient(vector) == loop.extent else None
+        if loop is vector:
+            continue
+        if loop.extent <= INTERLEAVED and is_dense(nest.stores[0].index, vector, loop):
+            return loop
+        if loop.extent <= rows and any(has_rows(index, vector, loop) for index in indices):
+            return loop
     return None
+
+
+def is_dense(index: Index, vector: Variable, loop: Variable) -> bool:
+    """Whether the elements of a loop lie between those of the vector loop, and nothing else does."""
+    return has_rows(index, vector, loop) and index.coefficient(vector) == loop.extent
+
+
+def has_rows(index: Index, vector: Variable, loop: Variable) -> bool:
+    """Whether the elements of a loop are neighbours, and those of the vector loop at least that far apart."""
+    affine = index.is_affine_in(loop) and index.is_affine_in(vector)
+    return affine and index.coefficient(loop) == 1 and index.coefficient(vector) >= loop.extent
+
+
+def is_turned(load: Load) -> bool:
+    """Whether a load may be made of rows that are turned in registers."""
+    return load.in_bounds and not load.type.is_complex
+
+
+def _row_lanes(nest: Nest, vector: Variable, vector_bytes: int) -> int:
+    """The longest rows that are turned in registers, of which there are as many; 0: none."""
+    lanes = min(16, _native_lanes(nest.expressions, vector_bytes))
+    types = [nest.stores[0].value.type, *(load.type for load in nest.loads)]
+    masked = all(type.bits >= _masked_bits(vector_bytes) for type in types)
+    return lanes if masked and vector.extent >= lanes else 0
 
 
 def _loops_along_columns(nest: Nest, vector: Variable | None) -> list[Variable]:
@@ -166,10 +212,10 @@ def tile_step(tile: Variable, lanes: int) -> int:
 # How wide
 
 
-def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: int) -> int:
+def _lanes(nest: Nest, vector: Variable, tile: Variable | None, interleaved: Variable | None, vector_bytes: int) -> int:
     expressions = nest.expressions
     width = _native_lanes(expressions, vector_bytes)
-    if tile is not None:
+    if tile is not None or (interleaved is not None and _turns(nest, vector, interleaved, vector_bytes)):
         return min(width, 16)
     if _emulates_masks(expressions, vector_bytes):
         return _fitting(min(width, 16), 1, vector.extent)
@@ -180,14 +226,38 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
     return _fitting(width * factor, width, vector.extent)
 
 
-def _emulates_masks(expressions: Sequence[Expression], vector_bytes: int) -> bool:
-    """Whether there are conditional loads that the processor does one element after another.
+def _turns(nest: Nest, vector: Variable, interleaved: Variable, vector_bytes: int) -> bool:
+    """Whether rows along the interleaved loop are turned in registers."""
+    return stores_rows(nest, vector, interleaved) or bool(turned_rows(nest, vector, interleaved, vector_bytes))
 
-    AVX-512 masks loads of all elements, AVX of those of 32 bits and more, others none: LLVM writes a branch a lane.
-    """
-    masked_bits = 8 if vector_bytes >= 64 else 32 if vector_bytes == 32 else math.inf
-    narrow = any(isinstance(e, Load) and e.type.bits < masked_bits for e in expressions)
+
+def stores_rows(nest: Nest, vector: Variable, interleaved: Variable) -> bool:
+    """Whether the result consists of rows along the interleaved loop that are not stored as one vector."""
+    index = nest.stores[0].index
+    is_one = interleaved.extent <= INTERLEAVED and is_dense(index, vector, interleaved)
+    return has_rows(index, vector, interleaved) and not is_one
+
+
+def turned_rows(nest: Nest, vector: Variable, interleaved: Variable, vector_bytes: int) -> list[Load]:
+    """The loads of rows along the interleaved loop that are not read as one vector."""
+    if interleaved.extent > _row_lanes(nest, vector, vector_bytes):
+        return []
+    apart = [load for load in nest.loads if is_turned(load) and has_rows(load.index, vector, interleaved)]
+    return [load for load in apart if load.index.coefficient(vector) > INTERLEAVED]
+
+
+def _emulates_masks(expressions: Sequence[Expression], vector_bytes: int) -> bool:
+    """Whether there are conditional loads that the processor does one element after another."""
+    narrow = any(isinstance(e, Load) and e.type.bits < _masked_bits(vector_bytes) for e in expressions)
     return narrow and any(isinstance(e, Where) for e in expressions)
+
+
+def _masked_bits(vector_bytes: int) -> float:
+    """The least elements that the processor loads and stores under masks; LLVM writes a branch a lane for others.
+
+    AVX-512 has masks for all elements, AVX for those of 32 bits and more, others have none.
+    """
+    return 8 if vector_bytes >= 64 else 32 if vector_bytes == 32 else math.inf
 
 
 def _native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:

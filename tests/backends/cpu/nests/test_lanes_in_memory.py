@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -34,13 +36,58 @@ def test_elements_in_reverse(type: str) -> None:
 
 
 @pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("planes", [2, 3, 4, 5])
+@pytest.mark.parametrize("planes", [2, 3, 4, 5, 8, 13, 16])
 def test_planes_become_pixels(type: str, planes: int) -> None:
     for n in SIZES:
         shapes = f"x = {type}[2,{planes},{n}] parameter(0) ROOT r = {type}[2,{n},{planes}]"
         x = _numbers((2, planes, n), TYPES[type])
         run = hl.compile(_text(f"{shapes} transpose(x), dimensions={{0,2,1}}"))
         assert np.array_equal(run(x), x.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("planes", [2, 3, 4, 5, 8, 13, 16])
+def test_pixels_become_planes(type: str, planes: int) -> None:
+    for n in SIZES:
+        shapes = f"x = {type}[2,{n},{planes}] parameter(0) ROOT r = {type}[2,{planes},{n}]"
+        x = _numbers((2, n, planes), TYPES[type])
+        run = hl.compile(_text(f"{shapes} transpose(x), dimensions={{0,2,1}}"))
+        assert np.array_equal(run(x), x.transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("size", [(40, 17, 6, 3), (16, 48, 16, 2), (5, 64, 33, 7), (32, 32, 8, 12), (3, 7, 130, 1)])
+def test_short_runs_in_any_order(type: str, size: tuple[int, ...]) -> None:
+    """Every order of dimensions, of which some are as short as a part of a cache line."""
+    x = _numbers(size, TYPES[type])
+    for order in itertools.permutations(range(4)):
+        shape = [size[k] for k in order]
+        line = f"x = {type}{list(size)} parameter(0) ROOT r = {type}{shape} transpose(x), dimensions={{{list(order)}}}"
+        run = hl.compile(_text(line.replace("{[", "{").replace("]}", "}")))
+        assert np.array_equal(run(x), x.transpose(order)), order
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_rows_are_turned_inside_of_arithmetic(n: int) -> None:
+    """Operands of both orders, one that is the same for all rows, and one that a condition guards."""
+    text = f"""
+      x = f32[{n},6] parameter(0)
+      y = f32[6,{n}] parameter(1)
+      z = f32[6] parameter(2)
+      zero = f32[] constant(0)
+      padded = f32[6,{n + 2}] pad(y, zero), padding=0_0x1_1
+      part = f32[6,{n}] slice(padded), slice={{[0:6], [0:{n}]}}
+      t = f32[6,{n}] transpose(x), dimensions={{1,0}}
+      b = f32[6,{n}] broadcast(z), dimensions={{0}}
+      sum = f32[6,{n}] add(t, part)
+      product = f32[6,{n}] multiply(sum, b)
+      back = f32[{n},6] transpose(product), dimensions={{1,0}}
+      ROOT r = (f32[6,{n}], f32[{n},6]) tuple(product, back)"""
+    x, y, z = _numbers((n, 6), np.float32), _numbers((6, n), np.float32), _numbers((6,), np.float32)
+    expected = (x.T + np.pad(y, ((0, 0), (1, 1)))[:, :n]) * z[:, None]
+    found = hl.compile(_text(text))(x, y, z)
+    assert np.array_equal(found[0], expected)
+    assert np.array_equal(found[1], expected.T)
 
 
 def test_planes_are_stored_as_one_vector() -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 from hloom.backends.cpu.elements import ops as element_ops
 from hloom.backends.cpu.elements.types import (
     Element,
+    load_element,
     register_element,
     rounded,
     select_element,
@@ -20,7 +21,8 @@ from hloom.backends.cpu.elements.types import (
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.folds import emit_folds, emit_ready_folds, results_of
 from hloom.backends.cpu.nests.indices import index_value
-from hloom.backends.cpu.nests.memory import emit_load, emit_store, interleaved_store
+from hloom.backends.cpu.nests.interleaved import load_rows, store_interleaved
+from hloom.backends.cpu.nests.memory import emit_load, emit_store
 from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import allocate_turned, emit_tiles
 from hloom.loops.expressions import Apply, Argument, Constant, FoldResult, FromIndex, InRange, Load, Where
@@ -143,15 +145,16 @@ class NestEmitter(NestState):
         self.vector, self.lanes = saved
 
     def _interleaved(self, variable: Variable) -> None:
-        """All vectors of the loop, stored as one."""
+        """All vectors of the loop at once."""
         (store,) = self.nest.stores
+        rows = load_rows(self, variable)
         values = []
         for k in range(variable.extent):
             with self.bound(variable, constant(I64, k)):
+                self.scopes[-1].update({id(load): load_element(self.builder, v[k], load.type) for load, v in rows})
                 values.append(self.value(store.value))
         start = len(self.builder.lines)
-        with self.bound(variable, constant(I64, 0)):
-            interleaved_store(self, store.buffer, store.index, values)
+        store_interleaved(self, variable, values)
         self.tie(start, store.value)
 
     def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:

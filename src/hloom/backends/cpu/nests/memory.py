@@ -221,20 +221,6 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
             vector_store(e, stored, at, type.byte_width, mask)
 
 
-def interleaved_store(e: NestState, buffer: int, index: Index, values: Sequence[Element]) -> None:
-    """Stores vectors element by element in turns: the first of each, then the second of each."""
-    b, type, count = e.builder, e.buffers[buffer].type, len(values)
-    base, _, _ = index_parts(e, index)
-    stored = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
-    if count > 2:
-        stored = [b.joined(stored[0], stored[1]), b.joined(stored[2], stored[-1])]
-    order = [k * e.lanes + lane for lane in range(e.lanes) for k in range(count)]
-    mask = active_mask(e)
-    mask = repeated(e, b.splat(mask, e.lanes), count) if mask is not None else None
-    at = b.element_pointer(Value(f"%b{buffer}", type_of("ptr")), base, memory_element(type))
-    vector_store(e, b.shuffle(stored[0], stored[1], order), at, type.byte_width, mask)
-
-
 def is_streamed(e: NestState, buffer: int, index: Index) -> bool:
     """Whether the stores to a large result are whole cache lines that nobody reads soon."""
     kind = e.buffers[buffer]

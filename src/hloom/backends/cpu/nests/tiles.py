@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hloom.backends.cpu.elements.types import load_element, memory_element
-from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Index, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts
+from hloom.backends.cpu.nests.interleaved import transpose_vectors
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load, walk
 from hloom.loops.index import Variable
@@ -179,22 +180,3 @@ def turned_loads(nest: Nest, tile: Variable, vector: Variable) -> list[Load]:
         and e.index.coefficient(vector) > 1
         and e.variables <= set(nest.loops)
     ]
-
-
-def transpose_vectors(b: Builder, rows: list[Value]) -> list[Value]:
-    """The columns of a square of registers, in log2(n) rounds of two-register shuffles."""
-    n = len(rows)
-    distance = n // 2
-    while distance:
-        new = list(rows)
-        for i in range(n):
-            if i & distance:
-                continue
-            j = i | distance
-            low = [k if not k & distance else n + (k ^ distance) for k in range(n)]
-            high = [(k | distance) if not k & distance else n + k for k in range(n)]
-            new[i] = b.shuffle(rows[i], rows[j], low)
-            new[j] = b.shuffle(rows[i], rows[j], high)
-        rows = new
-        distance //= 2
-    return rows

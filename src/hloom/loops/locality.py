@@ -1,0 +1,74 @@
+"""Loops of elements that lie apart in memory: which others run close to them, so that cache lines are used as a whole.
+
+Where the vector loop of `out[i, j] = in[j, i]` steps from line to line of the operand, the elements beside those that
+it reads are wanted in other rounds of i. They are read while their lines are in the fastest cache if a few rounds of i
+run inside of a strip of the vector loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hloom.loops.expressions import ExpressionSpace
+from hloom.loops.index import Index, Variable
+from hloom.loops.nest import Nest, substitute
+
+LINE_BYTES = 64
+
+
+def in_strips(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int) -> tuple[Nest, Variable]:
+    """The nest with rounds that share cache lines next to each other, and its vector loop, maybe a part of the old one.
+
+    The result runs strips of the loops of `nest` that share lines inside of one vector of `lanes`; loops that those do
+    not divide stay whole. Nests with folds or several stores, and those that read what they write, stay as they are.
+    """
+    near = _sharing_lines(nest, vector)
+    if not near or _depends_on_order(nest):
+        return nest, vector
+    strips = {loop: size for loop, size in near.items() if loop.extent % size == 0 and size < loop.extent}
+    if vector.extent % lanes == 0 and vector.extent > lanes:
+        strips[vector] = lanes
+    parts = {loop: _parts(loop, size, space) for loop, size in strips.items()}
+    values = {
+        loop: space.indices.linear([space.indices.of(v) for v in parts[loop]], [strips[loop], 1]) for loop in parts
+    }
+    moved = [loop for loop in nest.loops if loop in near or loop is vector]
+    outer = [loop for loop in nest.loops if loop not in near and loop is not vector]
+    outer += [parts[loop][0] for loop in moved if loop in parts and loop is not vector]
+    outer += [parts[vector][0]] if vector in parts else []
+    inner = [parts[loop][1] if loop in parts else loop for loop in moved if loop is not vector]
+    vector = parts[vector][1] if vector in parts else vector
+    nest = substitute(nest, space, values) if values else nest
+    return replace(nest, loops=(*outer, *inner, vector)), vector
+
+
+def _parts(loop: Variable, size: int, space: ExpressionSpace) -> tuple[Variable, Variable]:
+    """The loop over strips, and that inside of one."""
+    outer = space.indices.variable(f"{loop.name}s", loop.extent // size)
+    return outer, space.indices.variable(loop.name, size)
+
+
+def _sharing_lines(nest: Nest, vector: Variable) -> dict[Variable, int]:
+    """Loops whose next rounds find their elements in the lines of this one, where those of the vector loop are in lines
+    of their own; and in how many rounds they go through a line."""
+    found: dict[Variable, int] = {}
+    for index, size in [(load.index, load.type.byte_width) for load in nest.loads] + [
+        (store.index, store.value.type.byte_width) for store in nest.stores
+    ]:
+        if _stride(index, vector) * size < LINE_BYTES:
+            continue
+        for loop in nest.loops:
+            stride = _stride(index, loop) * size
+            if loop is not vector and 0 < stride < LINE_BYTES:
+                found[loop] = max(found.get(loop, 0), LINE_BYTES // stride)
+    return found
+
+
+def _stride(index: Index, loop: Variable) -> int:
+    """The elements from one round to the next; 0 where there is no such number."""
+    return abs(index.coefficient(loop)) if loop in index.variables and index.is_affine_in(loop) else 0
+
+
+def _depends_on_order(nest: Nest) -> bool:
+    written = {store.buffer for store in nest.stores}
+    return bool(nest.folds) or len(nest.stores) > 1 or any(load.buffer in written for load in nest.loads)
