@@ -46,6 +46,23 @@ while not y.is_ready():
     time.sleep(0.001)
 check(y)
 """,
+    "loops that count are queued too": """
+rounds = jax.jit(lambda x: jax.lax.scan(lambda y, _: (jnp.tanh(y @ y / 20), y[0]), x, None, 24))
+first = [np.asarray(y) for y in rounds(x)]  # in line, and timed
+results = rounds(x)
+assert not results[0].is_ready()
+after = long(results[0])
+with ThreadPoolExecutor(1) as executor:
+    executor.submit(sum, range(1000)).result()  # Python goes on meanwhile
+for found, wanted_ in zip(results, first):
+    check(found, wanted_)
+check(after, np.asarray(long(first[0])))
+""",
+    "loops that may run for ever are not": """
+until = jax.jit(lambda x: jax.lax.while_loop(lambda y: y[0, 0] < 1e9, lambda y: jnp.tanh(y @ y) + 1e8 + y, x))
+for _ in range(3):
+    assert until(x).is_ready()
+""",
     "calls take results that are not ready": """
 y = x
 for _ in range(9):
@@ -57,7 +74,7 @@ for _ in range(9):
 check(found, np.asarray(y))
 
 total = jax.jit(jnp.sum)                                                  # short
-loop = jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda i, x: x + i, x))  # may be interrupted: never later
+loop = jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda i, x: x + i, x))  # short
 call = jax.jit(lambda x: jax.pure_callback(lambda v: v + 1, x, x))        # needs the host
 for f in (total, loop, call):
     f(wanted)

@@ -2,9 +2,9 @@
 
 The caller goes on at once, with results that are not ready yet. All that a program needs is known when it is called:
 where its arguments lie, and the memory of its results; so later calls may take those results, and wait in the same
-queue. Only programs that always end and never fail are queued: what has loops is run where Ctrl-C can end it, and what
-needs the host where its errors have a caller. What took less than `LONG` the last time runs in line, unless others are
-still under way.
+queue. Only programs that always end and never fail are queued: what needs the host is run where its errors have a
+caller, and a loop that may run for ever, or for more than a second, where Ctrl-C can end it. What took less than `LONG`
+the last time runs in line, unless others are still under way.
 
 A task has a number. A buffer's record says after which task it is ready (`ready_at`), and so does an event's
 (`number`); what a task may still use when it is given up is kept until the task is done. Whoever reads a buffer, gives
@@ -25,13 +25,26 @@ from hloom.backends.cpu.llvm.native.threads import (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
-from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, boolean, field, i8, i32, u8, u64
+from hloom.backends.cpu.llvm.native.types import (
+    Address,
+    Array,
+    Atomic,
+    Structure,
+    boolean,
+    field,
+    i8,
+    i32,
+    i64,
+    u8,
+    u64,
+)
 from hloom.backends.cpu.llvm.native.vocabulary import (
     ACQUIRE,
     MONOTONIC,
     RELEASE,
     address_of,
     copy_memory,
+    elements,
     external,
     native,
     null,
@@ -40,6 +53,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     store,
     to,
 )
+from hloom.backends.cpu.program.interface import TABLE
 from hloom.pjrt.native_memory import (
     ASKING,
     NOTHING,
@@ -57,8 +71,9 @@ from hloom.pjrt.native_memory import (
 )
 from hloom.pjrt.records import offsets_of_arguments, offsets_of_record
 
-LONG = 2_000_000
-"""Nanoseconds from which on it pays to wake another thread."""
+LONG, TOO_LONG = 2_000_000, 1_000_000_000
+"""Nanoseconds from which on it pays to wake another thread, and those that nobody waits for without a way to end it."""
+ASK = TABLE.index("ask")
 MOST_UNDER_WAY = 2
 """Each holds its workspace and its results."""
 EVENTS = 64
@@ -189,6 +204,7 @@ def begin(main: Address, table: Array[u64], words: u64, arena_bytes: u64) -> u64
         free(place)
         return u64(0)
     copy_memory(copy, address_of(table), words << 3)
+    elements(u64, copy)[ASK] = address_of(go_on)
     task = to(Task, place)
     task.following = null
     task.main = to(Program, main)
@@ -210,6 +226,12 @@ def begin(main: Address, table: Array[u64], words: u64, arena_bytes: u64) -> u64
     pthread_cond_signal(address_of(QUEUE.work))
     unlock_queue()
     return number
+
+
+@native(name="hloom_pjrt_go_on")
+def go_on(host: Address, site: i64, place: i64) -> i32:
+    """What the loops of queued programs ask: Python's lock, which the host needs, may be held by who waits for them."""
+    return i32(0)
 
 
 @native()

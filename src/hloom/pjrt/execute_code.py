@@ -37,6 +37,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
 )
 from hloom.pjrt.async_dispatch import (
     LONG,
+    TOO_LONG,
     Program,
     begin,
     event_of,
@@ -69,8 +70,8 @@ KEPT_BYTES = BUFFER.buffer_pointer - 16
 EXECUTABLE, CALL = offsets_of_record("LoadedExecutable"), offsets_of_arguments("LoadedExecutable_Execute")
 KEPT_ARGUMENTS = ExecuteOptions.num_non_donatable_input_indices.offset
 ASK = ASKING.index("LoadedExecutable_Execute")
-NEVER, BRIEF, TIMED = range(3)
-"""What the word `may_wait` says: whether the program may be queued, and then whether it may take long."""
+NEVER, BRIEF, TIMED, LOOPS = range(4)
+"""What `may_wait` says: whether the program may be queued; whether it may take long; and whether it has loops."""
 
 assert KEPT_BYTES <= 8 * (DESCRIPTION_WORDS - 1)
 
@@ -150,15 +151,21 @@ def run_on(arguments: Address, executable: Address, given: Array[u64], list: Arr
 
 @native(inline=True)
 def takes_long(executable: Address) -> boolean:
-    """Whether to queue the program: it took long the last time, or others are under way."""
-    may_wait = word(executable, EXECUTABLE.may_wait) != NEVER
-    return may_wait and (not is_idle() or word(executable, EXECUTABLE.nanoseconds) >= LONG)
+    """Whether to queue the program: it took long the last time, or others are under way.
+
+    Nobody can end what is queued; so programs with loops are not where they are not known to be done soon.
+    """
+    kind = word(executable, EXECUTABLE.may_wait)
+    took = word(executable, EXECUTABLE.nanoseconds)
+    if kind == LOOPS and (took == 0 or took >= TOO_LONG):
+        return False
+    return kind != NEVER and (not is_idle() or took >= LONG)
 
 
 @native(inline=True)
 def run_in_line(executable: Address, table: Array[u64]) -> boolean:
     wait_for(last_task())
-    if word(executable, EXECUTABLE.may_wait) != TIMED:
+    if word(executable, EXECUTABLE.may_wait) < TIMED:
         return to(Program, word(executable, EXECUTABLE.main))(address_of(table)) == 0
     started = nanoseconds()
     status = to(Program, word(executable, EXECUTABLE.main))(address_of(table))

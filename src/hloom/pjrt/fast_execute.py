@@ -9,7 +9,7 @@ from hloom.backends.cpu.executable import NativeEntry
 from hloom.errors import ArgumentError, ResourceExhaustedError
 from hloom.pjrt.answers import read_integers, read_words
 from hloom.pjrt.buffers import Buffer, address_of_array, array_at, element_type_of
-from hloom.pjrt.execute_code import BRIEF, DESCRIPTION_WORDS, NEVER, TIMED
+from hloom.pjrt.execute_code import BRIEF, DESCRIPTION_WORDS, LOOPS, NEVER, TIMED
 from hloom.pjrt.native import code
 from hloom.pjrt.native_memory import NOTHING
 from hloom.pjrt.records import Objects, objects, record_words, set_word, word_address
@@ -49,13 +49,19 @@ def make_fast(
         ("arena_bytes", entry.arena_bytes),
         ("input_layouts", layouts),
         ("keeps", int(entry.is_shared)),
-        ("may_wait", NEVER if not entry.always_ends else BRIEF if entry.is_brief else TIMED),
+        ("may_wait", _may_wait(entry)),
         ("nanoseconds", 0),
         ("stopped", 0),
         ("main", entry.main),
     ):
         set_word("LoadedExecutable", loaded, name, value)
     return True
+
+
+def _may_wait(entry: NativeEntry) -> int:
+    if not entry.always_ends:
+        return NEVER
+    return BRIEF if entry.is_brief else LOOPS if entry.has_loops else TIMED
 
 
 class NativeMemory:

@@ -28,6 +28,7 @@ from hloom.backends.cpu.program.program import (
     CopyStep,
     HostStep,
     KernelStep,
+    Loop,
     Program,
     Signature,
     WaitStep,
@@ -95,8 +96,7 @@ class CompiledModule:
     """Whether a run is sure to take a few microseconds at most."""
     object_files: list[bytes]
     host: HostPart
-    loops: list[str]
-    """The program's loops, for messages."""
+    loops: list[Loop]
     largest_buffers: list[str]
     """With the instructions that write them, for messages."""
     optimized: Module | None

@@ -61,7 +61,9 @@ class NativeEntry:
     is_shared: bool
     """Whether other processes take part: after a failure they may still write to what the program was given."""
     always_ends: bool
-    """Whether a run ends by itself, and without an error: there is no loop in which it could be told to stop."""
+    """Whether a run ends by itself, and without an error, unless it is told to stop."""
+    has_loops: bool
+    """Whether there are loops in which it could be told so."""
     is_brief: bool
     """Whether a run is sure to take a few microseconds at most."""
 
@@ -156,9 +158,10 @@ class CpuExecutable(DeviceExecutable):
         table = self._template[HEADER_WORDS:][: len(TABLE) + inputs + outputs + constants]
         main = self.code.address("hloom_main")
         shared = self.world is not None
-        ends = not shared and not self._loops
+        ends = not shared and all(loop.is_counted for loop in self._loops)
+        loops = bool(self._loops)
         return NativeEntry(
-            main, table, len(TABLE), inputs, self._arena_bytes, self._donated, shared, ends, self._is_brief
+            main, table, len(TABLE), inputs, self._arena_bytes, self._donated, shared, ends, loops, self._is_brief
         )
 
     def __call__(self, *arrays: Any) -> Value:
@@ -315,7 +318,7 @@ class CpuExecutable(DeviceExecutable):
             if self._stop is not None:
                 raise self._stop
             if run is not None:
-                run.rendezvous.check(f"loop {self._loops[loop]}")
+                run.rendezvous.check(f"loop {self._loops[loop].name}")
         except BaseException as error:
             if run is not None or threading.current_thread() is threading.main_thread():
                 self._stop = None

@@ -23,6 +23,7 @@ from hloom.backends.cpu.program.program import (
     CopyStep,
     HostStep,
     KernelStep,
+    Loop,
     Place,
     Program,
     Rounds,
@@ -34,6 +35,7 @@ from hloom.backends.cpu.program.program import (
     leaves,
 )
 from hloom.backends.interpreter.plan import make_plans
+from hloom.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.loops.lower import Lowered, can_lower, lower
 from hloom.loops.nest import BufferType
@@ -290,7 +292,8 @@ class _Builder:
         )
         rounds = self._rounds(instruction, state, body)
         steps.append(WhileStep(instruction.name, condition, predicate, body, len(self.program.loops), rounds))
-        self.program.loops.append(f"%{instruction.name} ({instruction.location or 'a loop'})")
+        name = f"%{instruction.name} ({instruction.location or 'a loop'})"
+        self.program.loops.append(Loop(name, trip_count(instruction) is not None))
         return state
 
     def _rounds(self, loop: Instruction, state: Place, body: list[Step]) -> Rounds | None:

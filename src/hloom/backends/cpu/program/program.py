@@ -208,6 +208,14 @@ class Signature:
         return [buffer for buffer in self.buffers if buffer.kind == kind]
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What is known of a loop beside its steps: its instruction, for messages, and whether it is sure to end."""
+
+    name: str
+    is_counted: bool
+
+
 @dataclass(slots=True)
 class Program(Signature):
     """The steps of a module's entry, and what it reads and writes."""
@@ -216,8 +224,7 @@ class Program(Signature):
     plans: dict[int, Plan] = field(kw_only=True)
     steps: list[Step] = field(default_factory=list)
     host_steps: list[HostStep | WaitStep] = field(default_factory=list)
-    loops: list[str] = field(default_factory=list)
-    """The loops' instructions, for messages."""
+    loops: list[Loop] = field(default_factory=list)
     subroutines: list[Subroutine] = field(default_factory=list)
     """Each after those that it calls."""
     slots: int = 0
