@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -112,7 +112,8 @@ class Compilation:
     """
 
     def __init__(self) -> None:
-        self._begun: list[Callable[[], bytes]] = []
+        self._begun: list[tuple[str, Future[bytes] | None]] = []
+        """Modules, and who compiles them, if there are threads."""
         threads = thread_count() if _calls().are_parallel else 1
         self._executor = ThreadPoolExecutor(threads) if threads > 1 else None
         if self._executor is not None:
@@ -127,15 +128,17 @@ class Compilation:
 
     def begin(self, texts: Iterable[str]) -> None:
         """Compiles modules, the longest first, while the caller goes on; without threads they wait for the end."""
-        for text in sorted(texts, key=len, reverse=True):
-            begun = functools.partial(compile_text, text)
-            self._begun.append(begun if self._executor is None else self._executor.submit(begun).result)
+        ordered = sorted(texts, key=len, reverse=True)
+        executor = self._executor
+        self._begun += [(text, executor.submit(compile_text, text) if executor else None) for text in ordered]
 
     def finish(self, texts: Sequence[str]) -> list[bytes]:
-        """Compiles the last modules; the object files of all."""
+        """Compiles the last modules, and those that wait for a thread; the object files of all."""
         *others, own = sorted(texts, key=len, reverse=True)
         self.begin(others)
-        return [compile_text(own), *(result() for result in self._begun)]
+        made = [compile_text(own)]
+        made += [compile_text(text) for text, future in self._begun if future is None or future.cancel()]
+        return made + [future.result() for _, future in self._begun if future is not None and not future.cancelled()]
 
 
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
