@@ -11,7 +11,6 @@ in order, row by row, with its sums in the cache; where nothing is kept, a part 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from hloom.literal import identity
@@ -22,17 +21,13 @@ from hloom.loops.pull import row_major_strides
 
 LEAST_WORK = 150_000
 """Work, in additions, below which a reduction stays whole."""
-PARTS, MOST_PARTS = 16, 64
+PARTS, MOST_PARTS = 16, 128
 PART_STEPS = 1 << 16
 """Parts that keep nothing are as long where there are enough: the places from which one reads lie close together."""
 ROWS_AT_ONCE = 8
 LARGEST_ROW_BYTES = 1 << 18
 LEAST_PART = 64
 """Steps of a part, at least."""
-STREAMS = 4
-"""Places from which a part reads at once. (A power of two.)"""
-STREAMED_COST = 8
-"""Work for each element, in additions, up to which the memory sets the pace."""
 
 
 def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
@@ -83,13 +78,6 @@ def _walks_rows(nest: Nest, folds: list[Fold], variable: Variable) -> bool:
     )
 
 
-def _may_stream(nest: Nest, folds: list[Fold], variable: Variable) -> bool:
-    """Whether the memory sets the pace. Narrow floats are folded in f32; combined before that they would round."""
-    light = nest_cost(nest) <= STREAMED_COST * variable.extent * max(1, nest.iterations)
-    types = [fold.initial[0].type for fold in folds]
-    return light and not any(type.is_float and type.bits < 32 for type in types)
-
-
 class _Split:
     def __init__(
         self, kernel: Kernel, nest: Nest, folds: list[Fold], variable: Variable, parts: int, by_rows: bool
@@ -97,8 +85,7 @@ class _Split:
         self.kernel, self.nest, self.folds, self.variable = kernel, nest, folds, variable
         self.space: ExpressionSpace = kernel.space
         self.parts, self.by_rows = parts, by_rows
-        self.streams = STREAMS if not by_rows and _may_stream(nest, folds, variable) else 1
-        step = ROWS_AT_ONCE if by_rows else self.streams
+        step = ROWS_AT_ONCE if by_rows else 1
         self.length = variable.extent // parts // step * step
         self.part = self.space.indices.variable("p", parts)
         self.partials = [self._temporary(fold) for fold in folds]
@@ -119,23 +106,18 @@ class _Split:
         own = indices.linear([indices.of(v) for v in loops], row_major_strides([v.extent for v in loops]))
         return indices.add(indices.scale(part, self.nest.iterations), own)
 
-    def _folded(self, fold: Fold, over: Variable, places: Sequence[Index]) -> Expression:
-        """The fold over another variable, from the identity on; each step takes the values at all the places."""
+    def _folded(self, fold: Fold, over: Variable, at: Index) -> Expression:
+        """The fold over another variable, from the identity on."""
         neutral = self.space.constant(fold.initial[0].type, identity(fold.opcode, fold.initial[0].type))
-        values = [self.space.substitute([fold.values[0]], {self.variable: at}, in_folds=False)[0] for at in places]
-        while len(values) > 1:
-            values = [self._combined(fold, a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
-        return self.space.fold((over,), (values[0],), (neutral,), fold.combine, fold.opcode)[0]
+        value = self.space.substitute([fold.values[0]], {self.variable: at}, in_folds=False)[0]
+        return self.space.fold((over,), (value,), (neutral,), fold.combine, fold.opcode)[0]
 
     def _whole_parts(self) -> Nest:
-        """A part is read from several places at once, which keeps more of the memory's channels at work."""
         indices = self.space.indices
-        run = self.length // self.streams
-        step = indices.variable("s", run)
+        step = indices.variable("s", self.length)
         at = indices.add(indices.scale(indices.of(self.part), self.length), indices.of(step))
-        streams = [indices.shift(at, k * run) for k in range(self.streams)]
         stores = [
-            Store(buffer, self._place(indices.of(self.part)), self._folded(fold, step, streams))
+            Store(buffer, self._place(indices.of(self.part)), self._folded(fold, step, at))
             for fold, buffer in zip(self.folds, self.partials, strict=True)
         ]
         return Nest((self.part, *self.nest.loops), tuple(stores))
@@ -156,7 +138,7 @@ class _Split:
             type = fold.initial[0].type
             start.append(Store(buffer, place, space.constant(type, identity(fold.opcode, type))))
             so_far = space.load(type, buffer, place)
-            add.append(Store(buffer, place, self._combined(fold, so_far, self._folded(fold, step, [at]))))
+            add.append(Store(buffer, place, self._combined(fold, so_far, self._folded(fold, step, at))))
         loops = self.nest.loops
         return [Nest((self.part, *loops), tuple(start)), Nest((self.part, rows, *loops), tuple(add))]
 
@@ -178,7 +160,7 @@ class _Split:
             if done < self.variable.extent:
                 rest = indices.variable("q", self.variable.extent - done)
                 at = indices.shift(indices.of(rest), done)
-                joined = self._combined(fold, joined, self._folded(fold, rest, [at]))
+                joined = self._combined(fold, joined, self._folded(fold, rest, at))
             new[id(results[fold])] = joined
         roots = space.replace(self.nest.values, new)
         stores = tuple(replace(s, value=v) for s, v in zip(self.nest.stores, roots, strict=True))
