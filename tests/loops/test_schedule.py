@@ -88,6 +88,12 @@ def normalised(rows: int, columns: int, function: str = "sine") -> str:
             "parallel i1 < 8 by 4:\n  for i2s < 8:\n    for i0 < 8:\n      vector i2 < 8 lanes 8:\n        interleaved i3 < 3:\n"
             "          b1[1536*i0 + 192*i1 + i3 + 24*i2s + 3*i2] = b0[3*i0 + 24*i1 + i3 + 1536*i2s + 192*i2]",
         ),
+        # The threads share a long vector loop around few tiles.
+        (
+            "x = f32[6400,64] parameter(0)\nROOT r = f32[64,6400] transpose(x), dimensions={1,0}",
+            "parallel i1s < 25 by 2:\n  for tile i0 < 64:\n    vector i1 < 256 lanes 8:\n"
+            "      b1[6400*i0 + 256*i1s + i1] = b0[i0 + 16384*i1s + 64*i1]",
+        ),
         # Where rows stay rows, nothing is turned.
         (
             "x = f32[4,10,30] parameter(0)\nROOT r = f32[10,4,30] transpose(x), dimensions={1,0,2}",

@@ -14,6 +14,8 @@ from hloom.loops.index import Index, Variable
 from hloom.loops.nest import Nest, substitute
 
 LINE_BYTES = 64
+STRIPS = (2048, 1024, 512, 256, 128)
+"""Elements of a vector loop that threads take at a time."""
 
 
 def in_strips(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int) -> tuple[Nest, Variable]:
@@ -42,6 +44,17 @@ def in_strips(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int) 
     return replace(nest, loops=(*outer, *inner, vector)), vector
 
 
+def strips_of_tiles(nest: Nest, space: ExpressionSpace, vector: Variable) -> tuple[Nest, Variable]:
+    """A nest of a tile's loop and a vector loop alone, in strips of the latter that threads share, if any divide it."""
+    size = next((size for size in STRIPS if vector.extent % size == 0 and size < vector.extent), None)
+    if size is None:
+        return nest, vector
+    outer, inner = _parts(vector, size, space)
+    whole = space.indices.linear([space.indices.of(outer), space.indices.of(inner)], [size, 1])
+    loops = (outer, *(inner if loop is vector else loop for loop in nest.loops))
+    return replace(substitute(nest, space, {vector: whole}), loops=loops), inner
+
+
 def _parts(loop: Variable, size: int, space: ExpressionSpace) -> tuple[Variable, Variable]:
     """The loop over strips, and that inside of one."""
     outer = space.indices.variable(f"{loop.name}s", loop.extent // size)
@@ -59,7 +72,7 @@ def _sharing_lines(nest: Nest, vector: Variable) -> dict[Variable, int]:
             continue
         for loop in nest.loops:
             stride = _stride(index, loop) * size
-            if loop is not vector and 0 < stride < LINE_BYTES:
+            if loop is not vector and 0 < 2 * stride <= LINE_BYTES:
                 found[loop] = max(found.get(loop, 0), LINE_BYTES // stride)
     return found
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hloom.loops.expressions import Apply, ExpressionSpace, Fold, Load, Where, is_function_call, walk
 from hloom.loops.index import Expression, Index, Variable
-from hloom.loops.locality import in_strips
+from hloom.loops.locality import in_strips, strips_of_tiles
 from hloom.loops.nest import (
     BufferType,
     Kernel,
@@ -32,6 +32,7 @@ STAGE_WEIGHT = 8
 """Expressions that cost as much are kept rather than computed again."""
 STAGED_ELEMENTS = 1 << 14
 TILED_SQUARES = 4
+TILES_PER_THREAD = 8
 INTERLEAVED = 4
 """The most vectors that are stored as one, element by element in turns."""
 INTERLEAVED_SCORE = 3.0
@@ -53,13 +54,15 @@ def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
 def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) -> Nest:
     nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
     vector = _vector_loop(nest, vector_bytes)
-    tile = _tile_loop(nest, vector) if vector else None
-    interleaved = _interleaved_loop(nest, vector, vector_bytes) if vector and tile is None else None
+    interleaved = _interleaved_loop(nest, vector, vector_bytes) if vector else None
+    tile = _tile_loop(nest, vector) if vector and interleaved is None else None
     nest = _order_loops(nest, vector, tile, interleaved)
     nest = _stage(kernel, nest, vector)
     lanes = _lanes(nest, vector, tile, interleaved, vector_bytes) if vector else 0
     if vector and tile is None:
         nest, vector = _in_strips(nest, kernel.space, vector, interleaved, lanes)
+    elif vector and tile and nest.loops == (tile, vector) and tile.extent < threads * TILES_PER_THREAD * lanes:
+        nest, vector = strips_of_tiles(nest, kernel.space, vector)
     chunk = _chunk(nest, vector, tile, lanes, threads)
     chosen = replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, interleaved=interleaved, chunk=chunk)
     return replace(nest, schedule=chosen)
