@@ -52,8 +52,6 @@ first = [np.asarray(y) for y in rounds(x)]  # in line, and timed
 results = rounds(x)
 assert not results[0].is_ready()
 after = long(results[0])
-with ThreadPoolExecutor(1) as executor:
-    executor.submit(sum, range(1000)).result()  # Python goes on meanwhile
 for found, wanted_ in zip(results, first):
     check(found, wanted_)
 check(after, np.asarray(long(first[0])))

@@ -11,37 +11,37 @@ from dataclasses import replace
 
 from hloom.loops.expressions import ExpressionSpace
 from hloom.loops.index import Index, Variable
-from hloom.loops.nest import Nest, substitute
+from hloom.loops.nest import Nest, split_loop
 
 LINE_BYTES = 64
 STRIPS = (2048, 1024, 512, 256, 128)
 """Elements of a vector loop that threads take at a time."""
 
 
-def in_strips(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int) -> tuple[Nest, Variable]:
+def in_strips(
+    nest: Nest, space: ExpressionSpace, vector: Variable, interleaved: Variable | None, lanes: int
+) -> tuple[Nest, Variable]:
     """The nest with rounds that share cache lines next to each other, and its vector loop, maybe a part of the old one.
 
     The result runs strips of the loops of `nest` that share lines inside of one vector of `lanes`; loops that those do
-    not divide stay whole. Nests with folds or several stores, and those that read what they write, stay as they are.
+    not divide stay whole, and an interleaved one stays innermost. Nests with folds or several stores, and those that
+    read what they write, stay as they are.
     """
-    near = _sharing_lines(nest, vector)
-    if not near or _depends_on_order(nest):
+    near = _sharing_lines(nest, vector, interleaved)
+    if not near or nest.folds or len(nest.stores) > 1 or nest.reads_what_it_writes:
         return nest, vector
-    strips = {loop: size for loop, size in near.items() if loop.extent % size == 0 and size < loop.extent}
+    kept = (vector, interleaved)
+    outer = [loop for loop in nest.loops if loop not in near and loop not in kept]
+    inner = {loop: loop for loop in nest.loops if loop in near}
+    for loop, size in near.items():
+        if loop.extent % size == 0 and size < loop.extent:
+            nest, strip, inner[loop] = _in_strips(nest, space, loop, size)
+            outer.append(strip)
     if vector.extent % lanes == 0 and vector.extent > lanes:
-        strips[vector] = lanes
-    parts = {loop: _parts(loop, size, space) for loop, size in strips.items()}
-    values = {
-        loop: space.indices.linear([space.indices.of(v) for v in parts[loop]], [strips[loop], 1]) for loop in parts
-    }
-    moved = [loop for loop in nest.loops if loop in near or loop is vector]
-    outer = [loop for loop in nest.loops if loop not in near and loop is not vector]
-    outer += [parts[loop][0] for loop in moved if loop in parts and loop is not vector]
-    outer += [parts[vector][0]] if vector in parts else []
-    inner = [parts[loop][1] if loop in parts else loop for loop in moved if loop is not vector]
-    vector = parts[vector][1] if vector in parts else vector
-    nest = substitute(nest, space, values) if values else nest
-    return replace(nest, loops=(*outer, *inner, vector)), vector
+        nest, strip, vector = _in_strips(nest, space, vector, lanes)
+        outer.append(strip)
+    last = [interleaved] if interleaved is not None else []
+    return replace(nest, loops=(*outer, *inner.values(), vector, *last)), vector
 
 
 def strips_of_tiles(nest: Nest, space: ExpressionSpace, vector: Variable) -> tuple[Nest, Variable]:
@@ -49,19 +49,16 @@ def strips_of_tiles(nest: Nest, space: ExpressionSpace, vector: Variable) -> tup
     size = next((size for size in STRIPS if vector.extent % size == 0 and size < vector.extent), None)
     if size is None:
         return nest, vector
-    outer, inner = _parts(vector, size, space)
-    whole = space.indices.linear([space.indices.of(outer), space.indices.of(inner)], [size, 1])
-    loops = (outer, *(inner if loop is vector else loop for loop in nest.loops))
-    return replace(substitute(nest, space, {vector: whole}), loops=loops), inner
+    nest, strip, vector = _in_strips(nest, space, vector, size)
+    return replace(nest, loops=(strip, *(loop for loop in nest.loops if loop is not strip))), vector
 
 
-def _parts(loop: Variable, size: int, space: ExpressionSpace) -> tuple[Variable, Variable]:
-    """The loop over strips, and that inside of one."""
-    outer = space.indices.variable(f"{loop.name}s", loop.extent // size)
-    return outer, space.indices.variable(loop.name, size)
+def _in_strips(nest: Nest, space: ExpressionSpace, loop: Variable, size: int) -> tuple[Nest, Variable, Variable]:
+    """The nest, the loop over strips, and that inside of one."""
+    return split_loop(nest, space, loop, size, f"{loop.name}s")
 
 
-def _sharing_lines(nest: Nest, vector: Variable) -> dict[Variable, int]:
+def _sharing_lines(nest: Nest, vector: Variable, interleaved: Variable | None) -> dict[Variable, int]:
     """Loops whose next rounds find their elements in the lines of this one, where those of the vector loop are in lines
     of their own; and in how many rounds they go through a line."""
     found: dict[Variable, int] = {}
@@ -72,7 +69,7 @@ def _sharing_lines(nest: Nest, vector: Variable) -> dict[Variable, int]:
             continue
         for loop in nest.loops:
             stride = _stride(index, loop) * size
-            if loop is not vector and 0 < 2 * stride <= LINE_BYTES:
+            if loop not in (vector, interleaved) and 0 < 2 * stride <= LINE_BYTES:
                 found[loop] = max(found.get(loop, 0), LINE_BYTES // stride)
     return found
 
@@ -80,8 +77,3 @@ def _sharing_lines(nest: Nest, vector: Variable) -> dict[Variable, int]:
 def _stride(index: Index, loop: Variable) -> int:
     """The elements from one round to the next; 0 where there is no such number."""
     return abs(index.coefficient(loop)) if loop in index.variables and index.is_affine_in(loop) else 0
-
-
-def _depends_on_order(nest: Nest) -> bool:
-    written = {store.buffer for store in nest.stores}
-    return bool(nest.folds) or len(nest.stores) > 1 or any(load.buffer in written for load in nest.loads)

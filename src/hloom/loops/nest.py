@@ -76,6 +76,15 @@ class Nest:
         return [store.value for store in self.stores]
 
     @cached_property
+    def written(self) -> set[int]:
+        """The buffers that are stored to."""
+        return {store.buffer for store in self.stores}
+
+    @property
+    def reads_what_it_writes(self) -> bool:
+        return any(load.buffer in self.written for load in self.loads)
+
+    @cached_property
     def expressions(self) -> list[Expression]:
         """All that values are computed from, operands before users."""
         return walk(self.values)
@@ -248,20 +257,27 @@ LEAST_PART = 16
 
 def divide(nest: Nest, space: ExpressionSpace) -> Nest:
     """Divides loops so that quotients become loops: (i < 32) with indices i // 8 and i mod 8 -> (j < 4, k < 8)."""
-    loops = list(nest.loops)
     position = 0
-    while position < len(loops):
-        loop = loops[position]
+    while position < len(nest.loops):
+        loop = nest.loops[position]
         part = max(_divisors(nest, loop), default=None)
         if part is None:
             position += 1
-            continue
-        outer, inner = (space.indices.variable(loop.name, extent) for extent in (loop.extent // part, part))
-        both = space.indices.linear([space.indices.of(outer), space.indices.of(inner)], [part, 1])
-        nest = substitute(nest, space, {loop: both})
-        loops[position : position + 1] = [outer, inner]
-        nest = replace(nest, loops=tuple(loops))
+        else:
+            nest, *_ = split_loop(nest, space, loop, part, loop.name)
     return nest
+
+
+def split_loop(
+    nest: Nest, space: ExpressionSpace, loop: Variable, size: int, outer_name: str
+) -> tuple[Nest, Variable, Variable]:
+    """The nest with two loops in the place of one, and these: the inner one is of `size`, which divides the old one."""
+    outer = space.indices.variable(outer_name, loop.extent // size)
+    inner = space.indices.variable(loop.name, size)
+    both = space.indices.linear([space.indices.of(outer), space.indices.of(inner)], [size, 1])
+    at = nest.loops.index(loop)
+    loops = (*nest.loops[:at], outer, inner, *nest.loops[at + 1 :])
+    return replace(substitute(nest, space, {loop: both}), loops=loops), outer, inner
 
 
 def _divisors(nest: Nest, loop: Variable) -> set[int]:

@@ -33,6 +33,8 @@ STAGE_WEIGHT = 8
 STAGED_ELEMENTS = 1 << 14
 TILED_SQUARES = 4
 TILES_PER_THREAD = 8
+MOST_LANES = 16
+"""Of the squares that are turned in registers."""
 INTERLEAVED = 4
 """The most vectors that are stored as one, element by element in turns."""
 INTERLEAVED_SCORE = 3.0
@@ -60,7 +62,7 @@ def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) 
     nest = _stage(kernel, nest, vector)
     lanes = _lanes(nest, vector, tile, interleaved, vector_bytes) if vector else 0
     if vector and tile is None:
-        nest, vector = _in_strips(nest, kernel.space, vector, interleaved, lanes)
+        nest, vector = in_strips(nest, kernel.space, vector, interleaved, lanes)
     elif vector and tile and nest.loops == (tile, vector) and tile.extent < threads * TILES_PER_THREAD * lanes:
         nest, vector = strips_of_tiles(nest, kernel.space, vector)
     chunk = _chunk(nest, vector, tile, lanes, threads)
@@ -69,16 +71,6 @@ def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) 
 
 
 # Which loop is vectorised
-
-
-def _in_strips(
-    nest: Nest, space: ExpressionSpace, vector: Variable, interleaved: Variable | None, lanes: int
-) -> tuple[Nest, Variable]:
-    """Cache lines are used as a whole; an interleaved loop stays inside of the vectors."""
-    others = tuple(loop for loop in nest.loops if loop is not interleaved)
-    found, vector = in_strips(replace(nest, loops=others), space, vector, lanes)
-    last = (interleaved,) if interleaved is not None else ()
-    return replace(found, loops=(*found.loops, *last)), vector
 
 
 def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
@@ -130,35 +122,40 @@ def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
         return None
     for load in nest.loads:
         for loop in nest.loops:
-            if (
-                loop is not vector
-                and load.in_bounds
-                and not load.type.is_complex
-                and min(loop.extent, vector.extent) >= 16
-                and load.index.is_affine_in(loop)
-                and load.index.is_affine_in(vector)
-                and load.index.coefficient(loop) == 1
-                and load.index.coefficient(vector) > 1
-            ):
+            if loop is not vector and min(loop.extent, vector.extent) >= MOST_LANES and is_turned(load, loop, vector):
                 return loop
     return None
+
+
+def is_turned(load: Load, loop: Variable, vector: Variable) -> bool:
+    """Whether a load may be made of rows along a loop that are turned in registers to run along the vector loop."""
+    return load.in_bounds and not load.type.is_complex and _is_across(load.index, loop, vector)
+
+
+def _is_across(index: Index, loop: Variable, vector: Variable) -> bool:
+    """Whether the elements of a loop are neighbours, and those of the vector loop are not."""
+    affine = index.is_affine_in(loop) and index.is_affine_in(vector)
+    return affine and index.coefficient(loop) == 1 and index.coefficient(vector) > 1
 
 
 def _interleaved_loop(nest: Nest, vector: Variable, vector_bytes: int) -> Variable | None:
     """A short loop whose elements are neighbours in the result, or in an operand, where those of the vector loop are
     apart: either between them, or in rows that are turned in registers where the processor has masks for these."""
-    if nest.folds or len(nest.stores) != 1 or nest.stores[0].value.type.is_complex:
+    short = [loop for loop in nest.loops if loop is not vector and loop.extent <= MOST_LANES]
+    if not short or nest.folds or len(nest.stores) != 1 or nest.stores[0].value.type.is_complex:
         return None
-    rows = _row_lanes(nest, vector, vector_bytes)
-    indices = [nest.stores[0].index, *(load.index for load in nest.loads if is_turned(load))] if rows else []
-    for loop in nest.loops:
-        if loop is vector:
-            continue
-        if loop.extent <= INTERLEAVED and is_dense(nest.stores[0].index, vector, loop):
+    rows, index = _row_lanes(nest, vector, vector_bytes), nest.stores[0].index
+    for loop in short:
+        if is_one_vector(index, vector, loop):
             return loop
-        if loop.extent <= rows and any(has_rows(index, vector, loop) for index in indices):
+        if loop.extent <= rows and (has_rows(index, vector, loop) or _loads_of_rows(nest, vector, loop)):
             return loop
     return None
+
+
+def is_one_vector(index: Index, vector: Variable, loop: Variable) -> bool:
+    """Whether a few vectors lie in memory as one, element by element in turns."""
+    return loop.extent <= INTERLEAVED and is_dense(index, vector, loop)
 
 
 def is_dense(index: Index, vector: Variable, loop: Variable) -> bool:
@@ -168,18 +165,16 @@ def is_dense(index: Index, vector: Variable, loop: Variable) -> bool:
 
 def has_rows(index: Index, vector: Variable, loop: Variable) -> bool:
     """Whether the elements of a loop are neighbours, and those of the vector loop at least that far apart."""
-    affine = index.is_affine_in(loop) and index.is_affine_in(vector)
-    return affine and index.coefficient(loop) == 1 and index.coefficient(vector) >= loop.extent
+    return _is_across(index, loop, vector) and index.coefficient(vector) >= loop.extent
 
 
-def is_turned(load: Load) -> bool:
-    """Whether a load may be made of rows that are turned in registers."""
-    return load.in_bounds and not load.type.is_complex
+def _loads_of_rows(nest: Nest, vector: Variable, loop: Variable) -> list[Load]:
+    return [load for load in nest.loads if is_turned(load, loop, vector) and has_rows(load.index, vector, loop)]
 
 
 def _row_lanes(nest: Nest, vector: Variable, vector_bytes: int) -> int:
     """The longest rows that are turned in registers, of which there are as many; 0: none."""
-    lanes = min(16, _native_lanes(nest.expressions, vector_bytes))
+    lanes = min(MOST_LANES, _native_lanes(nest.expressions, vector_bytes))
     types = [nest.stores[0].value.type, *(load.type for load in nest.loads)]
     masked = all(type.bits >= _masked_bits(vector_bytes) for type in types)
     return lanes if masked and vector.extent >= lanes else 0
@@ -200,9 +195,7 @@ def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None, int
     tile's around it, of the others the largest outermost if it gives threads work."""
     last = [loop for loop in (tile, vector, interleaved) if loop is not None] + _loops_along_columns(nest, vector)
     others = [loop for loop in nest.loops if loop not in last]
-    written = {store.buffer for store in nest.stores}
-    accumulates = any(load.buffer in written for load in nest.loads)
-    if len(nest.stores) == 1 and not accumulates and others and others[0].extent < 8:
+    if len(nest.stores) == 1 and not nest.reads_what_it_writes and others and others[0].extent < 8:
         others.sort(key=lambda loop: -loop.extent)
     return replace(nest, loops=(*others, *last))
 
@@ -219,7 +212,7 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, interleaved: Var
     expressions = nest.expressions
     width = _native_lanes(expressions, vector_bytes)
     if tile is not None or (interleaved is not None and _turns(nest, vector, interleaved, vector_bytes)):
-        return min(width, 16)
+        return min(width, MOST_LANES)
     if _emulates_masks(expressions, vector_bytes):
         return _fitting(min(width, 16), 1, vector.extent)
     cost = sum(weight(e) for e in expressions)
@@ -237,16 +230,15 @@ def _turns(nest: Nest, vector: Variable, interleaved: Variable, vector_bytes: in
 def stores_rows(nest: Nest, vector: Variable, interleaved: Variable) -> bool:
     """Whether the result consists of rows along the interleaved loop that are not stored as one vector."""
     index = nest.stores[0].index
-    is_one = interleaved.extent <= INTERLEAVED and is_dense(index, vector, interleaved)
-    return has_rows(index, vector, interleaved) and not is_one
+    return has_rows(index, vector, interleaved) and not is_one_vector(index, vector, interleaved)
 
 
 def turned_rows(nest: Nest, vector: Variable, interleaved: Variable, vector_bytes: int) -> list[Load]:
     """The loads of rows along the interleaved loop that are not read as one vector."""
     if interleaved.extent > _row_lanes(nest, vector, vector_bytes):
         return []
-    apart = [load for load in nest.loads if is_turned(load) and has_rows(load.index, vector, interleaved)]
-    return [load for load in apart if load.index.coefficient(vector) > INTERLEAVED]
+    found = _loads_of_rows(nest, vector, interleaved)
+    return [load for load in found if load.index.coefficient(vector) > INTERLEAVED]
 
 
 def _emulates_masks(expressions: Sequence[Expression], vector_bytes: int) -> bool:

@@ -35,36 +35,27 @@ def test_elements_in_reverse(type: str) -> None:
         assert np.array_equal(run(x), x[:, ::-1])
 
 
-@pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("planes", [2, 3, 4, 5, 8, 13, 16])
-def test_planes_become_pixels(type: str, planes: int) -> None:
-    for n in SIZES:
-        shapes = f"x = {type}[2,{planes},{n}] parameter(0) ROOT r = {type}[2,{n},{planes}]"
-        x = _numbers((2, planes, n), TYPES[type])
-        run = hl.compile(_text(f"{shapes} transpose(x), dimensions={{0,2,1}}"))
-        assert np.array_equal(run(x), x.transpose(0, 2, 1))
+def _check_transpose(type: str, size: tuple[int, ...], order: tuple[int, ...]) -> None:
+    x = _numbers(size, TYPES[type])
+    given, wanted, dimensions = (",".join(map(str, numbers)) for numbers in (size, [size[k] for k in order], order))
+    line = f"x = {type}[{given}] parameter(0) ROOT r = {type}[{wanted}] transpose(x), dimensions={{{dimensions}}}"
+    assert np.array_equal(hl.compile(_text(line))(x), x.transpose(order)), order
 
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("planes", [2, 3, 4, 5, 8, 13, 16])
-def test_pixels_become_planes(type: str, planes: int) -> None:
+def test_planes_become_pixels_and_pixels_planes(type: str, planes: int) -> None:
     for n in SIZES:
-        shapes = f"x = {type}[2,{n},{planes}] parameter(0) ROOT r = {type}[2,{planes},{n}]"
-        x = _numbers((2, n, planes), TYPES[type])
-        run = hl.compile(_text(f"{shapes} transpose(x), dimensions={{0,2,1}}"))
-        assert np.array_equal(run(x), x.transpose(0, 2, 1))
+        _check_transpose(type, (2, planes, n), (0, 2, 1))
+        _check_transpose(type, (2, n, planes), (0, 2, 1))
 
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("size", [(40, 17, 6, 3), (16, 48, 16, 2), (5, 64, 33, 7), (32, 32, 8, 12), (3, 7, 130, 1)])
 def test_short_runs_in_any_order(type: str, size: tuple[int, ...]) -> None:
     """Every order of dimensions, of which some are as short as a part of a cache line."""
-    x = _numbers(size, TYPES[type])
     for order in itertools.permutations(range(4)):
-        shape = [size[k] for k in order]
-        line = f"x = {type}{list(size)} parameter(0) ROOT r = {type}{shape} transpose(x), dimensions={{{list(order)}}}"
-        run = hl.compile(_text(line.replace("{[", "{").replace("]}", "}")))
-        assert np.array_equal(run(x), x.transpose(order)), order
+        _check_transpose(type, size, order)
 
 
 @pytest.mark.parametrize("n", SIZES)

@@ -46,15 +46,14 @@ def emit_nest(
             emitter.allocate_scratch(buffer)
     allocate_turned(emitter)
     emitter.emit()
-    written = {store.buffer for store in nest.stores}
-    parameters = ", ".join(f"ptr {'' if b in written else 'readonly '}%b{b}" for b in arguments)
+    parameters = ", ".join(f"ptr {'' if b in nest.written else 'readonly '}%b{b}" for b in arguments)
     head = f"define internal void @{name}({parameters}, i64 %first, i64 %last) nounwind #0 {{\nentry:"
     text = "\n".join([head, *emitter.builder.lines, "  ret void", "}"])
     return text, arguments, emitter.builder.declarations
 
 
 def used_buffers(nest: Nest) -> list[int]:
-    used = {store.buffer for store in nest.stores}
+    used = set(nest.written)
     used.update(buffer for _, buffer, _ in nest.schedule.staged)
     for expression in expressions_of(nest):
         if isinstance(expression, Load):

@@ -16,7 +16,7 @@ from hloom.backends.cpu.nests.memory import active_mask, emit_store, repeated, v
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load
 from hloom.loops.index import Index, Variable
-from hloom.loops.schedule import has_rows, stores_rows, turned_rows
+from hloom.loops.schedule import has_rows, is_dense, stores_rows, turned_rows
 
 
 def load_rows(e: NestState, loop: Variable) -> list[tuple[Load, list[Value]]]:
@@ -55,7 +55,7 @@ def _store_rows(e: NestState, loop: Variable, values: Sequence[Element]) -> None
     columns = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
     pointers = _row_pointers(e, store.buffer, store.index, loop, memory_element(type))
     rows = transpose_vectors(b, _padded(columns, e.lanes))[: len(pointers)]
-    if store.index.coefficient(cast(Variable, e.vector)) > length:
+    if not is_dense(store.index, cast(Variable, e.vector), loop):
         for row, at in zip(rows, pointers, strict=True):
             b.store(b.shuffle(row, None, range(length)), at, type.byte_width)
         return

@@ -10,7 +10,7 @@ from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load, walk
 from hloom.loops.index import Variable
 from hloom.loops.nest import Nest
-from hloom.loops.schedule import tile_step
+from hloom.loops.schedule import is_turned, tile_step
 
 LINE_BYTES = 64
 NARROW_BYTES = 2
@@ -171,12 +171,5 @@ def turned_loads(nest: Nest, tile: Variable, vector: Variable) -> list[Load]:
     return [
         e
         for e in walk(nest.values)
-        if isinstance(e, Load)
-        and e.in_bounds
-        and not e.type.is_complex
-        and e.index.is_affine_in(tile)
-        and e.index.is_affine_in(vector)
-        and e.index.coefficient(tile) == 1
-        and e.index.coefficient(vector) > 1
-        and e.variables <= set(nest.loops)
+        if isinstance(e, Load) and is_turned(e, tile, vector) and e.variables <= set(nest.loops)
     ]
