@@ -12,11 +12,11 @@ from hloom.loops.pull import row_major_strides
 PARALLEL_ELEMENTS = 1 << 16
 """So many updates are worth several threads."""
 SMALL_WINDOW = 8
-"""Windows of fewer elements cost less than finding out whose they are, unless there are MANY_THREADS."""
+"""Windows of fewer vectors cost less than finding out whose they are, unless there are MANY_THREADS."""
 MANY_THREADS = 4
 LARGE_OPERAND_BYTES = 1 << 20
 """And unless the operand does not fit a cache."""
-SMALLEST_PART = 128
+SMALLEST_PART = 64
 """Bytes of a window that a task takes at least, where tasks divide windows of whole vectors."""
 WIDEST_VECTOR = 16
 
@@ -117,6 +117,12 @@ def _joined(loops: list[Loop]) -> list[Loop]:
     return result
 
 
+def _vectors(window: list[Loop]) -> int:
+    """So many steps a window takes, by vectors where its elements lie side by side."""
+    width = WIDEST_VECTOR if window and window[-1].strides == (1, 1) else 1
+    return math.prod(-(-loop.size // (width if loop is window[-1] else 1)) for loop in window)
+
+
 def _divided(
     instruction: Instruction, batches: list[Loop], starts: list[Start], window: list[Loop], threads: int
 ) -> Start | Loop | None:
@@ -132,7 +138,7 @@ def _divided(
         if size % WIDEST_VECTOR == 0 and size * operand.element_type.byte_width >= SMALLEST_PART * threads:
             return window[-1]
     is_worth_search = threads >= MANY_THREADS and operand.byte_size >= LARGE_OPERAND_BYTES
-    if elements < SMALL_WINDOW * math.prod(loop.size for loop in batches) and not is_worth_search:
+    if _vectors(window) < SMALL_WINDOW and not is_worth_search:
         return None
     owners = [start for start in starts if start.extent == 1 and start.limit >= threads]
     return max(owners, key=lambda start: start.limit, default=None)

@@ -20,8 +20,8 @@ AHEAD = 12
 """So many windows before it is needed the place of a window is prefetched,"""
 LINES = 8
 """and of it at most so many cache lines."""
-SELDOM = 16
-"""Of so many numbers that meet in one place few change the largest so far."""
+SELDOM = 256
+"""Of so many numbers that meet in one place hardly any change the largest so far, and branches are foretold."""
 COPY_BYTES = 1 << 18
 """What a task copies of a large operand."""
 
