@@ -76,7 +76,8 @@ def normalised(rows: int, columns: int, function: str = "sine") -> str:
         # Small squares are turned in registers, larger ones tile by tile.
         (
             "x = f32[8,8] parameter(0)\nROOT r = f32[8,8] transpose(x), dimensions={1,0}",
-            "vector i1 < 8 lanes 8:\n  interleaved i0 < 8:\n    b1[8*i0 + i1] = b0[i0 + 8*i1]",
+            "vector i1 < 8 lanes 8:\n  b1[i1] = b0[8*i1]"
+            + "".join(f"\n  b1[i1 + {8 * k}] = b0[8*i1 + {k}]" for k in range(1, 8)),
         ),
         (
             "x = f32[64,64] parameter(0)\nROOT r = f32[64,64] transpose(x), dimensions={1,0}",
@@ -85,8 +86,11 @@ def normalised(rows: int, columns: int, function: str = "sine") -> str:
         # Rounds that share cache lines run inside of a strip of the vector loop.
         (
             "x = f32[64,8,8,3] parameter(0)\nROOT r = f32[8,8,64,3] transpose(x), dimensions={2,1,0,3}",
-            "parallel i1 < 8 by 4:\n  for i2s < 8:\n    for i0 < 8:\n      vector i2 < 8 lanes 8:\n        interleaved i3 < 3:\n"
-            "          b1[1536*i0 + 192*i1 + i3 + 24*i2s + 3*i2] = b0[3*i0 + 24*i1 + i3 + 1536*i2s + 192*i2]",
+            "parallel i1 < 8 by 4:\n  for i2s < 8:\n    for i0 < 8:\n      vector i2 < 8 lanes 8:"
+            + "".join(
+                f"\n        b1[1536*i0 + 192*i1 + 24*i2s + 3*i2{plus}] = b0[3*i0 + 24*i1 + 1536*i2s + 192*i2{plus}]"
+                for plus in ("", " + 1", " + 2")
+            ),
         ),
         # The threads share a long vector loop around few tiles.
         (
@@ -179,13 +183,24 @@ def test_cheap_values_are_computed_again_rather_than_kept() -> None:
 
 
 def test_short_rows_are_written_out() -> None:
-    """One store for each element of a row, so that all share the row's sum."""
-    row = "fold[r3 < 2; add](sine(b0[2*i0 + r3]))"
+    """One store for each element of a row, so that all share the row's sum; sums of rows are expressions."""
+    row = "add(0.0, add(sine(b0[2*i0]), sine(b0[2*i0 + 1])))"
     assert normalised(1000, 2).split("\n") == [
-        "parallel vector i0 < 1000 by 144 lanes 8:",
+        "parallel vector i0 < 1000 by 336 lanes 8:",
         f"  b1[2*i0] = divide(sine(b0[2*i0]), {row})",
         f"  b1[2*i0 + 1] = divide(sine(b0[2*i0 + 1]), {row})",
     ]
+
+
+def test_folds_of_short_rows_are_trees_of_their_elements() -> None:
+    """Narrow floats are added up in f32 and rounded once."""
+    text = module_text(ROW_SUM.replace("1000,1000", "1000,3")).replace("f32", "bf16")
+    a, b, c = (f"convert(b0[3*i0{plus}])" for plus in ("", " + 1", " + 2"))
+    assert nests(text).endswith(f"  b1[i0] = convert(add(convert(0.0), add(add({a}, {b}), {c})))")
+
+
+def test_longer_rows_are_folded_along_themselves() -> None:
+    assert "fold[r2 < 17; add](b0[17*i0 + r2])" in nests(ROW_SUM.replace("1000,1000", "1000,17"))
 
 
 def test_threads_get_chunks_where_there_is_enough_work() -> None:

@@ -18,20 +18,17 @@ STRIPS = (2048, 1024, 512, 256, 128)
 """Elements of a vector loop that threads take at a time."""
 
 
-def in_strips(
-    nest: Nest, space: ExpressionSpace, vector: Variable, interleaved: Variable | None, lanes: int
-) -> tuple[Nest, Variable]:
+def in_strips(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int) -> tuple[Nest, Variable]:
     """The nest with rounds that share cache lines next to each other, and its vector loop, maybe a part of the old one.
 
     The result runs strips of the loops of `nest` that share lines inside of one vector of `lanes`; loops that those do
-    not divide stay whole, and an interleaved one stays innermost. Nests with folds or several stores, and those that
-    read what they write, stay as they are.
+    not divide stay whole. Nests with folds or stores outside of the innermost loop stay as they are, and so do those
+    that read what they write.
     """
-    near = _sharing_lines(nest, vector, interleaved)
-    if not near or nest.folds or len(nest.stores) > 1 or nest.reads_what_it_writes:
+    near = _sharing_lines(nest, vector)
+    if not near or nest.folds or not nest.is_perfect or nest.reads_what_it_writes:
         return nest, vector
-    kept = (vector, interleaved)
-    outer = [loop for loop in nest.loops if loop not in near and loop not in kept]
+    outer = [loop for loop in nest.loops if loop not in near and loop is not vector]
     inner = {loop: loop for loop in nest.loops if loop in near}
     for loop, size in near.items():
         if loop.extent % size == 0 and size < loop.extent:
@@ -40,8 +37,7 @@ def in_strips(
     if vector.extent % lanes == 0 and vector.extent > lanes:
         nest, strip, vector = _in_strips(nest, space, vector, lanes)
         outer.append(strip)
-    last = [interleaved] if interleaved is not None else []
-    return replace(nest, loops=(*outer, *inner.values(), vector, *last)), vector
+    return replace(nest, loops=(*outer, *inner.values(), vector)), vector
 
 
 def strips_of_tiles(nest: Nest, space: ExpressionSpace, vector: Variable) -> tuple[Nest, Variable]:
@@ -58,7 +54,7 @@ def _in_strips(nest: Nest, space: ExpressionSpace, loop: Variable, size: int) ->
     return split_loop(nest, space, loop, size, f"{loop.name}s")
 
 
-def _sharing_lines(nest: Nest, vector: Variable, interleaved: Variable | None) -> dict[Variable, int]:
+def _sharing_lines(nest: Nest, vector: Variable) -> dict[Variable, int]:
     """Loops whose next rounds find their elements in the lines of this one, where those of the vector loop are in lines
     of their own; and in how many rounds they go through a line."""
     found: dict[Variable, int] = {}
@@ -69,7 +65,7 @@ def _sharing_lines(nest: Nest, vector: Variable, interleaved: Variable | None) -
             continue
         for loop in nest.loops:
             stride = _stride(index, loop) * size
-            if loop not in (vector, interleaved) and 0 < 2 * stride <= LINE_BYTES:
+            if loop is not vector and 0 < 2 * stride <= LINE_BYTES:
                 found[loop] = max(found.get(loop, 0), LINE_BYTES // stride)
     return found
 

@@ -20,6 +20,9 @@ from hloom.ops.select import Select
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
+Loops = tuple[tuple[Variable, ...], tuple[Index, ...]]
+"""Loops, and the indices that they count."""
+
 LARGEST_WINDOW = 128
 """Windows of more elements are not folded element by element, unless the combiner is a function."""
 LARGEST_RUN = 12
@@ -168,7 +171,7 @@ class _Lowering:
             found.setdefault(id(store.value), roots[store.buffer - len(self.inputs)])
         return found
 
-    def _loops(self, sizes: Sequence[int]) -> tuple[tuple[Variable, ...], tuple[Index, ...]]:
+    def _loops(self, sizes: Sequence[int]) -> Loops:
         indices = self.space.indices
         loops = tuple(indices.variable(f"i{d}", size) for d, size in enumerate(sizes))
         return loops, tuple(indices.of(v) if v.extent else indices.constant(0) for v in loops)
@@ -195,23 +198,34 @@ class _Lowering:
         operand, update = root.operands[:2]
         self.copies.append((output, self.puller.buffers[operand]))
         starts = start_indices(self.puller, root.operands[2:], operand.shape, update.shape.dimensions)
-        return self._part(root.shape, output, update, starts)
+        return self._part(root.shape, output, update, starts, self._loops(update.shape.dimensions))
 
     def _pieces(self, root: Instruction, output: int) -> list[Nest]:
-        """A store for each operand of a concatenation."""
-        nests = []
+        """A store for each operand of a concatenation: in one nest for neighbours that lie in rows or read the same."""
+        nests: list[Nest] = []
         start = 0
+        dimension: int = root.op.dimension  # type: ignore[attr-defined]
+        loops_of = functools.cache(self._loops)
         for operand in root.operands:
+            sizes = operand.shape.dimensions
             starts = [self.space.indices.constant(0)] * root.shape.rank
-            starts[root.op.dimension] = self.space.indices.constant(start)  # type: ignore[attr-defined]
-            nests.append(self._part(root.shape, output, operand, starts))
-            start += operand.shape.dimensions[root.op.dimension]  # type: ignore[attr-defined]
+            starts[dimension] = self.space.indices.constant(start)
+            piece = self._part(root.shape, output, operand, starts, loops_of(sizes))
+            is_thin = math.prod(sizes[dimension:]) == 1
+            if nests and nests[-1].loops == piece.loops and (is_thin or _share_loads(nests[-1], piece)):
+                piece = Nest(piece.loops, (*nests.pop().stores, *piece.stores))
+            nests.append(piece)
+            start += sizes[dimension]
         return nests
 
-    def _part(self, whole: Shape, output: int, part: Instruction, starts: Sequence[Index]) -> Nest:
+    def _part(self, whole: Shape, output: int, part: Instruction, starts: Sequence[Index], over: Loops) -> Nest:
         """Stores the elements of `part` into the result from `starts` on."""
-        loops, index = self._loops(part.shape.dimensions)
+        loops, index = over
         indices = self.space.indices
         places = [indices.add(i, s) for i, s in zip(index, starts, strict=True)]
         offset = indices.linear(places, row_major_strides(whole.dimensions))
         return Nest(loops, (Store(output, offset, self.puller.element(part, index)),))
+
+
+def _share_loads(a: Nest, b: Nest) -> bool:
+    return not set(a.loads).isdisjoint(b.loads)

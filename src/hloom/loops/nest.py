@@ -44,8 +44,7 @@ class Schedule:
     """How a nest runs.
 
     `vector` is the loop whose iterations run `lanes` at a time; `transposed` is a loop that is cut into tiles of as
-    many iterations, so that elements contiguous along it are read as vectors and turned in registers. `interleaved` is
-    a short loop inside that of the vectors, whose elements are neighbours in the result: its vectors are stored as one.
+    many iterations, so that elements contiguous along it are read as vectors and turned in registers.
     The first loop is cut into chunks of `chunk` iterations for the threads where `chunk` is not 0. `staged` names
     expressions of a fold that later loops need again: they are kept in a scratch buffer.
     """
@@ -53,7 +52,6 @@ class Schedule:
     vector: Variable | None = None
     lanes: int = 0
     transposed: Variable | None = None
-    interleaved: Variable | None = None
     chunk: int = 0
     staged: tuple[tuple[Expression, int, Index], ...] = ()
 
@@ -79,6 +77,11 @@ class Nest:
     def written(self) -> set[int]:
         """The buffers that are stored to."""
         return {store.buffer for store in self.stores}
+
+    @property
+    def is_perfect(self) -> bool:
+        """Whether everything is stored in the innermost loop."""
+        return len(self.stores) == 1 or all(s.index.variables.issuperset(self.loops) for s in self.stores)
 
     @property
     def reads_what_it_writes(self) -> bool:
@@ -131,8 +134,6 @@ def nest_lines(nest: Nest) -> list[str]:
             words, by = f"{words} vector" if words != "for" else "vector", f"{by} lanes {schedule.lanes}"
         if loop is schedule.transposed:
             words += " tile"
-        if loop is schedule.interleaved:
-            words = "interleaved"
         lines.append("  " * depth + f"{words} {loop} < {loop.extent}{by}:")
     indent = "  " * len(nest.loops)
     if _text_size(nest) > LONGEST_TEXT:

@@ -10,6 +10,7 @@ import pytest
 
 import hloom as hl
 from hloom.loops.lower import lower
+from hloom.loops.rows import rows_of_stores
 from hloom.loops.schedule import schedule
 
 TYPES = {
@@ -23,8 +24,8 @@ def _text(line: str) -> str:
     return f"ENTRY e {{ {line} }}"
 
 
-def _numbers(size: tuple[int, ...], dtype: type) -> np.ndarray:
-    return np.random.default_rng(size[-1]).integers(-50, 50, size).astype(dtype)
+def _numbers(size: tuple[int, ...], dtype: type, below: int = 50) -> np.ndarray:
+    return np.random.default_rng(sum(size)).integers(-below, below, size).astype(dtype)
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -81,8 +82,69 @@ def test_rows_are_turned_inside_of_arithmetic(n: int) -> None:
     assert np.array_equal(found[1], expected.T)
 
 
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("row", [2, 3, 4, 5, 8, 13, 16, 17])
+@pytest.mark.parametrize("opcode", ["add", "maximum"])
+def test_folds_of_short_rows(opcode: str, row: int, type: str) -> None:
+    """Of numbers whose sums are exact in all types."""
+    if (type, opcode) in (("c64", "maximum"), ("pred", "add")):
+        return
+    combiner = f"fold {{ a = {type}[] parameter(0) b = {type}[] parameter(1) ROOT r = {type}[] {opcode}(a, b) }}\n"
+    for n in SIZES:
+        line = f"""
+          x = {type}[{n},{row}] parameter(0)
+          i = {type}[] parameter(1)
+          f = {type}[{n}] reduce(x, i), dimensions={{1}}, to_apply=fold
+          b = {type}[{n},{row}] broadcast(f), dimensions={{0}}
+          ROOT r = {type}[{n},{row}] {opcode}(b, x)"""
+        x, i = _numbers((n, row), TYPES[type], 4), _numbers((), TYPES[type], 4)
+        text = combiner + _text(line)
+        expected = hl.compile(text, backend="interpreter")(x, i)
+        assert np.array_equal(hl.compile(text, backend="cpu")(x, i), expected)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_the_largest_of_short_rows_and_its_place(n: int) -> None:
+    combiner = """
+    larger {
+      a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3)
+      p = pred[] compare(a, b), direction=GE
+      v = f32[] select(p, a, b)
+      k = s32[] select(p, i, j)
+      ROOT r = (f32[], s32[]) tuple(v, k)
+    }"""
+    line = f"""
+      x = f32[{n},10] parameter(0)
+      k = s32[{n},10] iota(), iota_dimension=1
+      least = f32[] constant(-inf)
+      zero = s32[] constant(0)
+      ROOT r = (f32[{n}], s32[{n}]) reduce(x, k, least, zero), dimensions={{1}}, to_apply=larger"""
+    x = _numbers((n, 10), np.float32)
+    value, place = hl.compile(combiner + _text(line))(x)
+    assert np.array_equal(value, x.max(1))
+    assert np.array_equal(place, x.argmax(1))
+
+
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("pieces", [2, 3, 4, 5, 13, 16, 17])
+def test_columns_are_joined_to_rows(pieces: int, type: str) -> None:
+    for n in SIZES:
+        reshapes = "".join(
+            f"p{k} = {type}[{n}] parameter({k}) r{k} = {type}[{n},1] reshape(p{k})\n" for k in range(pieces)
+        )
+        names = ", ".join(f"r{k}" for k in range(pieces))
+        columns = [_numbers((n,), TYPES[type]) + np.asarray(k, TYPES[type]) for k in range(pieces)]
+        columns = [column.astype(TYPES[type]) for column in columns]
+        run = hl.compile(_text(f"{reshapes} ROOT r = {type}[{n},{pieces}] concatenate({names}), dimensions={{1}}"))
+        assert np.array_equal(run(*columns), np.stack(columns, 1))
+
+
 def test_planes_are_stored_as_one_vector() -> None:
     text = "x = u8[8,3,224,224] parameter(0) ROOT r = u8[8,224,224,3] transpose(x), dimensions={0,2,3,1}"
     kernel = lower(hl.parse(_text(text)).entry.root).kernel
     schedule(kernel, vector_bytes=64, threads=1)
-    assert "  vector i2 < 50176 lanes 128:\n    interleaved i3 < 3:" in kernel.to_text()
+    (nest,) = kernel.nests
+    assert nest.schedule.lanes == 128
+    assert [str(store.index) for store in nest.stores] == ["150528*i0 + 3*i2" + plus for plus in ("", " + 1", " + 2")]
+    (rows,) = rows_of_stores(nest, nest.loops[-1], limit=0)
+    assert rows.is_one_vector

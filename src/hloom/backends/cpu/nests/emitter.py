@@ -7,13 +7,12 @@ variable, and a scalar otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from hloom.backends.cpu.elements import ops as element_ops
 from hloom.backends.cpu.elements.types import (
     Element,
-    load_element,
     register_element,
     rounded,
     select_element,
@@ -21,8 +20,8 @@ from hloom.backends.cpu.elements.types import (
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.folds import emit_folds, emit_ready_folds, results_of
 from hloom.backends.cpu.nests.indices import index_value
-from hloom.backends.cpu.nests.interleaved import load_rows, store_interleaved
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
+from hloom.backends.cpu.nests.rows import load_rows, store_rows
 from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import allocate_turned, emit_tiles
 from hloom.loops.expressions import Apply, Argument, Constant, FoldResult, FromIndex, InRange, Load, Where
@@ -87,11 +86,26 @@ class NestEmitter(NestState):
         self.hoist(_roots(stores + rest))
         if depth < len(nest.loops) and rest:
             self._loop(depth)
-        for store in stores:
-            value = self.value(store.value)
+        for together in self._stored_together(stores):
+            values = [self.value(store.value) for store in together]
             start = len(self.builder.lines)
-            emit_store(self, store.buffer, store.index, value)
-            self.tie(start, store.value)
+            self._store(together, values)
+            self.tie(start, together[0].value)
+
+    def _stored_together(self, stores: Sequence[Store]) -> Iterator[tuple[Store, ...]]:
+        """The stores in turn, each with all those whose values lie in rows with its own where rows are written."""
+        for store in stores:
+            rows = self.rows_of_stores.get(id(store)) if self.lanes else None
+            if rows is None:
+                yield (store,)
+            elif store is rows.accesses[0]:
+                yield rows.accesses
+
+    def _store(self, stores: tuple[Store, ...], values: list[Element]) -> None:
+        if len(stores) > 1:
+            store_rows(self, self.rows_of_stores[id(stores[0])], values)
+        else:
+            emit_store(self, stores[0].buffer, stores[0].index, values[0])
 
     def _depth(self, store: Store) -> int:
         loops = self.nest.loops
@@ -112,8 +126,6 @@ class NestEmitter(NestState):
 
         if variable is schedule.transposed:
             emit_tiles(self, depth, first, last)
-        elif variable is schedule.interleaved and self.lanes:
-            self._interleaved(variable)
         elif variable is schedule.vector:
             self._vector_loop(variable, schedule.lanes, first, last, body)
         else:
@@ -142,19 +154,6 @@ class NestEmitter(NestState):
                 with b.when(at_end):
                     self._masked(main, rest, body)
         self.vector, self.lanes = saved
-
-    def _interleaved(self, variable: Variable) -> None:
-        """All vectors of the loop at once."""
-        (store,) = self.nest.stores
-        rows = load_rows(self, variable)
-        values = []
-        for k in range(variable.extent):
-            with self.bound(variable, constant(I64, k)):
-                self.scopes[-1].update({id(load): load_element(self.builder, v[k], load.type) for load, v in rows})
-                values.append(self.value(store.value))
-        start = len(self.builder.lines)
-        store_interleaved(self, variable, values)
-        self.tie(start, store.value)
 
     def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
         at, rest = variable.low, variable.extent
@@ -198,7 +197,7 @@ class NestEmitter(NestState):
         if isinstance(expression, Apply):
             return self._apply(expression)
         if isinstance(expression, Load):
-            return emit_load(self, expression)
+            return self._load(expression)
         if isinstance(expression, Constant):
             return self._constant(expression)
         if isinstance(expression, FromIndex):
@@ -212,6 +211,13 @@ class NestEmitter(NestState):
     def _apply(self, expression: Apply) -> Element:
         operands = [self.value(operand) for operand in expression.operands]
         return element_ops.apply(self.builder, expression, self.level(operands))
+
+    def _load(self, load: Load) -> Element:
+        rows = self.rows_of_loads.get(id(load))
+        if rows is None or self.vector is not self.nest.schedule.vector:
+            return emit_load(self, load)
+        load_rows(self, rows)
+        return cast(Element, self.scopes[-1][id(load)])
 
     def _constant(self, expression: Constant) -> Element:
         type = expression.type

@@ -14,8 +14,8 @@ from hloom.backends.cpu.nests.state import NestState
 from hloom.literal import identity
 from hloom.loops.expressions import Apply, Argument, Fold, walk
 from hloom.loops.index import Expression, Variable
+from hloom.loops.lanes import fold_lanes
 from hloom.loops.nest import folds_of
-from hloom.loops.schedule import fold_lanes
 from hloom.types import PrimitiveType
 
 States = list[list[Element]]

@@ -48,7 +48,7 @@ def emit_load(e: NestState, load: Load) -> Element:
     if extra is None and coefficient == -1:
         return reversed_load(e, pointer, base, type, mask)
     if extra is None and 2 <= coefficient <= 4 and not type.is_complex:
-        return strided_load(e, pointer, base, type, coefficient, mask)
+        return strided_loads(e, pointer, base, type, coefficient, [0], mask)[0]
     return gather(e, pointer, base, coefficient, extra, type, mask)
 
 
@@ -105,18 +105,24 @@ def repeated(e: NestState, mask: Value | None, count: int) -> Value | None:
     return None if mask is None else e.builder.shuffle(mask, None, [k // count for k in range(count * e.lanes)])
 
 
-def strided_load(
-    e: NestState, pointer: Value, base: Value, type: PrimitiveType, stride: int, mask: Value | None
-) -> Element:
-    """Every stride-th element of one long vector, which ends with the last element that is needed."""
+def strided_loads(
+    e: NestState,
+    pointer: Value,
+    base: Value,
+    type: PrimitiveType,
+    stride: int,
+    columns: Sequence[int],
+    mask: Value | None,
+) -> list[Element]:
+    """Every stride-th element from some columns on, of one long vector, which ends with the last one that is needed."""
     b, element = e.builder, memory_element(type)
-    length = (e.lanes - 1) * stride + 1
+    length = (e.lanes - 1) * stride + columns[-1] + 1
     at = b.element_pointer(pointer, base, element)
     if mask is not None:
         nowhere = Value("zeroinitializer", mask.type)
-        mask = b.shuffle(mask, nowhere, [e.lanes if k % stride else k // stride for k in range(length)])
+        mask = b.shuffle(mask, nowhere, [k // stride if k % stride in columns else e.lanes for k in range(length)])
     whole = vector_load(e, at, type_of(element, length), type.byte_width, mask)
-    return load_element(b, b.shuffle(whole, None, range(0, length, stride)), type)
+    return [load_element(b, b.shuffle(whole, None, range(k, length, stride)), type) for k in columns]
 
 
 def _repeated(e: NestState, index: Index) -> Quotient | None:

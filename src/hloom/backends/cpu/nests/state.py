@@ -11,7 +11,8 @@ from hloom.backends.cpu.elements.types import Element, width_of
 from hloom.backends.cpu.llvm.text import Builder, Index, Value
 from hloom.loops.expressions import Fold, Load, Where
 from hloom.loops.index import Expression, Quotient, Remainder, Variable
-from hloom.loops.nest import BufferType, Nest, atoms_of, indices_of
+from hloom.loops.nest import BufferType, Nest, Store, atoms_of, indices_of
+from hloom.loops.rows import Rows, longest_row, rows_of_loads, rows_of_stores
 
 TIE = " ; %"
 """Before the name of the instruction that a line is for: a comment of LLVM's."""
@@ -49,6 +50,8 @@ class NestState(ABC):
         self.mask: Value | None = None
         self.index_element = "i32" if _fits_32_bits(nest) else "i64"
         self.staged = {id(expression): (buffer, index) for expression, buffer, index in nest.schedule.staged}
+        self.rows_of_loads, self.rows_of_stores = _rows(nest, vector_bytes)
+        """The rows that each load and store, by its identity, is made with."""
         self._safe: dict[int, bool] = {}
 
     def tie(self, start: int, expression: Expression | Fold) -> None:
@@ -101,6 +104,16 @@ class NestState(ABC):
                 known = all(map(self.is_safe, expression.children))
             self._safe[id(expression)] = known
         return known
+
+
+def _rows(nest: Nest, vector_bytes: int) -> tuple[dict[int, Rows[Load]], dict[int, Rows[Store]]]:
+    vector = nest.schedule.vector
+    if vector is None:
+        return {}, {}
+    limit = longest_row(nest, vector, vector_bytes)
+    loads = {id(load): rows for rows in rows_of_loads(nest, vector, limit) for load in rows.accesses}
+    stores = {id(store): rows for rows in rows_of_stores(nest, vector, limit) for store in rows.accesses}
+    return loads, stores
 
 
 def _fits_32_bits(nest: Nest) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from hloom.backends.cpu.elements.types import load_element, memory_element
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts
-from hloom.backends.cpu.nests.interleaved import transpose_vectors
+from hloom.backends.cpu.nests.rows import transpose_vectors
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load, walk
 from hloom.loops.index import Variable
 from hloom.loops.nest import Nest
-from hloom.loops.schedule import is_turned, tile_step
+from hloom.loops.rows import is_turned
+from hloom.loops.schedule import tile_step
 
 LINE_BYTES = 64
 NARROW_BYTES = 2

@@ -6,6 +6,7 @@ from hloom.ir import Instruction
 from hloom.ops.attributes import SliceDimension
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.pad import Concatenate
+from hloom.ops.reshape import Reshape
 from hloom.ops.slice import Slice, clamped_starts
 from hloom.passes.rewrite import Match, Rule, splat_source
 from hloom.shape import Shape
@@ -117,6 +118,21 @@ def _are_equal_splats(m: Match) -> bool:
     return len(sources) == 1 and None not in sources and all(o.opcode == "broadcast" for o in m.root.operands)
 
 
+def _thin_pieces(m: Match) -> Instruction:
+    """Each piece is reshaped to what it is in the transpose."""
+    order, pieces = m.op.permutation, m.root.operands[0].operands
+    shapes = [Shape.array(m.element_type, (piece.shape.dimensions[d] for d in order)) for piece in pieces]
+    moved = [m.make(Reshape(), [piece], shape) for piece, shape in zip(pieces, shapes, strict=True)]
+    return m.result(Concatenate(dimension=order.index(m.inner.dimension)), *moved)
+
+
+def _moves_thin_pieces(m: Match) -> bool:
+    joined, dimension = m.root.operands[0], m.inner.dimension
+    others = [d for d in m.op.permutation if d != dimension]
+    is_thin = all(piece.shape.dimensions[dimension] == 1 for piece in joined.operands)
+    return is_thin and others == sorted(others) and len(joined.users) == 1
+
+
 CONCATENATIONS = [
     Rule("concatenate-one", "concatenate(x)", lambda m: m.x, "there is nothing to join"),
     Rule("concatenate-empty", "concatenate(*)",
@@ -127,6 +143,8 @@ CONCATENATIONS = [
          "the pieces are joined at once", when=lambda m: len(_flat_operands(m)) > len(m.root.operands)),
     Rule("concatenate-slices", "concatenate(slice*)", _join_slices, "the slices were adjacent",
          when=lambda m: len(m.root.operands) > 1 and _joined_slices(m) is not None),
+    Rule("transpose-concatenate", "transpose(concatenate(*))", _thin_pieces,
+         "pieces of size 1 keep their row-major order wherever they are joined", when=_moves_thin_pieces),
     Rule("concatenate-splats", "concatenate(*)",
          lambda m: m.result(Broadcast(broadcast_dimensions=()), m.root.operands[0].operands[0]),
          "all elements are equal",

@@ -1,7 +1,7 @@
-"""A short loop inside of the vectors, whose elements are neighbours in memory: all its vectors are made at once.
+"""Loads and stores of short rows, of which each lane has its own: all elements of the rows that are wanted, at once.
 
-Rows of operands along it are loaded under a mask and turned in registers, a row for each lane; rows of the result are
-turned and stored likewise. What is as dense as a few vectors, element by element in turns, is stored as one.
+Rows are loaded under a mask and turned in registers, a row for each lane; rows of the result are turned and stored
+likewise. What is as dense as a few vectors, element by element in turns, is read and stored as one.
 """
 
 from __future__ import annotations
@@ -9,59 +9,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from hloom.backends.cpu.elements.types import Element, memory_element, store_element
+from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
 from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts
-from hloom.backends.cpu.nests.memory import active_mask, emit_store, repeated, vector_store
+from hloom.backends.cpu.nests.memory import active_mask, repeated, strided_loads, vector_store
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load
-from hloom.loops.index import Index, Variable
-from hloom.loops.schedule import has_rows, is_dense, stores_rows, turned_rows
+from hloom.loops.index import Index
+from hloom.loops.nest import Store
+from hloom.loops.rows import Rows
 
 
-def load_rows(e: NestState, loop: Variable) -> list[tuple[Load, list[Value]]]:
-    """The loads of rows along the loop, and for each the vectors of its elements, as they lie in memory."""
-    assert e.vector is not None
-    return [(load, _columns(e, load, loop)) for load in turned_rows(e.nest, e.vector, loop, e.vector_bytes)]
+def load_rows(e: NestState, rows: Rows[Load]) -> None:
+    """Loads what is wanted of the rows of all lanes, and remembers it."""
+    columns = _in_turns(e, rows) if rows.is_interleaved else _turned(e, rows)
+    e.scopes[-1].update({id(load): column for load, column in zip(rows.accesses, columns, strict=True)})
 
 
-def _columns(e: NestState, load: Load, loop: Variable) -> list[Value]:
-    b, type = e.builder, type_of(memory_element(load.type), e.lanes)
-    mask = mask_constant(loop.extent, e.lanes)
-    pointers = _row_pointers(e, load.buffer, load.index, loop, type.element)
-    rows = [b.load_masked(at, type, load.type.byte_width, mask) for at in pointers]
-    return transpose_vectors(b, _padded(rows, e.lanes))
+def _in_turns(e: NestState, rows: Rows[Load]) -> list[Element]:
+    load = rows.accesses[0]
+    base, *_ = index_parts(e, rows.first)
+    return strided_loads(e, Value(f"%b{load.buffer}", PTR), base, load.type, rows.apart, rows.columns, e.tail)
 
 
-def store_interleaved(e: NestState, loop: Variable, values: Sequence[Element]) -> None:
-    """Stores the vectors of all rounds of the loop."""
-    (store,) = e.nest.stores
-    assert e.vector is not None
-    if stores_rows(e.nest, e.vector, loop):
-        _store_rows(e, loop, values)
-    elif has_rows(store.index, e.vector, loop):
-        with e.bound(loop, constant(I64, 0)):
-            _store_in_turns(e, store.buffer, store.index, values)
+def _turned(e: NestState, rows: Rows[Load]) -> list[Element]:
+    b, load = e.builder, rows.accesses[0]
+    type = type_of(memory_element(load.type), e.lanes)
+    mask = mask_constant(rows.length, e.lanes)
+    pointers = _row_pointers(e, load.buffer, rows, type.element)
+    lines = [b.load_masked(at, type, load.type.byte_width, mask) for at in pointers]
+    columns = transpose_vectors(b, _padded(lines, e.lanes))
+    return [load_element(b, columns[k], load.type) for k in rows.columns]
+
+
+def store_rows(e: NestState, rows: Rows[Store], values: Sequence[Element]) -> None:
+    """Stores vectors, of which each has an element of the row of each lane."""
+    if rows.is_one_vector:
+        _store_in_turns(e, rows.accesses[0].buffer, rows.first, values)
     else:
-        for k, value in enumerate(values):
-            with e.bound(loop, constant(I64, k)):
-                emit_store(e, store.buffer, store.index, value)
+        _store_turned(e, rows, values)
 
 
-def _store_rows(e: NestState, loop: Variable, values: Sequence[Element]) -> None:
+def _store_turned(e: NestState, rows: Rows[Store], values: Sequence[Element]) -> None:
     """Rows that lie one behind the other are joined to whole vectors."""
-    (store,) = e.nest.stores
-    b, type, length = e.builder, e.buffers[store.buffer].type, loop.extent
+    buffer, length = rows.accesses[0].buffer, rows.length
+    b, type = e.builder, e.buffers[buffer].type
     columns = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
-    pointers = _row_pointers(e, store.buffer, store.index, loop, memory_element(type))
-    rows = transpose_vectors(b, _padded(columns, e.lanes))[: len(pointers)]
-    if not is_dense(store.index, cast(Variable, e.vector), loop):
-        for row, at in zip(rows, pointers, strict=True):
+    pointers = _row_pointers(e, buffer, rows, memory_element(type))
+    lines = transpose_vectors(b, _padded(columns, e.lanes))[: len(pointers)]
+    if not rows.is_dense:
+        for row, at in zip(lines, pointers, strict=True):
             b.store(b.shuffle(row, None, range(length)), at, type.byte_width)
         return
-    for start in range(0, len(rows) * length, e.lanes):
+    for start in range(0, len(lines) * length, e.lanes):
         at = b.element_pointer(pointers[0], constant(I64, start), memory_element(type))
-        b.store(_joined_rows(b, rows, length, start), at, type.byte_width)
+        b.store(_joined_rows(b, lines, length, start), at, type.byte_width)
 
 
 def _joined_rows(b: Builder, rows: list[Value], length: int, start: int) -> Value:
@@ -94,13 +96,12 @@ def _store_in_turns(e: NestState, buffer: int, index: Index, values: Sequence[El
     vector_store(e, b.shuffle(stored[0], stored[1], order), at, type.byte_width, mask)
 
 
-def _row_pointers(e: NestState, buffer: int, index: Index, loop: Variable, element: str) -> list[Value]:
+def _row_pointers(e: NestState, buffer: int, rows: Rows[Load] | Rows[Store], element: str) -> list[Value]:
     """Where the rows of the lanes that count begin."""
     assert e.vector is not None
     b, active = e.builder, e.lanes if e.tail is None else e.vector.extent % e.lanes
-    with e.bound(loop, constant(I64, 0)):
-        base, apart, _ = index_parts(e, index)
-    places = [b.binary("add", base, constant(I64, lane * apart)) if lane else base for lane in range(active)]
+    base, *_ = index_parts(e, rows.first)
+    places = [b.binary("add", base, constant(I64, lane * rows.apart)) if lane else base for lane in range(active)]
     return [b.element_pointer(Value(f"%b{buffer}", PTR), place, element) for place in places]
 
 

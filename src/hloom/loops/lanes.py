@@ -1,0 +1,79 @@
+"""How many lanes vectors have: what the processor's registers hold of the elements that are computed with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hloom.loops.expressions import Apply, Fold, Load, Where, walk
+from hloom.loops.index import Expression, Index, Variable
+from hloom.loops.nest import loads_of, weight
+
+
+def native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
+    """Lanes of one register of the widest element that is computed with."""
+    widths = [e.type.real.bits for e in expressions if isinstance(e, (Apply, Load)) and not e.type.is_pred]
+    wide = sum(bits == 64 for bits in widths)
+    # A few wide steps among narrow ones take two registers each.
+    widest = 64 if 4 * wide > len(widths) else 32
+    if all(e.type.is_pred or (e.type.is_integer and e.type.bits <= 8) for e in expressions):
+        contiguous = all(atom_is_variable for e in expressions for i in e.indices for atom_is_variable in _plain(i))
+        return vector_bytes if contiguous else 16
+    return vector_bytes * 8 // widest
+
+
+def _plain(index: Index) -> list[bool]:
+    """Whether each part of an index is a loop variable."""
+    return [isinstance(atom, Variable) for atom, _ in index.terms]
+
+
+def emulates_masks(expressions: Sequence[Expression], vector_bytes: int) -> bool:
+    """Whether there are conditional loads that the processor does one element after another."""
+    narrow = any(isinstance(e, Load) and e.type.bits < masked_bits(vector_bytes) for e in expressions)
+    return narrow and any(isinstance(e, Where) for e in expressions)
+
+
+def masked_bits(vector_bytes: int) -> float:
+    """The least elements that the processor loads and stores under masks; LLVM writes a branch a lane for others.
+
+    AVX-512 has masks for all elements, AVX for those of 32 bits and more, others have none.
+    """
+    return 8 if vector_bytes >= 64 else 32 if vector_bytes == 32 else math.inf
+
+
+def fitting(lanes: int, least: int, extent: int) -> int:
+    """Fewer lanes where the loop is short: a power of two that wastes little."""
+    while lanes > least and extent < lanes:
+        lanes //= 2
+    while lanes > 4 and extent <= lanes // 2:
+        lanes //= 2
+    return lanes
+
+
+def unit(index: Index, loop: Variable) -> float:
+    """How well vectors along the loop read or write at the index."""
+    if loop not in index.variables:
+        return 0.0
+    if not index.is_affine_in(loop):
+        return -1.0
+    coefficient = index.coefficient(loop)
+    return 1.0 if coefficient == 1 else -0.25 if 0 < coefficient <= 4 else -1.0
+
+
+def fold_lanes(folds: Sequence[Fold], vector_bytes: int) -> tuple[Variable | None, int]:
+    """The loop along which folds of scalars run in lanes, and how many; None where they cannot."""
+    if not all(fold.opcode for fold in folds):
+        return None, 0
+    values = [value for fold in folds for value in fold.values]
+    loads = loads_of(values)
+    best = max(folds[0].over, key=lambda v: (sum(unit(load.index, v) for load in loads), v.extent), default=None)
+    if best is None or best.extent < 8:
+        return None, 0
+    expressions = walk(values)
+    width = native_lanes(expressions, vector_bytes)
+    cost = sum(weight(e) for e in expressions)
+    factor = 8 if cost <= 8 else 4 if cost <= 30 else 2 if cost <= 60 else 1
+    if emulates_masks(expressions, vector_bytes):
+        width, factor = min(width, 16), 1
+    factor = max(1, factor // len(folds))
+    return best, fitting(width * factor, width, best.extent)
