@@ -253,20 +253,32 @@ def _joins(index: Index, outer: Variable, inner: Variable) -> bool:
 
 
 LEAST_PART = 16
-"""The shortest loop that is worth dividing another one for."""
+"""The shortest loop that is worth dividing another one for on its own."""
 
 
 def divide(nest: Nest, space: ExpressionSpace) -> Nest:
-    """Divides loops so that quotients become loops: (i < 32) with indices i // 8 and i mod 8 -> (j < 4, k < 8)."""
+    """Divides loops so that quotients become loops: (i < 32) with indices i // 8 and i mod 8 -> (j < 4, k < 8).
+
+    Loops shorter than LEAST_PART come of it only where they join those inside of them.
+    """
     position = 0
     while position < len(nest.loops):
         loop = nest.loops[position]
-        part = max(_divisors(nest, loop), default=None)
-        if part is None:
+        parts = sorted(_divisors(nest, loop), reverse=True)
+        divided = next((new for part in parts if (new := _divided(nest, space, loop, part)) is not None), None)
+        if divided is None:
             position += 1
         else:
-            nest, *_ = split_loop(nest, space, loop, part, loop.name)
+            nest = divided
     return nest
+
+
+def _divided(nest: Nest, space: ExpressionSpace, loop: Variable, part: int) -> Nest | None:
+    new, *_ = split_loop(nest, space, loop, part, f"{loop.name}o")
+    if part >= LEAST_PART:
+        return new
+    joined = collapse(new, space)
+    return joined if len(joined.loops) <= len(nest.loops) else None
 
 
 def split_loop(
@@ -289,7 +301,7 @@ def _divisors(nest: Nest, loop: Variable) -> set[int]:
         for atom in atoms
         if isinstance(atom, (Quotient, Remainder)) and atom.operand.terms == ((loop, 1),) and not atom.operand.constant
     }
-    return {d for d in divisors if LEAST_PART <= d < loop.extent and loop.extent % d == 0}
+    return {d for d in divisors if d < loop.extent and loop.extent % d == 0}
 
 
 def substitute(nest: Nest, space: ExpressionSpace, values: dict[Variable, Index]) -> Nest:
