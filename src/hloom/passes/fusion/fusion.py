@@ -32,7 +32,7 @@ CanFuse = Callable[[Instruction], bool]
 FREE = {"constant", "iota", "broadcast", "reshape", "bitcast", "transpose", "slice", "reverse", "copy"}
 # Their first operand must lie in memory: it is read at places known at run time only, or changed in place.
 READS_MEMORY = {"gather", "dynamic-update-slice"}
-# These store their parts one by one and so are the last step of a fusion.
+# These store their parts one by one and so are the last step of a fusion, but where a user knows which part it reads.
 LAST = {"concatenate", "dynamic-update-slice"}
 
 RECOMPUTED_COST = 12
@@ -214,9 +214,17 @@ class _ComputationFusion:
 
     def _evaluations(self, instruction: Instruction, users: list[Instruction]) -> float:
         """How often an element is computed: once for all users that read it at the index that they compute."""
-        same = [u for u in users if u.op.elementwise and u.shape.dimensions == instruction.shape.dimensions]
+        same = [u for u in users if self._keeps_index(u, instruction)]
         others = sum(self.times[u] * self._reads(u, instruction) for u in users if u not in same)
         return others + max((self.times[user] for user in same), default=0.0)
+
+    def _keeps_index(self, user: Instruction, operand: Instruction) -> bool:
+        """Whether the user's elements come from those of the operand at the same place."""
+        if user.opcode == "concatenate":
+            return user in self.inlined  # into gathers, which know the piece
+        if user.opcode == "reshape":
+            return _without_ones(user.shape.dimensions) == _without_ones(operand.shape.dimensions)
+        return user.op.elementwise and user.shape.dimensions == operand.shape.dimensions
 
     def _takes(self, user: Instruction, operand: Instruction) -> bool:
         """Whether the user can compute the operand's elements where it needs them."""
@@ -226,7 +234,7 @@ class _ComputationFusion:
             and operand.opcode not in ("broadcast", "constant")
         ):
             return False
-        if operand.opcode in LAST or operand.shape.is_tuple:
+        if operand.shape.is_tuple or (operand.opcode in LAST and not _reads_pieces(user, operand)):
             return False
         if operand.opcode == "pad" and not user.op.elementwise:
             return False
@@ -349,6 +357,13 @@ class _ComputationFusion:
 
     def _fresh_name(self) -> str:
         return f"fused_computation.{len(self.module.computations)}"
+
+
+def _reads_pieces(user: Instruction, operand: Instruction) -> bool:
+    """Whether a gather reads its start indices, each from one of the operands of a concatenation."""
+    if user.opcode != "gather" or operand.opcode != "concatenate" or user.operands[0] is operand:
+        return False
+    return bool(operand.op.dimension == user.op.index_vector_dim)  # type: ignore[attr-defined]
 
 
 def _own_cost(instruction: Instruction) -> float:
