@@ -18,6 +18,7 @@ from hloom.backends.cpu.elements.types import (
     memory_element,
     register_element,
     rounded,
+    rounded_arithmetic,
     select_element,
     store_element,
 )
@@ -79,14 +80,14 @@ def _arithmetic(integer: str, floating: str, predicate: str = "") -> Emit:
     def emit(b: Builder, e: Apply, x: Value, y: Value) -> Element:
         if e.type.is_pred:
             return b.binary(predicate, x, y)
-        return rounded(b, b.binary(floating if e.type.is_float else integer, x, y), e.type)
+        return rounded_arithmetic(b, b.binary(floating if e.type.is_float else integer, x, y), e.type)
 
     return emit
 
 
 def _divide(b: Builder, e: Apply, x: Value, y: Value) -> Element:
     if e.type.is_float:
-        return rounded(b, b.binary("fdiv", x, y), e.type)
+        return rounded_arithmetic(b, b.binary("fdiv", x, y), e.type)
     safe, zero, overflow = _safe_divisor(b, e, x, y)
     quotient = b.binary("sdiv" if e.type.is_signed else "udiv", x, safe)
     if overflow is not None:

@@ -85,14 +85,30 @@ def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
     return value
 
 
+def rounded_arithmetic(b: Builder, value: Value, type: PrimitiveType) -> Value:
+    """What one instruction of the processor makes of numbers of the type, rounded: its NaN is one of theirs."""
+    if type is not PrimitiveType.BF16:
+        return rounded(b, value, type)
+    bits = b.bitcast(value, value.type.integer)
+    return _upper_half(b, _up_to_bfloat16(b, bits), value.type)
+
+
 def _rounded_to_bfloat16(b: Builder, value: Value) -> Value:
     """To nearest, ties to even, on the bits: the hardware's conversion would flush subnormal numbers."""
     bits = b.bitcast(value, value.type.integer)
-    last = b.binary("and", b.binary("lshr", bits, constant(bits.type, 16)), constant(bits.type, 1))
-    up = b.binary("add", b.binary("add", bits, constant(bits.type, 0x7FFF)), last)
+    up = _up_to_bfloat16(b, bits)
     quiet = b.binary("or", bits, constant(bits.type, 0x400000))
-    chosen = b.select(b.compare("uno", value, value), quiet, up)
-    return b.bitcast(b.binary("and", chosen, constant(bits.type, 0xFFFF0000)), value.type)
+    return _upper_half(b, b.select(b.compare("uno", value, value), quiet, up), value.type)
+
+
+def _up_to_bfloat16(b: Builder, bits: Value) -> Value:
+    """Bits whose upper half is that of the bf16 which is nearest; where there are two, of the one that is even."""
+    last = b.binary("and", b.binary("lshr", bits, constant(bits.type, 16)), constant(bits.type, 1))
+    return b.binary("add", b.binary("add", bits, constant(bits.type, 0x7FFF)), last)
+
+
+def _upper_half(b: Builder, bits: Value, type: Type) -> Value:
+    return b.bitcast(b.binary("and", bits, constant(bits.type, 0xFFFF0000)), type)
 
 
 def register_type(type: PrimitiveType, lanes: int) -> Type:
