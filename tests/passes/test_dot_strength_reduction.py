@@ -32,6 +32,14 @@ def program(lhs: str, rhs: str, out: str, dimensions: str) -> hl.Module:
             "f32[2,3,7,2]", "f32[3,2,2,9]", "f32[2,7,9]",
             "lhs_batch_dims={0}, rhs_batch_dims={1}, lhs_contracting_dims={3,1}, rhs_contracting_dims={2,0}",
         ),
+        (
+            "f32[40,50]", "f32[6,50,40]", "f32[40,6]",
+            "lhs_batch_dims={0}, rhs_batch_dims={2}, lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        ),
+        (
+            "f32[20,6,8]", "f32[8,1,20]", "f32[8,6,1]",
+            "lhs_batch_dims={2}, rhs_batch_dims={0}, lhs_contracting_dims={0}, rhs_contracting_dims={2}",
+        ),
         ("f32[3,5]", "f32[6,3,2]", "f32[5,6,2]", "lhs_contracting_dims={0}, rhs_contracting_dims={1}"),
     ],
 )  # fmt: skip
@@ -54,6 +62,14 @@ def test_it_computes_the_same(lhs: str, rhs: str, out: str, dimensions: str) -> 
         ("f32[5,4]", "f32[4]", "f32[5]", CONTRACTED),
         ("bf16[5,4]", "bf16[4,6]", "bf16[5,6]", CONTRACTED),
         ("s8[5,4]", "s8[4,6]", "s32[5,6]", CONTRACTED),
+        (
+            "f32[40,2,50]", "f32[6,50,40]", "f32[40,2,6]",
+            "lhs_batch_dims={0}, rhs_batch_dims={2}, lhs_contracting_dims={2}, rhs_contracting_dims={1}",
+        ),
+        (
+            "f32[4,50]", "f32[6,50,4]", "f32[4,6]",
+            "lhs_batch_dims={0}, rhs_batch_dims={2}, lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        ),
         ("f32[5,2]", "f32[5,2]", "f32[5]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
     ],
 )  # fmt: skip

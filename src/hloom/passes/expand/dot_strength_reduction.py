@@ -14,13 +14,18 @@ from hloom.ops.transpose import Transpose
 from hloom.passes.expand.maker import Maker, ScalarComputations, expand_all
 from hloom.shape import Shape
 
+LEAST_BATCHES = 8
+"""So many side by side are worth vectors of their own."""
+
 
 @dataclass(frozen=True)
 class DotStrengthReduction:
     """Before: dot(%x, %y) over at most `most_terms` terms. After: reduce(multiply(broadcast(%x), broadcast(%y))).
 
     In a matrix product of few terms packing and tiles cost more than the multiply-adds; a reduction is computed inside
-    what uses it. It stays where rows of %y are not contiguous, and where sums are wider than the elements.
+    what uses it. It stays where rows of %y are not contiguous, and where sums are wider than the elements. Products of
+    matrices and vectors are sums, too, of any number of terms, where those of one batch lie apart: the batches are
+    what lies side by side.
     """
 
     name: ClassVar[str] = "dot-strength-reduction"
@@ -40,10 +45,21 @@ class DotStrengthReduction:
         lhs, rhs = old.operand_shapes
         types = {shape.element_type for shape in (lhs, rhs, old.shape)}
         terms = math.prod(lhs.dimensions[d] for d in op.lhs_contracting_dims)
-        if len(types) > 1 or old.shape.element_type.bits < 32 or not 0 < terms <= self.most_terms:
+        if len(types) > 1 or old.shape.element_type.bits < 32 or not terms or not old.shape.element_count:
             return False
-        last = rhs.rank - 1
-        return last not in (-1, *op.rhs_contracting_dims, *op.rhs_batch_dims) and old.shape.element_count > 0
+        if _has_batches_side_by_side(op, lhs, rhs):
+            return True
+        return terms <= self.most_terms and rhs.rank - 1 in op.free(rhs.rank, False)
+
+
+def _has_batches_side_by_side(op: Dot, lhs: Shape, rhs: Shape) -> bool:
+    """Whether each batch is a vector times a matrix whose elements have those of other batches as neighbours."""
+    left, right = (lhs, op.lhs_batch_dims, True), (rhs, op.rhs_batch_dims, False)
+    for (vector, _, side), (matrix, batch, _) in ((left, right), (right, left)):
+        is_vector = all(vector.dimensions[d] == 1 for d in op.free(vector.rank, side))
+        if is_vector and matrix.rank - 1 in batch and matrix.dimensions[-1] >= LEAST_BATCHES:
+            return True
+    return False
 
 
 def _summed(make: Maker, old: Instruction, add: Computation) -> Instruction:
