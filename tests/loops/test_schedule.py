@@ -86,7 +86,7 @@ def normalised(rows: int, columns: int, function: str = "sine") -> str:
         # Rounds that share cache lines run inside of a strip of the vector loop.
         (
             "x = f32[64,8,8,3] parameter(0)\nROOT r = f32[8,8,64,3] transpose(x), dimensions={2,1,0,3}",
-            "parallel i1 < 8 by 4:\n  for i2s < 8:\n    for i0 < 8:\n      vector i2 < 8 lanes 8:"
+            "for i1 < 8:\n  for i2s < 8:\n    for i0 < 8:\n      vector i2 < 8 lanes 8:"
             + "".join(
                 f"\n        b1[1536*i0 + 192*i1 + 24*i2s + 3*i2{plus}] = b0[3*i0 + 24*i1 + 1536*i2s + 192*i2{plus}]"
                 for plus in ("", " + 1", " + 2")
@@ -129,14 +129,14 @@ def test_columns_are_summed_in_parts_of_rows() -> None:
         "  for t < 8:",
         "    vector i0 < 1000 lanes 64:",
         "      b2[i0 + 1000*p] = add(b2[i0 + 1000*p], fold[s < 8; add](b0[i0 + 64000*p + 8000*t + 1000*s]))",
-        "parallel vector i0 < 1000 by 256 lanes 64:",
+        "vector i0 < 1000 lanes 64:",
         "  b1[i0] = add(fold[p < 15; add](b2[i0 + 1000*p]), fold[q < 40; add](b0[i0 + 1000*q + 960000]))",
     ]
     assert [(b.role, b.size) for b in scheduled(COLUMN_SUM).buffers][2:] == [("temporary", 15000)]
 
 
 def test_few_columns_are_summed_whole() -> None:
-    assert nests(COLUMN_SUM.replace("1000,1000", "20,1000")).startswith("parallel vector i0 < 1000 by 512 lanes 64:\n")
+    assert nests(COLUMN_SUM.replace("1000,1000", "20,1000")).startswith("vector i0 < 1000 lanes 64:\n")
 
 
 def test_a_full_sum_is_split_into_parts() -> None:
@@ -186,7 +186,7 @@ def test_short_rows_are_written_out() -> None:
     """One store for each element of a row, so that all share the row's sum; sums of rows are expressions."""
     row = "add(0.0, add(sine(b0[2*i0]), sine(b0[2*i0 + 1])))"
     assert normalised(1000, 2).split("\n") == [
-        "parallel vector i0 < 1000 by 336 lanes 8:",
+        "vector i0 < 1000 lanes 8:",
         f"  b1[2*i0] = divide(sine(b0[2*i0]), {row})",
         f"  b1[2*i0 + 1] = divide(sine(b0[2*i0 + 1]), {row})",
     ]

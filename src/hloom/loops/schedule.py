@@ -32,7 +32,7 @@ from hloom.loops.rows import (
 from hloom.loops.split_reduction import split_reductions
 from hloom.passes.fusion.fusion import LARGEST_COLUMN
 
-PARALLEL_COST = 40_000
+PARALLEL_COST = 160_000
 """Work, in element additions, below which a nest runs on one thread."""
 CHUNK_COST = 20_000
 STAGE_WEIGHT = 8
