@@ -44,7 +44,14 @@ def local_ranks() -> int:
 
 def core_count() -> int:
     """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(allowed_cpus())
+
+
+def allowed_cpus() -> list[int]:
+    """The numbers of the CPUs that this process may use, all where the system has no affinity, in order."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def architecture() -> str:

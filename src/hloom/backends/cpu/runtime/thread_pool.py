@@ -67,6 +67,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     stack,
     to,
 )
+from hloom.backends.cpu.runtime.affinity import Affinity, affinity_of, begin, keep_apart, reset
 from hloom.backends.cpu.runtime.call_table import Task, run_calls
 from hloom.errors import ArgumentError, RunError
 from hloom.runtime.machine import MAX_THREADS, thread_count
@@ -95,6 +96,7 @@ class Pool(Structure):
     spin: i64  # polls before a worker parks
     threads: u64
     shares: Address  # one for each thread; the caller's is the first
+    affinity: Address  # an Affinity; 0 where threads are not bound to CPUs
     workers: Atomic[u64] = field(line=True)  # that have begun
     missing: i32 = field(line=True)  # workers that are not started yet
     busy: Atomic[i32]  # a caller owns the pool
@@ -116,6 +118,8 @@ def parallel_for(pool: Pool, function: Task, context: Address, chunks: i64) -> N
             function(context, chunk)
         return
     start_workers(pool)
+    if pool.affinity != 0:
+        keep_apart(to(Affinity, pool.affinity))
     pool.function = function
     pool.context = context
     pool.chunks = chunks
@@ -197,6 +201,8 @@ def wait_for_workers(pool: Pool) -> None:
 @native()
 def worker(pool: Pool) -> Address:
     own = pool.workers.add(1, MONOTONIC) + 1
+    if pool.affinity != 0:
+        begin(to(Affinity, pool.affinity), own)
     seen: u64 = 0
     while True:
         polls = 0
@@ -279,6 +285,7 @@ class ThreadPool:
         if ctypes.CDLL(None).posix_memalign(ctypes.byref(memory), align, size):
             raise RunError("no memory for a thread pool")
         self.memory = Pool(memory.value or 0)
+        self.affinity = affinity_of(self.threads)
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 
@@ -295,6 +302,9 @@ class ThreadPool:
         pool.missing = self.threads - 1
         pool.threads, pool.spin = self.threads, self.spin
         pool.shares = pool.address + SHARES
+        if self.affinity is not None:
+            reset(self.affinity)
+            pool.affinity = self.affinity.address
 
 
 @functools.cache
