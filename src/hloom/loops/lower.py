@@ -109,6 +109,15 @@ def lower(instruction: Instruction) -> Lowered:
     return _Lowering(instruction, sources, roots).lowered()
 
 
+def copy_kernel(size: int) -> Kernel:
+    """The kernel that copies so many bytes."""
+    space = ExpressionSpace([size, size])
+    buffers = [BufferType(PrimitiveType.U8, size, role) for role in ("input", "output")]
+    loop = space.indices.variable("i", size)
+    index = space.indices.of(loop)
+    return Kernel(buffers, [Nest((loop,), (Store(1, index, space.load(PrimitiveType.U8, 0, index)),))], space)
+
+
 def outputs_of(computation: Computation) -> list[Instruction]:
     """The instructions whose values a fused computation returns."""
     root = computation.root

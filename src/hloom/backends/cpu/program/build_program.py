@@ -37,12 +37,15 @@ from hloom.backends.cpu.program.program import (
 from hloom.backends.interpreter.plan import make_plans
 from hloom.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module, callees_first
-from hloom.loops.lower import Lowered, can_lower, lower
-from hloom.loops.nest import BufferType
+from hloom.loops.lower import Lowered, can_lower, copy_kernel, lower
+from hloom.loops.nest import BufferType, Kernel
 from hloom.loops.schedule import schedule
 from hloom.ops.control_flow import Call
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
+
+SHARED_COPY_BYTES = 2 << 20
+"""Copies of so much go to several threads: one core alone reads and writes less than the caches give."""
 
 
 def build_program(
@@ -68,6 +71,8 @@ class _Shared:
     called_often: set[Computation]
     codes: KernelCodes
     kernels: dict[Any, Lowered] = field(default_factory=dict)
+    copies: dict[int, Kernel] = field(default_factory=dict)
+    """By their sizes in bytes."""
     subroutines: dict[Computation, Subroutine | None] = field(default_factory=dict)
 
 
@@ -327,7 +332,7 @@ class _Builder:
     def _copy(self, target: Place, source: Place, steps: list[Step]) -> None:
         for to, origin in zip(leaves(target), leaves(source), strict=True):
             if to is not origin and isinstance(to, Buffer) and isinstance(origin, Buffer):
-                steps.append(CopyStep(to, origin))
+                steps.append(self._copy_step(to, origin))
 
     def _copy_at_once(self, target: Place, source: Place, steps: list[Step]) -> None:
         """Copies that may read each other's targets: those are saved first."""
@@ -339,9 +344,18 @@ class _Builder:
             if source_leaf in targets and source_leaf not in saved:
                 shape = Shape.array(source_leaf.type, source_leaf.dimensions)
                 saved[source_leaf] = self._buffer(shape, "temp")
-                steps.append(CopyStep(saved[source_leaf], source_leaf))
+                steps.append(self._copy_step(saved[source_leaf], source_leaf))
         for to, origin in pairs:
-            steps.append(CopyStep(to, saved.get(origin, origin)))
+            steps.append(self._copy_step(to, saved.get(origin, origin)))
+
+    def _copy_step(self, target: Buffer, source: Buffer) -> CopyStep:
+        size, codes, kernels = target.byte_size, self.shared.codes, self.shared.copies
+        if size < SHARED_COPY_BYTES or codes.threads == 1:
+            return CopyStep(target, source)
+        if size not in kernels:
+            kernels[size] = copy_kernel(size)
+            schedule(kernels[size], codes.vector_bytes, codes.threads)
+        return CopyStep(target, source, kernels[size])
 
 
 def _shape_of(kind: BufferType) -> Shape:

@@ -109,6 +109,8 @@ class CodeStep:
 class CopyStep:
     target: Buffer
     source: Buffer
+    kernel: Kernel | None = None
+    """What copies where there is so much that threads share it."""
 
 
 @dataclass(frozen=True, slots=True)
