@@ -32,8 +32,8 @@ STREAMED_DEPTH = 64  # of a block of K then
 LEAST_COLUMNS = 512  # of a packed B: what makes up for packing A
 PANEL_BYTES = 28 << 10  # of A, for a block of K: it stays in the L1 cache
 DIRECT_ROWS = 512  # of a block of K, where B is read in place: they lie in as many pages
-PARALLEL_WORK = 1 << 20  # multiply-adds that are worth two threads
-TASK_WORK = 1 << 18  # multiply-adds of the smallest task
+PARALLEL_WORK = 1 << 18  # multiply-adds that are worth two threads
+TASK_WORK = 1 << 17  # multiply-adds of the smallest task
 TASKS_PER_THREAD = 4
 ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
 # For sums and a row of B. The others are for factors: LLVM moves sums around in the loop without two, and has
