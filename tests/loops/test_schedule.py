@@ -182,6 +182,12 @@ def test_cheap_values_are_computed_again_rather_than_kept() -> None:
     assert "keep" not in normalised(20, 20_000), "a row must fit into the cache"
 
 
+def test_narrow_floats_are_kept_as_registers_hold_them() -> None:
+    text = module_text(NORMALISED.replace("ROWS", "50").replace("COLUMNS", "500")).replace("f32", "bf16")
+    kept = [str(buffer.type) for buffer in scheduled(text).buffers if buffer.role == "scratch"]
+    assert kept == ["f32"]
+
+
 def test_short_rows_are_written_out() -> None:
     """One store for each element of a row, so that all share the row's sum; sums of rows are expressions."""
     row = "add(0.0, add(sine(b0[2*i0]), sine(b0[2*i0 + 1])))"

@@ -362,11 +362,16 @@ def whole_choice(nest: Nest) -> Choice | None:
     return None
 
 
+BF16_COST = 4
+"""Of rounding to bf16, which no instruction does as the specification has it."""
+
+
 def weight(expression: Expression) -> int:
     """What one evaluation costs, in units of an addition."""
+    is_bf16, is_narrow = expression.type is PrimitiveType.BF16, expression.type.bits < 32
     if isinstance(expression, Apply):
-        return element_cost(expression.op.opcode) + (expression.type.bits < 32)
-    return 2 if isinstance(expression, Load) else 1
+        return element_cost(expression.op.opcode) + (BF16_COST if is_bf16 else is_narrow)
+    return 2 + is_bf16 if isinstance(expression, Load) else 1
 
 
 def nest_cost(nest: Nest) -> int:
