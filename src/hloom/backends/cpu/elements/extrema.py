@@ -17,19 +17,24 @@ def float_extremum(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
     type = x.type
     if not _has_ranges(type) or not (x.text.startswith("%") and y.text.startswith("%")):
         return b.intrinsic(intrinsic, x, y)
+    if not type.width:
+        return _with_nan(b, x, y, _scalar_range(b, intrinsic, x, y))
     lanes = min(512 // type.bits, type.width)
     parts = [
         _range(b, intrinsic, *(b.shuffle(value, None, range(first, first + lanes)) for value in (x, y)))
         for first in range(0, type.width, lanes)
     ]
-    number = functools.reduce(b.joined, parts)
+    return _with_nan(b, x, y, functools.reduce(b.joined, parts))
+
+
+def _with_nan(b: Builder, x: Value, y: Value, number: Value) -> Value:
     return b.select(b.compare("uno", x, y), b.binary("fadd", x, y), number)
 
 
 def _has_ranges(type: Type) -> bool:
     width = type.width * type.bits
-    is_power = width.bit_count() == 1 and width >= 128
-    return is_power and architecture() == "x86_64" and processor().vector_bytes == 64
+    fits = not type.width or (width.bit_count() == 1 and width >= 128)
+    return fits and type.bits >= 32 and architecture() == "x86_64" and processor().vector_bytes == 64
 
 
 def _range(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
@@ -38,3 +43,11 @@ def _range(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
     mask = constant(type_of(f"i{max(8, x.type.width)}"), -1)
     rest = [constant(I32, 4)] if width == 512 else []
     return b.call(name, x.type, x, y, constant(I32, _RANGES[intrinsic]), x, mask, *rest)
+
+
+def _scalar_range(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
+    type = type_of(x.type.element, 128 // x.type.bits)
+    first = [b.emit(f"insertelement {type} poison, {value}, i64 0", type) for value in (x, y)]
+    name = f"llvm.x86.avx512.mask.range.{'ss' if x.type.bits == 32 else 'sd'}"
+    rest = [constant(type_of("i8"), -1), constant(I32, _RANGES[intrinsic]), constant(I32, 4)]
+    return b.extract(b.call(name, type, *first, first[0], *rest), 0)
