@@ -17,8 +17,8 @@ from hloom.types import PrimitiveType
 
 ALIGNMENT = 64
 """Large buffers start at a multiple of it, in bytes: a cache line."""
-STREAMED_BYTES = 32 << 20
-"""Kernels that touch at least so many bytes, as many as the last cache holds, write their results past the caches."""
+STREAMED_BYTES = 40 << 20
+"""Kernels that touch at least so many bytes, more than the last cache holds, write their results past the caches."""
 
 
 def active_mask(e: NestState) -> Value | None:
