@@ -58,8 +58,22 @@ add("normalisation along the middle", MIDDLE, lambda x: _normalised(x, 1))
 add("batch normalisation", random((16, 56, 56, 64)), lambda x: _normalised(x, (0, 1, 2)))
 add("gradient of log-softmax", random((4096, 1000)), gradient(lambda x: nn().log_softmax(x)))
 add("largest of columns", random((4096, 4096)), lambda x: x.max(0))
+add("layer normalisation bf16", random((4096, 1024), type="bf16"), lambda x: _normalised(x, -1), 2e-2)
 add("softmax bf16", random((4096, 1024), type="bf16"), lambda x: nn().softmax(x), 2e-2)
 add("variance of all", random((1 << 22,)), lambda x: x.var())
+
+# Rows of a few elements: classes, points, matrices
+
+CLASSES, POINTS = random((65536, 10)), random((1 << 19, 3), (1 << 19, 3))
+add("largest of 10 classes", CLASSES, lambda x: x.max(1))
+add("places of the largest of 10 classes", CLASSES, lambda x: x.argmax(1))
+add("softmax of 10 classes", CLASSES, lambda x: nn().softmax(x))
+add("softmax of 100 classes", random((20000, 100)), lambda x: nn().softmax(x))
+add("vector products of points", POINTS, lambda x, y: jnp().cross(x, y))
+add("lengths of points", random((1 << 20, 3)), lambda x: jnp().linalg.norm(x, axis=1))
+add("determinants of 3 x 3", random((100_000, 3, 3)), lambda a: jnp().linalg.det(a))
+add("pixel shuffle", random((8, 64, 64, 64)),
+    lambda x: x.reshape(8, 64, 64, 4, 4, 4).transpose(0, 1, 3, 2, 4, 5).reshape(8, 256, 256, 4))  # fmt: skip
 
 # Products
 
@@ -68,6 +82,8 @@ for m, k, n in ((16, 1024, 1024), (64, 4096, 4096), (128, 1024, 4096), (512, 307
 add("product, left transposed", random((1024, 1024), (1024, 1024)), lambda a, b: a.T @ b)
 add("product, right transposed", random((1024, 1024), (1024, 1024)), lambda a, b: a @ b.T)
 add("products of 4 x 4", random((20000, 4, 4), (20000, 4, 4)), lambda a, b: a @ b)
+add("bilinear form", random((1024, 64), (32, 64, 64), (1024, 64)),
+    lambda x, w, y: jnp().einsum("bi,oij,bj->bo", x, w, y))  # fmt: skip
 add("product of integers", integers(-9, 9, (512, 512), (512, 512)), lambda a, b: a @ b)
 add("product c64", random((512, 512), (512, 512), type="c64"), lambda a, b: a @ b)
 add("scores of heads", random((4, 256, 8, 64), (4, 256, 8, 64)), lambda a, b: jnp().einsum("bqhd,bkhd->bhqk", a, b))
@@ -118,6 +134,15 @@ add("rows one behind the other", random((2048, 512), (2048, 512)), lambda *x: jn
 add("rows by numbers", both(random((50000, 256)), integers(0, 50000, (8192,))), lambda w, i: w[i])
 add("rows added by numbers", both(random((8192, 64)), integers(0, 50000, (8192,))),
     lambda u, i: jnp().zeros((50000, 64)).at[i].add(u))  # fmt: skip
+add("largest by numbers", both(random((50000,)), integers(0, 50000, (1 << 20,)), random((1 << 20,))),
+    lambda w, i, u: w.at[i].max(u))  # fmt: skip
+add("sums of 16 by numbers", both(integers(0, 1000, (100_000,)), random((100_000, 16))),
+    lambda i, u: jax().ops.segment_sum(u, i, 1000))  # fmt: skip
+add("elements by two numbers", both(random((512, 512)), integers(0, 512, (1 << 20,), (1 << 20,))),
+    lambda x, i, j: x[i, j])  # fmt: skip
+add("columns by numbers", both(random((4096, 1024)), integers(0, 1024, (512,))), lambda x, i: x[:, i])
+add("a key of a cache", both(random((32, 1024, 64)), integers(0, 1000, ()), random((32, 1, 64))),
+    lambda c, i, u: lax().dynamic_update_slice(c, u, (0, i, 0)))  # fmt: skip
 add("counts of numbers", integers(0, 1000, (1 << 20,)), lambda i: jnp().bincount(i, length=1000))
 
 # Sorts and running folds
