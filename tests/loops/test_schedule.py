@@ -209,6 +209,17 @@ def test_longer_rows_are_folded_along_themselves() -> None:
     assert "fold[r2 < 17; add](b0[17*i0 + r2])" in nests(ROW_SUM.replace("1000,1000", "1000,17"))
 
 
+def test_products_of_few_terms_run_along_contiguous_columns() -> None:
+    """The four numbers of a row are rows too, but each is the same for all columns."""
+    product = (
+        "x = f32[2048,4] parameter(0)\ny = f32[4,32] parameter(1)\nzero = f32[] constant(0)\n"
+        "t = f32[32,4] transpose(y), dimensions={1,0}\na = f32[2048,32,4] broadcast(x), dimensions={0,2}\n"
+        "b = f32[2048,32,4] broadcast(t), dimensions={1,2}\np = f32[2048,32,4] multiply(a, b)\n"
+        "ROOT r = f32[2048,32] reduce(p, zero), dimensions={2}, to_apply=sum"
+    )
+    assert "vector i1 < 32" in nests(product)
+
+
 def test_threads_get_chunks_where_there_is_enough_work() -> None:
     text = "x = f32[ELEMENTS] parameter(0)\nROOT r = f32[ELEMENTS] negate(x)"
     assert nests(text.replace("ELEMENTS", "1000")).startswith("vector")

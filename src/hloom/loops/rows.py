@@ -62,8 +62,11 @@ def _rows_of_folds(nest: Nest, vector: Variable, short: list[Variable], limit: i
         own_loads = loads_of(fold.values)
         if len(fold.over) != 1 or not any(_loads_row(load, vector, fold.over[0], limit) for load in own_loads):
             return []
-    loops = [fold.over[0] for fold in nest.folds]
-    loops += [loop for loop in short if _runs_along_rows(nest, vector, loop, limit)]
+    rows = [loop for loop in short if _runs_along_rows(nest, vector, loop, limit)]
+    written = {id(store) for row in rows_of_stores(nest, vector, limit) for store in row.accesses}
+    if not all(id(store) in written or _is_together(store, vector, rows, limit) for store in nest.stores):
+        return []
+    loops = [*(fold.over[0] for fold in nest.folds), *rows]
     size = max(loop.extent for loop in loops) * len(nest.expressions)
     return list(dict.fromkeys(loops)) if size <= MOST_EXPRESSIONS else []
 
@@ -71,6 +74,11 @@ def _rows_of_folds(nest: Nest, vector: Variable, short: list[Variable], limit: i
 def _runs_along_rows(nest: Nest, vector: Variable, loop: Variable, limit: int) -> bool:
     stored = any(_stores_row(store, vector, loop, limit) for store in nest.stores)
     return stored or any(_loads_row(load, vector, loop, limit) for load in nest.loads)
+
+
+def _is_together(store: Store, vector: Variable, rows: list[Variable], limit: int) -> bool:
+    """Whether what vectors store lies side by side, as vectors or as rows."""
+    return store.index.coefficient(vector) == 1 or any(_stores_row(store, vector, loop, limit) for loop in rows)
 
 
 def _stores_row(store: Store, vector: Variable, loop: Variable, limit: int) -> bool:

@@ -41,6 +41,8 @@ STAGE_WEIGHT = 8
 STAGED_ELEMENTS = 1 << 14
 TILED_SQUARES = 4
 TILES_PER_THREAD = 8
+LEAST_VECTOR = 8
+"""Loops of at least so many iterations are better vectors than rows that are turned."""
 ROWS_SCORE = 3.0
 """What vectors gain whose rows are turned in registers instead of being scattered."""
 UNROLLED_LOOP = 4
@@ -86,7 +88,7 @@ def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
     longest = max((loop.extent for loop in nest.loops), default=0)
     loops = [loop for loop in nest.loops if loop.extent >= 4 or loop.extent == longest]
     along_rows = [loop for loop in loops if short_rows(nest, loop, vector_bytes)]
-    if nest.folds and along_rows:
+    if nest.folds and along_rows and not any(_is_contiguous(nest, loop) for loop in loops):
         return max(along_rows, key=lambda loop: (_contiguity(nest, loop), loop.extent))
     best, best_score = None, 0.0
     for loop in loops:
@@ -104,6 +106,12 @@ def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
         if own > sum(unit(load.index, best) for load in loads) and max(v.extent for v in fold.over) >= 8:
             return None
     return best
+
+
+def _is_contiguous(nest: Nest, loop: Variable) -> bool:
+    """Whether all that vectors along the loop read and write is contiguous, with folds side by side."""
+    accesses = [unit(load.index, loop) for load in nest.loads] + [unit(store.index, loop) - 1 for store in nest.stores]
+    return loop.extent >= LEAST_VECTOR and min(accesses) >= 0 and all(loop in fold.variables for fold in nest.folds)
 
 
 def _contiguity(nest: Nest, loop: Variable) -> float:
