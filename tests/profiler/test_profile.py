@@ -16,38 +16,38 @@ from hloom.runtime.machine import thread_count
 LOOP = """
 HloModule loop
 
-body { state = (s32[], f32[64,64]) parameter(0)
+body { state = (s32[], f32[32,32]) parameter(0)
   i = s32[] get-tuple-element(state), index=0
-  x = f32[64,64] get-tuple-element(state), index=1
-  product = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  t = f32[64,64] tanh(product)
+  x = f32[32,32] get-tuple-element(state), index=1
+  product = f32[32,32] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[32,32] tanh(product)
   one = s32[] constant(1)
   next = s32[] add(i, one)
-  ROOT new = (s32[], f32[64,64]) tuple(next, t) }
+  ROOT new = (s32[], f32[32,32]) tuple(next, t) }
 
-condition { state = (s32[], f32[64,64]) parameter(0)
+condition { state = (s32[], f32[32,32]) parameter(0)
   i = s32[] get-tuple-element(state), index=0
   limit = s32[] constant(50)
   ROOT less = pred[] compare(i, limit), direction=LT }
 
-ENTRY main { x = f32[64,64] parameter(0)
+ENTRY main { x = f32[32,32] parameter(0)
   zero = s32[] constant(0)
-  state = (s32[], f32[64,64]) tuple(zero, x)
-  loop = (s32[], f32[64,64]) while(state), condition=condition, body=body
-  ROOT y = f32[64,64] get-tuple-element(loop), index=1 }
+  state = (s32[], f32[32,32]) tuple(zero, x)
+  loop = (s32[], f32[32,32]) while(state), condition=condition, body=body
+  ROOT y = f32[32,32] get-tuple-element(loop), index=1 }
 """
 
 
 @pytest.fixture(scope="module")
 def found() -> Profile:
-    return hl.profile(LOOP, np.ones((64, 64), np.float32), seconds=0.05)
+    return hl.profile(LOOP, np.ones((32, 32), np.float32), seconds=0.05)
 
 
 def test_kernels_of_a_loop_count_its_rounds(found: Profile) -> None:
     (product,) = [kernel for kernel in found.kernels if kernel.kind == "dot"]
     assert product.runs == 50
-    assert product.flops == 2 * 64**3
-    assert product.bytes == 3 * 4 * 64 * 64
+    assert product.flops == 2 * 32**3
+    assert product.bytes == 3 * 4 * 32 * 32
     assert product.seconds > 0
 
 
