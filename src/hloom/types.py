@@ -93,6 +93,11 @@ class PrimitiveType(enum.Enum):
         return {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveType.F64}.get(self, self)
 
     @property
+    def computed(self) -> PrimitiveType:
+        """The type that it is computed and added up in: f32 of narrower floats, else the type itself."""
+        return PrimitiveType.F32 if self.is_float and self.bits < 32 else self
+
+    @property
     def complex(self) -> PrimitiveType | None:
         """The complex type whose parts have this type, where there is one."""
         return {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: PrimitiveType.C128}.get(self)

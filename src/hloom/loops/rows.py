@@ -19,7 +19,6 @@ from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.lanes import masked_bits, native_lanes
 from hloom.loops.nest import Nest, Store, loads_of, substitute
 from hloom.ops.convert import Convert
-from hloom.types import PrimitiveType
 
 MOST_LANES = 16
 """Of the squares that are turned in registers."""
@@ -148,8 +147,7 @@ def _folded_in_pairs(space: ExpressionSpace, fold: Fold, values: list[Expression
     """A balanced tree of a reorderable combiner; of narrow floats in f32, rounded once."""
     (combiner,), (initial,) = fold.combine, fold.initial
     assert isinstance(combiner, Apply)
-    own = combiner.type
-    type = PrimitiveType.F32 if own.is_float and own.bits < 32 else own
+    own, type = combiner.type, combiner.type.computed
     if type is not own:
         values = [space.apply(Convert(), type, value) for value in values]
         initial = space.apply(Convert(), type, initial)
@@ -212,7 +210,7 @@ def rows_of_stores(nest: Nest, vector: Variable, limit: int) -> list[Rows[Store]
     """The stores that are made together, those of whole rows."""
     found = _in_rows([store for store in nest.stores if not store.value.type.is_complex], vector, limit)
     whole = [rows for rows in found if rows.length == len(rows.accesses) > 1]
-    return [rows for rows in whole if (rows.is_dense and rows.is_interleaved) or rows.length <= limit]
+    return [rows for rows in whole if rows.is_one_vector or rows.length <= limit]
 
 
 def turns_rows(nest: Nest, vector: Variable, limit: int) -> bool:

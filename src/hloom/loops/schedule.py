@@ -31,7 +31,6 @@ from hloom.loops.rows import (
 )
 from hloom.loops.split_reduction import split_reductions
 from hloom.passes.fusion.fusion import LARGEST_COLUMN
-from hloom.types import PrimitiveType
 
 PARALLEL_COST = 160_000
 """Work, in element additions, below which a nest runs on one thread."""
@@ -202,7 +201,7 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
             twin = space.substitute([expression], {own: space.indices.of(vector)}, in_folds=False)[0]
             if id(twin) in outside and id(twin) not in replaced and twin is not expression:
                 buffer = len(kernel.buffers)
-                type = _kept_type(expression.type)
+                type = expression.type.computed  # as registers hold it: no narrow float is rounded again
                 kernel.buffers.append(BufferType(type, vector.extent, "scratch"))
                 space.buffer_sizes.append(vector.extent)
                 staged.append((expression, buffer, space.indices.of(own)))
@@ -213,11 +212,6 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
     values = space.replace(nest.values, replaced, in_folds=False)
     stores = tuple(replace(s, value=v) for s, v in zip(nest.stores, values, strict=True))
     return replace(nest, stores=stores, schedule=replace(nest.schedule, staged=tuple(staged)))
-
-
-def _kept_type(type: PrimitiveType) -> PrimitiveType:
-    """Narrow floats are kept as registers hold them: as f32 that need no rounding again."""
-    return PrimitiveType.F32 if type.is_float and type.bits < 32 else type
 
 
 def _costly(values: Sequence[Expression], own: Variable) -> list[Expression]:

@@ -19,7 +19,7 @@ from hloom.passes.expand.maker import Maker, below, loop
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-S32, F32 = PrimitiveType.S32, PrimitiveType.F32
+S32 = PrimitiveType.S32
 
 ChooseCut = Callable[[Region], Cut | None]
 
@@ -131,7 +131,7 @@ def _empty(make: Maker, region: Region, cut: Cut) -> Iterator[Instruction]:
 def result_type(member: Instruction, cut: Cut) -> PrimitiveType:
     """Sums over blocks have the width in which a product adds up its terms."""
     element_type = member.shape.element_type
-    return F32 if member in cut.sums and element_type.is_float and element_type.bits < 32 else element_type
+    return element_type.computed if member in cut.sums else element_type
 
 
 def block_inputs(region: Region, cut: Cut) -> list[Instruction]:

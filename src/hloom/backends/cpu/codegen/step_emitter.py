@@ -168,8 +168,7 @@ class StepEmitter:
         return nullcontext() if self.timer is None else self.timer.time(self.builder, step)
 
     def _step(self, step: Step, depth: int) -> None:
-        if isinstance(step, CopyStep) and self.task is None and not self._is_in_place(step):
-            step = _copying(step)
+        step = self._as_kernel(step)
         if isinstance(step, KernelStep):
             for position, nest in enumerate(step.kernel.nests):
                 self._nest(step, position, nest, depth)
@@ -185,6 +184,12 @@ class StepEmitter:
             self._call(step)
         else:
             self._host(step)
+
+    def _as_kernel(self, step: Step) -> Step:
+        """A copy as the kernel that does it, where threads share it; any other step as it is."""
+        if not isinstance(step, CopyStep) or step.kernel is None or self.task is not None or self._is_in_place(step):
+            return step
+        return KernelStep(step.kernel, [step.source, step.target], "copy")
 
     def _code(self, step: CodeStep) -> None:
         self.fill_frame([*map(self.pointer, step.buffers), *(Value(f"%{name}", PTR) for name in THREADS)])
@@ -207,8 +212,7 @@ class StepEmitter:
         self.builder.line(f"call void %run_calls(ptr %table, ptr %frame, ptr @{name}, i64 {len(calls)})")
 
     def _calls_of(self, step: Step) -> Iterator[TableCall]:
-        if isinstance(step, CopyStep) and not self._is_in_place(step):
-            step = _copying(step)
+        step = self._as_kernel(step)
         if isinstance(step, KernelStep):
             for position, nest in enumerate(step.kernel.nests):
                 function = self.functions.of(step.kernel, position, nest, self._chunk(step, nest))
@@ -404,8 +408,3 @@ class StepEmitter:
         self.inlined[function.name] = calls + inline
         self.called.add(function.name)
         b.line(f"call void @{function.name}({arguments}){' #1' if inline else ''}")
-
-
-def _copying(step: CopyStep) -> CopyStep | KernelStep:
-    """The copy as the kernel that does it, where there is one."""
-    return step if step.kernel is None else KernelStep(step.kernel, [step.source, step.target], "copy")
