@@ -74,6 +74,7 @@ from hloom.passes.expand.scan import ScanExpander
 from hloom.passes.expand.single_device import SingleDeviceCollectives
 from hloom.passes.expand.sort_keys import SortKeys
 from hloom.passes.expand.top_k import TopKCalls
+from hloom.passes.expand.winograd.convolution import WinogradConvolution
 from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.memory_scheduler import MemoryScheduler
@@ -150,6 +151,7 @@ def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
             BitsExpander(),
             ProductTypes(can_multiply),
             ConvolutionOperandSwapper(),
+            WinogradConvolution(),
             BatchNormExpander(),
             LinearAlgebraToLapack(),
             FftLengths(),

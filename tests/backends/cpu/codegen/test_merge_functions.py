@@ -104,8 +104,8 @@ ENTRY e {
   k = f32[3,3,128,128] parameter(1)
   y = f32[1,14,14,256] parameter(2)
   l = f32[3,3,256,256] parameter(3)
-  a = f32[1,28,28,128] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
-  b = f32[1,14,14,256] convolution(y, l), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  a = f32[1,28,28,128] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, operand_precision={highest,highest}
+  b = f32[1,14,14,256] convolution(y, l), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, operand_precision={highest,highest}
   ROOT t = (f32[1,28,28,128], f32[1,14,14,256]) tuple(a, b)
 }
 """

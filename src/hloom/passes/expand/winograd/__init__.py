@@ -1,0 +1,1 @@
+"""Convolutions of small windows with fewer products."""

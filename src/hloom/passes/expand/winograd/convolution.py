@@ -1,0 +1,221 @@
+"""winograd-convolution: 3 x 3 windows in 16 products for a tile of four outputs, and not in 36.
+
+The sums over features are taken of the products, so these are matrix products, one for each of the 16: of all tiles by
+all features. A gradient of the window is a convolution as well, whose window is as large as the image and which has
+3 x 3 outputs: there 16 products stand for the 36 of a tile of 2 x 2 elements of the window, and are summed over tiles.
+Images and rows are taken in blocks, so that what lies between stays in the cache.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from hloom.ir import Instruction, Module
+from hloom.ops.attributes import PaddingDimension, SliceDimension
+from hloom.ops.convolution import Convolution
+from hloom.ops.dot import Dot
+from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
+from hloom.ops.pad import Pad
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
+from hloom.ops.transpose import Reverse, Transpose
+from hloom.passes.expand.maker import Maker, counted_loop, expand_all
+from hloom.passes.expand.winograd.filtering import factors, results
+from hloom.passes.expand.winograd.tiling import Blocks, Tiling, tiling_of
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+S32 = PrimitiveType.S32
+
+
+@dataclass(frozen=True)
+class WinogradConvolution:
+    """Before: convolution(%image, %window) with a window of 3 x 3, or with 3 x 3 outputs of a large window. After: sums
+    of neighbours in %image and in %window, a dot over the features with a batch for each of 16 products, and sums of
+    its results, in a loop over blocks where they are large.
+
+    Needs strides and dilations of 1, no groups, and so many features that it pays. Errors are smaller than those of
+    direct sums, but outputs of one tile are no longer independent: a NaN, or a number that is huge beside its
+    neighbours, shows in all four. So it is for the default precision alone.
+    """
+
+    name: ClassVar[str] = "winograd-convolution"
+    move_cost: int = 8
+    """Of a factor or product of the image, in multiply-adds."""
+    window_cost: int = 48
+    """Of a factor of the window: it comes of up to nine elements, mostly from memory, and is packed."""
+    block_bytes: int = 4 << 20
+    """Of the factors and products of a block, where there are more than two."""
+
+    def run(self, module: Module) -> int:
+        return expand_all(module, {"convolution": self._expand})
+
+    def _expand(self, make: Maker, old: Instruction, module: Module) -> Instruction | None:
+        tiling = tiling_of(old)
+        if tiling is None or not tiling.pays(self.move_cost, self.window_cost):
+            return None
+        op, element_type = old.op, old.shape.element_type
+        assert isinstance(op, Convolution)
+        blocks = Blocks.of(tiling, element_type.computed.byte_width, self.block_bytes)
+        whole = (_window_gradient if tiling.sums_tiles else _filtered)(make, module, old, tiling, blocks)
+        n = op.dimension_numbers
+        order = n.output_batch_dimension, *n.output_spatial_dimensions, n.output_feature_dimension
+        wanted = _first(make, whole, [old.shape.dimensions[d] for d in order])
+        return make.convert(_in_order(make, wanted, tuple(map(order.index, range(len(order))))), element_type)
+
+
+# The operands, with zeros up to whole blocks
+
+
+def _image(make: Maker, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+    """[images, axes.., channels]."""
+    op = old.op
+    assert isinstance(op, Convolution)
+    n = op.dimension_numbers
+    sides = n.input_batch_dimension, n.input_feature_dimension
+    outer, inner = reversed(sides) if tiling.sums_tiles else sides
+    image = make.convert(old.operands[0], old.shape.element_type.computed)
+    image = _in_order(make, image, (outer, *n.input_spatial_dimensions, inner))
+    images, *tiles = _whole(tiling, blocks)
+    reach = [(t - 1) * f.step + f.products for t, f in zip(tiles, tiling.filterings, strict=True)]
+    return _padded(make, image, [0, *(w.padding_low for w in op.window), 0], [images, *reach, tiling.channels])
+
+
+def _window(make: Maker, old: Instruction) -> Instruction:
+    """The window forward, in its own order."""
+    op = old.op
+    assert isinstance(op, Convolution)
+    window = make.convert(old.operands[1], old.shape.element_type.computed)
+    axes = zip(op.dimension_numbers.kernel_spatial_dimensions, op.window, strict=True)
+    backward = tuple(d for d, w in axes if w.window_reversal)
+    return make(Reverse(dimensions=backward), window) if backward else window
+
+
+def _large_window(make: Maker, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+    """[images, axes.., features]."""
+    op = old.op
+    assert isinstance(op, Convolution)
+    n = op.dimension_numbers
+    order = n.kernel_input_feature_dimension, *n.kernel_spatial_dimensions, n.kernel_output_feature_dimension
+    window = _in_order(make, _window(make, old), order)
+    images, *tiles = _whole(tiling, blocks)
+    lengths = [t * f.step for t, f in zip(tiles, tiling.filterings, strict=True)]
+    return _padded(make, window, [0] * len(order), [images, *lengths, tiling.features])
+
+
+def _whole(tiling: Tiling, blocks: Blocks) -> tuple[int, ...]:
+    """The images and tiles of all blocks."""
+    return blocks.along[0] * blocks.images, blocks.along[1] * blocks.rows, *tiling.tiles[1:]
+
+
+def _in_order(make: Maker, operand: Instruction, order: tuple[int, ...]) -> Instruction:
+    return operand if order == tuple(range(len(order))) else make(Transpose(permutation=order), operand)
+
+
+def _padded(make: Maker, operand: Instruction, low: Sequence[int], sizes: Sequence[int]) -> Instruction:
+    dims = operand.shape.dimensions
+    edges = [PaddingDimension(before, size - n - before) for before, n, size in zip(low, dims, sizes, strict=True)]
+    if not any(edge.edge_padding_low or edge.edge_padding_high for edge in edges):
+        return operand
+    return make(Pad(padding_config=tuple(edges)), operand, make.constant(0, operand.shape.element_type))
+
+
+def _first(make: Maker, operand: Instruction, sizes: Sequence[int]) -> Instruction:
+    """The first elements along each dimension."""
+    if operand.shape.dimensions == tuple(sizes):
+        return operand
+    return make(Slice(slice=tuple(SliceDimension(0, size, 1) for size in sizes)), operand)
+
+
+# The products, in a loop over blocks
+
+
+def _filtered(make: Maker, module: Module, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+    """The result, [images, axes.., features]."""
+    assert isinstance(old.op, Convolution)
+    n = old.op.dimension_numbers
+    features = n.kernel_input_feature_dimension, n.kernel_output_feature_dimension
+    ones = [1] * len(tiling.filterings)
+    windows = [f.window for f in tiling.filterings]
+    image = _image(make, old, tiling, blocks)
+    factor = factors(make, _window(make, old), n.kernel_spatial_dimensions, windows, ones)
+    sizes = blocks.images, blocks.rows, *tiling.tiles[1:], tiling.features
+    high = tiling.outputs[0] if blocks.along[1] == 1 else blocks.rows * len(tiling.filterings[0].result)
+    result_sizes = [blocks.images, high, *tiling.outputs[1:], tiling.features]
+
+    def block(make: Maker, image: Instruction, factor: Instruction) -> Instruction:
+        steps = [f.step for f in tiling.filterings]
+        tiles = factors(make, image, tiling.axes, [f.image for f in tiling.filterings], steps)
+        products = make(_batches(2, 1 if features[0] < features[1] else 2), tiles, factor)
+        return _first(make, results(make, products, [f.result for f in tiling.filterings], sizes), result_sizes)
+
+    if blocks.count == 1:
+        return block(make, image, factor)
+
+    def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
+        image, factor, total = values
+        result = block(make, _image_block(make, image, step, tiling, blocks), factor)
+        starts = _starts(make, step, blocks, high, total.shape.rank)
+        return [image, factor, make(DynamicUpdateSlice(), total, result, *starts)]
+
+    images, rows = map(operator.mul, result_sizes, blocks.along)
+    out = Shape.array(image.shape.element_type, (images, rows, *result_sizes[2:]))
+    empty = make.broadcast(make.constant(0, out.element_type), out)
+    return counted_loop(make, module, "winograd", blocks.count, [image, factor, empty], body)[-1]
+
+
+def _window_gradient(make: Maker, module: Module, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+    """The result, [channels, axes.., features]."""
+    image, window = _image(make, old, tiling, blocks), _large_window(make, old, tiling, blocks)
+    steps = [f.step for f in tiling.filterings]
+
+    def block(make: Maker, image: Instruction, window: Instruction) -> Instruction:
+        left = factors(make, image, tiling.axes, [f.image for f in tiling.filterings], steps)
+        right = factors(make, window, tiling.axes, [f.window for f in tiling.filterings], steps)
+        return make(_batches(1, 1), left, right)
+
+    def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
+        image, window, total = values
+        part = _rows_block(make, window, step, blocks, steps[0], blocks.rows * steps[0])
+        return [image, window, make(Add(), total, block(make, _image_block(make, image, step, tiling, blocks), part))]
+
+    if blocks.count == 1:
+        sums = block(make, image, window)
+    else:
+        each = Shape.array(image.shape.element_type, (tiling.products, tiling.channels, tiling.features))
+        empty = make.broadcast(make.constant(0, each.element_type), each)
+        sums = counted_loop(make, module, "winograd", blocks.count, [image, window, empty], body)[-1]
+    ones = [1] * len(steps)
+    matrices = [f.result for f in tiling.filterings]
+    return results(make, sums, matrices, (tiling.channels, *ones, tiling.features))
+
+
+def _batches(*contracting: int) -> Dot:
+    """Products of [products, .., ..]."""
+    lhs, rhs = contracting
+    return Dot(lhs_batch_dims=(0,), rhs_batch_dims=(0,), lhs_contracting_dims=(lhs,), rhs_contracting_dims=(rhs,))
+
+
+def _image_block(make: Maker, image: Instruction, step: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+    """Neighbours share what reaches over the edge."""
+    first = tiling.filterings[0]
+    return _rows_block(make, image, step, blocks, first.step, (blocks.rows - 1) * first.step + first.products)
+
+
+def _rows_block(
+    make: Maker, operand: Instruction, step: Instruction, blocks: Blocks, row: int, size: int
+) -> Instruction:
+    """The block of a round, whose rows of tiles lie so far apart, and whose first axis has a size."""
+    dims = operand.shape.dimensions
+    starts = _starts(make, step, blocks, blocks.rows * row, len(dims))
+    return make(DynamicSlice(size_indices=(blocks.images, size, *dims[2:])), operand, *starts)
+
+
+def _starts(make: Maker, step: Instruction, blocks: Blocks, along_rows: int, rank: int) -> list[Instruction]:
+    """Where the block of a round starts: its image, and its first row."""
+    rows = make.constant(blocks.along[1], S32)
+    image = make(Multiply(), make(Divide(), step, rows), make.constant(blocks.images, S32))
+    row = make(Multiply(), make(Remainder(), step, rows), make.constant(along_rows, S32))
+    return [image, row, *(make.constant(0, S32) for _ in range(rank - 2))]
