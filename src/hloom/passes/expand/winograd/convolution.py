@@ -9,19 +9,20 @@ Images and rows are taken in blocks, so that what lies between stays in the cach
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from hloom.ir import Instruction, Module
+from hloom.ir import Computation, Instruction, Module
 from hloom.ops.attributes import PaddingDimension, SliceDimension
+from hloom.ops.control_flow import Call
 from hloom.ops.convolution import Convolution
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
 from hloom.ops.pad import Pad
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.transpose import Reverse, Transpose
-from hloom.passes.expand.maker import Maker, counted_loop, expand_all
+from hloom.passes.expand.maker import Maker, counted_loop, expand_all, new_computation
 from hloom.passes.expand.winograd.filtering import factors, results
 from hloom.passes.expand.winograd.tiling import Blocks, Tiling, tiling_of
 from hloom.shape import Shape
@@ -50,16 +51,17 @@ class WinogradConvolution:
     """Of the factors and products of a block, where there are more than two."""
 
     def run(self, module: Module) -> int:
-        return expand_all(module, {"convolution": self._expand})
+        products = _Products(module)
+        return expand_all(module, {"convolution": lambda make, old, _: self._expand(make, old, products)})
 
-    def _expand(self, make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    def _expand(self, make: Maker, old: Instruction, products: _Products) -> Instruction | None:
         tiling = tiling_of(old)
         if tiling is None or not tiling.pays(self.move_cost, self.window_cost):
             return None
         op, element_type = old.op, old.shape.element_type
         assert isinstance(op, Convolution)
         blocks = Blocks.of(tiling, element_type.computed.byte_width, self.block_bytes)
-        whole = (_window_gradient if tiling.sums_tiles else _filtered)(make, module, old, tiling, blocks)
+        whole = (_window_gradient if tiling.sums_tiles else _filtered)(make, products, old, tiling, blocks)
         n = op.dimension_numbers
         order = n.output_batch_dimension, *n.output_spatial_dimensions, n.output_feature_dimension
         wanted = _first(make, whole, [old.shape.dimensions[d] for d in order])
@@ -132,15 +134,35 @@ def _first(make: Maker, operand: Instruction, sizes: Sequence[int]) -> Instructi
 # The products, in a loop over blocks
 
 
-def _filtered(make: Maker, module: Module, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+@dataclass(frozen=True)
+class _Products:
+    """The computations that make results of two operands: equal tiles have one, which is compiled once."""
+
+    module: Module
+    made: dict[object, Computation] = field(default_factory=dict)
+
+    def __call__(
+        self, make: Maker, tiles: tuple[object, ...], operands: tuple[Instruction, Instruction], body: Products
+    ) -> Instruction:
+        shapes = tuple(operand.shape for operand in operands)
+        if (tiles, shapes) not in self.made:
+            computation = self.made[tiles, shapes] = new_computation(self.module, "winograd")
+            within = Maker.of(computation)
+            image, window = (within.parameter(k, shape) for k, shape in enumerate(shapes))
+            body(within, image, window)
+        return make(Call(computation=self.made[tiles, shapes]), *operands)
+
+
+Products = Callable[[Maker, Instruction, Instruction], Instruction]
+
+
+def _filtered(make: Maker, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
     """The result, [images, axes.., features]."""
     assert isinstance(old.op, Convolution)
     n = old.op.dimension_numbers
-    features = n.kernel_input_feature_dimension, n.kernel_output_feature_dimension
-    ones = [1] * len(tiling.filterings)
+    contracting = 1 if n.kernel_input_feature_dimension < n.kernel_output_feature_dimension else 2
     windows = [f.window for f in tiling.filterings]
-    image = _image(make, old, tiling, blocks)
-    factor = factors(make, _window(make, old), n.kernel_spatial_dimensions, windows, ones)
+    factor = factors(make, _window(make, old), n.kernel_spatial_dimensions, windows, [1] * len(windows))
     sizes = blocks.images, blocks.rows, *tiling.tiles[1:], tiling.features
     high = tiling.outputs[0] if blocks.along[1] == 1 else blocks.rows * len(tiling.filterings[0].result)
     result_sizes = [blocks.images, high, *tiling.outputs[1:], tiling.features]
@@ -148,11 +170,8 @@ def _filtered(make: Maker, module: Module, old: Instruction, tiling: Tiling, blo
     def block(make: Maker, image: Instruction, factor: Instruction) -> Instruction:
         steps = [f.step for f in tiling.filterings]
         tiles = factors(make, image, tiling.axes, [f.image for f in tiling.filterings], steps)
-        products = make(_batches(2, 1 if features[0] < features[1] else 2), tiles, factor)
-        return _first(make, results(make, products, [f.result for f in tiling.filterings], sizes), result_sizes)
-
-    if blocks.count == 1:
-        return block(make, image, factor)
+        dot = make(_batches(2, contracting), tiles, factor)
+        return _first(make, results(make, dot, [f.result for f in tiling.filterings], sizes), result_sizes)
 
     def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
         image, factor, total = values
@@ -160,15 +179,17 @@ def _filtered(make: Maker, module: Module, old: Instruction, tiling: Tiling, blo
         starts = _starts(make, step, blocks, high, total.shape.rank)
         return [image, factor, make(DynamicUpdateSlice(), total, result, *starts)]
 
-    images, rows = map(operator.mul, result_sizes, blocks.along)
-    out = Shape.array(image.shape.element_type, (images, rows, *result_sizes[2:]))
-    empty = make.broadcast(make.constant(0, out.element_type), out)
-    return counted_loop(make, module, "winograd", blocks.count, [image, factor, empty], body)[-1]
+    def in_blocks(make: Maker, image: Instruction, factor: Instruction) -> Instruction:
+        images, rows = map(operator.mul, result_sizes, blocks.along)
+        empty = _zeros(make, image, (images, rows, *result_sizes[2:]))
+        return counted_loop(make, products.module, "winograd", blocks.count, [image, factor, empty], body)[-1]
+
+    operands = _image(make, old, tiling, blocks), factor
+    return products(make, (tiling, blocks, contracting), operands, block if blocks.count == 1 else in_blocks)
 
 
-def _window_gradient(make: Maker, module: Module, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+def _window_gradient(make: Maker, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
     """The result, [channels, axes.., features]."""
-    image, window = _image(make, old, tiling, blocks), _large_window(make, old, tiling, blocks)
     steps = [f.step for f in tiling.filterings]
 
     def block(make: Maker, image: Instruction, window: Instruction) -> Instruction:
@@ -181,15 +202,22 @@ def _window_gradient(make: Maker, module: Module, old: Instruction, tiling: Tili
         part = _rows_block(make, window, step, blocks, steps[0], blocks.rows * steps[0])
         return [image, window, make(Add(), total, block(make, _image_block(make, image, step, tiling, blocks), part))]
 
-    if blocks.count == 1:
-        sums = block(make, image, window)
-    else:
-        each = Shape.array(image.shape.element_type, (tiling.products, tiling.channels, tiling.features))
-        empty = make.broadcast(make.constant(0, each.element_type), each)
-        sums = counted_loop(make, module, "winograd", blocks.count, [image, window, empty], body)[-1]
-    ones = [1] * len(steps)
-    matrices = [f.result for f in tiling.filterings]
-    return results(make, sums, matrices, (tiling.channels, *ones, tiling.features))
+    def in_blocks(make: Maker, image: Instruction, window: Instruction) -> Instruction:
+        sums = _zeros(make, image, (tiling.products, tiling.channels, tiling.features))
+        return counted_loop(make, products.module, "winograd", blocks.count, [image, window, sums], body)[-1]
+
+    def whole(make: Maker, image: Instruction, window: Instruction) -> Instruction:
+        sums = (block if blocks.count == 1 else in_blocks)(make, image, window)
+        matrices = [f.result for f in tiling.filterings]
+        return results(make, sums, matrices, (tiling.channels, *(1 for _ in steps), tiling.features))
+
+    operands = _image(make, old, tiling, blocks), _large_window(make, old, tiling, blocks)
+    return products(make, (tiling, blocks), operands, whole)
+
+
+def _zeros(make: Maker, like: Instruction, sizes: tuple[int, ...]) -> Instruction:
+    shape = Shape.array(like.shape.element_type, sizes)
+    return make.broadcast(make.constant(0, shape.element_type), shape)
 
 
 def _batches(*contracting: int) -> Dot:

@@ -126,8 +126,8 @@ def _combined(make: Maker, row: Sequence[float], terms: Sequence[Instruction]) -
 
 
 def _signed_sum(make: Maker, terms: Sequence[tuple[float, Instruction]]) -> tuple[float, Instruction]:
-    """A sum of terms with signs, and its own sign."""
-    (first, total), *others = terms
+    """A sum of terms with signs, and its own sign: it begins with one that is added, if any is."""
+    (first, total), *others = sorted(terms, key=lambda term: -term[0])
     for sign, term in others:
         total = make(Add() if sign == first else Subtract(), total, term)
     return first, total
