@@ -23,7 +23,7 @@ from hloom.ops.pad import Pad
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.expand.maker import Maker, counted_loop, expand_all, new_computation
-from hloom.passes.expand.winograd.filtering import factors, results
+from hloom.passes.expand.winograd.filtering import factors, results, side_by_side
 from hloom.passes.expand.winograd.tiling import Blocks, Tiling, tiling_of
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -63,7 +63,8 @@ class WinogradConvolution:
         blocks = Blocks.of(tiling, element_type.computed.byte_width, self.block_bytes)
         whole = (_window_gradient if tiling.sums_tiles else _filtered)(make, products, old, tiling, blocks)
         n = op.dimension_numbers
-        order = n.output_batch_dimension, *n.output_spatial_dimensions, n.output_feature_dimension
+        batch, axes = n.output_batch_dimension, n.output_spatial_dimensions
+        order = *((*axes, batch) if tiling.sums_tiles else (batch, *axes)), n.output_feature_dimension
         wanted = _first(make, whole, [old.shape.dimensions[d] for d in order])
         return make.convert(_in_order(make, wanted, tuple(map(order.index, range(len(order))))), element_type)
 
@@ -171,7 +172,8 @@ def _filtered(make: Maker, products: _Products, old: Instruction, tiling: Tiling
         steps = [f.step for f in tiling.filterings]
         tiles = factors(make, image, tiling.axes, [f.image for f in tiling.filterings], steps)
         dot = make(_batches(2, contracting), tiles, factor)
-        return _first(make, results(make, dot, [f.result for f in tiling.filterings], sizes), result_sizes)
+        found = side_by_side(make, results(make, dot, [f.result for f in tiling.filterings]), sizes)
+        return _first(make, found, result_sizes)
 
     def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
         image, factor, total = values
@@ -189,7 +191,7 @@ def _filtered(make: Maker, products: _Products, old: Instruction, tiling: Tiling
 
 
 def _window_gradient(make: Maker, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
-    """The result, [channels, axes.., features]."""
+    """The result, [axes.., channels, features]."""
     steps = [f.step for f in tiling.filterings]
 
     def block(make: Maker, image: Instruction, window: Instruction) -> Instruction:
@@ -208,8 +210,7 @@ def _window_gradient(make: Maker, products: _Products, old: Instruction, tiling:
 
     def whole(make: Maker, image: Instruction, window: Instruction) -> Instruction:
         sums = (block if blocks.count == 1 else in_blocks)(make, image, window)
-        matrices = [f.result for f in tiling.filterings]
-        return results(make, sums, matrices, (tiling.channels, *(1 for _ in steps), tiling.features))
+        return results(make, sums, [f.result for f in tiling.filterings])
 
     operands = _image(make, old, tiling, blocks), _large_window(make, old, tiling, blocks)
     return products(make, (tiling, blocks), operands, whole)

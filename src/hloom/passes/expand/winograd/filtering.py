@@ -74,29 +74,33 @@ def factors(
             parts[d] = SliceDimension(first, first + (count - 1) * step + 1, step)
         elements[index] = make(Slice(slice=tuple(parts)), operand)
     outer, inner = (size for d, size in enumerate(operand.shape.dimensions) if d not in axes)
-    flat = 1, outer * math.prod(counts), inner
-    made = [make.reshape(part, flat) for part in _transformed(make, elements, matrices).values()]
-    return make(Concatenate(dimension=0), *made)
+    made = _transformed(make, elements, matrices).values()
+    return make.reshape(make(Concatenate(dimension=0), *made), (len(made), outer * math.prod(counts), inner))
 
 
-def results(make: Maker, products: Instruction, matrices: Sequence[Matrix], sizes: tuple[int, ...]) -> Instruction:
-    """[products, outer x tiles, inner] -> [outer, axes.., inner]; `sizes` are outer, tiles.. and inner."""
+def results(make: Maker, products: Instruction, matrices: Sequence[Matrix]) -> Instruction:
+    """[products, rows, inner] -> [results.., rows, inner]: the sums of each row's products."""
     _, rows, inner = products.shape.dimensions
     numbers = itertools.product(*(range(len(matrix[0])) for matrix in matrices))
+    others = SliceDimension(0, rows, 1), SliceDimension(0, inner, 1)
     parts = {
-        index: make(
-            Slice(slice=(SliceDimension(k, k + 1, 1), SliceDimension(0, rows, 1), SliceDimension(0, inner, 1))),
-            products,
-        )
-        for k, index in enumerate(numbers)
+        index: make(Slice(slice=(SliceDimension(k, k + 1, 1), *others)), products) for k, index in enumerate(numbers)
     }
-    outer, *tiles, _ = sizes
-    found = [make.reshape(part, (*sizes[:-1], 1, inner)) for part in _transformed(make, parts, matrices).values()]
-    lengths = [len(matrix) for matrix in matrices]
-    joined = make.reshape(make(Concatenate(dimension=len(sizes) - 1), *found), (outer, *tiles, *lengths, inner))
+    joined = make(Concatenate(dimension=0), *_transformed(make, parts, matrices).values())
+    return make.reshape(joined, (*map(len, matrices), rows, inner))
+
+
+def side_by_side(make: Maker, results: Instruction, sizes: tuple[int, ...]) -> Instruction:
+    """[results.., outer x tiles, inner] -> [outer, axes.., inner], where results of a tile are neighbours.
+
+    `sizes` are outer, tiles.. and inner.
+    """
+    outer, *tiles, inner = sizes
     axes = len(tiles)
-    beside = [d for axis in range(1, axes + 1) for d in (axis, axis + axes)]
-    whole = make(Transpose(permutation=(0, *beside, 2 * axes + 1)), joined)
+    lengths = results.shape.dimensions[:axes]
+    apart = make.reshape(results, (*lengths, *sizes))
+    beside = [d for axis in range(axes) for d in (axis + axes + 1, axis)]
+    whole = make(Transpose(permutation=(axes, *beside, 2 * axes + 1)), apart)
     return make.reshape(whole, (outer, *(t * n for t, n in zip(tiles, lengths, strict=True)), inner))
 
 
