@@ -1,8 +1,9 @@
 """`python -m benchmarks.peers`: kernels on hloom, XLA, PyTorch, NumPy with SciPy, and IREE, in turns.
 
-Peers that are not installed are left out. Each is a process of its own, which makes the same arrays from one seed;
-results are compared with hloom's. Results are lines of JSON, so that a run that was ended goes on. With `--sweep` many
-more kernels are timed shortly, on hloom and XLA.
+Peers that are not installed are left out. Each is a process of its own, which makes the same arrays from one seed, and
+copies them in each turn, since the speed of memory depends on where they lie. hloom is called through JAX, as XLA is,
+and directly with NumPy's arrays, as the others are. Results are compared with hloom's. They are lines of JSON, so that
+a run that was ended goes on. With `--sweep` many more kernels are timed shortly, on hloom and XLA.
 """
 
 from __future__ import annotations
@@ -30,42 +31,52 @@ TURNS, TURN_SECONDS, REST_SECONDS = 4, 0.3, 0.3
 MOST_SECONDS = 30.0
 """Of an answer: a peer that takes longer leaves the kernel out."""
 
-# What each peer computes: a function of no arguments, whose result NumPy can read
+# What each peer computes: a function, whose result NumPy can read, and how it takes its arguments
 
-Peer = Callable[[Kernel, list[Array]], Callable[[], Array]]
+Prepared = tuple[Callable[..., Array], Callable[[Array], Any]]
+Peer = Callable[[Kernel, list[Array]], Prepared]
 
 
-def through_jax(kernel: Kernel, given: list[Array]) -> Callable[[], Array]:
+def through_jax(kernel: Kernel, given: list[Array]) -> Prepared:
     import jax
     import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", given[0].dtype == np.float64)
-    values = [jnp.asarray(x) for x in given]
     f = jax.jit(kernel.jax)
-    return lambda: jax.block_until_ready(f(*values))
+    return lambda *values: jax.block_until_ready(f(*values)), jnp.asarray
 
 
-def through_torch(kernel: Kernel, given: list[Array]) -> Callable[[], Array]:
+def directly(kernel: Kernel, given: list[Array]) -> Prepared:
+    """hloom without JAX, which only traces."""
+    import jax
+
+    import hloom
+
+    jax.config.update("jax_enable_x64", given[0].dtype == np.float64)
+    return hloom.compile(hloom.from_jax(kernel.jax, *given)), lambda x: x
+
+
+def through_torch(kernel: Kernel, given: list[Array]) -> Prepared:
     torch = importlib.import_module("torch")
     if kernel.torch is None:
         raise NotImplementedError
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    values = [
-        torch.from_numpy(x.astype(np.float32)).bfloat16() if x.dtype.kind == "V" else torch.from_numpy(x) for x in given
-    ]
-    f = kernel.torch
-    return lambda: f(*values)
+
+    def tensor(x: Array) -> Any:
+        is_narrow = x.dtype.kind == "V"
+        return torch.from_numpy(x.astype(np.float32)).bfloat16() if is_narrow else torch.from_numpy(x)
+
+    return kernel.torch, tensor
 
 
-def through_numpy(kernel: Kernel, given: list[Array]) -> Callable[[], Array]:
+def through_numpy(kernel: Kernel, given: list[Array]) -> Prepared:
     """By NumPy, its BLAS, and SciPy, on all cores where these use them."""
     if kernel.numpy is None:
         raise NotImplementedError
-    f = kernel.numpy
-    return lambda: f(*given)
+    return kernel.numpy, lambda x: x
 
 
-def through_iree(kernel: Kernel, given: list[Array]) -> Callable[[], Array]:
+def through_iree(kernel: Kernel, given: list[Array]) -> Prepared:
     """What JAX lowers, compiled for this processor; NotImplementedError for what IREE refuses."""
     compiler, runtime = importlib.import_module("iree.compiler"), importlib.import_module("iree.runtime")
     import jax
@@ -79,12 +90,13 @@ def through_iree(kernel: Kernel, given: list[Array]) -> Callable[[], Array]:
         raise NotImplementedError from error
     config = runtime.Config("local-task")
     module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, program), config)
-    values = [runtime.asdevicearray(config.device, x) for x in given]
-    return lambda: module.main(*values).to_host()
+    return lambda *values: module.main(*values).to_host(), lambda x: runtime.asdevicearray(config.device, x)
 
 
+DIRECT = "direct"
 PEERS: dict[str, tuple[Peer, dict[str, str]]] = {
     "hloom": (through_jax, {"JAX_PLATFORMS": "hloom"}),
+    DIRECT: (directly, {"JAX_PLATFORMS": "cpu"}),
     "XLA": (through_jax, {"JAX_PLATFORMS": "cpu"}),
     "PyTorch": (through_torch, {}),
     "SciPy": (through_numpy, {}),
@@ -97,20 +109,28 @@ def work(peer: str, folder: str) -> None:
     # Some write to what the answers go to.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    run: Callable[[], Array] | None = None
+    run: Prepared | None = None
+    given: list[Array] = []
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")
         if word == "load":
             kernel = (KERNELS | SWEPT)[rest]
             answer: Any = None
             with contextlib.suppress(ImportError, NotImplementedError):
-                run = PEERS[peer][0](kernel, kernel.arrays(np.random.default_rng(0)))
+                given = kernel.arrays(np.random.default_rng(0))
+                run = PEERS[peer][0](kernel, given)
                 answer = str(Path(folder) / f"{peer}.npy")
-                np.save(answer, _plain(run()))
+                np.save(answer, _plain(_bound(run, given)()))
         else:
             assert run is not None
-            answer = _times(run, float(rest))
+            answer = _times(_bound(run, [x.copy() for x in given]), float(rest))
         print(json.dumps(answer), file=answers, flush=True)
+
+
+def _bound(prepared: Prepared, given: list[Array]) -> Callable[[], Array]:
+    run, argument = prepared
+    values = [argument(x) for x in given]
+    return lambda: run(*values)
 
 
 def _plain(result: Array) -> Array:
@@ -122,6 +142,8 @@ def _plain(result: Array) -> Array:
 
 
 def _times(run: Callable[[], Array], seconds: float) -> list[float]:
+    """Of calls for so long, after one that is not counted: it touches new arrays first."""
+    run()
     found: list[float] = []
     while not found or sum(found) < seconds:
         started = time.perf_counter()
@@ -175,18 +197,25 @@ def table(found: Sequence[tuple[Kernel, dict[str, float]]]) -> str:
     from hloom.bench.machine import measure_limits
 
     limit = measure_limits()
-    peers = [peer for peer in PEERS if peer != "hloom" and any(peer in times for _, times in found)]
-    lines = [f"| | hloom ms | of the limit | {' | '.join(f'{peer} / hloom' for peer in peers)} |"]
-    lines.append("|---|" + "---|" * (2 + len(peers)))
+    peers = [peer for peer in PEERS if peer not in ("hloom", DIRECT) and any(peer in times for _, times in found)]
+    lines = [f"| | hloom ms | of the limit | through JAX ms | {' | '.join(f'{peer} / hloom' for peer in peers)} |"]
+    lines.append("|---|" + "---|" * (3 + len(peers)))
     for kernel, times in found:
-        own = times["hloom"]
-        ratios = [f"{times[peer] / own:.2f}" if peer in times else "" for peer in peers]
+        own = times.get(DIRECT, times["hloom"])
+        ratios = [f"{_ratio(times, peer):.2f}" if peer in times else "" for peer in peers]
         least = max(kernel.operations / limit.flops_per_second, kernel.bytes / limit.bytes_per_second)
         share = f"{least / own:.0%}" if least else ""
-        lines.append(f"| {kernel.name} | {1e3 * own:.3g} | {share} | {' | '.join(ratios)} |")
-    means = [_mean([times[peer] / times["hloom"] for _, times in found if peer in times]) for peer in peers]
-    lines.append(f"| **geometric mean** | | | {' | '.join(f'**{mean:.2f}**' for mean in means)} |")
+        lines.append(
+            f"| {kernel.name} | {1e3 * own:.3g} | {share} | {1e3 * times['hloom']:.3g} | {' | '.join(ratios)} |"
+        )
+    means = [_mean([_ratio(times, peer) for _, times in found if peer in times]) for peer in peers]
+    lines.append(f"| **geometric mean** | | | | {' | '.join(f'**{mean:.2f}**' for mean in means)} |")
     return "\n".join(lines)
+
+
+def _ratio(times: dict[str, float], peer: str) -> float:
+    """How much longer a peer takes than hloom does, called as the peer is."""
+    return times[peer] / times["hloom" if peer == "XLA" else DIRECT]
 
 
 def _mean(values: Sequence[float]) -> float:
