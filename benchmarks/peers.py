@@ -201,7 +201,7 @@ def table(found: Sequence[tuple[Kernel, dict[str, float]]]) -> str:
     lines = [f"| | hloom ms | of the limit | through JAX ms | {' | '.join(f'{peer} / hloom' for peer in peers)} |"]
     lines.append("|---|" + "---|" * (3 + len(peers)))
     for kernel, times in found:
-        own = times.get(DIRECT, times["hloom"])
+        own = _own(times, DIRECT)
         ratios = [f"{_ratio(times, peer):.2f}" if peer in times else "" for peer in peers]
         least = max(kernel.operations / limit.flops_per_second, kernel.bytes / limit.bytes_per_second)
         share = f"{least / own:.0%}" if least else ""
@@ -215,7 +215,12 @@ def table(found: Sequence[tuple[Kernel, dict[str, float]]]) -> str:
 
 def _ratio(times: dict[str, float], peer: str) -> float:
     """How much longer a peer takes than hloom does, called as the peer is."""
-    return times[peer] / times["hloom" if peer == "XLA" else DIRECT]
+    return times[peer] / _own(times, peer)
+
+
+def _own(times: dict[str, float], peer: str) -> float:
+    """hloom's time, called as a peer is: the sweep calls it through JAX alone."""
+    return times["hloom"] if peer == "XLA" else times.get(DIRECT, times["hloom"])
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -36,6 +36,11 @@ class WindowDimension:
     window_reversal: bool = False
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it moves element by element, over neighbours, with no holes between them."""
+        return self.stride == self.window_dilation == self.base_dilation == 1
+
+    @property
     def dilated_size(self) -> int:
         """w' of WIN-1."""
         return (self.size - 1) * self.window_dilation + 1

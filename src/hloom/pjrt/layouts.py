@@ -12,7 +12,6 @@ import re
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.ops.control_flow import Call
-from hloom.ops.transpose import Transpose
 from hloom.passes import clone_module
 from hloom.passes.expand.maker import Maker, new_computation
 from hloom.shape import Layout, Shape
@@ -92,15 +91,11 @@ def in_row_major(module: Module) -> Module:
     given = [make.parameter(number, _in_memory(shape)) for number, shape in enumerate(parameters)]
     arguments = []
     for shape, parameter in zip(parameters, given, strict=True):
-        places = _places(shape)
-        is_plain = places == tuple(range(shape.rank))
-        arguments.append(parameter if is_plain else make(Transpose(permutation=places), parameter))
+        arguments.append(make.transpose(parameter, _places(shape)))
     call = make(Call(computation=inner), *arguments)
     values = []
     for number, shape in enumerate(results):
-        value = make.element(call, number)
-        order = minor_to_major(shape)[::-1]
-        values.append(value if order == tuple(range(shape.rank)) else make(Transpose(permutation=order), value))
+        values.append(make.transpose(make.element(call, number), minor_to_major(shape)[::-1]))
     make.tuple(*values)
     outer.set_default_entry_layouts()
     return outer

@@ -17,7 +17,6 @@ from hloom.ops.elementwise_binary import Add, And, Multiply, Or, ShiftLeft, Shif
 from hloom.ops.elementwise_unary import Abs, Floor, IsFinite, Negate
 from hloom.ops.reshape import Bitcast, Reshape
 from hloom.ops.select import Select
-from hloom.ops.transpose import Transpose
 from hloom.passes.expand.maker import Expander, Maker, expand_all, reduced
 from hloom.shape import Layout, Shape, Tile
 from hloom.types import PrimitiveType
@@ -67,11 +66,11 @@ def _bitcast(make: Maker, old: Instruction, module: Module) -> Instruction | Non
         return None
     value = operand
     for move in from_:
-        value = _transposed(make, make.reshape(value, move.sizes), move.order)
+        value = make.transpose(make.reshape(value, move.sizes), move.order)
     value = _retyped(make, value, shape.element_type)
     for move in reversed(to):
         inverse = tuple(move.order.index(d) for d in range(len(move.order)))
-        value = _transposed(make, make.reshape(value, move.moved), inverse)
+        value = make.transpose(make.reshape(value, move.moved), inverse)
     return make(Reshape(), value, shape=shape)
 
 
@@ -96,10 +95,6 @@ def _moves(shape: Shape) -> list[_Move] | None:
         places = range(first, first + len(split))
         moves.append(_Move((*sizes[:first], *split), (*range(first), *places[::2], *places[1::2])))
     return moves
-
-
-def _transposed(make: Maker, value: Instruction, order: tuple[int, ...]) -> Instruction:
-    return value if order == tuple(range(len(order))) else make(Transpose(permutation=order), value)
 
 
 def _retyped(make: Maker, value: Instruction, element_type: PrimitiveType) -> Instruction:

@@ -37,7 +37,7 @@ def _swap(make: Maker, old: Instruction, module: Module) -> Instruction | None:
     numbers = op.dimension_numbers
     sizes = [image.shape.dimensions[d] for d in numbers.input_spatial_dimensions]
     window = op.window
-    if op.feature_group_count != 1 or op.batch_group_count != 1 or not all(map(_is_plain, window)):
+    if op.feature_group_count != 1 or op.batch_group_count != 1 or not all(w.is_plain for w in window):
         return None
     if math.prod(d.size for d in window) < WORTH_SWAPPING * math.prod(sizes) or 0 in sizes:
         return None
@@ -56,10 +56,6 @@ def _swap(make: Maker, old: Instruction, module: Module) -> Instruction | None:
         window=swapped, dimension_numbers=_swapped(numbers), operand_precision=tuple(reversed(op.operand_precision))
     )
     return make(new, turned, image, shape=old.shape)
-
-
-def _is_plain(window: WindowDimension) -> bool:
-    return window.stride == window.window_dilation == window.base_dilation == 1
 
 
 def _swapped(n: ConvolutionDimensionNumbers) -> ConvolutionDimensionNumbers:

@@ -10,7 +10,6 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.reduce import Reduce
-from hloom.ops.transpose import Transpose
 from hloom.passes.expand.maker import Maker, ScalarComputations, expand_all
 from hloom.shape import Shape
 
@@ -87,6 +86,4 @@ def _summed(make: Maker, old: Instruction, add: Computation) -> Instruction:
 def _spread(make: Maker, operand: Instruction, whole: Shape, places: list[int]) -> Instruction:
     """The operand broadcast, its dimension d along dimension places[d]; broadcast wants them in order."""
     order = sorted(range(len(places)), key=places.__getitem__)
-    if order != list(range(len(places))):
-        operand = make(Transpose(permutation=tuple(order)), operand)
-    return make.broadcast(operand, whole, tuple(sorted(places)))
+    return make.broadcast(make.transpose(operand, tuple(order)), whole, tuple(sorted(places)))

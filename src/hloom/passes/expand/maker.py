@@ -20,6 +20,7 @@ from hloom.ops.operation import Operation
 from hloom.ops.reduce import Reduce
 from hloom.ops.reshape import Reshape
 from hloom.ops.structure import Constant, GetTupleElement, Parameter, Tuple
+from hloom.ops.transpose import Transpose
 from hloom.passes.edit import Edit, callees_first_of, has_control_edges, is_dynamic
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
@@ -75,6 +76,10 @@ class Maker:
         if operand.shape.dimensions == dimensions:
             return operand
         return self(Reshape(), operand, shape=Shape.array(operand.shape.element_type, dimensions))
+
+    def transpose(self, operand: Instruction, order: tuple[int, ...]) -> Instruction:
+        """The operand with its dimension order[d] as dimension d."""
+        return operand if order == tuple(range(len(order))) else self(Transpose(permutation=order), operand)
 
     def element(self, operand: Instruction, index: int) -> Instruction:
         return self(GetTupleElement(index=index), operand)

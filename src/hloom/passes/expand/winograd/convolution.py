@@ -21,7 +21,7 @@ from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
 from hloom.ops.pad import Pad
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
-from hloom.ops.transpose import Reverse, Transpose
+from hloom.ops.transpose import Reverse
 from hloom.passes.expand.maker import Maker, counted_loop, expand_all, new_computation
 from hloom.passes.expand.winograd.filtering import factors, results, side_by_side
 from hloom.passes.expand.winograd.tiling import Blocks, Tiling, tiling_of
@@ -66,7 +66,7 @@ class WinogradConvolution:
         batch, axes = n.output_batch_dimension, n.output_spatial_dimensions
         order = *((*axes, batch) if tiling.sums_tiles else (batch, *axes)), n.output_feature_dimension
         wanted = _first(make, whole, [old.shape.dimensions[d] for d in order])
-        return make.convert(_in_order(make, wanted, tuple(map(order.index, range(len(order))))), element_type)
+        return make.convert(make.transpose(wanted, tuple(map(order.index, range(len(order))))), element_type)
 
 
 # The operands, with zeros up to whole blocks
@@ -80,7 +80,7 @@ def _image(make: Maker, old: Instruction, tiling: Tiling, blocks: Blocks) -> Ins
     sides = n.input_batch_dimension, n.input_feature_dimension
     outer, inner = reversed(sides) if tiling.sums_tiles else sides
     image = make.convert(old.operands[0], old.shape.element_type.computed)
-    image = _in_order(make, image, (outer, *n.input_spatial_dimensions, inner))
+    image = make.transpose(image, (outer, *n.input_spatial_dimensions, inner))
     images, *tiles = _whole(tiling, blocks)
     reach = [(t - 1) * f.step + f.products for t, f in zip(tiles, tiling.filterings, strict=True)]
     return _padded(make, image, [0, *(w.padding_low for w in op.window), 0], [images, *reach, tiling.channels])
@@ -102,7 +102,7 @@ def _large_window(make: Maker, old: Instruction, tiling: Tiling, blocks: Blocks)
     assert isinstance(op, Convolution)
     n = op.dimension_numbers
     order = n.kernel_input_feature_dimension, *n.kernel_spatial_dimensions, n.kernel_output_feature_dimension
-    window = _in_order(make, _window(make, old), order)
+    window = make.transpose(_window(make, old), order)
     images, *tiles = _whole(tiling, blocks)
     lengths = [t * f.step for t, f in zip(tiles, tiling.filterings, strict=True)]
     return _padded(make, window, [0] * len(order), [images, *lengths, tiling.features])
@@ -111,10 +111,6 @@ def _large_window(make: Maker, old: Instruction, tiling: Tiling, blocks: Blocks)
 def _whole(tiling: Tiling, blocks: Blocks) -> tuple[int, ...]:
     """The images and tiles of all blocks."""
     return blocks.along[0] * blocks.images, blocks.along[1] * blocks.rows, *tiling.tiles[1:]
-
-
-def _in_order(make: Maker, operand: Instruction, order: tuple[int, ...]) -> Instruction:
-    return operand if order == tuple(range(len(order))) else make(Transpose(permutation=order), operand)
 
 
 def _padded(make: Maker, operand: Instruction, low: Sequence[int], sizes: Sequence[int]) -> Instruction:
@@ -135,6 +131,10 @@ def _first(make: Maker, operand: Instruction, sizes: Sequence[int]) -> Instructi
 # The products, in a loop over blocks
 
 
+Body = Callable[[Maker, Instruction, Instruction], Instruction]
+"""What a computation makes of its two operands."""
+
+
 @dataclass(frozen=True)
 class _Products:
     """The computations that make results of two operands: equal tiles have one, which is compiled once."""
@@ -143,7 +143,7 @@ class _Products:
     made: dict[object, Computation] = field(default_factory=dict)
 
     def __call__(
-        self, make: Maker, tiles: tuple[object, ...], operands: tuple[Instruction, Instruction], body: Products
+        self, make: Maker, tiles: tuple[object, ...], operands: tuple[Instruction, Instruction], body: Body
     ) -> Instruction:
         shapes = tuple(operand.shape for operand in operands)
         if (tiles, shapes) not in self.made:
@@ -152,9 +152,6 @@ class _Products:
             image, window = (within.parameter(k, shape) for k, shape in enumerate(shapes))
             body(within, image, window)
         return make(Call(computation=self.made[tiles, shapes]), *operands)
-
-
-Products = Callable[[Maker, Instruction, Instruction], Instruction]
 
 
 def _filtered(make: Maker, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
@@ -175,16 +172,15 @@ def _filtered(make: Maker, products: _Products, old: Instruction, tiling: Tiling
         found = side_by_side(make, results(make, dot, [f.result for f in tiling.filterings]), sizes)
         return _first(make, found, result_sizes)
 
-    def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
-        image, factor, total = values
+    def written(
+        make: Maker, step: Instruction, image: Instruction, factor: Instruction, total: Instruction
+    ) -> Instruction:
         result = block(make, _image_block(make, image, step, tiling, blocks), factor)
-        starts = _starts(make, step, blocks, high, total.shape.rank)
-        return [image, factor, make(DynamicUpdateSlice(), total, result, *starts)]
+        return make(DynamicUpdateSlice(), total, result, *_starts(make, step, blocks, high, total.shape.rank))
 
     def in_blocks(make: Maker, image: Instruction, factor: Instruction) -> Instruction:
         images, rows = map(operator.mul, result_sizes, blocks.along)
-        empty = _zeros(make, image, (images, rows, *result_sizes[2:]))
-        return counted_loop(make, products.module, "winograd", blocks.count, [image, factor, empty], body)[-1]
+        return _rounds(make, products.module, blocks, (image, factor), (images, rows, *result_sizes[2:]), written)
 
     operands = _image(make, old, tiling, blocks), factor
     return products(make, (tiling, blocks, contracting), operands, block if blocks.count == 1 else in_blocks)
@@ -199,14 +195,15 @@ def _window_gradient(make: Maker, products: _Products, old: Instruction, tiling:
         right = factors(make, window, tiling.axes, [f.window for f in tiling.filterings], steps)
         return make(_batches(1, 1), left, right)
 
-    def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
-        image, window, total = values
+    def added(
+        make: Maker, step: Instruction, image: Instruction, window: Instruction, total: Instruction
+    ) -> Instruction:
         part = _rows_block(make, window, step, blocks, steps[0], blocks.rows * steps[0])
-        return [image, window, make(Add(), total, block(make, _image_block(make, image, step, tiling, blocks), part))]
+        return make(Add(), total, block(make, _image_block(make, image, step, tiling, blocks), part))
 
     def in_blocks(make: Maker, image: Instruction, window: Instruction) -> Instruction:
-        sums = _zeros(make, image, (tiling.products, tiling.channels, tiling.features))
-        return counted_loop(make, products.module, "winograd", blocks.count, [image, window, sums], body)[-1]
+        sizes = tiling.products, tiling.channels, tiling.features
+        return _rounds(make, products.module, blocks, (image, window), sizes, added)
 
     def whole(make: Maker, image: Instruction, window: Instruction) -> Instruction:
         sums = (block if blocks.count == 1 else in_blocks)(make, image, window)
@@ -216,9 +213,23 @@ def _window_gradient(make: Maker, products: _Products, old: Instruction, tiling:
     return products(make, (tiling, blocks), operands, whole)
 
 
-def _zeros(make: Maker, like: Instruction, sizes: tuple[int, ...]) -> Instruction:
-    shape = Shape.array(like.shape.element_type, sizes)
-    return make.broadcast(make.constant(0, shape.element_type), shape)
+def _rounds(
+    make: Maker,
+    module: Module,
+    blocks: Blocks,
+    operands: tuple[Instruction, Instruction],
+    sizes: tuple[int, ...],
+    more: Callable[[Maker, Instruction, Instruction, Instruction, Instruction], Instruction],
+) -> Instruction:
+    """Zeros of some sizes, to which `more(make, step, *operands, total)` adds each block."""
+
+    def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
+        image, other, total = values
+        return [image, other, more(make, step, image, other, total)]
+
+    empty = Shape.array(operands[0].shape.element_type, sizes)
+    zeros = make.broadcast(make.constant(0, empty.element_type), empty)
+    return counted_loop(make, module, "winograd", blocks.count, [*operands, zeros], body)[-1]
 
 
 def _batches(*contracting: int) -> Dot:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hloom.ir import Instruction
-from hloom.ops.attributes import Precision, WindowDimension
+from hloom.ops.attributes import Precision
 from hloom.ops.convolution import Convolution
 from hloom.passes.expand.winograd.filtering import ONE_OUTPUT, THREE_OUTPUTS, TWO_OUTPUTS, Filtering
 
@@ -55,7 +55,7 @@ def tiling_of(convolution: Instruction) -> Tiling | None:
     op, out = convolution.op, convolution.shape
     assert isinstance(op, Convolution)
     lhs, rhs = convolution.operand_shapes
-    if op.feature_group_count > 1 or op.batch_group_count > 1 or not all(map(_is_plain, op.window)):
+    if op.feature_group_count > 1 or op.batch_group_count > 1 or not all(w.is_plain for w in op.window):
         return None
     if not out.element_type.is_float or any(p is not Precision.DEFAULT for p in op.operand_precision):
         return None
@@ -74,10 +74,6 @@ def tiling_of(convolution: Instruction) -> Tiling | None:
         tiles = _ceil_divide(windows, [len(f.window[0]) for f in filterings])
         return Tiling(filterings, tiles, outputs, channels, images, features, direct, sums_tiles=True)
     return None
-
-
-def _is_plain(window: WindowDimension) -> bool:
-    return window.stride == window.window_dilation == window.base_dilation == 1
 
 
 def _ceil_divide(sizes: Sequence[int], parts: Sequence[int]) -> tuple[int, ...]:
