@@ -3,7 +3,6 @@ through fusions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -13,7 +12,7 @@ from hloom.ops.attributes import ComparisonDirection
 from hloom.ops.compare import Compare
 from hloom.ops.control_flow import Fusion, While
 from hloom.ops.elementwise_binary import Add
-from hloom.ops.structure import Constant, GetTupleElement
+from hloom.ops.structure import Constant, GetTupleElement, Parameter
 from hloom.shape import Shape
 
 
@@ -60,38 +59,35 @@ def trip_count(loop: Instruction) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An instruction, where the parameters of the fusion that it is in stand for other instructions."""
+    """An instruction, and the fusion that it is in: the operands of that fusion stand for its parameters."""
 
     instruction: Instruction
-    arguments: Mapping[Instruction, Seen]
+    fusion: Seen | None = None
 
     def operand(self, position: int) -> Seen:
-        return seen(self.instruction.operands[position], self.arguments)
+        return seen(self.instruction.operands[position], self.fusion)
 
 
-_NOTHING: Mapping[Instruction, Seen] = {}
-
-
-def seen(instruction: Instruction, arguments: Mapping[Instruction, Seen] = _NOTHING) -> Seen:
+def seen(instruction: Instruction, fusion: Seen | None = None) -> Seen:
     """The instruction that computes a value: one in a fusion for that fusion, an argument for a parameter."""
-    while instruction not in arguments:
+    while True:
         op = instruction.op
-        if isinstance(op, Fusion):
-            arguments, instruction = _arguments(instruction, op, arguments), op.calls.root
-        elif isinstance(op, GetTupleElement) and isinstance(fusion := instruction.operands[0].op, Fusion):
-            if fusion.calls.root.opcode != "tuple":
-                break
-            arguments = _arguments(instruction.operands[0], fusion, arguments)
-            instruction = fusion.calls.root.operands[op.index]
+        if isinstance(op, Parameter) and fusion is not None:
+            instruction, fusion = fusion.instruction.operands[op.number], fusion.fusion
+        elif isinstance(op, Fusion) and op.calls.root.opcode != "tuple":
+            instruction, fusion = op.calls.root, Seen(instruction, fusion)
+        elif isinstance(op, GetTupleElement) and (of := _fused_tuple(instruction.operands[0])) is not None:
+            instruction, fusion = of.operands[op.index], Seen(instruction.operands[0], fusion)
         elif instruction.opcode in ("reshape", "bitcast", "copy") and is_index(instruction):
             (instruction,) = instruction.operands
         else:
-            return Seen(instruction, arguments)
-    return arguments[instruction]
+            return Seen(instruction, fusion)
 
 
-def _arguments(fusion: Instruction, op: Fusion, arguments: Mapping[Instruction, Seen]) -> Mapping[Instruction, Seen]:
-    return dict(zip(op.calls.parameters, (seen(operand, arguments) for operand in fusion.operands), strict=True))
+def _fused_tuple(instruction: Instruction) -> Instruction | None:
+    """The tuple that is the root of a fusion."""
+    op = instruction.op
+    return op.calls.root if isinstance(op, Fusion) and op.calls.root.opcode == "tuple" else None
 
 
 def element_of(value: Instruction, computation: Computation) -> int | None:

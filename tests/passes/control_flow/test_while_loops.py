@@ -92,6 +92,31 @@ def test_what_is_counted_with_is_seen_through_fusions() -> None:
     assert counted_loop(loop) == CountedLoop(index=0, start=0, step=1, trips=500)
 
 
+FUSED_REDUCTION = """HloModule m
+least { a = f32[] parameter(0)  b = s32[] parameter(1)  c = f32[] parameter(2)  d = s32[] parameter(3)
+  p = pred[] compare(a, c), direction=LE
+  e = f32[] select(p, a, c)  f = s32[] select(p, b, d)
+  ROOT t = (f32[], s32[]) tuple(e, f) }
+fused { x = f32[8] parameter(0)  n = s32[8] iota(), iota_dimension=0  inf = f32[] constant(inf)  zero = s32[] constant(0)
+  ROOT r = (f32[], s32[]) reduce(x, n, inf, zero), dimensions={0}, to_apply=least }
+body { s = (s32[], f32[8], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0  x = f32[8] get-tuple-element(s), index=1
+  r = (f32[], s32[]) fusion(x), kind=kLoop, calls=fused
+  at = s32[] get-tuple-element(r), index=1  one = s32[] constant(1)  next = s32[] add(i, one)
+  ROOT t = (s32[], f32[8], s32[]) tuple(next, x, at) }
+condition { s = (s32[], f32[8], s32[]) parameter(0)  i = s32[] get-tuple-element(s), index=0  n = s32[] constant(3)
+  ROOT p = pred[] compare(i, n), direction=LT }
+ENTRY e { x = f32[8] parameter(0)  zero = s32[] constant(0)  s = (s32[], f32[8], s32[]) tuple(zero, x, zero)
+  w = (s32[], f32[8], s32[]) while(s), condition=condition, body=body
+  ROOT at = s32[] get-tuple-element(w), index=2 }
+"""
+
+
+def test_state_may_come_from_a_fusion_whose_root_is_a_reduction_of_several_arrays() -> None:
+    x = np.array([3, 1, 4, 1, 5, 9, 2, 6], np.float32)
+    assert hl.compile(FUSED_REDUCTION)(x) == 1
+
+
 @pytest.mark.parametrize("start", [3, 4, 5, 9])
 def test_loops_that_run_at_most_once_go(start: int) -> None:
     after = check_same_results(loop_module(start), WhileLoopSimplifier().run, ARRAYS)
