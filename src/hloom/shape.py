@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import escape
 from typing import NoReturn
@@ -17,6 +17,8 @@ INT64_MAX = 2**63 - 1
 UNBOUNDED = -(2**63)
 """The size of a dynamic dimension without a bound, as protos have it."""
 Ints = tuple[int, ...]
+_NO_TYPES: frozenset[PrimitiveType] = frozenset()
+_put = object.__setattr__
 
 
 class PaddingValue(Enum):
@@ -157,6 +159,12 @@ class Shape:
     dynamic_dimensions: tuple[bool, ...] = ()
     layout: Layout | None = None
     elements: tuple[Shape, ...] = ()
+    is_dynamic: bool = field(init=False, repr=False, compare=False)
+    """True where some dimension's size is known only at run time, here or in a tuple element."""
+    is_unbounded: bool = field(init=False, repr=False, compare=False)
+    """True where some dynamic dimension has no bound, `f32[?]`, here or in a tuple element."""
+    leaf_types: frozenset[PrimitiveType] = field(init=False, repr=False, compare=False)
+    """The element types of its leaves. Known once, as the two above: each user of a long tuple asks."""
 
     def __hash__(self) -> int:
         # Without the layout: passes hash shapes all the time, and few differ in nothing else.
@@ -184,6 +192,19 @@ class Shape:
         return Shape(PrimitiveType.BUFFER, elements=(element,))
 
     def __post_init__(self) -> None:
+        self._check()
+        elements = self.elements
+        dynamic, unbounded = True in self.dynamic_dimensions, UNBOUNDED in self.dimensions
+        if elements:
+            dynamic, unbounded = True in [e.is_dynamic for e in elements], True in [e.is_unbounded for e in elements]
+        types = self.element_type.alone
+        if self.element_type is PrimitiveType.TUPLE:
+            types = _NO_TYPES.union(*[e.leaf_types for e in elements])
+        _put(self, "is_dynamic", dynamic)
+        _put(self, "is_unbounded", unbounded)
+        _put(self, "leaf_types", types)
+
+    def _check(self) -> None:
         if not self.element_type.is_array:
             if self.layout is not None or self.dimensions:
                 _reject("SL-22", f"a {self.element_type} has neither dimensions nor a layout")
@@ -215,11 +236,6 @@ class Shape:
                 _reject("SL-25", "a size without a bound is dynamic")
 
     # Queries
-
-    @property
-    def is_unbounded(self) -> bool:
-        """True where some dynamic dimension has no bound, `f32[?]`, here or in a tuple element."""
-        return UNBOUNDED in self.dimensions or any(element.is_unbounded for element in self.elements)
 
     @property
     def rank(self) -> int:
@@ -257,14 +273,9 @@ class Shape:
         return self.layout is not None and all(size == 1 for size in self.dimensions)
 
     @property
-    def is_dynamic(self) -> bool:
-        """True where some dimension's size is known only at run time, here or in a tuple element."""
-        return any(self.dynamic_dimensions) or any(element.is_dynamic for element in self.elements)
-
-    @property
     def is_static(self) -> bool:
         """Whether it is an array of fixed sizes, or a tuple of nothing else."""
-        return all(leaf.is_array and not leaf.is_dynamic for leaf in self.leaves())
+        return not self.is_dynamic and all(type.is_array for type in self.leaf_types)
 
     @property
     def element_count(self) -> int:

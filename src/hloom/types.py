@@ -40,6 +40,8 @@ class PrimitiveType(enum.Enum):
     kind: Kind
     bits: int
     dtype: np.dtype[Any]
+    alone: frozenset[PrimitiveType]
+    """The set of this type."""
 
     def __str__(self) -> str:
         return self.text
@@ -134,6 +136,7 @@ BY_DTYPE: dict[np.dtype[Any], PrimitiveType] = {}
 
 for _type in PrimitiveType:
     _type.text = _type.name.lower()
+    _type.alone = frozenset({_type})
     _type.kind, _type.bits = _kind_and_bits(_type.text)
     BY_NAME[_type.text] = _type
     BY_NUMBER[_type.value] = _type

@@ -167,7 +167,7 @@ def _check_host_transfers(module: Module) -> None:
 
 def _check_entry_buffers(module: Module) -> None:
     for instruction in (*module.entry.parameters, module.entry.root):
-        if any(leaf.element_type is PrimitiveType.BUFFER for leaf in instruction.shape.leaves()):
+        if PrimitiveType.BUFFER in instruction.shape.leaf_types:
             _reject(instruction, "parameters and results of the entry are no buffers")
 
 

@@ -90,9 +90,10 @@ def _verify_structure(computation: Computation) -> None:
         if instruction.opcode == "parameter":
             numbers.append(instruction.op.number)  # type: ignore[attr-defined]
         seen.add(instruction)
+    reads: dict[Instruction, set[Instruction]] = {i: set(i.operands) for i in computation.instructions}
     for instruction in computation.instructions:
         for user in instruction.users:
-            if user not in seen or instruction not in user.operands:
+            if instruction not in reads.get(user, ()):
                 _fail(f"user %{user.name} does not have it as an operand", instruction)
     if computation.root not in seen:
         _fail(f"the root of {computation.name} is not one of its instructions")

@@ -6,7 +6,6 @@ of them. `hloom.passes.expand.mixed_precision` writes the conversions out before
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from hloom.errors import HloomError
@@ -44,12 +43,8 @@ def widest_float(instruction: Instruction) -> PrimitiveType | None:
     shapes = [instruction.shape, *instruction.operand_shapes]
     for computation in instruction.op.computations:
         shapes += [*computation.parameter_shapes, computation.result_shape]
-    floats = dict.fromkeys(_floats(shapes))
-    return max(floats, key=lambda element_type: element_type.bits) if len(floats) > 1 else None
-
-
-def _floats(shapes: Iterable[Shape]) -> Iterable[PrimitiveType]:
-    return (leaf.element_type for shape in shapes for leaf in shape.leaves() if leaf.element_type.is_float)
+    floats = {type for shape in shapes for type in shape.leaf_types if type.is_float}
+    return max(floats, key=lambda type: (type.bits, type.value)) if len(floats) > 1 else None
 
 
 def with_float(shape: Shape, element_type: PrimitiveType) -> Shape:

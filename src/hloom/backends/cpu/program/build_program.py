@@ -364,7 +364,7 @@ def _shape_of(kind: BufferType) -> Shape:
 
 
 def _is_native_shape(shape: Shape) -> bool:
-    return all(leaf.is_token or (leaf.is_array and not leaf.is_dynamic) for leaf in shape.leaves())
+    return not shape.is_dynamic and all(type.is_array or type is PrimitiveType.TOKEN for type in shape.leaf_types)
 
 
 def passed_on(body: Computation) -> set[int]:

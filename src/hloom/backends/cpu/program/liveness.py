@@ -44,60 +44,102 @@ class Region:
 
 Interval = tuple[int, int]
 """(a, b): what step a wrote is read, last, by step b."""
+Before = tuple[bool, bool]
+"""Whether the value is needed before a part of the program if it is not needed after that part, and if it is."""
 
 
 def live_intervals(uses: Sequence[Use], start: int, end: int) -> list[Interval]:
     """Between which steps the buffer holds a value that is still read. `uses` are in order of position."""
-    intervals: list[Interval] = []
-    _scan(list(uses), 0, start, end, False, intervals)
-    return intervals
+    walk = _Walk()
+    walk.scan(list(uses), 0, start, end, False)
+    return walk.found
 
 
-def _scan(uses: list[Use], depth: int, start: int, end: int, live: bool, found: list[Interval]) -> bool:
-    """Walks backwards through a region; `live` is whether the value is read after it. Whether it is read before."""
-    until = end
+class _Walk:
+    """Walks backwards through the uses of a buffer.
+
+    Whether a value is needed after a loop's body depends on what the next iteration reads: so regions are summarised,
+    each once, before they are walked through. That is linear, however deep they nest.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Interval] = []
+        self.before: dict[Region, Before] = {}
+
+    def scan(self, uses: list[Use], depth: int, start: int, end: int, live: bool) -> bool:
+        """Records the intervals of a part; `live` is whether the value is read after it. Whether it is read before."""
+        until = end
+        for use, inside in _backwards(uses, depth):
+            if inside:
+                region = use.region[depth]
+                if live:
+                    self.found.append((region.end, until))
+                live = self._scan_region(inside, depth, region, live)
+                until = region.start
+                continue
+            if use.writes and not use.reads:
+                if live:
+                    self.found.append((use.position, until))
+                live = False
+            elif use.writes and live:
+                self.found.append((use.position, until))
+                until = use.position
+            if use.reads and not live:
+                live, until = True, use.position
+        if live:
+            self.found.append((start, until))
+        return live
+
+    def _scan_region(self, uses: list[Use], depth: int, region: Region, live: bool) -> bool:
+        """A branch may not be taken. A loop is left after its condition, and its body leads to the condition again."""
+        if not region.is_loop:
+            return self.scan(uses, depth + 1, region.start, region.end, live) or live
+        condition, body = _parts(uses, region)
+        before = self._summary(uses, depth, region)[live]
+        after_condition = self.scan(body, depth + 1, region.exit, region.end, before) or live
+        return self.scan(condition, depth + 1, region.start, region.exit, after_condition)
+
+    def _summary(self, uses: list[Use], depth: int, region: Region) -> Before:
+        """What a loop or a branch needs."""
+        if region not in self.before:
+            if region.is_loop:
+                condition, body = (self._effect(part, depth + 1) for part in _parts(uses, region))
+                # Another iteration needs before it what this one does: the first pass finds the fixed point.
+                self.before[region] = (condition[body[False]], condition[True])
+            else:
+                self.before[region] = (self._effect(uses, depth + 1)[False], True)
+        return self.before[region]
+
+    def _effect(self, uses: list[Use], depth: int) -> Before:
+        """What uses one after another need."""
+        if_not, if_so = False, True
+        for use, inside in _backwards(uses, depth):
+            if inside:
+                before = self._summary(inside, depth, use.region[depth])
+                if_not, if_so = before[if_not], before[if_so]
+            else:
+                if_not = if_so = use.reads
+        return if_not, if_so
+
+
+def _backwards(uses: list[Use], depth: int) -> Iterator[tuple[Use, list[Use]]]:
+    """The uses from the last to the first; those inside of a region together, as the last of them and a list."""
     position = len(uses)
     while position:
         position -= 1
         use = uses[position]
-        if len(use.region) > depth:
-            region = use.region[depth]
-            first = position
-            while first and len(uses[first - 1].region) > depth and uses[first - 1].region[depth] is region:
-                first -= 1
-            inside = uses[first : position + 1]
-            position = first
-            if live:
-                found.append((region.end, until))
-            live = _scan_region(inside, depth, region, live, found)
-            until = region.start
+        if len(use.region) <= depth:
+            yield use, []
             continue
-        if use.writes and not use.reads:
-            if live:
-                found.append((use.position, until))
-            live = False
-        elif use.writes and live:
-            found.append((use.position, until))
-            until = use.position
-        if use.reads and not live:
-            live, until = True, use.position
-    if live:
-        found.append((start, until))
-    return live
+        region, end = use.region[depth], position + 1
+        while position and len(uses[position - 1].region) > depth and uses[position - 1].region[depth] is region:
+            position -= 1
+        yield use, uses[position:end]
 
 
-def _scan_region(uses: list[Use], depth: int, region: Region, live: bool, found: list[Interval]) -> bool:
-    """A branch may not be taken. A loop is left after its condition, and its body leads to the condition again."""
-    if not region.is_loop:
-        return _scan(uses, depth + 1, region.start, region.end, live, found) or live
-    condition = [use for use in uses if use.position <= region.exit]
-    body = [use for use in uses if use.position > region.exit]
-    mark, before = len(found), False
-    for _ in range(2):
-        del found[mark:]
-        after_condition = _scan(body, depth + 1, region.exit, region.end, before, found) or live
-        before = _scan(condition, depth + 1, region.start, region.exit, after_condition, found)
-    return before
+def _parts(uses: list[Use], region: Region) -> tuple[list[Use], list[Use]]:
+    """Those in the condition and in the body of a loop."""
+    return [use for use in uses if use.position <= region.exit], [use for use in uses if use.position > region.exit]
 
 
 def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:

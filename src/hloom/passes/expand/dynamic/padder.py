@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,7 +36,8 @@ class DynamicPadder:
     name: ClassVar[str] = "dynamic-padder"
 
     def run(self, module: Module) -> int:
-        if not any(map(is_dynamic, module.instructions())) or not all(map(_can_follow, module.instructions())):
+        dynamic = {i.parent for i in module.instructions() if is_dynamic(i)}
+        if not dynamic or not all(_can_follow(i, dynamic) for i in module.instructions()):
             return 0
         shapes, result = module.entry.parameter_shapes, module.entry.result_shape
         changes = sum(_ComputationPadder(computation).run() for computation in callees_first_of(module))
@@ -44,12 +46,11 @@ class DynamicPadder:
         return changes
 
 
-def _can_follow(instruction: Instruction) -> bool:
+def _can_follow(instruction: Instruction, dynamic: AbstractSet[Computation | None]) -> bool:
+    """Whether it may work on padded arrays; `dynamic`: the computations that hold dynamic dimensions."""
     if is_dynamic(instruction) and (has_control_edges(instruction) or instruction.shape.is_unbounded):
         return False
-    return instruction.opcode in _CALLERS or not any(
-        is_dynamic(called) for computation in calls(instruction.op) for called in computation.instructions
-    )
+    return instruction.opcode in _CALLERS or dynamic.isdisjoint(calls(instruction.op))
 
 
 def padded_shape(shape: Shape) -> Shape:

@@ -1,0 +1,53 @@
+"""Compiling takes work in proportion to a program, whatever the program has many of.
+
+Work is counted, in calls of functions, rather than timed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from benchmarks.families import FLAT, NESTED, Family
+
+import hloom as hl
+
+FOUR_TIMES = 5.0
+"""How much more work four times the items may be; quadratic work would be 16 times as much."""
+
+
+def calls(run: Callable[[], Any]) -> int:
+    """The number of functions called, in Python and in C, on this thread."""
+    count = 0
+
+    def called(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def growth(family: Family, n: int, monkeypatch: pytest.MonkeyPatch) -> float:
+    """The work of compiling 4 n items, divided by that of n."""
+    monkeypatch.setenv("HLOOM_CACHE_DIR", "")
+    hl.compile(family(1))  # loads what the first compilation needs
+    few, many = (calls(lambda size=size: hl.compile(hl.parse(family(size)))) for size in (n, 4 * n))  # type: ignore[misc]
+    return many / few
+
+
+@pytest.mark.parametrize("family", FLAT.values(), ids=FLAT)
+def test_side_by_side(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert growth(family, 100, monkeypatch) < FOUR_TIMES
+
+
+@pytest.mark.parametrize("family", NESTED.values(), ids=NESTED)
+def test_inside_of_each_other(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice a bound of linear work: each level may be looked at from each one around it, but not twice as often."""
+    assert growth(family, 8, monkeypatch) < 2 * FOUR_TIMES
