@@ -3,10 +3,11 @@
     python tools/run_xla_tests.py run path/to/xla
     python tools/run_xla_tests.py report
 
-Modules are the raw strings of `*_test.cc` files and the `.hlo` files of a checkout of XLA (the fork ROCm/xla has the
-same tests, and is small). Each is parsed by jaxlib and by hloom, printed and parsed again; where XLA's CPU backend runs
-it, both backends of hloom run it on the same random arguments. Results are lines of JSON in a folder, a file for each
-file of the checkout: a run goes on where the last one ended.
+Modules are the raw strings of `*_test.cc` files, the `.hlo` files and the functions of the `.mlir` files of a checkout,
+of XLA (the fork ROCm/xla has the same tests, and is small) or of a compiler that takes StableHLO. Each is parsed by
+jaxlib and by hloom, printed and parsed again; where XLA's CPU backend runs it, both backends of hloom run it on the
+same random arguments. Results are lines of JSON in a folder, a file for each file of the checkout: a run goes on where
+the last one ended.
 """
 
 from __future__ import annotations

@@ -199,6 +199,8 @@ ERRORS = [
     ("%0 = stablehlo.transpose %a, dims = [0 : (", "2:40: expected ',' or ']'"),
     ("%0 = stablehlo.transpose %a, dim = [0]", "2:30: expected 'dims' in stablehlo.transpose, got 'dim "),
     ("%0 = stablehlo.convert %a : (tensor<f32>) -> vector<2xf32>", "2:46: there is no type 'vector' here"),
+    ('%0 = "x.y"(%a) {a = array<i64: 1,1e9991>}', "2:34: an array of i64 holds integers, got inf"),
+    ('%0 = "x.y"(%a) {a = array<f8E9M9: 0x7F>}', "2:35: there is no HLO element type for f8E9M9"),
     ('"cf.br"()[^bb1] : () -> ()', "2:10: cf.br jumps to blocks"),
     ('%0 = "x.y"(%a) {a = 1, a = 2} : (tensor<f32>) -> tensor<f32>', "2:24: the attribute a is given twice"),
     ('%0 = "x.y"(%a) {a = #b} : (tensor<f32>) -> tensor<f32>', "2:21: the attribute alias #b is not defined"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import hloom as hl
 from run_xla_tests import main
 from xla_tests import modules
 from xla_tests.results import Record, Summary, read
@@ -45,24 +46,50 @@ ENTRY e { ROOT p = f32[2] parameter(0
 """
 
 
+MLIR = """// RUN: opt %s
+#map = affine_map<(d0) -> (d0)>
+sdy.mesh @m = <["x"=2]> // a mesh
+module @whole attributes {mhlo.num_partitions = 2 : i32} {
+  // func.func @comment() { return }
+  func.func private @declared(tensor<f32>) -> tensor<f32>
+  func.func @f(%a: tensor<f32> {x = "} // no end"}) -> (tensor<f32> {y}) attributes {z = {}} {
+    %0 = call @helper(%a) : (tensor<f32>) -> tensor<f32>
+    return %0 : tensor<f32>
+  }
+  func.func private @helper(%a: tensor<f32>) -> tensor<f32> { return %a : tensor<f32> }
+}
+// -----
+func.func @main() { return }
+"""
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     (tmp_path / "xla" / "service").mkdir(parents=True)
     (tmp_path / "xla" / "service" / "a_test.cc").write_text(TEST)
     (tmp_path / "xla" / "several.hlo").write_text(FILE)
     (tmp_path / "xla" / "a.cc").write_text(TEST)
+    (tmp_path / "ops.mlir").write_text(MLIR)
     return tmp_path
 
 
 def test_modules_are_found_where_they_stand(checkout: Path) -> None:
-    assert modules.files(checkout) == ["xla/service/a_test.cc", "xla/several.hlo"]
+    assert modules.files(checkout) == ["ops.mlir", "xla/service/a_test.cc", "xla/several.hlo"]
     assert [(m.line, m.text.split()[0]) for m in modules.modules(checkout, "xla/service/a_test.cc")] == [
         (3, "HloModule"),
         (7, "add"),
     ]
     assert [m.line for m in modules.modules(checkout, "xla/several.hlo")] == [1, 3, 9]
+    assert [m.line for m in modules.modules(checkout, "ops.mlir")] == [7, 11, 14]
     digests = [m.digest for file in modules.files(checkout) for m in modules.modules(checkout, file)]
-    assert len(set(digests)) == 5
+    assert len(set(digests)) == 8
+
+
+def test_a_function_stands_with_what_it_needs(checkout: Path) -> None:
+    first, helper, last = (hl.parse(module.text) for module in modules.modules(checkout, "ops.mlir"))
+    assert [c.name for c in first.computations] == ["helper", "main"] and first.num_partitions == 2
+    assert [c.name for c in helper.computations] == [c.name for c in last.computations] == ["main"]
+    assert "@m = <" in next(modules.modules(checkout, "ops.mlir")).text
 
 
 @pytest.mark.long
@@ -96,6 +123,7 @@ def record(**fields: object) -> Record:
         (record(error="bare KeyError: 3"), "no hloom error"),
         (record(xla_error="killed by SIGABRT", error="killed by SIGSEGV"), "no hloom error"),
         (record(round_trip="%a"), "does not come back"),
+        (record(unread="no"), "XLA does not read it"),
         (record(ran=True, results={"interpreter": "", "cpu": "result 0 differs"}), "cpu: result 0 differs"),
         (record(results={"cpu": "cannot: it takes devices"}), ""),
         (record(ran=True, seconds={"xla": 0.01, "cpu": 0.2}), "slow"),

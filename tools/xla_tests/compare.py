@@ -36,6 +36,8 @@ class Pair:
         loaded = self._ask(self.mine, "load", text.text, parsed.get("text"))
         record.error, record.round_trip = loaded.get("error", ""), loaded.get("difference", "")
         record.random = loaded.get("random", False)
+        for written in loaded.get("written", ()) if record.accepted else ():
+            record.unread = record.unread or self._ask(self.peer, "parse", written).get("error", "")
         if record.accepted and not record.error and not self.load_only:
             self._run(record, text.text, *loaded["devices"])
         return record

@@ -37,16 +37,29 @@ class Mine:
             return {"error": f"bare {type(error).__name__}: {error}"[:600]}
 
     def load(self, text: str, again: str | None = None) -> dict[str, Any]:
-        """Loads the text, and compares it with what is loaded from the text that hloom prints, and that XLA prints."""
+        """Loads the text, and compares it with what is loaded from the text that hloom prints, and that XLA prints.
+
+        StableHLO comes back from StableHLO, too; `written` are the texts that hloom prints.
+        """
         import hloom
+        from hloom.files.formats import Format, text_format
 
         start = time.perf_counter()
         self.module = module = hloom.parse(text)
         seconds = time.perf_counter() - start
-        difference = _difference(module, module.to_text())
-        if not difference and again is not None:
+        written = [module.to_text()]
+        difference = _difference(module, written[0])
+        if text_format(text) is Format.MLIR:
+            difference = difference or _comes_back(module, written)
+        elif not difference and again is not None:
             difference = _difference(module, again, "as XLA prints it: ")
-        return {"seconds": seconds, "difference": difference, "devices": self._devices(), "random": self._random()}
+        return {
+            "seconds": seconds,
+            "difference": difference,
+            "written": written,
+            "devices": self._devices(),
+            "random": self._random(),
+        }
 
     def _devices(self) -> tuple[int, int]:
         from hloom.verifier.running import devices_needed
@@ -115,6 +128,20 @@ def _difference(module: Any, text: str, what: str = "") -> str:
     # XLA names what has no name in the text, and keeps other orders: the meaning is what counts, and what is dead.
     same = _opcodes(other) == _opcodes(module) and fingerprint(_alive(other)) == fingerprint(_alive(module))
     return "" if same else what + "the graph is another"
+
+
+def _comes_back(module: Any, written: list[str]) -> str:
+    """Writes StableHLO, whose text is added to `written`, and reads it."""
+    import hloom
+    from hloom.errors import HloomError
+    from hloom.stablehlo.exporter.module import print_stablehlo
+
+    try:
+        written.append(print_stablehlo(module))
+        hloom.parse(written[-1])
+    except HloomError as error:
+        return "as StableHLO: " + " ".join(str(error).split())[:400]
+    return ""
 
 
 def _opcodes(module: Any) -> Counter[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The HLO modules that stand in XLA's tests: raw strings of `*_test.cc`, and `.hlo` files."""
+"""The modules that stand in tests: raw strings of `*_test.cc`, `.hlo` files, and the functions of `.mlir` files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from xla_tests import functions
+
 RAW_STRING = re.compile(r'R"([^()\\\s]{0,16})\((.*?)\)\1"', re.DOTALL)
 SEPARATOR = re.compile(r"^[ \t]*// -----.*$", re.MULTILINE)
 COMPUTATION = re.compile(r"[\w.%\-]+[^\n=]*\{\s*\n[^}]*=[^}]*\(")
@@ -15,7 +17,7 @@ COMPUTATION = re.compile(r"[\w.%\-]+[^\n=]*\{\s*\n[^}]*=[^}]*\(")
 
 @dataclass(frozen=True)
 class HloText:
-    """A module's text, and where it stands: `file` within the checkout, 1-based line."""
+    """A module's text, HLO or StableHLO, and where it stands: `file` within the checkout, 1-based line."""
 
     file: str
     line: int
@@ -28,7 +30,7 @@ class HloText:
 
 def files(checkout: Path) -> list[str]:
     """The files of a checkout that hold modules."""
-    paths = [*checkout.rglob("*_test.cc"), *checkout.rglob("*.hlo")]
+    paths = [path for pattern in ("*_test.cc", "*.hlo", "*.mlir") for path in checkout.rglob(pattern)]
     return sorted(str(path.relative_to(checkout)) for path in paths)
 
 
@@ -38,9 +40,11 @@ def modules(checkout: Path, file: str) -> Iterator[HloText]:
     seen: set[str] = set()
     for start, text in _texts(content) if file.endswith(".cc") else [(0, content)]:
         for at, part in _parts(text):
-            if part not in seen and is_module(part):
-                seen.add(part)
-                yield HloText(file, content.count("\n", 0, start + at) + 1, part)
+            found = functions.modules_of(part) if file.endswith(".mlir") else [(0, part)] if is_module(part) else []
+            for inside, module in found:
+                if module not in seen:
+                    seen.add(module)
+                    yield HloText(file, content.count("\n", 0, start + at + inside) + 1, module)
 
 
 def _texts(content: str) -> Iterator[tuple[int, str]]:

@@ -36,7 +36,7 @@ def _parse(text: str) -> dict[str, Any]:
     """The text that XLA prints, constants whole; None for a text with elided constants, which XLA reads as zeros."""
     from jaxlib import _hlo
 
-    module = _hlo.hlo_module_from_text(text)
+    module = _module(text)
     if "..." in text:
         return {"text": None}
     options = _hlo.HloPrintOptions()
@@ -44,12 +44,23 @@ def _parse(text: str) -> dict[str, Any]:
     return {"text": module.to_string(options)}
 
 
+def _module(text: str) -> Any:
+    """XLA's module of HLO or StableHLO text."""
+    from jaxlib import _hlo, _jax
+
+    from hloom.files.formats import Format, text_format
+
+    if text_format(text) is Format.MLIR:
+        return _jax.mlir.mlir_module_to_xla_computation(text).as_hlo_module()
+    return _hlo.hlo_module_from_text(text)
+
+
 def _run(text: str, replicas: int, partitions: int, arguments: list[list[Any]]) -> dict[str, Any]:
     """The results of each device, flattened, and the median seconds of a run; `error` before, where XLA cannot."""
     import jax
     from jaxlib import _hlo, _jax, xla_client
 
-    proto = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    proto = _module(text).as_serialized_hlo_module_proto()
     mlir = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(proto))
     devices = jax.devices("cpu")[: replicas * partitions]
     options = xla_client.CompileOptions()

@@ -22,6 +22,7 @@ class Record:
     xla_error: str = ""  # of the parser, or how the process ended
     error: str = ""  # of hloom, on loading
     round_trip: str = ""
+    unread: str = ""  # of XLA's parser, for what hloom writes
     ran: bool = False
     xla_run_error: str = ""
     random: bool = False  # results may not be compared
@@ -51,6 +52,8 @@ class Record:
             return f"refused: {self.error}"
         if self.round_trip:
             return f"does not come back: {self.round_trip}"
+        if self.unread:
+            return f"XLA does not read it: {self.unread}"
         for backend, message in self.results.items():
             if message and (self.ran or not message.startswith("cannot")):
                 return f"{backend}: {message}"
@@ -88,7 +91,7 @@ class Summary:
             modules=len(every),
             accepted=len(accepted),
             loaded=sum(not record.error for record in accepted),
-            came_back=sum(not record.error and not record.round_trip for record in accepted),
+            came_back=sum(not record.error and not record.round_trip and not record.unread for record in accepted),
             ran=len(ran),
             same=sum(not any(record.results.values()) for record in ran),
             slow=sum(record.slow for record in ran),

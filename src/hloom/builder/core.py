@@ -14,11 +14,8 @@ from hloom.ir import Computation, Instruction, Module, callees_first, clone_comp
 from hloom.literal import Literal
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.shape import Shape, scalar
-from hloom.types import BY_NAME, PrimitiveType
+from hloom.types import PrimitiveType
 from hloom.verifier import verify_module
-
-# XLA's parser takes these for words of its own, not for names.
-_RESERVED = {*BY_NAME, "true", "false", "inf", "nan", "maximal", "replicated", "manual", "ROOT", "ENTRY", "HloModule"}
 
 
 class BuilderCore:
@@ -80,8 +77,8 @@ class BuilderCore:
 
     def _unique(self, name: str) -> str:
         name = re.sub(r"[^\w.\-]", "_", name)
-        if name in _RESERVED or not re.match(r"[A-Za-z_]", name):
-            name = f"{name}_" if name in _RESERVED else f"_{name}"
+        if not re.match(r"[A-Za-z_]", name):
+            name = f"_{name}"
         count = self._counts.get(name, 0) + 1
         self._counts[name] = count
         return name if count == 1 else f"{name}.{count}"

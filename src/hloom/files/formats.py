@@ -50,7 +50,10 @@ EXTENSIONS = {
 _BYTECODE_MAGIC = b"ML\xefR"
 # Comments of both languages; a line that starts with a number sign is none: in MLIR it defines an alias.
 _BLANK = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.S)
-_MLIR = re.compile(r"""(?:builtin\.)?module\b|"builtin\.module"|func\.func\b|"func\.func"|[#!][\w.]+\s*=|\{-#""")
+# An operation of a dialect that defines a symbol, or in generic form; a name of HLO has no symbol after it.
+_MLIR = re.compile(
+    r"""(?:builtin\.)?module\b|func\.func\b|[a-z_]\w*\.\w+\s[\w\s]*@|"\w+\.[\w.]+"\s*\(|[#!][\w.]+\s*=|\{-#"""
+)
 _TEXT_PROTO = re.compile(r"(?:hlo|hlo_module)\s*\{|(?:name|entry_computation_name|id)\s*:")
 
 

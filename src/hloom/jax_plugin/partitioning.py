@@ -63,7 +63,11 @@ def _partition(call: Instruction, operands: list[Sharding], results: list[Shardi
     ask: Callable[..., Any] = custom_partitioning._custom_partitioning_partition
     try:
         program, operand_shardings, made = ask(
-            shapes, [*map(_to_jax, operands)], result_shape, result_sharding, call.backend_config.encode()
+            shapes,
+            [*map(_to_jax, operands)],
+            result_shape,
+            result_sharding,
+            call.backend_config.encode("utf-8", "surrogateescape"),
         )
     except Exception as error:  # the user's function, or JAX's checks of what it returns
         raise ArgumentError(f"custom_partitioning: {type(error).__name__}: {error}").at(repr(call)) from error

@@ -7,6 +7,7 @@ and `hloom.proto.attributes` hold, for each kind, how HLO text and HloInstructio
 from __future__ import annotations
 
 import enum
+import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.errors import RuleError
+from hloom.errors import ArgumentError, RuleError
 from hloom.literal import Literal
 from hloom.ops.context import Computation
 from hloom.shape import Ints, Shape
@@ -167,6 +168,27 @@ class MeshReplicaGroups:
         count = int(np.prod([sizes[d] for d in used], dtype=int))
         rows = ids.reshape(sizes).transpose(rest + used).reshape(-1, count).tolist()
         return tuple(tuple(row) for row in rows)
+
+    def check(self) -> None:
+        """Raises ArgumentError where the mesh is none, or does not have the axes that groups run over."""
+        count = math.prod(self.axis_sizes)
+        if any(size < 1 for size in self.axis_sizes) or count > 1 << 24 or len(set(self.axes)) != len(self.axes):
+            raise ArgumentError("a mesh has named axes of sizes >= 1, and groups name each of its axes once")
+        if self.device_ids and sorted(self.device_ids) != list(range(count)):
+            raise ArgumentError(f"device_ids must hold each of 0 .. {count - 1} once")
+        reshape, transpose = self.iota_reshape_dims, self.iota_transpose_perm
+        if reshape and (
+            math.prod(reshape) != count or sorted(transpose or range(len(reshape))) != [*range(len(reshape))]
+        ):
+            raise ArgumentError(f"device_ids must hold each of 0 .. {count - 1} once")
+        if any(not 0 <= ref.axis < len(self.axis_sizes) for ref in self.axes):
+            raise ArgumentError("groups run over axes that the mesh does not have")
+        parts = sorted((ref.axis, max(ref.pre_size, 1), ref.size or self.axis_sizes[ref.axis]) for ref in self.axes)
+        for i, (axis, before, size) in enumerate(parts):
+            is_last = i + 1 == len(parts) or parts[i + 1][0] != axis
+            end = self.axis_sizes[axis] if is_last else parts[i + 1][1]
+            if before < 1 or size < 1 or end % (before * size):
+                raise ArgumentError("the parts of an axis do not divide it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hloom.literal import Literal
 from hloom.ops.attributes import (
     ALIASING,
@@ -78,6 +80,11 @@ class CustomCall(Operation, opcode="custom-call"):
     def has_side_effect(self) -> bool:  # type: ignore[override]
         # What only says in what order others should run may go.
         return self.has_effect and self.target_name != CONTROL_DEPENDENCY
+
+    def canonical(self, operands: Sequence[Shape]) -> Operation:
+        """A version that is not said is the first one: XLA's text has no other word for it."""
+        unsaid = self.api_version is CustomCallApiVersion.API_VERSION_UNSPECIFIED
+        return self.replace(api_version=CustomCallApiVersion.API_VERSION_ORIGINAL) if unsaid else self
 
     def check(self, result: Shape, args: tuple[Shape, ...]) -> None:
         if not self.target_name:

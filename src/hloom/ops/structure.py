@@ -27,6 +27,10 @@ class Parameter(Operation, opcode="parameter"):
     def check(self, result: Shape) -> None:
         if self.number < 0:
             self.reject("GEN-12", f"parameter numbers start at 0, got {self.number}")
+        flags = self.parameter_replicated_at_leaf_buffers
+        count = sum(1 for _ in result.leaves())
+        if flags is not None and len(flags) != count:
+            self.reject("GEN-12", f"parameter_replication has a value for each of {count} leaves, got {len(flags)}")
 
 
 class Constant(Operation, opcode="constant"):

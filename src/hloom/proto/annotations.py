@@ -12,6 +12,16 @@ from hloom.sharding import Sharding, ShardingType, simplest_iota
 _SIMPLE_TYPES = {5, 3, 8, 9}  # int32, int64, bool, string
 
 
+def utf8(text: str) -> str:
+    """Text for a field of strings, which holds UTF-8 alone: other bytes become the replacement character."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def utf8_entries(entries: dict[str, str]) -> dict[str, str]:
+    """Names and values as `utf8` has them."""
+    return {utf8(name): utf8(value) for name, value in entries.items()}
+
+
 def read_metadata(proto: Any) -> dict[str, Any]:
     """OpMetadata as the dictionary that text shows."""
     metadata: dict[str, Any] = {}
@@ -34,7 +44,7 @@ def write_metadata(metadata: dict[str, Any]) -> Any:
             if descriptor.is_repeated:
                 getattr(proto, name).extend(map(int, re.findall(r"\d+", str(value))))
             elif descriptor.type in _SIMPLE_TYPES:
-                setattr(proto, name, value)
+                setattr(proto, name, utf8(value) if isinstance(value, str) else value)
         except (TypeError, ValueError) as error:
             raise ProtoError(f"metadata {name}={value!r} does not fit the proto: {error}") from None
     return proto
@@ -141,4 +151,4 @@ def write_stack_frames(tables: dict[str, list[str]], proto: Any) -> None:
                 known = {key: value - _SHIFT.get(key, 0) for key, value in fields.items() if key in _ORDER[name]}
                 getattr(proto, name).add(**known)
             else:
-                getattr(proto, name).append(unquote(row))
+                getattr(proto, name).append(utf8(unquote(row)))

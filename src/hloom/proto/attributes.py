@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from hloom.errors import ProtoError
+from hloom.errors import ArgumentError, ProtoError
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import (
     AttributeKind,
@@ -31,7 +31,7 @@ from hloom.ops.attributes import (
     WindowDimension,
 )
 from hloom.ops.operation import REQUIRED, Field, Operation
-from hloom.proto.annotations import read_iota, read_sharding, write_sharding
+from hloom.proto.annotations import read_iota, read_sharding, utf8, write_sharding
 from hloom.proto.schema import message_class
 from hloom.proto.shapes import read_literal, read_shape, write_literal, write_shape
 from hloom.text import attributes as text_attributes
@@ -107,7 +107,7 @@ def _read_scalar(proto: Any, field: Field) -> Any:
     if _is_repeated(message, name):
         return _one(field, value)
     if isinstance(value, bytes):
-        value = value.decode("utf-8", "replace")
+        value = value.decode("utf-8", "surrogateescape")
     descriptor = message.DESCRIPTOR.fields_by_name[name]
     absent = not message.HasField(name) if descriptor.has_presence else not value and not isinstance(value, bool)
     # Proto 3 does not tell 0 from absent: 0 is a value where the declaration asks for one.
@@ -126,8 +126,8 @@ def _write_scalar(proto: Any, field: Field, value: Any) -> None:
         getattr(message, name).append(value)
         return
     if message.DESCRIPTOR.fields_by_name[name].type == 12:
-        value = value.encode()
-    setattr(message, name, value)
+        value = value.encode("utf-8", "surrogateescape")
+    setattr(message, name, utf8(value) if isinstance(value, str) else value)
 
 
 def _read_enum(proto: Any, field: Field) -> Any:
@@ -299,10 +299,10 @@ def _read_mesh(proto: Any) -> MeshReplicaGroups:
     groups = MeshReplicaGroups(
         names, sizes, refs, tuple(mesh.device_ids), tuple(iota.reshape_dims), tuple(iota.transpose_perm)
     )
-    if any(not 0 < size <= 1 << 24 for size in sizes) or any(not 0 <= ref.axis < len(sizes) for ref in refs):
-        raise ProtoError("mesh replica groups name axes that the mesh does not have")
-    if len(set(refs)) != len(refs) or not groups.groups:
-        raise ProtoError("mesh replica groups name an axis twice")
+    try:
+        groups.check()
+    except ArgumentError as error:
+        raise ProtoError(f"mesh replica groups: {error.message}") from None
     return groups
 
 

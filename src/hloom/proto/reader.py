@@ -154,7 +154,7 @@ class _Reader:
         if proto.HasField("sharding"):
             instruction.sharding = read_sharding(proto.sharding)
         instruction.frontend_attributes = frontend_attributes(proto, declaration)
-        instruction.backend_config = proto.backend_config.decode("utf-8", "replace")
+        instruction.backend_config = proto.backend_config.decode("utf-8", "surrogateescape")
         return instruction
 
     def _shape(self, proto: Any) -> Shape:

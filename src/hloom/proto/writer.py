@@ -8,7 +8,7 @@ from hloom.errors import ProtoError
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.attributes import ComputationKind
 from hloom.ops.operation import Operation
-from hloom.proto.annotations import write_metadata, write_sharding, write_stack_frames
+from hloom.proto.annotations import utf8, utf8_entries, write_metadata, write_sharding, write_stack_frames
 from hloom.proto.attributes import write
 from hloom.proto.schema import message_class
 from hloom.proto.shapes import write_shape
@@ -77,7 +77,7 @@ class _Writer:
             proto.buffer_donor.entries.add(
                 parameter_number=donor.parameter_number, parameter_shape_index=donor.parameter_index
             )
-        proto.frontend_attributes.map.update(module.frontend_attributes)
+        proto.frontend_attributes.map.update(utf8_entries(module.frontend_attributes))
         if module.stack_frames:
             write_stack_frames(module.stack_frames, proto.stack_frame_index)
         return proto
@@ -108,7 +108,7 @@ class _Writer:
             id=self._id(computation),
             root_id=self._id(computation.root),
             is_fusion_computation=is_fusion,
-            execution_thread=computation.execution_thread,
+            execution_thread=utf8(computation.execution_thread),
         )
         self._program_shape(proto.program_shape, computation)
         for instruction in computation.instructions:
@@ -122,10 +122,10 @@ class _Writer:
         proto.operand_ids.extend(map(self._id, instruction.operands))
         proto.control_predecessor_ids.extend(map(self._id, instruction.control_predecessors))
         proto.metadata.CopyFrom(write_metadata(instruction.metadata))
-        proto.frontend_attributes.map.update(instruction.frontend_attributes)
+        proto.frontend_attributes.map.update(utf8_entries(instruction.frontend_attributes))
         if instruction.sharding is not None:
             proto.sharding.CopyFrom(write_sharding(instruction.sharding))
-        proto.backend_config = instruction.backend_config.encode()
+        proto.backend_config = instruction.backend_config.encode("utf-8", "surrogateescape")
         self._attributes(instruction.op, proto)
 
     def _attributes(self, op: Operation, proto: Any) -> None:

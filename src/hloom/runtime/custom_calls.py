@@ -195,7 +195,7 @@ def _c_caller(address: int) -> Caller:
         out, read = _out_buffer(instruction.shape, keep)
         version = instruction.op.api_version  # type: ignore[attr-defined]
         if version is CustomCallApiVersion.API_VERSION_STATUS_RETURNING_UNIFIED:
-            opaque = instruction.backend_config.encode()
+            opaque = instruction.backend_config.encode("utf-8", "surrogateescape")
             status = ctypes.create_string_buffer(64)
             function = ctypes.CFUNCTYPE(
                 None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p

@@ -8,17 +8,20 @@ parts of each op.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hloom.errors import ArgumentError
 from hloom.ops.attributes import (
+    AxisRef,
     ComparisonDirection,
     ComparisonType,
     ConvolutionDimensionNumbers,
     CustomCallApiVersion,
     FftType,
+    MeshReplicaGroups,
     PaddingDimension,
     Precision,
     RandomAlgorithm,
@@ -350,10 +353,12 @@ def same_length(names: Sequence[str], columns: Sequence[Sequence[int]]) -> None:
 
 
 class Groups:
-    """`replica_groups`: a table whose rows are filled up with -1."""
+    """`replica_groups`: a table whose rows are filled up with -1, or axes of a mesh."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
         attribute = required(attributes, "replica_groups")
+        if isinstance(attribute, DialectAttribute):
+            return {"replica_groups": groups_along_axes(attribute)}
         if isinstance(attribute, DenseElements) and attribute.values.size == 0:
             return {"replica_groups": ReplicaGroups()}
         return {"replica_groups": ReplicaGroups(tuple(tuple(i for i in row if i >= 0) for row in table(attribute)))}
@@ -362,6 +367,43 @@ class Groups:
         groups = op.replica_groups.groups  # type: ignore[attr-defined]
         width = max(map(len, groups), default=0)
         return {"replica_groups": i64_table([[*row, *[-1] * (width - len(row))] for row in groups], 0)}
+
+
+def groups_along_axes(attribute: DialectAttribute) -> ReplicaGroups:
+    """`#stablehlo.replica_group_mesh_axes<mesh = #stablehlo.mesh<axes = [..]>, axes = [..]>`, each group written out:
+    XLA does not read groups of one device as axes.
+    """
+    body = _fields(attribute, "replica_group_mesh_axes")
+    mesh = _fields(required(body, "mesh"), "mesh")
+    axes = [_fields(axis, "mesh_axis") for axis in _entries(mesh)]
+    names = tuple(string(required(axis, "name")) for axis in axes)
+    sizes = tuple(integer(required(axis, "size")) for axis in axes)
+    refs = tuple(_axis_ref(_fields(ref, "axis_ref"), names) for ref in _entries(body))
+    groups = MeshReplicaGroups(names, sizes, refs, integers(mesh.get("device_ids", [])))
+    groups.check()
+    return ReplicaGroups(groups.groups)
+
+
+def _fields(attribute: Attribute, name: str) -> dict[str, Attribute]:
+    if isinstance(attribute, DialectAttribute) and isinstance(attribute.body, dict):
+        return attribute.body
+    raise ArgumentError(f"expected #stablehlo.{name}<..>, got {attribute!r}")
+
+
+def _entries(body: Attributes) -> list[Attribute]:
+    axes = required(body, "axes")
+    if isinstance(axes, list):
+        return axes
+    raise ArgumentError(f"expected a list of axes, got {axes!r}")
+
+
+def _axis_ref(body: Attributes, names: Sequence[str]) -> AxisRef:
+    """An axis by its name; `sub_axis_info = (2)4` is the part of size 4 below 2 coarser positions."""
+    name, part = string(required(body, "name")), body.get("sub_axis_info")
+    if name not in names:
+        raise ArgumentError(f"the mesh has no axis {name!r}; it has: {', '.join(names) or 'none'}")
+    numbers = (int(number) for number in re.findall(r"\d{1,9}", part)) if isinstance(part, str) else ()
+    return AxisRef(names.index(name), *numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +434,7 @@ class Channel:
 
 
 class Precisions:
-    """`precision_config = [#stablehlo<precision HIGHEST>, ..]`."""
+    """`precision_config = [#stablehlo<precision HIGHEST>, ..]`; not beside an algorithm, which decides."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
         entries = attributes.get("precision_config")
@@ -402,7 +444,9 @@ class Precisions:
 
     def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
         precisions = op.operand_precision  # type: ignore[attr-defined]
-        return {"precision_config": [PRECISION.write(p) for p in precisions]} if precisions else {}
+        if not precisions or getattr(op, "algorithm", None) not in _NO_ALGORITHM:
+            return {}
+        return {"precision_config": [PRECISION.write(p) for p in precisions]}
 
 
 # HLO's word for a dot algorithm -> lhs, rhs and accumulation type, components of lhs and rhs, primitive operations,
@@ -422,6 +466,7 @@ DOT_ALGORITHMS: dict[str, tuple[str, str, str, int, int, int, bool]] = {
     "dot_f32_f32_f32": ("f32", "f32", "f32", 1, 1, 1, False),
     "dot_f64_f64_f64": ("f64", "f64", "f64", 1, 1, 1, False),
 }
+_NO_ALGORITHM = (None, "unset")
 _ALGORITHM_FIELDS = (
     "lhs_precision_type",
     "rhs_precision_type",
@@ -452,7 +497,7 @@ class Algorithm:
 
     def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
         algorithm = op.algorithm  # type: ignore[attr-defined]
-        if algorithm in (None, "unset"):
+        if algorithm in _NO_ALGORITHM:
             return {}
         if algorithm not in DOT_ALGORITHMS:
             raise ArgumentError(f"StableHLO has no dot algorithm {algorithm}")

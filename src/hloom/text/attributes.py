@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.errors import HloomError
+from hloom.errors import ArgumentError, HloomError
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import (
     AnyReplicaGroups,
@@ -362,7 +362,6 @@ def _mesh_groups(scanner: Scanner) -> MeshReplicaGroups:
     devices: tuple[int, ...] = ()
     reshape: tuple[int, ...] = ()
     transpose: tuple[int, ...] = ()
-    count = int(np.prod(sizes, dtype=object))
     if scanner.take(","):
         scanner.expect("device_ids=(")
         if scanner.text.startswith("[", scanner.pos):
@@ -371,15 +370,11 @@ def _mesh_groups(scanner: Scanner) -> MeshReplicaGroups:
             devices = (scanner.integer(), *(scanner.integer() for _ in iter(lambda: scanner.take(","), False)))
         scanner.expect(")")
     refs = tuple(listed(scanner, lambda s: _axis_ref(s, names)))
-    if not sizes or min(sizes) < 1 or count > 1 << 24 or len(set(refs)) != len(refs):
-        scanner.fail("a mesh has named axes of sizes >= 1, and groups name each of its axes once", start)
-    if (devices and sorted(devices) != list(range(count))) or (reshape and np.prod(reshape, dtype=object) != count):
-        scanner.fail(f"device_ids must hold each of 0 .. {count - 1} once", start)
     groups = MeshReplicaGroups(names, sizes, refs, devices, reshape, transpose)
     try:
-        assert len(groups.groups)
-    except (ValueError, AssertionError, ZeroDivisionError):
-        scanner.fail("the parts of an axis do not divide it", start)
+        groups.check()
+    except ArgumentError as error:
+        scanner.fail(error.message, start)
     return groups
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,17 @@ from hloom.ops.operation import Field
 from hloom.shape import Shape
 from hloom.text.attributes import write
 from hloom.text.literals import ELIDED, print_literal
-from hloom.text.scanner import quote
+from hloom.text.scanner import is_printable, quote
 from hloom.text.sharding import sharding_text
+from hloom.types import PrimitiveType
+
+# XLA's parser takes these for words of its own, where no percent sign says that they are names. Instructions have no
+# names of types, and none that begin with two underscores, but for XLA's own.
+_WORDS = {"true", "false", "inf", "nan", "HloModule", "ENTRY", "ROOT", "maximal", "replicated", "manual", "unreduced"}
+_WORDS |= {"unknown", "last_tile_dim_replicate", "shard_as", "shard_like"}
+_TYPES = {"s1", "u1", "token", "opaque", *(kind.text for kind in PrimitiveType if kind.is_array)}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_INTERNAL = re.compile(r"__(?!xla_)")
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,23 @@ class _Printer:
         return shape.to_text(self.options.layouts)
 
     def name(self, thing: Computation | Instruction) -> str:
-        return self.sigil + self.names.get(id(thing), thing.name)
+        """The name as XLA's parser reads it."""
+        known = self.names.get(id(thing))
+        if known is None:
+            plain = _is_plain(thing.name) and not (isinstance(thing, Instruction) and _INTERNAL.match(thing.name))
+            known = self.names[id(thing)] = self.sigil + thing.name if plain else self._other_name(thing)
+        return known
+
+    def _other_name(self, thing: Computation | Instruction) -> str:
+        """A name that XLA's parser takes for something else: after a percent sign, with an underscore, or both."""
+        name = _spelt(thing.name)
+        siblings: list[Any] = []
+        if thing.parent is not None:
+            siblings = thing.parent.instructions if isinstance(thing, Instruction) else thing.parent.computations
+        taken = {other.name for other in siblings} | {self.names.get(id(other), "").lstrip("%") for other in siblings}
+        while (isinstance(thing, Instruction) and name in _TYPES) or (name != thing.name and name in taken):
+            name += "_"
+        return self.sigil + name if _is_plain(name) else f"%{name}"
 
     # Modules
 
@@ -118,9 +144,9 @@ class _Printer:
 
     def _rename(self, computations: list[Computation]) -> None:
         for i, computation in enumerate(computations):
-            self.names[id(computation)] = f"c{i}"
+            self.names[id(computation)] = f"{self.sigil}c{i}"
             for j, instruction in enumerate(self._ordered(computation)):
-                self.names[id(instruction)] = f"i{j}"
+                self.names[id(instruction)] = f"{self.sigil}i{j}"
 
     def _ordered(self, computation: Computation) -> list[Instruction]:
         """In canonical form: parameters first, then from the root backwards, so that listing order does not count."""
@@ -134,7 +160,8 @@ class _Printer:
         return list(order)
 
     def _header(self, module: Module) -> str:
-        fields = [f"HloModule {'m' if self.options.canonical else module.name}"]
+        name = "m" if self.options.canonical else _spelt(module.name)
+        fields = [f"HloModule {name}" if _is_plain(name) else f"HloModule %{name}"]
         if module.is_scheduled and not self.options.canonical:
             fields.append("is_scheduled=true")
         if module.input_output_alias:
@@ -229,13 +256,24 @@ class _Printer:
         return attributes
 
 
+def _spelt(name: str) -> str:
+    """A name of letters, digits, dots, dashes and underscores."""
+    spelt = re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
+    return spelt if _NAME.match(spelt) and not _INTERNAL.match(spelt) else f"x{spelt}"
+
+
+def _is_plain(name: str) -> bool:
+    """True for a name that stands for itself."""
+    return name not in _WORDS and name not in _TYPES and _NAME.fullmatch(name) is not None
+
+
 def _is_balanced(text: str) -> bool:
-    """True where text in braces reads back as one value."""
+    """True where text in braces reads back as one value, and is text."""
     from hloom.errors import ParseError
     from hloom.text.scanner import Scanner
 
     try:
-        return Scanner(text).raw_value() == text
+        return is_printable(text) and Scanner(text).raw_value() == text
     except ParseError:
         return False
 

@@ -19,6 +19,9 @@ _CLOSING = {"{": "}", "(": ")", "[": "]"}
 MAX_NESTING = 200
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
+_ESCAPED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_QUOTED = re.compile(r'[\x00-\x1f"\\\x7f\ud800-\udfff]')
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9a-fA-F]{1,2}|.)", re.DOTALL)
 
 
@@ -161,7 +164,10 @@ class Scanner:
 
 
 def unquote(text: str) -> str:
-    """The content of a quoted string with C escapes; octal and hex escapes are bytes of UTF-8."""
+    """The content of a quoted string with C escapes; octal and hex escapes are bytes of UTF-8.
+
+    Bytes that are no UTF-8 become the surrogates of `surrogateescape`, which `quote` and protos make bytes again.
+    """
     body = text[1:-1]
     if "\\" not in body:
         return body
@@ -176,16 +182,21 @@ def unquote(text: str) -> str:
             return chr(0xDC00 + int(code[1:], 16)) if int(code[1:], 16) > 127 else chr(int(code[1:], 16))
         return _ESCAPES.get(code, code)
 
-    # Bytes above 127 pass as the surrogates that `surrogateescape` uses.
-    return _ESCAPE.sub(byte, body).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return _ESCAPE.sub(byte, body).encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
 
 def quote(text: str) -> str:
-    """A string as HLO text quotes it."""
-    escaped = (
-        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
-    )
-    return f'"{escaped}"'
+    """A string as HLO text quotes it; control characters and bytes that are no UTF-8 are three octal digits."""
+    return f'"{_QUOTED.sub(_escaped, text)}"'
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return _ESCAPED.get(found[0]) or f"\\{ord(found[0]) & 0xFF:03o}"
+
+
+def is_printable(text: str) -> bool:
+    """True for text that may stand in a file as it is: no control characters, no bytes that are no UTF-8."""
+    return not _UNPRINTABLE.search(text)
 
 
 def listed(scanner: Scanner, element: Callable[[Scanner], Any], opening: str = "{", closing: str = "}") -> list[Any]:

@@ -14,17 +14,20 @@ from typing import Any
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
+from hloom.proto.annotations import read_sharding
+from hloom.proto.schema import message_class
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType, simplest_iota
 from hloom.stablehlo.attributes import boolean
-from hloom.stablehlo.mlir.ir import Attribute, DialectAttribute, Operation
-from hloom.text.scanner import Scanner
+from hloom.stablehlo.mlir.ir import Attribute, DialectAttribute, Operation, Symbol
+from hloom.stablehlo.mlir.types import i64
+from hloom.text.scanner import Scanner, without_comments
 from hloom.text.sharding import scan_sharding
 
 Meshes = Mapping[str, str]
 REPLICATED = Sharding(ShardingType.REPLICATED)
 
-_MESH_AXIS = re.compile(r'"([^"]*)"\s*=\s*(\d+)')
+_MESH_AXIS = re.compile(r'"([^"]*)"\s*=\s*(\d{1,9})')
 _DIMENSION = re.compile(r"\{([^{}]*)\}")
 _AXIS = re.compile(r'"([^"]*)"(:?)')
 
@@ -35,6 +38,30 @@ def mesh_texts(operation: Operation) -> dict[str, str]:
     if not isinstance(mesh, DialectAttribute) or not isinstance(mesh.body, str):
         return {}
     return {str(operation.attributes["sym_name"]): mesh.body}
+
+
+def with_mesh(groups: DialectAttribute, meshes: Meshes) -> DialectAttribute:
+    """Groups along axes of a mesh that has a name, `mesh = @mesh`, with what the mesh is in place of the name."""
+    mesh = groups.body.get("mesh") if isinstance(groups.body, dict) else None
+    if not isinstance(groups.body, dict) or not isinstance(mesh, Symbol):
+        return groups
+    if mesh.name not in meshes:
+        raise ArgumentError(f"there is no mesh @{mesh.name}; there is: {', '.join(meshes) or 'none'}")
+    text = meshes[mesh.name]
+    axes = [
+        DialectAttribute("stablehlo.mesh_axis", {"name": name, "size": i64(size)})
+        for name, size in mesh_axes(text).items()
+    ]
+    devices = re.search(r"device_ids\s*=\s*\[([^\]]*)\]", text)
+    body: dict[str, Attribute] = {"axes": list(axes)}
+    if devices:
+        body["device_ids"] = [i64(int(device)) for device in re.findall(r"\d{1,9}", devices[1])]
+    return DialectAttribute(groups.name, {**groups.body, "mesh": DialectAttribute("stablehlo.mesh", body)})
+
+
+def mesh_axes(text: str) -> dict[str, int]:
+    """The sizes of the axes in the text of a mesh, in order."""
+    return {axis: int(size) for axis, size in _MESH_AXIS.findall(text)}
 
 
 def annotate(attributes: Mapping[str, Attribute], results: Sequence[Instruction], meshes: Meshes) -> None:
@@ -59,7 +86,7 @@ def argument_annotations(parameter: Instruction, attributes: Mapping[str, Attrib
     if isinstance(frontend, dict):
         parameter.frontend_attributes |= {key: str(value) for key, value in frontend.items()}
     replication = attributes.get("mhlo.parameter_replication")
-    if isinstance(replication, list):
+    if isinstance(replication, list) and replication:
         flags = tuple(map(boolean, replication))
         parameter.op = parameter.op.replace(parameter_replicated_at_leaf_buffers=flags)
     _shard(parameter, attributes, meshes, "#sdy.sharding<{}>")
@@ -80,11 +107,27 @@ def _written(attributes: Mapping[str, Attribute]) -> Sharding | None:
     text = attributes.get("mhlo.sharding")
     if not isinstance(text, str):
         return None
-    scanner = Scanner(text)
+    if not text.lstrip().startswith("{"):
+        return _serialised(text)
+    scanner = Scanner(without_comments(text))
     sharding = scan_sharding(scanner)
     if not scanner.at_end():
         raise ArgumentError(f"mhlo.sharding: expected the end of the sharding, got {scanner.shown()}")
     return sharding
+
+
+def _serialised(text: str) -> Sharding:
+    """The sharding in the bytes of a proto, as older programs have it."""
+    from google.protobuf.message import DecodeError
+
+    proto = message_class("OpSharding")()
+    try:
+        proto.ParseFromString(text.encode("utf-8", "surrogateescape"))
+    except (DecodeError, UnicodeError):
+        raise ArgumentError(
+            f"mhlo.sharding is a sharding in text or the bytes of an OpSharding, got {text!r}"
+        ) from None
+    return read_sharding(proto)
 
 
 def result_sharding(entries: Attribute, shape: Shape, meshes: Meshes) -> Sharding | None:
@@ -112,7 +155,7 @@ def mesh_sharding(body: str, meshes: Meshes) -> Sharding | None:
     """
     name, _, rest = body.partition(",")
     mesh = meshes.get(name.strip().lstrip("@"), name.strip().removeprefix("mesh") if name.startswith("mesh") else "")
-    axes = {axis: int(size) for axis, size in _MESH_AXIS.findall(mesh)}
+    axes = mesh_axes(mesh)
     if "device_ids" in mesh:
         return _on_one_device(mesh) if not axes else None
     names = list(axes)

@@ -21,12 +21,23 @@ from hloom.ops.operation import OPERATIONS
 from hloom.ops.operation import Operation as HloOperation
 from hloom.ops.structure import ElidedConstant
 from hloom.shape import Shape
-from hloom.stablehlo.importer.annotations import annotate
+from hloom.stablehlo.importer.annotations import annotate, with_mesh
 from hloom.stablehlo.importer.folding import Folder
 from hloom.stablehlo.importer.functions import Functions
 from hloom.stablehlo.mlir.attribute_reader import location_parts
-from hloom.stablehlo.mlir.ir import DenseElements, Operation, QuantizedType, Region, TensorType, Type, Value
-from hloom.stablehlo.mlir.types import shape_of, type_text
+from hloom.stablehlo.mlir.ir import (
+    Attribute,
+    DenseElements,
+    DialectAttribute,
+    Number,
+    Operation,
+    QuantizedType,
+    Region,
+    TensorType,
+    Type,
+    Value,
+)
+from hloom.stablehlo.mlir.types import is_sized, shape_of, type_text
 from hloom.stablehlo.operations import BY_NAME, Row
 from hloom.types import PrimitiveType
 
@@ -153,6 +164,9 @@ class Body(XlaBuilder):
 
     def results(self, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
         """What the results of an op become."""
+        groups = operation.attributes.get("replica_groups")
+        if isinstance(groups, DialectAttribute):
+            operation.attributes["replica_groups"] = with_mesh(groups, self.whole.meshes)
         rule = self.whole.rule_of(operation)
         if rule is not None:
             made = rule(self, operation, operands)
@@ -187,8 +201,7 @@ class Body(XlaBuilder):
     def _result_shape(self, op: HloOperation, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
         """The declared shape, or the inferred one where the declaration leaves sizes open."""
         if not any(isinstance(mlir, TensorType) and None in mlir.dimensions for mlir in types):
-            shapes = [shape_of(mlir) for mlir in types]
-            return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+            return _declared(types)
         bound: Any = op.bind([operand.shape for operand in operands])
         try:
             result_shape = getattr(op, "result_shape", None)
@@ -196,7 +209,7 @@ class Body(XlaBuilder):
                 return result_shape(*bound, shape_of(_scalar_of(types[0])).element_type)
             return op.infer(*bound)
         except NotImplementedError:
-            return self._same_sizes(operands, types)
+            return _declared(types) if all(map(is_sized, types)) else self._same_sizes(operands, types)
 
     def _same_sizes(self, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
         """Ops that change element types alone have the sizes of their operand."""
@@ -238,6 +251,16 @@ class Body(XlaBuilder):
             return self.broadcast(scalar, values.shape)
         return self.constant(Literal.from_numpy(values))
 
+    def scalar(self, value: Attribute, mlir: Type) -> XlaOp:
+        """A scalar constant of the element type of an MLIR type, from a number, `true` or `false`."""
+        if not isinstance(value, (bool, Number)):
+            raise ArgumentError(f"value is a number, got {value!r}")
+        number = value if isinstance(value, bool) else value.value
+        try:
+            return self.constant(Literal.from_numpy(np.asarray(number).astype(self.element_type_of(mlir).dtype)))
+        except OverflowError:
+            raise ArgumentError(f"{number} does not fit {type_text(mlir)}") from None
+
     def elided(self, shape: Shape) -> XlaOp:
         """A constant whose values were left out of the text."""
         self.whole.elided += 1
@@ -272,6 +295,11 @@ def computation_of(whole: Functions, function: Operation, shapes: Sequence[Shape
 def _counts(operation: Operation) -> str:
     counts = f"{len(operation.operands)} operands, {len(operation.results)} results, {len(operation.regions)} regions"
     return f"does not have {counts}, or a region without one block"
+
+
+def _declared(types: Sequence[Type]) -> Shape:
+    shapes = [shape_of(mlir) for mlir in types]
+    return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
 
 
 def _parameter_name(argument: Value, number: int) -> str:

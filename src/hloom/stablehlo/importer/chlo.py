@@ -29,7 +29,7 @@ from hloom.stablehlo.attributes import (
 )
 from hloom.stablehlo.importer import special
 from hloom.stablehlo.importer.body import Body, Rule
-from hloom.stablehlo.mlir.ir import DenseElements, Number, Operation
+from hloom.stablehlo.mlir.ir import DenseElements, Operation
 from hloom.types import PrimitiveType
 
 Ops = list[XlaOp]
@@ -113,13 +113,10 @@ def _constant_like(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     (operand,) = operands
     value = required(operation.attributes, "value")
     if isinstance(value, DenseElements):
-        number = value.values.reshape(-1)[0]
-    elif isinstance(value, (Number, bool)):
-        number = value.value if isinstance(value, Number) else value
+        scalar = body.constant(Literal.from_numpy(value.values.reshape(-1)[:1].reshape(())))
     else:
-        raise ArgumentError(f"value is a number, got {value!r}")
-    scalar = np.asarray(number).astype(body.element_type_of(operation.results[0].type).dtype)
-    return body.broadcast(body.constant(Literal.from_numpy(scalar)), operand.shape.dimensions)
+        scalar = body.scalar(value, operation.results[0].type)
+    return body.broadcast(scalar, operand.shape.dimensions)
 
 
 def _square(x: XlaOp) -> XlaOp:

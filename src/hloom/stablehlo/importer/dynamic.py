@@ -49,9 +49,18 @@ def _reshape(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     return body.reshape(operands[0], sizes(body, operation, operands[1]))
 
 
-def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+def in_result_order(body: Body, operation: Operation, operand: XlaOp) -> tuple[XlaOp, Sequence[int]]:
+    """The operand of a broadcast with its dimensions in the result's order, and which of the result's they are."""
     dimensions = integers(required(operation.attributes, "broadcast_dimensions"))
-    return body.broadcast_in_dim(operands[0], sizes(body, operation, operands[1]), dimensions)
+    order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
+    if order == list(range(len(order))) or len(order) != operand.shape.rank:
+        return operand, dimensions
+    return body.transpose(operand, order), [dimensions[d] for d in order]
+
+
+def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    operand, dimensions = in_result_order(body, operation, operands[0])
+    return body.broadcast_in_dim(operand, sizes(body, operation, operands[1]), dimensions)
 
 
 def _iota(body: Body, operation: Operation, operands: Ops) -> XlaOp:

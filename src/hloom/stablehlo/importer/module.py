@@ -25,12 +25,9 @@ from hloom.stablehlo.mlir.ir import (
     Operation,
     Region,
     Symbol,
-    TensorType,
-    TupleType,
-    Type,
 )
 from hloom.stablehlo.mlir.text import parse_mlir
-from hloom.stablehlo.mlir.types import shape_of
+from hloom.stablehlo.mlir.types import is_sized, shape_of
 from hloom.verifier import verify_module
 
 
@@ -61,7 +58,7 @@ class ModuleImporter(Functions):
         self._collect(self.operation)
         main = self._main()
         for function in self._callees_first(main):
-            if function is not main and all(map(_is_static, self.function_type(function).inputs)):
+            if function is not main and all(map(is_sized, self.function_type(function).inputs)):
                 computation_of(self, function, self._parameter_shapes(function))
         body = Body(self, self.unique(str(main.attributes["sym_name"])))
         return self._module(main, self._entry(main, body))
@@ -75,10 +72,9 @@ class ModuleImporter(Functions):
                 self.functions[name] = operation
             elif operation.name == "sdy.mesh":
                 self.meshes |= mesh_texts(operation)
-            elif operation.name == "builtin.module":
-                self.error(operation, "a module in a module is not supported")
-            else:
-                self.error(operation, "only functions and meshes stand in a module")
+            elif operation.name != "builtin.module":
+                # A call finds the functions of its own module alone: those of modules inside are out of reach.
+                self.error(operation, "only functions, meshes and modules stand in a module")
 
     def _main(self) -> Operation:
         if "main" in self.functions:
@@ -203,15 +199,6 @@ class ModuleImporter(Functions):
                 module.input_output_alias.append(InputOutputAlias(index, i, ()))
             elif "jax.buffer_donor" in attributes and boolean(attributes["jax.buffer_donor"]):
                 module.buffer_donors.append(BufferDonor(i, ()))
-
-
-def _is_static(mlir: Type) -> bool:
-    if isinstance(mlir, TupleType):
-        return all(map(_is_static, mlir.elements))
-    if not isinstance(mlir, TensorType):
-        return True
-    bounds = mlir.bounds or (None,) * len(mlir.dimensions)
-    return all(size is not None or bound is not None for size, bound in zip(mlir.dimensions, bounds, strict=True))
 
 
 def walk(regions: Sequence[Region]) -> Iterator[Operation]:

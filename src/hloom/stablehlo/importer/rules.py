@@ -26,6 +26,7 @@ from hloom.stablehlo.mlir.ir import (
     DenseElements,
     DialectAttribute,
     ElidedElements,
+    Number,
     Operation,
     Symbol,
     TensorType,
@@ -45,6 +46,8 @@ def _constant(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     value = required(operation.attributes, "value")
     if isinstance(value, ElidedElements):
         return body.elided(shape_of(value.type))
+    if isinstance(value, (bool, Number)):
+        return body.scalar(value, operation.results[0].type)
     if not isinstance(value, DenseElements):
         raise ArgumentError(f"value is dense<..>, got {value!r}")
     return body.dense(value)
@@ -56,8 +59,8 @@ def _iota(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     """HLO's broadcast does not stretch dimensions of size 1: these are dropped first."""
-    (operand,) = operands
-    dimensions = integers(required(operation.attributes, "broadcast_dimensions"))
+    operand, dimensions = dynamic.in_result_order(body, operation, operands[0])
+    operands = [operand]
     shape = shape_of(operation.results[0].type)
     if shape.is_dynamic:
         return body.emit(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, _types(operation))[0]
@@ -65,6 +68,11 @@ def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     if plan.expanded:
         return body.broadcast_in_dim(operand, shape.dimensions, dimensions)
     return body._add(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, plan.shape)
+
+
+def _bitcast(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    """MHLO's: the elements in row-major order read as another type and shape; XLA leaves out layouts that it has."""
+    return body._add(OPERATIONS["bitcast"](), operands, shape_of(operation.results[0].type))
 
 
 def _broadcast(body: Body, operation: Operation, operands: Ops) -> XlaOp:
@@ -432,7 +440,7 @@ def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
     if isinstance(attributes.get("result_layouts"), list):
         shapes = _layouts(shapes, attributes["result_layouts"])
     shape = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
-    result = body._add(OPERATIONS["custom-call"](**fields), operands, shape)
+    result = body._add(OPERATIONS["custom-call"](**fields).canonical(()), operands, shape)
     result.instruction.backend_config = _backend_config(attributes)
     if len(shapes) == 1:
         return [result]
@@ -517,6 +525,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.iota": _iota,
     "stablehlo.broadcast_in_dim": _broadcast_in_dim,
     "stablehlo.broadcast": _broadcast,
+    "mhlo.bitcast": _bitcast,
     "stablehlo.convert": _convert,
     "stablehlo.cbrt": _cbrt,
     "stablehlo.maximum": _extremum("maximum"),
@@ -540,7 +549,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.custom_call": _custom_call,
     "func.call": _call,
     "chlo.top_k": _top_k,
-    "chlo.constant": _constant,
+    **dict.fromkeys(("chlo.constant", "arith.constant", "sdy.constant"), _constant),
     "stablehlo.topk": _top_k,
     **control_flow.RULES,
     **dynamic.RULES,
@@ -554,4 +563,4 @@ def rule_of(operation: Operation) -> Rule | None:
     """The rule of an op; None where it has none. Arithmetic on quantised tensors is first brought to numbers."""
     if quantized.is_arithmetic_on_quantized(operation):
         return quantized.dequantized
-    return RULES.get(operation.name.replace("mhlo.", "stablehlo.", 1))
+    return RULES.get(operation.name) or RULES.get(operation.name.replace("mhlo.", "stablehlo.", 1))

@@ -169,7 +169,7 @@ def _type_list(parser: Parser) -> list[Type]:
 
 
 def _constant(parser: Parser, name: str) -> Operation:
-    """`stablehlo.constant {..} dense<..> : type`, and the generic operands `()` of older files."""
+    """`stablehlo.constant {..} dense<..> : type`, `arith.constant 1 : i32`; older files have operands `()`."""
     scanner = parser.scanner
     if scanner.peek("()"):
         scanner.take("()")
@@ -181,8 +181,8 @@ def _constant(parser: Parser, name: str) -> Operation:
     attributes = parser.optional_attributes()
     at = scanner.pos
     value = parser.attribute()
-    mlir = getattr(value, "type", None)
-    if not isinstance(mlir, TensorType):
+    mlir = I1 if isinstance(value, bool) else getattr(value, "type", None)
+    if not isinstance(mlir, TensorType) and (name != "arith.constant" or mlir is None):
         scanner.fail("a constant holds dense<..> : tensor<..>", at)
     # A quantised constant says its own type after that of the stored integers.
     results: list[Type] = [mlir]
@@ -414,7 +414,8 @@ def _convolution(parser: Parser, name: str) -> Operation:
         else:
             attributes[_WINDOW[word]] = _array(parser)
 
-    parser.listed("{", "}", entry)
+    scanner.expect("{")
+    parser.fields("}", entry)
     return parser.finish(name, operands, attributes, at)
 
 
@@ -564,8 +565,11 @@ FORMS: dict[str, Form] = {
     "stablehlo.reduce": _reduce,
     "chlo.top_k": _top_k,
     "chlo.constant": _constant,
+    "arith.constant": _constant,
+    "sdy.constant": _constant,
     "chlo.scan": _scan,
 }
 FORMS |= shardy_forms.FORMS | {"sdy.return": _return}
 # The MHLO dialect, from which StableHLO came, has the same forms.
 FORMS |= {name.replace("stablehlo.", "mhlo."): form for name, form in FORMS.items() if name.startswith("stablehlo.")}
+FORMS["mhlo.bitcast"] = _template(_TYPES)

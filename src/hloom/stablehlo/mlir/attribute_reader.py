@@ -40,7 +40,9 @@ _SOURCE = re.compile(r'("(?:[^"\\]|\\.)*+")\s*+:\s*+(\d++)\s*+:\s*+(\d++)(?:\s+t
 _STRUCT = re.compile(r"\s*+(?:raw\s++)?[A-Za-z_]\w*+\s*+=")
 _STRUCT_DIALECTS = ("stablehlo.", "mhlo.", "chlo.")
 _RESOURCES = re.compile(r"\{-#.*?#-\}", re.DOTALL)
-_RESOURCE = re.compile(r'([\w$.\-]++)\s*+:\s*+"0x([0-9a-fA-F]*+)"')
+_RESOURCE = re.compile(r'([\w$.\-]++)\s*+:\s*+"0x((?:[0-9a-fA-F]{2})*+)"')
+_AXIS_PART = re.compile(r"\(\d++\)\d++")
+_LIST_OF_BODIES = re.compile(r"\[\s*+<")
 F32, F64 = ScalarType("f32"), ScalarType("f64")
 
 
@@ -212,6 +214,15 @@ class AttributeReader:
             entries.append(read())
         return entries
 
+    def fields(self, closing: str, read: Callable[[], None]) -> None:
+        """Fields up to a closing bracket, separated by commas; StableHLO allows one after the last, too."""
+        scanner = self.scanner
+        while not scanner.take(closing):
+            read()
+            if not scanner.take(","):
+                scanner.expect(closing, "or ','")
+                return
+
     # Attributes
 
     def attribute(self) -> Attribute:
@@ -259,21 +270,21 @@ class AttributeReader:
         self._listed("{", "}", entry)
         return entries
 
-    def _number(self) -> Number:
+    def _number(self, mlir: Type | None = None) -> Number:
+        """A number of the type given, or else of the one that follows it."""
         scanner = self.scanner
         found = scanner.match(NUMBER)
         if not found:
             scanner.fail(f"expected a number, got {scanner.shown()}")
         text = found[0]
         whole = "x" in text or text.lstrip("-").isdigit()
-        mlir: Type = I64 if whole else F64
-        if scanner.take(":"):
-            mlir = self.type()
+        if mlir is None:
+            mlir = self.type() if scanner.take(":") else I64 if whole else F64
         if not isinstance(mlir, ScalarType):
             scanner.fail(f"a number has a scalar type, got {type_text(mlir)}", found.start())
         if len(text) > 200:
             scanner.fail("the number has too many digits", found.start())
-        if mlir.name in _FLOAT_BITS and "x" in text:
+        if "f" in mlir.name and "x" in text:
             return Number(self.checked(found.start(), lambda: _float_of_bits(text, mlir)), mlir)
         return Number(int(text, 16 if "x" in text else 10) if whole and "f" not in mlir.name else float(text), mlir)
 
@@ -342,10 +353,11 @@ class AttributeReader:
         scanner = self.scanner
         if element == I1 and (scanner.peek("true") or scanner.peek("false")):
             return scanner.word() == "true"
-        found = scanner.match(NUMBER)
-        if not found:
-            scanner.fail(f"expected a number, got {scanner.shown()}")
-        return float(found[0]) if "f" in element.name else int(found[0], 0)
+        at = scanner.pos
+        number = self._number(element).value
+        if isinstance(number, float) and "f" not in element.name:
+            scanner.fail(f"an array of {element.name} holds integers, got {number}", at)
+        return number
 
     def _dialect_attribute(self) -> Any:
         """`#dialect.name<..>`, `#dialect<name ..>`, or an alias."""
@@ -385,18 +397,24 @@ class AttributeReader:
             return scanner.angled().strip()
         scanner.expect("<")
         scanner.take_word("raw")
-        fields: dict[str, Attribute] = {}
-        while not scanner.take(">"):
-            if fields:
-                scanner.expect(",", "or '>'")
+        entries: dict[str, Attribute] = {}
+
+        def entry() -> None:
             field = scanner.word("a field's name")
             scanner.expect("=")
-            if scanner.peek("<"):
-                inner = f"{name.partition('.')[0]}.{field}"
-                fields[field] = DialectAttribute(_FIELD_NAMES.get(inner, inner), self.body(inner))
+            inner = f"{name.partition('.')[0]}.{field}"
+            part = scanner.match(_AXIS_PART)
+            if part:
+                entries[field] = part[0]
+            elif _LIST_OF_BODIES.match(scanner.text, scanner.pos):
+                entries[field] = self._listed("[", "]", lambda: DialectAttribute(inner, self.body(inner)))
+            elif scanner.peek("<"):
+                entries[field] = DialectAttribute(_FIELD_NAMES.get(inner, inner), self.body(inner))
             else:
-                fields[field] = self.attribute()
-        return fields
+                entries[field] = self.attribute()
+
+        self.fields(">", entry)
+        return entries
 
     # Locations
 
@@ -497,7 +515,6 @@ _WORDS: dict[str, Callable[[AttributeReader], Any]] = {
     "loc": lambda reader: reader.location_attribute(),
 }
 _FIELD_NAMES = {"stablehlo.mode": "stablehlo.result_accuracy_mode"}
-_FLOAT_BITS = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64"}
 
 
 def _float_of_bits(text: str, mlir: ScalarType) -> float:

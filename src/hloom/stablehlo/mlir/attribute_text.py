@@ -109,7 +109,7 @@ def _number_text(value: Any) -> str:
 def quoted(text: str) -> str:
     """A string literal: what is not printable ASCII becomes two hexadecimal digits a byte."""
     shown = []
-    for byte in text.encode():
+    for byte in text.encode("utf-8", "surrogateescape"):
         character = chr(byte)
         if character in '"\\':
             shown.append("\\" + character)

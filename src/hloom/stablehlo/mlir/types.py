@@ -112,6 +112,16 @@ def _array_shape(mlir: TensorType) -> Shape:
     return Shape.array(element_type_of(mlir.element_type), sizes, dynamic)
 
 
+def is_sized(mlir: Type) -> bool:
+    """True where each dimension has a size or a bound."""
+    if isinstance(mlir, TupleType):
+        return all(map(is_sized, mlir.elements))
+    if not isinstance(mlir, TensorType):
+        return True
+    bounds = mlir.bounds or (None,) * len(mlir.dimensions)
+    return all(size is not None or bound is not None for size, bound in zip(mlir.dimensions, bounds, strict=True))
+
+
 def type_text(mlir: Type | QuantizedType) -> str:
     """A type as messages show it, and as MLIR writes it."""
     if isinstance(mlir, ScalarType):

@@ -1,0 +1,232 @@
+"""StableHLO as other tools write it: what XLA takes loads, gives XLA's results, and is written so that XLA reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hloom as hl
+from hloom.files.arrays import difference, random_value
+from hloom.proto import module_from_bytes, module_to_bytes
+from hloom.stablehlo.exporter.module import print_stablehlo
+from hloom.stablehlo.mlir.bytecode import bytecode_of, text_of
+from xla_peer import XlaPeer
+
+F, S = "tensor<4xf32>", "tensor<4xi32>"
+MANUAL = 'in_shardings=[<@m, [{}]>] out_shardings=[<@m, [{"x"}]>] manual_axes={"x"} '
+
+
+def main(body: str, arguments: str = f"%a: {F}", result: str = F, before: str = "") -> str:
+    return f"{before}func.func @main({arguments}) -> ({result}) {{\n{body}\nreturn %0 : {result}\n}}\n"
+
+
+def convolution(window: str) -> str:
+    image, kernel = "tensor<1x6x6x2xf32>", "tensor<3x3x2x4xf32>"
+    line = (
+        f"%0 = stablehlo.convolution(%a, %b) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {window}"
+    )
+    line += " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
+    result = "tensor<1x6x6x4xf32>"
+    return main(f"{line} : ({image}, {kernel}) -> {result}", f"%a: {image}, %b: {kernel}", result)
+
+
+def contraction(numbers: str) -> str:
+    left, right, result = "tensor<2x3xf32>", "tensor<3x4xf32>", "tensor<2x4xf32>"
+    line = f'%0 = "stablehlo.dot_general"(%a, %b) {{dot_dimension_numbers = #stablehlo.dot<{numbers}>}}'
+    return main(f"{line} : ({left}, {right}) -> {result}", f"%a: {left}, %b: {right}", result)
+
+
+def gathered(numbers: str) -> str:
+    operand, indices, result = "tensor<8x16xf32>", "tensor<4x1xi32>", "tensor<4x16xf32>"
+    line = f'%0 = "stablehlo.gather"(%a, %b) {{dimension_numbers = #stablehlo.gather<{numbers}>, '
+    line += f"slice_sizes = array<i64: 1, 16>}} : ({operand}, {indices}) -> {result}"
+    return main(line, f"%a: {operand}, %b: {indices}", result)
+
+
+LOOP = """%one = stablehlo.constant dense<1> : tensor<i32>
+%ten = stablehlo.constant dense<10> : tensor<i32>
+%l:2 = stablehlo.while(%i = %b, %x = %a) : tensor<i32>, tensor<4xf32> attributes {mhlo.sharding = "SHARDING"} cond {
+  %c = stablehlo.compare LT, %i, %ten : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  stablehlo.return %c : tensor<i1>
+} do {
+  %n = stablehlo.add %i, %one : tensor<i32>
+  %y = stablehlo.sine %x : tensor<4xf32>
+  stablehlo.return %n, %y : tensor<i32>, tensor<4xf32>
+}
+%0 = stablehlo.negate %l#1 : tensor<4xf32>"""
+
+NEGATED = f"%0 = stablehlo.negate %a : {F}"
+TEXTS = {
+    "a broadcast whose dimensions come in another order": main(
+        "%0 = stablehlo.broadcast_in_dim %a, dims = [2, 0] : (tensor<2x3xf32>) -> tensor<3x4x2xf32>",
+        "%a: tensor<2x3xf32>",
+        "tensor<3x4x2xf32>",
+    ),
+    "such a broadcast that stretches": main(
+        "%0 = stablehlo.broadcast_in_dim %a, dims = [3, 0, 1] : (tensor<2x1x3xf32>) -> tensor<5x3x4x2xf32>",
+        "%a: tensor<2x1x3xf32>",
+        "tensor<5x3x4x2xf32>",
+    ),
+    "a mesh before the functions": main(NEGATED, before='// a comment\nsdy.mesh @mesh = <["x"=1]>\n'),
+    "a constant of Shardy": main(f"%c = sdy.constant dense<7> : {S}\n%0 = stablehlo.add %a, %c : {S}", f"%a: {S}", S),
+    "constants of arith": main(
+        f"%n = arith.constant 3 : index\n%t = arith.constant true\n%x = arith.constant 1.5 : f32\n"
+        f"%c = arith.constant dense<[1.5, 2.0, 3.0, 4.0]> : {F}\n%0 = stablehlo.add %a, %c : {F}"
+    ),
+    "a manual computation on one device": main(
+        f"%0 = sdy.manual_computation(%a) {MANUAL} (%b: {F}) {{\n%1 = stablehlo.sine %b : {F}\nsdy.return %1 : {F}\n}}"
+        f" : ({F}) -> {F}",
+        before='sdy.mesh @other = <["x"=4]>\nsdy.mesh @m = <["x"=1, "y"=1]>\n',
+    ),
+    "a comment in a sharding": main(
+        LOOP.replace("SHARDING", "{{replicated}, /*index=1*/{replicated}}"), f"%a: {F}, %b: tensor<i32>"
+    ),
+    # type: MAXIMAL, tile_assignment_dimensions: 1, tile_assignment_devices: 0
+    "a sharding as the bytes of a proto": main(NEGATED.replace(" :", r' {mhlo.sharding = "\08\01\1A\01\01\22\01\00"} :')),
+    "a comma after the last dimension numbers": contraction(
+        "\nlhs_contracting_dimensions = [1],\nrhs_contracting_dimensions = [0],\n"
+    ),
+    "a comma after the last of a gather's": gathered(
+        "offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1, "
+    ),
+    "a comma after the last part of a window": convolution("{\nstride = [1, 1],\npad = [[1, 1], [1, 1]],\n}"),
+    "a module in a module": f"module {{\nmodule @m {{\n{main(NEGATED)}}}\n{main(NEGATED.replace('negate', 'sine'))}}}",
+    "no parameter replication": main(NEGATED, f"%a: {F} {{mhlo.parameter_replication = []}}"),
+    "names of types and words of HLO": main(
+        f'%s = stablehlo.add %a, %b : {F} loc("f32")\n%0 = stablehlo.negate %s : {F} loc("ROOT")',
+        f'%a: {F} loc("s1"), %b: {F} loc("nan"), %c: {F} loc("unknown"), %d: {F} loc("__x"), %e: {F} loc("s1_")',
+    ),
+    "the first version of custom calls": main(f"%0 = stablehlo.custom_call @Sharding(%a) {{api_version = 0 : i32}} : ({F}) -> {F}"),
+}  # fmt: skip
+
+
+def inputs(module: hl.Module) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [random_value(rng, parameter.shape) for parameter in module.entry.parameters]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_xla_and_hloom_give_the_same_of_each_text(name: str, peer: XlaPeer) -> None:
+    text = TEXTS[name]
+    module = hl.parse(text)
+    arrays = inputs(module)
+    (expected,) = peer.run_stablehlo(text, arrays)
+    for backend in ("interpreter", "cpu"):
+        assert not difference(np.asarray(hl.compile(module, backend=backend)(*arrays)), expected, 1e-5, 1e-6)
+    (of_hlo,), (of_stablehlo,) = peer.run(module.to_text(), arrays), peer.run_stablehlo(print_stablehlo(module), arrays)
+    assert not difference(of_hlo, expected, 1e-6, 1e-6) and not difference(of_stablehlo, expected, 1e-6, 1e-6)
+    for again in (module.to_text(), print_stablehlo(module)):
+        assert not difference(np.asarray(hl.compile(hl.parse(again))(*arrays)), expected, 1e-5, 1e-6)
+
+
+ALL_REDUCE = f"""%0 = "stablehlo.all_reduce"(%a) <{{replica_groups = #stablehlo.replica_group_mesh_axes<GROUPS>,
+  channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids}}> ({{
+^bb0(%x: tensor<f32>, %y: tensor<f32>):
+  %s = stablehlo.add %x, %y : tensor<f32>
+  stablehlo.return %s : tensor<f32>
+}}) : ({F}) -> {F}"""
+MESHES = """sdy.mesh @m = <["x"=2, "y"=4]>
+sdy.mesh @turned = <["x"=2, "y"=2], device_ids=[3, 2, 1, 0]>
+sdy.mesh @one = <[], device_ids=[0]>
+"""
+GROUPS = [
+    ('mesh = @m, axes = [#stablehlo.axis_ref<name = "x">]', [(0, 4), (1, 5), (2, 6), (3, 7)]),
+    ('mesh = @m, axes = [#stablehlo.axis_ref<name = "y">, #stablehlo.axis_ref<name = "x">]', [(0, 4, 1, 5, 2, 6, 3, 7)]),
+    ('mesh = @m, axes = [#stablehlo.axis_ref<name = "y", sub_axis_info = (2)2>]', [(0, 1), (2, 3), (4, 5), (6, 7)]),
+    ("mesh = @m, axes = []", [(i,) for i in range(8)]),
+    ("mesh = @one, axes = []", [(0,)]),
+    ('mesh = @turned, axes = [#stablehlo.axis_ref<name = "y">]', [(3, 2), (1, 0)]),
+    ('mesh = #stablehlo.mesh<axes=[<name = "x", size = 2>, <name = "y", size = 2>], device_ids=dense<[1, 0, 3, 2]> : '
+     'tensor<4xi64>>, axes = [#stablehlo.axis_ref<name = "x">]', [(1, 3), (0, 2)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("groups", "members"), GROUPS)
+def test_groups_along_axes_of_a_mesh(groups: str, members: list[tuple[int, ...]], peer: XlaPeer) -> None:
+    """COLL-7: a group runs over the axes, the first slowest, for each place on the rest of the mesh."""
+    text = main(ALL_REDUCE.replace("GROUPS", groups), before=MESHES)
+    module = hl.parse(text)
+    assert [*module.entry.root.op.replica_groups.groups] == members  # type: ignore[attr-defined]
+    peer.from_stablehlo(text)
+    peer.parse(module.to_text())
+    peer.from_stablehlo(print_stablehlo(module))
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ("mesh = @n, axes = []", "there is no mesh @n; there is: m, turned, one"),
+        ('mesh = @m, axes = [#stablehlo.axis_ref<name = "z">]', "the mesh has no axis 'z'; it has: x, y"),
+        ('mesh = @m, axes = [#stablehlo.axis_ref<name = "y", sub_axis_info = (3)2>]', "do not divide"),
+        ("mesh = @m, axes = [1]", "expected #stablehlo.axis_ref<..>"),
+    ],
+)
+def test_groups_along_axes_that_make_no_sense(groups: str, message: str) -> None:
+    with pytest.raises(hl.ParseError, match=message):
+        hl.parse(main(ALL_REDUCE.replace("GROUPS", groups), before=MESHES))
+
+
+BYTES = b'\x00\x01a\xff\xc3\x7f\n"\\'
+
+
+def test_bytes_of_a_backend_config_stay_bytes_in_every_format(tmp_path: Any, peer: XlaPeer) -> None:
+    quoted = "".join(f"\\{byte:02X}" for byte in BYTES)
+    module = hl.parse(main(f'%0 = stablehlo.custom_call @f(%a) {{backend_config = "{quoted}"}} : ({F}) -> {F}'))
+
+    def config(module: hl.Module) -> bytes:
+        return module.entry.root.backend_config.encode("utf-8", "surrogateescape")
+
+    assert config(module) == BYTES
+    for extension in ("hlo", "mlir", "mlirbc", "pb", "pbtxt"):
+        hl.save(module, tmp_path / f"m.{extension}")
+        assert config(hl.load(tmp_path / f"m.{extension}")) == BYTES, extension
+    assert "\0" not in module.to_text()
+    assert config(module_from_bytes(peer.from_stablehlo(print_stablehlo(module)))) == BYTES
+    assert config(hl.parse(peer.parse(module.to_text()))) == BYTES
+
+
+def test_an_infeed_config_is_bytes_too() -> None:
+    module = hl.parse(
+        'HloModule m\nENTRY e {\n t = token[] after-all()\n ROOT i = (f32[2], token[]) infeed(t), infeed_config="\\000\\377"\n}'
+    )
+    for again in (module_from_bytes(module_to_bytes(module)), hl.parse(text_of(bytecode_of(print_stablehlo(module))))):
+        (fed,) = [i for i in again.entry.instructions if i.opcode == "infeed"]
+        assert fed.op.infeed_config == "\0\udcff"  # type: ignore[attr-defined]
+
+
+def test_precisions_are_left_out_beside_an_algorithm(peer: XlaPeer) -> None:
+    """StableHLO has no precision beside an algorithm, which says all."""
+    line = "ROOT d = f32[4,4] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    line += ", operand_precision={highest,default}, algorithm=dot_bf16_bf16_f32_x3"
+    written = print_stablehlo(hl.parse(f"HloModule m\nENTRY e {{\n a = f32[4,4] parameter(0)\n {line}\n}}"))
+    assert "num_primitive_operations = 3" in written and "precision = " not in written
+    peer.from_stablehlo(written)
+
+
+def test_a_bitcast_of_mhlo_reads_elements_in_row_major_order(peer: XlaPeer) -> None:
+    layouts = "{result_layout = dense<[0, 1]> : tensor<2xindex>, source_layout = dense<[1, 0]> : tensor<2xindex>}"
+    text = main(
+        f"%0 = mhlo.bitcast %a {layouts} : (tensor<2x4xf32>) -> tensor<4x2xi32>",
+        "%a: tensor<2x4xf32>",
+        "tensor<4x2xi32>",
+    )
+    module = hl.parse(text)
+    (array,) = inputs(module)
+    assert np.array_equal(hl.compile(module)(array), array.view(np.int32).reshape(4, 2))
+    assert "bitcast(" in module_from_bytes(peer.from_stablehlo(text)).to_text()
+    assert np.array_equal(peer.run_stablehlo(print_stablehlo(module), [array])[0], array.view(np.int32).reshape(4, 2))
+
+
+def test_reshapes_between_bounded_sizes_come_back(peer: XlaPeer) -> None:
+    module = hl.parse(
+        "HloModule m\nENTRY e {\n p = s32[2,6,4] parameter(0)\n n = s32[] constant(3)\n"
+        " d = s32[2,<=6,4] set-dimension-size(p, n), dimensions={1}\n"
+        " ROOT r = s32[<=12,4] reshape(d), inferred_dimension=0\n}"
+    )
+    written = print_stablehlo(module)
+    peer.from_stablehlo(written)
+    (array,) = inputs(module)
+    result = hl.compile(hl.parse(written))(array)
+    assert np.array_equal(result, array[:, :3].reshape(6, 4))

@@ -1,0 +1,49 @@
+"""Names of HLO text: those that XLA's parser takes for something else are printed so that it reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+import hloom as hl
+from xla_peer import XlaPeer
+
+TEXT = """HloModule m
+g {
+  a = f32[4] parameter(0)
+  ROOT b = f32[4] negate(a)
+}
+ENTRY e {
+  x = f32[4] parameter(0)
+  y = f32[4] call(x), to_apply=g
+  ROOT z = f32[4] add(x, y)
+}"""
+WORDS = "true false inf nan HloModule ENTRY ROOT maximal replicated manual unreduced unknown shard_as shard_like "
+WORDS += "last_tile_dim_replicate pred s1 s4 u1 f32 bf16 f8e4m3fn c64 token opaque tuple buffer f32_ __x __xla_x _"
+NAMES = [*WORDS.split(), "a b", "1x", "-x", "a/b", "\u00e9", "a#b", "%a", "a\nb", 'a"b']
+
+
+def named(name: str) -> hl.Module:
+    """A module in which all is called so, or so and underscores."""
+    module = hl.parse(TEXT)
+    module.name = module.computations[0].name = name
+    for i, instruction in enumerate(module.entry.instructions):
+        instruction.name = name + "_" * i
+    return module
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("percent", [False, True])
+def test_xla_and_hloom_read_names_of_all_kinds(name: str, percent: bool, peer: XlaPeer) -> None:
+    module = named(name)
+    text = module.to_text(percent=percent)
+    peer.parse(text)
+    again = hl.parse(text)
+    assert again.to_text(percent=percent) == text
+    assert again.to_text(canonical=True) == module.to_text(canonical=True)
+
+
+def test_names_that_xla_reads_stay_as_they_are() -> None:
+    for name in ("tuple", "__xla_x", "a.1", "_", "x-y", "truex", "f32.1"):
+        text = named(name).to_text()
+        assert f"  {name} = f32[4]{{0}} parameter(0)" in text and f"call({name}), to_apply={name}" in text
+    assert "\n__x {" in named("__x").to_text(), "a computation may be called so"
