@@ -12,6 +12,7 @@ from hloom.files.arrays import difference, random_value
 from hloom.proto import module_from_bytes, module_to_bytes
 from hloom.stablehlo.exporter.module import print_stablehlo
 from hloom.stablehlo.mlir.bytecode import bytecode_of, text_of
+from hloom.text.sharding import sharding_text
 from xla_peer import XlaPeer
 
 F, S = "tensor<4xf32>", "tensor<4xi32>"
@@ -166,6 +167,81 @@ def test_groups_along_axes_of_a_mesh(groups: str, members: list[tuple[int, ...]]
 def test_groups_along_axes_that_make_no_sense(groups: str, message: str) -> None:
     with pytest.raises(hl.ParseError, match=message):
         hl.parse(main(ALL_REDUCE.replace("GROUPS", groups), before=MESHES))
+
+
+SHARDINGS = [
+    ('@m, [{"x"}, {?}]', "{devices=[2,1,4]<=[8] last_tile_dim_replicate}"),
+    ('@m, [{}, {"y", "x"}p1]', "{devices=[1,8]<=[2,4]T(1,0)}"),
+    ('@m, [{}, {}]', "{replicated}"),
+    ('@m, [{"y":(1)2}, {"y":(2)2, "x"}]', "{devices=[2,4]<=[2,4]T(1,0)}"),
+    ('@m, [{"y":(2)2}, {}]', "{devices=[2,1,4]<=[4,2]T(1,0) last_tile_dim_replicate}"),
+    ('@m, [{"x"}, {}], unreduced={"y"}', "{devices=[2,1,4]<=[8] last_tile_dims={unreduced}}"),
+    ('@m, [{}, {}], unreduced={"x"}', "{devices=[1,1,2,4]<=[8] last_tile_dims={unreduced, replicated}}"),
+    ('@m, [{"x"}, {}], replicated={"y"}', "{devices=[2,1,4]<=[8] last_tile_dim_replicate}"),
+    ('@turned, [{"x"}, {"y"}]', "{devices=[2,2]3,2,1,0}"),
+    ('mesh<["a"=2, "b"=2]>, [{"b"}, {}]', "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("named", "tiles"), SHARDINGS)
+def test_shardings_over_axes_are_tiles_of_devices(named: str, tiles: str, peer: XlaPeer) -> None:
+    square = "tensor<8x8xf32>"
+    text = main(
+        f"%0 = stablehlo.negate %a : {square}", f"%a: {square} {{sdy.sharding = #sdy.sharding<{named}>}}", square
+    )
+    parameters = [
+        next(line for line in shown.split("\n") if "parameter(0)" in line)
+        for shown in (
+            hl.parse(MESHES + text).to_text(),
+            module_from_bytes(peer.from_stablehlo(MESHES + text)).to_text(),
+        )
+    ]
+    for line in parameters:
+        assert f"sharding={tiles}, frontend_attributes" in line
+    written = print_stablehlo(hl.parse(MESHES + text))
+    assert f"sharding={tiles}, frontend_attributes" in hl.parse(written).to_text()
+
+
+def test_a_mesh_that_stands_in_a_sharding_gets_a_name() -> None:
+    text = MESHES + main(
+        f'%b = stablehlo.negate %a {{sdy.sharding = #sdy.sharding_per_value<[<mesh<["y"=4]>, [{{"y"}}]>]>}} : {F}\n'
+        f'%0 = stablehlo.sine %b {{sdy.sharding = #sdy.sharding_per_value<[<mesh<["x"=2, "y"=4]>, [{{"x"}}]>]>}} : {F}'
+    )
+    module = hl.parse(text)
+    assert module.frontend_attributes["xla.sdy.meshes"].endswith('mesh = #sdy.mesh<["y"=4]>}')
+    shardings = [i.frontend_attributes.get("xla.sdy.sharding") for i in module.entry.instructions[1:]]
+    assert shardings == [f"#sdy.sharding_per_value<[<{sharding}>]>" for sharding in ('@mesh, [{"y"}]', '@m, [{"x"}]')]
+
+
+def test_results_have_a_sharding_each() -> None:
+    shardings = '#sdy.sharding_per_value<[<@m, [{"x"}]>, <@m, [{"y"}]>]>'
+    text = f"%r:2 = stablehlo.custom_call @f(%a) {{sdy.sharding = {shardings}, sdy.sharding_rule = "
+    text += (
+        f"#sdy.op_sharding_rule<([i])->([i], [i]) {{i=4}}>}} : ({F}) -> ({F}, {F})\n%0 = stablehlo.add %r#0, %r#1 : {F}"
+    )
+    call = next(i for i in hl.parse(MESHES + main(text)).entry.instructions if i.opcode == "custom-call")
+    one, two = "{devices=[2,4]<=[8] last_tile_dim_replicate}", "{devices=[4,2]<=[2,4]T(1,0) last_tile_dim_replicate}"
+    assert sharding_text(call.sharding) == f"{{{one}, {two}}}"
+    assert call.frontend_attributes["xla.sdy.sharding_rule"] == "#sdy.op_sharding_rule<([i])->([i], [i]) {i=4}>"
+
+
+MARKERS = [
+    f"sdy.sharding_group %a group_id=21 : {F}\n%0 = sdy.propagation_barrier %a allowed_direction=BACKWARD : {F}",
+    f'"sdy.sharding_group"(%a) <{{group_id = 21 : i64}}> : ({F}) -> ()\n'
+    f'%0 = "sdy.propagation_barrier"(%a) <{{allowed_direction = 2 : i32}}> : ({F}) -> {F}',
+]
+
+
+@pytest.mark.parametrize("text", MARKERS)
+def test_groups_and_barriers_of_shardings_are_custom_calls(text: str, peer: XlaPeer) -> None:
+    for module in (hl.parse(main(text)), module_from_bytes(peer.from_stablehlo(main(text)))):
+        calls = [i for i in module.entry.instructions if i.opcode == "custom-call"]
+        said = {i.op.target_name: i.frontend_attributes for i in calls}  # type: ignore[attr-defined]
+        assert said == {
+            "xla.sdy.ShardingGroup": {"xla.sdy.sharding_group_id": "21 : i64"},
+            "xla.sdy.PropagationBarrier": {"xla.sdy.allowed_direction": "2 : i32"},
+        }
+        hl.parse(print_stablehlo(module))
 
 
 BYTES = b'\x00\x01a\xff\xc3\x7f\n"\\'

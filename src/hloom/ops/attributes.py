@@ -152,7 +152,15 @@ class MeshReplicaGroups:
         ids = np.array(self.device_ids) if self.device_ids else np.arange(int(np.prod(self.axis_sizes)))
         if self.iota_reshape_dims:
             ids = ids.reshape(self.iota_reshape_dims).transpose(self.iota_transpose_perm or None)
-        # Axes that are used in part are cut into coarser, used and finer positions.
+        sizes, order = self.pieces()
+        used = order[: len(self.axes)]
+        count = math.prod(sizes[d] for d in used)
+        rows = ids.reshape(sizes).transpose(order[len(used) :] + used).reshape(-1, count).tolist()
+        return tuple(tuple(row) for row in rows)
+
+    def pieces(self) -> tuple[list[int], list[int]]:
+        """The sizes of the mesh with axes that are used in part cut into coarser, used and finer positions; and the
+        places of the pieces that `axes` are, in their order, before those of the rest."""
         sizes: list[int] = []
         place: dict[AxisRef, int] = {}
         for axis, size in enumerate(self.axis_sizes):
@@ -164,10 +172,7 @@ class MeshReplicaGroups:
                 done = max(ref.pre_size, 1) * (ref.size or size)
             sizes.append(size // done)
         used = [place[ref] for ref in self.axes]
-        rest = [d for d in range(len(sizes)) if d not in used]
-        count = int(np.prod([sizes[d] for d in used], dtype=int))
-        rows = ids.reshape(sizes).transpose(rest + used).reshape(-1, count).tolist()
-        return tuple(tuple(row) for row in rows)
+        return sizes, used + [d for d in range(len(sizes)) if d not in used]
 
     def check(self) -> None:
         """Raises ArgumentError where the mesh is none, or does not have the axes that groups run over."""

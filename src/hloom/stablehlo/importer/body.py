@@ -21,9 +21,10 @@ from hloom.ops.operation import OPERATIONS
 from hloom.ops.operation import Operation as HloOperation
 from hloom.ops.structure import ElidedConstant
 from hloom.shape import Shape
-from hloom.stablehlo.importer.annotations import annotate, with_mesh
+from hloom.stablehlo.importer.annotations import annotate
 from hloom.stablehlo.importer.folding import Folder
 from hloom.stablehlo.importer.functions import Functions
+from hloom.stablehlo.importer.meshes import with_mesh
 from hloom.stablehlo.mlir.attribute_reader import location_parts
 from hloom.stablehlo.mlir.ir import (
     Attribute,

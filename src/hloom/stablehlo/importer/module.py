@@ -15,10 +15,12 @@ from hloom.errors import HloomError, ParseError
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module, callees_first
 from hloom.shape import Layout, Shape
 from hloom.stablehlo.attributes import boolean, integer
-from hloom.stablehlo.importer.annotations import argument_annotations, mesh_texts, result_sharding
+from hloom.stablehlo.importer.annotations import argument_annotations, result_sharding
 from hloom.stablehlo.importer.body import Body, computation_of
 from hloom.stablehlo.importer.functions import Functions
+from hloom.stablehlo.importer.meshes import mesh_texts
 from hloom.stablehlo.importer.rules import rule_of
+from hloom.stablehlo.mlir.attribute_text import symbol_text
 from hloom.stablehlo.mlir.ir import (
     Attribute,
     DenseElements,
@@ -154,7 +156,7 @@ class ModuleImporter(Functions):
         if isinstance(frontend, dict):
             module.frontend_attributes = {key: str(value) for key, value in frontend.items()}
         if self.meshes:
-            meshes = ", ".join(f"{name} = #sdy.mesh<{text}>" for name, text in self.meshes.items())
+            meshes = ", ".join(f"{symbol_text(name)[1:]} = #sdy.mesh<{text}>" for name, text in self.meshes.items())
             module.frontend_attributes["xla.sdy.meshes"] = f"{{{meshes}}}"
         module.set_default_entry_layouts()
         self._entry_layouts(module)

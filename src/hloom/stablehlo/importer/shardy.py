@@ -12,8 +12,9 @@ from hloom.builder import XlaOp
 from hloom.ops.operation import OPERATIONS
 from hloom.shape import Shape
 from hloom.stablehlo.attributes import required
-from hloom.stablehlo.importer.annotations import mesh_axes
 from hloom.stablehlo.importer.body import Body, Rule
+from hloom.stablehlo.importer.meshes import mesh_axes, with_named_meshes
+from hloom.stablehlo.mlir.attribute_text import attribute_text
 from hloom.stablehlo.mlir.ir import DialectAttribute, Operation
 from hloom.stablehlo.mlir.types import shape_of
 
@@ -52,11 +53,17 @@ def _manual_computation(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 def _manual_sizes(body: Body, operation: Operation) -> list[int]:
     """The sizes of the manual axes, in the meshes that the shardings name."""
-    texts = [str(getattr(operation.attributes.get(name), "body", "")) for name in _MANUAL]
+    texts = [_text(body, operation, name) for name in _MANUAL]
     named = {name.strip('"') for name in re.findall(r'@("[^"]*"|[\w.$\-]+)', "".join(texts[:2]))}
     meshes = [mesh for name, mesh in body.whole.meshes.items() if name in named or not named]
     manual = re.findall(r'"([^"]*)"', texts[2])
     return [size for mesh in meshes for axis, size in mesh_axes(mesh).items() if axis in manual]
+
+
+def _text(body: Body, operation: Operation, name: str) -> str:
+    """The text of an attribute, without the braces that axes have in generic form."""
+    text = str(getattr(operation.attributes.get(name), "body", ""))
+    return with_named_meshes(text.strip("{}") if name == "manual_axes" else text, body.whole.meshes)
 
 
 def _shape_change(
@@ -66,16 +73,37 @@ def _shape_change(
         return []
     op = OPERATIONS["custom-call"](target_name=f"xla.sdy.{target}", has_effect=True)
     changed = body._add(op, operands, shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes))
-    texts = {name: getattr(operation.attributes.get(name), "body", "") for name in (shardings, "manual_axes")}
     changed.instruction.frontend_attributes |= {
-        f"xla.sdy.{shardings}": f"#sdy.sharding_per_value<{texts[shardings]}>",
-        "xla.sdy.manual_axes": f"#sdy<manual_axes{{{texts['manual_axes']}}}>",
+        f"xla.sdy.{shardings}": f"#sdy.sharding_per_value<{_text(body, operation, shardings)}>",
+        "xla.sdy.manual_axes": f"#sdy<manual_axes{{{_text(body, operation, 'manual_axes')}}}>",
     }
     return [changed] if len(shapes) == 1 else [body.get_tuple_element(changed, i) for i in range(len(shapes))]
+
+
+def _propagation_barrier(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    """`sdy.propagation_barrier`: shardings are handed on in the allowed direction alone."""
+    return _marker(body, operation, operands, "PropagationBarrier", "allowed_direction", "allowed_direction")
+
+
+def _sharding_group(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """`sdy.sharding_group`: all members of a group have the same sharding."""
+    _marker(body, operation, operands, "ShardingGroup", "group_id", "sharding_group_id")
+    return []
+
+
+def _marker(body: Body, operation: Operation, operands: Ops, target: str, attribute: str, name: str) -> XlaOp:
+    """A custom call that says something of its operand, in a frontend attribute."""
+    shape = operands[0].shape if operation.results else Shape.tuple_of([])
+    made = body._add(OPERATIONS["custom-call"](target_name=f"xla.sdy.{target}", has_effect=True), operands, shape)
+    value = attribute_text(required(operation.attributes, attribute))
+    made.instruction.frontend_attributes[f"xla.sdy.{name}"] = value
+    return made
 
 
 RULES: dict[str, Rule] = {
     "sdy.sharding_constraint": _sharding_constraint,
     "sdy.reshard": _sharding_constraint,
     "sdy.manual_computation": _manual_computation,
+    "sdy.propagation_barrier": _propagation_barrier,
+    "sdy.sharding_group": _sharding_group,
 }

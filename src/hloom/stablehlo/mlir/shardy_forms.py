@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hloom.stablehlo.mlir.ir import Attribute, DialectAttribute, Operation
+from hloom.stablehlo.mlir.ir import Attribute, DialectAttribute, Number, Operation
 from hloom.stablehlo.mlir.parser import Form, Parser, results_of
+from hloom.stablehlo.mlir.types import I32, i64
 
 
 def _read_mesh(parser: Parser, name: str) -> Operation:
@@ -44,9 +45,41 @@ def _read_manual_computation(parser: Parser, name: str) -> Operation:
     return operation
 
 
+_DIRECTIONS = ("NONE", "FORWARD", "BACKWARD", "BOTH")
+
+
+def _read_propagation_barrier(parser: Parser, name: str) -> Operation:
+    """`sdy.propagation_barrier %a allowed_direction=FORWARD : type`."""
+    scanner = parser.scanner
+    operand = parser.operand()
+    scanner.expect("allowed_direction")
+    scanner.expect("=")
+    at = scanner.pos
+    word = scanner.word("a direction")
+    if word not in _DIRECTIONS:
+        scanner.fail(f"there is no direction {word}; there is: {', '.join(_DIRECTIONS)}", at)
+    attributes = {"allowed_direction": Number(_DIRECTIONS.index(word), I32), **parser.optional_attributes()}
+    scanner.expect(":", "and the operation's type")
+    return Operation(name, [operand], results_of([parser.type()]), attributes)
+
+
+def _read_sharding_group(parser: Parser, name: str) -> Operation:
+    """`sdy.sharding_group %a group_id=21 : type`."""
+    scanner = parser.scanner
+    operand = parser.operand()
+    scanner.expect("group_id")
+    scanner.expect("=")
+    attributes = {"group_id": i64(scanner.integer()), **parser.optional_attributes()}
+    scanner.expect(":", "and the operand's type")
+    parser.type()
+    return Operation(name, [operand], [], attributes)
+
+
 FORMS: dict[str, Form] = {
     "sdy.mesh": _read_mesh,
     "sdy.sharding_constraint": _read_sharding_constraint,
     "sdy.reshard": _read_sharding_constraint,
     "sdy.manual_computation": _read_manual_computation,
+    "sdy.propagation_barrier": _read_propagation_barrier,
+    "sdy.sharding_group": _read_sharding_group,
 }

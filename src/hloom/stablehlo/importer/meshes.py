@@ -1,0 +1,133 @@
+"""Meshes of Shardy in StableHLO, and shardings and groups over their axes as HLO has them.
+
+A mesh is `<["x"=2, "y"=4]>`, perhaps with `device_ids=[..]` in its order. A sharding names a mesh, and axes or parts of
+them for each dimension of an array: `@mesh, [{"x"}, {"y":(1)2}], unreduced={"z"}`. In HLO it is tiles of devices.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from hloom.errors import ArgumentError
+from hloom.ops.attributes import AxisRef, MeshReplicaGroups
+from hloom.sharding import Sharding, ShardingType, simplest_iota
+from hloom.stablehlo.mlir.ir import Attribute, DialectAttribute, Operation, Symbol
+from hloom.stablehlo.mlir.types import i64
+
+Meshes = dict[str, str]
+"""The text of each mesh between its angle brackets, by name."""
+
+REPLICATED = Sharding(ShardingType.REPLICATED)
+
+_MESH_AXIS = re.compile(r'"([^"]*)"\s*=\s*(\d{1,9})')
+_DEVICE_IDS = re.compile(r"device_ids\s*=\s*\[([^\]]*)\]")
+_INLINED = re.compile(r"mesh<([^<>]*)>")
+_SHARDING = re.compile(r'@("[^"]*"|[\w.$\-]+)\s*,\s*\[([^\]]*)\]([^<>]*)')
+_DIMENSION = re.compile(r"\{([^{}]*)\}")
+_AXIS = re.compile(r'"([^"]*)"(?::\((\d{1,9})\)(\d{1,9}))?')
+_UNREDUCED = re.compile(r"unreduced\s*=\s*\w*\{([^{}]*)\}")
+
+
+def mesh_texts(operation: Operation) -> Meshes:
+    """The name and the text of a mesh."""
+    mesh = operation.attributes.get("mesh")
+    if not isinstance(mesh, DialectAttribute) or not isinstance(mesh.body, str):
+        return {}
+    return {str(operation.attributes["sym_name"]): mesh.body}
+
+
+def mesh_axes(text: str) -> dict[str, int]:
+    """The sizes of the axes in the text of a mesh, in order."""
+    return {axis: int(size) for axis, size in _MESH_AXIS.findall(text)}
+
+
+def device_ids(text: str) -> tuple[int, ...]:
+    """The devices in the order of the mesh, where its text lists them."""
+    found = _DEVICE_IDS.search(text)
+    return tuple(map(int, re.findall(r"\d{1,9}", found[1]))) if found else ()
+
+
+def with_named_meshes(text: str, meshes: Meshes) -> str:
+    """Shardings whose meshes stand in them, `mesh<["x"=2]>, [{"x"}]`, by the names of meshes; new ones are added."""
+    return _INLINED.sub(lambda found: f"@{_name_of(found[1], meshes)}", text)
+
+
+def _name_of(mesh: str, meshes: Meshes) -> str:
+    known = next((name for name, text in meshes.items() if text.replace(" ", "") == mesh.replace(" ", "")), None)
+    if known is not None:
+        return known
+    name = next(name for name in ("mesh", *(f"mesh_{i}" for i in range(len(meshes)))) if name not in meshes)
+    meshes[name] = mesh
+    return name
+
+
+def with_mesh(groups: DialectAttribute, meshes: Meshes) -> DialectAttribute:
+    """Groups along axes of a mesh that has a name, `mesh = @mesh`, with what the mesh is in place of the name."""
+    mesh = groups.body.get("mesh") if isinstance(groups.body, dict) else None
+    if not isinstance(groups.body, dict) or not isinstance(mesh, Symbol):
+        return groups
+    if mesh.name not in meshes:
+        raise ArgumentError(f"there is no mesh @{mesh.name}; there is: {', '.join(meshes) or 'none'}")
+    text = meshes[mesh.name]
+    axes: list[Attribute] = [
+        DialectAttribute("stablehlo.mesh_axis", {"name": name, "size": i64(size)})
+        for name, size in mesh_axes(text).items()
+    ]
+    body: dict[str, Attribute] = {"axes": axes, "device_ids": list(map(i64, device_ids(text)))}
+    return DialectAttribute(groups.name, {**groups.body, "mesh": DialectAttribute("stablehlo.mesh", body)})
+
+
+def mesh_shardings(text: str, meshes: Meshes) -> list[Sharding | None]:
+    """The shardings in a text, in order; None for one over a mesh that is not known."""
+    return [
+        _sharding(meshes[name.strip('"')], dimensions, rest) if name.strip('"') in meshes else None
+        for name, dimensions, rest in _SHARDING.findall(text)
+    ]
+
+
+def _sharding(mesh: str, dimensions: str, rest: str) -> Sharding:
+    """Tiles of devices: one tile dimension an array dimension, then one of summands and one of copies."""
+    axes, devices = mesh_axes(mesh), device_ids(mesh)
+    if not axes and devices:
+        return Sharding(ShardingType.MAXIMAL, tile_assignment_devices=devices[:1])
+    cut = [_axis_refs(entry, axes) for entry in _DIMENSION.findall(dimensions)]
+    found = _UNREDUCED.search(rest)
+    summed = _axis_refs(found[1], axes) if found else []
+    used = [ref for refs in cut for ref in refs]
+    groups = MeshReplicaGroups(tuple(axes), tuple(axes.values()), (*used, *summed), devices)
+    groups.check()
+    sizes, order = groups.pieces()
+    tiles = [_ways(refs, groups) for refs in cut]
+    summands = _ways(summed, groups)
+    copies = math.prod(sizes) // (math.prod(tiles) * summands)
+    if math.prod(tiles) * summands == 1:
+        return REPLICATED
+    last = {ShardingType.UNREDUCED: summands, ShardingType.REPLICATED: copies}
+    kinds = tuple(kind for kind, size in last.items() if size > 1)
+    iota = ((), ()) if devices else simplest_iota(tuple(sizes), tuple(order))
+    listed = np.array(devices).reshape(sizes).transpose(order).reshape(-1).tolist() if devices else ()
+    return Sharding(
+        ShardingType.OTHER,
+        (*tiles, *(last[kind] for kind in kinds)),
+        tuple(listed),
+        *iota,
+        replicate_on_last_tile_dim=kinds == (ShardingType.REPLICATED,),
+        last_tile_dims=kinds if ShardingType.UNREDUCED in kinds else (),
+    )
+
+
+def _axis_refs(text: str, axes: dict[str, int]) -> list[AxisRef]:
+    names = list(axes)
+    found = _AXIS.findall(text)
+    unknown = [name for name, _, _ in found if name not in axes]
+    if unknown:
+        raise ArgumentError(f"the mesh has no axis {unknown[0]!r}; it has: {', '.join(axes) or 'none'}")
+    return [AxisRef(names.index(name), int(before or 0), int(size or 0)) for name, before, size in found]
+
+
+def _ways(refs: Sequence[AxisRef], groups: MeshReplicaGroups) -> int:
+    return math.prod(ref.size or groups.axis_sizes[ref.axis] for ref in refs)
