@@ -248,3 +248,26 @@ def test_xla_reads_the_constants_we_print(peer: XlaPeer) -> None:
         module = f"HloModule m\nENTRY e {{ ROOT c = {name}[2,3] constant({text}) }}"
         (got,) = peer.run(module, [])
         assert got.tobytes() == array.tobytes() == hl.compile(module, backend="interpreter")().tobytes()
+
+
+@pytest.mark.parametrize(
+    ("shape", "text", "value"),
+    [
+        ("u64[]", "-1", 2**64 - 1),
+        ("u64[]", "-9223372036854775808", 2**63),
+        ("s64[]", "18446744073709551615", -1),
+        ("s64[2]", "{9223372036854775808, 1}", [-(2**63), 1]),
+        ("pred[]", "2", True),
+        ("pred[3]", "{-1, 0, 1}", [True, False, True]),
+    ],
+)
+def test_64_bits_and_truth_as_xla_reads_them(shape: str, text: str, value: Any) -> None:
+    """SL-24: 64 bits are written with or without a sign; an integer is true unless it is 0."""
+    (literal,) = literals_of(f"{shape} constant({text})")
+    assert literal.value.tolist() == value
+
+
+@pytest.mark.parametrize(("shape", "text"), [("u64[]", "-9223372036854775809"), ("s64[]", "18446744073709551616")])
+def test_more_than_64_bits_are_refused(shape: str, text: str) -> None:
+    with pytest.raises(hl.ParseError, match="does not fit"):
+        literals_of(f"{shape} constant({text})")

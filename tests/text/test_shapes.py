@@ -170,3 +170,15 @@ def test_printing_and_parsing_are_inverse(shape: hl.Shape) -> None:
 def test_the_text_without_layouts_means_the_default_ones(shape: hl.Shape) -> None:
     """SL-24."""
     assert parse_shape(shape.to_text(layouts=False)) == shape.without_layout()
+
+
+@pytest.mark.parametrize("types", ["D(D,D)", "D(D,C)", "D(C+,S~)", "D(H, D+~)", "D()", "D(D,D)T(8,128)"])
+def test_storage_of_sparse_dimensions_is_read_and_forgotten(types: str) -> None:
+    """SL-29: XLA's parser takes these types of older releases, and keeps none of them."""
+    assert parse_shape(f"f32[4,4]{{1,0:{types}}}") == parse_shape(f"f32[4,4]{{1,0:{types.partition(')')[2]}}}")
+
+
+@pytest.mark.parametrize("types", ["D(X)", "D(D", "T(8)D(D)"])
+def test_other_storage_is_no_layout(types: str) -> None:
+    with pytest.raises(hl.ParseError):
+        parse_shape(f"f32[4]{{0:{types}}}")

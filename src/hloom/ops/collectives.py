@@ -113,14 +113,15 @@ class Collective(Operation):
         return {len(group) for group in self.replica_groups.groups}
 
     def may_have(self, members: int) -> bool:
-        """Whether each group can have so many members.
+        """Whether each group can have so many members; groups of one say nothing before a run, as in XLA.
 
         With a channel and without global ids a replica in a group stands for all of its partitions, whose number the
         instruction does not say.
         """
+        sizes = self.group_sizes() - {1}
         if self.channel_id is not None and self.global_ids is False:
-            return all(size and members % size == 0 for size in self.group_sizes())
-        return not self.group_sizes() - {members}
+            return all(size and members % size == 0 for size in sizes)
+        return not sizes - {members}
 
 
 def _listed(groups: Sequence[Sequence[int]]) -> str:
@@ -320,7 +321,7 @@ class AllToAll(Collective, opcode="all-to-all"):
         check_array(self, "ALLTOALL-5", *operands)
         sizes = self.group_sizes()
         if self.split_dimension is None:
-            if len({operand.to_text() for operand in operands}) > 1:
+            if any(not operand.compatible(operands[0]) for operand in operands):
                 self.reject("ALLTOALL-7", f"operands have one shape, got {', '.join(map(str, operands))}")
             if not operands or sizes - {len(operands)}:
                 self.reject("ALLTOALL-7", f"needs one operand for each member of a group, got {len(operands)}")

@@ -49,18 +49,13 @@ class Compare(Operation, opcode="compare"):
         return self.type is ComparisonType.TOTALORDER or self.order is ComparisonOrder.TOTAL
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
-        """Without the order, and without the type where it is the ordinary one of the operands' element type."""
+        """Without the order, and without a type but TOTALORDER: the operands' element type says how they compare."""
         if (self.type is None and self.order is None) or not operands or not operands[0].is_array:
             return self
-        element_type = operands[0].element_type
-        if self.order is not None:
-            total = self.order is ComparisonOrder.TOTAL and element_type.is_float
-            return self.replace(type=ComparisonType.TOTALORDER if total else self.type, order=None).canonical(operands)
-        if element_type.is_float or element_type.is_complex:
-            ordinary = ComparisonType.FLOAT
-        else:
-            ordinary = ComparisonType.SIGNED if element_type.is_signed else ComparisonType.UNSIGNED
-        return self.replace(type=None) if self.type is ordinary else self
+        total = operands[0].element_type.is_float and self.order is ComparisonOrder.TOTAL
+        if total or self.type is ComparisonType.TOTALORDER:
+            return self.replace(type=ComparisonType.TOTALORDER, order=None)
+        return self.replace(type=None, order=None)
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         check_array(self, "COMPARE-1", lhs, rhs)
@@ -73,15 +68,8 @@ class Compare(Operation, opcode="compare"):
             or self.type is ComparisonType.TOTALORDER
         ):
             self.reject("COMPARE-3", f"complex numbers have no order: EQ or NE, got {self.direction.value} of {lhs}")
-        if element_type.is_float or element_type.is_complex:
-            valid: tuple[ComparisonType | None, ...] = (None, ComparisonType.FLOAT, ComparisonType.TOTALORDER)
-        elif element_type.is_signed:
-            valid = (None, ComparisonType.SIGNED)
-        else:
-            valid = (None, ComparisonType.UNSIGNED)
-        if self.type not in valid:
-            words = ", ".join(kind.value for kind in valid if kind)
-            self.reject("TOTALORDER-2", f"{lhs} compares by type {words}, got {self.type and self.type.value}")
+        if self.type is ComparisonType.TOTALORDER and not element_type.is_float:
+            self.reject("TOTALORDER-2", f"TOTALORDER is a type for floats, got {lhs}")
         return joint_shape(self, "COMPARE-1", lhs, rhs).with_element_type(PrimitiveType.PRED)
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:

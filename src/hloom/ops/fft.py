@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,23 +41,37 @@ class Fft(Operation, opcode="fft", builder="fft"):
         if real != (element_type in (PrimitiveType.F32, PrimitiveType.F64)) or not (real or element_type.is_complex):
             wanted = "f32 or f64" if real else "c64 or c128"
             self.reject("FFT-6", f"{kind.value} takes {wanted}, got {operand}")
-        half = lengths[-1] // 2 + 1 if lengths[-1] else 0
-        expected = [*lengths[:-1], half if kind is FftType.IRFFT else lengths[-1]]
         sizes = list(operand.dimensions)
-        if sizes[len(sizes) - len(lengths) :] != expected and operand.element_count:
-            self.reject("FFT-6", f"{kind.value} of length {list(lengths)} takes last sizes {expected}, got {operand}")
+        if kind in (FftType.RFFT, FftType.IRFFT):
+            self._check_sizes(operand)
         if real:
             complex_type = element_type.complex
             assert complex_type is not None
-            sizes[-1], element_type = half, complex_type
+            sizes[-1], element_type = self._half, complex_type
         elif kind is FftType.IRFFT:
             sizes[-1], element_type = lengths[-1], element_type.real
         return Shape.array(element_type, sizes, operand.dynamic_dimensions)
 
+    @property
+    def _half(self) -> int:
+        """The size of the spectrum of a real sequence along the innermost dimension."""
+        return self.fft_length[-1] // 2 + 1 if self.fft_length[-1] else 0
+
+    def _check_sizes(self, operand: Shape) -> None:
+        lengths, kind = self.fft_length, self.fft_type
+        expected = [*lengths[:-1], self._half if kind is FftType.IRFFT else lengths[-1]]
+        if list(operand.dimensions[operand.rank - len(lengths) :]) != expected and operand.element_count:
+            self.reject("FFT-6", f"{kind.value} of length {list(lengths)} takes last sizes {expected}, got {operand}")
+
+    def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
+        """Lengths are sizes of the operand, but for length 0, whose transform is zeros (FFT-6)."""
+        if 0 not in self.fft_length:
+            self._check_sizes(*operands)
+
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         import scipy.fft
 
-        if not operand.size or not ctx.shape.element_count:
+        if not operand.size or not ctx.shape.element_count or 0 in self.fft_length:
             return np.zeros(ctx.shape.dimensions, ctx.shape.element_type.dtype)
         function: Any = {
             FftType.FFT: scipy.fft.fftn,

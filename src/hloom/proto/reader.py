@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from hloom.errors import HloomError, ProtoError
+from hloom.forms import write_declared_forms
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Instruction, Module
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import ComputationKind
@@ -82,6 +83,7 @@ class _Reader:
             raise ProtoError(f"entry_computation_id {proto.entry_computation_id} names no computation")
         module.entry_computation = entry
         self._header(module)
+        write_declared_forms(module)
         return module
 
     def _header(self, module: Module) -> None:

@@ -202,12 +202,15 @@ def _window(scanner: Scanner) -> tuple[WindowDimension, ...]:
         if not found or found[1] in columns:
             scanner.fail("expected size=, stride=, pad=, lhs_dilate=, rhs_dilate= or rhs_reversal=, each once", start)
         columns[found[1]] = _columns(scanner, found[1], found[2], start)
-    counts = {len(column) for column in columns.values()}
-    if len(counts) > 1 or (columns and "size" not in columns):
+    count = len(columns.get("size", ()))
+    if "rhs_reversal" in columns:
+        # XLA takes as many of its entries as there are sizes, and 0 for more.
+        columns["rhs_reversal"] = (columns["rhs_reversal"] + [0] * count)[:count]
+    if any(len(column) != count for column in columns.values()):
         scanner.fail("a window gives size=, and every list has an entry for each dimension", 0)
     pads = columns.pop("pad", None)
     dimensions = []
-    for d in range(max(counts, default=0)):
+    for d in range(count):
         fields = {_WINDOW_FIELDS[name]: column[d] for name, column in columns.items()}
         if "window_reversal" in fields:
             fields["window_reversal"] = bool(fields["window_reversal"])

@@ -223,7 +223,8 @@ class InstructionParser:
                 scanner.pos = found.end()
                 more = found[2] == ","
             else:
-                operands.append(self._long_operand())
+                operand = self._long_operand()
+                operands += [] if operand is None else [operand]
                 more = scanner.take(",")
                 if not more:
                     scanner.expect(")", "after the operands")
@@ -238,8 +239,11 @@ class InstructionParser:
             self.scanner.fail(f"there is no instruction {name!r} before this one{hint}", position)
         return operand
 
-    def _long_operand(self) -> Instruction:
-        """An operand with its shape, an element of a tuple (`%t#0#1`), or an instruction."""
+    def _long_operand(self) -> Instruction | None:
+        """An operand with its shape, an element of a tuple (`%t#0#1`), or an instruction.
+
+        A shape without a name is a parameter where one instruction stands alone, and nothing elsewhere, as in XLA.
+        """
         scanner, text = self.scanner, self.text
         scanner.skip()
         start = scanner.pos
@@ -254,6 +258,8 @@ class InstructionParser:
                 operand = self._element(operand, int(index), found.start(2))
             return operand
         scanner.skip()
+        if text.startswith((",", ")"), scanner.pos):
+            return self._parameter(self._new_name("parameter"), shape) if self.makes_parameters and shape else None
         name = NAME.match(text, scanner.pos)
         if not name or not text.startswith("(", _after_blanks(text, name.end())):
             scanner.pos = name.end() if name else scanner.pos
@@ -267,9 +273,10 @@ class InstructionParser:
         self.depth -= 1
         return operand
 
-    def _parameter(self, name: str, shape: Shape) -> None:
+    def _parameter(self, name: str, shape: Shape) -> Instruction:
         number = len(self.computation.parameters)
-        self.by_name[name] = self.computation.add(Instruction(name, shape, Parameter(number=number)))
+        self.by_name[name] = made = self.computation.add(Instruction(name, shape, Parameter(number=number)))
+        return made
 
     def _element(self, operand: Instruction, index: int, position: int) -> Instruction:
         """The get-tuple-element that `#index` behind a name stands for."""

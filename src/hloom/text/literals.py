@@ -126,16 +126,19 @@ def _parse_complex(text: str, shape: Shape) -> Array:
 
 def _numbers(tokens: list[str], element_type: PrimitiveType) -> Array:
     if element_type.is_pred:
-        try:
-            return np.array([_PREDS[token] for token in tokens], bool)
-        except KeyError as error:
-            raise ValueError(f"{error.args[0]!r} is neither true nor false") from None
+        return np.array([_pred(token) for token in tokens], bool)
     if element_type.is_integer:
         return _integers(tokens, element_type)
     return _floats(tokens, element_type)
 
 
-_PREDS = {"true": True, "false": False, "1": True, "0": False}
+def _pred(token: str) -> bool:
+    """True, false, or an integer, which is true unless it is 0."""
+    if token in ("true", "false"):
+        return token == "true"
+    if not re.fullmatch(r"[+-]?\d{1,20}", token):
+        raise ValueError(f"{token[:40]!r} is neither true nor false")
+    return int(token) != 0
 
 
 def _integers(tokens: list[str], element_type: PrimitiveType) -> Array:
@@ -147,8 +150,11 @@ def _integers(tokens: list[str], element_type: PrimitiveType) -> Array:
     limits = ml_dtypes.iinfo(element_type.dtype)
     low, high = int(limits.min), int(limits.max)
     if values and (min(values) < low or max(values) > high):
-        wrong_value = next(value for value in values if not low <= value <= high)
-        raise ValueError(f"{wrong_value} does not fit {element_type}, which holds {low} .. {high}")
+        if element_type.bits != 64 or min(values) < -(2**63) or max(values) >= 2**64:
+            wrong_value = next(value for value in values if not low <= value <= high)
+            raise ValueError(f"{wrong_value} does not fit {element_type}, which holds {low} .. {high}")
+        # As in XLA, 64 bits are read with and without a sign.
+        values = [(value - low) % 2**64 + low for value in values]
     wide = np.array(values, np.uint64 if high > 2**63 - 1 else np.int64)
     return wide.astype(element_type.dtype)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from hloom.errors import ParseError
+from hloom.forms import write_declared_forms
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module
 from hloom.ops import attributes as kinds
 from hloom.shape import Shape
@@ -69,6 +70,7 @@ class _ModuleParser:
             self._choose_entry()
         module.name = module.name or f"module_{module.entry.name}"
         self._entry_layouts()
+        write_declared_forms(module)
         return module
 
     def _choose_entry(self) -> None:

@@ -18,6 +18,8 @@ _LAYOUT = re.compile(r"\s*+\{(?=\s*+[\d:])|\{\}")
 _ELEMENT_TYPE = re.compile(r"[a-z]\w*+")
 _BUFFER = re.compile(r"b\s*+\(")
 _SIZE = re.compile(r"(<=)?\s*(\?|\d++)")
+_DIM_LEVEL_TYPES = re.compile(r"D\((?:\s*+[DCSH]\s*+\+?\s*+~?\s*+(?:,|(?=\))))*+\s*+\)\s*+")
+"""How dimensions of sparse arrays were stored; XLA reads that and forgets it."""
 _OPAQUE = Shape(PrimitiveType.OPAQUE)
 
 
@@ -125,6 +127,7 @@ def scan_layout(scanner: Scanner, rank: int) -> Layout:
 
 def _scan_layout_fields(scanner: Scanner) -> dict[str, object]:
     fields: dict[str, object] = {}
+    scanner.match(_DIM_LEVEL_TYPES)
     while not scanner.text.startswith("}", scanner.pos):
         if scanner.take("T"):
             tiles = []

@@ -8,7 +8,6 @@ from typing import NoReturn
 
 from hloom.errors import RuleError
 from hloom.ir import Instruction, Module
-from hloom.ops.collectives import AllReduce
 from hloom.ops.communication import Transfer
 from hloom.ops.control_flow import Call
 from hloom.ops.custom_call import CustomCall
@@ -16,25 +15,18 @@ from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 from hloom.types import PrimitiveType
 
-_ON_ONE_THREAD = {"call", "conditional", "custom-call", "fusion", "while"}
-
 
 def check_annotations(module: Module) -> None:
     """Checks what XLA's verifier checks of annotations, instruction by instruction, and over the whole module."""
     for instruction in module.instructions():
         if instruction.sharding is not None:
             _check_sharding(instruction, instruction.sharding, instruction.shape, module.num_partitions)
-        if instruction.opcode in _ON_ONE_THREAD:
-            _check_threads(instruction)
         _check_aliases(instruction)
         op = instruction.op
         if isinstance(op, Call) and op.is_composite:
             _check_composite(instruction)
         elif isinstance(op, CustomCall):
             _check_custom_call(instruction, op.target_name)
-        elif instruction.opcode in ("while", "conditional"):
-            _check_one_sharding(instruction)
-    _check_constrained_layouts(module)
     _check_host_transfers(module)
     _check_entry_buffers(module)
 
@@ -64,8 +56,17 @@ def _check_sharding(instruction: Instruction, sharding: Sharding, shape: Shape, 
         _reject(instruction, f"its sharding {list(sizes)} names each of {math.prod(sizes)} devices once")
 
 
+def check_loop_shardings(module: Module) -> None:
+    """A loop, its body's parameter and root, and its condition's parameter share one sharding; branches likewise.
+
+    Whoever partitions a module asks for that; XLA runs others on one device.
+    """
+    for instruction in module.instructions():
+        if instruction.opcode in ("while", "conditional"):
+            _check_one_sharding(instruction)
+
+
 def _check_one_sharding(instruction: Instruction) -> None:
-    """A loop, its body's parameter and root, and its condition's parameter share one sharding; branches likewise."""
     shared = [instruction]
     for computation in instruction.op.computations:
         if instruction.opcode == "while":
@@ -78,18 +79,7 @@ def _check_one_sharding(instruction: Instruction) -> None:
             _reject(instruction, f"%{given[0].name} and %{one.name} must have one sharding")
 
 
-# Threads and aliases
-
-
-def _check_threads(instruction: Instruction) -> None:
-    parent = instruction.parent
-    for computation in instruction.op.computations:
-        if parent is not None and computation.execution_thread != parent.execution_thread:
-            _reject(
-                instruction,
-                f"{computation.name} runs on thread {computation.execution_thread!r}, its caller on "
-                f"{parent.execution_thread!r}: they must agree",
-            )
+# Aliases
 
 
 def _check_aliases(instruction: Instruction) -> None:
@@ -142,14 +132,6 @@ def _check_custom_call(instruction: Instruction, target: str) -> None:
 
 
 _SEED = Shape.array(PrimitiveType.U64)
-
-
-def _check_constrained_layouts(module: Module) -> None:
-    """All-reduces constrain their layouts all, or none does."""
-    reduces = [instruction for instruction in module.instructions() if isinstance(instruction.op, AllReduce)]
-    for instruction in reduces[1:]:
-        if instruction.op.constrain_layout != reduces[0].op.constrain_layout:  # type: ignore[attr-defined]
-            _reject(instruction, "all-reduces constrain their layouts all, or none does")
 
 
 def _check_host_transfers(module: Module) -> None:

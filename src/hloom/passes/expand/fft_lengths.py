@@ -82,7 +82,9 @@ def has_code(kind: FftType, lengths: Sequence[int]) -> bool:
 def _expanded(make: Maker, old: Instruction, _: Module) -> Instruction | None:
     op = old.op
     assert isinstance(op, Fft)
-    if not old.shape.element_count or (has_code(op.fft_type, op.fft_length) and not _fills_no_lanes(old, op)):
+    if not old.shape.element_count or 0 in op.fft_length:
+        return None
+    if has_code(op.fft_type, op.fft_length) and not _fills_no_lanes(old, op):
         return None
     if len(op.fft_length) == 1 and not _can_expand(op.fft_type, op.fft_length[0]):
         return None

@@ -43,6 +43,7 @@ from hloom.passes.spmd.summands import Carried, carried, handed
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 from hloom.types import PrimitiveType
+from hloom.verifier.annotations import check_loop_shardings
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def partition(
         whole = Sharding(ShardingType.REPLICATED)
         parameters = [whole for parameter in own.entry.parameters for _ in parameter.shape.leaves()]
         return Partitioned(own, parameters, [whole for _ in own.entry.result_shape.leaves()])
+    check_loop_shardings(own)
     simplify(own)
     made = plan(own, num_partitions, open_results, open_parameters)
     _Partitioner(made).run()

@@ -1,0 +1,218 @@
+"""Forms of instructions that XLA reads beside those that the operations declare: each becomes the declared one.
+
+They say nothing new: operands that repeat what the result says, results without their context, combiners that return a
+tuple of one element. Text and protos go through here before they are verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from hloom.ir import Computation, Instruction, Module, clone_computation
+from hloom.literal import Literal
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.convolution import Convolution
+from hloom.ops.dynamic_size import SetDimensionSize
+from hloom.ops.gather import Gather
+from hloom.ops.operation import Operation
+from hloom.ops.reshape import Reshape
+from hloom.ops.structure import Constant, GetTupleElement, Tuple
+from hloom.shape import Shape, scalar
+
+_DONES = {"all-gather-start": "all-gather-done", "collective-permute-start": "collective-permute-done"}
+
+
+def write_declared_forms(module: Module) -> None:
+    """Rewrites what stands in another form, in place; what fits no form is left to the verifier."""
+    for computation in [*module.computations]:
+        for instruction in [*computation.instructions]:
+            rewrite = _FORMS.get(instruction.op.opcode)
+            if rewrite is not None and instruction.operands:
+                rewrite(instruction)
+    _type_entry_layouts(module)
+
+
+def _type_entry_layouts(module: Module) -> None:
+    if module.entry_computation is None or module.entry_parameter_layouts is None:
+        return
+    shapes = module.entry.parameter_shapes
+    if len(shapes) == len(module.entry_parameter_layouts):
+        module.entry_parameter_layouts = list(map(_typed_as, module.entry_parameter_layouts, shapes))
+    if module.entry_result_layout is not None:
+        module.entry_result_layout = _typed_as(module.entry_result_layout, module.entry.result_shape)
+
+
+def _typed_as(shape: Shape, entry: Shape) -> Shape:
+    """A shape of the header with the floating-point types of the entry: the header says layouts."""
+    if shape.is_tuple and entry.is_tuple and len(shape.elements) == len(entry.elements):
+        return Shape.tuple_of(map(_typed_as, shape.elements, entry.elements))
+    if shape.element_type.is_float and entry.element_type.is_float and shape.element_type is not entry.element_type:
+        return shape.with_element_type(entry.element_type)
+    return shape
+
+
+def _rng(instruction: Instruction) -> None:
+    """Without the third operand, the sizes, which the result has (RNGUNIFORM-1)."""
+    for operand in instruction.operands[2:]:
+        operand.users.pop(instruction)
+    del instruction.operands[2:]
+
+
+def _rng_bit_generator(instruction: Instruction) -> None:
+    """With the new state beside the bits (RNGBITGENERATOR-1)."""
+    if instruction.shape.is_array:
+        bits = instruction.shape
+        instruction.shape = Shape.tuple_of([instruction.operands[0].shape, bits])
+        _replace_by(instruction, GetTupleElement(index=1), bits)
+
+
+def _combiner(instruction: Instruction) -> None:
+    """With a combiner that returns a scalar rather than a tuple of it, and an array as its result (REDUCE-2)."""
+    if not any(map(_returns_tuple_of_one, instruction.op.computations)):
+        return
+    instruction.op = instruction.op.with_computations(_returning_scalar)
+    if instruction.shape.is_tuple and len(instruction.shape.elements) == 1:
+        whole = instruction.shape
+        (instruction.shape,) = whole.elements
+        _replace_by(instruction, Tuple(), whole)
+
+
+def _returns_tuple_of_one(computation: Computation) -> bool:
+    shape = computation.result_shape if computation.instructions else None
+    return shape is not None and shape.is_tuple and len(shape.elements) == 1 and shape.elements[0].is_scalar
+
+
+def _returning_scalar(computation: Computation) -> Computation:
+    module = computation.parent
+    if module is None or not _returns_tuple_of_one(computation):
+        return computation
+    copy = clone_computation(computation, lambda called: called)
+    copy.name = _new_name(f"{computation.name}.scalar", {c.name for c in module.computations})
+    root = copy.root
+    if isinstance(root.op, Tuple):
+        copy.root = root.operands[0]
+        copy.remove(root)
+    else:
+        name = _new_name(f"{root.name}.element", {i.name for i in copy.instructions})
+        copy.root = copy.add(Instruction(name, root.shape.elements[0], GetTupleElement(index=0), [root]))
+    module.add(copy)
+    module.computations.insert(module.computations.index(computation), module.computations.pop())
+    return copy
+
+
+def _broadcast(instruction: Instruction) -> None:
+    """Without dimensions of size 1 that grow: a reshape takes them out of the operand first (BROADCASTINDIM-3)."""
+    op, operand = instruction.op, instruction.operands[0]
+    assert isinstance(op, Broadcast)
+    targets = op.broadcast_dimensions
+    if len(targets) != operand.shape.rank or not all(0 <= t < instruction.shape.rank for t in targets):
+        return
+    sizes = operand.shape.dimensions
+    grows = [sizes[d] == 1 != instruction.shape.dimensions[target] for d, target in enumerate(targets)]
+    if any(grows):
+        kept = [d for d, grown in enumerate(grows) if not grown]
+        flags = operand.shape.dynamic_dimensions
+        shape = Shape.array(operand.shape.element_type, [sizes[d] for d in kept], [flags[d] for d in kept])
+        instruction.replace_operand(0, _insert(instruction, 0, Reshape(), shape, [operand]))
+        instruction.op = Broadcast(broadcast_dimensions=tuple(targets[d] for d in kept))
+
+
+def _convolution(instruction: Instruction) -> None:
+    """With a window of the kernel's sizes (CONVGENERAL-11)."""
+    op, kernel = instruction.op, instruction.operands[-1].shape
+    assert isinstance(op, Convolution)
+    spatial = op.dimension_numbers.kernel_spatial_dimensions
+    if len(spatial) == len(op.window) and all(0 <= d < kernel.rank for d in spatial):
+        sizes = [kernel.dimensions[d] for d in spatial]
+        if sizes != [w.size for w in op.window]:
+            instruction.op = op.replace(window=tuple(map(lambda w, n: replace(w, size=n), op.window, sizes)))
+
+
+def _gather(instruction: Instruction) -> None:
+    """Slices without elements along a dimension that is collapsed give zeros (GATHER-11)."""
+    op = instruction.op
+    assert isinstance(op, Gather)
+    if any(0 <= d < len(op.slice_sizes) and op.slice_sizes[d] == 0 for d in op.collapsed_slice_dims):
+        element = scalar(instruction.shape.element_type)
+        zero = Literal(element, np.zeros((), element.element_type.dtype))
+        constant = _insert(instruction, 0, Constant(literal=zero), element, [])
+        for operand in dict.fromkeys(instruction.operands):
+            operand.users.pop(instruction)
+        instruction.op, instruction.operands = Broadcast(), [constant]
+        constant.users[instruction] = None
+
+
+def _start(instruction: Instruction) -> None:
+    """With the operand beside the result, where the start has the done's result alone (COLL-7)."""
+    done = _DONES[instruction.opcode]
+    if instruction.shape.is_array and all(u.opcode == done for u in instruction.users):
+        instruction.shape = Shape.tuple_of([instruction.operands[0].shape, instruction.shape])
+
+
+def _all_reduce_start(instruction: Instruction) -> None:
+    """With the result alone, where the operand stands beside it (COLL-7)."""
+    shape = instruction.shape
+    if shape.is_tuple and len(shape.elements) == 2 and len(instruction.operands) == 1:
+        instruction.shape = shape.elements[1]
+
+
+def _set_dimension_size(instruction: Instruction) -> None:
+    """With the other dimensions as dynamic as they are in the operand (SETDIMENSIONSIZE-3)."""
+    op, shape, operand = instruction.op, instruction.shape, instruction.operands[0].shape
+    assert isinstance(op, SetDimensionSize)
+    if shape.is_array and shape.dimensions == operand.dimensions and 0 <= op.dimension < shape.rank:
+        flags = list(operand.dynamic_dimensions)
+        flags[op.dimension] = shape.dynamic_dimensions[op.dimension]
+        instruction.shape = Shape.array(shape.element_type, shape.dimensions, flags, shape.layout)
+
+
+_FORMS: dict[str, Callable[[Instruction], None]] = {
+    "all-gather-start": _start,
+    "all-reduce": _combiner,
+    "all-reduce-start": _all_reduce_start,
+    "broadcast": _broadcast,
+    "convolution": _convolution,
+    "collective-permute-start": _start,
+    "gather": _gather,
+    "reduce": _combiner,
+    "reduce-scatter": _combiner,
+    "reduce-window": _combiner,
+    "rng": _rng,
+    "rng-bit-generator": _rng_bit_generator,
+    "scatter": _combiner,
+    "set-dimension-size": _set_dimension_size,
+}
+
+
+def _replace_by(instruction: Instruction, op: Operation, shape: Shape) -> None:
+    """Gives users what an operation makes of the instruction, which comes right after it."""
+    users, is_root = [*instruction.users], instruction.parent is not None and instruction.parent.root is instruction
+    made = _insert(instruction, 1, op, shape, [instruction])
+    for user in users:
+        for position, operand in enumerate(user.operands):
+            if operand is instruction:
+                user.replace_operand(position, made)
+    if is_root and made.parent is not None:
+        made.parent.root = made
+    made.sharding, instruction.sharding = instruction.sharding, None
+
+
+def _insert(at: Instruction, offset: int, op: Operation, shape: Shape, operands: list[Instruction]) -> Instruction:
+    """A new instruction before the one at hand, or `offset` places further."""
+    computation = at.parent
+    assert computation is not None
+    name = _new_name(f"{at.name}.{op.opcode}", {i.name for i in computation.instructions})
+    made = Instruction(name, shape, op, operands)
+    made.parent, made.metadata, made.location = computation, dict(at.metadata), at.location
+    computation.instructions.insert(computation.instructions.index(at) + offset, made)
+    return made
+
+
+def _new_name(name: str, taken: set[str]) -> str:
+    number = 0
+    while f"{name}.{number}" in taken:
+        number += 1
+    return f"{name}.{number}"
