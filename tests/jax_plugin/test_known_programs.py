@@ -15,10 +15,10 @@ def f(w, x):
     return {"y": jnp.tanh(x @ w).sum(0), "n": (x > 0).sum(), "none": jnp.zeros((0, 3))}
 w, x = jnp.ones((4, 3)), jnp.arange(8.0).reshape(2, 4) / 8
 if READ:
-    import hloom.pjrt.executables as executables
+    import hloom.pjrt.programs as programs
     def refuse(*arguments):
         raise AssertionError("read")
-    executables.read_program = refuse
+    programs.read_stablehlo = refuse
 compiled = jax.jit(f).lower(w, x).compile()
 given = compiled(w, x)
 print({name: np.asarray(value).tolist() for name, value in given.items()})

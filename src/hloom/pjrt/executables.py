@@ -31,12 +31,12 @@ from hloom.pjrt.client import Memory, PjrtDevice, client
 from hloom.pjrt.events import ready_event
 from hloom.pjrt.fast_execute import disown, make_fast
 from hloom.pjrt.known_programs import Known, Shardings, find_known, keep_known
-from hloom.pjrt.layouts import in_row_major, minor_to_major, set_entry_layouts
+from hloom.pjrt.layouts import in_row_major, minor_to_major
 from hloom.pjrt.native import code, collect_dead, stock_buffers, wait_for_tasks
+from hloom.pjrt.programs import Source
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.proto import module_to_proto
 from hloom.proto.annotations import write_sharding
-from hloom.proto.reader import read_module
 from hloom.proto.schema import message_class
 from hloom.runtime.executable import DeviceExecutable, RunOptions
 from hloom.sharding import Sharding, ShardingType
@@ -46,7 +46,7 @@ from hloom.values import Array, Value
 class Loaded:
     """A compiled program and the devices that it runs on: device of replica r and partition p at r * partitions + p."""
 
-    def __init__(self, program: bytes, serialized_options: bytes) -> None:
+    def __init__(self, program: Source, serialized_options: bytes) -> None:
         self.program = program
         self.serialized_options = serialized_options
         options = message_class("CompileOptionsProto").FromString(serialized_options)
@@ -105,12 +105,12 @@ class Loaded:
 
     def read(self) -> tuple[Module, Shardings | None]:
         """The program of one partition as the framework gave it, and its shardings, where anything says so."""
-        whole = read_program(self.program, self.options.parameter_is_tupled_arguments)
+        whole = self.program.read()
         whole.replica_count = self.replicas
         module, shardings = _partitioned(whole, self.options.executable_build_options, self.partitions)
         module.num_partitions = self.partitions
         _drop_useless_donors(module)
-        set_entry_layouts(module, self.program)
+        self.program.set_layouts(module)
         return module, shardings
 
     def words(self, values: list[int]) -> int:
@@ -206,7 +206,7 @@ class Loaded:
         """The same in every process: what XLA's own options say, in an order that is not, has no meaning here."""
         known = type(self.options).FromString(self.serialized_options)
         known.DiscardUnknownFields()
-        return hashlib.sha256(known.SerializeToString(deterministic=True) + self.program).hexdigest()
+        return hashlib.sha256(known.SerializeToString(deterministic=True) + self.program.serialized).hexdigest()
 
     @functools.cached_property
     def optimized(self) -> bytes:
@@ -288,20 +288,6 @@ def _device_assignment(loaded: Loaded) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def read_program(program: bytes, tuple_arguments: bool = False) -> Module:
-    """The module, whose result is a tuple, from StableHLO as the framework hands it over; not verified."""
-    from jaxlib import _jax
-
-    try:
-        computation = _jax.mlir.mlir_module_to_xla_computation(
-            program, use_tuple_args=tuple_arguments, return_tuple=True
-        )
-    except Exception as error:
-        raise ArgumentError(f"the program is no StableHLO that this jaxlib can read: {error}") from None
-    proto = message_class("HloModuleProto").FromString(computation.as_serialized_hlo_module_proto())
-    return read_module(proto)
-
-
 def _partitioned(module: Module, build: Any, partitions: int) -> tuple[Module, Shardings | None]:
     """The program of one partition, and how its parameters and results are sharded, where anything says so."""
     if partitions == 1 and not any(i.sharding or i.opcode == "custom-call" for i in module.instructions()):
@@ -337,13 +323,11 @@ def _donated_parameters(module: Module) -> frozenset[int]:
 def _compile(arguments: Any) -> None:
     collect_dead()
     program = Program.from_address(arguments.program)
-    form = ctypes.string_at(program.format, program.format_size).decode()
-    if form != "mlir":
-        raise ArgumentError(f"hloom compiles programs of format mlir (StableHLO), got {form!r}")
+    form = ctypes.string_at(program.format, program.format_size).decode("utf-8", "replace")
     content = ctypes.string_at(program.code, program.code_size)
     options = ctypes.string_at(arguments.compile_options, arguments.compile_options_size)
     with older_objects_at_rest():
-        arguments.executable = Loaded(content, options).handle
+        arguments.executable = Loaded(Source(form, content), options).handle
 
 
 @answers("LoadedExecutable_GetExecutable")
@@ -473,14 +457,16 @@ def _optimized_program(arguments: Any) -> None:
 
 
 _SERIALIZED = struct.Struct("<8sQ")
-_MAGIC = b"hloomexe"
+_MAGIC = b"hloomex2"
 
 
 @answers("Executable_Serialize")
 def _serialize(arguments: Any) -> None:
     """The program and its options: machine code is kept in hloom's own cache, for each machine its own."""
     loaded: Loaded = objects[arguments.executable]
-    content = _SERIALIZED.pack(_MAGIC, len(loaded.serialized_options)) + loaded.serialized_options + loaded.program
+    content = (
+        _SERIALIZED.pack(_MAGIC, len(loaded.serialized_options)) + loaded.serialized_options + loaded.program.serialized
+    )
     arguments.serialized_bytes = loaded.content(content)
     arguments.serialized_bytes_size = len(content)
     arguments.serialized_executable = arguments.serialized_bytes
@@ -496,7 +482,7 @@ def _deserialize(arguments: Any) -> None:
     body = content[_SERIALIZED.size :]
     if size > len(body):
         raise ArgumentError("the serialised executable is cut short")
-    arguments.loaded_executable = Loaded(body[size:], body[:size]).handle
+    arguments.loaded_executable = Loaded(Source.deserialized(body[size:]), body[:size]).handle
 
 
 @answers("Executable_GetCompiledMemoryStats")

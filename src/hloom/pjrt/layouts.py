@@ -26,7 +26,7 @@ def minor_to_major(shape: Shape) -> tuple[int, ...]:
 
 
 def set_entry_layouts(module: Module, program: bytes) -> None:
-    """Gives the entry the layouts that a StableHLO program in bytecode asks for: row-major where it does not.
+    """Gives the entry the layouts that a StableHLO program asks for: row-major where it does not.
 
     Layouts of the entry's own instructions are what shape inference made of them: they are good for `auto` alone.
     NotImplementedError for tiles, which arrays here do not have.
@@ -42,13 +42,27 @@ def set_entry_layouts(module: Module, program: bytes) -> None:
     module.entry_result_layout = Shape.tuple_of(_laid_out(s, mode) for s, mode in zip(outputs, results, strict=True))
 
 
+def set_own_layouts(module: Module) -> None:
+    """Gives the entry the order of dimensions that its header says, row-major where it says none."""
+    parameters = module.entry_parameter_layouts or module.entry.parameter_shapes
+    results = (module.entry_result_layout or module.entry.result_shape).elements
+    module.entry_parameter_layouts = [_ordered(shape) for shape in parameters]
+    module.entry_result_layout = Shape.tuple_of(map(_ordered, results))
+
+
+def _ordered(shape: Shape) -> Shape:
+    return shape.with_layout(Layout(minor_to_major(shape))) if shape.is_array and not shape.is_dynamic else shape
+
+
 def _modes(program: bytes) -> tuple[list[str], list[str]]:
     """What the arguments and results of the entry function ask for."""
+    from hloom.files.formats import is_text
     from hloom.stablehlo.mlir.bytecode import read_bytecode
     from hloom.stablehlo.mlir.ir import FunctionType
     from hloom.stablehlo.mlir.text import parse_mlir
 
-    operations = parse_mlir(read_bytecode(program).decode()).regions[0].block.operations
+    text = program if is_text(program) else read_bytecode(program)
+    operations = parse_mlir(text.decode()).regions[0].block.operations
     main = next(o for o in operations if o.name == "func.func" and o.attributes.get("sym_name") == "main")
     type = main.attributes["function_type"]
     assert isinstance(type, FunctionType)

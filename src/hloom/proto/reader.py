@@ -16,7 +16,7 @@ from hloom.ops.structure import Constant, ElidedConstant
 from hloom.proto.annotations import read_metadata, read_sharding, read_stack_frames
 from hloom.proto.attributes import frontend_attributes, read
 from hloom.proto.schema import MODULE_HOLDERS, message_class
-from hloom.proto.shapes import read_shape
+from hloom.proto.shapes import is_elided, read_shape
 from hloom.shape import Shape
 from hloom.verifier import verify_module
 
@@ -168,7 +168,7 @@ class _Reader:
         return found
 
     def _operation(self, declaration: type[Operation], proto: Any) -> Operation:
-        if declaration is Constant and not proto.HasField("literal"):
+        if declaration is Constant and (not proto.HasField("literal") or is_elided(proto.literal)):
             self.elided += 1
             return ElidedConstant(number=self.elided)
         values: dict[str, Any] = {}

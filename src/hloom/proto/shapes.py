@@ -98,6 +98,16 @@ _FIXED = {PrimitiveType.F32: 8, PrimitiveType.F64: 9, PrimitiveType.C64: 12, Pri
 _VARINT = {"pred": "preds", "s32": "s32s", "s64": "s64s", "u32": "u32s", "u64": "u64s"}
 
 
+def is_elided(proto: Any) -> bool:
+    """Whether a LiteralProto is a shape alone, whose values somebody left out to save space."""
+    if proto.tuple_literals:
+        return any(map(is_elided, proto.tuple_literals))
+    if [field.name for field, _ in proto.ListFields()] != ["shape"]:
+        return False
+    shape = read_shape(proto.shape)
+    return shape.is_array and shape.element_count > 0
+
+
 def read_literal(proto: Any, depth: int = 0) -> Literal:
     """The literal that a LiteralProto holds."""
     shape = read_shape(proto.shape)

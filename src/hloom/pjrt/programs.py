@@ -1,0 +1,179 @@
+"""Programs as frameworks hand them over, in the formats that PJRT names, as modules with a flat interface.
+
+`mlir`: StableHLO, which jaxlib turns into HLO where it is installed (it reads every version of its own bytecode), and
+hloom itself where it is not and the program is text. `hlo` and `hlo_with_config`: serialised HloModuleProto and
+HloModuleProtoWithConfig, as PyTorch/XLA sends. PJRT knows arrays alone: tuples of parameters and results are flat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hloom.errors import ArgumentError, ProtoError
+from hloom.ir import Instruction, Module
+from hloom.ops.control_flow import Call
+from hloom.passes.expand.maker import Maker, new_computation
+from hloom.pjrt.layouts import set_entry_layouts, set_own_layouts
+from hloom.proto.reader import module_from_proto, read_module
+from hloom.proto.schema import message_class
+from hloom.shape import Shape
+from hloom.sharding import Sharding, ShardingType
+
+_MESSAGES = {"hlo": "HloModuleProto", "hlo_with_config": "HloModuleProtoWithConfig"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """The bytes of a program and the name of their format."""
+
+    form: str
+    content: bytes
+
+    @property
+    def serialized(self) -> bytes:
+        """The name, a line's end, the bytes."""
+        return self.form.encode() + b"\n" + self.content
+
+    @staticmethod
+    def deserialized(serialized: bytes) -> Source:
+        form, _, content = serialized.partition(b"\n")
+        return Source(form.decode("utf-8", "replace"), content)
+
+    def read(self) -> Module:
+        """The module, whose parameters are arrays and whose result is a tuple of arrays.
+
+        Raises HloomError for bytes that hold no program of the format.
+        """
+        if self.form == "mlir":
+            return flat(read_stablehlo(self.content))
+        if self.form in _MESSAGES:
+            return flat(self._from_proto())
+        known = ", ".join(["mlir (StableHLO)", *_MESSAGES])
+        raise ArgumentError(f"hloom compiles programs of the formats {known}, got {self.form!r}")
+
+    def _from_proto(self) -> Module:
+        from google.protobuf.message import DecodeError
+
+        try:
+            proto = message_class(_MESSAGES[self.form]).FromString(self.content)
+        except DecodeError as error:
+            raise ProtoError(f"the program is no serialised {_MESSAGES[self.form]}: {error}") from None
+        return module_from_proto(proto if self.form == "hlo" else proto.hlo_module)
+
+    def set_layouts(self, module: Module) -> None:
+        """Gives the module's entry the layouts that the program asks for."""
+        if self.form == "mlir":
+            set_entry_layouts(module, self.content)
+        else:
+            set_own_layouts(module)
+
+
+def read_stablehlo(content: bytes) -> Module:
+    """The module in StableHLO, as text or bytecode; by jaxlib it is not verified yet."""
+    try:
+        from jaxlib import _jax
+    except ImportError:
+        return _read_text(content)
+    try:
+        computation = _jax.mlir.mlir_module_to_xla_computation(content, use_tuple_args=False, return_tuple=True)
+    except Exception as error:
+        raise ArgumentError(f"the program is no StableHLO that this jaxlib can read: {error}") from None
+    return read_module(message_class("HloModuleProto").FromString(computation.as_serialized_hlo_module_proto()))
+
+
+def _read_text(content: bytes) -> Module:
+    from hloom.files.formats import is_text
+    from hloom.stablehlo.importer.module import parse_stablehlo
+
+    if not is_text(content):
+        raise ArgumentError(
+            "bytecode of StableHLO is read by jaxlib, which is not installed: hand the program in as text"
+        )
+    return parse_stablehlo(content.decode())
+
+
+# Flat interfaces
+
+
+def flat(module: Module) -> Module:
+    """The module itself, or one around it that takes the leaves of its parameters and gives those of its result."""
+    entry = module.entry
+    result = entry.result_shape
+    if not any(s.is_tuple for s in (*entry.parameter_shapes, *result.elements)) and result.is_tuple:
+        return module
+    layouts = module.entry_parameter_layouts or entry.parameter_shapes
+    outer = new_computation(module, "flat")
+    module.computations.append(module.computations.pop(0))
+    make = Maker.of(outer)
+    arguments, given = [], 0
+    for parameter in entry.parameters:
+        leaves = [make.parameter(given + k, leaf.without_layout()) for k, leaf in enumerate(parameter.shape.leaves())]
+        for leaf, sharding in zip(leaves, _spread(parameter.sharding, parameter.shape), strict=True):
+            leaf.sharding = sharding
+        arguments.append(_gathered(make, parameter.shape, iter(leaves)))
+        given += len(leaves)
+    called = make(Call(computation=entry), *arguments)
+    outer.root = make.tuple(*_leaves(make, called))
+    spread = _spread(entry.root.sharding, result)
+    if all(spread) and spread:
+        outer.root.sharding = Sharding(ShardingType.TUPLE, tuple_shardings=tuple(s for s in spread if s is not None))
+    _move_donations(module)
+    module.entry_computation = outer
+    module.entry_parameter_layouts = [leaf for shape in layouts for leaf in shape.leaves()]
+    module.entry_result_layout = Shape.tuple_of((module.entry_result_layout or result).leaves())
+    return module
+
+
+def _gathered(make: Maker, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
+    """A value of a shape, of leaves in order."""
+    if not shape.is_tuple:
+        return next(leaves)
+    return make.tuple(*(_gathered(make, element, leaves) for element in shape.elements))
+
+
+def _leaves(make: Maker, value: Instruction) -> list[Instruction]:
+    if not value.shape.is_tuple:
+        return [value]
+    return [leaf for k in range(len(value.shape.elements)) for leaf in _leaves(make, make.element(value, k))]
+
+
+def _spread(sharding: Sharding | None, shape: Shape) -> list[Sharding | None]:
+    """The sharding of each leaf."""
+    if sharding is None or sharding.type is not ShardingType.TUPLE:
+        return [sharding] * len(list(shape.leaves()))
+    parts = zip(sharding.tuple_shardings, shape.elements, strict=True)
+    return [leaf for part, element in parts for leaf in _spread(part, element)]
+
+
+def _move_donations(module: Module) -> None:
+    """Aliases and donors name leaves by their numbers."""
+    parameters = _numbers(Shape.tuple_of(module.entry.parameter_shapes))
+    outputs = _numbers(module.entry.result_shape)
+    module.input_output_alias = [
+        replace(
+            alias,
+            output_index=(outputs[alias.output_index],),
+            parameter_number=parameters[alias.parameter_number, *alias.parameter_index],
+            parameter_index=(),
+        )
+        for alias in module.input_output_alias
+        if alias.output_index in outputs and (alias.parameter_number, *alias.parameter_index) in parameters
+    ]
+    module.buffer_donors = [
+        replace(donor, parameter_number=parameters[donor.parameter_number, *donor.parameter_index], parameter_index=())
+        for donor in module.buffer_donors
+        if (donor.parameter_number, *donor.parameter_index) in parameters
+    ]
+
+
+def _numbers(shape: Shape) -> dict[tuple[int, ...], int]:
+    """The number of each leaf by its index."""
+    return {index: number for number, index in enumerate(_indices(shape))}
+
+
+def _indices(shape: Shape) -> Iterator[tuple[int, ...]]:
+    if not shape.is_tuple:
+        yield ()
+    for k, element in enumerate(shape.elements):
+        yield from ((k, *rest) for rest in _indices(element))
