@@ -161,14 +161,7 @@ class Computation:
 
     def called_computations(self) -> Iterator[Computation]:
         """The computations that the instructions call, in order, each once."""
-        seen: set[int] = set()
-        for instruction in self.instructions:
-            if not instruction.op.calling_fields:
-                continue
-            for computation in instruction.op.computations:
-                if id(computation) not in seen:
-                    seen.add(id(computation))
-                    yield computation
+        return called_by(self.instructions)
 
     def __repr__(self) -> str:
         parameters = ", ".join(map(str, self.parameter_shapes))
@@ -286,18 +279,35 @@ def _before(instruction: Instruction) -> Iterator[Instruction]:
     yield from instruction.control_predecessors
 
 
-def callees_first(entry: Computation) -> list[Computation]:
-    """The computations reachable from `entry`, each after those that it calls; `entry` comes last."""
+def called_by(instructions: Iterable[Instruction]) -> Iterator[Computation]:
+    """The computations that instructions call, in order, each once."""
+    seen: set[int] = set()
+    for instruction in instructions:
+        if not instruction.op.calling_fields:
+            continue
+        for computation in instruction.op.computations:
+            if id(computation) not in seen:
+                seen.add(id(computation))
+                yield computation
+
+
+def callees_first(
+    entry: Computation, called: Callable[[Computation], Iterator[Computation]] = Computation.called_computations
+) -> list[Computation]:
+    """The computations reachable from `entry`, each after those that it calls; `entry` comes last.
+
+    `called` gives what a computation calls, in another order than that of its instructions.
+    """
     order: list[Computation] = []
     done: set[int] = set()
-    stack: list[tuple[Computation, Iterator[Computation]]] = [(entry, entry.called_computations())]
+    stack: list[tuple[Computation, Iterator[Computation]]] = [(entry, called(entry))]
     done.add(id(entry))
     while stack:
         computation, rest = stack[-1]
         for callee in rest:
             if id(callee) not in done:
                 done.add(id(callee))
-                stack.append((callee, callee.called_computations()))
+                stack.append((callee, called(callee)))
                 break
         else:
             order.append(computation)

@@ -42,3 +42,12 @@ def test_real_transforms_and_back(backend: str, size: int) -> None:
     np.testing.assert_allclose(spectrum, np.fft.rfft(x), atol=1e-5)
     back = hl.compile(fft("IRFFT", [3, half], [3, size], [size]), backend=backend)(spectrum)
     np.testing.assert_allclose(back, x, atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "length"), [("FFT", "0"), ("IFFT", "0"), ("FFT", "1,0,1")])
+def test_transforms_of_length_0_give_zeros(kind: str, length: str) -> None:
+    """FFT-7: of an operand that has elements, as XLA's evaluator has it."""
+    text = f"ENTRY e {{\n x = c64[1,1,2,1] parameter(0)\n ROOT r = c64[1,1,2,1] fft(x), fft_type={kind}, fft_length={{{length}}}\n}}"
+    x = np.full((1, 1, 2, 1), 3 + 4j, np.complex64)
+    for backend in ("interpreter", "cpu"):
+        assert np.array_equal(hl.compile(text, backend)(x), np.zeros_like(x))

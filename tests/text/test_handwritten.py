@@ -118,3 +118,55 @@ def test_an_error_in_a_long_line_shows_the_part_around_the_caret() -> None:
 def test_the_size_of_a_constant_written_as_a_scalar_is_kept(backend: str) -> None:
     got = hl.compile(hl.parse(FORMS["a scalar for an array"]), backend=backend)()
     np.testing.assert_array_equal(got, [7, 0, 0])  # as XLA fills it
+
+
+CALLS = """HloModule m
+f {
+  p = f32[] parameter(0)
+  ROOT n = f32[] negate(p)
+}
+g {
+  p = f32[] parameter(0)
+  ROOT e = f32[] abs(p)
+}
+ENTRY e {
+  x = f32[] parameter(0)
+CALLS
+  ROOT r = f32[] subtract(a, b)
+}"""
+
+
+def test_fingerprints_do_not_depend_on_the_order_of_calls() -> None:
+    """Two calls in either order: computations are named by where the canonical order meets them."""
+    calls = [" a = f32[] call(x), to_apply=f", " b = f32[] call(x), to_apply=g"]
+    texts = [CALLS.replace("CALLS", "\n".join(order)) for order in (calls, calls[::-1])]
+    assert fingerprint(hl.parse(texts[0])) == fingerprint(hl.parse(texts[1]))
+    assert fingerprint(hl.parse(texts[0])) != fingerprint(
+        hl.parse(texts[0].replace("subtract(a, b)", "subtract(b, a)"))
+    )
+
+
+@pytest.mark.parametrize("operands", ["f32[] a, f32[], b", "a, , b", "f32[], a, b", "a, b, f32[2]"])
+def test_a_shape_without_a_name_is_no_operand(operands: str) -> None:
+    """As XLA's parser has it; a name that is not there is an error all the same."""
+    text = f"HloModule m\nENTRY e {{\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add({operands})\n}}"
+    assert [operand.name for operand in hl.parse(text).entry.root.operands] == ["a", "b"]
+
+
+def test_shapes_alone_are_parameters_of_one_instruction() -> None:
+    module = hl.parse("r = f32[2] add(f32[2], f32[2])")
+    assert [p.shape.to_text(False) for p in module.entry.parameters] == ["f32[2]", "f32[2]"]
+
+
+def test_reversals_of_a_window_count_as_far_as_its_sizes() -> None:
+    """WIN-1: a list that is short or long says nothing of the rest, as in XLA."""
+    text = """HloModule m
+ENTRY e {{
+  x = f32[1,4,4,1] parameter(0)
+  k = f32[1,1,1,1] parameter(1)
+  ROOT r = f32[1,4,4,1] convolution(x, k), window={{size=1x1 {reversal}}}, dim_labels=b01f_01io->b01f
+}}"""
+    windows = [hl.parse(text.format(reversal=f"rhs_reversal={r}")).entry.root.op for r in ("1", "1x0", "1x0x1")]
+    assert windows[0] == windows[1] == windows[2]
+    with pytest.raises(hl.ParseError, match="an entry for each dimension"):
+        hl.parse(text.format(reversal="stride=1"))

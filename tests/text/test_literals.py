@@ -263,11 +263,10 @@ def test_xla_reads_the_constants_we_print(peer: XlaPeer) -> None:
 )
 def test_64_bits_and_truth_as_xla_reads_them(shape: str, text: str, value: Any) -> None:
     """SL-24: 64 bits are written with or without a sign; an integer is true unless it is 0."""
-    (literal,) = literals_of(f"{shape} constant({text})")
-    assert literal.value.tolist() == value
+    assert constant(shape, text).value.tolist() == value
 
 
 @pytest.mark.parametrize(("shape", "text"), [("u64[]", "-9223372036854775809"), ("s64[]", "18446744073709551616")])
 def test_more_than_64_bits_are_refused(shape: str, text: str) -> None:
     with pytest.raises(hl.ParseError, match="does not fit"):
-        literals_of(f"{shape} constant({text})")
+        constant(shape, text)

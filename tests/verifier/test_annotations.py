@@ -9,6 +9,10 @@ import hloom as hl
 
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }\n"
 BF16 = "addb { a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT r = bf16[] add(a, b) }\n"
+OTHERS = """never { a = f32[2] parameter(0), sharding={maximal device=0} ROOT r = pred[] constant(false) }
+kept { ROOT a = f32[2] parameter(0), sharding={maximal device=0} }
+other { a = f32[2] parameter(0) ROOT r = f32[2] negate(a) }, execution_thread="other"
+"""
 NEG = "neg { a = f32[2] parameter(0) ROOT r = f32[2] negate(a) }\n"
 
 ACCEPTED = {
@@ -29,13 +33,27 @@ ACCEPTED = {
     "an asynchronous call and its result": "p = f32[2] parameter(0)\n"
     "s = ((f32[2]), f32[2], s32[]) async-start(p), calls=neg\nROOT d = f32[2] async-done(s)",
     "a dynamic reshape": "p = f32[<=4] parameter(0)\nROOT r = f32[<=2,2] reshape(p)",
+    "layouts of all-reduces constrained here and there": "p = f32[2] parameter(0)\n"
+    "a = f32[2] all-reduce(p), replica_groups={}, to_apply=add, constrain_layout=true\n"
+    "ROOT b = f32[2] all-reduce(a), replica_groups={}, to_apply=add",
+    "branches on another thread": "p = f32[2] parameter(0)\nc = s32[] constant(0)\n"
+    "ROOT r = f32[2] conditional(c, p, p), branch_computations={other, neg}",
+    "types of integers for a comparison of floats": "p = f32[2] parameter(0)\n"
+    "ROOT r = pred[2] compare(p, p), direction=LT, type=UNSIGNED",
+    "an all-to-all of several layouts": "p = f32[4,4] parameter(0)\nq = f32[4,4]{0,1} parameter(1)\n"
+    "ROOT r = (f32[4,4], f32[4,4]{0,1}) all-to-all(p, q), replica_groups={{0,1}}",
+    "groups of one that shapes contradict": "p = f32[8] parameter(0)\n"
+    "ROOT r = f32[4] reduce-scatter(p), replica_groups={{0}}, dimensions={0}, to_apply=add",
+    "an FFT of other lengths": "p = c64[8] parameter(0)\nROOT r = c64[8] fft(p), fft_type=FFT, fft_length={32}",
+    "loops whose state is sharded in several ways": "p = f32[2] parameter(0)\n"
+    "ROOT r = f32[2] while(p), condition=never, body=kept, sharding={replicated}",
     "a sharding without the number of partitions": "ROOT p = f32[8] parameter(0), sharding={devices=[4]<=[4]}",
 }
 
 
 @pytest.mark.parametrize("case", ACCEPTED)
 def test_what_xla_takes_loads_and_comes_back(case: str) -> None:
-    module = hl.parse(f"HloModule m\n{ADD}{NEG}ENTRY e {{\n{ACCEPTED[case]}\n}}")
+    module = hl.parse(f"HloModule m\n{ADD}{NEG}{OTHERS}ENTRY e {{\n{ACCEPTED[case]}\n}}")
     assert hl.parse(module.to_text()).to_text() == module.to_text()
 
 
@@ -79,11 +97,6 @@ REFUSED = {
         "composite.name",
     ),
     "a seed of another type": ('ROOT r = u32[] custom-call(), custom_call_target="GetRngSeed"', "gives u64"),
-    "layouts constrained here and there": (
-        "p = f32[2] parameter(0)\na = f32[2] all-reduce(p), replica_groups={}, to_apply=add, constrain_layout=true\n"
-        "ROOT b = f32[2] all-reduce(a), replica_groups={}, to_apply=add",
-        "constrain their layouts all",
-    ),
     "a buffer as a parameter": ("ROOT p = b(f32[2]) parameter(0)", "no buffers"),
 }
 
@@ -102,29 +115,21 @@ def test_a_run_says_how_many_devices_are_needed() -> None:
     assert hl.compile(module, replicas=8).device_count == 8
 
 
-def test_threads_of_caller_and_callee_agree() -> None:
-    text = "HloModule m\n" + NEG.strip() + ', execution_thread="other"\n'
-    with pytest.raises((hl.RuleError, hl.VerifyError), match="they must agree"):
-        hl.parse(text + "ENTRY e {\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] call(p), to_apply=neg\n}")
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("an FFT of other lengths", r"FFT-6\]: FFT of length \[32\] takes last sizes \[32\]"),
+        ("groups of one that shapes contradict", r"REDUCESCATTER-4\]: the shapes say 2 members"),
+    ],
+)
+def test_what_loads_without_a_meaning_does_not_run(case: str, message: str) -> None:
+    with pytest.raises(hl.RuleError, match=message):
+        hl.compile(f"HloModule m\n{ADD}ENTRY e {{\n{ACCEPTED[case]}\n}}")
 
 
-def test_a_start_may_be_what_others_wait_for() -> None:
-    text = (
-        "HloModule m\nadd { a = u32[] parameter(0) b = u32[] parameter(1) ROOT r = u32[] add(a, b) }\nENTRY e {\n"
-        "  id = u32[] replica-id()\n  start = u32[] all-reduce-start(id), to_apply=add\n"
-        '  c = u32[] constant(42)\n  d = () custom-call(start, c), custom_call_target="control_dep"\n'
-        "  ROOT done = u32[] all-reduce-done(start)\n}"
-    )
-    hl.parse(text)
-
-
-def test_the_only_result_of_a_scan_may_stand_alone() -> None:
-    body = "f { p = f32[8] parameter(0) n = f32[8] negate(p) ROOT t = (f32[8]) tuple(n) }\n"
-    text = (
-        "HloModule m\n"
-        + body
-        + "ENTRY e {\n  p = f32[16,8] parameter(0)\n  ROOT s = f32[16,8] scan(p), dimensions={0}, to_apply=f\n}"
-    )
-    x = np.arange(128, dtype=np.float32).reshape(16, 8)
-    for backend in ("cpu", "interpreter"):
-        assert np.array_equal(hl.compile(text, backend=backend)(x), -x)
+def test_who_partitions_asks_for_one_sharding_of_a_loop() -> None:
+    case = ACCEPTED["loops whose state is sharded in several ways"]
+    text = f"HloModule m\n{ADD}{NEG}{OTHERS}ENTRY e {{\n{case}\n}}"
+    with pytest.raises(hl.RuleError, match="must have one sharding"):
+        hl.compile(text, partitions=2)
+    assert hl.compile(text)(np.ones(2, np.float32)).tolist() == [1, 1]

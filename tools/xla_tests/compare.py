@@ -38,6 +38,9 @@ class Pair:
         record.random = loaded.get("random", False)
         for written in loaded.get("written", ()) if record.accepted else ():
             record.unread = record.unread or self._ask(self.peer, "parse", written).get("error", "")
+        if record.accepted and record.error:
+            refused = self._ask(self.peer, "compile", text.text).get("error", "")
+            record.xla_error = refused and f"parses, and does not compile: {refused}"
         if record.accepted and not record.error and not self.load_only:
             self._run(record, text.text, *loaded["devices"])
         return record

@@ -27,7 +27,7 @@ def make() -> Any:
 def answer(request: tuple[Any, ...]) -> Any:
     kind, *rest = request
     try:
-        return {"parse": _parse, "run": _run}[kind](*rest)
+        return {"parse": _parse, "compile": _compile, "run": _run}[kind](*rest)
     except Exception as error:
         return {"error": " ".join(str(error).split())[:600]}
 
@@ -55,8 +55,13 @@ def _module(text: str) -> Any:
     return _hlo.hlo_module_from_text(text)
 
 
-def _run(text: str, replicas: int, partitions: int, arguments: list[list[Any]]) -> dict[str, Any]:
-    """The results of each device, flattened, and the median seconds of a run; `error` before, where XLA cannot."""
+def _compile(text: str) -> dict[str, Any]:
+    """Whether XLA compiles a text, on one device: `error` where it does not."""
+    _compiled(text, 1, 1)
+    return {}
+
+
+def _compiled(text: str, replicas: int, partitions: int) -> Any:
     import jax
     from jaxlib import _hlo, _jax, xla_client
 
@@ -65,7 +70,15 @@ def _run(text: str, replicas: int, partitions: int, arguments: list[list[Any]]) 
     devices = jax.devices("cpu")[: replicas * partitions]
     options = xla_client.CompileOptions()
     options.num_replicas, options.num_partitions = replicas, partitions
-    executable = devices[0].client.compile_and_load(mlir, _jax.DeviceList(tuple(devices)), options)
+    return devices[0].client.compile_and_load(mlir, _jax.DeviceList(tuple(devices)), options)
+
+
+def _run(text: str, replicas: int, partitions: int, arguments: list[list[Any]]) -> dict[str, Any]:
+    """The results of each device, flattened, and the median seconds of a run; `error` before, where XLA cannot."""
+    import jax
+
+    executable = _compiled(text, replicas, partitions)
+    devices = jax.devices("cpu")[: replicas * partitions]
     seconds, results = [], []
     end = time.perf_counter() + SECONDS
     while len(seconds) < 2 or (len(seconds) < RUNS and time.perf_counter() < end):

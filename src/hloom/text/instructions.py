@@ -258,7 +258,7 @@ class InstructionParser:
                 operand = self._element(operand, int(index), found.start(2))
             return operand
         scanner.skip()
-        if text.startswith((",", ")"), scanner.pos):
+        if text.startswith(",", scanner.pos) or (shape is not None and text.startswith(")", scanner.pos)):
             return self._parameter(self._new_name("parameter"), shape) if self.makes_parameters and shape else None
         name = NAME.match(text, scanner.pos)
         if not name or not text.startswith("(", _after_blanks(text, name.end())):

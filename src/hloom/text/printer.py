@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from hloom.ir import Computation, Instruction, Module, callees_first, post_order
+from hloom.ir import Computation, Instruction, Module, called_by, callees_first, post_order
 from hloom.literal import Literal
 from hloom.ops import attributes as kinds
 from hloom.ops.attributes import ComputationKind
@@ -102,6 +102,7 @@ class _Printer:
         self.options = options
         self.sigil = "%" if options.percent else ""
         self.names: dict[int, str] = {}
+        self.orders: dict[int, list[Instruction]] = {}
         self.elided: list[Literal] = []
 
     def shape(self, shape: Shape) -> str:
@@ -131,7 +132,7 @@ class _Printer:
     def module(self, module: Module) -> str:
         computations = module.computations
         if self.options.canonical:
-            computations = callees_first(module.entry)
+            computations = callees_first(module.entry, lambda c: called_by(self._ordered(c)))
             self._rename(computations)
         parts = [self._header(module)]
         if self.options.metadata:
@@ -152,6 +153,13 @@ class _Printer:
         """In canonical form: parameters first, then from the root backwards, so that listing order does not count."""
         if not self.options.canonical:
             return computation.instructions
+        known = self.orders.get(id(computation))
+        if known is None:
+            known = self.orders[id(computation)] = self._canonical_order(computation)
+        return known
+
+    @staticmethod
+    def _canonical_order(computation: Computation) -> list[Instruction]:
         order: dict[Instruction, None] = dict.fromkeys(computation.parameters)
         copy = Computation(computation.name)
         copy.instructions = [computation.root, *(i for i in computation.instructions if i.op.has_side_effect)]
