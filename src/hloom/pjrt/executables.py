@@ -39,6 +39,7 @@ from hloom.proto import module_to_proto
 from hloom.proto.annotations import write_sharding
 from hloom.proto.schema import message_class
 from hloom.runtime.executable import DeviceExecutable, RunOptions
+from hloom.runtime.serialization import DataFormat
 from hloom.sharding import Sharding, ShardingType
 from hloom.values import Array, Value
 
@@ -212,11 +213,11 @@ class Loaded:
     def optimized(self) -> bytes:
         """The module after the backend's passes, as a serialised HloModuleProtoWithConfig."""
         key = f"{self.fingerprint} optimized"
-        found: bytes | None = find_program(key) if self.is_known else None
+        found: bytes | None = find_program(key, DataFormat()) if self.is_known else None
         if found is None:
             found = self._optimized()
             if self.is_known:
-                keep_program(key, found)
+                keep_program(key, found, DataFormat())
         return found
 
     def _optimized(self) -> bytes:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hloom.backends.cpu.compiler import CompiledModule, may_keep_programs
+from hloom.backends.cpu.compiler import PROGRAM, CompiledModule, may_keep_programs
 from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.operation import OPERATIONS
-from hloom.sharding import Sharding
+from hloom.proto import module_to_bytes
+from hloom.proto.reader import read_module
+from hloom.proto.schema import message_class
+from hloom.runtime.serialization import DataFormat
+from hloom.sharding import Sharding, ShardingType
 
 Shardings = tuple[list[Sharding], list[Sharding]]
 """Of the parameters, and of the results."""
@@ -36,17 +40,41 @@ class Known:
         return cls(declared, shardings, declared if in_memory is module else declaration(in_memory), key)
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """What is known as it lies on disk, with modules as HloModuleProto."""
+
+    module: bytes
+    shardings: Shardings | None
+    in_memory: bytes | None
+    """None where it is the module itself."""
+    key: str
+
+
+_INTERFACE = DataFormat(_Kept, Sharding, ShardingType)
+
+
 def find_known(fingerprint: str) -> tuple[Known, CompiledModule] | None:
     """What is on disk for a program of this fingerprint."""
     if not may_keep_programs():
         return None
-    known: Known | None = find_program(f"{fingerprint} interface")
-    compiled: CompiledModule | None = find_program(known.key) if known is not None else None
-    return None if known is None or compiled is None else (known, compiled)
+    kept: _Kept | None = find_program(f"{fingerprint} interface", _INTERFACE)
+    compiled: CompiledModule | None = find_program(kept.key, PROGRAM) if kept is not None else None
+    if kept is None or compiled is None:
+        return None
+    module = _read_module(kept.module)
+    in_memory = module if kept.in_memory is None else _read_module(kept.in_memory)
+    return Known(module, kept.shardings, in_memory, kept.key), compiled
 
 
 def keep_known(fingerprint: str, known: Known) -> None:
-    keep_program(f"{fingerprint} interface", known)
+    in_memory = None if known.in_memory is known.module else module_to_bytes(known.in_memory)
+    kept = _Kept(module_to_bytes(known.module), known.shardings, in_memory, known.key)
+    keep_program(f"{fingerprint} interface", kept, _INTERFACE)
+
+
+def _read_module(content: bytes) -> Module:
+    return read_module(message_class("HloModuleProto").FromString(content))
 
 
 def declaration(module: Module) -> Module:

@@ -8,6 +8,7 @@ own in `backends/cpu/runtime/`, whose functions are those of POSIX, and no handl
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import mmap
 import os
@@ -80,12 +81,13 @@ def huge_page_advice() -> int:
     return getattr(mmap, "MADV_HUGEPAGE", 0) if sys.platform == "linux" else 0
 
 
-def cache_home() -> Path | None:
-    """Where users keep what may be deleted at any time; None where they have no home."""
+@functools.cache
+def cache_folder_of_user() -> Path | None:
+    """hloom's folder where users keep what may be deleted at any time; None where they have no home."""
     try:
         if sys.platform == "darwin":
-            return Path.home() / "Library" / "Caches"
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+            return Path.home() / "Library" / "Caches" / "hloom"
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hloom"
     except RuntimeError:
         return None
 

@@ -30,7 +30,9 @@ from hloom.backends.cpu.program.program import (
     KernelStep,
     Loop,
     Program,
+    Routine,
     Signature,
+    Slot,
     WaitStep,
     codes_of,
     program_lines,
@@ -78,8 +80,10 @@ from hloom.passes.expand.winograd.convolution import WinogradConvolution
 from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.memory_scheduler import MemoryScheduler
+from hloom.runtime.serialization import DataFormat
 from hloom.runtime.targets import markers, replaces_targets
 from hloom.text import fingerprint
+from hloom.types import PrimitiveType
 
 BRIEF_COST = 20_000
 LARGEST_SHOWN = 4
@@ -120,6 +124,10 @@ class HostPart:
     @property
     def is_needed(self) -> bool:
         return bool(self.steps or self.slots)
+
+
+PROGRAM = DataFormat(CompiledModule, HostPart, Signature, Buffer, Routine, Slot, Loop, PrimitiveType)
+"""How programs are kept on disk, those that do not need the host."""
 
 
 class Company(enum.Enum):
@@ -183,14 +191,14 @@ def compile_module(module: Module, donate: bool = False, company: Company = Comp
     if not may_keep_programs() or any(i.op.expand is not None for i in module.instructions()):
         return _compile(module, donate, company)
     key = f"{fingerprint(module)} {donate} {company} {processor().vector_bytes} {shared_pool().threads} {target()}"
-    found: CompiledModule | None = find_program(key)
+    found: CompiledModule | None = find_program(key, PROGRAM)
     if found is not None:
         return found
     with older_objects_at_rest():
         made = _compile(module, donate, company)
     if not made.host.is_needed:
         made.key = key
-        keep_program(key, replace(made, optimized=None))
+        keep_program(key, replace(made, optimized=None), PROGRAM)
     return made
 
 

@@ -1,19 +1,24 @@
 """The cache of machine code on disk."""
 
+import hashlib
 import os
+import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hloom as hl
 from hloom.backends.cpu import compiler
-from hloom.backends.cpu.llvm import disk_cache
+from hloom.backends.cpu.llvm import disk_cache, machine_code
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.runtime import dispatch, interrupts
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
+from hloom.runtime import own_files
 
 TEXT = "HloModule m\nENTRY e {\n  x = f32[5] parameter(0)\n  ROOT y = f32[5] add(x, x)\n}\n"
 
@@ -155,3 +160,93 @@ def test_processes_may_write_at_once(folder: Path) -> None:
     # The program, and what all programs share: dispatch, interrupts, the pool of threads, perhaps conversions of f16.
     assert len(list(folder.glob("*.o"))) == (4 if processor().converts_f16 else 5)
     assert not list(folder.glob(".*.part"))
+
+
+def is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a second compilation finds neither a program nor an object file; what it makes is right."""
+    made = []
+    emit = machine_code.make_object
+    monkeypatch.setattr(machine_code, "make_object", lambda text: (made.append(text), emit(text))[1])
+    x = np.arange(5, dtype=np.float32)
+    assert (hl.compile(TEXT)(x) == 2 * x).all()
+    return bool(made)
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (pytest.fail, ("code of the cache has run",))
+
+
+def pickled(path: Path) -> None:
+    body = pickle.dumps(Evil())
+    path.write_bytes(hashlib.sha256(body).digest() + body)
+
+
+def checked_by_everybody(path: Path) -> None:
+    """Other code, and the checksum that anybody can make of it."""
+    body = path.read_bytes()[32:].replace(b"hloom_main", b"another_on")
+    path.write_bytes(hashlib.sha256(body).digest() + body)
+
+
+def taken_for_another(path: Path) -> None:
+    """The file of another program, under this one's name."""
+    hl.compile(TEXT.replace("add", "multiply"))
+    (other,) = {*path.parent.glob(f"*{path.suffix}")} - {path}
+    other.rename(path)
+
+
+def open_to_all(path: Path) -> None:
+    path.chmod(0o666)
+
+
+def given_away(path: Path) -> None:
+    os.chown(path, 65534, 65534)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(pickled, checked_by_everybody, taken_for_another, open_to_all),
+        pytest.param(given_away, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")),
+    ],
+)
+def test_what_somebody_else_wrote_is_not_loaded(
+    change: Callable[[Path], None], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hl.compile(TEXT)
+    with monkeypatch.context() as unchanged:
+        assert not is_compiled_anew(unchanged)
+    for path in [*folder.glob("*.o"), *folder.glob("*.program")]:
+        change(path)
+    with monkeypatch.context() as changed:
+        assert is_compiled_anew(changed)
+    with monkeypatch.context() as mended:
+        assert not is_compiled_anew(mended)
+
+
+def test_what_another_user_signed_is_not_loaded(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that was brought from elsewhere: all of it is one's own, but for the key."""
+    hl.compile(TEXT)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setattr(own_files, "cache_folder_of_user", lambda: home)
+    assert is_compiled_anew(monkeypatch)
+
+
+def test_a_folder_of_everybody_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("HLOOM_CACHE_DIR", str(shared))
+    x = np.arange(5, dtype=np.float32)
+    with pytest.warns(UserWarning, match="others may have written"):
+        assert (hl.compile(TEXT)(x) == 2 * x).all()
+    assert not [*shared.iterdir()]
+
+
+def test_a_new_folder_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path / "new"))
+    hl.compile(TEXT)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()} == {0o600}
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700

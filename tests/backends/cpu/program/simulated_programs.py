@@ -25,7 +25,6 @@ from hloom.backends.cpu.program.program import (
     leaves,
 )
 from hloom.loops.nest import BufferType, Kernel
-from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 F32 = PrimitiveType.F32
@@ -65,7 +64,7 @@ class Drawer:
     def buffer(self, kind: str, size: int) -> Buffer:
         number = self.counts.get(kind, 0)
         self.counts[kind] = number + 1
-        made = Buffer(kind, number, Shape.array(F32, (size,)))
+        made = Buffer(kind, number, F32, (size,))
         self.program.buffers.append(made)
         return made
 

@@ -1,12 +1,12 @@
 """What was compiled, on disk, so that a program is compiled once and not once for each process.
 
-There are two kinds of files, each with a checksum. Object files are named by the digest of the LLVM IR, the processor,
-and the versions that take part. Programs, which spare the way from HLO to LLVM IR too, are named by the digest of the
-module and of hloom's own code: whoever changes a pass finds no program, and most object files.
+There are two kinds of files, each signed with the user's key. Object files are named by the digest of the LLVM IR, the
+processor, and the versions that take part. Programs, which spare the way from HLO to LLVM IR too, are named by the
+digest of the module and of hloom's own code: whoever changes a pass finds no program, and most object files.
 
-Files appear whole or not at all, and what is damaged counts as missing, so any number of processes may share the
-folder. It is `$HLOOM_CACHE_DIR` (empty: nothing is kept), else hloom's folder among the user's caches. Where it cannot
-be written to, programs are compiled each time.
+Files appear whole or not at all, and what is damaged counts as missing, so any number of processes of a user may share
+the folder. It is `$HLOOM_CACHE_DIR` (empty: nothing is kept), else hloom's folder among the user's caches. Where it
+cannot be written to, or others may write to it (`runtime/own_files.py`), programs are compiled each time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import hmac
 import importlib.metadata
 import os
-import pickle
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from hloom.runtime.machine import cache_home
+from hloom.errors import ArgumentError
+from hloom.runtime.machine import cache_folder_of_user
+from hloom.runtime.own_files import is_own_folder, make_own_folder, read_own, user_key, write_own
+from hloom.runtime.serialization import DataFormat
 
 LIMIT_BYTES = 1 << 30
 """The least recently used files go when all together take more."""
-_CHECKSUM_BYTES = 32
+_SIGNATURE_BYTES = 32
 
 
 def cached(text: str, target: str, make: Callable[[], bytes]) -> bytes:
@@ -46,17 +48,24 @@ def cached(text: str, target: str, make: Callable[[], bytes]) -> bytes:
     return found
 
 
-def find_program(key: str) -> Any:
+def find_program(key: str, form: DataFormat) -> Any:
     """What `keep_program` kept under a key in a process that ran the same code of hloom; None if there is nothing."""
     path = _program_path(key)
     found = _read(path) if path is not None else None
-    return None if found is None else pickle.loads(found)
+    if found is None:
+        return None
+    try:
+        return form.from_bytes(found)
+    except ArgumentError:
+        return None
 
 
-def keep_program(key: str, program: Any) -> None:
+def keep_program(key: str, program: Any, form: DataFormat) -> None:
+    """Keeps a value of a format."""
     path = _program_path(key)
     if path is not None:
-        _write(path, pickle.dumps(program, pickle.HIGHEST_PROTOCOL))
+        with contextlib.suppress(ArgumentError):  # nested too deeply
+            _write(path, form.to_bytes(program))
 
 
 def _program_path(key: str) -> Path | None:
@@ -83,13 +92,7 @@ def cache_folder() -> Path | None:
     chosen = os.environ.get("HLOOM_CACHE_DIR")
     if chosen is not None:
         return Path(chosen) if chosen else None
-    return _user_folder()
-
-
-@functools.cache
-def _user_folder() -> Path | None:
-    home = cache_home()
-    return home / "hloom" if home is not None else None
+    return cache_folder_of_user()
 
 
 def _digest(text: str, target: str) -> str:
@@ -97,27 +100,30 @@ def _digest(text: str, target: str) -> str:
 
 
 def _read(path: Path) -> bytes | None:
-    try:
-        content = path.read_bytes()
-        os.utime(path)
-    except OSError:
+    content = read_own(path) if is_own_folder(path.parent) else None
+    if content is None:
         return None
-    body = content[_CHECKSUM_BYTES:]
-    return body if hashlib.sha256(body).digest() == content[:_CHECKSUM_BYTES] else None
+    body = content[_SIGNATURE_BYTES:]
+    signature = _signature(path, body)
+    return body if signature is not None and hmac.compare_digest(signature, content[:_SIGNATURE_BYTES]) else None
 
 
 def _write(path: Path, body: bytes) -> None:
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(body).digest() + body)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-        _prune(path.parent)
+        signature = _signature(path, body) if make_own_folder(path.parent) else None
+        if signature is not None:
+            write_own(path, signature, body)
+            _prune(path.parent)
+
+
+def _signature(path: Path, body: bytes) -> bytes | None:
+    """Of a file's name and what it holds, by the user's key; None where there is no key."""
+    key = user_key()
+    if key is None:
+        return None
+    signature = hmac.new(key, path.name.encode(), "sha256")
+    signature.update(body)
+    return signature.digest()
 
 
 def _prune(folder: Path) -> None:

@@ -100,7 +100,7 @@ class _Builder:
     # Places
 
     def _buffer(self, shape: Shape, kind: str, data: Any = None) -> Buffer:
-        buffer = Buffer(kind, self._number(kind), shape, data)
+        buffer = Buffer(kind, self._number(kind), shape.element_type, shape.dimensions, data)
         self.program.buffers.append(buffer)
         return buffer
 
@@ -139,7 +139,8 @@ class _Builder:
 
     def _routine(self, name: str) -> Buffer:
         if name not in self.constants:
-            self.constants[name] = Routine(self._number("constant"), name)
+            number = self._number("constant")
+            self.constants[name] = Routine("constant", number, PrimitiveType.U8, (0,), name=name)
             self.program.buffers.append(self.constants[name])
         return self.constants[name]
 

@@ -19,21 +19,18 @@ from hloom.backends.interpreter.plan import Plan
 from hloom.ir import Instruction, Module
 from hloom.loops.nest import Kernel
 from hloom.runtime.fortran import routine_address
-from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Buffer:
     """Memory for an array, row-major. `kind`: "temp", "parameter", "output" or "constant"; each kind is numbered."""
 
-    __slots__ = ("data", "dimensions", "kind", "number", "type")
-
-    def __init__(self, kind: str, number: int, shape: Shape, data: np.ndarray[Any, Any] | None = None) -> None:
-        self.kind = kind
-        self.number = number
-        self.type = shape.element_type
-        self.dimensions = shape.dimensions
-        self.data = data
+    kind: str
+    number: int
+    type: PrimitiveType
+    dimensions: tuple[int, ...]
+    data: np.ndarray[Any, Any] | None = None
 
     @property
     def byte_size(self) -> int:
@@ -48,14 +45,11 @@ class Buffer:
         return f"{self.kind}{self.number}: {self.type}{list(self.dimensions)}"
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Routine(Buffer):
     """The code of a Fortran routine: a constant of this process, since texts outlive the addresses that they name."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, number: int, name: str) -> None:
-        super().__init__("constant", number, Shape.array(PrimitiveType.U8, (0,)))
-        self.name = name
+    name: str = field(kw_only=True)
 
     @property
     def address(self) -> int:

@@ -1,0 +1,191 @@
+"""Values and records as bytes that loading cannot execute: for files, and for what processes tell each other.
+
+The bytes are the size of a JSON text, the text, and what bytes and arrays hold, in the order of the text. The text has
+values in columns, `[tag, ...]`: all values of a kind that stand in the same place are one list, which takes a few calls
+to read, however long it is. A record's tag is the name of its class, its columns are its fields. The reader makes
+instances of the classes that its format names, by setting their fields, and of no others.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from enum import Enum
+from itertools import chain, islice, repeat
+from typing import Any
+
+import numpy as np
+
+from hloom.errors import ArgumentError
+from hloom.types import BY_DTYPE, BY_NAME
+from hloom.values import TOKEN_VALUE, Array, Token
+
+_SIZE = struct.Struct("<Q")
+_PLAIN = {type(None), bool, int, float, str}
+_TAGS: dict[type, str] = {
+    **dict.fromkeys(_PLAIN, "plain"),
+    tuple: "tuple", list: "list", dict: "dict", bytes: "bytes", np.ndarray: "array", Token: "token",
+}  # fmt: skip
+_MALFORMED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, struct.error)
+
+Column = list[Any]
+
+
+class DataFormat:
+    """Bytes of plain values: numbers, strings, bytes, arrays, tokens, tuples, lists, dictionaries, and some records.
+
+    The records are instances of these data classes and enumerations. One that several others hold stays one.
+    """
+
+    def __init__(self, *classes: Any) -> None:
+        self.tags = _TAGS | {cls: cls.__name__ for cls in classes}
+        enums = [cls for cls in classes if issubclass(cls, Enum)]
+        self.enums = {cls.__name__: {member.value: member for member in cls} for cls in enums}
+        records = [cls for cls in classes if not issubclass(cls, Enum)]
+        self.records = {cls.__name__: (cls, [field.name for field in fields(cls)]) for cls in records}
+
+    def to_bytes(self, value: Any) -> bytes:
+        """ArgumentError where a value is nested too deeply; TypeError where its class is none of the format's."""
+        writer = _Writer(self)
+        try:
+            text = json.dumps(writer.written([value]), separators=(",", ":")).encode()
+        except RecursionError:
+            raise ArgumentError("the value is nested too deeply to be stored") from None
+        return b"".join([_SIZE.pack(len(text)), text, *writer.blobs])
+
+    def from_bytes(self, content: bytes) -> Any:
+        """The value that `to_bytes` was given; ArgumentError where the bytes are of no such value."""
+        try:
+            start = _SIZE.size + _SIZE.unpack_from(content)[0]
+            reader = _Reader(self, memoryview(content)[start:])
+            (value,) = reader.read(json.loads(content[_SIZE.size : start]))
+            if reader.rest.nbytes:
+                raise ValueError("there are more of them")
+            return value
+        except _MALFORMED as error:
+            raise ArgumentError(f"these bytes hold no value of this format ({error})") from None
+
+
+class _Writer:
+    """Values as columns of the JSON text, and the bytes behind it."""
+
+    def __init__(self, form: DataFormat) -> None:
+        self.form = form
+        self.blobs: list[bytes] = []
+        self.numbers: dict[int, int] = {}
+        """Of the records written, by their identities."""
+
+    def written(self, values: Column) -> Column:
+        """Values in the same place: those of each kind by themselves, and if there are several kinds, who has which."""
+        tags = list(map(self._tag, values))
+        kinds = list(dict.fromkeys(tags)) or ["plain"]
+        if len(kinds) == 1:
+            return self._of_kind(kinds[0], values)
+        groups = [self._of_kind(k, [v for v, tag in zip(values, tags, strict=True) if tag == k]) for k in kinds]
+        return ["mixed", list(map(kinds.index, tags)), *groups]
+
+    def _tag(self, value: Any) -> str:
+        tag = self.form.tags.get(type(value))
+        if tag is None or (tag == "array" and value.dtype not in BY_DTYPE):
+            raise TypeError(f"a value of class {type(value).__qualname__} is none of the format's")
+        return tag
+
+    def _of_kind(self, tag: str, values: Column) -> Column:
+        if tag == "plain":
+            return [tag, values]
+        if tag in ("tuple", "list"):
+            return [tag, list(map(len, values)), self.written(list(chain.from_iterable(values)))]
+        if tag == "dict":
+            keys, items = chain.from_iterable(values), chain.from_iterable(value.values() for value in values)
+            return [tag, list(map(len, values)), self.written(list(keys)), self.written(list(items))]
+        if tag == "bytes":
+            self.blobs += values
+            return [tag, list(map(len, values))]
+        if tag == "array":
+            self.blobs += [value.tobytes() for value in values]
+            return [tag, [str(BY_DTYPE[value.dtype]) for value in values], [value.shape for value in values]]
+        if tag == "token":
+            return [tag, [None] * len(values)]
+        return [tag, [value.value for value in values]] if tag in self.form.enums else self._records(tag, values)
+
+    def _records(self, tag: str, values: Column) -> Column:
+        """The columns of those that are new, and the numbers of all."""
+        new = list({id(value): value for value in values if id(value) not in self.numbers}.values())
+        columns = [self.written([getattr(value, name) for value in new]) for name in self.form.records[tag][1]]
+        for value in new:
+            self.numbers[id(value)] = len(self.numbers)
+        return [tag, [self.numbers[id(value)] for value in values], columns]
+
+
+class _Reader:
+    """The values of columns; `rest` are the bytes behind the text that are still to be read."""
+
+    def __init__(self, form: DataFormat, rest: memoryview) -> None:
+        self.form = form
+        self.rest = rest
+        self.records: Column = []
+        self.readers: dict[str, Callable[..., Column]] = {
+            "mixed": self._mixed,
+            "plain": _plain,
+            "tuple": lambda sizes, items: list(map(tuple, _parts(sizes, self.read(items)))),
+            "list": lambda sizes, items: list(map(list, _parts(sizes, self.read(items)))),
+            "dict": self._dictionaries,
+            "bytes": lambda sizes: [bytes(self._next(size)) for size in sizes],
+            "array": lambda types, shapes: list(map(self._array, types, shapes)),
+            "token": lambda found: [TOKEN_VALUE] * len(found),
+        }
+
+    def read(self, column: Column) -> Column:
+        tag, *parts = column
+        if tag in self.form.enums:
+            return list(map(self.form.enums[tag].__getitem__, *parts))
+        return self._records(tag, *parts) if tag in self.form.records else self.readers[tag](*parts)
+
+    def _mixed(self, kinds: list[int], *groups: Column) -> Column:
+        values = [self.read(group)[::-1] for group in groups]
+        return [values[kind].pop() for kind in kinds]
+
+    def _dictionaries(self, sizes: list[int], keys: Column, items: Column) -> Column:
+        pairs = zip(self.read(keys), self.read(items), strict=True)
+        return list(map(dict, _parts(sizes, list(pairs))))
+
+    def _array(self, type_name: str, shape: list[int]) -> Array:
+        """A copy: bytes lie anywhere, and arrays can be written to."""
+        dtype = BY_NAME[type_name].dtype
+        return np.frombuffer(self._next(math.prod(shape) * dtype.itemsize), dtype).reshape(shape).copy()
+
+    def _next(self, size: int) -> memoryview:
+        if not 0 <= size <= self.rest.nbytes:
+            raise ValueError("there are too few of them")
+        found, self.rest = self.rest[:size], self.rest[size:]
+        return found
+
+    def _records(self, tag: str, numbers: list[int], columns: list[Column]) -> Column:
+        cls, names = self.form.records[tag]
+        values = list(map(self.read, columns))
+        made = [cls.__new__(cls) for _ in values[0]]
+        for name, column in zip(names, values, strict=True):
+            if len(column) != len(made):
+                raise ValueError("the columns of a record are unequal")
+            deque(map(object.__setattr__, made, repeat(name), column), 0)
+        self.records += made
+        return [self.records[number] for number in numbers]
+
+
+def _parts(sizes: list[int], items: Column) -> Iterator[Iterator[Any]]:
+    """The items, cut into pieces of these sizes."""
+    if sum(sizes) != len(items):
+        raise ValueError("the sizes of containers are wrong")
+    rest = iter(items)
+    for size in sizes:
+        yield islice(rest, size)
+
+
+def _plain(values: Column) -> Column:
+    if not {*map(type, values)} <= _PLAIN:
+        raise ValueError("a column is not plain")
+    return values
