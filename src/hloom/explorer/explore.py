@@ -32,7 +32,7 @@ def explore(
     arguments do not fit, or the file cannot be written.
     """
     program, values = traced(module, arguments)
-    content = page(collect(program, values or None)).encode()
+    content = page(collect(program, values or None)).encode(errors="replace")
     if output is not None:
         write_file(output, content)
         return None
@@ -41,31 +41,51 @@ def explore(
     return server
 
 
+IDLE_SECONDS = 10.0
+"""After so long a client that has not asked, or does not take the answer, is left."""
+_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Says nothing of clients that have gone, or sent what is no request."""
+
+
 class PageServer:
-    """Serves one page to this machine alone, to whoever knows the address."""
+    """Serves one page to this machine alone, to whoever knows the address and asks by it."""
 
     def __init__(self, content: bytes) -> None:
         path = f"/{secrets.token_urlsafe(16)}/"
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = IDLE_SECONDS
+
             def do_GET(self) -> None:
-                is_page = secrets.compare_digest(self.path, path)
-                self.send_response(200 if is_page else 404)
-                self.send_header("Content-Type", "text/html; charset=utf-8")
-                self.send_header("Content-Length", str(len(content) if is_page else 0))
-                self.send_header("Cache-Control", "no-store")
-                self.send_header("Referrer-Policy", "no-referrer")
+                # A page of another site may have given its own name this machine's address.
+                is_host = self.headers.get_all("Host") == [host]
+                is_page = secrets.compare_digest(self.path.encode(errors="replace"), path.encode())
+                status = 403 if not is_host else 200 if is_page else 404
+                answer = content if status == 200 else b""
+                self.send_response(status)
+                for name, value in {**_HEADERS, "Content-Length": str(len(answer))}.items():
+                    self.send_header(name, value)
                 self.end_headers()
-                if is_page:
-                    self.wfile.write(content)
+                self.wfile.write(answer)
 
             def log_message(self, *_: object) -> None:
                 """Says nothing: the address is a secret."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        host = f"127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
-        self.address = f"http://127.0.0.1:{self._server.server_port}{path}"
+        self.address = f"http://{host}{path}"
 
     def wait(self) -> None:
         """Until the server is closed, or Ctrl-C."""

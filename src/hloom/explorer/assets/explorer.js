@@ -2,6 +2,8 @@
 // What is chosen, and how views, details, search and keys follow it.
 
 const data = JSON.parse(document.getElementById("data").textContent);
+// Instructions may have the names of what every object has, as `constructor`.
+for (const named of [data.unfused, data.values && data.values.statistics]) if (named) Object.setPrototypeOf(named, null);
 const state = { which: "optimized", computation: 0, chosen: null, marked: null, open: new Set(), view: null, isDrawn: false };
 const VIEWS = { graph: "graph", passes: "passes", kernels: "kernels", memory: "memory", run: "run" };
 const element = (id) => document.getElementById(id);

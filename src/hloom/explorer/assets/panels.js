@@ -102,7 +102,7 @@ function memoryView(data, show) {
   const y = (value) => height - 30 - (height - 50) * (value / most);
   const points = use.map((value, k) => `${k ? `H${x(k).toFixed(1)}` : ""}V${y(value).toFixed(1)}`).join("");
   const note = svg("text", { x: 64, y: 14 });
-  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "bytes in use after each instruction", style: "width:100%;max-width:1100px" },
+  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "bytes in use after each instruction" },
     svg("path", { d: `M${x(0)},${y(0)}${points}V${y(0)}Z`, fill: "#4c78a8", "fill-opacity": 0.5, stroke: "#4c78a8" }),
     svg("line", { x1: x(peak), x2: x(peak), y1: 20, y2: y(0), stroke: "#c8553d", "stroke-width": 2 }), note);
   for (const share of [0, 0.5, 1]) {
@@ -157,7 +157,7 @@ function roofline(profile, kernels, show) {
   const corner = profile.flops_per_second / profile.bytes_per_second;
   const start = Math.max(10 ** left, 10 ** low / profile.bytes_per_second);
   const line = [start, corner, 10 ** right].map((v) => `${x(v).toFixed(1)},${y(roof(v)).toFixed(1)}`).join(" ");
-  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "roofline", style: "width:100%;max-width:1000px" },
+  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "roofline" },
     svg("polyline", { points: line, fill: "none", stroke: "currentColor", "stroke-width": 1.5 }));
   const text = (content, at) => { const made = svg("text", at); made.textContent = content; chart.append(made); };
   for (let power = left; power <= right; power += 1) text(`1e${power}`, { x: x(10 ** power), y: height - 18, "text-anchor": "middle" });
@@ -179,12 +179,12 @@ function histogram(statistics) {
   const most = Math.max(...statistics.histogram), step = 300 / statistics.histogram.length;
   const bars = statistics.histogram.map((count, k) => svg("rect", { x: k * step, y: 60 - 56 * count / most, width: step - 1, height: 56 * count / most, fill: "#4c78a8" }));
   const text = (content, at) => { const made = svg("text", { y: 74, ...at }); made.textContent = content; return made; };
-  return svg("svg", { viewBox: "0 0 300 78", style: "width:100%", role: "img", "aria-label": "histogram" }, ...bars,
+  return svg("svg", { viewBox: "0 0 300 78", role: "img", "aria-label": "histogram" }, ...bars,
     text(statistics.range[0].toPrecision(4), { x: 0 }), text(statistics.range[1].toPrecision(4), { x: 300, "text-anchor": "end" }));
 }
 
 function picture(levels) {
-  const canvas = h("canvas", { width: levels[0].length, height: levels.length, style: "width:100%;max-height:220px;image-rendering:pixelated" });
+  const canvas = h("canvas", { width: levels[0].length, height: levels.length, class: "picture" });
   const context = canvas.getContext("2d");
   levels.forEach((row, i) => row.forEach((level, j) => {
     // Dark blue to yellow; what is no finite number is red.
