@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import pickle
 import random
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conftest import ROOT
 from hloom.errors import ArgumentError
 from hloom.runtime.serialization import DataFormat
 from hloom.types import PrimitiveType
@@ -133,3 +135,17 @@ def test_damage_gives_values_or_errors() -> None:
             damaged[rng.randrange(len(damaged))] = rng.choice([rng.randrange(256), *b'[]{}",0123456789'])
         with contextlib.suppress(ArgumentError):
             FORMAT.from_bytes(bytes(damaged))
+
+
+def test_nothing_that_executes_what_it_reads_is_used() -> None:
+    """Neither Python's own formats, nor the methods of mpi4py that send objects by them."""
+    formats = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+    methods = {"isend", "irecv", "recv", "sendrecv", "bcast", "allgather", "allreduce", "alltoall"}
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                assert not formats & {alias.name.partition(".")[0] for alias in node.names}, path
+            elif isinstance(node, ast.ImportFrom):
+                assert (node.module or "").partition(".")[0] not in formats, path
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                assert node.func.attr not in methods, f"{path}:{node.lineno}"

@@ -17,7 +17,7 @@ import numpy as np
 from hloom.api import compile
 from hloom.bench.machine import Limits
 from hloom.errors import ArgumentError
-from hloom.runtime.mpi.world import World
+from hloom.runtime.mpi.world import World, share
 from hloom.scaling.cluster import Cluster, Level
 
 SIZES = (4, 1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26)
@@ -163,7 +163,7 @@ def start_gloo(world: World) -> bool:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     host = socket.gethostbyname(socket.gethostname())
-    address = world.everybody.bcast(f"{host}:{port}")
+    address = share(world.everybody, f"{host}:{port}")[0]
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, world.size, world.rank)
@@ -177,14 +177,14 @@ def _median(world: World, work: Work) -> float:
     times = []
     start = time.perf_counter()
     work()
-    calls = world.everybody.allreduce(max(1, int(ROUND_SECONDS / max(time.perf_counter() - start, 1e-7))))
+    calls = sum(share(world.everybody, max(1, int(ROUND_SECONDS / max(time.perf_counter() - start, 1e-7)))))
     calls = max(1, calls // world.size)
     for _ in range(ROUNDS):
         world.everybody.Barrier()
         start = time.perf_counter()
         for _ in range(calls):
             work()
-        times.append(max(world.everybody.allgather((time.perf_counter() - start) / calls)))
+        times.append(max(share(world.everybody, (time.perf_counter() - start) / calls)))
     return float(np.median(times))
 
 
@@ -201,7 +201,7 @@ def _alone(world: World, work: Work) -> float:
     waiting = world.everybody.Ibarrier()
     while not waiting.Test():
         time.sleep(1e-3)
-    return float(world.everybody.bcast(seconds))
+    return float(share(world.everybody, seconds)[0])
 
 
 def fit(rows: Sequence[Row], ranks: int, limits: Limits) -> Cluster:

@@ -10,7 +10,6 @@ import atexit
 import functools
 import hashlib
 import os
-import pickle
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -18,6 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hloom.errors import ArgumentError, HloomError, RunError
+from hloom.runtime.serialization import DataFormat
 from hloom.values import Array, Value
 
 _FAILED, _GONE, _WAITS, _READY = 1, 2, 3, 4
@@ -26,7 +26,8 @@ _GRACE = 2.0
 """Seconds that a rank which ends after a failure leaves to others to say so, and that words of one that ended take."""
 _PATIENT = 200
 """How often a request is asked before others get the processor."""
-
+_VALUES = DataFormat()
+"""How ranks tell each other values: nothing that they say is executed."""
 
 _Key = tuple[tuple[int, ...], tuple[int, ...]]
 """A group of devices, and the ranks that have them."""
@@ -46,7 +47,7 @@ def world_of_nodes(node: int, nodes: int) -> World:
         raise ArgumentError(
             f"the framework has {nodes} processes, this run of MPI {comm.size}: start them all by `mpiexec -n {nodes}`"
         )
-    numbers = comm.allgather(node)
+    numbers = share(comm, node)
     if sorted(numbers) != list(range(nodes)):
         raise ArgumentError(f"the processes are numbered {numbers}, not each from 0 to {nodes - 1}")
     return world() if numbers == list(range(nodes)) else World(comm.Split(0, node))
@@ -60,6 +61,20 @@ def _everybody() -> Any:
     if MPI.Query_thread() != MPI.THREAD_MULTIPLE:
         raise ArgumentError("devices are threads: this MPI was started without MPI_THREAD_MULTIPLE")
     return MPI.COMM_WORLD
+
+
+def share(comm: Any, value: Value) -> list[Value]:
+    """The values of all ranks of a communicator, by rank; they all ask at once."""
+    sent, sizes = np.frombuffer(_VALUES.to_bytes(value), np.uint8), np.empty(comm.size, np.int64)
+    comm.Allgather(np.array([sent.size]), sizes)
+    received = np.empty(int(sizes.sum()), np.uint8)
+    comm.Allgatherv(sent, [received, sizes.tolist()])
+    return _by_rank(received, sizes)
+
+
+def _by_rank(received: Array, sizes: Array) -> list[Value]:
+    """The values that lie one behind the other in bytes."""
+    return [_VALUES.from_bytes(part.tobytes()) for part in np.split(received, np.cumsum(sizes)[:-1])]
 
 
 def mpi_version() -> str:
@@ -113,7 +128,7 @@ class World:
 
     def all_equal(self, value: int) -> bool:
         """Whether a number is the same on all ranks; they all ask at once."""
-        return len({*self.everybody.allgather(value)}) == 1
+        return len({*share(self.everybody, value)}) == 1
 
     def gather(self, values: list[Value], ranks: Sequence[int], timeout: float) -> list[Value]:
         """The values of some ranks, in their order, on all of these."""
@@ -140,11 +155,13 @@ class World:
     def _wait_for(self, key: _Key, ranks: Sequence[int], timeout: float) -> None:
         """Waits until the others are about to make the same communicator: MPI itself would wait forever."""
         others = {rank for rank in ranks if rank != self.rank}
-        self._kept += [self._control.isend((self.rank, key), rank, _READY) for rank in others]
+        for rank in others:
+            self._send(self._control, (self.rank, key), rank, _READY)
         deadline, asked = time.monotonic() + timeout, 0
         while not all((rank, key) in self._ready for rank in others):
-            if self._control.iprobe(tag=_READY):
-                self._ready.add(self._control.recv(tag=_READY))
+            ready = self._heard(_READY)
+            if ready is not None:
+                self._ready.add(ready)
                 continue
             self.look("to meet before a first run", deadline, timeout)
             asked += 1
@@ -164,14 +181,11 @@ class World:
 
     def gather_objects(self, comm: Any, values: list[Value], what: str, timeout: float) -> list[Value]:
         """As `gather_arrays`, of any values."""
-        sent = np.frombuffer(pickle.dumps(values, pickle.HIGHEST_PROTOCOL), np.uint8)
-        sizes = np.empty(comm.size, np.int64)
+        sent, sizes = np.frombuffer(_VALUES.to_bytes(values), np.uint8), np.empty(comm.size, np.int64)
         self.finish(comm.Iallgather(np.array([sent.size]), sizes), what, timeout, sizes)
         received = np.empty(int(sizes.sum()), np.uint8)
         self.finish(comm.Iallgatherv(sent, [received, sizes.tolist()]), what, timeout, (sent, received))
-        ends = np.cumsum(sizes).tolist()
-        parts = [received[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True)]
-        return [value for part in parts for value in pickle.loads(part.tobytes())]
+        return [value for part in _by_rank(received, sizes) for value in part]
 
     def keep(self, *memory: Any) -> None:
         """Keeps memory that requests may still use, which nobody waits for any more."""
@@ -181,13 +195,16 @@ class World:
 
     def send(self, target: int, key: tuple[int, int, int], value: Value) -> None:
         """Sends a value to a rank, for whoever waits for the key there."""
-        self._kept.append(self._messages.isend((key, value), target))
+        self._send(self._messages, (key, value), target)
 
     def received(self) -> tuple[tuple[int, int, int], Value] | None:
         """A message that has come, with its key; None where there is none."""
-        message = self._messages.improbe()
-        found: tuple[tuple[int, int, int], Value] | None = message.recv() if message else None
+        found: tuple[tuple[int, int, int], Value] | None = _received(self._messages)
         return found
+
+    def _send(self, comm: Any, value: Value, target: int, tag: int = 0) -> None:
+        content = _VALUES.to_bytes(value)
+        self._kept.append((comm.Isend(content, target, tag), content))
 
     # Waiting and failing
 
@@ -206,11 +223,10 @@ class World:
 
     def look(self, what: str, deadline: float, timeout: float) -> None:
         """RunError where a rank has failed, or the time is over."""
-        if self._control.iprobe(tag=_FAILED):
-            rank, text = self._control.recv(tag=_FAILED)
-            self._break(f"rank {rank} failed: {text}")
-        if self._control.iprobe(tag=_GONE):
-            self._gone.setdefault(self._control.recv(tag=_GONE), time.monotonic())
+        failed = self._heard(_FAILED)
+        if failed is not None:
+            self._break("rank {} failed: {}".format(*failed))
+        self._hear_who_is_gone()
         for rank, since in self._gone.items():
             # What it had sent may still be on its way.
             if time.monotonic() > since + _GRACE:
@@ -224,9 +240,8 @@ class World:
         heard: dict[int, str] = {}
         end = time.monotonic() + _GRACE
         while len(heard) + 1 < self.size and time.monotonic() < end:
-            if self._control.iprobe(tag=_WAITS):
-                rank, waiting = self._control.recv(tag=_WAITS)
-                heard[rank] = waiting
+            waiting = self._heard(_WAITS)
+            heard.update([waiting] if waiting else [])
             time.sleep(1e-3)
         lines = [f"\n  rank {rank} waits, {heard[rank]}" for rank in sorted(heard)]
         silent = [rank for rank in range(self.size) if rank not in heard and rank != self.rank]
@@ -249,7 +264,16 @@ class World:
 
     def _tell(self, tag: int, what: Any) -> None:
         others = (rank for rank in range(self.size) if rank != self.rank)
-        self._kept += [self._control.isend(what, rank, tag) for rank in others]
+        for rank in others:
+            self._send(self._control, what, rank, tag)
+
+    def _heard(self, tag: int) -> Any:
+        """What a rank has told with a tag; None where nobody has."""
+        return _received(self._control, tag)
+
+    def _hear_who_is_gone(self) -> None:
+        while (rank := self._heard(_GONE)) is not None:
+            self._gone.setdefault(rank, time.monotonic())
 
     def check(self) -> None:
         """RunError where an earlier run failed: what ranks still wait for then, nobody knows."""
@@ -262,10 +286,24 @@ class World:
         if self.broken:
             end = time.monotonic() + _GRACE
             while len(self._gone) + 1 < self.size and time.monotonic() < end:
-                while self._control.iprobe(tag=_GONE):
-                    self._gone.setdefault(self._control.recv(tag=_GONE), time.monotonic())
+                self._hear_who_is_gone()
                 time.sleep(1e-3)
             self.everybody.Abort(1)
+
+
+def _received(comm: Any, tag: int = 0) -> Any:
+    """The value of a message that has come; None where there is none."""
+    if not comm.Iprobe(tag=tag):
+        return None
+    from mpi4py import MPI
+
+    status = MPI.Status()
+    message = comm.Improbe(tag=tag, status=status)
+    if message is None:  # another thread has it
+        return None
+    content = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+    message.Recv(content)
+    return _VALUES.from_bytes(content.tobytes())
 
 
 def _rest(asked: int) -> None:
