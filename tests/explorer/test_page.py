@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import re
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
 import hloom as hl
+from explorer.test_text_is_text import HOSTILE, module_that_says
 from hloom.explorer.collect import collect
-from hloom.explorer.explore import PageServer
 from hloom.explorer.page import page
 from hloom.faults import Case
 
@@ -88,30 +83,6 @@ def test_values_of_any_range_have_pictures() -> None:
     values = collect(module, [np.array([-largest, largest, np.nan, 1.0])])["values"]["statistics"]["y"]
     assert values["histogram"][0] == values["histogram"][-1] == 1
     assert values["picture"][0][2] == -1
-
-
-def test_names_of_a_program_cannot_break_out_of_the_page(data: dict[str, Any]) -> None:
-    text = page(data)
-    (content,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', text, re.S)
-    assert json.loads(content) == data
-    assert "<b>sqrt" not in text.replace(content, "")
-    assert not re.search(r'(src|href)="http', text)
-
-
-def test_the_server_answers_its_own_address_alone() -> None:
-    server = PageServer(b"<p>page</p>")
-    try:
-        address = urlsplit(server.address)
-        assert address.hostname == "127.0.0.1"
-        for path, status in ((address.path, 200), ("/", 404), (address.path[:-2], 404)):
-            connection = http.client.HTTPConnection(address.hostname, address.port, timeout=10)
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            assert (answer.status, answer.read()) == (status, b"<p>page</p>" if status == 200 else b"")
-            connection.close()
-    finally:
-        server.close()
-    assert threading.active_count() >= 1
 
 
 def test_explore_writes_a_file(tmp_path: Path) -> None:
@@ -226,3 +197,18 @@ def test_the_graph_as_given_is_shown_too(browser: Any) -> None:
     assert "sqrt(y)" in shown(browser)
     assert "jit(f)/</script><b>sqrt" in shown(browser)
     browser.execute_script("document.querySelector('#which').value = 'optimized'")
+
+
+def test_what_a_module_says_is_text_in_the_browser(browser: Any, tmp_path: Path) -> None:
+    """The whole page works, and no element is made of a name: `constructor` is one that each object of JavaScript has."""
+    path = tmp_path / "hostile.html"
+    for text in ("".join(HOSTILE), "constructor", "__proto__"):
+        data = collect(module_that_says(text))
+        path.write_bytes(page(data).encode())
+        browser.get(path.as_uri())
+        assert after_drawing(browser, "return document.body.dataset.ready") == "1"
+        assert browser.execute_script("return data.name") == data["name"]
+        press(browser, "2", "3", "4", "1")
+        assert browser.execute_script("return document.querySelectorAll('img, b').length") == 0
+        assert browser.title != "broken"
+        assert "native code" not in shown(browser)

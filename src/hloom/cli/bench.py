@@ -12,7 +12,7 @@ import click
 
 from hloom.api import compile
 from hloom.cli.collectives import bench_collectives
-from hloom.cli.output import print_table, write_text
+from hloom.cli.output import print_table, terminal, write_text
 from hloom.errors import ArgumentError, HloomError
 
 if TYPE_CHECKING:
@@ -63,9 +63,8 @@ def bench(
 
     The exit status is 0 where every workload ran and gave XLA's result, else 1.
     """
-    from rich.console import Console
 
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    errors = terminal(stderr=True, highlight=False, soft_wrap=True)
     try:
         if collectives:
             bench_collectives(json_path, plot_path, cluster, options["peer"] is not False)
@@ -74,7 +73,7 @@ def bench(
             raise ArgumentError("name a module, a case or a folder of cases, or say --collectives")
         results = _bench(paths, json_path, plot_path, **options)
     except HloomError as error:
-        errors.print(f"error: {error}", style="red", markup=False)
+        errors.print(f"error: {error}", style="red")
         sys.exit(1)
     if any(result.status != "ok" for result in results):
         sys.exit(1)
@@ -127,10 +126,9 @@ def _check_outputs(json_path: Path | None, plot_path: Path | None) -> None:
 
 def _with_progress(workloads: Sequence[Workload], measured: Iterator[Result]) -> Iterator[Result]:
     """Passes the results on; on a terminal, shows which workload is at work."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(workloads[0].name, total=len(workloads))
@@ -140,16 +138,15 @@ def _with_progress(workloads: Sequence[Workload], measured: Iterator[Result]) ->
 
 
 def _show(results: list[Result], limits: Limits) -> None:
-    from rich.console import Console
 
     from hloom.bench.report import notes, summary, table
 
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     shown = table(results, limits)
     print_table(console, shown)
     console.print()
     for note in notes(results):
-        console.print(note, style="red", markup=False, soft_wrap=True)
+        console.print(note, style="red", soft_wrap=True)
     for line in filter(None, (summary(results), f"100 % are {limits}")):
         console.print(line, soft_wrap=True)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hloom.cli.output import print_table, write_text
+from hloom.cli.output import print_table, terminal, write_text
 
 if TYPE_CHECKING:
     from hloom.bench.collectives import Row
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 def bench_collectives(json_path: Path | None, plot_path: Path | None, cluster_path: Path | None, peer: bool) -> None:
     """Times collectives on the ranks of this run of MPI; the first rank shows and writes."""
-    from rich.console import Console
 
     from hloom.bench.collectives import fit, measure, measure_rank_limits, start_gloo
     from hloom.runtime.mpi.world import world
@@ -24,7 +23,7 @@ def bench_collectives(json_path: Path | None, plot_path: Path | None, cluster_pa
     ranks = world()
     is_first = ranks.rank == 0
     with_gloo = peer and start_gloo(ranks)
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     limits = measure_rank_limits(ranks)
     rows = measure(ranks, lambda what: console.print(what, style="dim") if is_first else None, with_gloo)
     if not is_first:
@@ -42,7 +41,6 @@ def bench_collectives(json_path: Path | None, plot_path: Path | None, cluster_pa
 
 
 def _show(rows: list[Row], ranks: int) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from hloom.cli.cost import readable
@@ -52,7 +50,7 @@ def _show(rows: list[Row], ranks: int) -> None:
         gloo = ("", "") if row.gloo is None else (readable(row.gloo), f"{row.ranks / row.gloo:.2f}")
         times = readable(row.mpi), readable(row.ranks), f"{row.ranks / row.mpi:.2f}", readable(row.threads)
         table.add_row(row.opcode, f"{row.size:,}", *times, *gloo)
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     print_table(console, table)
     console.print(
         f"medians on {ranks} ranks, of threads on as many; MPI into memory that is used again", soft_wrap=True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hloom.cli.output import print_table
+from hloom.cli.output import print_table, terminal
 from hloom.errors import ArgumentError
 from hloom.flops import bytes_of, count_flops, count_flops_of
 from hloom.ir import Module
@@ -15,10 +15,9 @@ _NO_WORK = ("parameter", "constant", "tuple", "get-tuple-element", "after-all")
 
 def show_counts(module: Module) -> None:
     """Prints the operations of the entry's instructions and the bytes that they touch, the costliest first."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     rows = [(count_flops_of(i), bytes_of(i), i) for i in module.entry.instructions if i.opcode not in _NO_WORK]
     rows.sort(key=lambda row: (-(row[0] or 0), -row[1]))
     table = Table("instruction", "opcode", "operations", "bytes", "operations a byte")
@@ -38,7 +37,6 @@ def _counted(flops: int | None) -> str:
 
 def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path: Path | None) -> None:
     """Prints the predicted time of a step, what takes it, what is sent, and the memory of a device."""
-    from rich.console import Console
     from rich.table import Table
 
     from hloom.passes import clone_module
@@ -58,7 +56,7 @@ def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path
         made_for = f"{module.replica_count} replicas of {module.num_partitions} partitions"
         raise ArgumentError(f"the module is made for {made_for}, not for {count} devices")
     prediction = predict(module, module.replica_count, cluster)
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     table = Table("part", "kind", "times", "time", "bytes sent", "by")
     for part in prediction.parts[:MOST_ROWS]:
         source = str(part.instruction.metadata.get("op_name", ""))

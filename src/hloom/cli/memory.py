@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloom.cli.output import print_table
+from hloom.cli.output import print_table, terminal
 from hloom.ir import Module
 
 SHOWN = 20
@@ -10,7 +10,6 @@ SHOWN = 20
 
 def show_memory(module: Module) -> None:
     """Prints the values that are alive where they take most, by the order in which the module stands."""
-    from rich.console import Console
     from rich.table import Table
 
     from hloom.passes.memory_scheduler import memory_use
@@ -23,9 +22,9 @@ def show_memory(module: Module) -> None:
     rest = use.alive[SHOWN:]
     if rest:
         table.add_row(f"{len(rest)} others", "", f"{sum(i.shape.byte_size for i in rest):,}")
-    console = Console(highlight=False)
+    console = terminal(highlight=False)
     print_table(console, table)
     parameters = sum(parameter.shape.byte_size for parameter in module.entry.parameters if parameter.shape.is_static)
     where = module.entry.instructions[use.peak].name
     peak = f"{use.bytes[use.peak]:,} bytes at the peak after %{where}"
-    console.print(f"{peak}, beside {parameters:,} of parameters", markup=False)
+    console.print(f"{peak}, beside {parameters:,} of parameters")

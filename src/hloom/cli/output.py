@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hloom.errors import ArgumentError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+
+def terminal(**options: Any) -> Console:
+    """A console that shows text as it is: names of a module may look like rich's markup."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, **options)
 
 
 def print_table(console: Console, table: Table) -> None:

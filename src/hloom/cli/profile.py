@@ -7,7 +7,7 @@ import sys
 import click
 
 from hloom.cli.arguments import load_case, with_arguments
-from hloom.cli.output import print_table
+from hloom.cli.output import print_table, terminal
 from hloom.errors import HloomError
 
 
@@ -24,7 +24,6 @@ def profile(
 
     Traces are for Perfetto (ui.perfetto.dev) and chrome://tracing.
     """
-    from rich.console import Console
 
     from hloom.profiler import profile as measure
     from hloom.profiler.report import summary, table
@@ -32,9 +31,9 @@ def profile(
     try:
         case = load_case(module, inputs, seed)
         found = measure(case.module, *(case.arguments or ()), seconds=seconds)
-        console = Console(highlight=False)
+        console = terminal(highlight=False)
         print_table(console, table(found, rows))
-        console.print(summary(found), style="dim", markup=False)
+        console.print(summary(found), style="dim")
         for path in paths:
             found.save(path)
     except HloomError as error:

@@ -17,6 +17,7 @@ from hloom.api import compile
 from hloom.backends.interpreter.debug import combine, describe, print_values, stop_at, summary
 from hloom.backends.interpreter.executable import InterpreterExecutable
 from hloom.cli.arguments import load_with_snapshot
+from hloom.cli.output import terminal
 from hloom.cli.traffic import show_traffic
 from hloom.errors import ArgumentError, HloomError
 from hloom.files.arrays import Arrays, difference, flat, random_value, read_arrays, take_value, write_arrays
@@ -74,14 +75,13 @@ def run(module: str, input_path: str | None, random_seed: int | None, **options:
 
     The exit status is 0 where the run succeeds and the result is as expected, else 1.
     """
-    from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal(highlight=False, soft_wrap=True)
     try:
         if not _run(console, module, input_path, random_seed, **options):
             sys.exit(1)
     except HloomError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", style="red", markup=False)
+        terminal(stderr=True, highlight=False, soft_wrap=True).print(f"error: {error}", style="red")
         sys.exit(1)
 
 
@@ -113,7 +113,7 @@ def _run(
         snapshot = None
     observers = [stop_at(stop)] if stop else []
     if patterns:
-        observers.append(print_values(patterns, lambda text: console.print(text, markup=False)))
+        observers.append(print_values(patterns, lambda text: console.print(text)))
     watched = bool(observers) or step_limit is not None
     started = time.perf_counter()
     executable: Any = compile(
@@ -212,8 +212,9 @@ def _progress(console: Console, executable: Executable) -> Iterator[None]:
 def _show(console: Console, results: list[Any]) -> None:
     named = _named(results)
     for name, leaf in named.items():
-        console.print(f"[bold]{name}[/bold] {describe(leaf)}")
-        console.print(summary(leaf), markup=False)
+        console.print(name, style="bold", end=" ")
+        console.print(describe(leaf))
+        console.print(summary(leaf))
     if not named:
         console.print("()")
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from hloom.errors import ArgumentError
 from hloom.profiler.measured import Kernel, Measured
+from hloom.scaling.chart import as_text, new_figure, save_figure
 
 SHOWN = 25
 SUFFIXES = (".svg", ".png", ".pdf", ".json")
@@ -67,7 +68,7 @@ def summary(profile: Measured) -> str:
 
 def table_text(profile: Measured) -> str:
     """Table and summary as plain text."""
-    console = Console(file=io.StringIO(), width=150)
+    console = Console(file=io.StringIO(), width=150, markup=False, emoji=False)
     console.print(table(profile))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue() + summary(profile)
@@ -75,9 +76,9 @@ def table_text(profile: Measured) -> str:
 
 def table_html(profile: Measured) -> str:
     """Table and summary as HTML."""
-    console = Console(file=io.StringIO(), record=True, width=150)
+    console = Console(file=io.StringIO(), record=True, width=150, markup=False, emoji=False)
     console.print(table(profile))
-    console.print(summary(profile), markup=False, highlight=False)
+    console.print(summary(profile), highlight=False)
     return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
@@ -113,28 +114,24 @@ def trace(profile: Measured) -> dict[str, object]:
 
 def _draw(profile: Measured, path: str) -> None:
     """The slowest kernels as bars, and all on the roofline of the machine."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
     slowest = sorted(profile.kernels, key=lambda kernel: -kernel.seconds)[:SHOWN]
     kinds = list(dict.fromkeys(kernel.kind for kernel in slowest))
     colors = {kind: f"C{number % 10}" for number, kind in enumerate(kinds)}
-    figure, (bars, roof) = plt.subplots(1, 2, figsize=(13, 1.6 + 0.24 * max(12, len(slowest))))
+    figure = new_figure((13, 1.6 + 0.24 * max(12, len(slowest))))
+    bars, roof = figure.subplots(1, 2)
     bars.barh(
-        [kernel.name[:40] for kernel in slowest],
+        [as_text(kernel.name[:40]) for kernel in slowest],
         [1e6 * kernel.seconds for kernel in slowest],
         color=[colors[kernel.kind] for kernel in slowest],
     )
     bars.invert_yaxis()
     bars.set_xlabel("us of a call")
-    bars.set_title(f"{profile.name}: {1e6 * profile.seconds:.1f} us, {profile.accounted:.0%} in kernels", fontsize=10)
+    bars.set_title(
+        f"{as_text(profile.name)}: {1e6 * profile.seconds:.1f} us, {profile.accounted:.0%} in kernels", fontsize=10
+    )
     bars.tick_params(labelsize=7)
     _draw_roofline(roof, profile, colors)
-    figure.tight_layout()
-    figure.savefig(path)
-    plt.close(figure)
+    save_figure(figure, Path(path))
 
 
 def _draw_roofline(axis: object, profile: Measured, colors: dict[str, str]) -> None:

@@ -27,10 +27,10 @@ def draw(prediction: Prediction, title: str, path: Path) -> None:
         whole.barh([0], [1e3 * seconds], left=1e3 * start, color=color, label=f"{name}: {share:.0%}")
         start += seconds
     whole.set_yticks([])
-    whole.set_title(title, loc="left", fontsize=11)
+    whole.set_title(as_text(title), loc="left", fontsize=11)
     whole.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=2, frameon=False)
     parts.barh(
-        [f"%{part.instruction.name}" + (f" x {part.times}" if part.times > 1 else "") for part in shown],
+        [as_text(f"%{part.instruction.name}") + (f" x {part.times}" if part.times > 1 else "") for part in shown],
         [1e3 * part.seconds for part in shown],
         color=[TALKING if part.is_collective else COMPUTING for part in shown],
     )
@@ -39,6 +39,11 @@ def draw(prediction: Prediction, title: str, path: Path) -> None:
     for axes in (whole, parts):
         axes.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)
+
+
+def as_text(text: str) -> str:
+    """What a figure shows as it is: matplotlib takes dollars for formulas, and SVG has no control characters."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text).replace("$", r"\$")
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
