@@ -68,6 +68,19 @@ def test_every_operation_cites_its_clauses() -> None:
         assert re.search(r"[A-Z0-9]-\d|addition", declaration.__doc__ or ""), opcode
 
 
+def test_each_promise_about_security_has_its_tests() -> None:
+    promises = re.findall(r"^\| (?:modules|arrays|caches|pages) \|.*$", (ROOT / "SECURITY.md").read_text(), re.M)
+    assert len(promises) >= 12
+    for promise in promises:
+        tests = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", promise)
+        assert tests, promise
+        for file, name in tests:
+            text = (ROOT / file).read_text() if (ROOT / file).is_file() else ""
+            assert re.search(rf"^def {name + '[(]' if name else 'test_'}", text, re.M), (
+                f"SECURITY.md: {file}::{name} is not there"
+            )
+
+
 def test_files_that_are_mentioned_are_there() -> None:
     """A path in backquotes is that of some file, a bare name in a docstring one beside it; tools name JAX's files too."""
     files = [path for folder in ("src", "tests", "tools", "examples", "docs") for path in (ROOT / folder).rglob("*.*")]

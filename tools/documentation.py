@@ -27,6 +27,7 @@ PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changes.md",
+    "SECURITY.md": "security.md",
 }
 MOST_EXAMPLES = 4
 
@@ -47,6 +48,7 @@ tutorials/a_pass
 tutorials/an_operation
 how_to
 operations/index
+security
 changes
 ```
 

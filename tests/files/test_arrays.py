@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
-from hloom.files.arrays import difference
+from hloom.errors import ArgumentError
+from hloom.files.arrays import difference, read_arrays
 
 INF, NAN = np.inf, np.nan
 
@@ -29,3 +33,14 @@ def test_integers_and_predicates_are_compared_exactly_and_shapes_must_agree() ->
     assert difference(np.array([True]), np.array([False]), 10, 10) is not None
     assert difference(np.zeros(2), np.zeros(3), 1, 1) is not None
     assert difference(np.zeros(2), np.zeros(2, np.float32), 1, 1) is not None
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (pytest.fail, ("code of the file has run",))
+
+
+def test_objects_in_files_are_refused_and_not_executed(tmp_path: Path) -> None:
+    np.savez(tmp_path / "objects.npz", p0=np.array([Evil()], dtype=object), allow_pickle=True)
+    with pytest.raises(ArgumentError, match="cannot read arrays"):
+        read_arrays(str(tmp_path / "objects.npz"))
