@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 jax = pytest.importorskip("jax", reason="needs JAX")
+from jax import export  # noqa: E402
 from jax._src.interpreters import mlir  # noqa: E402
 from jax.extend.core import Primitive  # noqa: E402
 
@@ -66,3 +67,21 @@ def test_pivots_out_of_bounds_reach_no_other_memory() -> None:
     pivots = np.array([9, -7, 2**31 - 1], np.int32)
     (permutation,) = run(lambda p: jax.lax.linalg.lu_pivots_to_permutation(p, 4), pivots)
     assert sorted(permutation) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["solve", "inv", "det", "lu", "expm"])
+def test_what_is_exported_calls_targets_that_jax_promises_to_serve(name: str) -> None:
+    """Export refuses all others; the program gives JAX's values."""
+    linalg, a = jax.numpy.linalg, np.array([[4, 1, 2], [8, 3, 1], [2, 6, 5]], np.float32)
+    functions: dict[str, Any] = {
+        "solve": lambda a: linalg.solve(a, a[0]),
+        "lu": jax.scipy.linalg.lu,
+        "expm": lambda a: jax.scipy.linalg.expm(a / 8),
+    }
+    function = jax.jit(functions.get(name) or getattr(linalg, name))
+    register_lowerings()
+    exported = export.export(function, platforms=["cpu", "tpu", "hloom"])(a)
+    assert "slaswp" not in exported.mlir_module()
+    want = jax.tree.leaves(function(a))
+    for got, value in zip(run(exported.call, a), want, strict=True):
+        np.testing.assert_allclose(got, value, rtol=1e-4, atol=1e-5)

@@ -27,6 +27,33 @@ def test_callbacks_use_jax_and_their_errors_reach_the_caller() -> None:
     assert out.splitlines() == ["[1. 2. 3. 4.]", "eager 1.0", "[0, 1, 2]", "raised: True"]
 
 
+def test_callbacks_may_keep_what_they_are_given() -> None:
+    out = run("""
+        from jax.experimental import io_callback
+        from jax.experimental.buffer_callback import buffer_callback
+        kept = []
+        def keep(v):
+            kept.append(v)
+            return np.float32(0)
+        for n in (8, 100_000):
+            program = jax.jit(lambda x: io_callback(keep, jax.ShapeDtypeStruct((), np.float32), jnp.sin(x)) + jnp.cos(x))
+            for k in range(3):
+                program(jnp.full(n, k, np.float32)).block_until_ready()
+        print(all(np.allclose(v, np.sin(k % 3)) for k, v in enumerate(kept)), len(kept))
+        def keep_buffers(ctx, out, x):
+            kept.append(np.asarray(x))
+            np.asarray(out)[...] = np.asarray(x) + 1
+        call = buffer_callback(keep_buffers, jax.ShapeDtypeStruct((8,), np.float32))
+        aliased = buffer_callback(keep_buffers, jax.ShapeDtypeStruct((8,), np.float32), input_output_aliases={0: 0})
+        kept.clear()
+        for k in range(3):
+            print(jax.jit(lambda x: call(jnp.sin(x) * 0 + x))(jnp.full(8, k, np.float32))[0])
+            jax.jit(lambda x: jnp.cos(jnp.sin(x)))(jnp.full(8, k, np.float32))
+        print([float(v[0]) for v in kept], jax.jit(lambda x: (aliased(x), x))(jnp.ones(8, np.float32))[0][0])
+    """)
+    assert out.splitlines() == ["True 6", "1.0", "2.0", "3.0", "[0.0, 1.0, 2.0] 2.0"]
+
+
 def test_donated_arguments_are_taken() -> None:
     out = run("""
         import warnings

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 
 import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.backends.cpu.runtime.buffers import release_cached
 from hloom.runtime.custom_calls import CustomCallSite, parse_attributes
 
 
@@ -143,3 +145,48 @@ ENTRY e { x = f32[] parameter(0)
     api_version=API_VERSION_STATUS_RETURNING_UNIFIED, backend_config="some text" }"""
     assert float(hl.compile(text)(np.float32(1))) == 3.5
     assert seen == [b"some text"]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("n", [64, 100_000])
+def test_operands_keep_their_values_as_long_as_a_function_keeps_them(n: int, backend: str) -> None:
+    """CUSTOMCALL-2: `in` is read only."""
+    kept: list[np.ndarray] = []
+
+    def keep(x: np.ndarray, both: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        kept.extend((x, x[::2], *both))
+        return np.float32(0)  # type: ignore[return-value]
+
+    hl.register_custom_call("custom_calls_keep", keep)
+    run = hl.compile(
+        f"""HloModule m
+ENTRY e {{ x = f32[{n}] parameter(0)
+  y = f32[{n}] negate(x)
+  t = (f32[{n}], f32[{n}]) tuple(x, y)
+  c = f32[] custom-call(y, t), custom_call_target="custom_calls_keep"
+  b = f32[{n}] broadcast(c), dimensions={{}}
+  ROOT r = f32[{n}] add(b, y) }}""",
+        backend=backend,
+    )
+    for k in range(3):
+        x = np.full(n, k, np.float32)
+        run(x)
+        x[...] = 7
+    del run
+    gc.collect()
+    release_cached()
+    for k in range(3):
+        for array, value in zip(kept[4 * k : 4 * k + 4], (-k, -k, k, -k), strict=True):
+            assert (array == value).all() and not array.flags.writeable
+
+
+def test_functions_that_write_to_their_operands_are_told() -> None:
+    """CUSTOMCALL-2: `in` is read only."""
+
+    def write(x: np.ndarray) -> np.ndarray:
+        x += 1
+        return x
+
+    hl.register_custom_call("custom_calls_write", write)
+    with pytest.raises(hl.RunError, match="'custom_calls_write' raised ValueError.*read-only"):
+        call("custom_calls_write", [np.ones(2, np.float32)], "f32[2]")

@@ -75,7 +75,9 @@ def lowering_rule(
     """A callback that returns the arrays that the function has filled."""
     shared = {output: operand for operand, output in input_output_aliases}
 
-    def fill(*arrays: Array) -> list[Array]:
+    def fill(*operands: Array) -> list[Array]:
+        # Operands are read-only: one that is a result as well is written in a copy, which both sides see.
+        arrays = [array.copy() if k in shared.values() else array for k, array in enumerate(operands)]
         results = [
             arrays[shared[k]] if k in shared else np.empty(aval.shape, aval.dtype)
             for k, aval in enumerate(ctx.avals_out)

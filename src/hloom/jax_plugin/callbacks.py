@@ -91,8 +91,7 @@ def _call_host_function(site: CustomCallSite, *operands: Any) -> Any:
         raise RunError("the Python callback of this program is gone: it lives as long as the executable that JAX made")
     shapes = zip(operands, site.operand_shapes, strict=True)
     try:
-        # The function may keep its arguments; the program writes over the memory in which they lie.
-        results = iter(host_function(*(np.array(value) for value, shape in shapes if shape.is_array)))
+        results = iter(host_function(*(value for value, shape in shapes if shape.is_array)))
     except Exception as error:
         text = "".join(traceback.format_exception(error)).rstrip()
         raise RunError(f"a Python callback raised {type(error).__name__}: {error}\n{text}") from error

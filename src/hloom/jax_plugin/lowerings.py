@@ -39,7 +39,7 @@ def register_lowerings() -> None:
     # Not mlir.register_lowering: that wants the platform's factory to be known first.
     own[conditionals.platform_index_p] = _entry(_platform_index)
     own[conditionals.cond_p] = _entry(_conditional)
-    own[linalg.lu_pivots_to_permutation_p] = _entry(mlir.lower_fun(_permutation_of_pivots, multiple_results=False))
+    own[linalg.lu_pivots_to_permutation_p] = _entry(_permutation_rule)
     own[debugging.inspect_sharding_p] = _entry(partitioning.inspect_sharding_rule)
     own[export.call_exported_p] = _entry(_call_exported)
     own[buffer_callback.buffer_callback_p] = _entry(buffer_callbacks.lowering_rule)
@@ -67,6 +67,14 @@ def _conditional(ctx: Any, index: Any, *operands: Any, branches: Any, **paramete
         parameters["branches_platforms"] = like_cpu(platforms)
     lower: Callable[..., Any] = conditionals._cond_lowering
     return lower(ctx, index, *operands, branches=branches, **parameters)
+
+
+def _permutation_rule(ctx: Any, pivots: Any, *, permutation_size: Any) -> Any:
+    """Exported programs have JAX's own loop: it takes no target but those that JAX promises to serve for years."""
+    own: Callable[..., Any] = mlir.lower_fun(_permutation_of_pivots, multiple_results=False)
+    is_exported = ctx.module_context.lowering_parameters.for_export
+    rule = mlir._lowerings[linalg.lu_pivots_to_permutation_p].rule if is_exported else own
+    return rule(ctx, pivots, permutation_size=permutation_size)
 
 
 def _permutation_of_pivots(pivots: Any, *, permutation_size: int) -> Any:

@@ -49,8 +49,9 @@ def register_custom_call(name: str, function: Any, *, api: str = "python", wants
     Arguments:
         name: the target name.
         function: with api="python" a callable that takes the operands (arrays; tuples of arrays) and returns an array,
-            or a tuple for a tuple result; with api="c" a C function `void f(void* out, void** in)` (CUSTOMCALL-2),
-            given as an address, a ctypes or cffi function, or anything with an `address` attribute.
+            or a tuple for a tuple result; the operands are read-only, and it may keep them. With api="c" a C function
+            `void f(void* out, void** in)` (CUSTOMCALL-2), given as an address, a ctypes or cffi function, or anything
+            with an `address` attribute.
         api: "python" or "c".
         wants_site: whether a Python function takes a `CustomCallSite` before the operands.
     """
@@ -59,14 +60,14 @@ def register_custom_call(name: str, function: Any, *, api: str = "python", wants
     if api == "c":
         REGISTERED[name] = _c_caller(_address_of(function))
     elif api == "python" and callable(function):
-        REGISTERED[name] = _python_caller(function, wants_site)
+        REGISTERED[name] = _python_caller(function, wants_site, is_own=False)
     else:
         raise ArgumentError(f"api is 'python' with a callable, or 'c' with a function pointer, got {api!r}")
 
 
 def declare_target(name: str, function: Callable[..., Any], *, wants_site: bool = False) -> None:
     """Declares one of hloom's own targets, which users may replace."""
-    DECLARED[name] = _python_caller(function, wants_site)
+    DECLARED[name] = _python_caller(function, wants_site, is_own=True)
 
 
 def declare_routine(name: str, plan: Callable[[CustomCallSite], RoutineCall]) -> None:
@@ -103,9 +104,13 @@ def _attribute_value(text: str) -> Any:
     return text
 
 
-def _python_caller(function: Callable[..., Any], wants_site: bool) -> Caller:
+def _python_caller(function: Callable[..., Any], wants_site: bool, is_own: bool) -> Caller:
+    """Calls a Python function, one of hloom's own with the operands as they lie in the program's memory."""
+
     def call(instruction: Instruction, args: tuple[Value, ...]) -> Value:
         name = instruction.op.target_name  # type: ignore[attr-defined]
+        if not is_own:
+            args = tuple(map(_handed_out, args))
         if wants_site:
             args = (site_of(instruction), *args)
         try:
@@ -117,6 +122,17 @@ def _python_caller(function: Callable[..., Any], wants_site: bool) -> Caller:
         return _checked(result, instruction.shape, name)
 
     return call
+
+
+def _handed_out(value: Value) -> Value:
+    """A value for somebody who may keep it: the program writes over its memory, others read the same array."""
+    if isinstance(value, tuple):
+        return tuple(map(_handed_out, value))
+    if not isinstance(value, np.ndarray):
+        return value
+    array = np.array(value, order="C")
+    array.flags.writeable = False
+    return array
 
 
 class RoutineCaller:

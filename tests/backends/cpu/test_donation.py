@@ -106,3 +106,61 @@ def test_an_array_that_is_given_twice_is_not_overwritten():
     q, _ = hl.compile(UPDATE, donate=True)(p, p)
     np.testing.assert_array_equal(q, 0)
     np.testing.assert_array_equal(p, ramp())
+
+
+@pytest.mark.parametrize("n", [1024, 100_000])
+@pytest.mark.parametrize("overlap", ["whole", "offset", "strided", "read-only", "bytes"])
+def test_arguments_in_memory_of_others_are_not_overwritten(n: int, overlap: str) -> None:
+    """Views are other objects over the same memory."""
+    p = np.arange(2 * n, dtype=np.float32)
+    given = p[:n]
+    others = {
+        "whole": given[:],
+        "offset": p[n - 1 : 2 * n - 1],
+        "strided": p[::2],
+        "read-only": np.broadcast_to(p[:1], n),
+        "bytes": np.frombuffer(memoryview(p).cast("B"), np.float32, n, 4),
+    }
+    g = others[overlap]
+    want = given - g, np.sum(given - g, dtype=np.float64)
+    q, total = hl.compile(UPDATE.replace("1024", str(n)), donate=True)(given, g)
+    np.testing.assert_array_equal(q, want[0])
+    np.testing.assert_allclose(total, want[1], rtol=1e-5)
+    np.testing.assert_array_equal(p, np.arange(2 * n))
+
+
+def test_neighbours_in_one_array_are_taken() -> None:
+    p = np.arange(2048, dtype=np.float32)
+    q, _ = hl.compile(UPDATE, donate=True)(p[:1024], p[1024:])
+    assert np.shares_memory(q, p)
+    np.testing.assert_array_equal(q, -1024)
+
+
+def test_results_of_other_runs_are_taken() -> None:
+    run = hl.compile(UPDATE.replace("1024", "100000"), donate=True)
+    p, _ = run(np.full(100_000, 3, np.float32), np.ones(100_000, np.float32))
+    g, _ = run(np.full(100_000, 5, np.float32), np.full(100_000, 4, np.float32))
+    q, _ = run(p, g)
+    assert np.shares_memory(q, p) and (q == 1).all()
+
+
+def test_replicas_do_not_write_to_what_others_read() -> None:
+    run = hl.compile(UPDATE, donate=True, replicas=3)
+    p, g = ramp(), np.ones(1024, np.float32)
+    for q, _ in run.run_replicas([[p, g], [p[:], g], [ramp(), p]]):
+        assert not np.shares_memory(q, p)
+        np.testing.assert_array_equal(q, ramp() - 1 if q[0] else 0)
+    np.testing.assert_array_equal(p, ramp())
+
+
+def test_partitions_do_not_write_to_a_whole_array_that_all_of_them_have() -> None:
+    text = """HloModule m, num_partitions=4, input_output_alias={ {0}: (0, {}, may-alias) }
+ENTRY e {
+  p = f32[1024]{0} parameter(0), sharding={replicated}
+  q = f32[1024]{0} add(p, p), sharding={replicated}
+  s = f32[1024]{0} sine(p), sharding={replicated}
+  ROOT t = (f32[1024]{0}, f32[1024]{0}) tuple(q, s), sharding={{replicated}, {replicated}}
+}"""
+    q, s = hl.compile(text, donate=True, partitions=4)(ramp())
+    np.testing.assert_array_equal(q, 2 * ramp())
+    np.testing.assert_allclose(s, np.sin(ramp()), atol=1e-5)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from hloom.backends.cpu.compiler import CompiledModule
 from hloom.backends.cpu.llvm.machine_code import load_object
@@ -166,7 +167,7 @@ class CpuExecutable(DeviceExecutable):
 
     def __call__(self, *arrays: Any) -> Value:
         if self._is_plain and (self._parameters_are_flat or not self._donated):
-            results = self._results(arrays)
+            results = self._results(arrays, arrays)
             status = self._native(arrays, results)
             if status == 0:
                 if self._result_is_array:
@@ -184,28 +185,29 @@ class CpuExecutable(DeviceExecutable):
             self.world.fail(error)
         return error
 
-    def _results(self, arguments: Sequence[Any]) -> tuple[Array, ...]:
-        """Arrays for the results: new ones, and those of donated arguments."""
+    def _results(self, arguments: Sequence[Any], given: Sequence[Any]) -> tuple[Array, ...]:
+        """Arrays for the results: new ones, and those of donated arguments; `given` are those of the caller."""
         try:
-            return self._allocated_results(arguments)
+            return self._allocated_results(arguments, given)
         except ResourceExhaustedError as error:
             raise error.at(self._largest_buffers) from None
 
-    def _allocated_results(self, arguments: Sequence[Any]) -> tuple[Array, ...]:
+    def _allocated_results(self, arguments: Sequence[Any], given: Sequence[Any]) -> tuple[Array, ...]:
         if not self._donated:
             return tuple([buffers.empty(sizes, dtype) for sizes, dtype in self._outputs])
-        are_distinct = len({id(argument) for argument in arguments}) == len(arguments)
+        shared = _sharing(given)
         results = []
         for number, (sizes, dtype) in enumerate(self._outputs):
-            given = arguments[self._donated[number]] if number in self._donated else None
-            if not isinstance(given, np.ndarray) or given.dtype != dtype or not given.flags.c_contiguous:
+            parameter = self._donated.get(number)
+            taken = None if parameter is None else arguments[parameter]
+            if not isinstance(taken, np.ndarray) or taken.dtype != dtype or not taken.flags.c_contiguous:
                 results.append(buffers.empty(sizes, dtype))
-            elif are_distinct and given.flags.writeable:
-                results.append(given.reshape(sizes))
+            elif parameter not in shared and taken.flags.writeable:
+                results.append(taken.reshape(sizes))
             else:
                 # Others read this memory: the program finds the argument's value in a copy.
                 results.append(buffers.empty(sizes, dtype))
-                results[-1][...] = given.reshape(sizes)
+                results[-1][...] = taken.reshape(sizes)
         return tuple(results)
 
     def _native(self, arguments: tuple[Any, ...], results: tuple[Array, ...]) -> int:
@@ -230,10 +232,17 @@ class CpuExecutable(DeviceExecutable):
         except ResourceExhaustedError as error:
             raise error.at(self._largest_buffers) from None
 
+    def _kept_apart(self, lists: list[list[Value]]) -> list[list[Value]]:
+        if not self._donated or self.list_count == 1:
+            return lists
+        arrays = _flat_value(tuple(map(tuple, lists)))
+        shared = {id(arrays[k]) for k in _sharing(arrays)}
+        return [[_unshared(value, shared) for value in each] for each in lists]
+
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         signature = self.signature
         run = _Run(self, device, rendezvous)
-        inputs = []
+        inputs, given = [], []
         for place, value in zip(signature.parameters, arguments, strict=True):
             for leaf, array in zip(leaves(place), _flat_value(value), strict=True):
                 if leaf == TOKEN_PLACE:
@@ -241,8 +250,9 @@ class CpuExecutable(DeviceExecutable):
                 if isinstance(leaf, Slot):
                     run.slots[leaf.number] = array
                 else:
+                    given.append(array)
                     inputs.append(_dense(array, leaf))
-        results = self._results(inputs)
+        results = self._results(inputs, given)
         # A custom call may run this program again on the same thread.
         outer, self._runs.current = getattr(self._runs, "current", None), run
         try:
@@ -414,6 +424,29 @@ class _Run:
             self.slots[place.number] = value
         elif (target := next(arrays)) is not value:
             target[...] = value
+
+
+def _sharing(arguments: Sequence[Any]) -> set[int]:
+    """The arguments, by number, whose memory reaches into that of another one."""
+    arrays = {k: argument for k, argument in enumerate(arguments) if isinstance(argument, np.ndarray)}
+    owners = [array if array.base is None else array.base for array in arrays.values()]
+    if all(map(buffers.owns_memory, owners)) and len(set(map(id, owners))) == len(owners):
+        return set()
+    shared: set[int] = set()
+    last, reached = -1, 0
+    for start, end, k in sorted((*byte_bounds(array), k) for k, array in arrays.items() if array.size):
+        if start < reached:
+            shared |= {last, k}
+        if end > reached:
+            last, reached = k, end
+    return shared
+
+
+def _unshared(value: Value, shared: set[int]) -> Value:
+    """The value with copies of the arrays that are `shared`."""
+    if isinstance(value, tuple):
+        return tuple(_unshared(element, shared) for element in value)
+    return value.copy() if id(value) in shared else value
 
 
 def _collect(place: Any, results: Sequence[Array], slots: list[Any]) -> Value:

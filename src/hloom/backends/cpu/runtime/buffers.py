@@ -64,6 +64,11 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.ndarray(shape, dtype, allocate(byte_size))
 
 
+def owns_memory(owner: object) -> bool:
+    """Whether no other object that owns memory owns a part of this one's; False where that is not known."""
+    return owner.owned != 0 if isinstance(owner, Block) else isinstance(owner, np.ndarray) and owner.flags.owndata
+
+
 def release_cached() -> None:
     """Gives all free memory back to the system."""
     memory_pool().release_cached()
