@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import hloom.ops  # noqa: F401  registers the operations
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.reference import section
+from hloom.runtime.signature import Signature
+from hloom.runtime.targets import signatures
+from hloom.types import PrimitiveType
 
 TARGET = Path(__file__).parents[1] / "docs" / "operations.md"
 
@@ -18,6 +22,14 @@ Every HLO operation that hloom knows, made from the declarations in `src/hloom/o
 Clause numbers (`PAD-2`) are those of the operation's specification, which error messages cite too. An attribute that is
 not required is left out of HLO text where it has its default.
 """
+
+TARGETS = """## Custom-call targets
+
+Calls of these targets of hloom's own are compared with their signatures before a program runs (CUSTOMCALL-7). How to
+read one stands in `src/hloom/runtime/signature.py`; functions that users register under these names replace them.
+
+| targets | signature | T | attributes |
+|---|---|---|---|"""
 
 
 def reference() -> str:
@@ -31,7 +43,25 @@ def reference() -> str:
         path = "src/" + module.replace(".", "/") + ".py"
         parts.append(f"## {title}\n\nDeclared in `{path}`.\n")
         parts += [section(declaration) for declaration in families[module]]
-    return "\n".join(parts)
+    return "\n".join([*parts, targets()])
+
+
+def targets() -> str:
+    """The section on hloom's own custom-call targets."""
+    groups: dict[str, list[tuple[str, Signature]]] = {}
+    for name, signature in sorted(signatures().items()):
+        groups.setdefault(str(dataclasses.replace(signature, types=())), []).append((name, signature))
+    rows = []
+    for text, members in groups.items():
+        types = dict.fromkeys(str(kind) for _, signature in members for kind in signature.types)
+        attributes = [f"{name}: {kind}" for name, kind in members[0][1].attributes.items()]
+        others = [kind.text for kind in PrimitiveType if kind.is_array and kind.text not in types]
+        kinds = (
+            ", ".join(types) if len(types) < len(others) else ", but ".join(["any", *filter(None, [", ".join(others)])])
+        )
+        cells = (", ".join(f"`{name}`" for name, _ in members), f"`{text}`", kinds, "; ".join(attributes))
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join([TARGETS, *rows, ""])
 
 
 if __name__ == "__main__":

@@ -97,7 +97,8 @@ def compile(
 
     Where floating-point types of operands, combiners and result are mixed, an instruction computes in the widest.
 
-    Raises HloomError where the module breaks a rule or calls a custom-call target that is not registered.
+    Raises HloomError where the module breaks a rule, or calls a custom-call target that is not registered, or one of
+    hloom's own in a way that its signature does not allow (CUSTOMCALL-7).
     """
     from hloom.runtime.executable import RunOptions
 
@@ -145,10 +146,12 @@ def prepared(source: Module | XlaComputation | Computation | str, fill_elided: i
     Arguments and errors are those of `compile`.
     """
     from hloom.passes.expand.mixed_precision import MixedPrecisionExpander, is_mixed
+    from hloom.runtime.targets import check_targets
     from hloom.verifier import verify_module
 
     module, seed = _as_module(source), fill_elided
     verify_module(module)
+    check_targets(module)
     if seed is not None:
         from hloom.files import elided
 

@@ -11,10 +11,11 @@ import hloom as hl
 from hloom.text import parse_shape
 
 
-def call(target: str, operands: list[np.ndarray], shape: str, config: str = "") -> Any:
+def call(target: str, operands: list[np.ndarray], shape: str, config: str = "", backend: str = "cpu") -> Any:
     b = hl.XlaBuilder()
     arguments = [b.parameter(i, hl.Literal.from_numpy(a).shape) for i, a in enumerate(operands)]
-    return hl.compile(b.build(b.custom_call(target, arguments, parse_shape(shape), opaque=config)))(*operands)
+    program = b.build(b.custom_call(target, arguments, parse_shape(shape), opaque=config))
+    return hl.compile(program, backend=backend)(*operands)
 
 
 def test_markers_hand_on_their_operand() -> None:
@@ -91,3 +92,58 @@ ENTRY main {
     run = hl.compile(program, backend=backend)
     np.testing.assert_allclose(run(x), np.sin(x) + np.cos(x), rtol=1e-6)
     assert backend == "interpreter" or "custom-call" not in run.report()
+
+
+EIGH_TYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128, "bf16": hl.bf16.dtype}
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize("kind", EIGH_TYPES)
+@pytest.mark.parametrize("lower", [0, 1])
+def test_eigh_of_xlas_client_library(kind: str, lower: int, backend: str) -> None:
+    """CUSTOMCALL-7: eigenvectors as columns, eigenvalues of one triangle."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((2, 5, 5)) + (1j * rng.standard_normal((2, 5, 5)) if kind[0] == "c" else 0)
+    a = a.astype(EIGH_TYPES[kind])
+    wide = a.astype(np.complex128)
+    triangle = np.tril(wide, -1) if lower else np.triu(wide, 1).conj().swapaxes(-1, -2)
+    whole = triangle + triangle.conj().swapaxes(-1, -2) + np.real(np.einsum("bii->bi", wide))[..., None] * np.eye(5)
+    real = {"c64": "f32", "c128": "f64"}.get(kind, kind)
+    v, w = call("Eigh", [a], f"({kind}[2,5,5], {real}[2,5])", f"{lower},1,100,0.000001", backend)
+    tolerance = {"bf16": 0.1, "f64": 1e-12, "c128": 1e-12}.get(kind, 2e-5)
+    np.testing.assert_allclose(w.astype(np.float64), np.linalg.eigvalsh(whole), rtol=tolerance, atol=tolerance)
+    v = v.astype(np.complex128)
+    np.testing.assert_allclose(whole @ v, v * w.astype(np.float64)[:, None, :], atol=3 * tolerance)
+    np.testing.assert_allclose(v.conj().swapaxes(-1, -2) @ v, np.tile(np.eye(5), (2, 1, 1)), atol=3 * tolerance)
+
+
+def test_eigh_of_what_is_not_finite_is_nan() -> None:
+    """CUSTOMCALL-7."""
+    a = np.stack([np.eye(3, dtype=np.float32), np.full((3, 3), np.nan, np.float32), np.diag([1, np.inf, 2])]).astype(
+        "f"
+    )
+    v, w = call("Eigh", [a], "(f32[3,3,3], f32[3,3])", "1,0,100,1e-6")
+    assert w[0].tolist() == [1, 1, 1] and np.isnan(w[1:]).all() and np.isnan(v[1:]).all()
+
+
+@pytest.mark.parametrize("config", ["", "1,1,100", "1,1,x,1e-6", "2,1,100,1e-6", "{lower = true}"])
+def test_eigh_wants_its_configuration(config: str) -> None:
+    """CUSTOMCALL-7."""
+    with pytest.raises(hl.RuleError, match="CUSTOMCALL-7.*'Eigh'"):
+        call("Eigh", [np.eye(3, dtype=np.float32)], "(f32[3,3], f32[3])", config)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_factorisations_of_narrow_floats_are_computed_in_f32(kind: str) -> None:
+    """CUSTOMCALL-7."""
+    dtype = getattr(hl, kind).dtype
+    a = np.random.default_rng(0).standard_normal((4, 3)).astype(dtype)
+    packed, tau = call("Qr", [a], f"({kind}[4,3], {kind}[3])")
+    q = call("ProductOfElementaryHouseholderReflectors", [packed, tau], f"{kind}[4,3]").astype(np.float32)
+    r = np.triu(packed.astype(np.float32))[:3]
+    np.testing.assert_allclose(q @ r, a.astype(np.float32), atol=0.1)
+    lu, _, permutation = call("LuDecomposition", [a], f"({kind}[4,3], s32[3], s32[4])")
+    lu = lu.astype(np.float32)
+    np.testing.assert_allclose(
+        (np.tril(lu, -1)[:, :3] + np.eye(4, 3)) @ np.triu(lu)[:3], a.astype(np.float32)[permutation], atol=0.1
+    )

@@ -80,12 +80,12 @@ def _permutation_rule(ctx: Any, pivots: Any, *, permutation_size: Any) -> Any:
 def _permutation_of_pivots(pivots: Any, *, permutation_size: int) -> Any:
     """LAPACK swaps the numbers of rows, as 32 bits each, where JAX's CPU platform has a loop over gathers and scatters.
 
-    Pivots count from 0, from 1 in LAPACK, which looks at none that are out of bounds.
+    Pivots count from 0, from 1 in LAPACK; the target moves them into bounds.
     """
     sizes = (*pivots.shape[:-1], permutation_size)
     rows = lax.bitcast_convert_type(lax.broadcasted_iota(np.int32, sizes, len(sizes) - 1), np.float32)
-    swaps = lax.clamp(np.int32(1), pivots + np.int32(1), np.int32(permutation_size))
-    swapped = ffi.ffi_call("lapack_slaswp_ffi", core.ShapedArray(sizes, np.dtype(np.float32)))(rows, swaps)
+    swap = ffi.ffi_call("lapack_slaswp_ffi", core.ShapedArray(sizes, np.dtype(np.float32)))
+    swapped = swap(rows, pivots + np.int32(1))
     return lax.bitcast_convert_type(swapped, np.int32)
 
 

@@ -39,6 +39,12 @@ CONTROL_DEPENDENCY = "control_dep"
 """The target of a call that says that its first operand should be there before the second is computed."""
 
 
+def slice_size_rule(dimension: int, bound: int, is_dynamic: bool) -> str:
+    """The sizes that SliceToDynamic takes, as an error says it."""
+    valid = f"from 0 to {bound}" if is_dynamic else str(bound)
+    return f"custom-call[CUSTOMCALL-7]: {SLICE_TO_DYNAMIC!r} has sizes of its operand, dimension {dimension} {valid}"
+
+
 class CustomCall(Operation, opcode="custom-call"):
     """Calls the function registered as `target_name`; the result has the declared shape (CUSTOMCALL-1).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from hloom.ops.attributes import CustomCallApiVersion
 from hloom.runtime import fortran
 from hloom.runtime.fortran import RoutineCall
 from hloom.runtime.python_api import c_address
+from hloom.runtime.signature import Binding, Signature, parse_attributes
 from hloom.shape import Shape
 from hloom.values import TOKEN_VALUE, Value
 
@@ -38,7 +38,7 @@ class CustomCallSite:
 Caller = Callable[[Instruction, tuple[Value, ...]], Value]
 REGISTERED: dict[str, Caller] = {}
 """Targets that users registered; they go before hloom's own."""
-DECLARED: dict[str, Caller] = {}
+DECLARED: dict[str, FunctionCaller] = {}
 ROUTINES: dict[str, RoutineCaller] = {}
 """Targets that are one routine of BLAS or LAPACK."""
 
@@ -60,57 +60,25 @@ def register_custom_call(name: str, function: Any, *, api: str = "python", wants
     if api == "c":
         REGISTERED[name] = _c_caller(_address_of(function))
     elif api == "python" and callable(function):
-        REGISTERED[name] = _python_caller(function, wants_site, is_own=False)
+        REGISTERED[name] = _python_caller(function, wants_site)
     else:
         raise ArgumentError(f"api is 'python' with a callable, or 'c' with a function pointer, got {api!r}")
 
 
-def declare_target(name: str, function: Callable[..., Any], *, wants_site: bool = False) -> None:
-    """Declares one of hloom's own targets, which users may replace."""
-    DECLARED[name] = _python_caller(function, wants_site, is_own=True)
+def declare_target(name: str, signature: Signature, function: Callable[..., Any]) -> None:
+    """Declares one of hloom's own targets, which users may replace; `function` takes the binding, then the operands."""
+    DECLARED[name] = FunctionCaller(signature, function)
 
 
-def declare_routine(name: str, plan: Callable[[CustomCallSite], RoutineCall]) -> None:
+def declare_routine(name: str, signature: Signature, plan: Callable[[Binding], RoutineCall]) -> None:
     """Declares a target that is one routine of BLAS or LAPACK: compiled programs call it without Python."""
-    ROUTINES[name] = RoutineCaller(plan)
+    ROUTINES[name] = RoutineCaller(signature, plan)
 
 
-def parse_attributes(text: str) -> dict[str, Any]:
-    """The entries of a dictionary like `{uplo = 76 : ui8, name = "x", flag = true}`; {} for any other text."""
-    entry = re.compile(r'\s*([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^,:{}<>\[\]]+)(?:\s*:\s*[\w<>]+)?\s*(,|\Z)')
-    body = text.strip()
-    if not (body.startswith("{") and body.endswith("}")):
-        return {}
-    body, position, attributes = body[1:-1], 0, {}
-    while position < len(body.rstrip()):
-        match = entry.match(body, position)
-        if match is None:
-            return {}
-        attributes[match[1]] = _attribute_value(match[2].strip())
-        position = match.end()
-    return attributes
-
-
-def _attribute_value(text: str) -> Any:
-    if text.startswith('"'):
-        return text[1:-1]
-    if text in ("true", "false"):
-        return text == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _python_caller(function: Callable[..., Any], wants_site: bool, is_own: bool) -> Caller:
-    """Calls a Python function, one of hloom's own with the operands as they lie in the program's memory."""
-
+def _python_caller(function: Callable[..., Any], wants_site: bool) -> Caller:
     def call(instruction: Instruction, args: tuple[Value, ...]) -> Value:
         name = instruction.op.target_name  # type: ignore[attr-defined]
-        if not is_own:
-            args = tuple(map(_handed_out, args))
+        args = tuple(map(_handed_out, args))
         if wants_site:
             args = (site_of(instruction), *args)
         try:
@@ -135,17 +103,37 @@ def _handed_out(value: Value) -> Value:
     return array
 
 
+class FunctionCaller:
+    """Calls one of hloom's own functions, with the operands as they lie in the program's memory."""
+
+    def __init__(self, signature: Signature, function: Callable[..., Any]) -> None:
+        self.signature, self.function = signature, function
+
+    def __call__(self, instruction: Instruction, args: tuple[Value, ...]) -> Value:
+        result = self.function(binding_of(instruction, self.signature), *args)
+        return _checked(result, instruction.shape, instruction.op.target_name)  # type: ignore[attr-defined]
+
+
 class RoutineCaller:
     """Calls a routine as the interpreter does."""
 
-    def __init__(self, plan: Callable[[CustomCallSite], RoutineCall]) -> None:
-        self.plan = plan
+    def __init__(self, signature: Signature, plan: Callable[[Binding], RoutineCall]) -> None:
+        self.signature, self.plan = signature, plan
+
+    def routine_call(self, instruction: Instruction) -> RoutineCall:
+        return self.plan(binding_of(instruction, self.signature))
 
     def __call__(self, instruction: Instruction, args: tuple[Value, ...]) -> Value:
-        results = fortran.run(self.plan(site_of(instruction)), args)
+        results = fortran.run(self.routine_call(instruction), args)
         shapes = instruction.shape.leaves()
         values = tuple(result.reshape(shape.dimensions) for result, shape in zip(results, shapes, strict=True))
         return values if instruction.shape.is_tuple else values[0]
+
+
+def binding_of(instruction: Instruction, signature: Signature) -> Binding:
+    """What a call gives to a target; RuleError[CUSTOMCALL-7] where it breaks the target's signature."""
+    name = instruction.op.target_name  # type: ignore[attr-defined]
+    return signature.bind(name, instruction.operand_shapes, instruction.shape, instruction.backend_config)
 
 
 def site_of(instruction: Instruction) -> CustomCallSite:

@@ -33,6 +33,11 @@ class Matrices:
         return math.prod(self.sizes)
 
     @property
+    def own_elements(self) -> int:
+        """What a copy for the routine has: some work on a first column whether there is one or not."""
+        return max(1, self.elements, *self.sizes)
+
+    @property
     def byte_size(self) -> int:
         return self.dtype.itemsize * self.elements
 
@@ -42,13 +47,21 @@ class Place:
     """An operand that is read where it lies, a result that is written, or a result that starts as an operand's copy.
 
     With `columns` it is memory of the routine's own, in which the matrix lies column by column: the operand is
-    transposed into it, and it is transposed into the result. The routine gets the address of element `offset`.
+    transposed into it, and it is transposed into the result. With `bounds` it is a copy of the operand, whose values,
+    s32, are moved to the nearest within them: the routine takes them for indices. The routine gets the address of
+    element `offset`.
     """
 
     operand: int | None = None
     result: int | None = None
     columns: bool = False
     offset: int = 0
+    bounds: tuple[int, int] | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is memory of the routine's own."""
+        return self.columns or self.bounds is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +73,24 @@ class Workspace:
 
 
 @dataclass(frozen=True, slots=True)
+class Status:
+    """Where the routine says how it went, where the target does not hand that on: an s32.
+
+    If it is not 0 all bits of this matrix's results are set: floats are NaN.
+    """
+
+    dtype = np.dtype(np.int32)
+    size = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """Two arguments: a workspace of the size that the routine asks for when it is told a length of -1, and its size."""
 
     dtype: np.dtype[Any]
 
 
-Argument = np.generic | str | None | Place | Workspace
+Argument = np.generic | str | None | Place | Workspace | Status
 """What the pointer to an argument points to: a number, a character, or memory; None is a null pointer."""
 
 
@@ -105,29 +129,38 @@ def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
         if isinstance(argument, Place):
             addresses[number] += argument.offset * call.matrices(argument).dtype.itemsize
     function = _callable(routine_address(call.routine), len(addresses))
+    status = next((array for a, array in zip(call.arguments, memory, strict=True) if isinstance(a, Status)), None)
+    failed = np.zeros(call.count, bool)
     for k in range(call.count):
         function(*[address + k * step for address, step in zip(addresses, steps, strict=True)])
+        failed[k] = status is not None and status[0] != 0
     for argument, array in zip(call.arguments, memory, strict=True):
         if isinstance(argument, Place) and argument.columns and argument.result is not None and array is not None:
-            results[argument.result][...] = array.transpose(0, 2, 1)
+            columns = call.results[argument.result].sizes[::-1]
+            elements = math.prod(columns)
+            results[argument.result][...] = array[:, :elements].reshape(call.count, *columns).transpose(0, 2, 1)
+    for result in results if failed.any() else ():
+        result.reshape(call.count, -1).view(np.uint8)[failed] = 0xFF
     return tuple(results)
 
 
 def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], results: list[Array]) -> Array | None:
     """The argument of all calls as an array that lies in memory as Fortran takes it."""
-    if isinstance(argument, Workspace):
-        return np.empty(argument.size, argument.dtype)
+    if isinstance(argument, (Workspace, Status)):
+        return np.zeros(argument.size, argument.dtype)
     if not isinstance(argument, Place):
         return None if argument is None else _scalar(argument)
     if argument.columns:
         matrices = call.matrices(argument)
-        columns = np.zeros((call.count, *matrices.sizes[::-1]), matrices.dtype)
+        memory = np.zeros((call.count, matrices.own_elements), matrices.dtype)
         if argument.operand is not None:
-            columns[...] = operands[argument.operand].transpose(0, 2, 1)
-        return columns
+            transposed = operands[argument.operand].transpose(0, 2, 1)
+            memory[:, : matrices.elements] = transposed.reshape(call.count, matrices.elements)
+        return memory
     if argument.result is None:
         assert argument.operand is not None
-        return operands[argument.operand]
+        array = operands[argument.operand]
+        return array if argument.bounds is None else np.clip(array, *argument.bounds)
     if argument.operand is not None:
         results[argument.result][...] = operands[argument.operand]
     return results[argument.result]

@@ -1,135 +1,89 @@
 """The linear algebra targets that JAX emits for a CPU (`lapack_sgetrf_ffi` and its kin), through SciPy's LAPACK.
 
-A target is a function of a `Batch` that gives the arguments of its routine. Operands come row-major, LAPACK takes
-columns: a matrix is transposed on its way in and out, unless the routine has a mirror image that does the same with the
-transpose. As LAPACK has it, pivots count from 1 and `info` is an s32 for each matrix, not zero where it failed; the
-programs that JAX lowers look at it and fill failures with NaN.
+A target is a signature, and a function of a `Batch` that gives the arguments of its routine. Operands come row-major,
+LAPACK takes columns: a matrix is transposed on its way in and out, unless the routine has a mirror image that does the
+same with the transpose. As LAPACK has it, pivots count from 1 and `info` is an s32 for each matrix, not zero where it
+failed; the programs that JAX lowers look at it and fill failures with NaN.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hloom.errors import RuleError
 from hloom.runtime import fortran
-from hloom.runtime.custom_calls import CustomCallSite, declare_routine, declare_target
-from hloom.runtime.fortran import Argument, Asked, Matrices, Place, RoutineCall, Workspace
+from hloom.runtime.custom_calls import declare_routine, declare_target
+from hloom.runtime.fortran import Argument, Asked, Matrices, Place, RoutineCall, Status, Workspace
+from hloom.runtime.signature import Attribute, Binding, Signature
 from hloom.shape import Shape
-from hloom.types import BY_DTYPE
+from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
 
-_DTYPES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
+TYPES = {"s": PrimitiveType.F32, "d": PrimitiveType.F64, "c": PrimitiveType.C64, "z": PrimitiveType.C128}
+"""The letters with which names of routines begin."""
 _UNITARY = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "hetrd"}
 """Routines that have other names for complex types."""
 _INT = np.dtype(np.int32)
 NOT_FINITE = -4
 """The info of geev for a matrix with infinities or NaN: LAPACK would not end."""
 
-Sizes = tuple[int, ...]
 Arguments = tuple[int | Argument | Asked, ...]
 
 
 class Batch:
-    """One call of a target: its matrices, and what else it takes and gives for each of them.
+    """One call of a target: its matrices, its sizes and attributes by the names of the signature."""
 
-    The methods that give a place say which array of which type is expected there, in the call's own if none is named.
-    """
-
-    def __init__(self, name: str, letter: str, site: CustomCallSite, rank: int) -> None:
-        self.name = name
-        self.dtype = np.dtype(_DTYPES[letter])
+    def __init__(self, binding: Binding) -> None:
+        assert binding.type is not None
+        self.dtype = binding.type.dtype
         self.real_dtype = np.empty(0, self.dtype).real.dtype
-        self.is_complex = letter in "cz"
-        self._attributes = site.attributes
-        self._target = site.target_name
-        shapes = tuple(site.shape.leaves())
-        if not site.operand_shapes or not all(shape.is_array for shape in (*site.operand_shapes, *shapes)):
-            self._reject("takes and gives arrays")
-        first = site.operand_shapes[0].dimensions
-        if len(first) < rank:
-            self._reject(f"takes arrays of at least {rank} dimensions, got {site.operand_shapes[0]}")
-        self._dimensions = first[: len(first) - rank]
-        self.count = math.prod(self._dimensions)
-        self.operands = tuple(self._matrices(shape, "operand") for shape in site.operand_shapes)
-        self.results = tuple(self._matrices(shape, "result") for shape in shapes)
+        self.is_complex = self.dtype.kind == "c"
+        self.attributes = binding.attributes
+        self.count = math.prod(binding.batch)
+        self._binding = binding
+        self._rank = len(binding.batch)
 
-    def _reject(self, message: str) -> None:
-        raise RuleError("custom-call", "CUSTOMCALL-5", f"{self._target!r} {message}")
+    @property
+    def operands(self) -> tuple[Matrices, ...]:
+        return tuple(self._matrices(shape) for _, shape in self._binding.operands.values())
 
-    def _matrices(self, shape: Shape, role: str) -> Matrices:
-        rank = len(self._dimensions)
-        if shape.dimensions[:rank] != self._dimensions:
-            self._reject(f"has batches of {list(self._dimensions)} matrices, got the {role} {shape}")
-        return Matrices(shape.element_type.dtype, shape.dimensions[rank:])
+    @property
+    def results(self) -> tuple[Matrices, ...]:
+        return tuple(self._matrices(shape) for _, shape in self._binding.results.values())
 
-    def _check(self, role: str, arrays: Sequence[Matrices], number: int, sizes: Sizes, dtype: Any) -> None:
-        wanted = Matrices(np.dtype(dtype or self.dtype), sizes)
-        if number >= len(arrays) or arrays[number] != wanted:
-            got = _shape(arrays[number]) if number < len(arrays) else "nothing"
-            self._reject(f"has {_shape(wanted)} as {role} {number} of each matrix, got {got}")
+    def _matrices(self, shape: Shape) -> Matrices:
+        return Matrices(shape.element_type.dtype, shape.dimensions[self._rank :])
 
-    def sizes(self, number: int) -> tuple[int, int]:
-        """Rows and columns of an operand."""
-        if number >= len(self.operands) or len(self.operands[number].sizes) != 2:
-            self._reject(f"has matrices as operand {number}")
-        m, n = self.operands[number].sizes
-        return m, n
+    def size(self, name: str) -> int:
+        return self._binding.sizes[name]
 
-    def order(self, number: int) -> int:
-        """The rows, and columns, of a square operand."""
-        m, n = self.sizes(number)
-        if m != n:
-            self._reject(f"takes square matrices, got {m} x {n}")
-        return n
+    def sizes(self, names: str) -> tuple[int, ...]:
+        return tuple(map(self.size, names.split()))
 
-    def length(self, number: int) -> int:
-        """The size of an operand that is a vector."""
-        if number >= len(self.operands) or len(self.operands[number].sizes) != 1:
-            self._reject(f"has vectors as operand {number}")
-        return self.operands[number].sizes[0]
+    def operand(self, name: str, bounds: tuple[int, int] | None = None) -> Place:
+        """An operand to be read only, the values of which are moved into the bounds."""
+        return Place(operand=self._binding.operands[name][0], bounds=bounds)
 
-    def operand(self, number: int, *sizes: int, dtype: Any = None) -> Place:
-        """An operand to be read only."""
-        self._check("operand", self.operands, number, sizes, dtype)
-        return Place(operand=number)
+    def result(self, name: str) -> Place:
+        return Place(result=self._binding.results[name][0])
 
-    def result(self, number: int, *sizes: int, dtype: Any = None) -> Place:
-        self._check("result", self.results, number, sizes, dtype)
-        return Place(result=number)
-
-    def changed(self, operand: int, result: int, *sizes: int, dtype: Any = None, offset: int = 0) -> Place:
+    def changed(self, operand: str, result: str, offset: int = 0) -> Place:
         """A result that starts as a copy of an operand."""
-        self._check("operand", self.operands, operand, sizes, dtype)
-        self._check("result", self.results, result, sizes, dtype)
-        return Place(operand, result, offset=offset)
+        return Place(self._binding.operands[operand][0], self._binding.results[result][0], offset=offset)
 
-    def columns(self, operand: int | None, result: int | None, m: int, n: int) -> Place:
+    def columns(self, operand: str | None, result: str | None) -> Place:
         """A matrix in Fortran's order: an operand's copy, a result, or both."""
-        if operand is not None:
-            self._check("operand", self.operands, operand, (m, n), None)
-        if result is not None:
-            self._check("result", self.results, result, (m, n), None)
-        return Place(operand, result, columns=True)
+        source = None if operand is None else self._binding.operands[operand][0]
+        return Place(source, None if result is None else self._binding.results[result][0], columns=True)
 
-    def info(self, number: int | None = None) -> Place | Workspace:
-        """Where the routine says how it went; memory of its own where the target does not pass that on."""
-        return Workspace(_INT, 1) if number is None else self.result(number, dtype=_INT)
-
-    def attribute(self, name: str, default: str) -> str:
-        """A character that the call holds as its code, as in `uplo = 76 : ui8`."""
-        value = self._attributes.get(name, ord(default))
-        return chr(value) if isinstance(value, int) else str(value)
-
-    def flag(self, name: str, default: bool) -> bool:
-        return bool(self._attributes.get(name, default))
-
-    def number(self, name: str, default: int) -> int:
-        return int(self._attributes.get(name, default))
+    def info(self) -> Place | Status:
+        """Where the routine says how it went: the result of that name, where the target hands that on."""
+        return self.result("info") if "info" in self._binding.results else Status()
 
     def work(self) -> Asked:
         return Asked(self.dtype)
@@ -139,19 +93,29 @@ class Batch:
         return (Workspace(self.real_dtype, max(1, size)),) if self.is_complex else ()
 
 
-def _shape(matrices: Matrices) -> Shape:
-    return Shape.array(BY_DTYPE[matrices.dtype], matrices.sizes)
-
-
 Target = Callable[[Batch], Arguments]
-_TARGETS: dict[str, tuple[Target, int]] = {}
+_COUNTED = ("largest < 2**31",)
+"""LAPACK counts with 32 bits."""
+_TARGETS: dict[str, tuple[Target, Signature]] = {}
+_COMPLEX_ARRAYS: dict[str, str] = {}
+"""The arrays of targets that differ for complex types."""
 
 
-def _target(name: str, rank: int = 2) -> Callable[[Target], Target]:
-    """Declares the target of a LAPACK routine; `rank` is that of its first operand without batch dimensions."""
+def _target(
+    name: str,
+    arrays: str,
+    complex_arrays: str | None = None,
+    where: dict[str, str] | None = None,
+    relations: tuple[str, ...] = (),
+    **attributes: str | bool | range,
+) -> Callable[[Target], Target]:
+    """Declares the target of a LAPACK routine, with its signature for real and for complex types."""
 
     def declare(function: Target) -> Target:
-        _TARGETS[name] = (function, rank)
+        kinds = {key: Attribute(options) for key, options in attributes.items()}
+        _TARGETS[name] = function, Signature(arrays, (), where or {}, (*relations, *_COUNTED), kinds)
+        if complex_arrays is not None:
+            _COMPLEX_ARRAYS[name] = complex_arrays
         return function
 
     return declare
@@ -162,162 +126,205 @@ def routine_name(name: str, letter: str) -> str:
     return letter + (_UNITARY.get(name, name) if letter in "cz" else name)
 
 
+def signature_of(name: str, letter: str) -> Signature:
+    """The signature of a target for one element type."""
+    signature = _TARGETS[name][1]
+    arrays = _COMPLEX_ARRAYS.get(name, signature.text) if letter in "cz" else signature.text
+    return dataclasses.replace(signature, text=arrays, types=(TYPES[letter],))
+
+
+def unpacked_geev(letter: str) -> Signature:
+    """The signature of JAX's target for eigenvectors, which are complex for all types."""
+    signature = signature_of("geev", letter)
+    text = signature.text.replace("left: T", "left: complex(T)").replace("right: T", "right: complex(T)")
+    return dataclasses.replace(signature, text=text)
+
+
 @functools.cache
 def declare() -> None:
     """Declares all targets of this module; once."""
-    for letter in _DTYPES:
+    for letter in TYPES:
         for name in _TARGETS:
-            plan = functools.partial(_routine_call, name, letter)
+            plan, signature = functools.partial(_routine_call, name, letter), signature_of(name, letter)
             if name == "geev":
-                call = functools.partial(_geev_target, letter)
-                declare_target(f"lapack_{letter}geev_ffi", call, wants_site=True)
-                declare_routine(f"lapack_{letter}geev", plan)  # what compiled programs make of it
+                declare_target(
+                    f"lapack_{letter}geev_ffi", unpacked_geev(letter), functools.partial(_geev_target, letter)
+                )
+                declare_routine(f"lapack_{letter}geev", signature, plan)  # what compiled programs make of it
             else:
-                declare_routine(f"lapack_{routine_name(name, letter)}_ffi", plan)
+                declare_routine(f"lapack_{routine_name(name, letter)}_ffi", signature, plan)
 
 
-def call(name: str, operands: tuple[Array, ...], results: list[tuple[tuple[int, ...], Any]]) -> tuple[Array, ...]:
-    """Calls a target that has no attributes, for results of these shapes and types."""
-    letter = next(letter for letter, dtype in _DTYPES.items() if dtype == operands[0].dtype)
-    return _call(name, letter, {}, operands, results)
-
-
-def _call(name: str, letter: str, attributes: dict[str, Any], operands: tuple[Array, ...], results: Any) -> Any:
+def call(name: str, operands: tuple[Array, ...], results: list[tuple[tuple[int, ...], Any]], config: str = "") -> Any:
+    """Calls a target, for results of these shapes and types."""
+    letter = next(letter for letter, kind in TYPES.items() if kind.dtype == operands[0].dtype)
     shapes = [Shape.array(BY_DTYPE[np.dtype(dtype)], sizes) for sizes, dtype in results]
-    given = tuple(Shape.array(BY_DTYPE[operand.dtype], operand.shape) for operand in operands)
-    site = CustomCallSite(name, given, Shape.tuple_of(shapes), "", attributes)
-    found = fortran.run(_routine_call(name, letter, site), operands)
+    given = [Shape.array(BY_DTYPE[operand.dtype], operand.shape) for operand in operands]
+    binding = signature_of(name, letter).bind(name, given, Shape.tuple_of(shapes), config)
+    found = fortran.run(_routine_call(name, letter, binding), operands)
     return tuple(array.reshape(sizes) for array, (sizes, _) in zip(found, results, strict=True))
 
 
-def _routine_call(name: str, letter: str, site: CustomCallSite) -> RoutineCall:
-    function, rank = _TARGETS[name]
-    batch = Batch(name, letter, site, rank)
-    arguments = tuple(np.int32(a) if isinstance(a, int) else a for a in function(batch))
+def _routine_call(name: str, letter: str, binding: Binding) -> RoutineCall:
+    batch = Batch(binding)
+    arguments = tuple(np.int32(a) if isinstance(a, int) else a for a in _TARGETS[name][0](batch))
     routine = routine_name(name, letter)
     return RoutineCall(routine, fortran.with_workspaces(routine, arguments), batch.operands, batch.results, batch.count)
 
 
-@_target("potrf")
+@_target("potrf", "a: T[*, n, n] -> factor: T[*, n, n], info: s32[*]", uplo="LU")
 def _potrf(b: Batch) -> Arguments:
     """The mirror image: the transpose's other triangle, and conj(a) = conj(l) conj(l)^H."""
-    n = b.order(0)
-    return ("U" if b.attribute("uplo", "L") == "L" else "L", n, b.changed(0, 0, n, n), max(1, n), b.info(1))
+    n, uplo = b.size("n"), b.attributes["uplo"]
+    return ("U" if uplo == "L" else "L", n, b.changed("a", "factor"), max(1, n), b.info())
 
 
-@_target("trsm")
+@_target(
+    "trsm",
+    "a: T[*, p, p], b: T[*, m, n] -> x: T[*, m, n]",
+    where={"p": "m if side == 'L' else n"},
+    side="LR",
+    uplo="LU",
+    trans_x="NTC",
+    diag="NU",
+)
 def _trsm(b: Batch) -> Arguments:
     """The mirror image: op(a) x = b becomes x^T op(a^T) = b^T, on the other side with the other triangle."""
-    order, (m, n) = b.order(0), b.sizes(1)
-    is_left = b.attribute("side", "L") == "L"
-    sizes = (order, n) if is_left else (m, order)
-    triangle = "U" if b.attribute("uplo", "L") == "L" else "L"
-    kind = b.attribute("trans_x", "N"), b.attribute("diag", "N")
-    a, x = b.operand(0, order, order), b.changed(1, 0, *sizes)
-    return ("R" if is_left else "L", triangle, *kind, n, m, b.dtype.type(1), a, max(1, order), x, max(1, n))
+    side, uplo, *kind = (b.attributes[name] for name in ("side", "uplo", "trans_x", "diag"))
+    m, n, order = b.sizes("m n p")
+    mirrored = "R" if side == "L" else "L", "U" if uplo == "L" else "L"
+    a, x = b.operand("a"), b.changed("b", "x")
+    return (*mirrored, *kind, n, m, b.dtype.type(1), a, max(1, order), x, max(1, n))
 
 
-@_target("getrf")
+@_target("getrf", "a: T[*, m, n] -> lu: T[*, m, n], pivots: s32[*, min(m, n)], info: s32[*]")
 def _getrf(b: Batch) -> Arguments:
-    m, n = b.sizes(0)
-    return (m, n, b.columns(0, 0, m, n), max(1, m), b.result(1, min(m, n), dtype=_INT), b.info(2))
+    m, n = b.sizes("m n")
+    return (m, n, b.columns("a", "lu"), max(1, m), b.result("pivots"), b.info())
 
 
-@_target("laswp", rank=1)
+@_target("laswp", "a: T[*, m], pivots: s32[*, k] -> swapped: T[*, m]", relations=("k <= m",))
 def _laswp(b: Batch) -> Arguments:
     """A vector with its elements swapped: of a matrix that getrf changed, the rows that are where now."""
-    m, k = b.length(0), b.length(1)
-    return (1, b.changed(0, 0, m), max(1, m), 1, k, b.operand(1, k, dtype=_INT), 1)
+    m, k = b.sizes("m k")
+    return (1, b.changed("a", "swapped"), max(1, m), 1, k, b.operand("pivots", bounds=(1, m)), 1)
 
 
-@_target("geqrf")
+@_target("geqrf", "a: T[*, m, n] -> packed: T[*, m, n], tau: T[*, min(m, n)]")
 def _geqrf(b: Batch) -> Arguments:
-    m, n = b.sizes(0)
-    return (m, n, b.columns(0, 0, m, n), max(1, m), b.result(1, min(m, n)), b.work(), b.info())
+    m, n = b.sizes("m n")
+    return (m, n, b.columns("a", "packed"), max(1, m), b.result("tau"), b.work(), b.info())
 
 
-@_target("geqp3")
+@_target(
+    "geqp3",
+    "a: T[*, m, n], columns: s32[*, n] -> packed: T[*, m, n], pivots: s32[*, n], tau: T[*, min(m, n)]",
+)
 def _geqp3(b: Batch) -> Arguments:
-    m, n = b.sizes(0)
-    pivots, tau = b.changed(1, 1, n, dtype=_INT), b.result(2, min(m, n))
-    return (m, n, b.columns(0, 0, m, n), max(1, m), pivots, tau, b.work(), *b.real_work(2 * n), b.info())
+    m, n = b.sizes("m n")
+    pivots, tau = b.changed("columns", "pivots"), b.result("tau")
+    return (m, n, b.columns("a", "packed"), max(1, m), pivots, tau, b.work(), *b.real_work(2 * n), b.info())
 
 
-@_target("orgqr")
+@_target("orgqr", "a: T[*, m, n], tau: T[*, k] -> q: T[*, m, n]", relations=("k <= n <= m",))
 def _orgqr(b: Batch) -> Arguments:
-    (m, n), k = b.sizes(0), b.length(1)
-    return (m, n, k, b.columns(0, 0, m, n), max(1, m), b.operand(1, k), b.work(), b.info())
+    m, n, k = b.sizes("m n k")
+    return (m, n, k, b.columns("a", "q"), max(1, m), b.operand("tau"), b.work(), b.info())
 
 
-@_target("ormqr")
+@_target(
+    "ormqr",
+    "a: T[*, r, p], tau: T[*, k], c: T[*, m, n] -> product: T[*, m, n]",
+    where={"r": "m if left else n"},
+    relations=("k <= p", "k <= r"),
+    left=True,
+    transpose=False,
+)
 def _ormqr(b: Batch) -> Arguments:
-    (rows, columns), k, (m, n) = b.sizes(0), b.length(1), b.sizes(2)
-    is_left = b.flag("left", True)
+    m, n, k, rows = b.sizes("m n k r")
     adjoint = "C" if b.is_complex else "T"
-    kind = ("L" if is_left else "R", adjoint if b.flag("transpose", False) else "N")
-    a, c = b.columns(0, None, m if is_left else n, columns), b.columns(2, 0, m, n)
-    return (*kind, m, n, k, a, max(1, rows), b.operand(1, k), c, max(1, m), b.work(), b.info())
+    kind = ("L" if b.attributes["left"] else "R", adjoint if b.attributes["transpose"] else "N")
+    a, c = b.columns("a", None), b.columns("c", "product")
+    return (*kind, m, n, k, a, max(1, rows), b.operand("tau"), c, max(1, m), b.work(), b.info())
 
 
-@_target("gesdd")
+_SVD = "a: T[*, m, n] -> left: T[*, m, n], s: real(T)[*, min(m, n)], u: T[*, p, q], vt: T[*, r, c], info: s32[*]"
+_SVD_SIZES = (
+    "mode == 'N' or (p == m and q == (m if mode == 'A' else min(m, n)))",
+    "mode == 'N' or (c == n and r == (n if mode == 'A' else min(m, n)))",
+)
+
+
+@_target("gesdd", _SVD, relations=_SVD_SIZES, mode="ASN")
 def _gesdd(b: Batch) -> Arguments:
-    (m, n), mode = b.sizes(0), b.attribute("mode", "A")
-    k = min(m, n)
+    m, n = b.sizes("m n")
+    k, mode = min(m, n), b.attributes["mode"]
     real = 7 * k if mode == "N" else k * max(5 * k + 7, 2 * max(m, n) + 2 * k + 1)
-    return (mode, *_svd(b), b.work(), *b.real_work(real), Workspace(_INT, max(1, 8 * k)), b.info(4))
+    return (mode, *_svd(b), b.work(), *b.real_work(real), Workspace(_INT, max(1, 8 * k)), b.info())
 
 
-@_target("gesvd")
+@_target("gesvd", _SVD, relations=_SVD_SIZES, mode="ASN")
 def _gesvd(b: Batch) -> Arguments:
-    mode = b.attribute("mode", "A")
-    return (mode, mode, *_svd(b), b.work(), *b.real_work(5 * min(b.sizes(0))), b.info(4))
+    mode = b.attributes["mode"]
+    return (mode, mode, *_svd(b), b.work(), *b.real_work(5 * min(b.sizes("m n"))), b.info())
 
 
 def _svd(b: Batch) -> tuple[int | Place | Workspace, ...]:
     """Of tall matrices, which LAPACK takes faster: of a wide one the mirror image, a^T = (vt)^T s u^T."""
-    m, n = b.sizes(0)
-    k = min(m, n)
-    mode, s = b.attribute("mode", "A"), b.result(1, k, dtype=b.real_dtype)
-    rows, columns = (k, k) if mode == "S" else (m, n)
+    m, n = b.sizes("m n")
+    mode, s = b.attributes["mode"], b.result("s")
+    rows, columns = (min(m, n),) * 2 if mode == "S" else (m, n)
     is_tall = m > n
-    if mode == "N":
-        u, vt = Place(result=2), Place(result=3)  # of any shape
-    elif is_tall:
-        u, vt = b.columns(None, 2, m, rows), b.columns(None, 3, columns, n)
+    if mode != "N" and is_tall:
+        u, vt = b.columns(None, "u"), b.columns(None, "vt")
     else:
-        u, vt = b.result(2, m, rows), b.result(3, columns, n)
+        u, vt = b.result("u"), b.result("vt")
     if is_tall:
-        return (m, n, b.columns(0, 0, m, n), m, s, u, m, vt, max(1, columns))
-    return (n, m, b.changed(0, 0, m, n), max(1, n), s, vt, max(1, n), u, max(1, rows))
+        return (m, n, b.columns("a", "left"), m, s, u, m, vt, max(1, columns))
+    return (n, m, b.changed("a", "left"), max(1, n), s, vt, max(1, n), u, max(1, rows))
 
 
-@_target("syevd")
+@_target(
+    "syevd",
+    "a: T[*, n, n] -> vectors: T[*, n, n], w: real(T)[*, n], info: s32[*]",
+    mode="VN",
+    uplo="LU",
+)
 def _syevd(b: Batch) -> Arguments:
-    n = b.order(0)
-    kind = b.attribute("mode", "V"), b.attribute("uplo", "L")
+    n, kind = b.size("n"), (b.attributes["mode"], b.attributes["uplo"])
     real = (Asked(b.real_dtype),) if b.is_complex else ()
-    w = b.result(1, n, dtype=b.real_dtype)
-    return (*kind, n, b.columns(0, 0, n, n), max(1, n), w, b.work(), *real, Asked(_INT), b.info(2))
+    a = b.columns("a", "vectors")
+    return (*kind, n, a, max(1, n), b.result("w"), b.work(), *real, Asked(_INT), b.info())
 
 
-@_target("geev")
+@_target(
+    "geev",
+    "a: T[*, n, n] -> re: T[*, n], im: T[*, n], left: T[*, n, n], right: T[*, n, n], info: s32[*]",
+    "a: T[*, n, n] -> w: T[*, n], left: T[*, n, n], right: T[*, n, n], info: s32[*]",
+    compute_left="VN",
+    compute_right="VN",
+)
 def _geev(b: Batch) -> Arguments:
     """The vectors as LAPACK has them: a conjugate pair of a real matrix shares two columns, re and im."""
-    n, parts = b.order(0), 1 if b.is_complex else 2
-    wanted = b.attribute("compute_left", "V"), b.attribute("compute_right", "V")
-    eigenvalues = [b.result(k, n) for k in range(parts)]
-    left, right = (b.columns(None, parts + k, n, n) for k in range(2))
+    n = b.size("n")
+    wanted = b.attributes["compute_left"], b.attributes["compute_right"]
+    left, right = b.columns(None, "left"), b.columns(None, "right")
     vectors = (left, max(1, n), right, max(1, n))
-    a = b.columns(0, None, n, n)
-    return (*wanted, n, a, max(1, n), *eigenvalues, *vectors, b.work(), *b.real_work(2 * n), b.info(parts + 2))
+    a = b.columns("a", None)
+    return (*wanted, n, a, max(1, n), *_eigenvalues(b), *vectors, b.work(), *b.real_work(2 * n), b.info())
 
 
-def _geev_target(letter: str, site: CustomCallSite, a: Array) -> tuple[Array, ...]:
+def _eigenvalues(b: Batch) -> list[Place]:
+    """One result, of real matrices two: the real and the imaginary parts."""
+    return [b.result(name) for name in (("w",) if b.is_complex else ("re", "im"))]
+
+
+def _geev_target(letter: str, binding: Binding, a: Array) -> tuple[Array, ...]:
     finite = np.asarray(np.isfinite(a).all(axis=(-1, -2)))
     given = np.where(finite[..., None, None], a, 0).astype(a.dtype)
     parts = 1 if letter in "cz" else 2
     results = [(a.shape[:-1], a.dtype)] * parts + [(a.shape, a.dtype)] * 2 + [(a.shape[:-2], _INT)]
-    *eigenvalues, left, right, info = _call("geev", letter, site.attributes, (given,), results)
+    *eigenvalues, left, right, info = call("geev", (given,), results, binding.config)
     info = np.where(finite, info, np.int32(NOT_FINITE))
     if parts == 2:
         left, right = (_unpack_pairs(eigenvalues[1], vectors) for vectors in (left, right))
@@ -337,35 +344,51 @@ def _unpack_pairs(imaginary: Array, vectors: Array) -> Array:
     return np.where(ends, np.roll(pairs, 1, axis=-1).conj(), complex_vectors)
 
 
-@_target("gees")
+@_target(
+    "gees",
+    "a: T[*, n, n] -> t: T[*, n, n], vectors: T[*, n, n], re: T[*, n], im: T[*, n], selected: s32[*], info: s32[*]",
+    "a: T[*, n, n] -> t: T[*, n, n], vectors: T[*, n, n], w: T[*, n], selected: s32[*], info: s32[*]",
+    mode="VN",
+    sort="N",
+)
 def _gees(b: Batch) -> Arguments:
-    n, parts = b.order(0), 1 if b.is_complex else 2
-    eigenvalues = [b.result(2 + k, n) for k in range(parts)]
-    a, vectors = b.columns(0, 0, n, n), b.columns(None, 1, n, n)
-    places: Arguments = (*eigenvalues, vectors, max(1, n), b.work(), *b.real_work(n), Workspace(_INT, max(1, n)))
-    selected = b.result(2 + parts, dtype=_INT)
-    return (b.attribute("mode", "V"), "N", None, n, a, max(1, n), selected, *places, b.info(3 + parts))
+    n = b.size("n")
+    a, vectors = b.columns("a", "t"), b.columns(None, "vectors")
+    work: Arguments = (b.work(), *b.real_work(n), Workspace(_INT, max(1, n)))
+    kind: Arguments = (b.attributes["mode"], b.attributes["sort"], None)
+    return (*kind, n, a, max(1, n), b.result("selected"), *_eigenvalues(b), vectors, max(1, n), *work, b.info())
 
 
-@_target("gehrd")
+@_target(
+    "gehrd",
+    "a: T[*, n, n] -> packed: T[*, n, n], tau: T[*, n - 1], info: s32[*]",
+    relations=("low <= max(1, n)", "min(low, n) <= high <= n"),
+    low=range(1, 2**31),
+    high=range(2**31),
+)
 def _gehrd(b: Batch) -> Arguments:
-    n = b.order(0)
-    tau = b.result(1, max(n - 1, 0))
-    low, high = b.number("low", 1), b.number("high", n)
-    return (n, low, high, b.columns(0, 0, n, n), max(1, n), tau, b.work(), b.info(2))
+    n, low, high = b.size("n"), b.attributes["low"], b.attributes["high"]
+    return (n, low, high, b.columns("a", "packed"), max(1, n), b.result("tau"), b.work(), b.info())
 
 
-@_target("sytrd")
+@_target(
+    "sytrd",
+    "a: T[*, n, n] -> packed: T[*, n, n], d: real(T)[*, n], e: real(T)[*, n - 1], tau: T[*, n - 1], info: s32[*]",
+    uplo="LU",
+)
 def _sytrd(b: Batch) -> Arguments:
-    n = b.order(0)
-    d, e = b.result(1, n, dtype=b.real_dtype), b.result(2, max(n - 1, 0), dtype=b.real_dtype)
-    tau = b.result(3, max(n - 1, 0))
-    return (b.attribute("uplo", "L"), n, b.columns(0, 0, n, n), max(1, n), d, e, tau, b.work(), b.info(4))
+    n = b.size("n")
+    d, e, tau = b.result("d"), b.result("e"), b.result("tau")
+    return (b.attributes["uplo"], n, b.columns("a", "packed"), max(1, n), d, e, tau, b.work(), b.info())
 
 
-@_target("gtsv", rank=1)
+@_target(
+    "gtsv",
+    "lower: T[*, n], diagonal: T[*, n], upper: T[*, n], b: T[*, n, k]"
+    " -> dl: T[*, n], d: T[*, n], du: T[*, n], x: T[*, n, k], info: s32[*]",
+)
 def _gtsv(b: Batch) -> Arguments:
     """The lower diagonal has its first element to spare, LAPACK wants it to start with the second."""
-    n, (_, right_sides) = b.length(0), b.sizes(3)
-    lower, d, upper = b.changed(0, 0, n, offset=1), b.changed(1, 1, n), b.changed(2, 2, n)
-    return (n, right_sides, lower, d, upper, b.columns(3, 3, n, right_sides), max(1, n), b.info(4))
+    n, right_sides = b.sizes("n k")
+    lower, d, upper = b.changed("lower", "dl", offset=1), b.changed("diagonal", "d"), b.changed("upper", "du")
+    return (n, right_sides, lower, d, upper, b.columns("b", "x"), max(1, n), b.info())

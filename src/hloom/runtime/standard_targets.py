@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 
 from hloom.errors import RunError
-from hloom.ops.custom_call import CONTROL_DEPENDENCY, PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
+from hloom.ops.custom_call import CONTROL_DEPENDENCY, PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC, slice_size_rule
 from hloom.ops.sort import top_k
 from hloom.runtime import lapack
-from hloom.runtime.custom_calls import CustomCallSite, declare_target
+from hloom.runtime.custom_calls import declare_target
+from hloom.runtime.signature import CLAUSE, Attribute, Binding, Signature
+from hloom.types import PrimitiveType
 from hloom.values import Array
 
 MARKERS = (
     "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
     "xla.sdy.FuncResultSharding",
     "annotate_device_placement",
     "LayoutConstraint",
@@ -29,63 +29,120 @@ MARKERS = (
 """Targets that say something about their operand to a compiler, and hand it on."""
 
 
+SHARD_MARKERS = ("SPMDFullToShardShape", "SPMDShardToFullShape")
+"""Markers whose result is another part of an array than their operand, once a program is partitioned."""
+
 TOP_K_TARGETS = frozenset({"TopK", "mhlo.topk"})
+
+_ORDERED = tuple(t for t in PrimitiveType if t.is_array and not t.is_complex)
+TOP_K = Signature(
+    "x: T[*, n] -> values: T[*, k], indices: s32[*, k]",
+    _ORDERED,
+    relations=("k <= n",),
+    attributes={"largest": Attribute(True)},
+    is_dynamic=True,
+)
+
+_FACTORED = tuple(getattr(PrimitiveType, name) for name in ("F16", "BF16", "F32", "F64", "C64", "C128"))
+_LAPACK = tuple(lapack.TYPES.values())
+_ANY = tuple(t for t in PrimitiveType if t.is_array)
+_NUMBERS = tuple(t for t in _ANY if not t.is_pred)
+_EIGH = {
+    "lower": Attribute(False),
+    "sort": Attribute(False),
+    "max_iter": Attribute(range(2**31)),
+    "tol": Attribute(0.0),
+}
 
 
 @functools.cache
 def declare() -> None:
     """Declares all targets of this module; once."""
     for name in MARKERS:
-        declare_target(name, lambda operand: operand)
-    declare_target(CONTROL_DEPENDENCY, lambda *operands: ())
-    declare_target(PAD_TO_STATIC, _pad_to_static, wants_site=True)
-    declare_target(SLICE_TO_DYNAMIC, _slice_to_dynamic)
-    declare_target(REFUSE_SIZES, _refuse_sizes, wants_site=True)
+        declare_target(name, Signature("x: S -> x: S", is_dynamic=True), lambda binding, operand: operand)
+    for name in SHARD_MARKERS:
+        declare_target(name, Signature("x: _ -> part: _", is_dynamic=True), lambda binding, operand: operand)
+    declare_target(CONTROL_DEPENDENCY, Signature("x: _^any ->", is_dynamic=True), lambda binding, *operands: ())
+    padded = Signature("x: T[*] -> padded: T[*], sizes: s32[]^rank", _ANY, is_dynamic=True)
+    declare_target(PAD_TO_STATIC, padded, _pad_to_static)
+    sliced = Signature("x: T[*], sizes: s32[]^rank -> sliced: T[*]", _ANY, is_dynamic=True)
+    declare_target(SLICE_TO_DYNAMIC, sliced, _slice_to_dynamic)
+    declare_target(REFUSE_SIZES, Signature("size: s32[] -> size: s32[]"), _refuse_sizes)
     for name in TOP_K_TARGETS:
-        declare_target(name, _top_k, wants_site=True)
-    declare_target("AllocateBuffer", _allocate, wants_site=True)
-    declare_target("Qr", _qr)
-    declare_target("ProductOfElementaryHouseholderReflectors", _householder_product)
-    declare_target("LuDecomposition", _lu)
-    declare_target("tridiagonal_solve_perturbed_ffi", _tridiagonal_solve_perturbed)
-    declare_target("cpu_csr_sparse_dense_ffi", _csr_times_dense, wants_site=True)
+        declare_target(name, TOP_K, _top_k)
+    declare_target("AllocateBuffer", Signature("-> buffer: T[*]", _ANY), _allocate)
+    declare_linear_algebra()
 
 
-def _pad_to_static(site: CustomCallSite, operand: Array) -> tuple[Array, ...]:
-    missing = [(0, bound - n) for bound, n in zip(site.shape.elements[0].dimensions, operand.shape, strict=True)]
-    return np.pad(operand, missing), *(np.asarray(n, np.int32) for n in operand.shape)
+def declare_linear_algebra() -> None:
+    """Declares the targets of XLA's client library, and those of JAX that LAPACK has no routine for."""
+    for name, signature, function in (
+        ("Qr", "a: T[*, m, n] -> packed: T[*, m, n], tau: T[*, min(m, n)]", _qr),
+        ("LuDecomposition", "a: T[*, m, n] -> lu: T[*, m, n], pivots: s32[*, min(m, n)], permutation: s32[*, m]", _lu),
+    ):
+        declare_target(name, Signature(signature, _FACTORED), function)
+    reflectors = "a: T[*, m, n], tau: T[*, k] -> q: T[*, m, n]"
+    product = Signature(reflectors, _FACTORED, relations=("k <= n <= m",))
+    declare_target("ProductOfElementaryHouseholderReflectors", product, _householder_product)
+    eigen = "a: T[*, n, n] -> v: T[*, n, n], w: real(T)[*, n]"
+    declare_target("Eigh", Signature(eigen, _FACTORED, attributes=_EIGH, positional=tuple(_EIGH)), _eigh)
+    diagonals = "lower: T[*, n], diagonal: T[*, n], upper: T[*, n], b: T[*, n, k] -> x: T[*, n, k]"
+    declare_target("tridiagonal_solve_perturbed_ffi", Signature(diagonals, _LAPACK), _tridiagonal_solve_perturbed)
+    rows = "data: T[z], starts: s32[r + 1], columns: s32[z], dense: T[c, *] -> product: T[r, *]"
+    sparse = Signature(rows, _NUMBERS, relations=("rank <= 1",))
+    declare_target("cpu_csr_sparse_dense_ffi", sparse, _csr_times_dense)
 
 
-def _slice_to_dynamic(operand: Array, *sizes: Array) -> Array:
-    return operand[tuple(slice(max(int(size), 0)) for size in sizes)].copy()
+def _pad_to_static(binding: Binding, operand: Array) -> tuple[Array, ...]:
+    padded = np.zeros(binding.results["padded"][1].dimensions, operand.dtype)
+    padded[tuple(map(slice, operand.shape))] = operand
+    return padded, *(np.asarray(n, np.int32) for n in operand.shape)
 
 
-def _refuse_sizes(site: CustomCallSite, size: Array) -> Array:
-    raise RunError(f"{site.backend_config}, got {int(size)}")
+def _slice_to_dynamic(binding: Binding, operand: Array, *sizes: Array) -> Array:
+    dynamic = binding.results["sliced"][1].dynamic_dimensions
+    for d, (size, bound, is_dynamic) in enumerate(zip(sizes, operand.shape, dynamic, strict=True)):
+        if not (0 if is_dynamic else bound) <= size <= bound:
+            raise RunError(f"{slice_size_rule(d, bound, is_dynamic)}, got {int(size)}")
+    return operand[tuple(slice(int(size)) for size in sizes)].copy()
 
 
-def _top_k(site: CustomCallSite, operand: Array) -> tuple[Array, Array]:
-    return top_k(operand, site.shape.elements[0].dimensions[-1], largest=site.attributes.get("largest", True))
+def _refuse_sizes(binding: Binding, size: Array) -> Array:
+    raise RunError(f"{binding.config}, got {int(size)}")
 
 
-def _allocate(site: CustomCallSite) -> Array:
-    return np.zeros(site.shape.dimensions, site.shape.element_type.dtype)
+def _top_k(binding: Binding, operand: Array) -> tuple[Array, Array]:
+    return top_k(operand, binding.sizes["k"], largest=binding.attributes["largest"])
 
 
-def _qr(a: Array) -> tuple[Array, Array]:
+def _allocate(binding: Binding) -> Array:
+    shape = binding.results["buffer"][1]
+    return np.zeros(shape.dimensions, shape.element_type.dtype)
+
+
+def _computable(*arrays: Array) -> tuple[Array, ...]:
+    """The arrays in a type that LAPACK has: narrow floats are computed in f32."""
+    is_there = any(arrays[0].dtype == kind.dtype for kind in _LAPACK)
+    return arrays if is_there else tuple(array.astype(np.float32) for array in arrays)
+
+
+def _qr(binding: Binding, operand: Array) -> tuple[Array, Array]:
     """R above and reflectors below the diagonal, and the reflectors' factors (LAPACK's geqrf)."""
+    (a,) = _computable(operand)
     shapes = [(a.shape, a.dtype), ((*a.shape[:-2], min(a.shape[-2:])), a.dtype)]
     packed, factors = lapack.call("geqrf", (a,), shapes)
-    return packed, factors
+    return packed.astype(operand.dtype), factors.astype(operand.dtype)
 
 
-def _householder_product(a: Array, tau: Array) -> Array:
+def _householder_product(binding: Binding, reflectors: Array, factors: Array) -> Array:
+    a, tau = _computable(reflectors, factors)
     (q,) = lapack.call("orgqr", (a, tau), [(a.shape, a.dtype)])
-    return q
+    return q.astype(reflectors.dtype)  # type: ignore[no-any-return]
 
 
-def _lu(a: Array) -> tuple[Array, Array, Array]:
+def _lu(binding: Binding, operand: Array) -> tuple[Array, Array, Array]:
     """L and U in one matrix, the rows that were swapped, counted from 0, and the permutation that they make."""
+    (a,) = _computable(operand)
     *batch, m, n = a.shape
     k = min(m, n)
     shapes = [(a.shape, a.dtype), ((*batch, k), np.int32), (tuple(batch), np.int32)]
@@ -94,10 +151,27 @@ def _lu(a: Array) -> tuple[Array, Array, Array]:
     for index in np.ndindex(*batch):
         for row, other in enumerate(pivots[index] - 1):
             permutation[index][[row, other]] = permutation[index][[other, row]]
-    return lu, pivots - 1, permutation
+    return lu.astype(operand.dtype), pivots - 1, permutation
 
 
-def _tridiagonal_solve_perturbed(lower: Array, diagonal: Array, upper: Array, b: Array) -> Array:
+def _eigh(binding: Binding, operand: Array) -> tuple[Array, Array]:
+    """Eigenvectors, as columns, and eigenvalues in ascending order, which is an order where none is asked for.
+
+    Matrices that are not finite, and those for which LAPACK finds none, have NaN.
+    """
+    (a,) = _computable(operand)
+    finite = np.asarray(np.isfinite(a).all(axis=(-2, -1)))
+    given = np.where(finite[..., None, None], a, 0).astype(a.dtype)
+    real = np.empty(0, a.dtype).real.dtype
+    shapes = [(a.shape, a.dtype), (a.shape[:-1], real), (a.shape[:-2], np.int32)]
+    config = f"{{uplo = {ord('L' if binding.attributes['lower'] else 'U')} : ui8}}"
+    v, w, info = lapack.call("syevd", (given,), shapes, config)
+    found = finite & (info == 0)
+    v, w = np.where(found[..., None, None], v, np.nan), np.where(found[..., None], w, np.nan)
+    return v.astype(operand.dtype), w.astype(binding.results["w"][1].element_type.dtype)
+
+
+def _tridiagonal_solve_perturbed(binding: Binding, lower: Array, diagonal: Array, upper: Array, b: Array) -> Array:
     """Gaussian elimination with pivoting; a pivot of zero becomes the least that can be told from zero beside the rest.
 
     All matrices of the batch go through the elimination together. A row keeps three elements, since a swap brings one
@@ -142,12 +216,28 @@ def _not_zero(pivot: Array, least: Array) -> Array:
     return np.where(np.abs(pivot) < least, np.where(pivot.real < 0, -least, least), pivot).astype(pivot.dtype)
 
 
-def _csr_times_dense(site: CustomCallSite, data: Array, starts: Array, columns: Array, dense: Array) -> Any:
+def _csr_times_dense(binding: Binding, data: Array, starts: Array, columns: Array, dense: Array) -> Array:
     """A matrix in compressed sparse rows times a vector or matrix; in f32 where the elements are narrower floats."""
     import scipy.sparse
 
+    rows, inside = binding.sizes["r"], dense.shape[0]
+    ends = np.concatenate([[0], starts, [len(data)]])
+    if (np.diff(ends) < 0).any():
+        _reject_rows(f"starts ascend from 0 to at most {len(data)}, got {_some(starts)}")
+    first, last = int(starts[0]), int(starts[-1])
+    columns = columns[first:last]
+    if columns.size and not 0 <= columns.min() <= columns.max() < inside:
+        _reject_rows(f"columns are from 0 to {inside - 1}, got {_some(columns)}")
     narrow = data.dtype.kind not in "biufc" or (data.dtype.itemsize == 2 and data.dtype.kind == "f")
     wide = np.dtype(np.float32) if narrow else data.dtype
-    shape = (len(starts) - 1, dense.shape[0])
-    matrix = scipy.sparse.csr_matrix((data.astype(wide), columns, starts), shape=shape)
-    return (matrix @ dense.astype(wide)).astype(site.shape.element_type.dtype)
+    matrix = scipy.sparse.csr_matrix((data[first:last].astype(wide), columns, starts - first), shape=(rows, inside))
+    return (matrix @ dense.astype(wide)).astype(data.dtype)  # type: ignore[no-any-return]
+
+
+def _reject_rows(message: str) -> NoReturn:
+    raise RunError(f"'cpu_csr_sparse_dense_ffi' [{CLAUSE}]: {message}")
+
+
+def _some(values: Array) -> str:
+    """The values of an index array that are furthest out."""
+    return f"values from {values.min()} to {values.max()}" if values.size else "none"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 
 from hloom.errors import RuleError
-from hloom.ir import Instruction
+from hloom.ir import Instruction, Module
+from hloom.ops.custom_call import CustomCall
 from hloom.runtime import lapack, standard_targets
-from hloom.runtime.custom_calls import DECLARED, REGISTERED, ROUTINES, Caller, site_of
+from hloom.runtime.custom_calls import DECLARED, REGISTERED, ROUTINES, Caller, binding_of
 from hloom.runtime.fortran import RoutineCall
+from hloom.runtime.signature import Signature
+from hloom.shape import Shape
 
 
 def routine_call(instruction: Instruction) -> RoutineCall | None:
@@ -16,7 +20,35 @@ def routine_call(instruction: Instruction) -> RoutineCall | None:
     _declare_own()
     name = instruction.op.target_name  # type: ignore[attr-defined]
     caller = ROUTINES.get(name) if name not in REGISTERED else None
-    return caller.plan(site_of(instruction)) if caller is not None else None
+    return caller.routine_call(instruction) if caller is not None else None
+
+
+def check_targets(module: Module) -> None:
+    """Compares calls of hloom's own targets with their signatures (CUSTOMCALL-7)."""
+    for instruction in module.instructions():
+        op = instruction.op
+        if not isinstance(op, CustomCall) or op.target_name in REGISTERED:
+            continue
+        _declare_own()
+        own = ROUTINES.get(op.target_name) or DECLARED.get(op.target_name)
+        # Sizes that nobody knows yet are an error of their own where they reach a run.
+        if own is None or any(leaf.is_unbounded for leaf in _shapes(instruction)):
+            continue
+        try:
+            binding_of(instruction, own.signature)
+        except RuleError as error:
+            raise error.at(repr(instruction)) from None
+
+
+def signatures() -> dict[str, Signature]:
+    """The signatures of all targets that hloom declares, by name."""
+    _declare_own()
+    return {name: own.signature for callers in (ROUTINES, DECLARED) for name, own in callers.items()}
+
+
+def _shapes(instruction: Instruction) -> Iterator[Shape]:
+    for shape in (instruction.shape, *instruction.operand_shapes):
+        yield from shape.leaves()
 
 
 def replaces_targets() -> bool:
@@ -27,7 +59,7 @@ def replaces_targets() -> bool:
 
 def markers() -> frozenset[str]:
     """The targets that hand on their operand, and that nobody has registered a function for."""
-    return frozenset(standard_targets.MARKERS).difference(REGISTERED)
+    return frozenset({*standard_targets.MARKERS, *standard_targets.SHARD_MARKERS}).difference(REGISTERED)
 
 
 def lookup(name: str) -> Caller:

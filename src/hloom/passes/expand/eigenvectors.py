@@ -18,8 +18,8 @@ from hloom.ops.pad import Concatenate
 from hloom.ops.select import Select
 from hloom.ops.slice import Slice
 from hloom.passes.expand.maker import Maker, reduced
-from hloom.runtime.custom_calls import REGISTERED
-from hloom.runtime.lapack import NOT_FINITE
+from hloom.runtime.custom_calls import REGISTERED, binding_of
+from hloom.runtime.lapack import NOT_FINITE, unpacked_geev
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -29,8 +29,9 @@ def expanded_geev(make: Maker, old: Instruction, module: Module) -> Instruction 
     op = old.op
     assert isinstance(op, CustomCall)
     target = re.fullmatch(r"lapack_([sdcz])geev_ffi", op.target_name)
-    if target is None or op.target_name in REGISTERED or not old.shape.is_tuple:
+    if target is None or op.target_name in REGISTERED:
         return None
+    binding_of(old, unpacked_geev(target[1]))
     (a,) = old.operands
     finite = _is_finite(make, module, a)
     zeros = make.broadcast(make.constant(0, a.shape.element_type), a.shape)

@@ -12,8 +12,8 @@ from hloom.ops.compare import Compare
 from hloom.ops.slice import Slice
 from hloom.ops.sort import Sort, TopK
 from hloom.passes.expand.maker import Maker, expand_all, new_computation
-from hloom.runtime.custom_calls import REGISTERED, parse_attributes
-from hloom.runtime.standard_targets import TOP_K_TARGETS
+from hloom.runtime.custom_calls import REGISTERED, binding_of
+from hloom.runtime.standard_targets import TOP_K, TOP_K_TARGETS
 from hloom.shape import scalar
 from hloom.types import PrimitiveType
 
@@ -34,11 +34,8 @@ class TopKCalls:
 def _called(make: Maker, old: Instruction, module: Module) -> Instruction | None:
     if old.op.target_name not in TOP_K_TARGETS - REGISTERED.keys():  # type: ignore[attr-defined]
         return None
-    (operand,), (values, indices) = old.operands, old.shape.elements
-    largest = parse_attributes(old.backend_config).get("largest", True)
-    if values.rank != operand.shape.rank or indices.element_type is not PrimitiveType.S32:
-        return None
-    return make(TopK(k=values.dimensions[-1], largest=bool(largest)), operand, shape=old.shape)
+    call = binding_of(old, TOP_K)
+    return make(TopK(k=call.sizes["k"], largest=call.attributes["largest"]), old.operands[0], shape=old.shape)
 
 
 @dataclass(frozen=True)

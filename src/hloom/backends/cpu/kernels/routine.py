@@ -10,7 +10,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.kernels.turn import Turns
 from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
-from hloom.runtime.fortran import Argument, Place, RoutineCall, Workspace
+from hloom.runtime.fortran import Argument, Place, RoutineCall, Status, Workspace
 from hloom.runtime.targets import routine_call
 
 CALL_COST = 300
@@ -78,7 +78,14 @@ class _Batch:
                     result = call.results[argument.result]
                     m, n = result.sizes
                     self.turns.turn(f, pointer, targets[argument.result], result.dtype.itemsize, (n, m))
+                elif isinstance(argument, Status):
+                    self._mark_failure(f, pointer, targets)
         return f
+
+    def _mark_failure(self, f: KernelFunction, status: Value, targets: list[Value]) -> None:
+        with f.unless(f.compare("eq", f.load(status, I32, 4), constant(I32, 0))):
+            for target, result in zip(targets, self.call.results, strict=True):
+                f.fill(target, 0xFF, result.byte_size)
 
     def _not_filled(self) -> list[int]:
         """The results that only the routine writes, which may leave out parts."""
@@ -100,6 +107,10 @@ class _Batch:
                 m, n = matrices.sizes
                 self.turns.turn(f, sources[argument.operand], own, matrices.dtype.itemsize, (m, n))
             return own
+        if argument.bounds is not None:
+            assert argument.operand is not None
+            self._clamp(f, sources[argument.operand], own, matrices.elements, argument.bounds)
+            return own
         if argument.result is None:
             assert argument.operand is not None
             pointer = sources[argument.operand]
@@ -109,19 +120,30 @@ class _Batch:
                 f.copy(pointer, sources[argument.operand], matrices.byte_size)
         return f.at(pointer, argument.offset * matrices.dtype.itemsize, "i8")
 
+    def _clamp(self, f: KernelFunction, source: Value, target: Value, count: int, bounds: tuple[int, int]) -> None:
+        with f.each(0, count) as k:
+            value = f.load(f.at(source, k, "i32"), I32, 4)
+            for order, bound in zip(("sgt", "slt"), bounds, strict=True):
+                limit = constant(I32, bound)
+                value = f.select(f.compare(order, value, limit), value, limit)
+            f.store(value, f.at(target, k, "i32"), 4)
+
 
 def _own_bytes(call: RoutineCall, argument: Argument) -> int:
     """The memory that an argument takes beside operands and results."""
-    if isinstance(argument, Workspace):
+    if isinstance(argument, (Workspace, Status)):
         return argument.size * argument.dtype.itemsize
-    return call.matrices(argument).byte_size if isinstance(argument, Place) and argument.columns else 0
+    if not isinstance(argument, Place) or not argument.is_own:
+        return 0
+    matrices = call.matrices(argument)
+    return matrices.own_elements * matrices.dtype.itemsize
 
 
 def _scalar(f: KernelFunction, argument: Argument) -> Value | None:
     """The place of an argument that is the same for all matrices; None for memory."""
     if argument is None:
         return constant(PTR, 0)
-    if isinstance(argument, (Place, Workspace)):
+    if isinstance(argument, (Place, Workspace, Status)):
         return None
     slot = f.slot(I64, 2, align=16)
     if isinstance(argument, str):

@@ -11,7 +11,7 @@ from typing import Any
 
 from hloom.ir import Instruction
 from hloom.ops.attributes import ComparisonDirection
-from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC
+from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, slice_size_rule
 from hloom.ops.elementwise_binary import Add, Divide, Minimum, Multiply, Remainder
 from hloom.ops.gather import Gather
 from hloom.ops.reshape import Reshape, kept_dimensions
@@ -216,8 +216,13 @@ def _custom_call(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     if op.target_name == PAD_TO_STATIC and operand is not None:
         return [Padded(operand.array), *(Padded(site.size(operand, d)) for d in range(len(operand.bounds)))]
     if op.target_name == SLICE_TO_DYNAMIC and operand is not None and not operand.sizes:
+        sizes = {}
+        for d, (bound, is_dynamic) in enumerate(zip(operand.bounds, site.old.shape.dynamic_dimensions, strict=True)):
+            direction = ComparisonDirection.LE if is_dynamic else ComparisonDirection.EQ
+            rule = slice_size_rule(d, bound, is_dynamic)
+            sizes[d] = site.fitting(operands[1 + d].array, direction, bound, rule)
         dynamic = site.old.shape.dynamic_dimensions
-        return [Padded(operand.array, {d: operands[1 + d].array for d, is_dynamic in enumerate(dynamic) if is_dynamic})]
+        return [Padded(operand.array, {d: size for d, size in sizes.items() if dynamic[d]})]
     return None
 
 

@@ -1,0 +1,317 @@
+"""Signatures of custom-call targets: the arrays that a target takes and gives, their types, sizes and attributes.
+
+A signature is written as text:
+
+    a: T[*, m, n], tau: T[*, k] -> q: T[*, m, n]
+
+`T` stands for one element type of the target's, `real(T)` and `complex(T)` for those of its parts and of its complex
+numbers. `*` stands for any number of dimensions, the same in all arrays that have it, `size: s32[]^rank` for as many
+scalars, and `x: _^any` for any number of operands. A shape without brackets, `x: S -> x: S`, is the same wherever its
+letter stands, whatever it is; `_` is any. Sizes are names, which take the values that they are first found with, or
+Python expressions of names and attributes; `largest` is the largest size of all.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from hloom.errors import RuleError
+from hloom.shape import Shape
+from hloom.types import BY_NAME, PrimitiveType
+
+CLAUSE = "CUSTOMCALL-7"
+_ARRAY = re.compile(r"(\w+): ([\w()]+)(?:\[([^\]]*)\])?(\^\w+)?")
+_FUNCTIONS = {"min": min, "max": max}
+_PARTS = {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveType.F64}
+_COMPLEX = {real: whole for whole, real in _PARTS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """An attribute of a call: one of some letters (their code or themselves), of some words, a flag, or an integer."""
+
+    options: str | bool | float | range
+    """The letters, the first being the default; the default of a flag or a number; the integers that are valid."""
+
+    def value(self, given: Any) -> Any:
+        """What the attribute says; None where that is no value of it."""
+        if isinstance(self.options, float):
+            return float(given) if type(given) in (int, float) else None
+        if isinstance(self.options, bool):
+            return given if isinstance(given, bool) else bool(given) if given in (0, 1) else None
+        if isinstance(self.options, str):
+            letter = chr(given) if type(given) is int and 0 <= given < 128 else given
+            return letter if isinstance(letter, str) and len(letter) == 1 and letter in self.options else None
+        return given if type(given) is int and given in self.options else None
+
+    @property
+    def default(self) -> Any:
+        """Its value where a call does not name it; None where it must."""
+        if isinstance(self.options, range):
+            return None
+        return self.options[0] if isinstance(self.options, str) else self.options
+
+    def __str__(self) -> str:
+        if isinstance(self.options, float):
+            return "a number"
+        if isinstance(self.options, bool):
+            return "true or false"
+        if isinstance(self.options, range):
+            return f"an integer from {self.options.start} to {self.options.stop - 1}"
+        return " or ".join(f"'{letter}' ({ord(letter)})" for letter in self.options)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """An operand or result in a signature."""
+
+    name: str
+    type: str
+    sizes: tuple[str, ...] | None
+    """None for a whole shape."""
+    repeat: str | None
+    """`rank` or `any`; None for one array."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}" + ("" if self.sizes is None else f"[{', '.join(self.sizes)}]")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Declares what a target takes and gives; `bind` compares a call with it."""
+
+    text: str
+    types: tuple[PrimitiveType, ...] = ()
+    """The element types that T may be."""
+    where: Mapping[str, str] = field(default_factory=dict)
+    """Sizes that follow from others and from attributes."""
+    relations: tuple[str, ...] = ()
+    """What must hold between sizes, like `k <= n`."""
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    positional: tuple[str, ...] = ()
+    """The attributes of a backend config that has values alone, `1,1,100,1e-6`."""
+    is_dynamic: bool = False
+    """Whether sizes may be dynamic."""
+
+    @functools.cached_property
+    def operands(self) -> tuple[Pattern, ...]:
+        return _patterns(self.text.partition("->")[0])
+
+    @functools.cached_property
+    def results(self) -> tuple[Pattern, ...]:
+        return _patterns(self.text.partition("->")[2])
+
+    def bind(self, target: str, operands: Sequence[Shape], result: Shape, config: str) -> Binding:
+        """The sizes, type and attributes of a call; RuleError[CUSTOMCALL-7] where it breaks the signature."""
+        return _Binder(self, target, config).bind(operands, result)
+
+    def __str__(self) -> str:
+        kinds = f" for T = {', '.join(map(str, self.types))}" if self.types else ""
+        wheres = [f"{name} = {value}" for name, value in self.where.items()]
+        clauses = ", ".join([*wheres, *self.relations])
+        return f"({self.text}){kinds}" + (f" where {clauses}" if clauses else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A call as its signature sees it."""
+
+    sizes: Mapping[str, int]
+    batch: tuple[int, ...]
+    """The dimensions that `*` stands for."""
+    type: PrimitiveType | None
+    attributes: Mapping[str, Any]
+    operands: Mapping[str, tuple[int, Shape]]
+    """Name -> number and shape."""
+    results: Mapping[str, tuple[int, Shape]]
+    config: str
+
+
+def _patterns(text: str) -> tuple[Pattern, ...]:
+    found = []
+    for name, kind, sizes, repeat in (match.groups() for match in _ARRAY.finditer(text)):
+        parts = None if sizes is None else tuple(re.findall(r"\w+\([^)]*\)|[^\s,][^,]*", sizes))
+        found.append(Pattern(name, kind, parts, repeat and repeat[1:]))
+    return tuple(found)
+
+
+class _Binder:
+    """Compares one call with a signature."""
+
+    def __init__(self, signature: Signature, target: str, config: str) -> None:
+        self.signature, self.target, self.config = signature, target, config
+        self.batch: tuple[int, ...] | None = None
+        self.type: PrimitiveType | None = None
+        self.shapes: dict[str, Shape] = {}
+        self.sizes: dict[str, int] = {}
+        given = self._given()
+        self.attributes = {name: self._attribute(name, each, given) for name, each in signature.attributes.items()}
+
+    def bind(self, operands: Sequence[Shape], result: Shape) -> Binding:
+        results = result.elements if result.is_tuple else (result,)
+        if len(self.signature.results) == 1 and self.signature.results[0].sizes is None:
+            results = (result,)
+        given: list[tuple[str, int, Pattern, Shape]] = []
+        for role, patterns, shapes in (
+            ("operand", self.signature.operands, operands),
+            ("result", self.signature.results, results),
+        ):
+            pairs = self._pairs(role, patterns, shapes)
+            for pair in pairs:
+                self._learn(*pair)
+            given += pairs
+        for name, expression in self.signature.where.items():
+            self.sizes[name] = self._evaluate(expression)
+        for role, number, pattern, shape in given:
+            self._check(role, number, pattern, shape)
+        for relation in self.signature.relations:
+            if not self._evaluate(relation):
+                values = ", ".join(f"{name} = {value}" for name, value in self.sizes.items() if name in relation)
+                self._reject(f"{relation} must hold, got {values}")
+        places = {
+            role: {pattern.name: (number, shape) for r, number, pattern, shape in given if r == role}
+            for role in ("operand", "result")
+        }
+        arrays = places["operand"], places["result"]
+        return Binding(self.sizes, self.batch or (), self.type, self.attributes, *arrays, self.config)
+
+    def _given(self) -> Mapping[str, Any]:
+        """The attributes that the backend config names."""
+        signature, config = self.signature, self.config.strip()
+        if not signature.attributes or not config:
+            return {}
+        if signature.positional:
+            values = [_attribute_value(text.strip()) for text in config.split(",")]
+            if len(values) != len(signature.positional):
+                self._reject(f"its backend_config is {','.join(signature.positional)}, got {config!r}")
+            return dict(zip(signature.positional, values, strict=True))
+        given = parse_attributes(config)
+        # What backends of XLA's note for themselves is JSON.
+        if not given and not re.match(r'\{\s*("|\})', config):
+            self._reject(f"its backend_config is a dictionary, {{name = value : type, ..}}, got {config!r}")
+        return given
+
+    def _attribute(self, name: str, attribute: Attribute, given: Mapping[str, Any]) -> Any:
+        value = attribute.value(given[name]) if name in given else attribute.default
+        if value is None:
+            self._reject(f"attribute {name} is {attribute}, got {given.get(name)!r}")
+        return value
+
+    def _pairs(
+        self, role: str, patterns: tuple[Pattern, ...], shapes: Sequence[Shape]
+    ) -> list[tuple[str, int, Pattern, Shape]]:
+        """Each shape beside its pattern."""
+        wanted = [pattern for pattern in patterns if not pattern.repeat]
+        repeated = patterns[len(wanted) :]
+        if repeated and repeated[0].repeat == "any":
+            wanted += repeated * (len(shapes) - len(wanted))
+        elif repeated and shapes:
+            wanted += repeated * (shapes[0].rank if self.batch is None else len(self.batch))
+        if len(wanted) != len(shapes):
+            self._reject(f"{len(wanted)} {role}s, got {len(shapes)}")
+        return [
+            (role, number, pattern, shape) for number, (pattern, shape) in enumerate(zip(wanted, shapes, strict=True))
+        ]
+
+    def _learn(self, role: str, number: int, pattern: Pattern, shape: Shape) -> None:
+        """Takes the names that stand first in this array."""
+        if pattern.sizes is None:
+            self.shapes.setdefault(pattern.type, shape)
+            return
+        if not shape.is_array or shape.is_unbounded or (shape.is_dynamic and not self.signature.is_dynamic):
+            self._differs(role, number, pattern, shape)
+        start = pattern.sizes.index("*") if "*" in pattern.sizes else shape.rank
+        explicit = [size for size in pattern.sizes if size != "*"]
+        more = shape.rank - len(explicit)
+        if "*" in pattern.sizes and self.batch is None and more >= 0:
+            self.batch = shape.dimensions[start : start + more]
+        if more != (len(self.batch or ()) if "*" in pattern.sizes else 0):
+            self._differs(role, number, pattern, shape)
+        for name, size in zip(explicit, shape.dimensions[:start] + shape.dimensions[start + more :], strict=True):
+            if name.isidentifier() and name not in self.signature.where:
+                self.sizes.setdefault(name, size)
+        if "T" in pattern.type and self.type is None and pattern.type == "T":
+            self.type = shape.element_type
+            if self.type not in self.signature.types:
+                self._differs(role, number, pattern, shape)
+
+    def _check(self, role: str, number: int, pattern: Pattern, shape: Shape) -> None:
+        if pattern.sizes is None:
+            if pattern.type != "_" and not shape.compatible(self.shapes[pattern.type]):
+                self._reject(f"{role} {number} ({pattern.name}) is {self.shapes[pattern.type]}, got {shape}")
+            return
+        wanted = self._wanted(pattern, shape)
+        if shape.element_type is not wanted.element_type or shape.dimensions != wanted.dimensions:
+            self._differs(role, number, pattern, shape, wanted)
+
+    def _wanted(self, pattern: Pattern, shape: Shape) -> Shape:
+        """The shape that the other arrays ask for."""
+        assert pattern.sizes is not None
+        dimensions: list[int] = []
+        for size in pattern.sizes:
+            if size == "*":
+                dimensions += self.batch or ()
+            else:
+                dimensions.append(max(0, self._evaluate(size)))
+        return Shape.array(self._type_of(pattern, shape), dimensions)
+
+    def _type_of(self, pattern: Pattern, shape: Shape) -> PrimitiveType:
+        if pattern.type == "_":
+            return shape.element_type
+        if "T" not in pattern.type:
+            return BY_NAME[pattern.type]
+        assert self.type is not None
+        if pattern.type == "T":
+            return self.type
+        return _PARTS.get(self.type, self.type) if pattern.type == "real(T)" else _COMPLEX.get(self.type, self.type)
+
+    def _evaluate(self, expression: str) -> int:
+        largest = max(self.sizes.values(), default=0)
+        names = {**self.sizes, **self.attributes, "rank": len(self.batch or ()), "largest": largest, **_FUNCTIONS}
+        return int(eval(_code(expression), {"__builtins__": {}}, names))
+
+    def _differs(self, role: str, number: int, pattern: Pattern, shape: Shape, wanted: Shape | None = None) -> NoReturn:
+        exactly = "" if wanted is None else f" = {wanted}"
+        static = "" if self.signature.is_dynamic or shape.is_static else " of static sizes"
+        self._reject(f"{role} {number} is {pattern}{exactly}{static}, got {shape}")
+
+    def _reject(self, message: str) -> NoReturn:
+        raise RuleError("custom-call", CLAUSE, f"{self.target!r}: {message}; it is declared as {self.signature}")
+
+
+@functools.cache
+def _code(expression: str) -> Any:
+    return compile(expression, expression, "eval")
+
+
+def parse_attributes(text: str) -> dict[str, Any]:
+    """The entries of a dictionary like `{uplo = 76 : ui8, name = "x", flag = true}`; {} for any other text."""
+    entry = re.compile(r'\s*([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^,:{}<>\[\]]+)(?:\s*:\s*[\w<>]+)?\s*(,|\Z)')
+    body = text.strip()
+    if not (body.startswith("{") and body.endswith("}")):
+        return {}
+    body, position, attributes = body[1:-1], 0, {}
+    while position < len(body.rstrip()):
+        match = entry.match(body, position)
+        if match is None:
+            return {}
+        attributes[match[1]] = _attribute_value(match[2].strip())
+        position = match.end()
+    return attributes
+
+
+def _attribute_value(text: str) -> Any:
+    if text.startswith('"'):
+        return text[1:-1]
+    if text in ("true", "false"):
+        return text == "true"
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
