@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hloom.errors import ArgumentError, HloomError, ParseError, ProtoError, RuleError, RunError, VerifyError
 from hloom.shape import Layout, PaddingValue, Shape, Tile
+from hloom.shield import shielded
 from hloom.types import PrimitiveType
 
 if TYPE_CHECKING:
@@ -51,8 +52,9 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'hloom' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"hloom.{_MODULES[name]}"), name)
-    globals()[name] = value
+    # An import that a signal interrupts may leave others' modules half-made.
+    module = shielded(importlib.import_module)(f"hloom.{_MODULES[name]}")
+    globals()[name] = value = getattr(module, name)
     return value
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Module
+from hloom.shield import shielded
 
 if TYPE_CHECKING:
     from hloom.builder import XlaComputation
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hloom.sharding import Sharding
 
 
+@shielded
 def parse(text: str) -> Module:
     """The module that a text holds, verified: HLO text and StableHLO text alike, told apart by how they start.
 
@@ -27,6 +29,7 @@ def parse(text: str) -> Module:
     return module_from_text(text)
 
 
+@shielded
 def load(path: str | PathLike[str]) -> Module:
     """The module in a file, verified; what the file is follows from its content, not from its name.
 
@@ -58,6 +61,7 @@ def save(module: Module | XlaComputation, path: str | PathLike[str]) -> None:
     write_file(path, content_of(module, path_format(path)))
 
 
+@shielded
 def compile(
     module: Module | XlaComputation | Computation | str,
     backend: str = "cpu",
@@ -140,6 +144,7 @@ def _partitioned(
     return made.module, module, (made.parameters, made.results)
 
 
+@shielded
 def prepared(source: Module | XlaComputation | Computation | str, fill_elided: int | None = None) -> Module:
     """The verified module as backends take it: with all values and conversions written out.
 

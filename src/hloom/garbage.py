@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_inside = False
-"""Whether a caller has set objects at rest. (Python counts them one by one: with a framework that takes 10 ms.)"""
+_inside = threading.Lock()
+"""Held while a caller has set objects at rest. (Python counts them one by one: with a framework that takes 10 ms.)"""
 
 _NEW_OBJECTS = 100_000
 """That the collector waits for."""
+_usual = gc.get_threshold()
+"""The thresholds outside."""
 
 
 @contextmanager
@@ -18,19 +22,31 @@ def older_objects_at_rest() -> Iterator[None]:
     """Objects from before are not looked at by the collector meanwhile: with a framework, they are many.
 
     What arises inside is collected, but less often: most of it stays. Where somebody has set objects at rest already,
-    nothing happens.
+    nothing happens. For shielded functions: an interrupt may leave the collector as it is inside.
     """
-    global _inside
-    if _inside or gc.get_freeze_count():
+    global _usual
+    if gc.get_freeze_count() or not _inside.acquire(blocking=False):
         yield
         return
-    _inside = True
-    before = gc.get_threshold()
+    _usual = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(max(before[0], _NEW_OBJECTS) if before[0] else 0, *before[1:])
+    gc.set_threshold(max(_usual[0], _NEW_OBJECTS) if _usual[0] else 0, *_usual[1:])
     try:
         yield
     finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
-        _inside = False
+        _leave()
+
+
+def _leave() -> None:
+    gc.set_threshold(*_usual)
+    gc.unfreeze()
+    _inside.release()
+
+
+def _in_child() -> None:
+    """The thread that was inside is not there to leave."""
+    if _inside.locked():
+        _leave()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from hloom.errors import ArgumentError, ProtoError
 from hloom.garbage import older_objects_at_rest
+from hloom.shield import shielded
 
 if TYPE_CHECKING:
     from hloom.ir import Module
@@ -97,6 +98,7 @@ def is_text(content: bytes) -> bool:
 # Reading
 
 
+@shielded
 @older_objects_at_rest()
 def module_from_text(text: str) -> Module:
     """The verified module in HLO text, StableHLO text or the text format of a proto."""
@@ -112,6 +114,7 @@ def module_from_text(text: str) -> Module:
     return parse_module(text)
 
 
+@shielded
 @older_objects_at_rest()
 def module_from_content(content: bytes) -> Module:
     """The verified module in the bytes of a file of any format."""

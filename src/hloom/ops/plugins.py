@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib.metadata
+import sys
 
 from hloom.errors import ArgumentError
 from hloom.ops.operation import OPERATIONS, Operation
@@ -35,6 +36,8 @@ def unknown_opcode(opcode: str) -> str:
 def load_installed() -> None:
     """Loads what installed packages name; their classes register themselves."""
     for point in importlib.metadata.entry_points(group=GROUP):
+        if getattr(getattr(sys.modules.get(point.module), "__spec__", None), "_initializing", False):
+            continue  # by whom this is called: waiting for it would never end
         try:
             point.load()
         except Exception as error:

@@ -31,6 +31,7 @@ from typing import Protocol
 
 from hloom.errors import HloomError
 from hloom.ir import Computation, Module, clone_computation
+from hloom.shield import checkpoint
 from hloom.verifier import verify_module
 
 FIXPOINT_LIMIT = 30
@@ -171,6 +172,7 @@ class _Run:
     def run_pass(self, step: Pass) -> int:
         if step in self.done:
             return 0
+        checkpoint()
         if self.before is not None:
             self.before(step)
         size = sum(len(computation.instructions) for computation in self.module.computations)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import importlib.metadata
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from hloom.ops.structure import ElidedConstant
 from hloom.runtime.device import Device
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
+from hloom.shield import Job
 from hloom.text import fingerprint
 from hloom.values import TOKEN_VALUE, Value
 from hloom.verifier.running import check_running
@@ -240,12 +242,16 @@ class DeviceExecutable(Executable):
 
     def _guarded(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         try:
-            with np.errstate(all="ignore"):
-                return self._run(device, arguments, rendezvous)
+            # NumPy's settings are the context's: an interrupt cannot leave those of a copy behind.
+            return contextvars.copy_context().run(self._run_quietly, device, arguments, rendezvous)
         except RecursionError:
             raise RunError("computations call each other too deeply to run") from None
         except MemoryError as error:
             raise ResourceExhaustedError(f"no memory: {error}") from None
+
+    def _run_quietly(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
+        np.seterr(all="ignore")
+        return self._run(device, arguments, rendezvous)
 
     def _run_threads(self, arguments: list[list[Value]], rendezvous: Rendezvous) -> list[Value]:
         results: list[Value] = [None] * self.list_count
@@ -260,12 +266,12 @@ class DeviceExecutable(Executable):
                 failures.append((device, error))
                 rendezvous.end(device, f"failed: {str(error).splitlines()[0] if str(error) else error!r}")
 
-        threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(self.list_count)]
-        for thread in threads:
-            thread.start()
+        jobs = [Job(functools.partial(work, place)) for place in range(self.list_count)]
         try:
-            for thread in threads:
-                thread.join()
+            for job in jobs:
+                job.start()
+            for job in jobs:
+                job.wait()
         except BaseException:
             rendezvous.stop()
             raise

@@ -91,17 +91,20 @@ class Rendezvous:
             with self._lock:
                 self._combined[key] = combined
                 self._wake(key)
-        with self._lock:
-            self._wait(
-                key,
-                lambda: [] if key in self._combined else _late(present, arrived),
-                lambda: f"{instruction!r}: device {device} waits for the group {list(members)}",
-            )
+
+        def take() -> Value:
             combined = self._combined[key]
             self._taken[key] += 1
             if self._taken[key] == len(present):
                 del self._arrived[key], self._combined[key], self._taken[key]
             return combined
+
+        return self._taken_when_there(
+            key,
+            lambda: [] if key in self._combined else _late(present, arrived),
+            take,
+            lambda: f"{instruction!r}: device {device} waits for the group {list(members)}",
+        )
 
     def present(self, members: Sequence[int]) -> Sequence[int]:
         """The members of a group that are threads of this process, in their order."""
@@ -128,12 +131,12 @@ class Rendezvous:
         key = (channel_id, source, target)
         with self._lock:
             queue = self._messages.setdefault(key, deque())
-            self._wait(
-                key,
-                lambda: [] if queue else [source],
-                lambda: f"{instruction!r}: device {target} waits for the send of channel {channel_id}",
-            )
-            return queue.popleft()
+        return self._taken_when_there(
+            key,
+            lambda: [] if queue else [source],
+            queue.popleft,
+            lambda: f"{instruction!r}: device {target} waits for the send of channel {channel_id}",
+        )
 
     def end(self, device: int, reason: str) -> None:
         """Notes that a device comes no more: its program has ended or failed."""
@@ -147,23 +150,25 @@ class Rendezvous:
             for signal in self._signals.pop(key, ()):
                 signal.release()
 
-    def _wait(self, key: Any, missing: Callable[[], list[int]], what: Callable[[], str]) -> None:
-        """Waits until nobody is missing; the lock is held before and after."""
+    def _taken_when_there(
+        self, key: Any, missing: Callable[[], list[int]], take: Callable[[], Value], what: Callable[[], str]
+    ) -> Value:
+        """Waits until nobody is missing, and takes what came; `missing` and `take` are called with the lock held."""
         deadline = time.monotonic() + self.timeout
-        while absent := missing():
-            gone = [f"device {member} {self._ended[member]}" for member in absent if member in self._ended]
-            if gone:
-                _fail(f"COLL-6: {what()}, but {'; '.join(gone)}")
-            if time.monotonic() >= deadline:
-                _fail(f"COLL-6: {what()}; after {self.timeout:g} s devices {absent} have not come")
-            signal = threading.Lock()
-            signal.acquire()
-            self._signals.setdefault(key, []).append(signal)
-            self._lock.release()
-            try:
-                signal.acquire(timeout=max(0.0, min(1.0, deadline - time.monotonic())))
-            finally:
-                self._lock.acquire()
+        while True:
+            with self._lock:
+                absent = missing()
+                if not absent:
+                    return take()
+                gone = [f"device {member} {self._ended[member]}" for member in absent if member in self._ended]
+                if gone:
+                    _fail(f"COLL-6: {what()}, but {'; '.join(gone)}")
+                if time.monotonic() >= deadline:
+                    _fail(f"COLL-6: {what()}; after {self.timeout:g} s devices {absent} have not come")
+                signal = threading.Lock()
+                signal.acquire()
+                self._signals.setdefault(key, []).append(signal)
+            signal.acquire(timeout=max(0.0, min(1.0, deadline - time.monotonic())))
 
 
 def _late(members: Sequence[int], arrived: dict[int, Value]) -> list[int]:

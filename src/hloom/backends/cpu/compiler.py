@@ -82,6 +82,7 @@ from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.memory_scheduler import MemoryScheduler
 from hloom.runtime.serialization import DataFormat
 from hloom.runtime.targets import markers, replaces_targets
+from hloom.shield import checkpoint, shielded
 from hloom.text import fingerprint
 from hloom.types import PrimitiveType
 
@@ -181,6 +182,7 @@ def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
     )
 
 
+@shielded
 def compile_module(module: Module, donate: bool = False, company: Company = Company.THREADS) -> CompiledModule:
     """Compiles a module for the processor we run on; with `donate` its results may take the memory of arguments.
 
@@ -197,6 +199,8 @@ def compile_module(module: Module, donate: bool = False, company: Company = Comp
     with older_objects_at_rest():
         made = _compile(module, donate, company)
     if not made.host.is_needed:
+        # Whoever abandoned this may have changed the module before it was copied.
+        checkpoint()
         made.key = key
         keep_program(key, replace(made, optimized=None), PROGRAM)
     return made
@@ -207,6 +211,7 @@ def may_keep_programs() -> bool:
     return not (cache_folder() is None or is_watched() or replaces_targets())
 
 
+@shielded
 def compile_timed(module: Module) -> CompiledModule:
     """Compiles a module for one device, with a clock around each step."""
     provide_half_conversions()

@@ -254,8 +254,9 @@ class CpuExecutable(DeviceExecutable):
                     inputs.append(_dense(array, leaf))
         results = self._results(inputs, given)
         # A custom call may run this program again on the same thread.
-        outer, self._runs.current = getattr(self._runs, "current", None), run
+        outer = getattr(self._runs, "current", None)
         try:
+            self._runs.current = run
             status = self._native(tuple(inputs), results)
         finally:
             self._runs.current = outer
@@ -393,8 +394,7 @@ class _Run:
             (site.destination,) = results
         self.execution.current = instruction
         try:
-            with np.errstate(all="ignore"):
-                value = instruction.op.evaluate(site, *instruction.op.bind(operands))
+            value = instruction.op.evaluate(site, *instruction.op.bind(operands))
         except HloomError as error:
             where = f" ({instruction.location})" if instruction.location else ""
             raise error.at(f"{instruction!r}{where}") from None

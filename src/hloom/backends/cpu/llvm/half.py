@@ -10,6 +10,7 @@ from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load
 from hloom.backends.cpu.llvm.native.types import boolean, u32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import leading_zeros, native
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.shield import shielded
 
 _INFINITY, _HALF_INFINITY = 0x7F800000, 0x7C00
 
@@ -68,6 +69,7 @@ define float @__extendhfsf2(half %x) nounwind {
 
 
 @functools.cache
+@shielded
 def provide_half_conversions() -> MachineCode | None:
     """Makes the conversions known to LLVM, where this process makes code for a processor without them."""
     if processor().converts_f16:

@@ -1,12 +1,17 @@
-"""From LLVM IR text to machine code in memory, for the processor we run on."""
+"""From LLVM IR text to machine code in memory, for the processor we run on.
+
+All that calls LLVM is shielded from signals: what they raise would leave llvmlite's lock held.
+"""
 
 from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -15,6 +20,7 @@ from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.llvm.disk_cache import cached
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.runtime.machine import thread_count
+from hloom.shield import resting, shielded
 
 _lock = threading.Lock()
 
@@ -31,14 +37,27 @@ class MachineCode:
     """Loaded machine code; it must live as long as any address taken from it is used."""
 
     def __init__(self, engine: Any) -> None:
-        self._engine = engine
+        # Who drops this last may be the main thread, which must not call LLVM.
+        self._engine = _engines[weakref.ref(self, _unused.put)] = engine
 
+    @shielded
     def address(self, function: str) -> int:
         return int(self._engine.get_function_address(function))
 
+    @shielded
     def data_address(self, name: str) -> int:
         """Of a global variable."""
         return int(self._engine.get_global_value_address(name))
+
+
+_engines: dict[weakref.ref[MachineCode], Any] = {}
+_unused: SimpleQueue[weakref.ref[MachineCode]] = SimpleQueue()
+"""The code that nobody uses any more; its engines are disposed of when the next code is loaded."""
+
+
+def _dispose_of_unused() -> None:
+    while not _unused.empty():
+        del _engines[_unused.get()]
 
 
 @functools.cache
@@ -51,6 +70,7 @@ def _native_target() -> Any:
 
 
 @functools.cache
+@shielded
 def target() -> str:
     """All that machine code depends on beside its text."""
     version = ".".join(map(str, llvm.llvm_version_info))
@@ -96,7 +116,7 @@ class _Compiler:
 _idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
 """By whether they are for glue."""
 _made = {False: 0, True: 0}
-"""How many there are, or will be."""
+"""How many there are."""
 _NOTHING = "define void @nothing() {\n  ret void\n}\n"
 
 
@@ -138,35 +158,42 @@ class Compilation:
         self.begin(others)
         made = [compile_text(own)]
         made += [compile_text(text) for text, future in self._begun if future is None or future.cancel()]
-        return made + [future.result() for _, future in self._begun if future is not None and not future.cancelled()]
+        with resting():
+            return made + [future.result() for _, future in self._begun if future and not future.cancelled()]
 
 
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
     """Makes those that threads will need, while the caller goes on; the first function takes each some milliseconds."""
     for is_for_glue, wanted in ((False, threads), (True, 1)):
         for _ in range(wanted - _made[is_for_glue]):
-            _made[is_for_glue] += 1
-            executor.submit(_make_compiler, is_for_glue)
+            executor.submit(_make_compiler, is_for_glue, wanted)
 
 
-def _make_compiler(is_for_glue: bool) -> None:
+@shielded
+def _make_compiler(is_for_glue: bool, wanted: int) -> None:
     with _lock:
+        if _made[is_for_glue] >= wanted:
+            return
         compiler = _Compiler(is_for_glue)
+        _made[is_for_glue] += 1
     compiler.compile(_NOTHING)
     _idle_compilers[is_for_glue].append(compiler)
 
 
+@shielded
 def compile_text(text: str) -> bytes:
     """The object file of a module, from the cache on disk if it was compiled before."""
     return cached(text, target(), lambda: make_object(text))
 
 
+@shielded
 def assembly(text: str) -> str:
     """The assembly text of a module."""
     with _lock:
         return _Compiler(text.startswith(GLUE)).assembly(text)
 
 
+@shielded
 def make_object(text: str) -> bytes:
     """The object file of a module, compiled now."""
     is_glue = text.startswith(GLUE)
@@ -184,6 +211,7 @@ def make_object(text: str) -> bytes:
         idle.append(compiler)
 
 
+@shielded
 def load_object(*object_files: bytes) -> MachineCode:
     """Makes the object files of one program executable."""
     with _lock:
@@ -193,4 +221,5 @@ def load_object(*object_files: bytes) -> MachineCode:
         for file in object_files:
             engine.add_object_file(llvm.ObjectFileRef.from_data(file))
         engine.finalize_object()
+        _dispose_of_unused()
         return MachineCode(engine)

@@ -10,6 +10,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from hloom.errors import ArgumentError
+from hloom.shield import shielded
 
 _LEVELS = {
     "x86-64-v2": ("sse4.2", "popcnt", "ssse3"),
@@ -35,6 +36,7 @@ class Processor:
 
 
 @functools.cache
+@shielded
 def processor() -> Processor:
     """The processor that HLOOM_TARGET_CPU names, else this one, with the widest registers that it has.
 

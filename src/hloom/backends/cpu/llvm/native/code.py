@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
 from hloom.backends.cpu.llvm.disk_cache import cached, code_version
 from hloom.backends.cpu.llvm.machine_code import MachineCode, load_object, make_object, target
+from hloom.shield import shielded
 
 _TRANSLATING = threading.Lock()
 """Python 3.11 parses in one thread at a time alone: else it says that its parser's depth is wrong."""
-os.register_at_fork(after_in_child=_TRANSLATING._at_fork_reinit)  # type: ignore[attr-defined]
 
 
+@shielded
 def native_code(*exported: Any) -> MachineCode:
     """Native functions as machine code, kept on disk until hloom's own code changes."""
     names, version = " ".join(function.name for function in exported), code_version()

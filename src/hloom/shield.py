@@ -1,0 +1,211 @@
+"""Work that signals do not interrupt, and that is at rest where the process forks or ends.
+
+Python handles signals on the main thread, between any two of its instructions. What Ctrl-C raises there may leave a
+lock held, or an object of LLVM half-made. So modules are read and compiled, and LLVM is called, on other threads alone.
+The main thread waits, and a signal ends no more than the waiting: the work is abandoned, and ends at its next
+checkpoint.
+
+A forked child has one thread, and all locks as they were. So a fork waits until the work of other threads is at a
+checkpoint, where it holds no lock that others need; and so does the end of the process, which takes LLVM down.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import contextvars
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from hloom.errors import RunError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+REST_SECONDS = 10.0
+"""How long a fork waits for work on other threads."""
+
+
+class Abandoned(BaseException):
+    """Ends work that nobody waits for any more."""
+
+
+class Job(Generic[T]):
+    """A function that runs on another thread: an interrupt ends waiting for it, not the function."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self.is_abandoned = False
+        self._function: Callable[[], T] | None = function
+        self._context = contextvars.copy_context()
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._running = _thread.allocate_lock()
+        self._running.acquire()
+
+    def start(self) -> None:
+        """Runs it on a new thread."""
+        # `threading.Thread` has locks of its own that an interrupt may leave held.
+        _thread.start_new_thread(self.run, ())
+
+    def run(self) -> None:
+        try:
+            assert self._function is not None
+            self._result = self._context.run(self._function)
+        except BaseException as error:
+            self._error = None if self.is_abandoned else error
+        finally:
+            self._function = None
+            self._running.release()
+
+    def wait(self) -> None:
+        with self._running:
+            pass
+
+    def result(self) -> T:
+        """Waits; returns what the function returned, or raises what it raised."""
+        self.wait()
+        error, self._error = self._error, None
+        try:
+            if error is not None:
+                raise error
+            return self._result  # type: ignore[return-value]
+        finally:
+            # The error's traceback knows this frame.
+            del error
+
+
+def shielded(function: Callable[P, T]) -> Callable[P, T]:
+    """Makes a function one that signals do not interrupt; inside of other such functions it is as before.
+
+    RunError in a child that was forked while such a function went on for long.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        thread = _thread.get_ident()
+        if thread in _at_work or _is_ending:
+            return function(*args, **kwargs)
+        if thread == threading.main_thread().ident:
+            return _on_worker(functools.partial(function, *args, **kwargs))
+        with _working(None):
+            return function(*args, **kwargs)
+
+    return call
+
+
+def checkpoint() -> None:
+    """Ends work that was abandoned, and lets others fork: long work calls it where it holds no lock."""
+    job = _at_work.get(_thread.get_ident())
+    if job is not None and job.is_abandoned:
+        raise Abandoned
+    if _gate.locked() and _thread.get_ident() in _at_work:
+        with resting():
+            pass
+
+
+@contextmanager
+def resting() -> Iterator[None]:
+    """Inside, work waits for work on other threads, and holds no lock: others may fork."""
+    job = _at_work.pop(_thread.get_ident())
+    try:
+        yield
+    finally:
+        _begin(job)
+
+
+_at_work: dict[int, Job[Any] | None] = {}
+"""The threads that work; for the main thread's worker its job."""
+_gate = _thread.allocate_lock()
+"""Whoever forks holds it, and meanwhile no work begins."""
+_inbox: SimpleQueue[Job[Any] | None] | None = None
+"""The jobs of the main thread's worker, while that is idle."""
+_is_ending = False
+_is_damaged = False
+"""Whether this is a forked child that lacks a thread which worked."""
+
+
+def _on_worker(function: Callable[[], T]) -> T:
+    global _inbox
+
+    def work() -> T:
+        with _working(job):
+            return function()
+
+    job = Job(work)
+    inbox, _inbox = _inbox, None
+    try:
+        if inbox is None:
+            inbox = SimpleQueue()
+            _thread.start_new_thread(_serve, (inbox,))
+        inbox.put(job)
+        job.wait()
+        _inbox = inbox
+    except BaseException:
+        job.is_abandoned = True
+        if inbox is not None:
+            inbox.put(None)
+        raise
+    return job.result()
+
+
+def _serve(inbox: SimpleQueue[Job[Any] | None]) -> None:
+    """Runs jobs until one of them was abandoned: another worker has taken over then."""
+    while (job := inbox.get()) is not None:
+        job.run()
+        job = None
+
+
+@contextmanager
+def _working(job: Job[Any] | None) -> Iterator[None]:
+    _begin(job)
+    try:
+        yield
+    finally:
+        _at_work.pop(_thread.get_ident(), None)
+
+
+def _begin(job: Job[Any] | None) -> None:
+    with _gate:
+        if _is_damaged:
+            raise RunError(
+                "this process was forked while another thread compiled, and lacks that thread: fork before or after, "
+                "or start processes with multiprocessing's method 'spawn'"
+            )
+        _at_work[_thread.get_ident()] = job
+
+
+def _others_at_work() -> bool:
+    return bool(_at_work.keys() - {_thread.get_ident()})
+
+
+def _let_rest() -> None:
+    """Closes the gate, and waits until no other thread is at work."""
+    _gate.acquire()
+    deadline = time.monotonic() + REST_SECONDS
+    while _others_at_work() and time.monotonic() < deadline:
+        time.sleep(1e-4)
+
+
+def _in_child() -> None:
+    global _inbox, _is_damaged
+    _is_damaged = _is_damaged or _others_at_work()
+    for thread in _at_work.keys() - {_thread.get_ident()}:
+        del _at_work[thread]
+    _inbox = None
+    _gate._at_fork_reinit()  # type: ignore[attr-defined]
+
+
+def _end() -> None:
+    global _is_ending
+    _let_rest()
+    _is_ending = True
+
+
+os.register_at_fork(before=_let_rest, after_in_parent=_gate.release, after_in_child=_in_child)
+atexit.register(_end)
