@@ -1,6 +1,6 @@
 """A program that does the same work again and again, and is interrupted each time at another moment.
 
-    python interrupted_work.py WORK TIMES SEED
+    python interrupted_work.py TIMES SEED WORK ..
 
 It ends with status 0 where each interrupt was a KeyboardInterrupt, all work after it gave the right results, and at the
 end all is as it was. An interrupt that gets lost, or a lock that stays held, ends it with a traceback of all threads.
@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,8 +157,6 @@ WORKS = {f.__name__: f for f in (parsing, compiling, loading, running, interpret
 
 
 def seconds_of(work: Callable[[], None]) -> float:
-    import time
-
     work()
     started = time.perf_counter()
     work()
@@ -193,8 +192,7 @@ def on_another_thread(work: Callable[[], None]) -> None:
     assert not errors, errors
 
 
-def main(name: str, times: int, seed: int) -> None:
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
+def repeat(name: str, times: int, seed: int) -> None:
     rng, work = random.Random(seed), WORKS[name]()
     before, span = state(), 1.5 * seconds_of(work)
     for _ in range(times):
@@ -202,12 +200,18 @@ def main(name: str, times: int, seed: int) -> None:
         interrupt(work, 1e-6 + rng.random() * span)
         work()
     on_another_thread(work)
+    deadline = time.monotonic() + HANG_SECONDS
+    while state() != before and time.monotonic() < deadline:
+        time.sleep(0.01)  # what was abandoned ends by and by
     assert state() == before, (state(), before)
     assert not [path.name for path in Path(folder).iterdir() if path.suffix == ".part"]
+    os.environ["HLOOM_CACHE_DIR"] = ""
 
 
 if __name__ == "__main__":
     faulthandler.enable()
     os.environ["HLOOM_CACHE_DIR"] = ""
     with tempfile.TemporaryDirectory() as folder:
-        main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        for name in sys.argv[3:]:
+            repeat(name, int(sys.argv[1]), int(sys.argv[2]))

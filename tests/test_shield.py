@@ -24,16 +24,109 @@ def run(*command: str, seconds: float) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def interrupt(work: str, times: int, seed: int, seconds: float) -> None:
-    run(str(Path(__file__).with_name("interrupted_work.py")), work, str(times), str(seed), seconds=seconds)
+def interrupt(times: int, seed: int, *works: str) -> None:
+    run(str(Path(__file__).with_name("interrupted_work.py")), str(times), str(seed), *works, seconds=30 + 10 * times)
 
 
-@pytest.mark.parametrize("work", WORKS)
-def test_an_interrupt_leaves_all_usable(work: str) -> None:
-    interrupt(work, 4, 1, 120)
+def test_interrupts_leave_all_usable() -> None:
+    interrupt(4, 1, *WORKS)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("work", WORKS)
 def test_a_thousand_interrupts_leave_all_usable(work: str) -> None:
-    interrupt(work, -(-CASES // len(WORKS)), 2, 3000)
+    interrupt(-(-CASES // len(WORKS)), 2, work)
+
+
+FORKS = """
+import multiprocessing, os, sys, threading, time
+import numpy as np, hloom as hl
+from interrupted_work import check, program
+
+def compile_and_run(constant):
+    check(hl.compile(program(constant)), constant)
+    return constant
+"""
+
+
+def fork(program: str) -> None:
+    folder = str(Path(__file__).parent)
+    run(
+        "-W",
+        "ignore",
+        "-X",
+        "faulthandler",
+        "-c",
+        f"import sys; sys.path.insert(0, {folder!r})\n{FORKS}{program}",
+        seconds=120,
+    )
+
+
+def test_a_child_forked_from_an_idle_process_compiles_and_runs() -> None:
+    fork(
+        """
+compile_and_run(1)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map(compile_and_run, range(2, 6)) == [*range(2, 6)]
+compile_and_run(6)
+"""
+    )
+
+
+@pytest.mark.parametrize("cache", ["", "kept"])
+def test_a_child_forked_while_another_thread_compiles_compiles_and_runs(cache: str) -> None:
+    fork(
+        f"""
+import tempfile
+folder = tempfile.TemporaryDirectory()
+os.environ["HLOOM_CACHE_DIR"] = {cache!r} and folder.name
+stop = threading.Event()
+
+def compile_often():
+    constant = 1000
+    while not stop.is_set():
+        constant = compile_and_run(constant + 1)
+
+thread = threading.Thread(target=compile_often)
+thread.start()
+for constant in range(2, 5):
+    time.sleep(0.02 * constant)
+    child = os.fork()
+    if child == 0:
+        compile_and_run(constant)
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+stop.set()
+thread.join()
+"""
+    )
+
+
+def test_a_child_forked_while_another_thread_is_not_at_rest_says_so() -> None:
+    fork(
+        """
+from hloom import shield
+shield.REST_SECONDS = 0.1
+begun, stop = threading.Event(), threading.Event()
+
+@shield.shielded
+def work():
+    begun.set()
+    stop.wait()
+
+thread = threading.Thread(target=work)
+thread.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    try:
+        hl.compile(program(1))
+    except hl.RunError as error:
+        os._exit(7 if "forked while another thread compiled" in str(error) else 1)
+    os._exit(2)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+stop.set()
+thread.join()
+compile_and_run(1)
+"""
+    )

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hloom.sharding import Sharding
 
 
-@shielded
 def parse(text: str) -> Module:
     """The module that a text holds, verified: HLO text and StableHLO text alike, told apart by how they start.
 

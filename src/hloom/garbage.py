@@ -25,7 +25,7 @@ def older_objects_at_rest() -> Iterator[None]:
     nothing happens. For shielded functions: an interrupt may leave the collector as it is inside.
     """
     global _usual
-    if gc.get_freeze_count() or not _inside.acquire(blocking=False):
+    if _inside.locked() or gc.get_freeze_count() or not _inside.acquire(blocking=False):
         yield
         return
     _usual = gc.get_threshold()

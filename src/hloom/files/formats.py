@@ -98,10 +98,17 @@ def is_text(content: bytes) -> bool:
 # Reading
 
 
-@shielded
-@older_objects_at_rest()
 def module_from_text(text: str) -> Module:
     """The verified module in HLO text, StableHLO text or the text format of a proto."""
+    # For short texts the collector of garbage does not matter, and another thread would cost a third of the time.
+    is_long = isinstance(text, str) and len(text) > _SHORT
+    return _from_long_text(text) if is_long else _from_text(text)
+
+
+_SHORT = 10_000
+
+
+def _from_text(text: str) -> Module:
     kind = text_format(text)
     if kind is Format.MLIR:
         from hloom.stablehlo.importer.module import parse_stablehlo
@@ -112,6 +119,9 @@ def module_from_text(text: str) -> Module:
     from hloom.text import parse_module
 
     return parse_module(text)
+
+
+_from_long_text = shielded(older_objects_at_rest()(_from_text))
 
 
 @shielded

@@ -21,6 +21,7 @@ from hloom.ops.plugins import operation_named, unknown_opcode
 from hloom.ops.structure import ElidedConstant, GetTupleElement, Parameter
 from hloom.ops.transpose import Transpose
 from hloom.shape import TOKEN, Layout, Shape, scalar
+from hloom.shield import checkpoint
 from hloom.text import attributes
 from hloom.text.async_syntax import Raw, expand_async, is_short_form
 from hloom.text.literals import is_elided, parse_literal
@@ -84,6 +85,7 @@ class InstructionParser:
         self.computation, self.by_name = computation, {}
         root: Instruction | None = None
         while True:
+            checkpoint()
             scanner.pos = position = _after_blanks(text, scanner.pos)
             if text.startswith("}", position):
                 scanner.pos += 1

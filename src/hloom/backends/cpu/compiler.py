@@ -294,6 +294,7 @@ class _Stages:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
+        checkpoint()
         started = time.perf_counter()
         yield
         self.add(name, time.perf_counter() - started)

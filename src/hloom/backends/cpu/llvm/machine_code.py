@@ -20,7 +20,7 @@ from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.llvm.disk_cache import cached
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.runtime.machine import thread_count
-from hloom.shield import resting, shielded
+from hloom.shield import checkpoint, resting, shielded
 
 _lock = threading.Lock()
 
@@ -183,6 +183,7 @@ def _make_compiler(is_for_glue: bool, wanted: int) -> None:
 @shielded
 def compile_text(text: str) -> bytes:
     """The object file of a module, from the cache on disk if it was compiled before."""
+    checkpoint()
     return cached(text, target(), lambda: make_object(text))
 
 

@@ -2,56 +2,53 @@
 
 Fresh memory from the system costs a page fault and a page of zeros for every page that is first written, often more
 than the computation that writes it. Memory of 64 KiB and more comes from the pool of `memory_pool.py`, and returns to
-it when the last array over it dies: a `Block` owns memory while it lives, and arrays made over it have it as their
-base, and so have all their views.
+it when the last array over it dies: a `Block` owns memory while it lives, by a capsule, and arrays made over it have it
+as their base, and so have all their views.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hloom.backends.cpu.runtime.memory_pool import SMALLEST, MemoryPool, memory_pool
+from hloom.backends.cpu.runtime.memory_pool import LARGEST, SMALLEST, memory_pool
 from hloom.errors import ResourceExhaustedError
 from hloom.runtime.python_api import python_function
 
 _BYTE = np.dtype(np.uint8)
 _WRITABLE = 0x200  # PyBUF_WRITE
+_pointer = python_function("PyCapsule_GetPointer", ctypes.c_size_t, ctypes.py_object, ctypes.c_void_p)
 _view = python_function("PyMemoryView_FromMemory", ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 
 
 class Block(np.ndarray[Any, np.dtype[np.uint8]]):
     """Memory of the pool in use, as an array of bytes; it returns to the pool when the block dies."""
 
-    owned: int = 0
-    """The address; 0 for a view of a block."""
+    capsule: object = None
+    """Gives the memory back when it dies; None for a view of a block."""
 
     @property
     def address(self) -> int:
-        return self.owned or self.ctypes.data
+        return int(self.ctypes.data)
 
     @property
     def byte_size(self) -> int:
         return self.nbytes
 
-    def __del__(self, pool: Callable[[], MemoryPool] = memory_pool) -> None:
-        # A default, since names of the module are gone when the interpreter shuts down.
-        if self.owned:
-            pool().give(self.owned, self.nbytes)
-
 
 def allocate(byte_size: int) -> Block:
     """A block of byte_size bytes (any content), aligned to a cache line."""
-    address = memory_pool().take(byte_size) if byte_size < 1 << 63 else 0
-    if not address:
-        raise ResourceExhaustedError(f"no memory for a buffer of {byte_size:,} bytes: the system has none to give")
-    block = Block((byte_size,), _BYTE, _view(address, byte_size, _WRITABLE))
-    block.owned = address
+    try:
+        capsule = memory_pool().take_capsule(min(byte_size, LARGEST + 1))
+    except MemoryError:
+        reason = f"no memory for a buffer of {byte_size:,} bytes: the system has none to give"
+        raise ResourceExhaustedError(reason) from None
+    block = Block((byte_size,), _BYTE, _view(_pointer(capsule, None), byte_size, _WRITABLE))
+    block.capsule = capsule
     return block
 
 

@@ -5,6 +5,9 @@ system has them; 0 where there is none. `hloom_give(i64 address, i64 size)` give
 classes, four to each power of two; free memory of a class is a list linked through its first words. Once more than the
 limit would be free, all of it goes back to the system. Any thread may call at any time.
 
+`PyObject *hloom_take_capsule(i64 size)` makes an object of Python, a capsule, that owns memory until it dies. Python's
+own code for that could be interrupted half-way, and an interrupt in a method `__del__` would be lost.
+
 Each memory starts at another line of its page: processors take places that are a multiple of 4 KiB apart for the same
 one, and wait for what was just written there when arrays are read and written side by side.
 """
@@ -15,12 +18,14 @@ import ctypes
 import functools
 import mmap
 import os
+from collections.abc import Callable
 
 from hloom.backends.cpu.llvm.native.code import native_code
 from hloom.backends.cpu.llvm.native.types import Address, Array, Atomic, Structure, field, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import (
     ACQUIRE,
     RELEASE,
+    address_of,
     external,
     leading_zeros,
     load,
@@ -30,7 +35,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     store,
 )
 from hloom.runtime.machine import huge_page_advice, memory_size
-from hloom.runtime.python_api import immortal
+from hloom.runtime.python_api import c_address, immortal
 
 SMALLEST = 64 << 10
 """The size of the smallest class."""
@@ -57,6 +62,12 @@ class State(Structure):
     start: u64
     """Where in its page the last memory starts."""
     lock: Atomic[u64]
+    new_capsule: Callable[[Address, Address, Address], Address]
+    """Functions of Python's C interface."""
+    set_context: Callable[[Address, u64], i32]
+    pointer: Callable[[Address, Address], Address]
+    context: Callable[[Address], u64]
+    no_memory: Callable[[], Address]
     lists: Array[u64] = field(inline=(u64, CLASSES))
 
 
@@ -100,6 +111,25 @@ def give(memory: Address, asked: u64) -> None:
     STATE.lists[list] = memory
     STATE.cached += size
     unlock()
+
+
+@native(name="hloom_take_capsule")
+def take_capsule(size: u64) -> Address:
+    """A capsule with the address of the memory and, as its context, the size; null and a MemoryError without memory."""
+    memory = take(size)
+    if memory == null:
+        return STATE.no_memory()
+    capsule = STATE.new_capsule(memory, null, address_of(give_back))
+    if capsule == null:
+        give(memory, size)
+        return null
+    STATE.set_context(capsule, size)
+    return capsule
+
+
+@native()
+def give_back(capsule: Address) -> None:
+    give(STATE.pointer(capsule, null), STATE.context(capsule))
 
 
 @native(name="hloom_release_cached")
@@ -201,19 +231,33 @@ def unlock() -> None:
     STATE.lock.store(0, RELEASE)
 
 
+_PYTHON = {
+    "new_capsule": "PyCapsule_New",
+    "set_context": "PyCapsule_SetContext",
+    "pointer": "PyCapsule_GetPointer",
+    "context": "PyCapsule_GetContext",
+    "no_memory": "PyErr_NoMemory",
+}
+
+
 class MemoryPool:
     """The pool of this process; at most `limit` bytes of free memory are kept."""
 
     def __init__(self, limit: int) -> None:
         # Memory is given back to the very end of the process.
-        self._code = immortal(native_code(take, give, release_cached))
+        self._code = immortal(native_code(take, give, take_capsule, release_cached))
         self.take_address = self._code.address("hloom_take")
         self.give_address = self._code.address("hloom_give")
         # Both take no longer than waiting for Python's lock would.
         self.take = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self.take_address)
         self.give = ctypes.PYFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(self.give_address)
+        self.take_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_int64)(
+            self._code.address("hloom_take_capsule")
+        )
         self.release_cached = ctypes.PYFUNCTYPE(None)(self._code.address("hloom_release_cached"))
         self.state = State(self._code.address(STATE.symbol))
+        for name, function in _PYTHON.items():
+            setattr(self.state, name, c_address(getattr(ctypes.pythonapi, function)))
         self.limit = limit
         os.register_at_fork(after_in_child=self._after_fork)
 
