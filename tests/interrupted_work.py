@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.testing  # now: a child forked while another thread imports it would wait for that thread
 
 import hloom as hl
 
