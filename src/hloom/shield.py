@@ -104,7 +104,7 @@ def checkpoint() -> None:
     job = _at_work.get(_thread.get_ident())
     if job is not None and job.is_abandoned:
         raise Abandoned
-    if _gate.locked() and _thread.get_ident() in _at_work:
+    if _gate.locked():
         with resting():
             pass
 
@@ -112,7 +112,11 @@ def checkpoint() -> None:
 @contextmanager
 def resting() -> Iterator[None]:
     """Inside, work waits for work on other threads, and holds no lock: others may fork."""
-    job = _at_work.pop(_thread.get_ident())
+    thread = _thread.get_ident()
+    if thread not in _at_work:
+        yield
+        return
+    job = _at_work.pop(thread)
     try:
         yield
     finally:
