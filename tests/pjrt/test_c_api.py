@@ -6,6 +6,9 @@ import pytest
 
 from hloom.pjrt import api_address
 from hloom.pjrt.c_api import EXTENSIONS, VERSION, arguments_structure, functions, structures
+from hloom.pjrt.native import code
+from hloom.pjrt.native_memory import ASKING
+from hloom.runtime.python_api import c_address
 
 (_, OWN), *OTHERS = structures()
 
@@ -92,3 +95,18 @@ def test_errors_of_python_become_errors_of_the_interface(api):
     message, code = text(api, error)
     assert code == 3 and "there is no device 999" in message
     call(api, "Error_Destroy", error=error)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_before_the_first_step_of_an_answer_is_an_error(api):
+    @ctypes.CFUNCTYPE(*[ctypes.c_uint64] * 4)
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    client, _ = call(api, "Client_Create")
+    python, place = code().state.python, ASKING.index("Client_LookupDevice")
+    answer = python[place]
+    python[place] = c_address(interrupted)
+    found, error = call(api, "Client_LookupDevice", client=client.client, id=0)
+    python[place] = answer
+    assert not found.device and text(api, error) == ("the run was interrupted (Ctrl-C)", 10)

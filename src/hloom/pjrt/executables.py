@@ -41,6 +41,7 @@ from hloom.proto.schema import message_class
 from hloom.runtime.executable import DeviceExecutable, RunOptions
 from hloom.runtime.serialization import DataFormat
 from hloom.sharding import Sharding, ShardingType
+from hloom.shield import shielded
 from hloom.values import Array, Value
 
 
@@ -327,8 +328,13 @@ def _compile(arguments: Any) -> None:
     form = ctypes.string_at(program.format, program.format_size).decode("utf-8", "replace")
     content = ctypes.string_at(program.code, program.code_size)
     options = ctypes.string_at(arguments.compile_options, arguments.compile_options_size)
-    with older_objects_at_rest():
-        arguments.executable = Loaded(Source(form, content), options).handle
+    arguments.executable = _loaded(Source(form, content), options).handle
+
+
+@shielded
+@older_objects_at_rest()
+def _loaded(source: Source, options: bytes) -> Loaded:
+    return Loaded(source, options)
 
 
 @answers("LoadedExecutable_GetExecutable")
@@ -483,7 +489,7 @@ def _deserialize(arguments: Any) -> None:
     body = content[_SERIALIZED.size :]
     if size > len(body):
         raise ArgumentError("the serialised executable is cut short")
-    arguments.loaded_executable = Loaded(Source.deserialized(body[size:]), body[:size]).handle
+    arguments.loaded_executable = _loaded(Source.deserialized(body[size:]), body[:size]).handle
 
 
 @answers("Executable_GetCompiledMemoryStats")

@@ -46,6 +46,7 @@ from hloom.pjrt.native_memory import (
     STATE,
     State,
     allocate,
+    ask,
     bury,
     count_bytes,
     give_record,
@@ -98,6 +99,7 @@ class Code:
         self._code: MachineCode = immortal(native_code(*_functions()))
         self.state = State(self._code.address(STATE.symbol))
         self.nothing = self._code.address("hloom_pjrt_nothing")
+        self.answered = self._code.address("hloom_pjrt_answered")
         self.take_dead = ctypes.PYFUNCTYPE(ctypes.c_uint64)(self._code.address("hloom_pjrt_take_dead"))
 
         word, nothing = ctypes.c_uint64, None
@@ -144,31 +146,27 @@ def make_api(answers: dict[str, Callable[[Any], None]], make_error: Callable[[Ba
     if missing:
         raise ArgumentError(f"functions of the interface without an answer, or the other way round: {sorted(missing)}")
     native = code()
-    slots: list[int] = []
-    python_slots: list[int] = []
+
+    def lasting_error(error: BaseException) -> int:
+        handle = make_error(error)
+        ctypes.c_uint64.from_address(handle + 8).value = IMMORTAL
+        return handle
+
+    native.state.interrupted = lasting_error(KeyboardInterrupt())
+    for number, name in enumerate(ASKING):
+        native.state.python[number] = _callback(name, answers[name], make_error)
     for index, function in enumerate(functions().values()):
-        address = native.address(function.name)
-        if function.answerer == "python":
-            callback = _callback(function, answers[function.name], make_error)
-            if function.name in ASKING:
-                native.state.python[ASKING.index(function.name)] = callback
-            else:
-                python_slots.append(len(slots))
-                address = callback
-        elif not function.answerer:
-            error = make_error(NotImplementedError(f"PJRT_{function.name} is not implemented by hloom"))
-            ctypes.c_uint64.from_address(error + 8).value = IMMORTAL
-            native.state.unimplemented[index] = error
-        slots.append(address)
+        if not function.answerer:
+            error = NotImplementedError(f"PJRT_{function.name} is not implemented by hloom")
+            native.state.unimplemented[index] = lasting_error(error)
+    slots = [native.address(function.name) for function in functions().values()]
     made: list[Any] = []
-    places: list[tuple[Any, int]] = []
     next_extension, end = 0, len(slots)
     for position, (kind, count) in reversed([*enumerate(structures())]):
         head = [kind, next_extension] if position else [next_extension, 24, 0, VERSION[0] | VERSION[1] << 32]
         made.append(_structure(8 * (1 + len(head) + count), *head, *slots[end - count : end]))
-        places += [(made[-1], 1 + len(head) + slot) for slot in range(count) if end - count + slot in python_slots]
         next_extension, end = ctypes.addressof(made[-1]), end - count
-    atexit.register(_close, places, native)
+    atexit.register(_close, native)
     return next_extension
 
 
@@ -180,29 +178,28 @@ def _structure(*words: int) -> Any:
     return immortal((ctypes.c_uint64 * (len(words) + 64))(*words))
 
 
-def _close(python_slots: list[tuple[Any, int]], native: Code) -> None:
+def _close(native: Code) -> None:
     """Before Python ends: what it answered does nothing from now on, and nothing is under way."""
     native.wait_for(native.last_task())
-    for structure, slot in python_slots:
-        structure[slot] = native.nothing
     for index in range(len(ASKING)):
-        native.state.python[index] = native.nothing
+        native.state.python[index] = native.answered
 
 
-def _callback(function: Function, answer: Callable[[Any], None], make_error: Callable[[BaseException], int]) -> int:
-    structure = arguments_structure(function.name)
+def _callback(name: str, answer: Callable[[Any], None], make_error: Callable[[BaseException], int]) -> int:
+    structure = arguments_structure(name)
     from_address = structure.from_address
 
-    def call(address: int) -> int:
+    def call(address: int, place: int, number: int) -> int:
         try:
             answer(from_address(address))
-            return 0
         except BaseException as error:
-            return make_error(error)
+            ctypes.c_uint64.from_address(place).value = make_error(error)
+        return number
 
-    # The result is an integer, since ctypes cannot hand pointers back.
-    made = immortal(ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint64)(call))
-    return c_address(made)
+    return c_address(immortal(_ANSWER(call)))
+
+
+_ANSWER = ctypes.CFUNCTYPE(*[ctypes.c_uint64] * 4)
 
 
 def _functions() -> list[Native]:
@@ -210,7 +207,7 @@ def _functions() -> list[Native]:
     theirs: list[Any] = [execute, from_host, increase_references, decrease_references]
     theirs += [ready_event_of, event_is_ready, await_event, event_on_ready]
     own = {function.name: function for function in theirs}
-    made: list[Any] = [take_dead, allocate, release, give_record, count_bytes, nothing, *own.values()]
+    made: list[Any] = [take_dead, allocate, release, give_record, count_bytes, nothing, answered, *own.values()]
     made += [reset_queue, last_task, done_tasks, wait_for]
     for index, function in enumerate(functions().values()):
         if f"PJRT_{function.name}" not in own:
@@ -226,6 +223,8 @@ def _function(function: Function, index: int) -> Native:
         made = _destroyer(name, bury_buffer if function.kind == "Buffer" else bury)
     elif not function.answerer:
         made = _unimplemented(name, index)
+    elif function.answerer == "python":
+        made = _asker(name, ASKING.index(function.name))
     else:
         made = _nothing(name)
     return typing.cast(Native, made)
@@ -234,6 +233,11 @@ def _function(function: Function, index: int) -> Native:
 @native(name="hloom_pjrt_nothing")
 def nothing(arguments: Address) -> Address:
     return null
+
+
+@native(name="hloom_pjrt_answered")
+def answered(arguments: Address, error: Address, number: u64) -> u64:
+    return number
 
 
 HANDLE = 16
@@ -271,6 +275,14 @@ def _unimplemented(name: str, index: int) -> Any:
         return STATE.unimplemented[index]
 
     return fail
+
+
+def _asker(name: str, number: int) -> Any:
+    @native(name=name)
+    def ask_python(arguments: Address) -> Address:
+        return ask(number, arguments)
+
+    return ask_python
 
 
 def _nothing(name: str) -> Any:

@@ -13,10 +13,12 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     ACQUIRE,
     MONOTONIC,
     RELEASE,
+    address_of,
     external,
     load,
     native,
     null,
+    stack,
     static,
     store,
     to,
@@ -27,11 +29,8 @@ from hloom.pjrt.records import RECORD_WORDS, offsets_of_record, record_words
 
 NOTHING = 1
 """What the word `owned` of a buffer's record says where its memory was given away; 0 where it is Python's."""
-ASKING = (
-    *("Event_Await", "Event_OnReady", "LoadedExecutable_Execute", "Client_BufferFromHostBuffer"),
-    "Buffer_IncreaseExternalReferenceCount",
-)
-"""The functions whose native code asks Python in some cases."""
+ASKING = [function.name for function in functions().values() if function.answerer == "python"]
+"""The functions whose native code asks Python, always or in some cases."""
 MOST_SIZES = RECORD_WORDS - 2 - len(record_words("Buffer"))
 """Arrays of fewer dimensions have room for their sizes in their buffer's record."""
 BUFFER, DEVICE = offsets_of_record("Buffer"), offsets_of_record("Device")
@@ -53,12 +52,18 @@ class State(Structure):
     """The memory pool's functions."""
     python: Array[u64] = field(inline=(u64, len(ASKING)))
     """The addresses of Python's answers."""
+    asked: Atomic[u64]
+    """How often Python was asked."""
+    interrupted: u64
+    """The error for answers that a signal ended."""
     unimplemented: Array[u64] = field(inline=(u64, len(functions())))
     layouts: Array[u64] = field(inline=(u64, MOST_SIZES))
     """The handles of the row-major layouts by rank."""
 
 
-Answer = Callable[[Address], Address]
+Answer = Callable[[Address, Address, u64], u64]
+"""Of arguments, where the handle of an error goes, and a number, which it returns. What it returns where a signal's
+handler raises before its first step, where it catches nothing, is anything else."""
 Take = Callable[[u64], Address]
 Give = Callable[[Address, u64], None]
 STATE = static(State, "hloom_pjrt")
@@ -80,7 +85,11 @@ def put(record: Address, offset: u64, value: u64) -> None:
 @native(inline=True)
 def ask(number: u64, arguments: Address) -> Address:
     """Python's answer: an error, or none."""
-    return to(Answer, STATE.python[number])(arguments)
+    error = stack(1)
+    error[0] = null
+    asked = STATE.asked.add(1, MONOTONIC) + 1
+    answer = to(Answer, STATE.python[number])(arguments, address_of(error), asked)
+    return error[0] if answer == asked else STATE.interrupted
 
 
 # Records
