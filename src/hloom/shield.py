@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from hloom.errors import RunError
+from hloom.errors import ResourceExhaustedError, RunError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,8 +50,7 @@ class Job(Generic[T]):
 
     def start(self) -> None:
         """Runs it on a new thread."""
-        # `threading.Thread` has locks of its own that an interrupt may leave held.
-        _thread.start_new_thread(self.run, ())
+        _start(self.run)
 
     def run(self) -> None:
         try:
@@ -146,7 +145,7 @@ def _on_worker(function: Callable[[], T]) -> T:
     try:
         if inbox is None:
             inbox = SimpleQueue()
-            _thread.start_new_thread(_serve, (inbox,))
+            _start(_serve, inbox)
         inbox.put(job)
         job.wait()
         _inbox = inbox
@@ -156,6 +155,14 @@ def _on_worker(function: Callable[[], T]) -> T:
             inbox.put(None)
         raise
     return job.result()
+
+
+def _start(function: Callable[..., None], *args: Any) -> None:
+    """Calls a function on a new thread. (`threading.Thread` has locks that an interrupt may leave held.)"""
+    try:
+        _thread.start_new_thread(function, args)
+    except RuntimeError as error:
+        raise ResourceExhaustedError(f"the system gives this process no more threads: {error}") from None
 
 
 def _serve(inbox: SimpleQueue[Job[Any] | None]) -> None:

@@ -177,6 +177,27 @@ def test_ctrl_c_ends_a_compiled_loop_and_leaves_all_usable(of: str) -> None:
         np.testing.assert_array_equal(other(x), np.full(size, 16))
 
 
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
+@pytest.mark.parametrize("of", LOOPS)
+def test_what_a_handler_raises_is_what_a_compiled_loop_raises(of: str) -> None:
+    class OutOfTime(Exception):
+        pass
+
+    def handler(*_: object) -> None:
+        raise OutOfTime("after 0.2 s")
+
+    size, kind = LOOPS[of]
+    endless = hl.compile(loop(size, kind=kind))
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for _ in range(2):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(OutOfTime, match="after 0.2 s"):
+                endless(np.ones(size, np.float32))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_a_deadline_ends_all_devices() -> None:
     executable = hl.compile(loop(), replicas=3)
     with pytest.raises(hl.RunError, match="longer than 0.2 s"):

@@ -19,7 +19,7 @@ from hloom.backends.cpu.program.program import TOKEN_PLACE, Buffer, HostStep, Sl
 from hloom.backends.cpu.runtime import buffers
 from hloom.backends.cpu.runtime.dispatch import DOES_NOT_FIT, HEADER_WORDS, call_address, layout_is_known, template
 from hloom.backends.cpu.runtime.exchange import REFUSED, exchange_address
-from hloom.backends.cpu.runtime.interrupts import Host, ask_address, host
+from hloom.backends.cpu.runtime.interrupts import Host, ask_address, host, take_raised
 from hloom.backends.cpu.runtime.mpi_calls import DevicePlace, exchanges_of
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.interpreter import Execution, Site
@@ -180,7 +180,8 @@ class CpuExecutable(DeviceExecutable):
 
     def stopped(self) -> BaseException:
         """Why this thread's run ended early; other ranks are told."""
-        error: BaseException = self._runs.__dict__.pop("error", None) or KeyboardInterrupt()
+        error: BaseException | None = self._runs.__dict__.pop("error", None) or take_raised(self._host)
+        error = error or KeyboardInterrupt()
         if self.world is not None:
             self.world.fail(error)
         return error

@@ -14,11 +14,11 @@ import numpy as np
 
 from hloom.backends.cpu.llvm.machine_code import MachineCode
 from hloom.backends.cpu.llvm.native.code import native_code
-from hloom.backends.cpu.llvm.native.types import Address, Structure, i32, i64, u64
+from hloom.backends.cpu.llvm.native.types import Address, Array, Structure, field, i32, i64, u64
 from hloom.backends.cpu.llvm.native.vocabulary import address_of, native
 from hloom.backends.cpu.program.interface import AFTER_BLOCKS, BEFORE_BLOCK, IN_BLOCK, ODD
-from hloom.runtime.python_api import c_address
-from hloom.values import Array
+from hloom.runtime.python_api import c_address, python_function
+from hloom.values import Array as Words
 
 INTERRUPTED = 1
 
@@ -28,7 +28,7 @@ class Host(Structure):
 
     ensure: Callable[[], i32]
     check_signals: Callable[[], i32]
-    clear: Callable[[], i32]
+    fetch: Callable[[Address, Address, Address], None]
     release: Callable[[i32], i32]
     host_call: Callable[[Address, i64, i64, Address], i32]
     stops: u64
@@ -37,6 +37,8 @@ class Host(Structure):
     """See `ASKED_WORD`."""
     exchanges: Address
     """The `Exchanges` of a program whose collectives are native code's; null where they are Python's."""
+    raised: Array[u64] = field(inline=(u64, 3))
+    """What a handler raised: its type, value and traceback, until the host takes them."""
 
 
 @native(name="hloom_may_go_on")
@@ -61,7 +63,8 @@ def may_go_on(host: Host, site: i64) -> i32:
     state = host.ensure()
     raised = host.check_signals()
     if raised != 0:
-        host.clear()
+        raised_words = address_of(host.raised)
+        host.fetch(raised_words, raised_words + 8, raised_words + 16)
     host.release(state)
     if raised != 0:
         return INTERRUPTED
@@ -72,11 +75,28 @@ def may_go_on(host: Host, site: i64) -> i32:
     return i32(0)
 
 
-def host(host_call: int) -> Array:
+def host(host_call: int) -> Words:
     """The memory of a `Host`."""
-    names = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Clear", "PyGILState_Release")
+    names = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
     addresses = [c_address(getattr(ctypes.pythonapi, name)) for name in names]
-    return np.array([*addresses, host_call, 0, 1, 0], np.uint64)
+    return np.array([*addresses, host_call, 0, 1, 0, 0, 0, 0], np.uint64)
+
+
+def take_raised(words: Words) -> BaseException | None:
+    """What a handler of a signal raised while the program that asks this `Host` ran."""
+    raised = words[_RAISED : _RAISED + 3].tolist()
+    words[_RAISED : _RAISED + 3] = 0
+    if not raised[0]:
+        return None
+    try:
+        _restore(*raised)
+    except BaseException as error:
+        return error
+    raise AssertionError("Python raises what is restored")
+
+
+_RAISED = Host.layout["raised"][0] // 8
+_restore = python_function("PyErr_Restore", None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 @functools.cache
