@@ -49,17 +49,9 @@ def compile_and_run(constant):
 """
 
 
-def fork(program: str) -> None:
-    folder = str(Path(__file__).parent)
-    run(
-        "-W",
-        "ignore",
-        "-X",
-        "faulthandler",
-        "-c",
-        f"import sys; sys.path.insert(0, {folder!r})\n{FORKS}{program}",
-        seconds=120,
-    )
+def fork(program: str, seconds: float = 120) -> None:
+    path = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+    run("-W", "ignore", "-X", "faulthandler", "-c", f"{path}{FORKS}{program}", seconds=seconds)
 
 
 def test_a_child_forked_from_an_idle_process_compiles_and_runs() -> None:
@@ -130,3 +122,41 @@ thread.join()
 compile_and_run(1)
 """
     )
+
+
+FIRST = """
+import random, signal
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+# The first use loads most of hloom, and some of SciPy.
+factor = "ENTRY e { a = f32[2,2] parameter(0) ROOT c = f32[2,2] cholesky(a), lower=true }"
+
+def use():
+    compile_and_run(3)
+    for backend in ("interpreter", "cpu"):
+        result = hl.compile(hl.parse(factor), backend=backend)(np.eye(2, dtype=np.float32) * 4)
+        np.testing.assert_array_equal(result, np.eye(2) * 2)
+
+def interrupted_use(seconds):
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            use()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            pass
+        use()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+started, rng = time.perf_counter(), random.Random(1)
+interrupted_use(0)
+span = time.perf_counter() - started
+for _ in range(TIMES):
+    interrupted_use(1e-3 + rng.random() * span)
+"""
+
+
+@pytest.mark.parametrize("times", [2, pytest.param(CASES // 10, marks=pytest.mark.long)])
+def test_an_interrupt_of_the_first_use_leaves_all_usable(times: int) -> None:
+    fork(FIRST.replace("TIMES", str(times)), seconds=120 + 20 * times)

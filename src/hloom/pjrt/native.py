@@ -96,7 +96,7 @@ class Code:
     """The compiled functions."""
 
     def __init__(self) -> None:
-        self._code: MachineCode = immortal(native_code(*_functions()))
+        self._code: MachineCode = native_code(*_functions())
         self.state = State(self._code.address(STATE.symbol))
         self.nothing = self._code.address("hloom_pjrt_nothing")
         self.answered = self._code.address("hloom_pjrt_answered")

@@ -10,6 +10,7 @@ from hloom.backends.cpu.llvm.machine_code import MachineCode, compile_text, load
 from hloom.backends.cpu.llvm.native.types import boolean, u32, u64
 from hloom.backends.cpu.llvm.native.vocabulary import leading_zeros, native
 from hloom.backends.cpu.llvm.processor import processor
+from hloom.runtime.python_api import immortal
 from hloom.shield import shielded
 
 _INFINITY, _HALF_INFINITY = 0x7F800000, 0x7C00
@@ -77,7 +78,7 @@ def provide_half_conversions() -> MachineCode | None:
     # Where the processor has them, as nearly everywhere, starting does not pay for the translator.
     from hloom.backends.cpu.llvm.native.translator import native_text
 
-    code = load_object(compile_text(native_text([f16_of_f32, f32_of_f16]) + _CALLS))
+    code = immortal(load_object(compile_text(native_text([f16_of_f32, f32_of_f16]) + _CALLS)))
     for name in ("__truncsfhf2", "__extendhfsf2"):
         llvm.add_symbol(name, code.address(name))
     return code

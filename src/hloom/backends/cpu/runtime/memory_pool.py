@@ -35,7 +35,7 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
     store,
 )
 from hloom.runtime.machine import huge_page_advice, memory_size
-from hloom.runtime.python_api import c_address, immortal
+from hloom.runtime.python_api import c_address
 
 SMALLEST = 64 << 10
 """The size of the smallest class."""
@@ -244,8 +244,7 @@ class MemoryPool:
     """The pool of this process; at most `limit` bytes of free memory are kept."""
 
     def __init__(self, limit: int) -> None:
-        # Memory is given back to the very end of the process.
-        self._code = immortal(native_code(take, give, take_capsule, release_cached))
+        self._code = native_code(take, give, take_capsule, release_cached)
         self.take_address = self._code.address("hloom_take")
         self.give_address = self._code.address("hloom_give")
         # Both take no longer than waiting for Python's lock would.

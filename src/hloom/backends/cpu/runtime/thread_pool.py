@@ -71,7 +71,6 @@ from hloom.backends.cpu.runtime.affinity import Affinity, affinity_of, begin, ke
 from hloom.backends.cpu.runtime.call_table import Task, run_calls
 from hloom.errors import ArgumentError, RunError
 from hloom.runtime.machine import MAX_THREADS, thread_count
-from hloom.runtime.python_api import immortal
 
 SPIN_SECONDS = 100e-6  # about what waking a parked worker costs: polling for longer would not pay
 OPEN = 1 << 31
@@ -249,8 +248,8 @@ def pause_often(times: i64) -> None:
 
 @functools.cache
 def _code() -> MachineCode:
-    """The pool's functions; workers may outlive Python, so they are never unloaded."""
-    return immortal(native_code(parallel_for, pause_often, run_calls))
+    """The pool's functions."""
+    return native_code(parallel_for, pause_often, run_calls)
 
 
 @functools.cache

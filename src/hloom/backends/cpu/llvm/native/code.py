@@ -7,6 +7,7 @@ from typing import Any
 
 from hloom.backends.cpu.llvm.disk_cache import cached, code_version
 from hloom.backends.cpu.llvm.machine_code import MachineCode, load_object, make_object, target
+from hloom.runtime.python_api import immortal
 from hloom.shield import shielded
 
 _TRANSLATING = threading.Lock()
@@ -15,7 +16,10 @@ _TRANSLATING = threading.Lock()
 
 @shielded
 def native_code(*exported: Any) -> MachineCode:
-    """Native functions as machine code, kept on disk until hloom's own code changes."""
+    """Native functions as machine code, kept on disk until hloom's own code changes.
+
+    The code stays to the end of the process: others have its addresses, also where two threads make it at once.
+    """
     names, version = " ".join(function.name for function in exported), code_version()
 
     def make() -> bytes:
@@ -26,4 +30,5 @@ def native_code(*exported: Any) -> MachineCode:
             text = native_text(exported)
         return make_object(text)
 
-    return load_object(cached(f"native {names}", f"{target()} {version}", make) if version else make())
+    content = cached(f"native {names}", f"{target()} {version}", make) if version else make()
+    return immortal(load_object(content))
