@@ -292,26 +292,29 @@ def called_by(instructions: Iterable[Instruction]) -> Iterator[Computation]:
 
 
 def callees_first(
-    entry: Computation, called: Callable[[Computation], Iterator[Computation]] = Computation.called_computations
+    *starts: Computation, called: Callable[[Computation], Iterator[Computation]] = Computation.called_computations
 ) -> list[Computation]:
-    """The computations reachable from `entry`, each after those that it calls; `entry` comes last.
+    """The computations reachable from some, these included, each after those that it calls.
 
     `called` gives what a computation calls, in another order than that of its instructions.
     """
     order: list[Computation] = []
     done: set[int] = set()
-    stack: list[tuple[Computation, Iterator[Computation]]] = [(entry, called(entry))]
-    done.add(id(entry))
-    while stack:
-        computation, rest = stack[-1]
-        for callee in rest:
-            if id(callee) not in done:
-                done.add(id(callee))
-                stack.append((callee, called(callee)))
-                break
-        else:
-            order.append(computation)
-            stack.pop()
+    for start in starts:
+        stack: list[tuple[Computation, Iterator[Computation]]] = []
+        if id(start) not in done:
+            done.add(id(start))
+            stack.append((start, called(start)))
+        while stack:
+            computation, rest = stack[-1]
+            for callee in rest:
+                if id(callee) not in done:
+                    done.add(id(callee))
+                    stack.append((callee, called(callee)))
+                    break
+            else:
+                order.append(computation)
+                stack.pop()
     return order
 
 

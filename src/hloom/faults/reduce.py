@@ -27,8 +27,8 @@ from hloom.ops.broadcast import Broadcast
 from hloom.ops.control_flow import Call, Conditional, Fusion, While
 from hloom.ops.structure import Constant
 from hloom.passes import clone_module
-from hloom.passes.control_flow.call_inliner import inline_calls
-from hloom.passes.edit import Edit
+from hloom.passes.control_flow.call_inliner import inline
+from hloom.passes.edit import Edit, has_control_edges
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.shape import Shape
 from hloom.text import print_module
@@ -184,7 +184,11 @@ def _edited(case: Case, position: int, choice: int) -> Case:
         call = edit.add(Call(computation=branches[choice]), operands, instruction.shape, instruction)
         edit.replace(instruction, call)
     edit.finish()
-    inline_calls(module.entry, fusions=True)
+    edit = Edit(module.entry)
+    called = [i for i in module.entry.instructions if isinstance(i.op, (Call, Fusion))]
+    for call in [i for i in called if not has_control_edges(i)]:
+        inline(edit, call, *call.op.computations, call.operands)
+    edit.finish()
     return _tidied(case, module)
 
 

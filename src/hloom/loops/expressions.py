@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.loops.index import Dynamic, Expression, Index, IndexSpace, Quotient, Remainder, Variable
+from hloom.loops.index import Atom, Dynamic, Expression, Index, IndexSpace, Quotient, Remainder, Variable
 from hloom.ops.operation import Operation
 from hloom.types import PrimitiveType
 
@@ -253,11 +253,12 @@ class ExpressionSpace:
     ) -> list[Expression]:
         """The expressions with loop variables replaced; those that folds run over, too, unless `in_folds` is false."""
         new: dict[int, Expression] = {}
+        done: dict[Atom, Index] = {}
         for expression in walk(roots):
             if expression.variables.isdisjoint(values) and not (in_folds and _folds_over(expression, values)):
                 new[id(expression)] = expression
             else:
-                new[id(expression)] = self._substituted(expression, values, new)
+                new[id(expression)] = self._substituted(expression, values, new, done)
         return [new[id(root)] for root in roots]
 
     def replace(
@@ -265,18 +266,23 @@ class ExpressionSpace:
     ) -> list[Expression]:
         """The expressions with some, given by their ids, replaced by others; inside of folds too if so wished."""
         done: dict[int, Expression] = {}
+        atoms: dict[Atom, Index] = {}
         for expression in walk(roots):
             found = new.get(id(expression))
             if found is None:
                 changed = any(done[id(child)] is not child for child in expression.children)
                 if isinstance(expression, FoldResult) and not in_folds:
                     changed = False
-                found = self._substituted(expression, {}, done) if changed else expression
+                found = self._substituted(expression, {}, done, atoms) if changed else expression
             done[id(expression)] = found
         return [done[id(root)] for root in roots]
 
     def _substituted(
-        self, expression: Expression, values: Mapping[Variable, Index], new: dict[int, Expression]
+        self,
+        expression: Expression,
+        values: Mapping[Variable, Index],
+        new: dict[int, Expression],
+        atoms: dict[Atom, Index],
     ) -> Expression:
         if isinstance(expression, Apply):
             return self.apply(expression.op, expression.type, *(new[id(o)] for o in expression.operands))
@@ -291,7 +297,7 @@ class ExpressionSpace:
             return self.fold(tuple(v for v in over if v), parts[0], parts[1], fold.combine, fold.opcode)[
                 expression.position
             ]
-        index = self.substitute_index(expression.indices[0], values, new)
+        index = self.substitute_index(expression.indices[0], values, new, atoms)
         if isinstance(expression, Load):
             return self.load(expression.type, expression.buffer, index)
         if isinstance(expression, FromIndex):
@@ -301,26 +307,43 @@ class ExpressionSpace:
         return self.constant(PRED, np.asarray(inside)) if isinstance(inside, bool) else inside
 
     def substitute_index(
-        self, index: Index, values: Mapping[Variable, Index], new: Mapping[int, Expression] | None = None
+        self,
+        index: Index,
+        values: Mapping[Variable, Index],
+        new: Mapping[int, Expression] | None = None,
+        atoms: dict[Atom, Index] | None = None,
     ) -> Index:
-        """The index with variables replaced; `new` maps the ids of expressions inside it to what replaces them."""
-        indices = self.indices
+        """The index with variables replaced.
+
+        `new` maps the ids of expressions inside it to what replaces them; `atoms` keeps what became of its atoms, which
+        may be shared with other indices.
+        """
         if new is None and index.variables.isdisjoint(values):
             return index
-        parts = [indices.constant(index.constant)]
+        done = {} if atoms is None else atoms
+        parts = [self.indices.constant(index.constant)]
         for atom, coefficient in index.terms:
-            if isinstance(atom, Variable):
-                part = values.get(atom) or indices.of(atom)
-            elif isinstance(atom, Dynamic):
-                value = new[id(atom.value)] if new is not None else self.substitute([atom.value], values)[0]
-                part = indices.dynamic(value, atom.low, atom.high)
-            elif isinstance(atom, Quotient):
-                part = indices.quotient(self.substitute_index(atom.operand, values, new), atom.divisor)
-            else:
-                assert isinstance(atom, Remainder)
-                part = indices.remainder(self.substitute_index(atom.operand, values, new), atom.divisor)
-            parts.append(indices.scale(part, coefficient))
-        return indices.add(*parts)
+            if atom not in done:
+                done[atom] = self._substituted_atom(atom, values, new, done)
+            parts.append(self.indices.scale(done[atom], coefficient))
+        return self.indices.add(*parts)
+
+    def _substituted_atom(
+        self,
+        atom: Atom,
+        values: Mapping[Variable, Index],
+        new: Mapping[int, Expression] | None,
+        done: dict[Atom, Index],
+    ) -> Index:
+        if isinstance(atom, Variable):
+            return values.get(atom) or self.indices.of(atom)
+        if isinstance(atom, Dynamic):
+            value = new[id(atom.value)] if new is not None else self.substitute([atom.value], values)[0]
+            return self.indices.dynamic(value, atom.low, atom.high)
+        assert isinstance(atom, (Quotient, Remainder))
+        operand = self.substitute_index(atom.operand, values, new, done)
+        divide = self.indices.quotient if isinstance(atom, Quotient) else self.indices.remainder
+        return divide(operand, atom.divisor)
 
 
 def _folds_over(expression: Expression, values: Mapping[Variable, Index]) -> bool:

@@ -120,7 +120,7 @@ class Index:
     __slots__ = ("_hash", "constant", "high", "low", "reads", "terms", "variables")
 
     reads: tuple[Expression, ...]
-    """The integers inside that the program computes."""
+    """The integers inside that the program computes, each once."""
 
     def __init__(self, terms: tuple[tuple[Atom, int], ...], constant: int = 0) -> None:
         self.terms = terms
@@ -138,7 +138,7 @@ class Index:
             self.variables, self.reads = terms[0][0].variables, terms[0][0].reads
         else:
             self.variables = frozenset().union(*(atom.variables for atom, _ in terms)) if terms else frozenset()
-            self.reads = tuple(read for atom, _ in terms for read in atom.reads)
+            self.reads = tuple(dict.fromkeys(read for atom, _ in terms for read in atom.reads))
         self._hash = hash((terms, constant))
 
     def __eq__(self, other: object) -> bool:

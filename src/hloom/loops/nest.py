@@ -177,15 +177,15 @@ def _listed(nest: Nest) -> list[str]:
 
 
 def atoms_of(index: Index) -> list[Atom]:
-    """The atoms of an index, those inside quotients and remainders included."""
-    atoms: list[Atom] = []
+    """The atoms of an index, those inside quotients and remainders included, each once."""
+    atoms: dict[Atom, None] = {}
     pending = [index]
     while pending:
         for atom, _ in pending.pop().terms:
-            atoms.append(atom)
-            if isinstance(atom, (Quotient, Remainder)):
+            if isinstance(atom, (Quotient, Remainder)) and atom not in atoms:
                 pending.append(atom.operand)
-    return atoms
+            atoms[atom] = None
+    return [*atoms]
 
 
 def folds_of(expressions: Sequence[Expression]) -> list[Fold]:

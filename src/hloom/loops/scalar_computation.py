@@ -30,11 +30,45 @@ _GROUPING = {"parameter", "constant", "tuple", "get-tuple-element"}
 _CALLING = {"call", "map", "fusion", "conditional"}
 LARGEST_BRANCH = 64
 """Conditionals whose branches have more instructions are not computed in line."""
+MOST_CALLED = 4096
+"""Instructions of what a computation calls, as often as it does."""
+MOST_STEPS_IN_A_ROW = 100
 
 
 def is_scalar_computation(computation: Computation) -> bool:
-    """True where `compute` can evaluate it: all values are scalars, or tuples of them, and no loop is needed."""
-    return all(_is_scalar(instruction) for instruction in computation.instructions)
+    """True where `compute` can evaluate it: all values are scalars, or tuples of them, and no loop is needed.
+
+    What it calls is written out in it, so that must not be too much; and it is looked at from its result on, step by
+    step inside of each other, so there must not be too many in a row.
+    """
+    extent = _extent(computation, {}, MOST_STEPS_IN_A_ROW)
+    return extent is not None and extent[0] - len(computation.instructions) <= MOST_CALLED
+
+
+def _extent(
+    computation: Computation, known: dict[Computation, tuple[int, int] | None], levels: int
+) -> tuple[int, int] | None:
+    """How many instructions there are with those that it calls, and how many in a row; None where some are no scalars,
+    or too many in a row. `levels`: how deep calls may nest."""
+    if computation not in known:
+        known[computation] = None
+        if not levels:
+            return None
+        depths: dict[Instruction, int] = {}
+        size = len(computation.instructions)
+        for instruction in computation.instructions:
+            inside: Sequence[tuple[int, int] | None] = ()
+            if instruction.opcode in _CALLING:
+                inside = [_extent(called, known, levels - 1) for called in instruction.op.computations]
+            if None in inside or not _is_scalar(instruction):
+                return None
+            size += sum(called[0] for called in inside if called)
+            before = max((depths[operand] for operand in instruction.operands), default=0)
+            depths[instruction] = before + max((called[1] for called in inside if called), default=1)
+            if depths[instruction] > MOST_STEPS_IN_A_ROW:
+                return None
+        known[computation] = (size, depths[computation.root])
+    return known[computation]
 
 
 def _is_scalar(instruction: Instruction) -> bool:
@@ -46,22 +80,22 @@ def _is_scalar(instruction: Instruction) -> bool:
     if opcode in _PASSING:
         operand = instruction.operands[0].shape
         return all(a.compatible(b) for a, b in zip(operand.leaves(), instruction.shape.leaves(), strict=True))
-    if opcode == "bitcast-convert":
-        return True
-    if opcode in _CALLING:
-        small = opcode != "conditional" or all(len(c.instructions) <= LARGEST_BRANCH for c in op.computations)
-        return small and all(map(is_scalar_computation, op.computations))
-    return False
+    if opcode == "conditional":
+        return all(len(branch.instructions) <= LARGEST_BRANCH for branch in op.computations)
+    return opcode == "bitcast-convert" or opcode in _CALLING
 
 
 def elementwise_instructions(computation: Computation) -> Iterator[Instruction]:
     """What a scalar computation computes, in the computations that it calls too."""
-    for instruction in computation.instructions:
-        if instruction.op.elementwise or instruction.opcode == "bitcast-convert":
-            yield instruction
-        elif instruction.opcode in _CALLING:
-            for called in instruction.op.computations:
-                yield from elementwise_instructions(called)
+    waiting, found = [computation], {computation}
+    while waiting:
+        for instruction in waiting.pop().instructions:
+            if instruction.op.elementwise or instruction.opcode == "bitcast-convert":
+                yield instruction
+            elif instruction.opcode in _CALLING:
+                new = [called for called in instruction.op.computations if called not in found]
+                found.update(new)
+                waiting += new
 
 
 def can_compute(computation: Computation, can_apply: CanApply) -> bool:

@@ -5,7 +5,7 @@ Taking instructions out of a list one by one would make passes quadratic; here e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from hloom.ir import Computation, Instruction, Module, callees_first
 from hloom.ops.operation import Operation
@@ -34,6 +34,10 @@ class Edit:
         instruction.location = like.location
         self._before.setdefault(like, []).append(instruction)
         return instruction
+
+    def made_for(self, instruction: Instruction) -> Sequence[Instruction]:
+        """The new instructions that were added before this one."""
+        return self._before.get(instruction, ())
 
     def unique_name(self, base: str) -> str:
         """A name like `base.12` that no instruction of the computation has."""
@@ -151,21 +155,21 @@ def has_effect(instruction: Instruction, effectful: set[Computation]) -> bool:
 
 def callees_first_of(module: Module) -> list[Computation]:
     """All computations of a module, each after those that it calls."""
-    order: dict[Computation, None] = {}
-    stack = module.computations[::-1]
-    while stack:
-        computation = stack[-1]
-        missing = [] if computation in order else [c for c in computation.called_computations() if c not in order]
-        if missing:
-            stack += missing
-        else:
-            order[stack.pop()] = None
-    return list(order)
+    return callees_first(*module.computations)
 
 
 def loops_of(module: Module) -> list[Instruction]:
     """The whiles of a module, inner ones first."""
     return [i for c in callees_first_of(module) for i in c.instructions if i.opcode == "while"]
+
+
+def unfolded_size(computation: Computation, sizes: Mapping[Computation, int]) -> int:
+    """How many instructions a computation would have if calls, loops and conditionals held what they run.
+
+    `sizes` has this of those that it calls. Where computations share callees it may be exponential in their number.
+    """
+    run = (c for i in computation.instructions if is_control_flow(i) for c in i.op.computations)
+    return len(computation.instructions) + sum(sizes[c] for c in run)
 
 
 def callers(module: Module) -> dict[Computation, list[Instruction]]:

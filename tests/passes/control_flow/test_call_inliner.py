@@ -40,7 +40,7 @@ def test_calls_of_calls_are_inlined_in_place_with_their_metadata() -> None:
 
 def test_composites_are_inlined_and_marked_calls_are_not() -> None:
     composite = hl.parse(CALLS.replace("ATTRIBUTES", ', is_composite=true, frontend_attributes={composite.name="f"}'))
-    assert CallInliner().run(composite) == 3
+    assert CallInliner().run(composite) == 4
     marked = hl.parse(CALLS.replace("ATTRIBUTES", ', frontend_attributes={inlineable="false"}'))
     after = check_same_results(marked, CallInliner().run, ARRAYS)
     assert [i.opcode for i in after.entry.instructions].count("call") == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,11 +12,12 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call, Fusion
 from hloom.passes.edit import (
     Edit,
-    applied_computations,
     callees_first_of,
+    calls,
     copy_into,
     effectful_computations,
     has_control_edges,
+    is_control_flow,
 )
 from hloom.passes.simplify.dead_code import remove_unused_computations
 
@@ -25,52 +26,78 @@ from hloom.passes.simplify.dead_code import remove_unused_computations
 class CallInliner:
     """Before: %c = call(%a, ..), to_apply=f. After: the instructions of f on %a, .., at the place of the call.
 
-    Composites are calls too. Calls with control edges, to other execution threads, and those whose frontend attributes
-    say `inlineable="false"` stay; so do asynchronous calls, and fusions unless `fusions` is set. Where a module would
-    have more than `max_instructions`, calls of what is called in several places and has at least `min_callee` stay too:
-    compilation takes as long as the text is, not as what it unfolds to.
+    Composites are calls too, and so are fusions if `fusions` is set. Calls with control edges, to other execution
+    threads, and those whose frontend attributes say `inlineable="false"` stay; so do asynchronous calls. Where a module
+    would have more than `max_instructions`, calls of what is called in several places stay too, if it has at least
+    `min_callee`; or, where it has effects, takes or gives other things than arrays, or is called by something that is
+    applied to elements, if the module would become longer by `max_growth`. So compilation takes as long as the text is,
+    not as what it unfolds to.
     """
 
     name: ClassVar[str] = "inline"
     fusions: bool = False
     max_instructions: int = 4000
     min_callee: int = 16
+    max_growth: int = 500
 
     def run(self, module: Module) -> int:
-        order = callees_first_of(module)
-        kinds = (Call, Fusion) if self.fusions else Call
-        if not any(
-            isinstance(instruction.op, kinds) for computation in order for instruction in computation.instructions
-        ):
+        if self.fusions:
+            for instruction in module.instructions():
+                _fusion_to_call(instruction)
+        if not any(_is_inlined(instruction, frozenset()) for instruction in module.instructions()):
             return 0
-        kept = self._kept(module, order)
-        applied = applied_computations(module)
-        changes = sum(inline_calls(c, self.fusions, set() if c in applied else kept) for c in order)
+        order = callees_first_of(module)
+        kept, kept_inside = self._kept(module, order)
+        staying = {module.entry: False}
+        changes = 0
+        for computation in reversed(order):
+            if computation not in staying:
+                continue
+            changes += inline_calls(computation, kept_inside if staying[computation] else kept)
+            for instruction in computation.instructions:
+                # Whether it is a part of what is applied to elements.
+                inside = staying[computation] or not is_control_flow(instruction)
+                for callee in calls(instruction.op):
+                    staying[callee] = inside and staying.get(callee, True)
         if changes:
             remove_unused_computations(module)
         return changes
 
-    def _kept(self, module: Module, order: list[Computation]) -> set[Computation]:
-        """The computations whose calls stay."""
-        unfolded: dict[Computation, int] = {}
-        called: Counter[Computation] = Counter()
-        for computation in order:
-            callees = [i.op.computation for i in computation.instructions if isinstance(i.op, Call)]
-            unfolded[computation] = len(computation.instructions) + sum(unfolded[callee] for callee in callees)
-            called.update(callees)
+    def _kept(self, module: Module, order: list[Computation]) -> tuple[set[Computation], set[Computation]]:
+        """The computations whose calls stay: elsewhere, and inside of what is applied to elements."""
+        called = Counter(i.op.computation for c in order for i in c.instructions if isinstance(i.op, Call))
+        shared = {computation for computation, count in called.items() if count > 1}
+        unfolded = _sizes(order, lambda callee, size: False)
         if sum(unfolded[c] for c in order if c not in called) <= self.max_instructions:
-            return set()
+            return set(), set()
         effectful = effectful_computations(module)
-        sizes: dict[Computation, int] = {}
-        kept: set[Computation] = set()
-        for computation in order:
-            callees = [i.op.computation for i in computation.instructions if isinstance(i.op, Call)]
-            inlined = sum(sizes[callee] for callee in callees if callee not in kept)
-            sizes[computation] = len(computation.instructions) + inlined
-            is_large = called[computation] > 1 and sizes[computation] >= self.min_callee
-            if is_large and computation not in effectful and _takes_arrays(computation):
-                kept.add(computation)
-        return kept
+        plain = {c for c in shared if c not in effectful and _takes_arrays(c)}
+
+        def is_large(callee: Computation, size: int) -> bool:
+            return callee in shared and (called[callee] - 1) * size >= self.max_growth
+
+        def is_kept(callee: Computation, size: int) -> bool:
+            return is_large(callee, size) or (callee in plain and size >= self.min_callee)
+
+        return _chosen(order, is_kept), _chosen(order, is_large)
+
+
+IsKept = Callable[[Computation, int], bool]
+"""Whether calls of a computation of so many instructions stay."""
+
+
+def _chosen(order: list[Computation], is_kept: IsKept) -> set[Computation]:
+    return {computation for computation, size in _sizes(order, is_kept).items() if is_kept(computation, size)}
+
+
+def _sizes(order: list[Computation], is_kept: IsKept) -> dict[Computation, int]:
+    """How many instructions each computation has once calls are inlined, but for those that are kept."""
+    sizes: dict[Computation, int] = {}
+    for computation in order:
+        callees = (i.op.computation for i in computation.instructions if isinstance(i.op, Call))
+        inlined = sum(sizes[callee] for callee in callees if not is_kept(callee, sizes[callee]))
+        sizes[computation] = len(computation.instructions) + inlined
+    return sizes
 
 
 def _takes_arrays(computation: Computation) -> bool:
@@ -78,20 +105,26 @@ def _takes_arrays(computation: Computation) -> bool:
     return all(shape.is_static for shape in (*computation.parameter_shapes, computation.result_shape))
 
 
-def inline_calls(computation: Computation, fusions: bool = False, kept: AbstractSet[Computation] = frozenset()) -> int:
-    """Inlines the calls of one computation, but for those of `kept`; their callees have no others left."""
-    found = [
-        instruction
-        for instruction in computation.instructions
-        if _is_inlined(instruction, fusions) and not kept & {*instruction.op.computations}
-    ]
-    if found:
-        edit = Edit(computation)
-        for call in found:
-            (callee,) = call.op.computations
-            inline(edit, call, callee, call.operands)
-        edit.finish()
-    return len(found)
+def _fusion_to_call(instruction: Instruction) -> None:
+    op = instruction.op
+    if isinstance(op, Fusion) and not has_control_edges(instruction):
+        instruction.op = Call(computation=op.calls)
+        instruction.frontend_attributes.pop("inlineable", None)
+
+
+def inline_calls(computation: Computation, kept: AbstractSet[Computation] = frozenset()) -> int:
+    """Inlines the calls of one computation, and the calls of what they call, but for those of `kept`."""
+    waiting = [i for i in computation.instructions if _is_inlined(i, kept)]
+    if not waiting:
+        return 0
+    edit, count = Edit(computation), 0
+    while waiting:
+        call = waiting.pop()
+        inline(edit, call, call.op.computation, call.operands)  # type: ignore[attr-defined]
+        waiting += [i for i in edit.made_for(call) if _is_inlined(i, kept)]
+        count += 1
+    edit.finish()
+    return count
 
 
 def inline(edit: Edit, caller: Instruction, callee: Computation, arguments: Sequence[Instruction]) -> None:
@@ -100,12 +133,11 @@ def inline(edit: Edit, caller: Instruction, callee: Computation, arguments: Sequ
     edit.remove(caller)
 
 
-def _is_inlined(instruction: Instruction, fusions: bool) -> bool:
+def _is_inlined(instruction: Instruction, kept: AbstractSet[Computation]) -> bool:
     op = instruction.op
-    if isinstance(op, Fusion):
-        return fusions and not has_control_edges(instruction)
     return (
         isinstance(op, Call)
+        and op.computation not in kept
         and op.computation.execution_thread == "main"
         and not has_control_edges(instruction)
         and instruction.frontend_attributes.get("inlineable") != "false"

@@ -8,7 +8,15 @@ from typing import ClassVar
 from hloom.counted_loop import trip_count
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import While
-from hloom.passes.edit import Edit, copy_into, has_control_edges, runs_effects
+from hloom.passes.edit import (
+    Edit,
+    callees_first_of,
+    copy_into,
+    effectful_computations,
+    has_control_edges,
+    has_effect,
+    unfolded_size,
+)
 from hloom.passes.simplify.dead_code import remove_unused_computations
 
 
@@ -16,22 +24,31 @@ from hloom.passes.simplify.dead_code import remove_unused_computations
 class WhileLoopUnroller:
     """while(%t) that is known to run n times -> n copies of its body, one after another.
 
-    Needs loops that count as JAX's do. Loops with effects, with control edges, of more rounds than `max_trips`, or that
-    would become more instructions than `max_instructions`, stay.
+    Needs loops that count as JAX's do. Loops with effects, with control edges, of more iterations than `max_trips`, or
+    that would become more instructions than `max_instructions`, stay; so do those that would become more than
+    `max_unfolded` with all that the loops and conditionals inside hold.
     """
 
     name: ClassVar[str] = "while-loop-unroller"
     max_trips: int = 8
     max_instructions: int = 512
+    max_unfolded: int = 4096
 
     def run(self, module: Module) -> int:
-        changes = sum(self._unroll(computation) for computation in list(module.computations))
+        order = callees_first_of(module)
+        if not any(isinstance(i.op, While) for i in module.instructions()):
+            return 0
+        effectful, changes = effectful_computations(module), 0
+        sizes: dict[Computation, int] = {}
+        for computation in order:
+            changes += self._unroll(computation, effectful, sizes)
+            sizes[computation] = unfolded_size(computation, sizes)
         if changes:
             remove_unused_computations(module)
         return changes
 
-    def _unroll(self, computation: Computation) -> int:
-        loops = [i for i in computation.instructions if isinstance(i.op, While) and self._is_short(i)]
+    def _unroll(self, computation: Computation, effectful: set[Computation], sizes: dict[Computation, int]) -> int:
+        loops = [i for i in computation.instructions if isinstance(i.op, While) and self._is_short(i, effectful, sizes)]
         if not loops:
             return 0
         edit = Edit(computation)
@@ -45,9 +62,10 @@ class WhileLoopUnroller:
         edit.finish()
         return len(loops)
 
-    def _is_short(self, loop: Instruction) -> bool:
+    def _is_short(self, loop: Instruction, effectful: set[Computation], sizes: dict[Computation, int]) -> bool:
         trips = trip_count(loop)
-        if trips is None or not 0 < trips <= self.max_trips or has_control_edges(loop) or runs_effects(loop.op):
+        if trips is None or not 0 < trips <= self.max_trips or has_control_edges(loop) or has_effect(loop, effectful):
             return False
         assert isinstance(loop.op, While)
-        return trips * len(loop.op.body.instructions) <= self.max_instructions
+        own, unfolded = len(loop.op.body.instructions), sizes[loop.op.body]
+        return trips * own <= self.max_instructions and trips * unfolded <= self.max_unfolded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,22 +15,27 @@ from hloom.passes.expand.maker import Maker, expand_all
 class MapInliner:
     """Before: map(%a, ..), to_apply=f. After: the instructions of f on whole arrays, constants broadcast.
 
-    Maps of computations that are not all scalars, constants and element-wise operations stay; `inline` comes first.
+    Maps of computations that are not all scalars, constants and element-wise operations stay, and so do several of one
+    that has more than `max_callee` instructions; `inline` comes first.
     """
 
     name: ClassVar[str] = "map-inline"
+    max_callee: int = 500
 
     def run(self, module: Module) -> int:
-        return expand_all(module, {"map": _inline})
+        uses = Counter(i.op.computation for i in module.instructions() if isinstance(i.op, Map))
+
+        def expand(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+            computation: Computation = old.op.computation  # type: ignore[attr-defined]
+            is_long = uses[computation] > 1 and len(computation.instructions) > self.max_callee
+            return None if is_long or not _is_elementwise(computation) else _inline(make, old, computation)
+
+        return expand_all(module, {"map": expand})
 
 
-def _inline(make: Maker, old: Instruction, module: Module) -> Instruction | None:
-    op = old.op
-    assert isinstance(op, Map)
-    if not _is_elementwise(op.computation):
-        return None
+def _inline(make: Maker, old: Instruction, computation: Computation) -> Instruction:
     new: dict[Instruction, Instruction] = {}
-    for inner in op.computation.instructions:
+    for inner in computation.instructions:
         if inner.opcode == "parameter":
             new[inner] = old.operands[inner.op.number]  # type: ignore[attr-defined]
         elif inner.opcode == "constant":
@@ -37,7 +43,7 @@ def _inline(make: Maker, old: Instruction, module: Module) -> Instruction | None
         else:
             shape = old.shape.with_element_type(inner.shape.element_type).without_layout()
             new[inner] = make(inner.op, *(new[operand] for operand in inner.operands), shape=shape)
-    return new[op.computation.root]
+    return new[computation.root]
 
 
 def _is_elementwise(computation: Computation) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 
 from hloom.backends.cpu.elements.ops import can_apply
 from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.program.functions import functions_of, running_computations
 from hloom.backends.cpu.program.hoist_packing import hoist_packing
 from hloom.backends.cpu.program.independent_rounds import fills_threads, independent_rounds, may_run_at_once
-from hloom.backends.cpu.program.kernel_codes import KernelCodes, structure
+from hloom.backends.cpu.program.kernel_codes import KernelCodes
 from hloom.backends.cpu.program.program import (
     TOKEN_PLACE,
     Buffer,
@@ -36,14 +36,17 @@ from hloom.backends.cpu.program.program import (
 )
 from hloom.backends.interpreter.plan import make_plans
 from hloom.counted_loop import trip_count
-from hloom.ir import Computation, Instruction, Module, callees_first
+from hloom.ir import Computation, Instruction, Module
 from hloom.loops.lower import Lowered, can_lower, copy_kernel, lower
 from hloom.loops.nest import BufferType, Kernel
 from hloom.loops.schedule import schedule
 from hloom.ops.control_flow import Call
+from hloom.passes.edit import is_control_flow, unfolded_size
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
+MOST_UNFOLDED = 1 << 15
+"""Instructions of all that a computation runs, where this holds what needs the host and so is no subroutine."""
 SHARED_COPY_BYTES = 2 << 20
 """Copies of so much go to several threads: one core alone reads and writes less than the caches give."""
 
@@ -53,14 +56,24 @@ def build_program(
 ) -> Program:
     """The program of a module (whose entry is as the passes left it).
 
-    `with_calls`: whether computations that are called in several places may be subroutines; `codes` may hold kernels
-    that are written already.
+    `with_calls`: whether computations that run in several places may be subroutines; `codes` may hold kernels that are
+    written already.
     """
+    order = running_computations(module.entry)
     program = Program(module=module, plans=make_plans(module.entry))
-    called_often = _called_often(module.entry) if with_calls else set()
-    shared = _Shared(called_often, codes or KernelCodes(vector_bytes, threads))
+    shared = _Shared(codes or KernelCodes(vector_bytes, threads))
+    functions = functions_of(order) if with_calls else set()
+    sizes: dict[Computation, int] = {}
+    for computation in order[:-1]:
+        sizes[computation] = unfolded_size(computation, sizes)
+        if sizes[computation] - len(computation.instructions) > MOST_UNFOLDED:
+            shared.too_long.add(computation)
+        elif computation in functions:
+            _add_subroutine(computation, program, shared)
+        if computation in shared.too_long or computation in shared.subroutines:
+            sizes[computation] = 1
     _Builder(program, shared).build(module.entry)
-    program.subroutines = [subroutine for subroutine in shared.subroutines.values() if subroutine is not None]
+    program.subroutines = [*shared.subroutines.values()]
     return program
 
 
@@ -68,18 +81,22 @@ def build_program(
 class _Shared:
     """What a program and its subroutines have together."""
 
-    called_often: set[Computation]
     codes: KernelCodes
     kernels: dict[Any, Lowered] = field(default_factory=dict)
     copies: dict[int, Kernel] = field(default_factory=dict)
     """By their sizes in bytes."""
-    subroutines: dict[Computation, Subroutine | None] = field(default_factory=dict)
+    subroutines: dict[Computation, Subroutine] = field(default_factory=dict)
+    too_long: set[Computation] = field(default_factory=set)
+    """Computations that need the host and would be too many steps: the host runs them as a whole."""
 
 
-def _called_often(entry: Computation) -> set[Computation]:
-    """The computations that more than one call names."""
-    calls = [i.op.computation for c in callees_first(entry) for i in c.instructions if isinstance(i.op, Call)]
-    return {computation for computation, count in Counter(calls).items() if count > 1}
+def _add_subroutine(callee: Computation, caller: Program, shared: _Shared) -> None:
+    """Makes a computation a program of its own, unless that needs the host."""
+    if all(shape.is_static for shape in (*callee.parameter_shapes, callee.result_shape)):
+        program = Program(module=caller.module, plans=caller.plans, loops=caller.loops)
+        _Builder(program, shared).build(callee)
+        if not program.host_steps and not program.slots:
+            shared.subroutines[callee] = Subroutine(f"hloom_sub{len(shared.subroutines)}", program)
 
 
 class _Builder:
@@ -185,8 +202,10 @@ class _Builder:
             return TOKEN_PLACE
         if any(isinstance(leaf, Slot) and leaf != TOKEN_PLACE for operand in operands for leaf in leaves(operand)):
             return self._host(instruction, operands, steps)
+        if is_control_flow(instruction) and not self.shared.too_long.isdisjoint(instruction.op.computations):
+            return self._host(instruction, operands, steps)
         if isinstance(instruction.op, Call):
-            return self._call(instruction, instruction.op.computation, operands, steps)
+            return self._apply(instruction.op.computation, operands, steps)
         if opcode == "while" and _is_native_shape(instruction.shape):
             return self._while(instruction, operands[0], steps)
         if opcode == "conditional" and _is_native_shape(instruction.shape):
@@ -206,32 +225,19 @@ class _Builder:
             return self._kernel(instruction, operands, steps)
         return self._host(instruction, operands, steps)
 
-    def _call(self, call: Instruction, callee: Computation, operands: list[Place], steps: list[Step]) -> Place:
-        subroutine = self._subroutine(callee) if callee in self.shared.called_often else None
+    def _apply(self, computation: Computation, arguments: Sequence[Place], steps: list[Step]) -> Place:
+        """Appends the steps of a computation on arguments, or a call of its subroutine; the place of its result."""
+        subroutine = self.shared.subroutines.get(computation)
         if subroutine is None:
-            return self._run(callee, operands, steps)
-        result = self._place(call.shape)
+            return self._run(computation, arguments, steps)
+        result = self._place(computation.result_shape)
         constants = [self._constant_like(buffer) for buffer in subroutine.program.of_kind("constant")]
         scratch = self._buffer(Shape.array(PrimitiveType.U8, (0,)), "temp")
         subroutine.scratches.append(scratch)
-        given: list[Any] = [leaf for operand in operands for leaf in leaves(operand)]
+        given: list[Any] = [leaf for argument in arguments for leaf in leaves(argument)]
         written: list[Any] = [*leaves(result)]
         steps.append(CallStep(subroutine, given, written, constants, scratch))
         return result
-
-    def _subroutine(self, callee: Computation) -> Subroutine | None:
-        """A computation as a program of its own; None where that needs the host."""
-        made = self.shared.subroutines
-        if callee not in made:
-            made[callee] = None
-            if all(shape.is_static for shape in (*callee.parameter_shapes, callee.result_shape)):
-                program = Program(module=self.program.module, plans=self.program.plans, loops=self.program.loops)
-                _Builder(program, self.shared).build(callee)
-                if not program.host_steps and not program.slots:
-                    number = sum(subroutine is not None for subroutine in made.values())
-                    del made[callee]  # it comes after those that it calls
-                    made[callee] = Subroutine(f"hloom_sub{number}", program)
-        return made[callee]
 
     def _code_step(self, instruction: Instruction, code: KernelCode, operands: list[Place], steps: list[Step]) -> Place:
         result = self._place(instruction.shape)
@@ -273,7 +279,7 @@ class _Builder:
 
     def _lowered(self, instruction: Instruction) -> Lowered:
         """The scheduled kernel; instructions of one structure share it."""
-        key = structure(instruction)
+        key = self.shared.codes.structures.of(instruction)
         found = self.shared.kernels.get(key)
         if found is None:
             found = self.shared.kernels[key] = lower(instruction)
@@ -290,8 +296,8 @@ class _Builder:
         self._copy(state, initial, steps)
         condition: list[Step] = []
         body: list[Step] = []
-        predicate = self._run(op.condition, [state], condition)
-        result = self._run(op.body, [state], body)
+        predicate = self._apply(op.condition, [state], condition)
+        result = self._apply(op.body, [state], body)
         self._copy_at_once(state, result, body)
         steps += hoist_packing(
             condition, body, lambda size: self._buffer(Shape.array(PrimitiveType.U8, (size,)), "temp")
@@ -318,7 +324,7 @@ class _Builder:
         branches: list[list[Step]] = []
         for computation, operand in zip(op.branch_computations, operands[1:], strict=True):
             branch: list[Step] = []
-            self._copy(result, self._run(computation, [operand], branch), branch)
+            self._copy(result, self._apply(computation, [operand], branch), branch)
             branches.append(branch)
         steps.append(ConditionalStep(operands[0], branches))
         return result

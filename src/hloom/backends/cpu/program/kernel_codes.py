@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,12 +30,36 @@ KERNELS = {
 
 
 @dataclass
+class Structures:
+    """Keys of instructions, equal where the same code does. In them computations are numbers, equal ones the same."""
+
+    numbers: dict[Any, int] = field(default_factory=dict)
+
+    def of(self, instruction: Instruction) -> Any:
+        """The key of an instruction."""
+        inside: dict[Computation, int] = {}
+        for computation in callees_first(*calls(instruction.op)):
+            key = _computation_key(computation, inside)
+            inside[computation] = self.numbers.setdefault(key, len(self.numbers))
+        first: dict[Instruction, int] = {}
+        sharing = tuple(first.setdefault(operand, k) for k, operand in enumerate(instruction.operands))
+        shapes = tuple(_shape_key(o.shape) for o in instruction.operands)
+        if instruction.opcode == "fusion":
+            (computation,) = instruction.op.computations
+            return ("fusion", sharing, shapes, inside[computation])
+        if instruction.opcode == "custom-call":
+            shapes = (*shapes, instruction.backend_config)
+        return (_operation_key(instruction, inside), sharing, shapes, _shape_key(instruction.shape))
+
+
+@dataclass
 class KernelCodes:
     """Writes the code of instructions; those of one structure share it."""
 
     vector_bytes: int
     threads: int
     written: dict[Any, KernelCode | None] = field(default_factory=dict)
+    structures: Structures = field(default_factory=Structures)
 
     def of(self, instruction: Instruction) -> KernelCode | None:
         """The code of an instruction that has a kernel of its own."""
@@ -43,7 +67,7 @@ class KernelCodes:
         shapes = [*instruction.shape.leaves(), *(leaf for o in instruction.operands for leaf in o.shape.leaves())]
         if writer is None or any(not shape.is_array or shape.is_dynamic for shape in shapes):
             return None
-        key = structure(instruction)
+        key = self.structures.of(instruction)
         if key not in self.written:
             name = f"{instruction.opcode.replace('-', '_')}{len(self.written)}"
             emit = importlib.import_module(f"hloom.backends.cpu.kernels.{writer}").emit
@@ -75,38 +99,25 @@ def _has_kernel(instruction: Instruction) -> bool:
     return instruction.opcode in KERNELS and not can_lower(instruction, can_apply)
 
 
-def structure(instruction: Instruction) -> Any:
-    """A key that is equal for instructions that need the same code."""
-    operands = instruction.operands
-    sharing = tuple(operands.index(operand) for operand in operands)
-    shapes = tuple(_shape_key(o.shape) for o in operands)
-    if instruction.opcode == "fusion":
-        (computation,) = instruction.op.computations
-        return ("fusion", sharing, shapes, computation_structure(computation))
-    if instruction.opcode == "custom-call":
-        shapes = (*shapes, instruction.backend_config)
-    return (_operation_key(instruction), sharing, shapes, _shape_key(instruction.shape))
-
-
-def computation_structure(computation: Computation) -> Any:
-    numbers = {instruction: k for k, instruction in enumerate(computation.instructions)}
+def _computation_key(computation: Computation, inside: Mapping[Computation, int]) -> Any:
+    positions = {instruction: k for k, instruction in enumerate(computation.instructions)}
     rows = tuple(
-        (_operation_key(i), _shape_key(i.shape), tuple(numbers[o] for o in i.operands))
+        (_operation_key(i, inside), _shape_key(i.shape), tuple(positions[o] for o in i.operands))
         for i in computation.instructions
     )
-    return rows, numbers[computation.root]
+    return rows, positions[computation.root]
 
 
-def _operation_key(instruction: Instruction) -> Any:
+def _operation_key(instruction: Instruction, inside: Mapping[Computation, int]) -> Any:
     op = instruction.op
-    computations = list(op.computations)
-    if not computations:
+    called = calls(op)
+    if not called:
         return op
     rest = tuple(v for v in op.__dict__.values() if not isinstance(v, (Computation, tuple)))
     tuples = tuple(
         v for v in op.__dict__.values() if isinstance(v, tuple) and not any(isinstance(c, Computation) for c in v)
     )
-    return op.opcode, rest, tuples, tuple(computation_structure(c) for c in computations)
+    return op.opcode, rest, tuples, tuple(inside[c] for c in called)
 
 
 def _shape_key(shape: Shape) -> Any:

@@ -247,13 +247,14 @@ def leaves(place: Place) -> Iterator[Buffer | Slot]:
 
 def all_steps(steps: Iterable[Step]) -> Iterator[Step]:
     """The steps, and after each loop or conditional those that it runs."""
-    for step in steps:
+    waiting = [*steps][::-1]
+    while waiting:
+        step = waiting.pop()
         yield step
         if isinstance(step, WhileStep):
-            yield from all_steps([*step.condition, *step.body])
+            waiting += [*step.condition, *step.body][::-1]
         elif isinstance(step, ConditionalStep):
-            for branch in step.branches:
-                yield from all_steps(branch)
+            waiting += [inner for branch in step.branches for inner in branch][::-1]
 
 
 def codes_of(program: Program) -> dict[str, KernelCode]:
