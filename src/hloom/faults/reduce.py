@@ -187,7 +187,8 @@ def _edited(case: Case, position: int, choice: int) -> Case:
     edit = Edit(module.entry)
     called = [i for i in module.entry.instructions if isinstance(i.op, (Call, Fusion))]
     for call in [i for i in called if not has_control_edges(i)]:
-        inline(edit, call, *call.op.computations, call.operands)
+        (callee,) = call.op.computations
+        inline(edit, call, callee, call.operands)
     edit.finish()
     return _tidied(case, module)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,6 +28,8 @@ LARGEST_WINDOW = 128
 LARGEST_RUN = 12
 """The same of windows that give a running fold of elements that lie side by side, or are few."""
 RUN_ELEMENTS = 1 << 14
+MOST_TOGETHER = 128
+"""Pieces of a concatenation in one nest: the time of LLVM is not linear in the length of a function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,7 @@ class _Lowering:
 
     def _pieces(self, root: Instruction, output: int) -> list[Nest]:
         """A store for each operand of a concatenation: in one nest for neighbours that lie in rows or read the same."""
-        nests: list[Nest] = []
+        groups: list[_Together] = []
         start = 0
         dimension: int = root.op.dimension  # type: ignore[attr-defined]
         loops_of = functools.cache(self._loops)
@@ -220,12 +222,11 @@ class _Lowering:
             starts = [self.space.indices.constant(0)] * root.shape.rank
             starts[dimension] = self.space.indices.constant(start)
             piece = self._part(root.shape, output, operand, starts, loops_of(sizes))
-            is_thin = math.prod(sizes[dimension:]) == 1
-            if nests and nests[-1].loops == piece.loops and (is_thin or _share_loads(nests[-1], piece)):
-                piece = Nest(piece.loops, (*nests.pop().stores, *piece.stores))
-            nests.append(piece)
+            if not groups or not groups[-1].takes(piece, is_thin=math.prod(sizes[dimension:]) == 1):
+                groups.append(_Together(piece.loops))
+            groups[-1].add(piece)
             start += sizes[dimension]
-        return nests
+        return [Nest(group.loops, tuple(group.stores)) for group in groups]
 
     def _part(self, whole: Shape, output: int, part: Instruction, starts: Sequence[Index], over: Loops) -> Nest:
         """Stores the elements of `part` into the result from `starts` on."""
@@ -236,5 +237,19 @@ class _Lowering:
         return Nest(loops, (Store(output, offset, self.puller.element(part, index)),))
 
 
-def _share_loads(a: Nest, b: Nest) -> bool:
-    return not set(a.loads).isdisjoint(b.loads)
+@dataclass
+class _Together:
+    """Pieces of a concatenation in one nest."""
+
+    loops: tuple[Variable, ...]
+    stores: list[Store] = field(default_factory=list)
+    loads: set[Load] = field(default_factory=set)
+
+    def takes(self, piece: Nest, is_thin: bool) -> bool:
+        """Whether another piece belongs here: thin ones lie in rows, others read the same."""
+        has_room = len(self.stores) < MOST_TOGETHER
+        return has_room and self.loops == piece.loops and (is_thin or not self.loads.isdisjoint(piece.loads))
+
+    def add(self, piece: Nest) -> None:
+        self.stores += piece.stores
+        self.loads.update(piece.loads)

@@ -132,7 +132,7 @@ class _Printer:
     def module(self, module: Module) -> str:
         computations = module.computations
         if self.options.canonical:
-            computations = callees_first(module.entry, lambda c: called_by(self._ordered(c)))
+            computations = callees_first(module.entry, called=lambda c: called_by(self._ordered(c)))
             self._rename(computations)
         parts = [self._header(module)]
         if self.options.metadata:

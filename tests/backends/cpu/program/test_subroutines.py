@@ -66,7 +66,7 @@ def test_functions_that_are_called_often_give_what_the_interpreter_gives(
 def _unfold_at_most(monkeypatch: pytest.MonkeyPatch, instructions: int) -> None:
     from hloom.passes.control_flow.call_inliner import CallInliner
 
-    monkeypatch.setattr(CallInliner.__init__, "__defaults__", (False, instructions, 2))
+    monkeypatch.setattr(CallInliner.__init__, "__defaults__", (False, instructions, 2, 500))
 
 
 def chain(depth: int) -> str:

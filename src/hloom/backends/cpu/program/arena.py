@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import heapq
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -18,41 +19,52 @@ def best_fit(intervals: Iterable[tuple[int, int, int, Key]]) -> tuple[dict[Key, 
     offsets: dict[Key, int] = {}
     for first, last, wanted, key in sorted(intervals, key=lambda item: item[0]):
         while active and active[0][0] < first:
-            _, offset, size = active.pop(0)
+            _, offset, size = heapq.heappop(active)
             free.release(offset, size)
         size = -(-wanted // ALIGNMENT) * ALIGNMENT
         offset = offsets[key] = free.take(size)
-        bisect.insort(active, (last, offset, size))
+        heapq.heappush(active, (last, offset, size))
     return offsets, free.end
 
 
 class _FreeList:
-    """Free parts of the arena by offset; the arena grows at its end."""
+    """Free parts of the arena, by offset and by size; the arena grows at its end."""
 
     def __init__(self) -> None:
-        self.parts: list[tuple[int, int]] = []
+        self.by_offset: list[tuple[int, int]] = []
+        self.by_size: list[tuple[int, int]] = []
         self.end = 0
 
     def take(self, size: int) -> int:
-        fitting = [(length, offset) for offset, length in self.parts if length >= size]
-        if fitting:
-            length, offset = min(fitting)
-            self.parts.remove((offset, length))
+        fitting = bisect.bisect_left(self.by_size, (size, 0))
+        if fitting < len(self.by_size):
+            length, offset = self.by_size[fitting]
+            self._remove(offset, length)
             if length > size:
-                bisect.insort(self.parts, (offset + size, length - size))
+                self._add(offset + size, length - size)
             return offset
-        if self.parts and sum(self.parts[-1]) == self.end:
-            offset, _ = self.parts.pop()
+        if self.by_offset and sum(self.by_offset[-1]) == self.end:
+            offset, length = self.by_offset[-1]
+            self._remove(offset, length)
             self.end = offset + size
             return offset
         self.end += size
         return self.end - size
 
     def release(self, offset: int, size: int) -> None:
-        position = bisect.bisect(self.parts, (offset, 0))
-        if position < len(self.parts) and self.parts[position][0] == offset + size:
-            size += self.parts.pop(position)[1]
-        if position and sum(self.parts[position - 1]) == offset:
-            offset, before = self.parts.pop(position - 1)
-            size += before
-        bisect.insort(self.parts, (offset, size))
+        position = bisect.bisect(self.by_offset, (offset, 0))
+        after = self.by_offset[position : position + 1]
+        before = self.by_offset[position - 1 : position] if position else []
+        for part, length in (*before, *after):
+            if part in (offset + size, offset - length):
+                self._remove(part, length)
+                offset, size = min(offset, part), size + length
+        self._add(offset, size)
+
+    def _add(self, offset: int, size: int) -> None:
+        bisect.insort(self.by_offset, (offset, size))
+        bisect.insort(self.by_size, (size, offset))
+
+    def _remove(self, offset: int, size: int) -> None:
+        del self.by_offset[bisect.bisect_left(self.by_offset, (offset, size))]
+        del self.by_size[bisect.bisect_left(self.by_size, (size, offset))]

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hloom.backends.cpu.program.arena import best_fit
-from hloom.backends.cpu.program.liveness import Region, Use, accesses, live_intervals
+from hloom.backends.cpu.program.life import Life
+from hloom.backends.cpu.program.liveness import Region, Use, accesses
 from hloom.backends.cpu.program.program import (
     Buffer,
     CallStep,
@@ -29,6 +30,7 @@ from hloom.backends.cpu.program.program import (
     WhileStep,
     leaves,
 )
+from hloom.types import PrimitiveType
 
 PlainStep = KernelStep | CodeStep | CopyStep | HostStep | WaitStep | CallStep
 """Steps that run no other steps."""
@@ -59,9 +61,13 @@ class Assignment:
     """Of loops whose rounds run at once."""
 
     def of(self, buffer: Buffer) -> Buffer:
-        while (shared := self.home.get(buffer)) is not None:
-            buffer = shared
-        return buffer
+        """The buffer whose memory it has; what lies on the way there is remembered."""
+        home = buffer
+        while (shared := self.home.get(home)) is not None:
+            home = shared
+        while buffer is not home:
+            self.home[buffer], buffer = home, self.home[buffer]
+        return home
 
 
 @dataclass(eq=False, slots=True)
@@ -99,6 +105,8 @@ class _Assigner:
         self.program = program
         self.assignment = Assignment()
         self.uses: dict[Buffer, list[Use]] = {}
+        self.lives: dict[Buffer, Life] = {}
+        """Of the homes that sharing was tried for."""
         self.copies: list[tuple[Buffer, Buffer]] = []
         self.in_place: list[tuple[Buffer, Buffer]] = []
         self.loops: list[tuple[WhileStep, tuple[Region, ...]]] = []
@@ -115,6 +123,7 @@ class _Assigner:
             self._try_to_share(first, second)
         if donate:
             self._share_donated()
+        self.uses = {home: self._own_uses(uses) for home, uses in self.uses.items()}
         self._part_rounds()
         self._place()
         return self.assignment
@@ -176,11 +185,16 @@ class _Assigner:
         for alias in module.input_output_alias:
             parameter = _part(program.parameters[alias.parameter_number], alias.parameter_index)
             self._try_to_donate(parameter, _part(program.result, alias.output_index))
+        free: dict[tuple[PrimitiveType, int], list[Buffer]] = {}
+        for output in leaves(program.result) if module.buffer_donors else ():
+            if isinstance(output, Buffer) and output.number not in self.assignment.donated:
+                free.setdefault((output.type, output.byte_size), []).append(output)
         for donor in module.buffer_donors:
             parameter = _part(program.parameters[donor.parameter_number], donor.parameter_index)
-            for output in leaves(program.result):
-                if self._try_to_donate(parameter, output):
-                    break
+            fitting = free.get((parameter.type, parameter.byte_size), []) if isinstance(parameter, Buffer) else []
+            taken = next((k for k, output in enumerate(fitting) if self._try_to_donate(parameter, output)), None)
+            if taken is not None:
+                del fitting[taken]
 
     def _try_to_donate(self, parameter: Place, output: Place) -> bool:
         if not isinstance(parameter, Buffer) or not isinstance(output, Buffer):
@@ -211,22 +225,31 @@ class _Assigner:
         self._merge(drop, keep)
 
     def _merge(self, drop: Buffer, keep: Buffer) -> None:
+        """Gives two homes one place. What there is less of is added to the other: many may come together."""
+        few, many = sorted((self._life(drop), self._life(keep)), key=lambda life: len(life.writes))
+        few_uses, many_uses = sorted((self.uses.pop(drop), self.uses[keep]), key=len)
         self.assignment.home[drop] = keep
-        merged = sorted([*self.uses[keep], *self.uses.pop(drop)], key=lambda use: use.position)
-        self.uses[keep] = _joined(merged, self.assignment)
+        many.join(few)
+        many_uses += few_uses
+        for use in few_uses:
+            if _copies_to_itself(use.step, self.assignment):
+                many.forget(use)
+        self.uses[keep], self.lives[keep] = many_uses, many
+        del self.lives[drop]
+
+    def _life(self, home: Buffer) -> Life:
+        if home not in self.lives:
+            self.lives[home] = Life.of(self.uses[home], 0, self.count + 1)
+        return self.lives[home]
 
     def _overwrites(self, writer: Buffer, holder: Buffer) -> bool:
         """Whether a step writes `writer` while `holder` is alive; copies between the two do not count."""
-        writes = [use for use in self.uses[writer] if use.writes]
-        intervals = live_intervals(self.uses[holder], 0, self.count + 1)
-        for use in writes:
+        writes, alive = self._life(writer), self._life(holder)
+        for use, end in alive.meets(writes):
             if isinstance(use.step, CopyStep) and self.assignment.of(use.step.source) is holder:
                 continue
-            for a, b in intervals:
-                if a < use.position < b or use.position == a:
-                    return True
-                if use.position == b and not self._in_place(use.step, writer, holder):
-                    return True
+            if use.position != end or not self._in_place(use.step, writer, holder):
+                return True
         return False
 
     def _in_place(self, step: Step, written: Buffer, read: Buffer) -> bool:
@@ -240,34 +263,50 @@ class _Assigner:
         same_width = len({step.buffers[k].type.byte_width for k in (*outputs, *inputs)}) == 1
         return same_width and all((o, i) in step.kernel.in_place for o in outputs for i in inputs)
 
+    def _own_uses(self, uses: list[Use]) -> list[Use]:
+        """In order, without copies to the place itself; what one step does is one use."""
+        joined: dict[tuple[int, int], Use] = {}
+        for use in uses:
+            if not _copies_to_itself(use.step, self.assignment):
+                old = joined.setdefault((use.position, id(use.step)), use)
+                joined[use.position, id(use.step)] = replace(
+                    old, reads=old.reads or use.reads, writes=old.writes or use.writes
+                )
+        return sorted(joined.values(), key=lambda use: use.position)
+
     # Rounds that run at once
 
     def _part_rounds(self) -> None:
         """Gives memory of their own to the rounds of loops that may run at once, the outermost such loops."""
         at_once: set[Region] = set()
+        inside: dict[Region, dict[Buffer, list[Use]]] = {r[-1]: {} for step, r in self.loops if step.rounds is not None}
+        for home, uses in self.uses.items() if inside else ():
+            for use in uses:
+                for region in use.region:
+                    if region in inside:
+                        inside[region].setdefault(home, []).append(use)
         for step, regions in self.loops:
             if step.rounds is not None and at_once.isdisjoint(regions):
-                memory = self._round_memory(step.rounds, regions)
+                memory = self._round_memory(step.rounds, regions[-1], inside[regions[-1]])
                 if memory is not None:
                     at_once.add(regions[-1])
                     self.assignment.rounds[step] = memory
 
-    def _round_memory(self, rounds: Rounds, regions: tuple[Region, ...]) -> RoundMemory | None:
+    def _round_memory(self, rounds: Rounds, loop: Region, uses: dict[Buffer, list[Use]]) -> RoundMemory | None:
         """None where a round needs what another one leaves, or too much memory.
 
         What no step outside of the loop reads or writes, one in the same round has written before it is read: what
         comes from another round was something before the first one.
         """
-        loop, counter = regions[-1], self.assignment.of(rounds.counter)
+        counter = self.assignment.of(rounds.counter)
         arrays = {self.assignment.of(array) for array in rounds.arrays}
         private, shared = [counter], []
-        for home, uses in self.uses.items():
-            inside = [use for use in uses if loop in use.region]
-            if not inside or home is counter:
+        for home, inside in uses.items():
+            if home is counter:
                 continue
             if not any(use.writes for use in inside) or (home in arrays and _only_in_parts(inside)):
                 shared.append(home)
-            elif home.kind == "temp" and len(inside) == len(uses):
+            elif home.kind == "temp" and len(inside) == len(self.uses[home]):
                 private.append(home)
             else:
                 return None
@@ -303,33 +342,15 @@ class _Assigner:
 
     def _interval(self, buffer: Buffer) -> tuple[int, int, int, Buffer]:
         """From where to where the buffer needs its memory."""
-        uses = self.uses[buffer]
-        live = live_intervals(uses, 0, self.count + 1)
-        first = min([uses[0].position, *(a for a, _ in live)])
-        last = max([uses[-1].position, *(b for _, b in live)])
-        return first, last, buffer.byte_size, buffer
+        positions = [use.position for use in self.uses[buffer]]
+        positions += self._life(buffer).ends()
+        return min(positions), max(positions), buffer.byte_size, buffer
 
 
 def _only_in_parts(uses: Sequence[Use]) -> bool:
     """Whether all that is done with an array is that one step writes a part of it."""
     steps = [use.step for use in uses]
     return len(steps) == 1 and isinstance(steps[0], KernelStep) and bool(steps[0].partial)
-
-
-def _joined(uses: list[Use], assignment: Assignment) -> list[Use]:
-    """The uses of a shared buffer: copies to itself vanish, and what one step does is one use."""
-    result: list[Use] = []
-    for use in uses:
-        if _copies_to_itself(use.step, assignment):
-            continue
-        if result and result[-1].step is use.step and result[-1].position == use.position:
-            old = result.pop()
-            # In place, the reads come before the writes of the same elements: the old value is read, then lost.
-            reads, writes = old.reads or use.reads, old.writes or use.writes
-            result.append(replace(use, reads=reads, writes=writes))
-        else:
-            result.append(use)
-    return result
 
 
 def _part(place: Place, index: tuple[int, ...]) -> Place:
