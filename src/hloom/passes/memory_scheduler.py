@@ -35,17 +35,21 @@ class MemoryScheduler:
     name: ClassVar[str] = "memory-scheduler"
 
     def run(self, module: Module) -> int:
-        called = {id(c) for i in module.instructions() if is_control_flow(i) for c in i.op.computations}
-        changes, effectful = 0, effectful_computations(module)
-        for computation in module.computations:
-            is_run = computation is module.entry_computation or id(computation) in called
-            if is_run and len(computation.instructions) > 2:
-                changes += _reorder(computation, effectful)
-        return changes
+        effectful = effectful_computations(module)
+        return sum(_reorder(computation, effectful) for computation in run_computations(module))
+
+
+def run_computations(module: Module) -> list[Computation]:
+    """The computations whose instructions run one after the other: not those that fusions and reductions apply."""
+    called = {id(c) for i in module.instructions() if is_control_flow(i) for c in i.op.computations}
+    entry = module.entry_computation
+    return [computation for computation in module.computations if computation is entry or id(computation) in called]
 
 
 def _reorder(computation: Computation, effectful: set[Computation]) -> int:
     old = computation.instructions
+    if len(old) <= 2:
+        return 0
     new = _greedy(computation, effectful)
     if new == old or peak_bytes(computation, new) >= peak_bytes(computation, old):
         return 0
@@ -57,7 +61,7 @@ def _reorder(computation: Computation, effectful: set[Computation]) -> int:
 
 def _greedy(computation: Computation, effectful: set[Computation]) -> list[Instruction]:
     order = {instruction: k for k, instruction in enumerate(computation.instructions)}
-    before = _predecessors(computation.instructions, effectful)
+    before = predecessors(computation.instructions, effectful)
     after: dict[Instruction, list[Instruction]] = {i: [] for i in order}
     for instruction, needed in before.items():
         for other in needed:
@@ -83,7 +87,7 @@ def _greedy(computation: Computation, effectful: set[Computation]) -> list[Instr
     return list(result)
 
 
-def _predecessors(
+def predecessors(
     instructions: Sequence[Instruction], effectful: set[Computation]
 ) -> dict[Instruction, set[Instruction]]:
     """What must come before each instruction: operands, control edges, and the effect before an effect."""

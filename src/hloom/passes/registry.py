@@ -38,6 +38,7 @@ from hloom.passes.simplify.constant_folding import ConstantFolding
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.simplify.tuple_simplifier import TupleSimplifier
 from hloom.passes.spmd.spmd_pass import SpmdPartitioner
+from hloom.passes.update_scheduler import UpdateScheduler
 
 PASSES: dict[str, type[Any]] = {
     cls.name: cls
@@ -53,6 +54,7 @@ PASSES: dict[str, type[Any]] = {
         WhileLoopInvariantCodeMotion,
         WhileLoopUnroller,
         MemoryScheduler,
+        UpdateScheduler,
         AsyncToSync,
         BatchNormExpander,
         BitsExpander,

@@ -7,7 +7,7 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu.compiler import cpu_pipeline
-from hloom.counted_loop import CountedLoop, counted_loop
+from hloom.counted_loop import CountedLoop, counted_loop, seen
 from hloom.passes import clone_module, run_passes, simplification_pipeline
 from hloom.passes.control_flow.while_loops import (
     WhileLoopInvariantCodeMotion,
@@ -113,8 +113,11 @@ ENTRY e { x = f32[8] parameter(0)  zero = s32[] constant(0)  s = (s32[], f32[8],
 
 
 def test_state_may_come_from_a_fusion_whose_root_is_a_reduction_of_several_arrays() -> None:
-    x = np.array([3, 1, 4, 1, 5, 9, 2, 6], np.float32)
-    assert hl.compile(FUSED_REDUCTION)(x) == 1
+    module = hl.parse(FUSED_REDUCTION)
+    (while_,) = loops_of(module)
+    at = while_.op.body.root.operands[2]
+    assert seen(at).instruction is at
+    assert hl.compile(module)(np.array([3, 1, 4, 1, 5, 9, 2, 6], np.float32)) == 1
 
 
 @pytest.mark.parametrize("start", [3, 4, 5, 9])

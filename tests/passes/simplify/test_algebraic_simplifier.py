@@ -18,6 +18,18 @@ from hloom.passes.simplify.algebraic_simplifier import RULES, AlgebraicSimplifie
 from passes.modules import check_same_results, inputs, module, same_graph
 
 B = "broadcast"
+P_K = "pk = pred[1] dynamic-slice(p, k), dynamic_slice_sizes={1}"
+X_K = "xk = f32[1] dynamic-slice(x, k), dynamic_slice_sizes={1}"
+K1 = "k1 = s32[1] reshape(k)"
+X_K1 = "xk = f32[1] dynamic-slice(x, e0), dynamic_slice_sizes={1}"
+INSIDE = (
+    f"{K1}; k2 = s32[1] reshape(k1); part = s32[1] slice(k2), slice={{[0:1]}}; e0 = s32[] reshape(part);"
+    "lo = s32[] constant(0); hi = s32[] constant(3); le = pred[] compare(e0, hi), direction=LE;"
+    "ge = pred[] compare(e0, lo), direction=GE; inside = pred[] and(ge, le)"
+)
+SET_ONE = "update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0"
+GET_ONE = "offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=0, slice_sizes={1}"
+ROWS_OF_TWO = "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,2}"
 
 # rule, before, after
 CASES = [
@@ -166,6 +178,32 @@ CASES = [
      "ROOT r = f32[2] slice(x), slice={[2:4]}"),
     ("dynamic-update-slice-none", "ROOT r = f32[4] dynamic-update-slice(x, e, k)", "x"),
     ("dynamic-update-slice-all", "ROOT r = f32[4] dynamic-update-slice(x, y, k)", "y"),
+    ("dynamic-slice-broadcast",
+     f"a = f32[4,5] {B}(x), dimensions={{0}}; zero = s32[] constant(0); ROOT r = f32[2,3] dynamic-slice(a, k, zero), dynamic_slice_sizes={{2,3}}",
+     f"a = f32[2] dynamic-slice(x, k), dynamic_slice_sizes={{2}}; ROOT r = f32[2,3] {B}(a), dimensions={{0}}"),
+    ("gather-splat", f"a = f32[4,5] {B}(s), dimensions={{}}; ROOT r = f32[4,2] gather(a, i), {ROWS_OF_TWO}",
+     f"ROOT r = f32[4,2] {B}(s), dimensions={{}}"),
+    ("select-update", "a = f32[4] dynamic-update-slice(x, v, k); ROOT r = f32[4] select(p, a, x)",
+     f"{P_K}; {X_K}; b = f32[1] select(pk, v, xk); ROOT r = f32[4] dynamic-update-slice(x, b, k)"),
+    ("select-update", "a = f32[4] dynamic-update-slice(x, v, k); ROOT r = f32[4] select(p, x, a)",
+     f"{P_K}; {X_K}; b = f32[1] select(pk, xk, v); ROOT r = f32[4] dynamic-update-slice(x, b, k)"),
+    ("select-update",
+     "b = f32[1] negate(v); a = f32[4] dynamic-update-slice(x, v, k); a1 = f32[4] dynamic-update-slice(x, b, k);"
+     "ROOT r = f32[4] select(p, a, a1)",
+     f"{P_K}; {P_K.replace('pk', 'pk1')}; {X_K}; b = f32[1] negate(v); c1 = f32[1] select(pk1, xk, b); "
+     f"w = f32[4] dynamic-update-slice(x, c1, k); wk = f32[1] dynamic-slice(w, k), dynamic_slice_sizes={{1}}; "
+     "d1 = f32[1] select(pk, v, wk); ROOT r = f32[4] dynamic-update-slice(w, d1, k)"),
+    ("scatter-one", f"{K1}; ROOT r = f32[4] scatter(x, k1, s), {SET_ONE}, to_apply=second",
+     f"{INSIDE}; {X_K1}; new = f32[1] reshape(s); b = f32[1] select(inside, new, xk); ROOT r = f32[4] dynamic-update-slice(x, b, e0)"),
+    ("scatter-one", f"{K1}; ROOT r = f32[4] scatter(x, k1, s), {SET_ONE}, to_apply=sum",
+     f"{INSIDE}; {X_K1}; new = f32[1] reshape(s); all = f32[1] add(xk, new); b = f32[1] select(inside, all, xk);"
+     "ROOT r = f32[4] dynamic-update-slice(x, b, e0)"),
+    ("select-update", f"{K1}; a = f32[4] scatter(x, k1, s), {SET_ONE}, to_apply=second; ROOT r = f32[4] select(p, a, x)",
+     f"{K1}; xk = f32[] gather(x, k1), {GET_ONE}; pk = pred[] gather(p, k1), {GET_ONE}; b = f32[] select(pk, s, xk);"
+     f"ROOT r = f32[4] scatter(x, k1, b), {SET_ONE}, to_apply=second"),
+    ("select-update", f"{K1}; a = f32[4] scatter(x, k1, s), {SET_ONE}, to_apply=sum; ROOT r = f32[4] select(p, a, x)",
+     f"{K1}; zero = f32[] constant(-0); pk = pred[] gather(p, k1), {GET_ONE}; b = f32[] select(pk, s, zero);"
+     f"ROOT r = f32[4] scatter(x, k1, b), {SET_ONE}, to_apply=sum"),
     ("iota-one", "ROOT r = s32[1,4] iota(), iota_dimension=0",
      f"a = s32[] constant(0); ROOT r = s32[1,4] {B}(a), dimensions={{}}"),
     ("get-dimension-size", "ROOT r = s32[] get-dimension-size(m), dimensions={1}", "ROOT r = s32[] constant(3)"),
@@ -213,6 +251,37 @@ def test_every_rule_has_a_case_and_a_name_of_its_own() -> None:
     assert len(BY_NAME) == len(RULES)
 
 
+ONE_WINDOW = [
+    # A column of a matrix, and a part of it.
+    "l = s32[1] reshape(k); w = f32[2] slice(x), slice={[0:2]}; ROOT r = f32[2,3] scatter(m, l, w), update_window_dims={0}, "
+    "inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, index_vector_dim=0, to_apply=second",
+    "l = s32[1] reshape(k); w = f32[1,2] slice(m), slice={[0:1], [0:2]}; ROOT r = f32[2,3] scatter(m, l, w), "
+    "update_window_dims={0,1}, inserted_window_dims={}, scatter_dims_to_operand_dims={1}, index_vector_dim=0, to_apply=largest",
+    # Index vectors of two entries, of none, and of the index itself; a dimension of one vector.
+    "l = s32[2] slice(i), slice={[0:2]}; ROOT r = f32[2,3] scatter(m, l, s), update_window_dims={}, inserted_window_dims={0,1}, "
+    "scatter_dims_to_operand_dims={1,0}, index_vector_dim=0, to_apply=sum",
+    "l = s32[0] slice(i), slice={[0:0]}; w = f32[1,2] slice(m), slice={[0:1], [0:2]}; ROOT r = f32[2,3] scatter(m, l, w), "
+    "update_window_dims={0,1}, inserted_window_dims={}, scatter_dims_to_operand_dims={}, index_vector_dim=0, to_apply=sum",
+    "ROOT r = f32[4] scatter(x, k, s), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+    "index_vector_dim=0, to_apply=sum",
+    "l = s32[1] reshape(k); ROOT r = f32[4] scatter(x, l, v), update_window_dims={}, inserted_window_dims={0}, "
+    "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second",
+    # Unsigned indices, and a type that cannot say the last one.
+    "l = u32[1] slice(u), slice={[0:1]}; ROOT r = f32[4] scatter(x, l, s), update_window_dims={}, inserted_window_dims={0}, "
+    "scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=second",
+    "l = s8[] convert(k); b = f32[300] broadcast(s), dimensions={}; ROOT r = f32[300] scatter(b, l, s), update_window_dims={}, "
+    "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=sum",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", ONE_WINDOW)
+def test_scatters_of_one_window_are_updates(body: str) -> None:
+    before = module(body)
+    for seed in range(12):
+        after = check_same_results(before, RuleSet([BY_NAME["scatter-one"]]).apply, inputs(before, seed))
+        assert "scatter" not in {i.opcode for i in after.entry.instructions}
+
+
 UNTOUCHED = [
     "ROOT r = f32[4] add(x, f0)",  # -0 + 0 = 0
     "ROOT r = f32[4] subtract(x, f_0)",
@@ -228,6 +297,9 @@ UNTOUCHED = [
     "a = f32[4] add(x, f1); ROOT r = f32[4] add(a, f2)",  # not associative
     "a = bf16[4] convert(x); ROOT r = f32[4] convert(a)",
     "ROOT r = f32[4] multiply(x, x)",
+    # The update is read elsewhere, or is of another array.
+    "a = f32[4] dynamic-update-slice(x, v, k); b = f32[4] select(p, a, x); ROOT r = (f32[4], f32[4]) tuple(a, b)",
+    "a = f32[4] dynamic-update-slice(x, v, k); ROOT r = f32[4] select(p, a, y)",
 ]  # fmt: skip
 
 

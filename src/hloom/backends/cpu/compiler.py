@@ -80,6 +80,7 @@ from hloom.passes.expand.winograd.convolution import WinogradConvolution
 from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.memory_scheduler import MemoryScheduler
+from hloom.passes.update_scheduler import UpdateScheduler
 from hloom.runtime.serialization import DataFormat
 from hloom.runtime.targets import markers, replaces_targets
 from hloom.shield import checkpoint, shielded
@@ -178,6 +179,7 @@ def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
             ScalarComputationOutliner(processor().vector_bytes),
             FusionPass(can_fuse=lambda instruction: can_lower(instruction, can_apply)),
             MemoryScheduler(),
+            UpdateScheduler(),
         ),
     )
 

@@ -21,10 +21,12 @@ from typing import Any, ClassVar
 from hloom.ir import Computation, Instruction, Module, post_order
 from hloom.ops.attributes import FusionKind
 from hloom.ops.control_flow import Fusion
+from hloom.ops.slice import DynamicUpdateSlice
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.costs import element_cost
 from hloom.passes.edit import Edit, applied_computations, has_control_edges, runs_effects
 from hloom.passes.fusion.sibling_fusion import merge_siblings
+from hloom.passes.update_scheduler import origin
 from hloom.shape import Shape
 
 CanFuse = Callable[[Instruction], bool]
@@ -104,6 +106,8 @@ class _ComputationFusion:
         self.sizes: dict[Instruction, int] = {}
         self.ways: dict[Instruction, set[Way]] = {}
         """By the instructions in memory: the one way in which their reductions are read."""
+        self.elsewhere = {i for i in self.fusible if isinstance(i.op, DynamicUpdateSlice) and self._reads_elsewhere(i)}
+        """The updates that are computed from other parts of the array than the one that they change."""
         self.depths: dict[Instruction, int] = {}
         """How many steps of its fusion follow an instruction at most."""
 
@@ -111,6 +115,25 @@ class _ComputationFusion:
         if instruction.opcode in ("parameter", "tuple", "fusion") or has_control_edges(instruction):
             return False
         return self.options.can_fuse(instruction) and not runs_effects(instruction.op)
+
+    def _reads_elsewhere(self, update: Instruction) -> bool:
+        """Whether what is written would be computed from elements of the same array that lie elsewhere.
+
+        One kernel could not do both in place.
+        """
+        array, part, starts = origin(update.operands[0]), update.operands[1], update.operands[2:]
+        seen, stack = {part}, [part]
+        while stack and len(seen) < self.options.max_instructions:
+            instruction = stack.pop()
+            if instruction not in self.fusible or instruction.opcode in LAST:
+                continue
+            is_same_part = instruction.opcode == "dynamic-slice" and instruction.operands[1:] == starts
+            is_same_part = is_same_part and instruction.shape.dimensions == part.shape.dimensions
+            if not is_same_part and any(origin(operand) is array for operand in instruction.operands):
+                return True
+            stack += [operand for operand in instruction.operands if operand not in seen]
+            seen.update(instruction.operands)
+        return False
 
     def _chain_costs(self) -> dict[Instruction, float]:
         """What one element costs with everything cheap before it computed along."""
@@ -234,9 +257,11 @@ class _ComputationFusion:
             and operand.opcode not in ("broadcast", "constant")
         ):
             return False
-        if operand.shape.is_tuple or (operand.opcode in LAST and not _reads_pieces(user, operand)):
+        if (user in self.elsewhere or _is_padding(user)) and user.operands[1] is operand:
             return False
-        if operand.opcode == "pad" and not user.op.elementwise:
+        if operand.opcode == "pad" or _is_padding(operand):
+            return user.op.elementwise
+        if operand.shape.is_tuple or (operand.opcode in LAST and not _reads_pieces(user, operand)):
             return False
         return operand not in self.holding or _way(user, operand) is not None
 
@@ -357,6 +382,11 @@ class _ComputationFusion:
 
     def _fresh_name(self) -> str:
         return f"fused_computation.{len(self.module.computations)}"
+
+
+def _is_padding(instruction: Instruction) -> bool:
+    """Whether an update is the only part of an array that is not one value: an element is read or is that value."""
+    return instruction.opcode == "dynamic-update-slice" and instruction.operands[0].opcode == "broadcast"
 
 
 def _reads_pieces(user: Instruction, operand: Instruction) -> bool:

@@ -22,9 +22,9 @@ from typing import ClassVar
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.passes.rewrite import Rule, RuleSet
-from hloom.passes.simplify.rules import arithmetic, folds, shapes, slices
+from hloom.passes.simplify.rules import arithmetic, folds, shapes, slices, updates
 
-RULES: tuple[Rule, ...] = (*arithmetic.RULES, *shapes.RULES, *slices.RULES, *folds.RULES)
+RULES: tuple[Rule, ...] = (*arithmetic.RULES, *shapes.RULES, *slices.RULES, *updates.RULES, *folds.RULES)
 
 
 @dataclass(frozen=True)

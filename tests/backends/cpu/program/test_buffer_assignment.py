@@ -42,6 +42,13 @@ def uses(*written: str, regions: dict[int, tuple[Region, ...]] | None = None) ->
     return found
 
 
+def regions(*spans: tuple[int, int], exit: int | None = None) -> list[Region]:
+    """The branches of a conditional, or a loop with its exit."""
+    branches: list[Region] = []
+    branches += [Region(start, branches, end, exit) for start, end in spans]
+    return branches
+
+
 def alive(found: list[Use]) -> list[tuple[int, int]]:
     return sorted(live_intervals(found, 0, 100))
 
@@ -57,7 +64,7 @@ def test_a_buffer_lives_from_a_write_to_the_last_read_of_it() -> None:
 
 def test_what_a_loop_reads_first_lives_through_its_rounds() -> None:
     """Steps 3 to 8 are a loop."""
-    inside = dict.fromkeys(range(3, 9), (Region(True, 2, 9, 4),))
+    inside = dict.fromkeys(range(3, 9), (*regions((2, 9), exit=4),))
     carried = alive(uses("w1", "r4", "w7", "r12", regions=inside))
     assert covered(carried) == {1, 2, 3, 7, 8, 9, 10, 11}
     read_only = alive(uses("w1", "r4", regions=inside))
@@ -66,12 +73,16 @@ def test_what_a_loop_reads_first_lives_through_its_rounds() -> None:
     assert covered(inner) == {4, 5}
 
 
-def test_a_branch_may_not_be_taken() -> None:
-    """Steps 3 to 5 are a branch: where it is not taken, the value of step 1 is the one that is read."""
-    inside = dict.fromkeys(range(3, 6), (Region(False, 2, 6),))
-    assert covered(alive(uses("w1", "w4", "r8", regions=inside))) == {1, 4, 5, 6, 7}
-    assert covered(alive(uses("w1", "r8", regions=inside))) == set(range(1, 8))
+def test_one_branch_of_a_conditional_is_taken() -> None:
+    """Steps 3 to 5 are a branch, 7 to 9 the other one: what both write before it is read was not needed before."""
+    one, other = regions((2, 6), (6, 10))
+    inside = dict.fromkeys(range(3, 6), (one,)) | dict.fromkeys(range(7, 10), (other,))
+    assert covered(alive(uses("w1", "w4", "w8", "r12", regions=inside))) == {4, 5, 8, 9, 10, 11}
+    assert covered(alive(uses("w1", "w4", "r12", regions=inside))) == {1, *range(4, 12)}, "the other leaves it as it is"
+    assert covered(alive(uses("w1", "w8", "r12", regions=inside))) == {*range(1, 6), *range(8, 12)}
+    assert covered(alive(uses("w1", "r12", regions=inside))) == set(range(1, 12))
     assert covered(alive(uses("w1", "r4", regions=inside))) == {1, 2, 3}
+    assert covered(alive(uses("w1", "r4", "r8", regions=inside))) == {1, 2, 3, 6, 7}
 
 
 def covered(intervals: list[tuple[int, int]]) -> set[int]:
@@ -118,13 +129,57 @@ def test_the_state_of_a_loop_changes_in_place_where_it_can(body: str, count: int
         # It reads the row that it writes.
         ("v = f32[1,64] dynamic-slice(x0, i, zero), dynamic_slice_sizes={1,64}\nu = f32[1,64] sine(v)", 0),
         # It reads another row.
-        ("v = f32[1,64] dynamic-slice(x0, next, zero), dynamic_slice_sizes={1,64}\nu = f32[1,64] sine(v)", 2),
+        ("v = f32[1,64] dynamic-slice(x0, next, zero), dynamic_slice_sizes={1,64}\nu = f32[1,64] sine(v)", 0),
     ],
 )
 def test_a_slice_that_a_loop_updates_is_all_that_it_writes(update: str, count: int) -> None:
     body = f"zero = s32[] constant(0)\n{update}\ny0 = f32[100,64] dynamic-update-slice(x0, u, i, zero)\n"
     text = in_loop("f32[100,64] f32[64]", body + "y1 = f32[64] cosine(x1)", "\nROOT r = f32[100,64] copy(y0)")
     assert body_copies(text) == count
+    check_results(text, rtol=1e-6)
+
+
+CHOICES = {
+    "a select": ("", "pb = pred[100,64] broadcast(p), dimensions={}\ny0 = f32[100,64] select(pb, new, x0)"),
+    "a select of two updates": (
+        "",
+        "other = f32[100,64] dynamic-update-slice(x0, u, next, zero)\n"
+        "pb = pred[100,64] broadcast(p), dimensions={}\ny0 = f32[100,64] select(pb, new, other)",
+    ),
+    "a select of scattered rows": (
+        "",
+        "at = s32[1] reshape(i)\nrow = f32[64] reshape(u)\n"
+        "set = f32[100,64] scatter(x0, at, row), update_window_dims={0}, inserted_window_dims={0}, "
+        "scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=second\n"
+        "pb = pred[100,64] broadcast(p), dimensions={}\ny0 = f32[100,64] select(pb, set, x0)",
+    ),
+    "a conditional": (
+        "yes { t = (f32[100,64], f32[1,64], s32[]) parameter(0)\n x = f32[100,64] get-tuple-element(t), index=0\n"
+        " u = f32[1,64] get-tuple-element(t), index=1\n i = s32[] get-tuple-element(t), index=2\n"
+        " zero = s32[] constant(0)\n f = f32[1,64] sort(u), dimensions={1}, to_apply=less\n"
+        " ROOT r = f32[100,64] dynamic-update-slice(x, f, i, zero) }\n"
+        "no { t = (f32[100,64], f32[1,64], s32[]) parameter(0)\n ROOT x = f32[100,64] get-tuple-element(t), index=0 }\n",
+        "state = (f32[100,64], f32[1,64], s32[]) tuple(x0, u, i)\n"
+        "y0 = f32[100,64] conditional(p, state, state), true_computation=yes, false_computation=no",
+    ),
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_an_update_that_a_loop_may_make_is_in_place(choice: str) -> None:
+    computations, update = CHOICES[choice]
+    body = f"""zero = s32[] constant(0)
+v = f32[1,64] dynamic-slice(x0, next, zero), dynamic_slice_sizes={{1,64}}
+u = f32[1,64] sine(v)
+new = f32[100,64] dynamic-update-slice(x0, u, i, zero)
+m = pred[1] dynamic-slice(x1, i), dynamic_slice_sizes={{1}}
+p = pred[] reshape(m)
+{update}
+y1 = pred[100] copy(x1)"""
+    state = "f32[100,64] pred[100]"
+    root = "\nROOT r = f32[100,64] copy(y0)"
+    text = module_text(run_loop(state) + root, computations + loop(state, body))
+    assert body_copies(text) == 0
     check_results(text, rtol=1e-6)
 
 

@@ -42,6 +42,9 @@ def emit_load(e: NestState, load: Load) -> Element:
             return guarded_scalar_load(e, pointer, base, type)
         return scalar_load(e, pointer, base, type)
     if mask is not None:
+        if e.mask is not None and not e.mask.type.width and not load.in_bounds:
+            # Processors are slow where a load without lanes has an address that is not mapped.
+            base = b.select(e.mask, base, constant(I64, 0))
         mask = b.splat(mask, e.lanes)
     if extra is None and coefficient == 1:
         return contiguous_load(e, pointer, base, type, mask)

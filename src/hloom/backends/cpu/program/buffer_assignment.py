@@ -134,7 +134,8 @@ class _Assigner:
         for step in steps:
             self.count += 1
             if isinstance(step, WhileStep):
-                loop = Region(True, self.count)
+                loop = Region(self.count, [])
+                loop.branches.append(loop)
                 self.loops.append((step, (*region, loop)))
                 self._number(step.condition, (*region, loop))
                 self.count += 1
@@ -145,8 +146,10 @@ class _Assigner:
                 loop.end = self.count
             elif isinstance(step, ConditionalStep):
                 self._use(step.selector, True, False, step, region)
+                branches: list[Region] = []
                 for steps_of_branch in step.branches:
-                    branch = Region(False, self.count)
+                    branch = Region(self.count, branches)
+                    branches.append(branch)
                     self._number(steps_of_branch, (*region, branch))
                     self.count += 1
                     branch.end = self.count

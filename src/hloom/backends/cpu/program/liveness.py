@@ -35,11 +35,12 @@ class Use:
 class Region:
     """A loop, or one branch of a conditional: the positions after `start` up to `end`."""
 
-    is_loop: bool
     start: int
+    branches: list[Region]
+    """All branches of the conditional, one after the other; of a loop, the loop alone."""
     end: int = 0
-    exit: int = 0
-    """Where a loop is left: the end of its condition."""
+    exit: int | None = None
+    """Where a loop is left: the end of its condition. A branch has none."""
 
 
 Interval = tuple[int, int]
@@ -71,11 +72,11 @@ class _Walk:
         until = end
         for use, inside in _backwards(uses, depth):
             if inside:
-                region = use.region[depth]
+                regions = use.region[depth].branches
                 if live:
-                    self.found.append((region.end, until))
-                live = self._scan_region(inside, depth, region, live)
-                until = region.start
+                    self.found.append((regions[-1].end, until))
+                live = self._scan_regions(inside, depth, regions, live)
+                until = regions[0].start
                 continue
             if use.writes and not use.reads:
                 if live:
@@ -90,32 +91,49 @@ class _Walk:
             self.found.append((start, until))
         return live
 
-    def _scan_region(self, uses: list[Use], depth: int, region: Region, live: bool) -> bool:
-        """A branch may not be taken. A loop is left after its condition, and its body leads to the condition again."""
-        if not region.is_loop:
-            return self.scan(uses, depth + 1, region.start, region.end, live) or live
-        condition, body = _parts(uses, region)
-        before = self._summary(uses, depth, region)[live]
-        after_condition = self.scan(body, depth + 1, region.exit, region.end, before) or live
-        return self.scan(condition, depth + 1, region.start, region.exit, after_condition)
+    def _scan_regions(self, uses: list[Use], depth: int, regions: list[Region], live: bool) -> bool:
+        """A loop is left after its condition, and its body leads to the condition again."""
+        loop, exit = regions[0], regions[0].exit
+        if exit is None:
+            return self._scan_branches(uses, depth, regions, live)
+        condition, body = _parts(uses, exit)
+        before = self._summary(uses, depth, regions)[live]
+        after_condition = self.scan(body, depth + 1, exit, loop.end, before) or live
+        return self.scan(condition, depth + 1, loop.start, exit, after_condition)
 
-    def _summary(self, uses: list[Use], depth: int, region: Region) -> Before:
-        """What a loop or a branch needs."""
-        if region not in self.before:
-            if region.is_loop:
-                condition, body = (self._effect(part, depth + 1) for part in _parts(uses, region))
+    def _scan_branches(self, uses: list[Use], depth: int, branches: list[Region], live: bool) -> bool:
+        """One branch is taken: those that do not use the buffer leave its value as it is."""
+        position, used, before = branches[0].start, _by_branch(uses, depth), False
+        for branch, inside in used.items():
+            if live and position < branch.start:
+                self.found.append((position, branch.start))
+            before |= self.scan(inside, depth + 1, branch.start, branch.end, live)
+            position = branch.end
+        if live and position < branches[-1].end:
+            self.found.append((position, branches[-1].end))
+        return before or (live and len(used) < len(branches))
+
+    def _summary(self, uses: list[Use], depth: int, regions: list[Region]) -> Before:
+        """What a loop or a conditional needs."""
+        first = regions[0]
+        if first not in self.before:
+            if first.exit is not None:
+                condition, body = (self._effect(part, depth + 1) for part in _parts(uses, first.exit))
                 # Another iteration needs before it what this one does: the first pass finds the fixed point.
-                self.before[region] = (condition[body[False]], condition[True])
+                self.before[first] = (condition[body[False]], condition[True])
             else:
-                self.before[region] = (self._effect(uses, depth + 1)[False], True)
-        return self.before[region]
+                used = _by_branch(uses, depth)
+                needs = [self._effect(inside, depth + 1) for inside in used.values()]
+                needs += [(False, True)] if len(used) < len(regions) else []
+                self.before[first] = (any(if_not for if_not, _ in needs), any(if_so for _, if_so in needs))
+        return self.before[first]
 
     def _effect(self, uses: list[Use], depth: int) -> Before:
         """What uses one after another need."""
         if_not, if_so = False, True
         for use, inside in _backwards(uses, depth):
             if inside:
-                before = self._summary(inside, depth, use.region[depth])
+                before = self._summary(inside, depth, use.region[depth].branches)
                 if_not, if_so = before[if_not], before[if_so]
             else:
                 if_not = if_so = use.reads
@@ -123,7 +141,7 @@ class _Walk:
 
 
 def _backwards(uses: list[Use], depth: int) -> Iterator[tuple[Use, list[Use]]]:
-    """The uses from the last to the first; those inside of a region together, as the last of them and a list."""
+    """The uses from the last to the first; those in a loop or conditional together, as the last of them and a list."""
     position = len(uses)
     while position:
         position -= 1
@@ -131,15 +149,22 @@ def _backwards(uses: list[Use], depth: int) -> Iterator[tuple[Use, list[Use]]]:
         if len(use.region) <= depth:
             yield use, []
             continue
-        region, end = use.region[depth], position + 1
-        while position and len(uses[position - 1].region) > depth and uses[position - 1].region[depth] is region:
+        start, end = use.region[depth].branches[0].start, position + 1
+        while position and uses[position - 1].position > start:
             position -= 1
         yield use, uses[position:end]
 
 
-def _parts(uses: list[Use], region: Region) -> tuple[list[Use], list[Use]]:
+def _parts(uses: list[Use], exit: int) -> tuple[list[Use], list[Use]]:
     """Those in the condition and in the body of a loop."""
-    return [use for use in uses if use.position <= region.exit], [use for use in uses if use.position > region.exit]
+    return [use for use in uses if use.position <= exit], [use for use in uses if use.position > exit]
+
+
+def _by_branch(uses: list[Use], depth: int) -> dict[Region, list[Use]]:
+    found: dict[Region, list[Use]] = {}
+    for use in uses:
+        found.setdefault(use.region[depth], []).append(use)
+    return found
 
 
 def accesses(step: Step) -> Iterator[tuple[Buffer, bool]]:

@@ -1,0 +1,219 @@
+"""Rules of updates: what a select chooses moves into the part that is written; a scatter of one window is an update.
+
+    select(p, dynamic-update-slice(x, u, i), y)
+        ->  z = select(p, x, y); dynamic-update-slice(z, select(p', u, z'), i)
+
+Here p' and z' are the parts of p and z that the update writes. The rule applies where x and y are one array after other
+updates, so that no select of whole arrays is left in the end: where y is x, z is x, too. A loop that updates its state
+under a mask then changes it in place, in time proportional to the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import ml_dtypes
+
+from hloom.ir import Instruction
+from hloom.literal import identity
+from hloom.monoids import monoid_of
+from hloom.ops.attributes import ComparisonDirection, SliceDimension
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.compare import Compare
+from hloom.ops.elementwise_binary import And
+from hloom.ops.gather import Gather
+from hloom.ops.operation import Operation
+from hloom.ops.reshape import Reshape
+from hloom.ops.scatter import Scatter
+from hloom.ops.select import Select
+from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
+from hloom.ops.structure import Parameter
+from hloom.passes.rewrite import Match, Rule
+from hloom.shape import Shape
+from hloom.types import PrimitiveType
+
+ChooseNew = Callable[[Instruction, Instruction, Instruction], Instruction]
+"""The select of new and old elements by a predicate."""
+UPDATES = ("dynamic-update-slice", "scatter")
+
+
+def _base(value: Instruction) -> Instruction:
+    """The array that a value is after updates which nothing else reads."""
+    while value.opcode in UPDATES and len(value.users) == 1 and _can_choose(value):
+        value = value.operands[0]
+    return value
+
+
+def _can_choose(update: Instruction) -> bool:
+    """Whether an update can leave elements as they are, and is smaller than the array."""
+    if isinstance(update.op, Scatter):
+        return (
+            not update.shape.is_tuple and _can_leave(update.op, update.shape) and _is_part(update.operands[2], update)
+        )
+    return _is_part(update.operands[1], update)
+
+
+def _is_part(written: Instruction, update: Instruction) -> bool:
+    return 2 * written.shape.element_count <= update.shape.element_count
+
+
+def _chooses_update(m: Match) -> bool:
+    on_true, on_false = m.root.operands[1:]
+    return on_true is not on_false and _base(on_true) is _base(on_false)
+
+
+def _select_part(m: Match) -> Instruction:
+    """The select of what was there before the update, and of the part on top of that."""
+    predicate, on_true, on_false = m.root.operands
+    is_true = _base(on_true) is not on_true
+    update, other = (on_true, on_false) if is_true else (on_false, on_true)
+
+    def select(predicate: Instruction, new: Instruction, old: Instruction) -> Instruction:
+        return m.make(Select(), [predicate, *((new, old) if is_true else (old, new))], old.shape)
+
+    before = update.operands[0]
+    array = before if before is other else select(predicate, before, other)
+    choose_part = _scatter_part if isinstance(update.op, Scatter) else _slice_part
+    return choose_part(m, update, array, select)
+
+
+def _slice_part(m: Match, update: Instruction, array: Instruction, select: ChooseNew) -> Instruction:
+    written, starts = update.operands[1], update.operands[2:]
+    op = DynamicSlice(size_indices=written.shape.dimensions)
+    part = _part(m, op, starts, written.shape)
+    return m.result(update.op, array, select(part(m.root.operands[0]), written, part(array)), *starts)
+
+
+def _part(m: Match, op: Operation, where: Sequence[Instruction], shape: Shape) -> Callable[[Instruction], Instruction]:
+    """Gives the part of an array that an update writes, in the shape of the update; scalars are their own part."""
+
+    def part(array: Instruction) -> Instruction:
+        if array.shape.is_scalar:
+            return array
+        return m.make(op, [array, *where], Shape.array(array.shape.element_type, shape.dimensions))
+
+    return part
+
+
+# Scatters
+
+
+def _can_leave(op: Scatter, operand: Shape) -> bool:
+    """Whether there are updates that change nothing: of what is there already, or of the combiner's identity."""
+    return _is_overwriting(op) or (monoid_of(op.update_computation) is not None and operand.element_type.bits >= 16)
+
+
+def _is_overwriting(op: Scatter) -> bool:
+    root = op.update_computation.root.op
+    return isinstance(root, Parameter) and root.number == 1
+
+
+def _scatter_part(m: Match, update: Instruction, array: Instruction, select: ChooseNew) -> Instruction:
+    _, indices, written = update.operands
+    op, monoid = update.op, monoid_of(update.op.update_computation)  # type: ignore[attr-defined]
+    assert isinstance(op, Scatter)
+    part = _part(m, _windows(op, update.shape, written.shape), (indices,), written.shape)
+    if monoid is None:
+        old = part(array)
+    else:
+        old = m.spread(m.scalar(identity(monoid.opcode, update.shape.element_type)), written.shape)
+    return m.result(op, array, indices, select(part(m.root.operands[0]), written, old))
+
+
+def _windows(op: Scatter, operand: Shape, updates: Shape) -> Gather:
+    """The gather of what a scatter writes to, in the shape of its updates; windows that it skips do not matter."""
+    collapsed = {*op.inserted_window_dims, *op.input_batching_dims}
+    sizes = iter(op.update_window_dims)
+    return Gather(
+        offset_dims=op.update_window_dims,
+        collapsed_slice_dims=op.inserted_window_dims,
+        start_index_map=op.scatter_dims_to_operand_dims,
+        operand_batching_dims=op.input_batching_dims,
+        start_indices_batching_dims=op.scatter_indices_batching_dims,
+        index_vector_dim=op.index_vector_dim,
+        slice_sizes=tuple(1 if d in collapsed else updates.dimensions[next(sizes)] for d in range(operand.rank)),
+        indices_are_sorted=op.indices_are_sorted,
+    )
+
+
+# A scatter of one window
+
+
+def _has_one_window(m: Match) -> bool:
+    op, shape = m.op, m.root.shape
+    if shape.is_tuple or op.input_batching_dims or not m.root.operands[2].shape.element_count:
+        return False
+    sizes = m.root.operands[1].shape.dimensions
+    one = all(size == 1 for d, size in enumerate(sizes) if d != op.index_vector_dim)
+    return one and (_is_overwriting(op) or monoid_of(op.update_computation) is not None)
+
+
+def _update_of_one_window(m: Match) -> Instruction:
+    """The window is written where it lies inside of the array, else what is there stays."""
+    operand, indices, updates = m.root.operands
+    window = Shape.array(m.element_type, _windows(m.op, operand.shape, updates.shape).slice_sizes)
+    entries = dict(zip(m.op.scatter_dims_to_operand_dims, _entries(m, indices), strict=True))
+    zero = m.scalar(0, indices.shape.element_type)
+    starts = [entries.get(d, zero) for d in range(operand.shape.rank)]
+    old = m.make(DynamicSlice(size_indices=window.dimensions), [operand, *starts], window)
+    new = m.make(Reshape(), [updates], window)
+    monoid = monoid_of(m.op.update_computation)
+    if monoid is not None:
+        new = m.make(monoid(), [old, new], window)
+    for d, entry in entries.items():
+        new = m.make(
+            Select(), [_is_inside(m, entry, operand.shape.dimensions[d] - window.dimensions[d]), new, old], window
+        )
+    return m.result(DynamicUpdateSlice(), operand, new, *starts)
+
+
+def _entries(m: Match, indices: Instruction) -> list[Instruction]:
+    """The entries of the only index vector, as scalars."""
+    type, count = indices.shape.element_type, len(m.op.scatter_dims_to_operand_dims)
+    vector = m.make(Reshape(), [indices], Shape.array(type, (count,)))
+    parts = [m.make(Slice(slice=(SliceDimension(k, k + 1),)), [vector], Shape.array(type, (1,))) for k in range(count)]
+    return [m.make(Reshape(), [part], Shape.array(type, ())) for part in parts]
+
+
+def _is_inside(m: Match, start: Instruction, limit: int) -> Instruction:
+    """Whether a start index is from 0 to the limit."""
+    type, pred = start.shape.element_type, Shape.array(PrimitiveType.PRED, ())
+    largest = min(limit, int(ml_dtypes.iinfo(type.dtype).max))
+    inside = m.make(Compare(direction=ComparisonDirection.LE), [start, m.scalar(largest, type)], pred)
+    if not type.is_signed:
+        return inside
+    return m.make(
+        And(), [m.make(Compare(direction=ComparisonDirection.GE), [start, m.scalar(0, type)], pred), inside], pred
+    )
+
+
+# Parts of arrays that repeat
+
+
+def _dynamic_slice_of_broadcast(m: Match) -> Instruction:
+    """Only dimensions of the operand are sliced; of the repeated ones there are fewer repetitions."""
+    (operand,) = m.root.operands[0].operands
+    mapped, starts = m.inner.broadcast_dimensions, m.root.operands[1:]
+    sizes = tuple(m.op.size_indices[d] for d in mapped)
+    if sizes != operand.shape.dimensions:
+        shape = Shape.array(m.element_type, sizes)
+        operand = m.make(DynamicSlice(size_indices=sizes), [operand, *(starts[d] for d in mapped)], shape)
+    return m.result(Broadcast(broadcast_dimensions=mapped), operand)
+
+
+def _has_a_start_each(m: Match) -> bool:
+    return len(m.root.operands) == 1 + len(m.op.size_indices)
+
+
+RULES = [
+    Rule("scatter-one", "scatter(*)", _update_of_one_window, "one window is a dynamic-update-slice, if it lies inside",
+         when=_has_one_window),
+    Rule("select-update", "select(*)", _select_part, "outside of the part that is written both are the same",
+         when=_chooses_update),
+    Rule("dynamic-slice-broadcast", "dynamic-slice(broadcast*)", _dynamic_slice_of_broadcast,
+         "fewer repetitions of a part",
+         when=lambda m: m.root.operands[0].opcode == "broadcast" and _has_a_start_each(m)),
+    Rule("gather-splat", "gather(broadcast*)", lambda m: m.spread(m.root.operands[0].operands[0], m.root.shape),
+         "all elements are equal",
+         when=lambda m: m.root.operands[0].opcode == "broadcast" and m.root.operands[0].operands[0].shape.is_scalar),
+]  # fmt: skip

@@ -1,0 +1,142 @@
+"""update-scheduler: an order of the instructions in which an array is read before it is updated in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import ClassVar
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.ops.control_flow import Fusion, While
+from hloom.ops.scatter import Scatter
+from hloom.ops.slice import DynamicUpdateSlice
+from hloom.ops.structure import Parameter
+from hloom.passes.edit import effectful_computations
+from hloom.passes.memory_scheduler import predecessors, run_computations
+
+_VIEWS = {"bitcast", "reshape"}
+_SEARCHED = 4096
+"""Instructions that the search for a dependence looks at; where there are more, the order stays."""
+
+
+@dataclass(frozen=True)
+class UpdateScheduler:
+    """Other readers of an array -> before the instruction that may update it in place.
+
+    Updates are dynamic-update-slice, alone or as the last step of a fusion, scatter, and while for its initial state.
+    An update that stood before a reader would have to copy the array first. Readers that need what the update computes
+    stay behind it; of several updates of one array the last one is in place. Instructions with effects keep their
+    order.
+    """
+
+    name: ClassVar[str] = "update-scheduler"
+
+    def run(self, module: Module) -> int:
+        effectful = effectful_computations(module)
+        return sum(_Order(computation, effectful).run() for computation in run_computations(module))
+
+
+class _Order:
+    """The order of one computation, and what has to stand before what."""
+
+    def __init__(self, computation: Computation, effectful: set[Computation]) -> None:
+        self.computation = computation
+        self.effectful = effectful
+        self.position = {instruction: k for k, instruction in enumerate(computation.instructions)}
+        self.before: dict[Instruction, set[Instruction]] = {}
+        self.after: dict[Instruction, list[Instruction]] = {}
+
+    def run(self) -> int:
+        pairs = [(update, array) for update in self.position for array in updated(update)]
+        late = [(update, readers) for update, array in pairs if (readers := self._late_readers(update, array))]
+        if not late:
+            return 0
+        self.before = predecessors(self.computation.instructions, self.effectful)
+        self.after = {instruction: [] for instruction in self.position}
+        for instruction, needed in self.before.items():
+            for other in needed:
+                self.after[other].append(instruction)
+        changes = sum(self._put_first(readers, update) for update, readers in late)
+        if changes:
+            root = self.computation.root
+            self.computation.instructions = self._sorted()
+            self.computation.root = root
+        return changes
+
+    def _late_readers(self, update: Instruction, array: Instruction) -> list[Instruction]:
+        """The instructions behind an update that read what it updates; none where one of them updates it as well."""
+        readers = {reader for reader in _readers(array) if self.position[reader] > self.position[update]}
+        if any(reader.opcode == "tuple" or array in updated(reader) for reader in readers):
+            return []
+        return sorted(readers, key=self.position.__getitem__)
+
+    def _put_first(self, readers: list[Instruction], update: Instruction) -> bool:
+        """Makes the update wait for the readers, unless one of them needs the update."""
+        if not self._is_independent(set(readers), update):
+            return False
+        for reader in readers:
+            if reader not in self.before[update]:
+                self.before[update].add(reader)
+                self.after[reader].append(update)
+        return True
+
+    def _is_independent(self, readers: set[Instruction], update: Instruction) -> bool:
+        seen, stack = {update}, [update]
+        while stack:
+            for following in self.after[stack.pop()]:
+                if following in readers or len(seen) > _SEARCHED:
+                    return False
+                if following not in seen:
+                    seen.add(following)
+                    stack.append(following)
+        return True
+
+    def _sorted(self) -> list[Instruction]:
+        """Operands before users, readers before updates, all else as it stood."""
+        missing = {instruction: len(needed) for instruction, needed in self.before.items()}
+        names = list(self.position)
+        ready = [k for instruction, k in self.position.items() if not missing[instruction]]
+        heapify(ready)
+        result: list[Instruction] = []
+        while ready:
+            instruction = names[heappop(ready)]
+            result.append(instruction)
+            for following in self.after[instruction]:
+                missing[following] -= 1
+                if not missing[following]:
+                    heappush(ready, self.position[following])
+        return result
+
+
+def updated(instruction: Instruction) -> Iterator[Instruction]:
+    """The operands, seen through reshapes, that an instruction may change in place."""
+    op, operands = instruction.op, instruction.operands
+    if isinstance(op, DynamicUpdateSlice):
+        yield origin(operands[0])
+    elif isinstance(op, Scatter):
+        yield from map(origin, operands[: len(operands) // 2])
+    elif isinstance(op, While):
+        state = operands[0]
+        yield from map(origin, state.operands if state.opcode == "tuple" else operands)
+    elif isinstance(op, Fusion):
+        root = op.calls.root
+        for last in root.operands if root.opcode == "tuple" else (root,):
+            source = origin(last.operands[0]).op if isinstance(last.op, DynamicUpdateSlice) else None
+            if isinstance(source, Parameter):
+                yield origin(operands[source.number])
+
+
+def origin(value: Instruction) -> Instruction:
+    """The instruction whose memory a value lies in: reshapes have that of their operand."""
+    while value.opcode in _VIEWS:
+        (value,) = value.operands
+    return value
+
+
+def _readers(array: Instruction) -> Iterator[Instruction]:
+    for user in array.users:
+        if user.opcode in _VIEWS:
+            yield from _readers(user)
+        else:
+            yield user
