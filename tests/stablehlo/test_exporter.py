@@ -15,6 +15,7 @@ from conftest import CORPUS
 from generate import draw_case
 from hloom.files.arrays import difference, flat
 from hloom.proto import module_from_bytes
+from hloom.sharding import Sharding, ShardingType
 from hloom.stablehlo.exporter.module import print_stablehlo
 from hloom.stablehlo.importer.module import parse_stablehlo
 from hloom.stablehlo.mlir.text import parse_mlir, print_mlir
@@ -23,6 +24,7 @@ from test_corpus import CASES, check_results, load_case, small_first
 from text.test_every_opcode import LINES, program
 from xla_peer import XlaPeer
 
+REPLICATED = Sharding(ShardingType.REPLICATED)
 ADD = "add { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] add(a, b) }\n"
 
 
@@ -224,6 +226,25 @@ def test_every_opcode_is_exported_and_xla_reads_it(name: str, peer: XlaPeer) -> 
     if name == "ragged-all-to-all":
         return  # XLA's reader crashes on this custom call, its own included, where it has no channel.
     module_from_bytes(peer.from_stablehlo(text))
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_every_opcode_may_carry_annotations(name: str, peer: XlaPeer) -> None:
+    """A sharding for each leaf, frontend attributes and metadata stand where XLA's parsers want them."""
+    module = program(name)
+    for instruction in module.instructions():
+        leaves = [*instruction.shape.leaves()]
+        parts = (REPLICATED,) * len(leaves)
+        is_tuple = instruction.shape.is_tuple and leaves
+        instruction.sharding = Sharding(ShardingType.TUPLE, tuple_shardings=parts) if is_tuple else REPLICATED
+        instruction.frontend_attributes = {"key": 'a"b{'}
+        instruction.metadata = {"op_name": 'jit(f)/"q"/{}', "source_file": "a b.py", "source_line": 3}
+    peer.parse(module.to_text())
+    assert hl.parse(module.to_text()).to_text() == module.to_text()
+    text = print_stablehlo(module)
+    parse_stablehlo(text)
+    if name != "ragged-all-to-all":
+        module_from_bytes(peer.from_stablehlo(text))
 
 
 @pytest.mark.parametrize("case", small_first(CASES), ids=lambda case: case.name)

@@ -47,3 +47,33 @@ def test_names_that_xla_reads_stay_as_they_are() -> None:
         text = named(name).to_text()
         assert f"  {name} = f32[4]{{0}} parameter(0)" in text and f"call({name}), to_apply={name}" in text
     assert "\n__x {" in named("__x").to_text(), "a computation may be called so"
+
+
+VALUES = ["", "{", "{}", '{"a": 1}', '{a="b}', "\\", "{\n}", "\u00e9", "\0", "{\0}", "\x7f", "{a: '}'}"]
+# XLA prints these as they are, where hloom reads comments and counts all brackets.
+OWN_VALUES = ["{/* c */}", "{// x\n}", "{(}"]
+
+
+@pytest.mark.parametrize("value", [*VALUES, *OWN_VALUES])
+def test_texts_of_all_kinds_come_back(value: str, peer: XlaPeer) -> None:
+    """In a backend config, in frontend attributes, in metadata: from hloom's text to hloom, and to XLA."""
+    module = hl.parse(
+        'HloModule m\nENTRY e {\n x = f32[4] parameter(0)\n ROOT y = f32[4] custom-call(x), custom_call_target="f"\n}'
+    )
+    call = module.entry.root
+    call.backend_config, call.metadata = value, {"op_name": value, "source_file": value}
+    call.frontend_attributes = module.frontend_attributes = {"a": value, "a.b-c": value}
+    text = module.to_text()
+    printed = peer.parse(text)
+    for again in map(hl.parse, (text, printed) if value not in OWN_VALUES else (text,)):
+        root = again.entry.root
+        assert root.backend_config == value and root.frontend_attributes == call.frontend_attributes
+        assert root.metadata.get("op_name", "") == root.metadata.get("source_file", "") == value
+    assert again.frontend_attributes == module.frontend_attributes
+
+
+@pytest.mark.parametrize("key", ["a b", "1a", 'a"b', "a=b", "a,b", "{", "a\nb", "a:b", "a{b}"])
+def test_names_of_frontend_attributes_come_back(key: str) -> None:
+    module = named("m")
+    module.entry.root.frontend_attributes = {key: "v"}
+    assert hl.parse(module.to_text()).entry.root.frontend_attributes == {key: "v"}

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from hloom.errors import ParseError
 from hloom.ir import Computation, Instruction, Module, called_by, callees_first, post_order
 from hloom.literal import Literal
 from hloom.ops import attributes as kinds
@@ -15,7 +16,7 @@ from hloom.ops.operation import Field
 from hloom.shape import Shape
 from hloom.text.attributes import write
 from hloom.text.literals import ELIDED, print_literal
-from hloom.text.scanner import is_printable, quote
+from hloom.text.scanner import Scanner, is_printable, quote, without_comments
 from hloom.text.sharding import sharding_text
 from hloom.types import PrimitiveType
 
@@ -25,6 +26,7 @@ _WORDS = {"true", "false", "inf", "nan", "HloModule", "ENTRY", "ROOT", "maximal"
 _WORDS |= {"unknown", "last_tile_dim_replicate", "shard_as", "shard_like"}
 _TYPES = {"s1", "u1", "token", "opaque", *(kind.text for kind in PrimitiveType if kind.is_array)}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_STRINGS = {"op_type", "op_name", "source_file", "deduplicated_name", "scheduling_name"}
 _INTERNAL = re.compile(r"__(?!xla_)")
 
 
@@ -255,7 +257,7 @@ class _Printer:
         if not self.options.canonical:
             attributes += [f"{name}={text}" for name, text in instruction.extra_attributes.items()]
         if self.options.metadata and instruction.metadata:
-            entries = " ".join(f"{key}={_plain(value)}" for key, value in instruction.metadata.items())
+            entries = " ".join(f"{key}={_metadata(key, value)}" for key, value in instruction.metadata.items())
             attributes.append(f"metadata={{{entries}}}")
         config = instruction.backend_config
         if self.options.backend_configs and config:
@@ -276,12 +278,10 @@ def _is_plain(name: str) -> bool:
 
 
 def _is_balanced(text: str) -> bool:
-    """True where text in braces reads back as one value, and is text."""
-    from hloom.errors import ParseError
-    from hloom.text.scanner import Scanner
+    """True where text in braces reads back as one value: no control characters, and no comments, in it."""
 
     try:
-        return is_printable(text) and Scanner(text).raw_value() == text
+        return is_printable(text) and without_comments(text) == text and Scanner(text).raw_value() == text
     except ParseError:
         return False
 
@@ -290,16 +290,16 @@ def _frontend(attributes: dict[str, str]) -> str:
     entries = []
     for key, value in sorted(attributes.items()):
         raw = value.startswith("{") and value.endswith("}") and _is_balanced(value)
-        entries.append(f"{key}={value if raw else quote(value)}")
+        name = key if _NAME.fullmatch(key) else quote(key)
+        entries.append(f"{name}={value if raw else quote(value)}")
     return "{" + ",".join(entries) + "}"
 
 
-def _plain(value: Any) -> str:
+def _metadata(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str) and not (value.startswith("{") and value.endswith("}")):
-        return quote(value)
-    return str(value)
+    is_list = isinstance(value, str) and value.startswith("{") and value.endswith("}") and key not in _STRINGS
+    return quote(value) if isinstance(value, str) and not is_list else str(value)
 
 
 def _index(index: tuple[int, ...]) -> str:

@@ -145,7 +145,8 @@ class BlockExporter:
 
     def emit_for(self, instruction: Instruction, name: str, types: Iterable[Type], **parts: Any) -> list[Value]:
         """Appends an operation for an instruction, on its operands, with its sharding and frontend attributes."""
-        attributes = {**parts.pop("attributes", {}), **carried(instruction)}
+        types = list(types)
+        attributes = {**parts.pop("attributes", {}), **carried(instruction, types)}
         operands = parts.pop("operands", None)
         return self.emit(
             name, self.leaves(*instruction.operands) if operands is None else operands, types, attributes, **parts
@@ -209,11 +210,19 @@ def layout_attribute(shape: Shape) -> DenseElements:
     return DenseElements(TensorType(order.shape, INDEX), order)
 
 
-def carried(instruction: Instruction) -> dict[str, Attribute]:
-    """What every operation may carry: `mhlo.sharding` and `mhlo.frontend_attributes`."""
+def carried(instruction: Instruction, types: Sequence[Type]) -> dict[str, Attribute]:
+    """What every operation may carry: `mhlo.sharding` and `mhlo.frontend_attributes`.
+
+    The sharding of a tuple is written where the operation's results are the leaves of the tuple.
+    """
     attributes: dict[str, Attribute] = {}
-    if instruction.sharding is not None:
-        attributes["mhlo.sharding"] = sharding_text(instruction.sharding)
+    sharding = instruction.sharding
+    if sharding is not None and sharding.type is ShardingType.TUPLE:
+        parts = sharding.tuple_shardings
+        is_whole = list(map(mlir_type, instruction.shape.leaves())) == list(types) and len(parts) == len(types)
+        sharding = None if not is_whole else parts[0] if len(types) == 1 else sharding
+    if sharding is not None:
+        attributes["mhlo.sharding"] = sharding_text(sharding)
     if instruction.frontend_attributes:
         attributes["mhlo.frontend_attributes"] = dict(instruction.frontend_attributes)
     return attributes

@@ -16,6 +16,7 @@ from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.importer.meshes import mesh_axes, with_named_meshes
 from hloom.stablehlo.mlir.attribute_text import attribute_text
 from hloom.stablehlo.mlir.ir import DialectAttribute, Operation
+from hloom.stablehlo.mlir.shardy_forms import COLLECTIVES
 from hloom.stablehlo.mlir.types import shape_of
 
 Ops = list[XlaOp]
@@ -23,8 +24,12 @@ _MANUAL = ("in_shardings", "out_shardings", "manual_axes")
 
 
 def _sharding_constraint(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """`sdy.sharding_constraint`: what XLA knows as the custom call `Sharding`."""
-    sharding = required(operation.attributes, "sharding")
+    """What XLA knows as the custom call `Sharding`.
+
+    Collectives of Shardy are constraints, too: they change how an array lies on devices, and not its value.
+    """
+    name = "out_sharding" if "out_sharding" in operation.attributes else "sharding"
+    sharding = required(operation.attributes, name)
     if isinstance(sharding, DialectAttribute) and isinstance(sharding.body, str):
         operation.attributes["sdy.sharding"] = sharding
     op = OPERATIONS["custom-call"](target_name="Sharding")
@@ -103,6 +108,7 @@ def _marker(body: Body, operation: Operation, operands: Ops, target: str, attrib
 RULES: dict[str, Rule] = {
     "sdy.sharding_constraint": _sharding_constraint,
     "sdy.reshard": _sharding_constraint,
+    **{f"sdy.{name}": _sharding_constraint for name in COLLECTIVES},
     "sdy.manual_computation": _manual_computation,
     "sdy.propagation_barrier": _propagation_barrier,
     "sdy.sharding_group": _sharding_group,

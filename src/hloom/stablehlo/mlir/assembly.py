@@ -192,13 +192,28 @@ def _constant(parser: Parser, name: str) -> Operation:
 
 
 def _return(parser: Parser, name: str) -> Operation:
+    """`return %a {..} : type`; functions and Shardy have the attributes before the operands."""
+    attributes = parser.optional_attributes()
     at = parser.scanner.pos
     operands = parser.operands()
-    attributes = parser.optional_attributes()
+    attributes |= parser.optional_attributes()
     if operands and parser.scanner.take(":"):
         types = _type_list(parser)
         parser.check_types(operands, types, at)
     return Operation(name, operands, [], attributes)
+
+
+def _optimization_barrier(parser: Parser, name: str) -> Operation:
+    """`{..} %a, %b : types`, and `()` for no operands."""
+    attributes = parser.optional_attributes()
+    at = parser.scanner.pos
+    if parser.scanner.take("()"):
+        return Operation(name, attributes=attributes)
+    operands = parser.operands()
+    parser.scanner.expect(":", "and the operands' types")
+    types = _type_list(parser)
+    parser.check_types(operands, types, at)
+    return Operation(name, operands, results_of(types), attributes)
 
 
 def _call(parser: Parser, name: str) -> Operation:
@@ -549,6 +564,7 @@ FORMS: dict[str, Form] = {
     "stablehlo.return": _return,
     "stablehlo.constant": _constant,
     "stablehlo.composite": _composite,
+    "stablehlo.optimization_barrier": _optimization_barrier,
     "stablehlo.custom_call": _custom_call,
     "stablehlo.compare": _compare,
     "stablehlo.select": _select,

@@ -52,7 +52,6 @@ FORMATS: dict[str, str] = {
     "stablehlo.fft": "{operands}, type = {fft_type}, length = {fft_length}{attributes} : {types}",
     "stablehlo.get_dimension_size": "{operands}, dim = {dimension}{attributes} : {types}",
     "stablehlo.iota": "dim = {iota_dimension}{attributes} : {results}",
-    "stablehlo.optimization_barrier": "{operands}{attributes} : {operand_types}",
     "stablehlo.pad": "{operands}, low = {edge_padding_low}, high = {edge_padding_high}, "
     "interior = {interior_padding}{attributes} : {types}",
     "stablehlo.partition_id": "{attributes} : {results}",

@@ -45,6 +45,24 @@ def _read_manual_computation(parser: Parser, name: str) -> Operation:
     return operation
 
 
+def _read_collective(parser: Parser, name: str) -> Operation:
+    """`sdy.all_gather [{"x"}, {}] %a out_sharding=<@mesh, [{}, {}]> : type`; the axes follow from the shardings."""
+    scanner = parser.scanner
+    if not scanner.peek("%"):
+        scanner.raw_value()
+    operand = parser.operand()
+    scanner.expect("out_sharding")
+    scanner.expect("=")
+    sharding = DialectAttribute("sdy.sharding", scanner.angled())
+    attributes = {"out_sharding": sharding, **parser.optional_attributes()}
+    scanner.expect(":", "and the operation's type")
+    return Operation(name, [operand], results_of([parser.type()]), attributes)
+
+
+COLLECTIVES = (
+    *("all_gather", "all_reduce", "all_slice", "all_to_all", "collective_permute", "reduce_scatter"),
+    *("sharded_to_unreduced", "replicated_to_unreduced"),
+)
 _DIRECTIONS = ("NONE", "FORWARD", "BACKWARD", "BOTH")
 
 
@@ -82,4 +100,5 @@ FORMS: dict[str, Form] = {
     "sdy.manual_computation": _read_manual_computation,
     "sdy.propagation_barrier": _read_propagation_barrier,
     "sdy.sharding_group": _read_sharding_group,
+    **{f"sdy.{name}": _read_collective for name in COLLECTIVES},
 }

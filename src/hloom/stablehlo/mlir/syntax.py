@@ -31,6 +31,12 @@ def _return(printer: Printer, operation: Operation) -> str:
     return f"{name} {printer.operands(operation.operands)} : {type_list(operation.operands)}"
 
 
+def _optimization_barrier(printer: Printer, operation: Operation) -> str:
+    """The attributes come first."""
+    shown = f"{printer.operands(operation.operands)} : {type_list(operation.operands)}" if operation.operands else "()"
+    return f"stablehlo.optimization_barrier{_others(operation)} {shown}"
+
+
 def _call(printer: Printer, operation: Operation) -> str:
     # In the body of a function, and there alone, the dialect of functions is the default.
     name = "call" if printer.in_function_body else "func.call"
@@ -185,6 +191,7 @@ SYNTAX: Syntax = {
     "stablehlo.convolution": _convolution,
     "stablehlo.custom_call": _custom_call,
     "stablehlo.dot_general": _dot_general,
+    "stablehlo.optimization_barrier": _optimization_barrier,
     "stablehlo.reduce": _reduce,
     "stablehlo.return": _return,
     "stablehlo.select": _select,
