@@ -42,7 +42,7 @@ def _manual_computation(body: Body, operation: Operation, operands: Ops) -> Ops:
     Where the manual axes have size 1 each device has whole arrays, and the region is part of its surroundings.
     """
     (region,) = operation.regions
-    if all(size == 1 for size in _manual_sizes(body, operation)):
+    if _is_on_one_device(body, operation):
         body.values |= dict(zip(region.block.arguments, operands, strict=True))
         return body.block(region)
     inner = [shape_of(argument.type) for argument in region.block.arguments]
@@ -56,13 +56,13 @@ def _manual_computation(body: Body, operation: Operation, operands: Ops) -> Ops:
     return _shape_change(body, operation, "LocalToGlobalShape", "out_shardings", results, outer)
 
 
-def _manual_sizes(body: Body, operation: Operation) -> list[int]:
-    """The sizes of the manual axes, in the meshes that the shardings name."""
+def _is_on_one_device(body: Body, operation: Operation) -> bool:
+    """Whether all manual axes have size 1 in the meshes that the shardings name."""
     texts = [_text(body, operation, name) for name in _MANUAL]
     named = {name.strip('"') for name in re.findall(r'@("[^"]*"|[\w.$\-]+)', "".join(texts[:2]))}
     meshes = [mesh for name, mesh in body.whole.meshes.items() if name in named or not named]
     manual = re.findall(r'"([^"]*)"', texts[2])
-    return [size for mesh in meshes for axis, size in mesh_axes(mesh).items() if axis in manual]
+    return all(mesh_axes(mesh).get(axis) == 1 for axis in manual for mesh in meshes)
 
 
 def _text(body: Body, operation: Operation, name: str) -> str:

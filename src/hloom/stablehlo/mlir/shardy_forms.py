@@ -11,14 +11,19 @@ def _read_mesh(parser: Parser, name: str) -> Operation:
     """`sdy.mesh @mesh = <["x"=2]>`."""
     symbol = parser.scanner.symbol()
     parser.scanner.expect("=")
-    mesh = DialectAttribute("sdy.mesh", parser.scanner.angled())
+    mesh = _attribute(parser, "sdy.mesh")
     return Operation(name, attributes={"sym_name": symbol, "mesh": mesh, **parser.optional_attributes()})
+
+
+def _attribute(parser: Parser, name: str) -> Attribute:
+    """`<..>`, also with its name, `#sdy.mesh<..>`."""
+    return parser.attribute() if parser.scanner.peek("#") else DialectAttribute(name, parser.scanner.angled())
 
 
 def _read_sharding_constraint(parser: Parser, name: str) -> Operation:
     """`sdy.sharding_constraint %a <@mesh, [{"x"}]> : type`."""
     operand = parser.operand()
-    sharding = DialectAttribute("sdy.sharding", parser.scanner.angled())
+    sharding = _attribute(parser, "sdy.sharding")
     attributes = parser.optional_attributes()
     parser.scanner.expect(":", "and the operation's type")
     return Operation(name, [operand], results_of([parser.type()]), {"sharding": sharding, **attributes})
@@ -53,7 +58,7 @@ def _read_collective(parser: Parser, name: str) -> Operation:
     operand = parser.operand()
     scanner.expect("out_sharding")
     scanner.expect("=")
-    sharding = DialectAttribute("sdy.sharding", scanner.angled())
+    sharding = _attribute(parser, "sdy.sharding")
     attributes = {"out_sharding": sharding, **parser.optional_attributes()}
     scanner.expect(":", "and the operation's type")
     return Operation(name, [operand], results_of([parser.type()]), attributes)
