@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,26 @@ TEXTS = {
     ),
     "a comma after the last part of a window": convolution("{\nstride = [1, 1],\npad = [[1, 1], [1, 1]],\n}"),
     "a module in a module": f"module {{\nmodule @m {{\n{main(NEGATED)}}}\n{main(NEGATED.replace('negate', 'sine'))}}}",
+    "a comparison without a type": main(
+        f'%c = "mhlo.compare"(%a, %a) {{comparison_direction = #mhlo<comparison_direction LT>, '
+        f"compare_type = #mhlo<comparison_type NOTYPE>}} : ({F}, {F}) -> tensor<4xi1>\n"
+        f"%0 = mhlo.select %c, %a, %a : tensor<4xi1>, {F}"
+    ),
+    "a comparison that broadcasts": main(
+        f"%c = chlo.broadcast_compare %a, %b {{comparison_direction = #chlo<comparison_direction LT>}} : ({F}, tensor<f32>)"
+        f" -> tensor<4xi1>\n%0 = stablehlo.select %c, %a, %a : tensor<4xi1>, {F}",
+        f"%a: {F}, %b: tensor<f32>",
+    ),
+    "a copy and a dependency": main(
+        f"%t = stablehlo.create_token : !stablehlo.token\n%c = mhlo.copy %a : {F}\n"
+        f"%0 = mhlo.add_dependency %c, %t : ({F}, !stablehlo.token) -> {F}"
+    ),
+    "branches whose results have another sharding": main(
+        f'%0 = "stablehlo.if"(%p) ({{\n%x = stablehlo.sine %a {{mhlo.sharding = "{{maximal device=0}}"}} : {F}\n'
+        f"stablehlo.return %x : {F}\n}}, {{\nstablehlo.return %a : {F}\n}}) "
+        f'{{mhlo.sharding = "{{replicated}}"}} : (tensor<i1>) -> {F}',
+        f"%a: {F}, %p: tensor<i1>",
+    ),
     "no parameter replication": main(NEGATED, f"%a: {F} {{mhlo.parameter_replication = []}}"),
     "names of types and words of HLO": main(
         f'%s = stablehlo.add %a, %b : {F} loc("f32")\n%0 = stablehlo.negate %s : {F} loc("ROOT")',
@@ -279,6 +300,64 @@ def test_precisions_are_left_out_beside_an_algorithm(peer: XlaPeer) -> None:
     written = print_stablehlo(hl.parse(f"HloModule m\nENTRY e {{\n a = f32[4,4] parameter(0)\n {line}\n}}"))
     assert "num_primitive_operations = 3" in written and "precision = " not in written
     peer.from_stablehlo(written)
+
+
+NUMBERS = "dot_dimension_numbers = #mhlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]>, "
+NUMBERS += "lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]"
+MHLO = [
+    ("%0, %i = mhlo.topk(%a, k = 2, largest = false) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)", "tensor<2xf32>"),
+    ('%0 = "mhlo.xla.rng_get_and_update_state"() {delta = 3 : i64} : () -> tensor<2xui64>', "tensor<2xui64>"),
+    ('%0 = "mhlo.stochastic_convert"(%a, %r) : (tensor<4xf32>, tensor<4xui32>) -> tensor<4xi8>', "tensor<4xi8>"),
+    (
+        f'%0 = "mhlo.domain"(%a) {{kind = #mhlo<kind sharding>, entry_metadata = "", exit_metadata = "\\08\\02"}} : ({F}) -> {F}',
+        F,
+    ),
+    (
+        '%0:2 = "mhlo.all_to_all"(%a, %a) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>} : '
+        f"({F}, {F}) -> ({F}, {F})",
+        f"{F}, {F}",
+    ),
+    (
+        f'%0 = "mhlo.ragged_dot"(%m, %n, %g) {{ragged_dot_dimension_numbers = #mhlo.ragged_dot<{NUMBERS}>}} : '
+        "(tensor<4x3xf32>, tensor<2x3x5xf32>, tensor<2xi64>) -> tensor<4x5xf32>",
+        "tensor<4x5xf32>",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "result"), MHLO, ids=[line.partition("mhlo.")[2][:12] for line, _ in MHLO])
+def test_ops_of_mhlo_that_stablehlo_does_not_have(line: str, result: str, peer: XlaPeer) -> None:
+    arguments = f"%a: {F}, %r: tensor<4xui32>, %m: tensor<4x3xf32>, %n: tensor<2x3x5xf32>, %g: tensor<2xi64>"
+    returned = "%0#0, %0#1" if "," in result else "%0"
+    text = f"func.func @main({arguments}) -> ({result}) {{\n{line}\nreturn {returned} : {result}\n}}"
+    module = hl.parse(text)
+    theirs = module_from_bytes(peer.from_stablehlo(text))
+
+    def lines(module: hl.Module) -> set[str]:
+        named = [i for i in module.entry.instructions if i.opcode not in ("parameter", "get-tuple-element", "tuple")]
+        return {re.sub(r"%[\w.\-]+|\{[\d,]*\}", "", str(i)) for i in named}
+
+    assert lines(module) == lines(theirs)
+    peer.parse(module.to_text())
+
+
+def test_an_einsum_has_the_type_that_it_declares() -> None:
+    line = '%0 = stablehlo.einsum %a, %a, config = "ab,cb->ac" : (tensor<2x3xi8>, tensor<2x3xi8>) -> tensor<2x2xi32>'
+    array = np.array([[100, -90, 3], [7, 8, -128]], np.int8)
+    wide = array.astype(np.int32)
+    result = hl.compile(hl.parse(main(line, "%a: tensor<2x3xi8>", "tensor<2x2xi32>")))(array)
+    assert np.array_equal(result, wide @ wide.T)
+
+
+def test_random_bits_of_a_float_type_are_bits(peer: XlaPeer) -> None:
+    """RNGBITGENERATOR-8: HLO's random bits are integers; StableHLO has floats, too, which are as many bits."""
+    types = "(tensor<2xui64>) -> (tensor<2xui64>, {})"
+    line = "%s, %0 = stablehlo.rng_bit_generator %a, algorithm = THREE_FRY : "
+    of_floats = hl.parse(main(line + types.format("tensor<8xf32>"), "%a: tensor<2xui64>", "tensor<8xf32>"))
+    of_integers = hl.parse(main(line + types.format("tensor<8xui32>"), "%a: tensor<2xui64>", "tensor<8xui32>"))
+    state = np.array([3, 4], np.uint64)
+    floats, integers = (hl.compile(module)(state) for module in (of_floats, of_integers))
+    assert floats.dtype == np.float32 and np.array_equal(floats.view(np.uint32), integers)
 
 
 def test_a_bitcast_of_mhlo_reads_elements_in_row_major_order(peer: XlaPeer) -> None:

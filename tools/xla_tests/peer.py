@@ -51,7 +51,9 @@ def _module(text: str) -> Any:
     from hloom.files.formats import Format, text_format
 
     if text_format(text) is Format.MLIR:
-        return _jax.mlir.mlir_module_to_xla_computation(text).as_hlo_module()
+        computation = _jax.mlir.mlir_module_to_xla_computation(text)
+        computation.as_hlo_text()  # fails for types that became invalid ones
+        return computation.as_hlo_module()
     return _hlo.hlo_module_from_text(text)
 
 

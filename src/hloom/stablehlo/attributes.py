@@ -131,11 +131,11 @@ def word(attribute: Attribute, name: str) -> str:
     raise ArgumentError(f"expected #stablehlo<{name} ..>, got {attribute!r}")
 
 
-def enumeration(name: str, members: Mapping[str, enum.Enum]) -> Form:
+def enumeration(name: str, members: Mapping[str, enum.Enum | None]) -> Form:
     """`#stablehlo<name WORD>`: the words of StableHLO and HLO's members."""
     words = {member: text for text, member in members.items()}
 
-    def read(attribute: Attribute) -> enum.Enum:
+    def read(attribute: Attribute) -> enum.Enum | None:
         text = word(attribute, name)
         if text not in members:
             raise ArgumentError(f"there is no {name} {text!r}; there is: {', '.join(members)}")
@@ -149,7 +149,7 @@ def _same_words(enumeration_type: type[enum.Enum], prefix: str = "") -> dict[str
 
 
 DIRECTION = enumeration("comparison_direction", _same_words(ComparisonDirection))
-COMPARE_TYPE = enumeration("comparison_type", _same_words(ComparisonType))
+COMPARE_TYPE = enumeration("comparison_type", {**_same_words(ComparisonType), "NOTYPE": None})
 FFT_TYPE = enumeration("fft_type", _same_words(FftType))
 TRANSPOSE = enumeration("transpose", _same_words(Transpose))
 RNG_DISTRIBUTION = enumeration("rng_distribution", _same_words(RandomDistribution, "RNG_"))

@@ -186,7 +186,8 @@ ROWS: tuple[Row, ...] = (
         ("update_computation",)),
     # Random bits
     Row("rng", "rng", (Plain("rng_distribution", RNG_DISTRIBUTION, "distribution"),), irregular=True),
-    Row("rng_bit_generator", "rng-bit-generator", (Plain("rng_algorithm", RNG_ALGORITHM, "algorithm"),)),
+    Row("rng_bit_generator", "rng-bit-generator", (Plain("rng_algorithm", RNG_ALGORITHM, "algorithm"),),
+        irregular=True),
     # Between devices
     Row("all_gather", "all-gather", (Plain("all_gather_dim", INT64), *_COLLECTIVE, _GLOBAL_IDS)),
     Row("all_reduce", "all-reduce", (*_COLLECTIVE, _GLOBAL_IDS), _ONE_COMPUTATION),

@@ -82,7 +82,7 @@ def _written(attributes: Mapping[str, Attribute]) -> Sharding | None:
     if not isinstance(text, str):
         return None
     if not text.lstrip().startswith("{"):
-        return _serialised(text)
+        return serialised_sharding(text)
     scanner = Scanner(without_comments(text))
     sharding = scan_sharding(scanner)
     if not scanner.at_end():
@@ -90,7 +90,7 @@ def _written(attributes: Mapping[str, Attribute]) -> Sharding | None:
     return sharding
 
 
-def _serialised(text: str) -> Sharding:
+def serialised_sharding(text: str) -> Sharding:
     """The sharding in the bytes of a proto, as older programs have it."""
     from google.protobuf.message import DecodeError
 

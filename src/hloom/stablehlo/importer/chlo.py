@@ -25,7 +25,6 @@ from hloom.stablehlo.attributes import (
     integer,
     integers,
     required,
-    word,
 )
 from hloom.stablehlo.importer import special
 from hloom.stablehlo.importer.body import Body, Rule
@@ -79,10 +78,8 @@ def _broadcast_function(function: Any) -> Rule:
 
 def _broadcast_compare(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     direction: ComparisonDirection = DIRECTION.read(required(operation.attributes, "comparison_direction"))
-    kind: ComparisonType | None = None
     given = operation.attributes.get("compare_type")
-    if given is not None and word(given, "comparison_type") != "NOTYPE":
-        kind = COMPARE_TYPE.read(given)
+    kind: ComparisonType | None = None if given is None else COMPARE_TYPE.read(given)
     lhs, rhs = _broadcast(body, operation, operands)
     op = OPERATIONS["compare"](direction=direction, type=kind).canonical([lhs.shape, rhs.shape])
     return body._add(op, [lhs, rhs])
@@ -193,7 +190,7 @@ _RAGGED = Fields(
 )
 
 
-def _ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
+def ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
     fields = _RAGGED.read(operation.attributes, ()) | Precisions().read(operation.attributes, ())
     return body.emit(OPERATIONS["ragged-dot"](**fields), operands, [value.type for value in operation.results])
 
@@ -235,6 +232,6 @@ RULES: dict[str, Rule] = {
     "chlo.bessel_i1e": _function(special.bessel_i1e),
     "chlo.zeta": _function(special.zeta, 2),
     "chlo.polygamma": _function(special.polygamma, 2),
-    "chlo.ragged_dot": _ragged_dot,
+    "chlo.ragged_dot": ragged_dot,
     "chlo.scan": _scan,
 }

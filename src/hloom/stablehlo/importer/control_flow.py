@@ -61,7 +61,11 @@ def _inner(
     results = inner.block(region)
     if returns_state:
         results += parts[len(region.block.arguments) :]
-    return inner.close(results)
+    computation = inner.close(results)
+    if computation.root.sharding is not None and not returns_state:
+        # The sharding of a branch's result is the conditional's, and not that of the instruction that computes it.
+        inner.copy_of_root(computation.root)
+    return computation
 
 
 def _while(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:

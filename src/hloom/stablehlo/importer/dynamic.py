@@ -104,6 +104,8 @@ def _gather(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 def _convolution(body: Body, operation: Operation, operands: Ops) -> Ops:
     lhs, rhs, padding = operands
+    if padding.shape.rank != 2:
+        raise ArgumentError(f"the padding is a table of pairs, one for each spatial dimension, got {padding.shape}")
     rows = np.reshape(known(body, operation, padding, "the paddings"), padding.shape.dimensions).tolist()
     attributes = {**operation.attributes, "padding": i64_table(rows)}
     fields = BY_NAME["convolution"].fields(attributes, [lhs.shape, rhs.shape])

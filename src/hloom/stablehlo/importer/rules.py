@@ -18,7 +18,7 @@ from hloom.ops.attributes import CustomCallApiVersion, OutputOperandAlias
 from hloom.ops.operation import OPERATIONS
 from hloom.shape import TOKEN, Layout, Shape, scalar
 from hloom.stablehlo.attributes import integer, integers, required, string, table
-from hloom.stablehlo.importer import chlo, control_flow, dynamic, quantized, shardy
+from hloom.stablehlo.importer import chlo, control_flow, dynamic, mhlo, quantized, shardy
 from hloom.stablehlo.importer.body import Body, Rule, computation_of
 from hloom.stablehlo.mlir.attribute_text import dictionary_text
 from hloom.stablehlo.mlir.ir import (
@@ -70,11 +70,6 @@ def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     return body._add(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, plan.shape)
 
 
-def _bitcast(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """MHLO's: the elements in row-major order read as another type and shape; XLA leaves out layouts that it has."""
-    return body._add(OPERATIONS["bitcast"](), operands, shape_of(operation.results[0].type))
-
-
 def _broadcast(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     return body.broadcast(operands[0], integers(required(operation.attributes, "broadcast_sizes")))
 
@@ -117,6 +112,18 @@ def _extremum(opcode: str) -> Rule:
         return body.select(greater, lhs, rhs)
 
     return rule
+
+
+def _rng_bit_generator(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """Floats are made of as many bits: HLO's random bits are integers (RNGBITGENERATOR-8)."""
+    state, data = (shape_of(mlir) for mlir in _types(operation))
+    kind = data.element_type
+    bits = data if not kind.is_float else data.with_element_type(PrimitiveType[f"U{kind.bits}"])
+    row = BY_NAME["rng_bit_generator"]
+    op = row.declaration(**row.fields(operation.attributes, ()))
+    made = body._add(op, operands, Shape.tuple_of([state, bits]))
+    values = [body.get_tuple_element(made, i) for i in range(2)]
+    return values if bits is data else [values[0], body.bitcast_convert_type(values[1], kind)]
 
 
 def _set_dimension_size(body: Body, operation: Operation, operands: Ops) -> XlaOp:
@@ -196,7 +203,8 @@ def _einsum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
         reduced.append(operand)
     if len(reduced) == 1:
         return _arranged(body, reduced[0], labels[0], wanted)
-    product, found = _product(body, reduced[0], labels[0], reduced[1], labels[1], wanted)
+    element_type = body.element_type_of(operation.results[0].type)
+    product, found = _product(body, reduced[0], labels[0], reduced[1], labels[1], wanted, element_type)
     return _arranged(body, product, found, wanted)
 
 
@@ -227,7 +235,9 @@ def _reduced(body: Body, operand: XlaOp, labels: str, others: set[str]) -> tuple
     return operand, "".join(label for label in labels if label in others)
 
 
-def _product(body: Body, lhs: XlaOp, left: str, rhs: XlaOp, right: str, wanted: str) -> tuple[XlaOp, str]:
+def _product(
+    body: Body, lhs: XlaOp, left: str, rhs: XlaOp, right: str, wanted: str, element_type: PrimitiveType
+) -> tuple[XlaOp, str]:
     shared = [label for label in left if label in right]
     batch = [label for label in shared if label in wanted]
     summed = [label for label in shared if label not in wanted]
@@ -236,7 +246,8 @@ def _product(body: Body, lhs: XlaOp, left: str, rhs: XlaOp, right: str, wanted: 
         for side, labels in (("lhs", left), ("rhs", right))
         for kind, chosen in (("batch", batch), ("contracting", summed))
     }
-    product = body._add(OPERATIONS["dot"](**numbers), [lhs, rhs])
+    dot = OPERATIONS["dot"](**numbers)
+    product = body._add(dot, [lhs, rhs], dot.infer(lhs.shape, rhs.shape).with_element_type(element_type))
     rest = [label for label in left + right if label not in shared]
     return product, "".join([*batch, *rest])
 
@@ -273,8 +284,14 @@ def _torch_index_select(body: Body, operation: Operation, operands: Ops) -> XlaO
 
 
 def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Each operand is split, exchanged and joined; HLO's array form joins along the dimension that it splits."""
+    """Each operand is split, exchanged and joined; HLO's array form joins along the dimension that it splits.
+
+    MHLO has HLO's form for tuples, too: one operand, whole, for each member of a group.
+    """
     attributes = operation.attributes
+    if "split_dimension" not in attributes and operation.name.startswith("mhlo."):
+        op = OPERATIONS["all-to-all"](**BY_NAME["all_to_all"].fields(attributes, ()))
+        return body.emit(op, operands, _types(operation))
     split, concat, count = (
         integer(required(attributes, name)) for name in ("split_dimension", "concat_dimension", "split_count")
     )
@@ -525,7 +542,6 @@ RULES: dict[str, Rule] = {
     "stablehlo.iota": _iota,
     "stablehlo.broadcast_in_dim": _broadcast_in_dim,
     "stablehlo.broadcast": _broadcast,
-    "mhlo.bitcast": _bitcast,
     "stablehlo.convert": _convert,
     "stablehlo.cbrt": _cbrt,
     "stablehlo.maximum": _extremum("maximum"),
@@ -535,6 +551,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.optimization_barrier": _optimization_barrier,
     "stablehlo.create_token": _create_token,
     "stablehlo.rng": _rng,
+    "stablehlo.rng_bit_generator": _rng_bit_generator,
     "stablehlo.dot": _dot,
     "stablehlo.einsum": _einsum,
     "stablehlo.unary_einsum": _einsum,
@@ -549,12 +566,12 @@ RULES: dict[str, Rule] = {
     "stablehlo.custom_call": _custom_call,
     "func.call": _call,
     "chlo.top_k": _top_k,
-    **dict.fromkeys(("chlo.constant", "arith.constant", "sdy.constant"), _constant),
-    "stablehlo.topk": _top_k,
+    **dict.fromkeys(("chlo.constant", "arith.constant", "sdy.constant", "shape.const_shape"), _constant),
     **control_flow.RULES,
     **dynamic.RULES,
     **quantized.RULES,
     **chlo.RULES,
+    **mhlo.RULES,
     **shardy.RULES,
 }
 

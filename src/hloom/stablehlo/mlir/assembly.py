@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from hloom.stablehlo.mlir import shardy_forms
 from hloom.stablehlo.mlir.ir import (
     Attribute,
     Block,
     DenseArray,
+    DenseElements,
     DialectAttribute,
     FunctionType,
     Number,
@@ -50,7 +53,7 @@ _CHLO = {
     _BROADCASTING: "broadcast_add broadcast_atan2 broadcast_divide broadcast_maximum broadcast_minimum "
     "broadcast_multiply broadcast_next_after broadcast_polygamma broadcast_power broadcast_remainder "
     "broadcast_shift_left broadcast_shift_right_arithmetic broadcast_shift_right_logical broadcast_subtract "
-    "broadcast_zeta broadcast_and broadcast_or broadcast_xor broadcast_complex broadcast_select",
+    "broadcast_zeta broadcast_compare broadcast_and broadcast_or broadcast_xor broadcast_complex broadcast_select",
 }
 
 TEMPLATES: dict[str, str] = {
@@ -189,6 +192,18 @@ def _constant(parser: Parser, name: str) -> Operation:
     if scanner.take("->") or scanner.take(":"):
         results = [parser.type()]
     return Operation(name, [], results_of(results), {"value": value, **attributes})
+
+
+def _constant_shape(parser: Parser, name: str) -> Operation:
+    """`shape.const_shape [4, 32] : tensor<2xindex>`."""
+    attributes = parser.optional_attributes()
+    at = parser.scanner.pos
+    sizes = np.array(parser.listed("[", "]", parser.scanner.integer), np.int64)
+    parser.scanner.expect(":", "and a type")
+    mlir = parser.tensor_type()
+    if mlir.dimensions != sizes.shape:
+        parser.scanner.fail(f"{len(sizes)} sizes do not make a {type_text(mlir)}", at)
+    return Operation(name, [], results_of([mlir]), {"value": DenseElements(mlir, sizes), **attributes})
 
 
 def _return(parser: Parser, name: str) -> Operation:
@@ -583,9 +598,12 @@ FORMS: dict[str, Form] = {
     "chlo.constant": _constant,
     "arith.constant": _constant,
     "sdy.constant": _constant,
+    "shape.const_shape": _constant_shape,
     "chlo.scan": _scan,
 }
 FORMS |= shardy_forms.FORMS | {"sdy.return": _return}
 # The MHLO dialect, from which StableHLO came, has the same forms.
 FORMS |= {name.replace("stablehlo.", "mhlo."): form for name, form in FORMS.items() if name.startswith("stablehlo.")}
-FORMS["mhlo.bitcast"] = _template(_TYPES)
+FORMS |= {"mhlo.bitcast": _template(_TYPES), "mhlo.add_dependency": _template(_TYPES), "mhlo.topk": _top_k}
+FORMS |= {f"mhlo.{name}": _template(_SAME) for name in ("copy", "erf", "acos", "acosh", "asin", "asinh", "atanh")}
+FORMS |= {f"mhlo.{name}": _template(_SAME) for name in ("cosh", "sinh")}

@@ -401,7 +401,9 @@ class AttributeReader:
 
         def entry() -> None:
             field = scanner.word("a field's name")
-            scanner.expect("=")
+            if not scanner.take("="):
+                entries[field] = True
+                return
             inner = f"{name.partition('.')[0]}.{field}"
             part = scanner.match(_AXIS_PART)
             if part:

@@ -1,0 +1,68 @@
+"""Ops of the MHLO dialect that HLO has and StableHLO does not: `RULES`, one function an op."""
+
+from __future__ import annotations
+
+from hloom.builder import XlaOp
+from hloom.errors import ArgumentError
+from hloom.ops.attributes import Domain
+from hloom.ops.operation import OPERATIONS
+from hloom.stablehlo.attributes import boolean, integer, required, string
+from hloom.stablehlo.importer import chlo
+from hloom.stablehlo.importer.annotations import serialised_sharding
+from hloom.stablehlo.importer.body import Body, Rule
+from hloom.stablehlo.mlir.ir import DialectAttribute, Operation
+
+Ops = list[XlaOp]
+
+
+def _same(opcode: str) -> Rule:
+    """The HLO operation with the same operands, and without attributes. XLA leaves out layouts that a bitcast has."""
+
+    def rule(body: Body, operation: Operation, operands: Ops) -> Ops:
+        return body.emit(OPERATIONS[opcode](), operands, [value.type for value in operation.results])
+
+    return rule
+
+
+def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """The largest or the smallest, where CHLO has the largest alone."""
+    largest = boolean(operation.attributes.get("largest", True))
+    op = OPERATIONS["topk"](k=integer(required(operation.attributes, "k")), largest=largest)
+    result = body._add(op, operands)
+    return [body.get_tuple_element(result, i) for i in range(2)]
+
+
+def _ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """As CHLO's, with the numbers of a dot in a part of their own."""
+    numbers = required(operation.attributes, "ragged_dot_dimension_numbers")
+    if not isinstance(numbers, DialectAttribute) or not isinstance(numbers.body, dict):
+        raise ArgumentError(f"ragged_dot_dimension_numbers is #mhlo.ragged_dot<..>, got {numbers!r}")
+    flat = dict(numbers.body)
+    dot = flat.pop("dot_dimension_numbers", None)
+    flat |= dot.body if isinstance(dot, DialectAttribute) and isinstance(dot.body, dict) else {}
+    operation.attributes["ragged_dot_dimension_numbers"] = DialectAttribute(numbers.name, flat)
+    return chlo.ragged_dot(body, operation, operands)
+
+
+def _domain(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    """The shardings are protos."""
+    texts = [string(required(operation.attributes, name)) for name in ("entry_metadata", "exit_metadata")]
+    entry, exit_ = map(serialised_sharding, texts)
+    return body._add(OPERATIONS["domain"](domain=Domain("sharding", entry, exit_)), operands)
+
+
+def _random_state(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    op = OPERATIONS["rng-get-and-update-state"](delta=integer(required(operation.attributes, "delta")))
+    return body._add(op, operands)
+
+
+RULES: dict[str, Rule] = {
+    "mhlo.add_dependency": _same("add-dependency"),
+    "mhlo.bitcast": _same("bitcast"),
+    "mhlo.copy": _same("copy"),
+    "mhlo.domain": _domain,
+    "mhlo.ragged_dot": _ragged_dot,
+    "mhlo.stochastic_convert": _same("stochastic-convert"),
+    "mhlo.topk": _top_k,
+    "mhlo.xla.rng_get_and_update_state": _random_state,
+}
