@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ml_dtypes
@@ -50,6 +50,18 @@ def compute_accurately(function: Callable[..., Array], *operands: Array) -> Arra
     if wide[0].dtype == C64:
         return np.asarray(function(*(x.astype(C128) for x in wide))).astype(dtype)
     return np.asarray(function(*wide)).astype(dtype, copy=False)
+
+
+def pairwise_sum(terms: Iterable[Array], zero: Array) -> Array:
+    """`zero` and the sum of the terms, arrays of its shape and type, as a balanced tree (GEN-13)."""
+    sums: list[Array] = []  # of powers of two of terms, each smaller than the one before
+    for number, term in enumerate(terms, 1):
+        while number % 2 == 0:
+            number, term = number // 2, sums.pop() + term
+        sums.append(term)
+    while sums:
+        zero = sums.pop() + zero
+    return zero
 
 
 def float_to_integer(x: Array, dtype: np.dtype[Any]) -> Array:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 
-from hloom.numerics import convert
+from hloom.numerics import convert, pairwise_sum
 from hloom.ops.attributes import (
     DIM_LABELS,
     INT,
@@ -122,19 +123,24 @@ class Convolution(Operation, opcode="convolution"):
         groups, batch_groups = self.feature_group_count, self.batch_group_count
         batch, inputs, outputs = base.shape[0] // batch_groups, kernel.shape[-2], kernel.shape[-1]
         count = groups * batch_groups
-        total = np.zeros((count, int(np.prod([batch, *counts])), outputs // count), base.dtype)
-        for offsets in itertools.product(*(range(d.size) for d in window)):
+        rows = math.prod([batch, *counts])
+
+        def products(offsets: tuple[int, ...]) -> Array:
+            """Of one window element, [groups, rows, outputs of a group]."""
             part = padded[(slice(None), *(
                 slice(k * d.window_dilation, k * d.window_dilation + (c - 1) * d.stride + 1 if c else 0, d.stride)
                 for k, d, c in zip(offsets, window, counts, strict=True)
             ))]  # fmt: skip
             # The groups first: runs of the batch, or of the features, with their run of outputs.
             split = part.reshape(batch_groups, batch, *counts, groups, inputs)
-            rows = np.moveaxis(split, -2, 1).reshape(count, -1, inputs) if split.size else np.zeros(
-                (count, total.shape[1], inputs), base.dtype)  # fmt: skip
+            factors = np.moveaxis(split, -2, 1).reshape(count, -1, inputs) if split.size else np.zeros(
+                (count, rows, inputs), base.dtype)  # fmt: skip
             taps = tuple(d.size - 1 - k if d.window_reversal else k for k, d in zip(offsets, window, strict=True))
             weights = kernel[taps].reshape(inputs, count, outputs // count).transpose(1, 0, 2)
-            total += _grouped_product(rows, weights, lhs, rhs)
+            return _grouped_product(factors, weights, lhs, rhs)
+
+        elements = itertools.product(*(range(d.size) for d in window))
+        total = pairwise_sum(map(products, elements), np.zeros((count, rows, outputs // count), base.dtype))
         return np.moveaxis(total.reshape(count, batch, *counts, outputs // count), 0, -2).reshape(
             batch, *counts, outputs
         )

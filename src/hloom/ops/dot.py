@@ -17,6 +17,9 @@ from hloom.shape import Ints, Shape
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
 
+SUMMED_TERMS = 128
+"""Products of so many terms, or the root of all of them, are left to NumPy, which may add them one after another."""
+
 
 class DotDimensions(Operation):
     """The dimension numbers that all dots have (DOTGENERAL-1)."""
@@ -140,7 +143,18 @@ def matmul(a: Array, b: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:
         bits = BY_DTYPE[lhs].bits + BY_DTYPE[rhs].bits + max(1, a.shape[-1]).bit_length()
         if bits <= 53:
             return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64).astype(a.dtype)
-    return np.matmul(a, b)
+    return _sums_of_products(a, b)
+
+
+def _sums_of_products(a: Array, b: Array, most: int = 0) -> Array:
+    """A batched matrix product whose sums are those of two halves of their terms, and so on to `most` (GEN-13)."""
+    terms = a.shape[-1]
+    most = most or max(SUMMED_TERMS, math.isqrt(terms))
+    if a.dtype.kind in "iu" or terms <= most:
+        return np.matmul(a, b)
+    parts = slice(None, terms // 2), slice(terms // 2, None)
+    left, right = (_sums_of_products(a[..., part], b[..., part, :], most) for part in parts)
+    return left + right
 
 
 class RaggedDot(DotDimensions, opcode="ragged-dot"):
@@ -234,7 +248,7 @@ def _product(dot: DotDimensions, lhs: Array, rhs: Array, dtype: np.dtype[Any]) -
     a = _matrix(lhs, dot.lhs_batch_dims, left, dot.lhs_contracting_dims, dtype)
     b = _matrix(rhs, dot.rhs_batch_dims, dot.rhs_contracting_dims, right, dtype)
     batch = [lhs.shape[d] for d in dot.lhs_batch_dims]
-    return np.matmul(a, b).reshape([*batch, *(lhs.shape[d] for d in left), *(rhs.shape[d] for d in right)])
+    return _sums_of_products(a, b).reshape([*batch, *(lhs.shape[d] for d in left), *(rhs.shape[d] for d in right)])
 
 
 class ScaledDot(DotDimensions, opcode="scaled-dot"):

@@ -3,7 +3,7 @@
 form.py brings it to a normal form, geometry.py says how it can be computed, and plan.py how it is. The entry packs the
 kernel (`name.pack`), then for each pass, some images: copies them (`name.copy`), and runs `name.task` for blocks of the
 result, which adds up tiles (`name.tile`) and stores them (`name.store`). Tasks share no sums, and blocks of K are added
-in order, so the result does not depend on the number of threads.
+in order (products/sums.py), so the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hloom.backends.cpu.kernels.convolution.tile import StoreTile, SumTile
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
+from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, Index, Value, constant, type_of
 from hloom.ir import Instruction
@@ -144,7 +145,7 @@ class _Emitter:
             f.at(images, image, self.element),
             f.at(weights, f.multiply(group, plan.tiles[1] * plan.depth * plan.unit), self.element),
             f.at(result, place, g.result.element),
-            f.at(partial, f.multiply(f["chunk"], math.prod(plan.task_tiles) * plan.tile.size), self.element),
+            f.at(partial, f.multiply(f["chunk"], plan.task_size * (2 if plan.has_groups else 1)), self.element),
             f.at(record, 3, "i64"),
             f.share(plan.row_tiles, 1, plan.blocks[0], row_block),
             f.share(plan.tiles[1], 1, plan.blocks[1], column_block),
@@ -158,12 +159,19 @@ class _Emitter:
             sums = f.slot(plan.tile.type, plan.tile.rows * plan.tile.vectors)
             self._tiles(f, replace(block, sums=sums), first, entries, None)
             return
-        _clear(f, block.sums, math.prod(plan.task_tiles) * plan.tile.size * size_of(self.element))
+        _clear(f, block.sums, plan.task_size * size_of(self.element) * (2 if plan.has_groups else 1))
         with f.loop(entries, plan.block) as loop:
             start, end = loop.index, f.add(loop.index, plan.block)
             count = f.minimum(plan.block, f.subtract(entries, start))
             last = f.compare("uge", f.index(end), entries)
-            self._tiles(f, block, f.index(f.add(first, start)), f.index(count), last)
+            sums = self._group_sums(f, block.sums, start, last) if plan.has_groups else block.sums
+            self._tiles(f, replace(block, sums=sums), f.index(f.add(first, start)), f.index(count), last)
+
+    def _group_sums(self, f: KernelFunction, sums: Value, entry: Index, last: Value) -> Value:
+        """Where the sums of the block of K from an entry on are added: the totals lie behind the sums."""
+        size = self.plan.task_size
+        is_first = f.compare("eq", f.index(f.remainder(entry, self.plan.group)), f.index(0))
+        return sums_of_group(f, self.plan.tile.type, sums, f.at(sums, size, self.element), size, is_first, last)
 
     def _tiles(self, f: KernelFunction, block: Block, first: Value, count: Value, last: Value | None) -> None:
         """All tiles of a task, for a block of K; they are stored with the last."""

@@ -19,6 +19,7 @@ from hloom.backends.cpu.kernels.products.matmul_plan import (
     up,
 )
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
+from hloom.backends.cpu.kernels.products.sums import block_of, group_of
 from hloom.backends.cpu.llvm.function import size_of
 from hloom.backends.cpu.llvm.text import Type
 
@@ -110,12 +111,35 @@ class Plan:
         """All of K, of all classes."""
         return len(self.table) * self.geometry.run.length
 
+    @property
+    def entries(self) -> int:
+        """The most entries of a class."""
+        return max(c.entries for c in self.classes)
+
     @cached_property
     def block(self) -> int:
         """The entries of the table that are used at once."""
-        most = max(c.entries for c in self.classes)
         wanted = PANEL_BYTES // (self.geometry.run.length * self.unit * self.geometry.size)
-        return most if most <= 2 * wanted else max(1, wanted)
+        return self.entries if self.entries <= 2 * wanted else max(1, wanted)
+
+    @property
+    def steps(self) -> int:
+        """Of K, at most."""
+        return self.entries * self.geometry.run.length
+
+    def summed_steps(self, steps: int) -> int:
+        """How many of so many steps of K a tile sums from zero."""
+        parts = {"lanes": 4}.get(self.geometry.mode, self.form.parts)
+        return block_of(steps, self.steps, parts) if self.tile.type.is_float else steps
+
+    @property
+    def group(self) -> int:
+        """The entries whose sums are added up in one chain of blocks: whole blocks."""
+        return self.block * max(1, group_of(self.steps) // (self.block * self.geometry.run.length))
+
+    @property
+    def has_groups(self) -> bool:
+        return self.group < self.entries and self.tile.type.is_float
 
     @property
     def has_long_tiles(self) -> bool:
@@ -123,7 +147,7 @@ class Plan:
 
     @property
     def has_partial_sums(self) -> bool:
-        return any(c.entries > self.block for c in self.classes)
+        return self.entries > self.block
 
     @property
     def goes_by_panels(self) -> bool:
@@ -171,8 +195,15 @@ class Plan:
         return math.ceil(self.row_tiles / self.blocks[0]), math.ceil(self.tiles[1] / self.blocks[1])
 
     @property
+    def task_size(self) -> int:
+        """The sums of a task."""
+        return math.prod(self.task_tiles) * self.tile.size
+
+    @property
     def partial_size(self) -> int:
-        return self.images * self.tasks * math.prod(self.task_tiles) * self.tile.size if self.has_partial_sums else 0
+        """The sums of all tasks, and as many totals where there are groups."""
+        levels = (1 if self.has_partial_sums else 0) + (1 if self.has_groups else 0)
+        return self.images * self.tasks * levels * self.task_size
 
 
 def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> Plan:

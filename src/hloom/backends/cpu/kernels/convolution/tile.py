@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.convolution.plan import Plan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
+from hloom.backends.cpu.kernels.products.sums import addition, group_of, move_sums
 from hloom.backends.cpu.llvm.function import size_of
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
 
@@ -21,24 +22,70 @@ class SumTile:
 
     def function(self, name: str) -> KernelFunction:
         f = KernelFunction(name, image=PTR, weights=PTR, table=PTR, entries=I64, sums=PTR)
-        tile, type = self.tile, self.type
-        places = [f.at(f["sums"], i * type.width, type.element) for i in range(tile.rows * tile.vectors)]
-        start = [constant(type, 0)] * len(places)
-        if self.plan.has_partial_sums:
-            start = [f.load(place, type, type.width * size_of(type.element)) for place in places]
-        elif any(c.entries == 0 for c in self.plan.classes):
-            _store_all(f, start, places, type)
+        zeros = [constant(self.type, 0)] * (self.tile.rows * self.tile.vectors)
+        length = self.plan.geometry.run.length
+        steps = self.plan.summed_steps(length * self.plan.block)
+        is_one_block = steps == length * self.plan.block
+        has_sums = self.plan.has_partial_sums or not is_one_block
+        if not self.plan.has_partial_sums and (has_sums or any(c.entries == 0 for c in self.plan.classes)):
+            self._store(f, zeros, f["sums"])
         with f.when(f.compare("ne", f["entries"], f.index(0))):
-            _store_all(f, self._sums(f, start), places, type)
+            if is_one_block:
+                sums = self._sums(f, (0, f["entries"]), (0, length), zeros)
+                self._store(f, self._added(f, sums, f["sums"]) if has_sums else sums, f["sums"])
+            elif length <= steps:
+                self._blocks_of_entries(f, steps // length, zeros)
+            else:
+                self._blocks_of_runs(f, zeros)
         return f
 
-    def _sums(self, f: KernelFunction, start: list[Value]) -> list[Value]:
+    def _blocks_of_entries(self, f: KernelFunction, some: int, zeros: list[Value]) -> None:
+        """Adds up entries, some at a time from zero."""
+        length = self.plan.geometry.run.length
+        with f.loop(f["entries"], some) as entry:
+            end = f.minimum(f.add(entry.index, some), f["entries"])
+            sums = self._sums(f, (entry.index, end), (0, length), zeros)
+            self._store(f, self._added(f, sums, f["sums"]), f["sums"])
+
+    def _blocks_of_runs(self, f: KernelFunction, zeros: list[Value]) -> None:
+        """Adds up runs, each in blocks from zero; very many of these in groups."""
+        length = self.plan.geometry.run.length
+        block = self.plan.summed_steps(length)
+        group = block * max(1, group_of(length) // block)
+        place = f.slot(self.type, len(zeros)) if group < length else f["sums"]
+        if group < length:
+            self._store(f, zeros, place)
+        with f.loop(f["entries"]) as entry, f.loop(length, group) as part:
+            end = f.minimum(f.add(part.index, group), length)
+            with f.loop(end, block, first=part.index) as step:
+                steps = step.index, f.minimum(f.add(step.index, block), end)
+                sums = self._sums(f, (entry.index, f.add(entry.index, 1)), steps, zeros)
+                self._store(f, self._added(f, sums, place), place)
+            if group < length:
+                move_sums(f, self.type, place, f["sums"], self.tile.size)
+
+    def _added(self, f: KernelFunction, sums: list[Value], place: Value) -> list[Value]:
+        """The sums added to those in memory."""
+        type, add = self.type, addition(self.type)
+        places = [f.at(place, i * type.width, type.element) for i in range(len(sums))]
+        before = [f.load(each, type, type.width * size_of(type.element)) for each in places]
+        return [f.binary(add, a, b) for a, b in zip(before, sums, strict=True)]
+
+    def _store(self, f: KernelFunction, values: list[Value], place: Value) -> None:
+        type = self.type
+        for i, value in enumerate(values):
+            f.store(value, f.at(place, i * type.width, type.element), type.width * size_of(type.element))
+
+    def _sums(
+        self, f: KernelFunction, entries: tuple[Index, Index], steps: tuple[Index, Index], sums: list[Value]
+    ) -> list[Value]:
+        """Adds the products of entries from first to end, of their runs the steps from first to end."""
         g, element, unit = self.plan.geometry, self.type.element, self.plan.unit
-        with f.loop(f["entries"], carried=start) as entry:
+        with f.loop(entries[1], carried=sums, first=entries[0]) as entry:
             distance = f.load(f.at(f["table"], entry.index, "i64"), I64, 8)
             line = f.at(f["image"], distance, element)
             panel = f.at(f["weights"], f.multiply(entry.index, g.run.length * unit), element)
-            with f.loop(g.run.length, carried=entry.carried) as step:
+            with f.loop(steps[1], carried=entry.carried, first=steps[0]) as step:
                 image = f.at(line, f.multiply(step.index, g.run_stride), element)
                 weights = f.at(panel, f.multiply(step.index, unit), element)
                 step.carried = self._step(f, image, weights, step.carried)
@@ -66,11 +113,6 @@ class SumTile:
 
 def _load(f: KernelFunction, place: Value, type: Type) -> Value:
     return f.load(place, type, size_of(type.element))
-
-
-def _store_all(f: KernelFunction, values: list[Value], places: list[Value], type: Type) -> None:
-    for value, place in zip(values, places, strict=True):
-        f.store(value, place, type.width * size_of(type.element))
 
 
 class StoreTile:

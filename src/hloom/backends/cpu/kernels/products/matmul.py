@@ -38,6 +38,7 @@ from hloom.backends.cpu.kernels.products.micro_kernel import (
     pack_rows_of_a,
     pack_steps_of_a,
 )
+from hloom.backends.cpu.kernels.products.sums import sums_of_group
 from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, constant, type_of
 
@@ -181,8 +182,9 @@ class _Emitter:
         plan = self.plan
         ragged = plan.has_ragged_rows, plan.has_ragged_columns
         operands = self.a, self.b, self.product.c
+        sums = plan.depth, plan.summed_steps, plan.has_partial_sums
         rule = self.corrected, self.multiply_add
-        return Kernel(f"{self.name}.kernel", self.tile, *operands, plan.has_partial_sums, *ragged, *rule).function()
+        return Kernel(f"{self.name}.kernel", self.tile, *operands, *sums, *ragged, *rule).function()
 
     def _pack_a(self) -> Function:
         name, a = f"{self.name}.pack_a", self.product.a
@@ -219,6 +221,7 @@ class _Emitter:
         rows_of_a, b, c, rows, columns = f.parameters
         a, depth, k = self.product.a, self.plan.depth, self.product.k
         partial, packed = self._partial_sums(f), self._space_for_a(f)
+        total = self._partial_sums(f) if self.plan.has_groups else None
         with f.loop(k, depth) as first:
             steps = f.index(f.minimum(depth, f.subtract(k, first.index)))
             left = a.elements_left(f, k, first.index)
@@ -229,8 +232,14 @@ class _Emitter:
                 f.invoke(f"{self.name}.pack_a", panels_of_a, packed, rows, elements)
                 panels_of_a = packed
             panels_of_b = f.at(b, f.multiply(first.index, self.b.step), self.element)
-            self._tiles(f, (panels_of_a, panels_of_b, c, partial), steps, rows, columns, last)
+            sums = partial if total is None else self._group_sums(f, partial, total, first.index, last)
+            self._tiles(f, (panels_of_a, panels_of_b, c, sums), steps, rows, columns, last)
         return f
+
+    def _group_sums(self, f: Function, partial: Value, total: Value, step: Index, last: Value) -> Value:
+        """Where the sums of the block of K from a step on are added."""
+        is_first = f.compare("eq", f.index(f.remainder(step, self.plan.group)), f.index(0))
+        return sums_of_group(f, self.tile.type, partial, total, self._partial_count, is_first, last)
 
     def _tiles(
         self, f: Function, pointers: tuple[Value, ...], steps: Value, rows: Value, columns: Value, last: Value
@@ -267,14 +276,18 @@ class _Emitter:
         return f.slot(type_of(self.element), self.plan.row_tiles * self.a.panel)
 
     def _partial_sums(self, f: Function) -> Value:
-        """Zeros for all tiles of a task's block; null where one block of K is all."""
-        if not self.plan.has_partial_sums:
+        """Zeros for all tiles of a task's block; for one where a block of K is all; null where it is summed at once."""
+        if self.plan.summed_steps >= self.product.k:
             return constant(PTR, 0)
-        count = self.plan.row_tiles * self.plan.column_tiles * self.tile.size
-        sums = f.slot(type_of(self.element), count)
-        size = f.index(count * size_of(self.element))
+        sums = f.slot(type_of(self.element), self._partial_count)
+        size = f.index(self._partial_count * size_of(self.element))
         f.call_void("llvm.memset.p0.i64", sums, constant(type_of("i8"), 0), size, FALSE)
         return sums
+
+    @property
+    def _partial_count(self) -> int:
+        tiles = self.plan.row_tiles * self.plan.column_tiles if self.plan.has_partial_sums else 1
+        return tiles * self.tile.size
 
     def _task(self) -> Function:
         """`(context, chunk)`: one block of the result."""

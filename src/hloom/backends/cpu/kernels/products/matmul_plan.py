@@ -9,7 +9,8 @@ tile and the blocks, and who packs what:
 - A task is a block of the result. It reads its rows of A where they lie, if K is contiguous there, or packs them, one
   block of K at a time, to its stack.
 
-Blocks of K are added up in order, and tasks share no sums, so the result does not depend on the number of threads.
+Blocks of K are added up in order (see sums.py), and tasks share no sums, so the result does not depend on the number
+of threads.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
+from hloom.backends.cpu.kernels.products.sums import block_of, group_of
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import Type, type_of
 
@@ -30,6 +32,7 @@ STREAMED_BYTES = 32 << 20  # of a B that comes from memory
 STREAMED_ROWS = 32  # of the result: so few that memory is what takes time
 STREAMED_DEPTH = 64  # of a block of K then
 LEAST_COLUMNS = 512  # of a packed B: what makes up for packing A
+FEW_SUMS = 4  # in registers: additions wait for each other
 PANEL_BYTES = 28 << 10  # of A, for a block of K: it stays in the L1 cache
 DIRECT_ROWS = 512  # of a block of K, where B is read in place: they lie in as many pages
 PARALLEL_WORK = 1 << 18  # multiply-adds that are worth two threads
@@ -180,6 +183,23 @@ class Plan:
         return self.depth < self.product.k
 
     @property
+    def summed_steps(self) -> int:
+        """How many steps of a block of K the kernel sums from zero."""
+        if not self.tile.type.is_float:
+            return self.depth
+        waits = self.tile.rows * self.tile.vectors <= FEW_SUMS
+        return block_of(self.depth, self.product.k, 2 if waits or self.product.is_complex else 1)
+
+    @property
+    def group(self) -> int:
+        """As much of K as is added up in one chain: whole blocks."""
+        return self.depth * max(1, group_of(self.product.k) // self.depth)
+
+    @property
+    def has_groups(self) -> bool:
+        return self.group < self.product.k and self.tile.type.is_float
+
+    @property
     def has_ragged_columns(self) -> bool:
         return self.product.n % self.tile.columns != 0
 
@@ -278,7 +298,8 @@ def _divided(whole: Plan, threads: int) -> Plan:
         return divided
     groups = min(math.ceil(wanted / blocks), whole.column_tiles)
     if whole.has_partial_sums:
-        fitting = max(1, STACK_BYTES // (divided.row_tiles * tile.size * size))
+        levels = 2 if whole.has_groups else 1
+        fitting = max(1, STACK_BYTES // (levels * divided.row_tiles * tile.size * size))
         groups = max(groups, math.ceil(whole.column_tiles / fitting))
     return replace(divided, column_groups=groups)
 

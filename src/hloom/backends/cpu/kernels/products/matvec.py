@@ -1,7 +1,8 @@
 """Matrix times vector as LLVM IR: the matrix is read once, in the order in which it lies in memory.
 
 Where K is contiguous, a few rows at a time are multiplied by the vector, with several sums each (`_dot`). Where M is
-contiguous, a strip of the result stays in the L1 cache while a few columns at a time are added to it (`_axpy`).
+contiguous, a strip of the result stays in the L1 cache while a few columns at a time are added to it (`_axpy`). Either
+way blocks of K are summed from zero, and their sums added up, so that no chain of additions is long (GEN-13).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.sums import addition, chain_length, move_sums, multiplication
 from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
 
@@ -17,6 +19,7 @@ ROWS_AT_ONCE = 4  # of `_dot`
 UNROLL = 4  # vectors of each row in a round of `_dot`
 COLUMNS_AT_ONCE = 8  # of `_axpy`
 STRIP_BYTES = 8 << 10  # of the result
+BLOCK_ROUNDS = 64  # of K that are added up in one chain, at least
 TASK_BYTES = 128 << 10  # of the matrix that are worth a task
 
 
@@ -74,18 +77,33 @@ class Matvec:
         """The products of rows and the vector: whole rounds, then the vectors that are left, the last one masked."""
         count, width = len(lines), type.width
         sums = [constant(type, 0)] * (UNROLL * count)
-        whole = self.k // (UNROLL * width) * UNROLL * width
-        if whole:
-            with f.loop(whole, UNROLL * width, sums) as loop:
-                for j in range(UNROLL):
-                    part = slice(j * count, (j + 1) * count)
-                    at = f.add(loop.index, j * width)
-                    loop.carried[part] = self._add_products(f, lines, vector, at, width, loop.carried[part])
-            sums = loop.carried
+        totals = [constant(type, -0.0 if type.is_float else 0)] * count  # which LLVM knows to change nothing
+        step = UNROLL * width
+        whole, block = self.k // step * step, step * chain_length(self.k // step, BLOCK_ROUNDS)
+        if whole > block:
+            with f.loop(whole, block, totals) as loop:
+                end = f.minimum(f.add(loop.index, block), whole)
+                found = self._rounds(f, lines, vector, (loop.index, end), sums)
+                loop.carried = [_sum(f, old, *found[i::count]) for i, old in enumerate(loop.carried)]
+            totals = loop.carried
+        elif whole:
+            sums = self._rounds(f, lines, vector, (0, whole), sums)
         for j, at in enumerate(range(whole, self.k, width)):
             part = slice(j * count, (j + 1) * count)
             sums[part] = self._add_products(f, lines, vector, at, self.k - at, sums[part])
-        return [_total(f, sums[i::count]) for i in range(count)]
+        return [_total(f, _sum(f, total, *sums[i::count])) for i, total in enumerate(totals)]
+
+    def _rounds(
+        self, f: Function, lines: list[Value], vector: Value, part_of_k: tuple[Index, Index], sums: list[Value]
+    ) -> list[Value]:
+        """Sums with the products of a part of K added, in whole rounds."""
+        (first, end), count, width = part_of_k, len(lines), sums[0].type.width
+        with f.loop(end, UNROLL * width, sums, first) as loop:
+            for j in range(UNROLL):
+                part = slice(j * count, (j + 1) * count)
+                at = f.add(loop.index, j * width)
+                loop.carried[part] = self._add_products(f, lines, vector, at, width, loop.carried[part])
+        return loop.carried
 
     def _add_products(
         self, f: Function, lines: list[Value], vector: Value, at: Index, left: int, sums: list[Value]
@@ -98,27 +116,33 @@ class Matvec:
 
     def _axpy(self, f: Function, type: Type, pointers: list[Value], first: Index, rows: Index) -> None:
         length = STRIP_BYTES // size_of(type.element)
-        strip = f.slot(type.scalar, length)
-        with f.loop(rows, length) as block:
-            start = f.add(first, block.index)
-            here = f.minimum(length, f.subtract(rows, block.index))
+        whole = self.k // COLUMNS_AT_ONCE * COLUMNS_AT_ONCE
+        block = COLUMNS_AT_ONCE * chain_length(self.k // COLUMNS_AT_ONCE, BLOCK_ROUNDS)
+        totals = f.slot(type.scalar, length)
+        strip = f.slot(type.scalar, length) if whole > block else totals
+        with f.loop(rows, length) as part:
+            start = f.add(first, part.index)
+            here = f.minimum(length, f.subtract(rows, part.index))
             with f.loop(here, type.width) as loop:
-                f.store(constant(type, 0), f.at(strip, loop.index, type.element), 64)
+                for place in dict.fromkeys((totals, strip)):
+                    f.store(constant(type, 0), f.at(place, loop.index, type.element), 64)
             matrix = f.at(pointers[0], start, self.matrix.element)
-            whole = self.k // COLUMNS_AT_ONCE * COLUMNS_AT_ONCE
             if whole:
-                with f.loop(whole, COLUMNS_AT_ONCE) as columns:
-                    self._add_columns(f, type, matrix, pointers[1], strip, columns.index, COLUMNS_AT_ONCE, here)
+                with f.loop(whole, block) as blocks:
+                    end = f.minimum(f.add(blocks.index, block), whole)
+                    with f.loop(end, COLUMNS_AT_ONCE, first=blocks.index) as columns:
+                        self._add_columns(f, type, matrix, pointers[1], strip, columns.index, COLUMNS_AT_ONCE, here)
+                    if strip is not totals:
+                        move_sums(f, type, strip, totals, here)
             if self.k > whole:
-                self._add_columns(f, type, matrix, pointers[1], strip, whole, self.k - whole, here)
-            self._store_strip(
-                f, type, strip, f.at(pointers[2], f.multiply(start, self.out.row), self.out.element), here
-            )
+                self._add_columns(f, type, matrix, pointers[1], totals, whole, self.k - whole, here)
+            out = f.at(pointers[2], f.multiply(start, self.out.row), self.out.element)
+            self._store_strip(f, type, totals, out, here)
 
     def _add_columns(
         self, f: Function, type: Type, matrix: Value, vector: Value, strip: Value, first: Index, count: int, rows: Index
     ) -> None:
-        """Adds `count` columns from `first` on, each times its element of the vector, to the strip."""
+        """Adds the sum of `count` columns from `first` on, each times its element of the vector, to the strip."""
         columns = [f.add(first, i) for i in range(count)]
         factors, lines = [], []
         for column in columns:
@@ -128,11 +152,13 @@ class Matvec:
         with f.loop(rows, type.width) as loop:
             place = f.at(strip, loop.index, type.element)
             mask = self._mask(f, type, rows, loop.index)
-            total = f.load(place, type, 64)
-            for line, factor in zip(lines, factors, strict=True):
-                part = f.load_as(f.at(line, loop.index, self.matrix.element), self.matrix.type, type, mask)
+            parts = [
+                f.load_as(f.at(line, loop.index, self.matrix.element), self.matrix.type, type, mask) for line in lines
+            ]
+            total = f.binary(multiplication(type), parts[0], factors[0])
+            for part, factor in zip(parts[1:], factors[1:], strict=True):
                 total = f.multiply_add(part, factor, total)
-            f.store(total, place, 64)
+            f.store(_sum(f, f.load(place, type, 64), total), place, 64)
 
     def _store_strip(self, f: Function, type: Type, strip: Value, out: Value, rows: Index) -> None:
         contiguous = self.out.row == 1
@@ -147,12 +173,17 @@ class Matvec:
         return f.first_lanes(f.subtract(rows, at), type.width) if self.m % type.width else None
 
 
-def _total(f: Function, sums: list[Value]) -> Value:
+def _sum(f: Function, total: Value, *sums: Value) -> Value:
+    """A total and the sums, these added in pairs first."""
+    add, rest = addition(total.type), [*sums]
+    while len(rest) > 1:
+        rest = [f.binary(add, a, b) for a, b in zip(rest[::2], rest[1::2], strict=True)]
+    return f.binary(add, total, rest[0])
+
+
+def _total(f: Function, vector: Value) -> Value:
     """The sum of all lanes."""
-    add = "fadd" if sums[0].type.is_float else "add"
-    while len(sums) > 1:
-        sums = [f.binary(add, a, b) for a, b in zip(sums[::2], sums[1::2], strict=True)]
-    vector, scalar = sums[0], sums[0].type.scalar
+    scalar = vector.type.scalar
     if not scalar.is_float:
         return f.call(f"llvm.vector.reduce.add.{vector.type.suffix}", scalar, vector)
     return f.call(

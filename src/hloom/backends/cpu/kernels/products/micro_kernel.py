@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.products.matrix import Matrix
+from hloom.backends.cpu.kernels.products.sums import addition
 from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I1, I64, PTR, Index, Type, Value, constant
 
@@ -61,8 +62,9 @@ class Kernel:
     """The function `name(a, b, c, partial, steps, rows, columns, last)`.
 
     It multiplies a panel of A by a panel of B over `steps` of K, and stores the sums to the first `rows` and `columns`
-    of `c`. With `has_partial_sums` it starts from the sums in `partial`, and puts them back there unless `last`. With
-    `corrected` a panel of B has one more row, which is added to the sums.
+    of `c`. With `has_partial_sums` those in `partial` are added, and all put back there unless `last`. Of the at most
+    `depth` steps each `summed_steps` are summed from zero (sums.py); where they are less, `partial` is zeros if there
+    are none. With `corrected` a panel of B has one more row, which is added to the sums.
     """
 
     name: str
@@ -70,6 +72,8 @@ class Kernel:
     a: Panels
     b: Panels
     c: Matrix
+    depth: int
+    summed_steps: int
     has_partial_sums: bool
     has_ragged_rows: bool
     has_ragged_columns: bool
@@ -78,16 +82,16 @@ class Kernel:
 
     def function(self) -> Function:
         f = Function(self.name, a=PTR, b=PTR, c=PTR, partial=PTR, steps=I64, rows=I64, columns=I64, last=I1)
-        sums = self._add_up(f)
+        sums, kept = self._add_up(f)
         if not self.c.has_contiguous_rows:
-            self._store_by_stack(f, sums)
+            self._store_by_stack(f, sums, kept)
             return f
         is_whole = self._is_whole(f)
         with f.when(is_whole):
             self._store_sums(f, sums)
         if is_whole is not None:
             with f.unless(is_whole):
-                self._store_by_stack(f, sums)
+                self._store_by_stack(f, sums, kept)
         return f
 
     def _is_whole(self, f: Function) -> Value | None:
@@ -108,26 +112,53 @@ class Kernel:
             place = row * self.c.row + vector * self.tile.type.width
             f.store_as(value, f.at(c, place, self.c.element), self.c.type)
 
-    def _store_by_stack(self, f: Function, sums: list[Value]) -> None:
-        """To the partial sums, or to the stack; from there, when they are done, to the result, as much as there is."""
-        _, _, c, partial, _, rows, columns, last = f.parameters
-        stack = partial if self.has_partial_sums else f.slot(self.tile.type, len(sums))
-        for i, value in enumerate(sums):
-            f.store(value, f.at(stack, i * self.tile.type.width, self.tile.type.element), 64)
+    def _store_by_stack(self, f: Function, sums: list[Value], kept: Value | None) -> None:
+        """To memory, and from there, when they are done, to the result, as much of it as there is."""
+        _, _, c, _, _, rows, columns, last = f.parameters
+        stack = kept or f.slot(self.tile.type, len(sums))
+        self._keep(f, sums, stack)
         with f.when(last if self.has_partial_sums else None):
             self._store_tile(f, stack, c, rows, columns)
 
-    def _add_up(self, f: Function) -> list[Value]:
-        """The loop over K; one sum for each vector of the tile, row by row."""
+    def _add_up(self, f: Function) -> tuple[list[Value], Value | None]:
+        """The sums, one for each vector of the tile, row by row, and where those of several blocks are kept."""
+        partial, steps, type = f.parameters[3], f.parameters[4], self.tile.type
+        zeros = [constant(type, 0)] * (self.tile.rows * self.tile.vectors)
+        kept = partial if self.has_partial_sums else None
+        if self.summed_steps >= self.depth:
+            sums = self._products(f, 0, steps, zeros)
+            return self._with_kept(f, self._corrected(f, sums) if self.corrected else sums, kept), kept
+        if kept is None:
+            kept = f.slot(type, len(zeros))
+        with f.loop(steps, self.summed_steps) as block:
+            end = f.add(block.index, self.summed_steps)
+            is_first = f.compare("eq", f.index(block.index), f.index(0))
+            sums = self._products(f, block.index, f.minimum(end, steps), zeros)
+            sums = self._with_kept(f, sums, f.select(is_first, partial, kept))
+            with f.when(f.compare("ult", f.index(end), steps)):
+                self._keep(f, sums, kept)
+        return sums, kept
+
+    def _with_kept(self, f: Function, sums: list[Value], kept: Value | None) -> list[Value]:
+        """The sums added to those of the blocks before."""
+        if kept is None:
+            return sums
+        type = self.tile.type
+        before = [f.load(f.at(kept, i * type.width, type.element), type, 64) for i in range(len(sums))]
+        return [f.binary(addition(type), a, b) for a, b in zip(before, sums, strict=True)]
+
+    def _keep(self, f: Function, sums: list[Value], kept: Value) -> None:
+        for i, value in enumerate(sums):
+            f.store(value, f.at(kept, i * self.tile.type.width, self.tile.type.element), 64)
+
+    def _products(self, f: Function, first: Index, end: Index, sums: list[Value]) -> list[Value]:
+        """The loop over steps of K, which adds products to the sums."""
         tile, type = self.tile, self.tile.type
-        a, b, _, partial, steps, _, columns, _ = f.parameters
-        sums = [constant(type, 0)] * (tile.rows * tile.vectors)
-        if self.has_partial_sums:
-            sums = [f.load(f.at(partial, i * type.width, type.element), type, 64) for i in range(len(sums))]
+        a, b, _, _, _, _, columns, _ = f.parameters
         masks: list[Value | None] = [None] * tile.vectors
         if self.b.masked:
             masks = [f.first_lanes(f.left(columns, j * type.width), type.width) for j in range(tile.vectors)]
-        with f.loop(steps, carried=sums) as loop:
+        with f.loop(end, carried=sums, first=first) as loop:
             row_of_b = f.at(b, f.multiply(loop.index, self.b.step), type.element)
             column_of_a = f.at(a, f.multiply(loop.index, self.a.step), type.element)
             vectors = [
@@ -142,7 +173,7 @@ class Kernel:
                 for j, vector in enumerate(vectors):
                     at = i * tile.vectors + j
                     loop.carried[at] = self.multiply_add(f, factor, vector, loop.carried[at])
-        return self._corrected(f, loop.carried) if self.corrected else loop.carried
+        return loop.carried
 
     def _corrected(self, f: Function, sums: list[Value]) -> list[Value]:
         """The sums after the last step, with the last row of B's panel added."""
