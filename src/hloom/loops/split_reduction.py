@@ -11,6 +11,7 @@ in order, row by row, with its sums in the cache; where nothing is kept, a part 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from hloom.literal import identity
@@ -40,11 +41,18 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
         return [nest]
     variable = folds[0].over[0]
     by_rows = _walks_rows(nest, folds, variable)
-    most = PARTS if by_rows else min(MOST_PARTS, max(PARTS, variable.extent // PART_STEPS))
-    parts = min(most, variable.extent // LEAST_PART)
+    parts = min(_parts(variable.extent, by_rows), variable.extent // LEAST_PART)
     if parts < 2 or not (by_rows or nest.iterations < PARTS):
         return [nest]
     return _Split(kernel, nest, folds, variable, parts, by_rows).nests()
+
+
+def _parts(steps: int, by_rows: bool) -> int:
+    """The more of them the longer each is, so that no chain of additions is long (GEN-13): errors within parts cancel
+    each other more than those of adding up the parts."""
+    if by_rows:
+        return max(PARTS, math.isqrt(steps // ROWS_AT_ONCE) // 2)
+    return min(MOST_PARTS, max(PARTS, steps // PART_STEPS))
 
 
 def _splittable(nest: Nest) -> list[Fold]:

@@ -26,6 +26,8 @@ UNROLLED_FOLD = 12
 """Folds of at most so many steps are written out."""
 SUMMATION_BLOCK = 64
 """Sums of floats longer than this are sums of sums of blocks, which keeps their error small."""
+BLOCKS_OF_BLOCK = 8
+"""The sums of so many blocks are added up, and those of as many of these, and so on."""
 
 
 def emit_ready_folds(e: NestState, ready: Sequence[Expression]) -> None:
@@ -70,11 +72,15 @@ def results_of(e: NestState, fold: Fold) -> list[Element] | None:
 
 def serial_folds(e: NestState, folds: list[Fold]) -> States:
     """One step after another, starting from the initial values; vectors where the values are vectors."""
-    if sum(len(fold.initial) for fold in folds) == 1 and needs_blocks(folds[0]):
-        return [[blocked_sum(e, folds[0])]]
     width = e.lanes if e.vector is not None and any(e.vector in f.variables for f in folds) else 0
     initial = [[e.splat(e.value(i), width) for i in fold.initial] for fold in folds]
-    results = fold_loops(e, folds, folds[0].over, initial)
+    over = folds[0].over
+    if all(fold.opcode for fold in folds) and any(map(needs_blocks, folds)):
+        long = max(over, key=lambda variable: variable.extent)
+        inner = tuple(variable for variable in over if variable is not long)
+        results = summed_in_blocks(e, folds, long, 1, initial, lambda states: fold_loops(e, folds, inner, states))
+    else:
+        results = fold_loops(e, folds, over, initial)
     return [rounded_results(e, fold, values) for fold, values in zip(folds, results, strict=True)]
 
 
@@ -95,16 +101,6 @@ def needs_blocks(fold: Fold) -> bool:
     )
 
 
-def blocked_sum(e: NestState, fold: Fold) -> Element:
-    """The longest loop of the sum in blocks, each of which is summed on its own."""
-    long = max(fold.over, key=lambda variable: variable.extent)
-    inner = tuple(variable for variable in fold.over if variable is not long)
-    width = e.lanes if e.vector is not None and e.vector in fold.variables else 0
-    start = e.splat(e.value(fold.initial[0]), width)
-    total = summed_in_blocks(e, [fold], long, 1, [[start]], lambda states: fold_loops(e, [fold], inner, states))
-    return rounded_results(e, fold, total[0])[0]
-
-
 def summed_in_blocks(
     e: NestState,
     folds: list[Fold],
@@ -113,21 +109,28 @@ def summed_in_blocks(
     initial: States,
     body: Callable[[States], States],
 ) -> States:
-    """A loop over blocks of the variable's range around a loop over each block; `body` runs with it bound."""
-    b = e.builder
-    block = SUMMATION_BLOCK * step
-    main = variable.extent // step * step
+    """Loops over blocks of the variable's range, over blocks of these and so on; `body` runs with it bound.
+
+    Each block is summed from zero, so that no chain of additions is long (GEN-13).
+    """
+    b, main, sizes = e.builder, variable.extent // step * step, [step, SUMMATION_BLOCK * step]
+    while main > 2 * BLOCKS_OF_BLOCK * sizes[-1]:
+        sizes.append(BLOCKS_OF_BLOCK * sizes[-1])
     zeros = [[neutral_element(fold, value) for value in values] for fold, values in zip(folds, initial, strict=True)]
+    inner = at_each(e, folds, variable, body)
 
-    def one_block(first: Value, states: States) -> States:
-        last = b.intrinsic("smin", b.binary("add", first, constant(I64, block)), constant(I64, main))
-        sums = loop_elements(e, first, last, step, zeros, at_each(e, folds, variable, body))
-        return [
-            [combine_plain(e, fold, x, y) for x, y in zip(old, new, strict=True)]
-            for fold, old, new in zip(folds, states, sums, strict=True)
-        ]
+    def summed(first: Index, last: Index, level: int, states: States) -> States:
+        def one_block(at: Value, states: States) -> States:
+            end = b.intrinsic("smin", b.binary("add", at, b.index(sizes[level])), b.index(last))
+            sums = summed(at, end, level - 1, zeros)
+            return [
+                [combine_plain(e, fold, x, y) for x, y in zip(old, new, strict=True)]
+                for fold, old, new in zip(folds, states, sums, strict=True)
+            ]
 
-    return loop_elements(e, 0, main, block, initial, one_block)
+        return loop_elements(e, first, last, sizes[level], states, one_block if level else inner)
+
+    return summed(0, main, len(sizes) - 1, initial)
 
 
 def fold_loops(e: NestState, folds: list[Fold], over: tuple[Variable, ...], states: States) -> States:

@@ -7,6 +7,7 @@ alone, are left to others.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
@@ -18,6 +19,8 @@ from hloom.ir import Instruction
 from hloom.ops.attributes import Window, WindowDimension
 
 ELEMENTS_OF_TASK = 1 << 12
+LONG_WINDOW = 64
+"""Windows that are longer are folded in blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +176,29 @@ class _AxisTask:
             at = f.binary("add", start, f.index(f.multiply(step, w.window_dilation)))
             return self._load(self.source, f.add(f.multiply(at, axis.inner), column), lanes, mask)
 
-        state = State(f, self.scan, element(low))
-        with f.each(f.add(low, 1), high) as step:
-            state.set(self.scan.combine(f, state.get(), element(step)))
-        result = state.get()
+        def folded(first: Index, end: Index) -> Elements:
+            state = State(f, self.scan, element(first))
+            with f.each(f.add(first, 1), end) as step:
+                state.set(self.scan.combine(f, state.get(), element(step)))
+            return state.get()
+
+        result = folded(low, high) if w.size <= LONG_WINDOW else self._in_blocks(folded, low, high)
         if self.is_last:
             initial = self.scan.load_initial(f, self.initial, lanes)
             result = self.scan.combine(f, initial, result)
         place = f.add(f.multiply(position, axis.inner), column)
         for value, p, type in zip(result, self.target, self.types, strict=True):
             f.store_lanes(value, f.element_at(p, place, type), type, mask)
+
+    def _in_blocks(self, folded: Callable[[Index, Index], Elements], low: Index, high: Index) -> Elements:
+        """About as many blocks as each has elements, so that no chain of additions is long (GEN-13)."""
+        f, block = self.f, math.isqrt(self.axis.window.size)
+        end = f.minimum(f.add(low, block), high)
+        state = State(f, self.scan, folded(low, end))
+        with f.each(end, high, block) as first:
+            part = folded(first, f.minimum(f.add(first, block), high))
+            state.set(self.scan.combine(f, state.get(), part))
+        return state.get()
 
     def _load(self, pointers: list[Value], place: Index, lanes: int, mask: Value | None) -> Elements:
         f = self.f
