@@ -63,7 +63,9 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 def owns_memory(owner: object) -> bool:
     """Whether no other object that owns memory owns a part of this one's; False where that is not known."""
-    return owner.owned != 0 if isinstance(owner, Block) else isinstance(owner, np.ndarray) and owner.flags.owndata
+    if isinstance(owner, Block):
+        return owner.capsule is not None
+    return isinstance(owner, np.ndarray) and owner.flags.owndata
 
 
 def release_cached() -> None:
