@@ -12,7 +12,6 @@ from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.reference import section
 from hloom.runtime.signature import Signature
 from hloom.runtime.targets import signatures
-from hloom.types import PrimitiveType
 
 TARGET = Path(__file__).parents[1] / "docs" / "operations.md"
 
@@ -53,12 +52,9 @@ def targets() -> str:
         groups.setdefault(str(dataclasses.replace(signature, types=())), []).append((name, signature))
     rows = []
     for text, members in groups.items():
-        types = dict.fromkeys(str(kind) for _, signature in members for kind in signature.types)
+        types = tuple(dict.fromkeys(kind for _, signature in members for kind in signature.types))
         attributes = [f"{name}: {kind}" for name, kind in members[0][1].attributes.items()]
-        others = [kind.text for kind in PrimitiveType if kind.is_array and kind.text not in types]
-        kinds = (
-            ", ".join(types) if len(types) < len(others) else ", but ".join(["any", *filter(None, [", ".join(others)])])
-        )
+        kinds = dataclasses.replace(members[0][1], types=types).types_text if types else ""
         cells = (", ".join(f"`{name}`" for name, _ in members), f"`{text}`", kinds, "; ".join(attributes))
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join([TARGETS, *rows, ""])

@@ -180,6 +180,28 @@ ENTRY e {{ x = f32[{n}] parameter(0)
             assert (array == value).all() and not array.flags.writeable
 
 
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_functions_may_write_to_what_they_returned_before(backend: str) -> None:
+    """CUSTOMCALL-5: a result is what the function returned when it returned."""
+    state = np.zeros(3, np.float32)
+
+    def count(x: np.ndarray) -> np.ndarray:
+        state.__iadd__(x)
+        return state
+
+    hl.register_custom_call("custom_calls_count", count)
+    run = hl.compile(
+        """HloModule m
+ENTRY e { x = f32[3] parameter(0)
+  a = f32[3] custom-call(x), custom_call_target="custom_calls_count", custom_call_has_side_effect=true
+  b = f32[3] custom-call(a), custom_call_target="custom_calls_count", custom_call_has_side_effect=true
+  ROOT t = (f32[3], f32[3]) tuple(a, b) }""",
+        backend=backend,
+    )
+    a, b = run(np.ones(3, np.float32))
+    assert a.tolist() == [1, 1, 1] and b.tolist() == [2, 2, 2] and a.flags.writeable
+
+
 def test_functions_that_write_to_their_operands_are_told() -> None:
     """CUSTOMCALL-2: `in` is read only."""
 

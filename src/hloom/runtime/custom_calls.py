@@ -18,7 +18,7 @@ from hloom.runtime.fortran import RoutineCall
 from hloom.runtime.python_api import c_address
 from hloom.runtime.signature import Binding, Signature, parse_attributes
 from hloom.shape import Shape
-from hloom.values import TOKEN_VALUE, Value
+from hloom.values import TOKEN_VALUE, Array, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def register_custom_call(name: str, function: Any, *, api: str = "python", wants
     if api == "c":
         REGISTERED[name] = _c_caller(_address_of(function))
     elif api == "python" and callable(function):
-        REGISTERED[name] = _python_caller(function, wants_site)
+        REGISTERED[name] = HostFunctionCaller(function, wants_site)
     else:
         raise ArgumentError(f"api is 'python' with a callable, or 'c' with a function pointer, got {api!r}")
 
@@ -75,30 +75,33 @@ def declare_routine(name: str, signature: Signature, plan: Callable[[Binding], R
     ROUTINES[name] = RoutineCaller(signature, plan)
 
 
-def _python_caller(function: Callable[..., Any], wants_site: bool) -> Caller:
-    def call(instruction: Instruction, args: tuple[Value, ...]) -> Value:
+class HostFunctionCaller:
+    """Calls a function that a user registered. It may keep its operands, so the caller gives it `handed_out` ones."""
+
+    def __init__(self, function: Callable[..., Any], wants_site: bool) -> None:
+        self.function, self.wants_site = function, wants_site
+
+    def __call__(self, instruction: Instruction, args: tuple[Value, ...]) -> Value:
         name = instruction.op.target_name  # type: ignore[attr-defined]
-        args = tuple(map(_handed_out, args))
-        if wants_site:
+        if self.wants_site:
             args = (site_of(instruction), *args)
         try:
-            result = function(*args)
+            result = self.function(*args)
         except HloomError:
             raise
         except Exception as error:
             raise RunError(f"the custom call {name!r} raised {type(error).__name__}: {error}") from error
         return _checked(result, instruction.shape, name)
 
-    return call
 
-
-def _handed_out(value: Value) -> Value:
-    """A value for somebody who may keep it: the program writes over its memory, others read the same array."""
+def handed_out(value: Value, empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty) -> Value:
+    """Read-only copies, in memory from `empty`, of arrays whose memory the program writes over or others read."""
     if isinstance(value, tuple):
-        return tuple(map(_handed_out, value))
+        return tuple(handed_out(element, empty) for element in value)
     if not isinstance(value, np.ndarray):
         return value
-    array = np.array(value, order="C")
+    array = empty(value.shape, value.dtype)
+    array[...] = value
     array.flags.writeable = False
     return array
 

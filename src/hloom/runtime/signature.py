@@ -105,12 +105,20 @@ class Signature:
     def results(self) -> tuple[Pattern, ...]:
         return _patterns(self.text.partition("->")[2])
 
+    @property
+    def types_text(self) -> str:
+        """The types that T may be; those that it may not be where they are fewer."""
+        others = [kind for kind in PrimitiveType if kind.is_array and kind not in self.types]
+        if len(self.types) <= len(others):
+            return ", ".join(map(str, self.types))
+        return f"all but {', '.join(map(str, others))}" if others else "all"
+
     def bind(self, target: str, operands: Sequence[Shape], result: Shape, config: str) -> Binding:
         """The sizes, type and attributes of a call; RuleError[CUSTOMCALL-7] where it breaks the signature."""
         return _Binder(self, target, config).bind(operands, result)
 
     def __str__(self) -> str:
-        kinds = f" for T = {', '.join(map(str, self.types))}" if self.types else ""
+        kinds = f" for T = {self.types_text}" if self.types else ""
         wheres = [f"{name} = {value}" for name, value in self.where.items()]
         clauses = ", ".join([*wheres, *self.relations])
         return f"({self.text}){kinds}" + (f" where {clauses}" if clauses else "")
@@ -170,7 +178,11 @@ class _Binder:
             self._check(role, number, pattern, shape)
         for relation in self.signature.relations:
             if not self._evaluate(relation):
-                values = ", ".join(f"{name} = {value}" for name, value in self.sizes.items() if name in relation)
+                values = ", ".join(
+                    f"{name} = {value}"
+                    for name, value in self.sizes.items()
+                    if re.search(rf"\b({name}|largest)\b", relation)
+                )
                 self._reject(f"{relation} must hold, got {values}")
         places = {
             role: {pattern.name: (number, shape) for r, number, pattern, shape in given if r == role}
@@ -276,7 +288,7 @@ class _Binder:
 
     def _differs(self, role: str, number: int, pattern: Pattern, shape: Shape, wanted: Shape | None = None) -> NoReturn:
         exactly = "" if wanted is None else f" = {wanted}"
-        static = "" if self.signature.is_dynamic or shape.is_static else " of static sizes"
+        static = " of static sizes" if shape.is_dynamic and not self.signature.is_dynamic else ""
         self._reject(f"{role} {number} is {pattern}{exactly}{static}, got {shape}")
 
     def _reject(self, message: str) -> NoReturn:

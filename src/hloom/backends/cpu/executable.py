@@ -390,7 +390,7 @@ class _Run:
         ]
         results = list(arrays)
         site = Site(self.execution, instruction, on_arrays=False)
-        site.threads = shared_pool().threads
+        site.threads, site.empty, site.shares_results = shared_pool().threads, buffers.empty, False
         if instruction.shape.is_array and results and results[0].shape == instruction.shape.dimensions:
             (site.destination,) = results
         self.execution.current = instruction

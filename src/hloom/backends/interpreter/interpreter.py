@@ -16,6 +16,7 @@ from hloom.backends.interpreter.plan import Plan, Step
 from hloom.errors import HloomError, ResourceExhaustedError, RunError
 from hloom.ir import Computation, Instruction
 from hloom.ops.context import Context
+from hloom.runtime.custom_calls import HostFunctionCaller, handed_out
 from hloom.runtime.device import Device
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.runtime.targets import lookup
@@ -123,7 +124,7 @@ class Execution:
 class Site(Context):
     """What the operation of one instruction may ask of the execution (see `hloom.ops.operation.Context`)."""
 
-    __slots__ = ("destination", "execution", "instruction", "on_arrays", "threads")
+    __slots__ = ("destination", "empty", "execution", "instruction", "on_arrays", "shares_results", "threads")
 
     def __init__(self, execution: Execution, instruction: Instruction, on_arrays: bool) -> None:
         self.execution = execution
@@ -131,6 +132,10 @@ class Site(Context):
         self.on_arrays = on_arrays
         self.destination: Array | None = None
         self.threads = 1
+        self.empty: Callable[..., Array] = np.empty
+        """Makes the arrays that functions of others are given."""
+        self.shares_results = True
+        """Whether results stay in the arrays that functions return; compiled programs have memory of their own."""
 
     @property
     def shape(self) -> Shape:  # type: ignore[override]
@@ -194,7 +199,11 @@ class Site(Context):
         return self.execution.rendezvous.receive(self.instruction, channel_id, source, self.execution.index)
 
     def custom_call(self, target: str, args: tuple[Value, ...]) -> Value:
-        return lookup(target)(self.instruction, args)
+        caller = lookup(target)
+        if not isinstance(caller, HostFunctionCaller):
+            return caller(self.instruction, args)
+        value = caller(self.instruction, tuple(handed_out(arg, self.empty) for arg in args))
+        return handed_out(value) if self.shares_results else value
 
     def update_rng_state(self, delta: int) -> int:
         """The 128-bit state of this execution before `delta` is added to it (rng-get-and-update-state)."""
