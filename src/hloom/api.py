@@ -149,9 +149,10 @@ def prepared(source: Module | XlaComputation | Computation | str, fill_elided: i
 
     Arguments and errors are those of `compile`.
     """
-    from hloom.passes.expand.mixed_precision import MixedPrecisionExpander, is_mixed
+    from hloom.passes.expand.mixed_precision import MixedPrecisionExpander
     from hloom.runtime.targets import check_targets
     from hloom.verifier import verify_module
+    from hloom.verifier.precision import is_mixed
 
     module, seed = _as_module(source), fill_elided
     verify_module(module)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import hloom as hl
@@ -69,8 +70,9 @@ def _values(rng: np.random.Generator, shape: hl.Shape) -> np.ndarray:
     if element_type.is_pred:
         return rng.random(sizes) < 0.5
     if element_type.is_integer:
-        limits = np.iinfo(element_type.dtype)
-        special = np.array([0, 1, 2, 5, 7, limits.max, limits.min, limits.max - 1], element_type.dtype)
+        limits = ml_dtypes.iinfo(element_type.dtype)
+        special = np.array([0, 1, 2, 5, 7, int(limits.max), int(limits.min), int(limits.max) - 1])
+        special = special.astype(element_type.dtype)
     else:
         special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.5, 3.7, 1e-40, 1e30]).astype(element_type.dtype)
     return special[rng.integers(len(special), size=sizes)]

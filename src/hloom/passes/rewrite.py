@@ -9,8 +9,9 @@ broadcast of one); `reduce(*)` matches whatever the operands are, `concatenate(s
 
 A rule is a pass, which applies it alone; `@rewrite` makes one of a function.
 
-The engine leaves dynamic shapes, control edges and layouts alone: a rule sees static shapes, and where what it gives
-has another shape or layout than what it would replace, it does not apply.
+The engine leaves dynamic shapes, mixed precision, control edges and layouts alone: each instruction that a rule sees,
+the root, its operands and what the pattern goes through, takes and gives static shapes in one precision. Where what the
+rule gives has another shape or layout than what it would replace, it does not apply.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from hloom.numerics import convert
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Constant
-from hloom.passes.edit import Edit, has_control_edges, runs_effects
+from hloom.passes.edit import Edit, has_control_edges, is_dynamic, runs_effects
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 from hloom.values import Array
+from hloom.verifier.precision import is_mixed
 
 
 def always(match: Match) -> bool:
@@ -115,6 +117,13 @@ class Pattern:
     def may_be(self, opcode: str) -> bool:
         """Whether an instruction with this opcode may match."""
         return opcode == self.opcode if self.opcode else not self.is_splat or opcode in ("broadcast", "constant")
+
+    def inside(self, instruction: Instruction) -> Iterable[Instruction]:
+        """The instructions behind a matching one whose operations the pattern names."""
+        for pattern, operand in zip(self.operands or (), instruction.operands, strict=False):
+            if pattern.opcode:
+                yield operand
+                yield from pattern.inside(operand)
 
     def match_operands(self, instruction: Instruction, bound: dict[str, Instruction]) -> bool:
         patterns, operands = self.operands, instruction.operands
@@ -235,9 +244,10 @@ class Match:
         return self.spread(self.scalar(value), self.root.shape)
 
     def spread(self, scalar: Instruction, shape: Shape) -> Instruction:
-        """A scalar repeated over a shape."""
+        """A scalar repeated over the sizes of a shape, with elements of its own type."""
         if shape.is_scalar:
             return scalar
+        shape = shape.with_element_type(scalar.shape.element_type)
         return self.make(Broadcast(broadcast_dimensions=()), [scalar], shape)
 
 
@@ -302,7 +312,7 @@ class RuleSet:
             if not rule.root.match_operands(root, bound):
                 continue
             match = Match(root, bound, edit)
-            if not ordinary.all(*bound.values()) or not rule.when(match):
+            if not ordinary.all(*bound.values(), *rule.root.inside(root)) or not rule.when(match):
                 continue
             new = rule.replacement(match)
             if not _may_replace(root, new):
@@ -339,11 +349,15 @@ def _root_opcodes(pattern: Pattern) -> list[str]:
 
 
 class _Ordinary(dict[Instruction, bool]):
-    """Which instructions have static shapes, and numbers that have a sign and a zero."""
+    """Which instructions make static arrays of static arrays, in one precision, of numbers with a sign and a zero."""
 
     def __missing__(self, instruction: Instruction) -> bool:
         shape = instruction.shape
-        is_ordinary = not shape.is_dynamic and shape.element_type is not PrimitiveType.F8E8M0FNU
+        is_ordinary = (
+            shape.element_type is not PrimitiveType.F8E8M0FNU
+            and not is_dynamic(instruction)
+            and not is_mixed(instruction)
+        )
         self[instruction] = is_ordinary
         return is_ordinary
 

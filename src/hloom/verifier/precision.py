@@ -38,6 +38,17 @@ def fits_in_one_precision(instruction: Instruction) -> bool:
     return True
 
 
+def is_mixed(instruction: Instruction) -> bool:
+    """Whether an instruction keeps its operation's rule only with one type for all floats."""
+    if widest_float(instruction) is None:
+        return False
+    try:
+        instruction.op.check(instruction.shape, *instruction.op.bind(instruction.operand_shapes))
+    except HloomError:
+        return True
+    return False
+
+
 def widest_float(instruction: Instruction) -> PrimitiveType | None:
     """The widest floating-point type of operands, result and combiners; None where there are not several."""
     shapes = [instruction.shape, *instruction.operand_shapes]

@@ -141,6 +141,14 @@ CASES = [
     ("elementwise-of-broadcasts",
      f"a = f32[4,5] {B}(x), dimensions={{0}}; b = f32[4,5] {B}(s), dimensions={{}}; ROOT r = f32[4,5] maximum(a, b)",
      f"b = f32[4] {B}(s), dimensions={{}}; a = f32[4] maximum(x, b); ROOT r = f32[4,5] {B}(a), dimensions={{0}}"),
+    ("elementwise-of-broadcasts",
+     f"a = pred[4,5] {B}(p), dimensions={{0}}; b = f32[4,5] {B}(s), dimensions={{}}; ROOT r = f32[4,5] select(a, b, b)",
+     f"b = f32[4] {B}(s), dimensions={{}}; b1 = f32[4] {B}(s), dimensions={{}}; a = f32[4] select(p, b, b1); ROOT r = f32[4,5] {B}(a), dimensions={{0}}"),
+    ("elementwise-of-reshapes",
+     f"one = f32[] constant(1); zero = f32[] constant(0); a = pred[1,4] reshape(p); b = f32[1,4] {B}(one), dimensions={{}};"
+     f"b1 = f32[1,4] {B}(zero), dimensions={{}}; ROOT r = f32[1,4] select(a, b, b1)",
+     f"one = f32[] constant(1); zero = f32[] constant(0); b = f32[4] {B}(one), dimensions={{}};"
+     f"b1 = f32[4] {B}(zero), dimensions={{}}; a = f32[4] select(p, b, b1); ROOT r = f32[1,4] reshape(a)"),
     ("elementwise-of-reshapes", "a = f32[6] reshape(m); b = f32[6] reshape(n); ROOT r = f32[6] add(a, b)",
      "a = f32[2,3] add(m, n); ROOT r = f32[6] reshape(a)"),
     ("elementwise-of-reshapes", "a = f32[1,4] reshape(x); ROOT r = f32[1,4] sqrt(a)",
@@ -322,6 +330,9 @@ def test_layouts_dynamic_shapes_and_control_edges_are_left_alone() -> None:
     bodies = [
         "a = f32[2,3]{0,1} copy(m); ROOT r = f32[2,3]{1,0} copy(a)",
         "two = s32[] constant(2); a = f32[<=4] set-dimension-size(x, two), dimensions={0}; ROOT r = f32[<=4] copy(a)",
+        "a = f32[<=4] set-dimension-size(x, k), dimensions={0}; b = f32[2] slice(a), slice={[0:2]};"
+        "b1 = f32[2] slice(a), slice={[2:4]}; ROOT r = f32[4] concatenate(b, b1), dimensions={0}",
+        "a = f32[<=4] set-dimension-size(x, k), dimensions={0}; b = f32[1,4] reshape(a); ROOT r = f32[1,4] negate(b)",
         "a = f32[4] copy(x); ROOT r = f32[4] negate(x), control-predecessors={a}",
     ]
     for body in bodies:

@@ -110,6 +110,12 @@ class Execution:
             size = step.instruction.shape.byte_size
             reason = f"no memory: the result has {size:,} bytes ({error})"
             raise ResourceExhaustedError(reason).at(_place(step)) from None
+        except (ValueError, IndexError) as error:
+            if not any(shape.is_dynamic for shape in step.instruction.operand_shapes):
+                raise
+            sizes = ", ".join(str(list(np.shape(operand))) for operand in operands)
+            reason = f"SETDIMENSIONSIZE-3: {step.op.opcode} does not fit the actual sizes {sizes} ({error})"
+            raise RunError(reason).at(_place(step)) from None
         if step.dtype is None:
             return value
         value = np.asarray(value)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.errors import HloomError
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call
 from hloom.passes.edit import Edit
 from hloom.passes.expand.maker import Maker, new_computation
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
-from hloom.verifier.precision import widest_float, with_float
+from hloom.verifier.precision import is_mixed, widest_float, with_float
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,6 @@ class MixedPrecisionExpander:
                 edit.finish()
                 changes += len(mixed)
         return changes
-
-
-def is_mixed(instruction: Instruction) -> bool:
-    """Whether an instruction keeps its operation's rule only with one type for all floats."""
-    if widest_float(instruction) is None:
-        return False
-    try:
-        instruction.op.check(instruction.shape, *instruction.op.bind(instruction.operand_shapes))
-    except HloomError:
-        return True
-    return False
 
 
 def _explicit(make: Maker, old: Instruction, module: Module) -> Instruction:

@@ -14,6 +14,7 @@ from hloom.literal import Literal
 from hloom.ops.structure import Constant
 from hloom.passes.edit import Edit, has_control_edges
 from hloom.values import Array
+from hloom.verifier.precision import is_mixed
 
 _FOLDED = frozenset({
     "bitcast-convert", "reshape", "transpose", "reverse", "slice", "dynamic-slice", "dynamic-update-slice", "pad",
@@ -62,6 +63,7 @@ class ConstantFolding:
             and not has_control_edges(instruction)
             and shape.is_array
             and not shape.is_dynamic
+            and not is_mixed(instruction)
             and self._is_small(instruction)
         )
 

@@ -1,0 +1,105 @@
+"""Rules on what their own cases do not show: other element types, mixed precision, arrays of dynamic sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import hloom as hl
+from hloom.errors import HloomError
+from hloom.ir import Instruction
+from hloom.passes import clone_module
+from hloom.passes.rewrite import RuleSet
+from hloom.passes.simplify.algebraic_simplifier import RULES
+from hloom.verifier import verify_module
+from passes.modules import difference, inputs, module, run
+from passes.simplify.test_algebraic_simplifier import CASES
+
+BODIES = list(dict.fromkeys(before for _, before, _ in CASES))
+ALL_RULES = RuleSet(RULES)
+FLOATS = ("f64", "f16", "bf16", "f8e4m3fn", "f8e5m2fnuz", "f8e8m0fnu", "f4e2m1fn")
+INTEGERS = ("s8", "u8", "s4", "u64", "pred")
+OTHERS = {"f32": (*FLOATS, "c64"), "s32": INTEGERS, "u32": ("u4", "u64", "s32")}
+
+
+def parsed(text: str) -> Iterator[hl.Module]:
+    """The module, where the text is one."""
+    try:
+        yield hl.parse(text)
+    except HloomError:
+        return
+
+
+def of_other_types(text: str) -> Iterator[hl.Module]:
+    for known, others in OTHERS.items():
+        if f"{known}[" in text:
+            for other in others:
+                yield from parsed(re.sub(rf"\b{known}\[", f"{other}[", text))
+
+
+def of_mixed_precision(text: str) -> Iterator[hl.Module]:
+    """Each instruction in turn with a result of another float type."""
+    lines = text.splitlines()
+    for k, line in enumerate(lines):
+        for other in ("bf16", "f64")[k % 2 :][:1]:
+            changed = re.sub(r"= f32\[", f"= {other}[", line)
+            if changed != line:
+                yield from parsed("\n".join([*lines[:k], changed, *lines[k + 1 :]]))
+
+
+def of_dynamic_sizes(text: str) -> Iterator[hl.Module]:
+    """Each parameter in turn with its first size known when it runs, and what can be inferred of it."""
+    for k, shape in enumerate(hl.parse(text).entry.parameter_shapes):
+        if shape.rank:
+            made = hl.parse(text)
+            dynamic = (True, *[False] * (shape.rank - 1))
+            made.entry.parameters[k].shape = hl.Shape.array(shape.element_type, shape.dimensions, dynamic)
+            for instruction in made.entry.instructions:
+                instruction.shape = inferred(instruction)
+            made.set_default_entry_layouts()
+            try:
+                verify_module(made)
+            except HloomError:
+                continue
+            yield made
+
+
+def inferred(instruction: Instruction) -> hl.Shape:
+    try:
+        shape = instruction.op.infer(*instruction.op.bind(instruction.operand_shapes))
+    except (HloomError, NotImplementedError):
+        return instruction.shape
+    return shape if shape.is_dynamic else instruction.shape
+
+
+def check(before: hl.Module) -> int:
+    """All rules leave the module valid, and with its results; gives how often they applied."""
+    after = clone_module(before)
+    applied = ALL_RULES.apply(after)
+    verify_module(after)
+    arrays = [
+        array[:-1] if shape.is_dynamic else array for array, shape in zip(inputs(before), before.entry.parameter_shapes)
+    ]
+    try:
+        expected = run(before, arrays)
+    except hl.RunError:
+        return applied.total()
+    found = difference(expected, run(after, arrays))
+    assert found is None, f"{dict(applied)}: {found}\n{before.to_text()}\n{after.to_text()}"
+    return applied.total()
+
+
+VARIANTS = {"other types": of_other_types, "mixed precision": of_mixed_precision, "dynamic sizes": of_dynamic_sizes}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_rules_keep_modules_valid_and_their_results(variant: str) -> None:
+    """GEN-5, GEN-7: a rule that does not hold for a type, a mixture or a dynamic size does not apply there."""
+    checked = applied = 0
+    for body in BODIES:
+        for before in VARIANTS[variant](module(body).to_text()):
+            checked += 1
+            applied += check(before)
+    assert checked > 100 and (applied > 100 or variant == "dynamic sizes")
