@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hloom.errors import ArgumentError, HloomError
 from hloom.ir import Computation, Module
+from hloom.runtime.float_state import ieee_floats
 from hloom.shield import shielded
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hloom.sharding import Sharding
 
 
+@ieee_floats()
 def parse(text: str) -> Module:
     """The module that a text holds, verified: HLO text and StableHLO text alike, told apart by how they start.
 
@@ -29,6 +31,7 @@ def parse(text: str) -> Module:
 
 
 @shielded
+@ieee_floats()
 def load(path: str | PathLike[str]) -> Module:
     """The module in a file, verified; what the file is follows from its content, not from its name.
 
@@ -44,6 +47,7 @@ def load(path: str | PathLike[str]) -> Module:
         raise error.at(str(path)) from None
 
 
+@ieee_floats()
 def save(module: Module | XlaComputation, path: str | PathLike[str]) -> None:
     """Writes a module to a file in the format that the extension says (see `hloom.files.formats`).
 
@@ -61,6 +65,7 @@ def save(module: Module | XlaComputation, path: str | PathLike[str]) -> None:
 
 
 @shielded
+@ieee_floats()
 def compile(
     module: Module | XlaComputation | Computation | str,
     backend: str = "cpu",

@@ -55,6 +55,7 @@ from hloom.pjrt.native_memory import (
     word,
 )
 from hloom.pjrt.records import IMMORTAL, free_record, new_record, objects, offsets_of_record, stock_records
+from hloom.runtime.float_state import ieee_floats
 from hloom.runtime.python_api import c_address, immortal
 
 
@@ -191,7 +192,8 @@ def _callback(name: str, answer: Callable[[Any], None], make_error: Callable[[Ba
 
     def call(address: int, place: int, number: int) -> int:
         try:
-            answer(from_address(address))
+            with ieee_floats():
+                answer(from_address(address))
         except BaseException as error:
             ctypes.c_uint64.from_address(place).value = make_error(error)
         return number

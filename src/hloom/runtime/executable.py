@@ -18,6 +18,7 @@ from hloom.ir import Module
 from hloom.literal import Literal
 from hloom.ops.structure import ElidedConstant
 from hloom.runtime.device import Device
+from hloom.runtime.float_state import ieee_floats
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
 from hloom.shield import Job
@@ -251,7 +252,8 @@ class DeviceExecutable(Executable):
 
     def _run_quietly(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         np.seterr(all="ignore")
-        return self._run(device, arguments, rendezvous)
+        with ieee_floats():
+            return self._run(device, arguments, rendezvous)
 
     def _run_threads(self, arguments: list[list[Value]], rendezvous: Rendezvous) -> list[Value]:
         results: list[Value] = [None] * self.list_count

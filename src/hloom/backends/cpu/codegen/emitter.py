@@ -19,6 +19,7 @@ from hloom.backends.cpu.codegen.modules import Merging, Unit, apart, divided, in
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
 from hloom.backends.cpu.codegen.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 from hloom.backends.cpu.kernels.code import KernelCode
+from hloom.backends.cpu.llvm.float_state import in_ieee_state
 from hloom.backends.cpu.llvm.function import GLUE_MARK, glue_mark
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.buffer_assignment import Assignment
@@ -113,7 +114,9 @@ class ProgramEmitter(StepEmitter):
         forks |= bool(self.tasks)
         texts = ["\n".join([*function.lines, *function.task]) for function in inlined]
         texts += ["\n".join(lines) for lines in self.tasks.values()]
-        texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main("hloom_main", len(parts), forks)]
+        state, declared = in_ieee_state("hloom_main")
+        self.builder.declarations |= dict.fromkeys(declared)
+        texts += [*([_PARALLEL_FOR] if forks else []), *whole, self._main("hloom_main", len(parts), forks, state)]
         texts += [self.timer.text()] if self.timer is not None else []
         texts += [*self.tables, *([copy_call()] if any(f"@{COPY} " in table for table in self.tables) else [])]
         declarations = {line: None for lines in needed for line in lines}
@@ -168,9 +171,10 @@ class ProgramEmitter(StepEmitter):
             whole.replace("define i32", "define internal i32", 1).replace("nounwind", "noinline nounwind", 1),
         ]
 
-    def _main(self, name: str, parts: int, forks: bool) -> str:
-        """Runs the parts until one fails."""
+    def _main(self, name: str, parts: int, forks: bool, head: Sequence[str] = ()) -> str:
+        """Runs the parts until one fails; `head` is what it starts with."""
         b = Builder()
+        b.lines += head
         if forks:
             place = b.element_pointer(Value("%table", PTR), constant(I64, TABLE.index("parallel_for")), "ptr")
             fork = b.load(place, PTR, 8) if self.timer is None else Value(TIMED_FORK, PTR)
