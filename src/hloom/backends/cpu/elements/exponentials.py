@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.elements.lanes import (
     Lanes,
+    Number,
     at_least,
     at_most,
     bit_pattern,
@@ -148,20 +149,23 @@ LEAST_EXPONENT = (-104.0, -746.0)
 # Exponentials
 
 
-def _reduce(x: Lanes, low: Lanes | None = None) -> tuple[Lanes, Lanes, Lanes]:
-    """The bits of n + ROUNDER, and r and its rest: x + low = n ln 2 + r + rest, where r is exact."""
+def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """The bits of n + ROUNDER, n, and r: x = n LN2_HIGH + r, exactly."""
     rounder = x.pick(*ROUNDER)
     shifted = fma(x, LOG2E, rounder)
     n = shifted - rounder
-    rest = -x.pick(*LN2_LOW)
-    rest = n * rest if low is None else fma(n, rest, low)
-    return shifted.bits, fma(n, -x.pick(*LN2_HIGH), x), rest
+    return shifted.bits, n, fma(n, -x.pick(*LN2_HIGH), x)
 
 
-def _power_of_two(n: Lanes, mantissa_bits: int) -> Lanes:
-    """2^n of the integers n, of which only the bits of an exponent count."""
-    one = bit_pattern("double" if mantissa_bits == 52 else "float", 1.0)
-    return ((n << mantissa_bits) + one).float
+def _without_low(n: Lanes, value: Lanes | Number) -> Lanes:
+    """value - n LN2_LOW."""
+    return fma(n, -n.pick(*LN2_LOW), value)
+
+
+def _power_of_two(n: Lanes, mantissa_bits: int, factor: float = 1.0) -> Lanes:
+    """factor 2^n of the integers n, of which only the bits of an exponent count; the factor is a power of two."""
+    bits = bit_pattern("double" if mantissa_bits == 52 else "float", factor)
+    return ((n << mantissa_bits) + bits).float
 
 
 def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple[Lanes, Lanes, Lanes]:
@@ -169,12 +173,12 @@ def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple
 
     Multiplied in this order they round once where the result is subnormal. |x| is below twice the largest exponent.
     """
-    n, r, rest = _reduce(x, low)
-    r = r + rest
+    bits, n, r = _reduce(x)
+    r = _without_low(n, r) if low is None else r + _without_low(n, low)
     rounded = r + 1.0
     power = rounded + fma(r * r, r.polynomial(EXP), (1.0 - rounded) + r)
-    half = n >> 1
-    other = n - half - 1 if halved else n - half
+    half = bits >> 1
+    other = bits - half - 1 if halved else bits - half
     return power, _power_of_two(half, x.mantissa_bits), _power_of_two(other, x.mantissa_bits)
 
 
@@ -197,10 +201,11 @@ def _exp_of_small(x: Lanes) -> Lanes:
 def expm1(x: Lanes) -> Lanes:
     """2^n (e^r - 1) + 2^n - 1, with 2^n in two factors so that it does not overflow first."""
     clamped = at_least(at_most(x, x.pick(90.0, 711.0)), x.pick(-20.0, -40.0))
-    n, r, rest = _reduce(clamped)
-    half = n >> 1
+    bits, n, r = _reduce(clamped)
+    rest = n * -x.pick(*LN2_LOW)
+    half = bits >> 1
     scale = _power_of_two(half, x.mantissa_bits)
-    other = _power_of_two(n - half, x.mantissa_bits)
+    other = _power_of_two(bits - half, x.mantissa_bits)
     inverse = (bit_pattern(x.type.element, 1.0) * 2 - scale.bits).float
     whole = r + rest
     tail = fma(whole * whole, whole.polynomial(EXP), rest)
@@ -208,19 +213,24 @@ def expm1(x: Lanes) -> Lanes:
 
 
 def logistic(x: Lanes) -> Lanes:
-    """1 / (1 + e), or e / (1 + e) of negative x, with e = e^-|x|."""
+    """1 / (1 + e), or e / (1 + e) of negative x, with e = e^-|x|.
+
+    A quotient s = a / (1 + e) is a - e s, too, which loses less than 1 + e, since e is at most 1.
+    """
     e = _exp_of_small(-abs(x))
-    return where(x < 0.0, e, 1.0) / (e + 1.0)
+    above = where(x < 0.0, e, 1.0)
+    return fma(-e, above / (e + 1.0), above)
 
 
 def tanh(x: Lanes) -> Lanes:
-    """e / (e + 2) with e = e^2|x| - 1, which needs no other way near zero."""
+    """h / (1 + h) with h = (e^2|x| - 1) / 2, which needs no other way near zero: there it is h - h tanh |x|."""
     a = abs(x)
-    n, r, rest = _reduce(at_most(a + a, x.pick(20.0, 40.0)))
-    r = r + rest
-    scale = _power_of_two(n, x.mantissa_bits)
-    e = fma(scale, fma(r * r, r.polynomial(EXP), r), scale - 1.0)
-    return with_sign_of(e / (e + 2.0), x)
+    bits, n, r = _reduce(at_most(a + a, x.pick(20.0, 40.0)))
+    half = _power_of_two(bits, x.mantissa_bits, 0.5)
+    tail = fma(r * r, r.polynomial(EXP), n * -x.pick(*LN2_LOW))
+    h = fma(half, tail, fma(half, r, half - 0.5))
+    quotient = h / (h + 1.0)
+    return with_sign_of(where(h < 1.0, fma(-h, quotient, h), quotient), x)
 
 
 def sinh(x: Lanes) -> Lanes:
@@ -242,8 +252,9 @@ def erf(x: Lanes) -> Lanes:
     a = at_most(abs(x), x.pick(3.95, 5.93))
     factor = fma(a, a.polynomial(ERF), a.pick(*ERF_AT_0_HIGH))
     g = a * factor
-    n, r, rest = _reduce(-g, -fma(a, x.pick(*ERF_AT_0_LOW), fma(a, factor, -g)))
-    scale = _power_of_two(n, x.mantissa_bits)
+    bits, n, r = _reduce(-g)
+    rest = _without_low(n, -fma(a, x.pick(*ERF_AT_0_LOW), fma(a, factor, -g)))
+    scale = _power_of_two(bits, x.mantissa_bits)
     power = r + fma(r * r, r.polynomial(EXP), rest)
     return with_sign_of(fma(scale, power, scale - 1.0), x)
 
