@@ -260,13 +260,16 @@ def test_gather_is_the_formula_of_the_specification(case: tuple[np.ndarray, np.n
 def naive_scatter(
     operand: np.ndarray, indices: np.ndarray, updates: np.ndarray, dims: Dims, function: Any
 ) -> np.ndarray:
-    """SCATTER-3 to SCATTER-7: updates in row-major order; a window that lies partly outside is skipped."""
+    """SCATTER-3 to SCATTER-7: window after window, those partly outside skipped."""
     out, left = operand.copy(), remapped(dims, operand.ndim)
     extents = [1] * operand.ndim
     for k, u in enumerate(dims.window):
         extents[left[k]] = updates.shape[u]
-    for index in itertools.product(*map(range, updates.shape)):
-        batch = [index[u] for u in range(updates.ndim) if u not in dims.window]
+    scattered = [u for u in range(updates.ndim) if u not in dims.window]
+    order = [*scattered, *dims.window]
+    for ordered in itertools.product(*(range(updates.shape[u]) for u in order)):
+        index = tuple(ordered[order.index(u)] for u in range(updates.ndim))
+        batch = [index[u] for u in scattered]
         place = start_of(indices, batch, dims, operand.ndim)
         if any(not 0 <= s <= n - extent for s, n, extent in zip(place, operand.shape, extents)):
             continue
@@ -314,11 +317,11 @@ def scatter(operand: Any, indices: Any, updates: Any, dims: Dims, function: str 
     operand, updates = np.array(operand, np.int32), np.array(updates, np.int32)
     indices = np.array(indices, np.int64)
     body, model = FUNCTIONS[function]
-    got = hl.compile(scatter_text(operand, indices, updates, dims, body, more), backend="interpreter")(
-        operand, indices, updates
-    )
-    assert np.array_equal(got, naive_scatter(operand, indices, updates, dims, model))
-    return got.tolist()
+    text = scatter_text(operand, indices, updates, dims, body, more)
+    expected = naive_scatter(operand, indices, updates, dims, model)
+    for backend in ("interpreter", "cpu"):
+        assert np.array_equal(hl.compile(text, backend)(operand, indices, updates), expected)
+    return expected.tolist()
 
 
 ELEMENTS = Dims([], [0], [0], 1)
@@ -350,6 +353,8 @@ def test_several_updates_of_one_element_are_applied_in_order() -> None:
     assert scatter([0, 0], [[1], [1], [1]], [5, 6, 7], ELEMENTS, "last") == [0, 7]
     assert scatter([100, 0], [[0], [1], [0]], [5, 6, 7], ELEMENTS, "subtract") == [88, -6]
     assert scatter([0, 0], [[1], [1], [1]], [5, 6, 7], ELEMENTS, "add") == [0, 18]
+    for window, updates in ((0, [[1, 2], [3, 4]]), (1, [[1, 3], [2, 4]])):
+        assert scatter([0] * 4, [[0], [1]], updates, Dims([window], [], [0], 1), "last") == [1, 2, 4, 0]
 
 
 def test_windows_that_lie_partly_outside_are_skipped_as_a_whole() -> None:
@@ -457,7 +462,7 @@ def test_scatter_is_the_formula_of_the_specification(
 
 
 def test_the_naive_formulas_agree_with_xla(peer: XlaPeer) -> None:
-    """GATHER-5, GATHER-7, SCATTER-6: what this file compares with is XLA's meaning too."""
+    """GATHER-5, GATHER-7, SCATTER-6, SCATTER-7: what this file compares with is XLA's meaning too."""
     rng = np.random.default_rng(3)
     operand, indices = rng.integers(-9, 9, (4, 3, 2)).astype(np.int32), rng.integers(-2, 5, (2, 5))
     dims, slice_sizes = Dims([0, 2], [1], [2, 0], 0), [2, 1, 2]
@@ -465,8 +470,9 @@ def test_the_naive_formulas_agree_with_xla(peer: XlaPeer) -> None:
     (theirs,) = peer.run(gather_text(operand, indices, dims, slice_sizes, want.shape), [operand, indices])
     assert np.array_equal(theirs, want)
     updates = rng.integers(-9, 9, want.shape).astype(np.int32)
-    (theirs,) = peer.run(scatter_text(operand, indices, updates, dims, "add(a, b)"), [operand, indices, updates])
-    assert np.array_equal(theirs, naive_scatter(operand, indices, updates, dims, lambda a, b: a + b))
+    for body, model in FUNCTIONS.values():
+        (theirs,) = peer.run(scatter_text(operand, indices, updates, dims, body), [operand, indices, updates])
+        assert np.array_equal(theirs, naive_scatter(operand, indices, updates, dims, model))
 
 
 def test_a_gather_stitches_slices_as_the_formulas_say(backend: str) -> None:

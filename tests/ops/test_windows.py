@@ -402,3 +402,29 @@ def test_windows_may_be_reversed_and_results_wider(backend: str) -> None:
         )
     )
     assert wide.dtype == np.int32 and wide.tolist() == [[[3 * 127 * 127] * 3]]
+
+
+@pytest.mark.parametrize(
+    ("window", "x", "kernel", "expected"),
+    [
+        ("size=2 pad=1_1", [1, 1, 1], [np.inf, 1], [np.nan, np.inf, np.inf, np.inf]),
+        ("size=2 pad=1_1", [1, 1, 1], [1, np.nan], [np.nan] * 4),
+        ("size=2 lhs_dilate=2", [1, 1, 1], [1, np.nan], [1, np.nan, 1, np.nan]),
+        ("size=2 lhs_dilate=2", [1, np.inf, 1], [1, 2], [1, np.inf, np.inf, 2]),
+        ("size=2 rhs_dilate=2", [1, np.inf, 1], [1, 2], [3]),
+        ("size=2 pad=1_1 lhs_dilate=2 rhs_dilate=2", [1, 1, 1], [np.inf, 1], [0, np.inf, 0, np.inf, 0]),
+        ("size=1 pad=2_2 lhs_dilate=2", [1, 1], [np.inf], [np.nan, 0, np.inf, 0, np.inf, 0, np.nan]),
+    ],
+)
+def test_padding_is_multiplied_and_holes_are_not(
+    window: str, x: list[float], kernel: list[float], expected: list[float], backend: str
+) -> None:
+    """CONVGENERAL-3, CONVGENERAL-6: what a kernel that is not finite shows of padding and of holes."""
+    text = f"""HloModule m
+ENTRY e {{
+  x = f32[1,1,{len(x)}] parameter(0)
+  k = f32[1,1,{len(kernel)}] parameter(1)
+  ROOT r = f32[1,1,{len(expected)}] convolution(x, k), window={{{window}}}, dim_labels=bf0_oi0->bf0
+}}"""
+    arrays = (np.array([[values]], np.float32) for values in (x, kernel))
+    assert np.array_equal(np.asarray(hl.compile(text, backend)(*arrays))[0, 0], expected, equal_nan=True)

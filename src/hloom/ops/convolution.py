@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -137,13 +138,24 @@ class Convolution(Operation, opcode="convolution"):
                 (count, rows, inputs), base.dtype)  # fmt: skip
             taps = tuple(d.size - 1 - k if d.window_reversal else k for k, d in zip(offsets, window, strict=True))
             weights = kernel[taps].reshape(inputs, count, outputs // count).transpose(1, 0, 2)
-            return _grouped_product(factors, weights, lhs, rhs)
+            product = _grouped_product(factors, weights, lhs, rhs)
+            meets = _meets_elements(window, offsets, counts)
+            return product if meets.all() else np.where(np.tile(meets, batch)[:, None], product, 0)
 
         elements = itertools.product(*(range(d.size) for d in window))
         total = pairwise_sum(map(products, elements), np.zeros((count, rows, outputs // count), base.dtype))
         return np.moveaxis(total.reshape(count, batch, *counts, outputs // count), 0, -2).reshape(
             batch, *counts, outputs
         )
+
+
+def _meets_elements(window: Window, offsets: Sequence[int], counts: Sequence[int]) -> Array:
+    """For each output, in row-major order, whether a window element lies on an element or on padding, not on a hole."""
+    meets = np.ones((), bool)
+    for k, d, count in zip(offsets, window, counts, strict=True):
+        position = np.arange(count) * d.stride + k * d.window_dilation - d.padding_low
+        meets = np.logical_and.outer(meets, position % d.base_dilation == 0)
+    return meets.reshape(-1)
 
 
 def _grouped_product(rows: Array, weights: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:

@@ -93,10 +93,13 @@ class Scatter(Operation, opcode="scatter"):
         self, ctx: Context, operands: tuple[Array, ...], scatter_indices: Array, updates: tuple[Array, ...]
     ) -> Value:
         targets, inside = self._targets(operands[0], scatter_indices, updates[0])
-        flat_inside = inside.reshape(-1)
-        where = targets.reshape(-1)[flat_inside]
+        # Window by window, in the order of the index vectors (SCATTER-7).
+        window = self.update_window_dims
+        order = [*(u for u in range(targets.ndim) if u not in window), *window]
+        flat_inside = inside.transpose(order).reshape(-1)
+        where = targets.transpose(order).reshape(-1)[flat_inside]
         results = [operand.flatten() for operand in operands]
-        values = [update.reshape(-1)[flat_inside] for update in updates]
+        values = [update.transpose(order).reshape(-1)[flat_inside] for update in updates]
         apply_updates(ctx, self.update_computation, results, where, values)
         shaped = tuple(result.reshape(operands[0].shape) for result in results)
         return shaped if len(shaped) > 1 else shaped[0]
