@@ -155,6 +155,7 @@ def prepared(source: Module | XlaComputation | Computation | str, fill_elided: i
     Arguments and errors are those of `compile`.
     """
     from hloom.passes.expand.mixed_precision import MixedPrecisionExpander
+    from hloom.passes.expand.nan_signs import NanSigns, tells_nans_apart
     from hloom.runtime.targets import check_targets
     from hloom.verifier import verify_module
     from hloom.verifier.precision import is_mixed
@@ -166,11 +167,14 @@ def prepared(source: Module | XlaComputation | Computation | str, fill_elided: i
         from hloom.files import elided
 
         module = elided.fill_elided(module, seed)
-    if any(map(is_mixed, module.instructions())):
+    mixed = any(map(is_mixed, module.instructions()))
+    apart = any(map(tells_nans_apart, module.instructions()))
+    if mixed or apart:
         from hloom.passes import clone_module
 
         module = clone_module(module) if seed is None else module
         MixedPrecisionExpander().run(module)
+        NanSigns().run(module)
     return module
 
 

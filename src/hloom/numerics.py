@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -38,7 +39,7 @@ def widen(x: Array) -> Array:
 def compute(function: Callable[..., Array], *operands: Array) -> Array:
     """Applies an element-wise function in the computing type and rounds, or wraps, once to the operands' type."""
     dtype = operands[0].dtype
-    return np.asarray(function(*map(widen, operands))).astype(dtype, copy=False)
+    return _rounded(np.asarray(function(*map(widen, operands))), dtype)
 
 
 def compute_accurately(function: Callable[..., Array], *operands: Array) -> Array:
@@ -46,7 +47,7 @@ def compute_accurately(function: Callable[..., Array], *operands: Array) -> Arra
     dtype = operands[0].dtype
     wide = [widen(x) for x in operands]
     if wide[0].dtype == F32:
-        return np.asarray(function(*(x.astype(F64) for x in wide))).astype(F32).astype(dtype, copy=False)
+        return _rounded(np.asarray(function(*(x.astype(F64) for x in wide))).astype(F32), dtype)
     if wide[0].dtype == C64:
         return np.asarray(function(*(x.astype(C128) for x in wide))).astype(dtype)
     return np.asarray(function(*wide)).astype(dtype, copy=False)
@@ -62,6 +63,19 @@ def pairwise_sum(terms: Iterable[Array], zero: Array) -> Array:
     while sums:
         zero = sums.pop() + zero
     return zero
+
+
+def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
+    """What was computed, in its type; one without NaN would show the sign of a NaN, which is open (GEN-7)."""
+    if x.dtype == F32 != dtype and not holds_nan(dtype):
+        x = np.where(np.isnan(x), np.abs(x), x)
+    return x.astype(dtype, copy=False)
+
+
+@functools.cache
+def holds_nan(dtype: np.dtype[Any]) -> bool:
+    """Whether a float type has a NaN; f4e2m1fn has none."""
+    return bool(np.isnan(np.array(np.nan, F32).astype(dtype).astype(F32)))
 
 
 def float_to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
@@ -162,6 +176,13 @@ def total_order_key(x: Array) -> Array:
 def has_infinity(dtype: np.dtype[Any]) -> bool:
     """Whether a float type holds infinities; some of the narrow ones do not."""
     return bool(np.isinf(np.asarray(np.inf, F32).astype(dtype).astype(F32)))
+
+
+@functools.cache
+def signed_nans(dtype: np.dtype[Any]) -> bool:
+    """Whether a float type has NaNs with a sign and without; some of the narrow ones have one NaN, or none."""
+    both = np.array([np.nan, -np.nan], F32).astype(dtype)
+    return holds_nan(dtype) and len(np.unique(bits_of(both))) == 2
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:

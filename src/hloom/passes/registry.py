@@ -25,6 +25,7 @@ from hloom.passes.expand.fft_lengths import FftLengths
 from hloom.passes.expand.linear_algebra import LinearAlgebraToLapack
 from hloom.passes.expand.map_inline import MapInliner
 from hloom.passes.expand.mixed_precision import MixedPrecisionExpander
+from hloom.passes.expand.nan_signs import NanSigns
 from hloom.passes.expand.scan import ScanExpander
 from hloom.passes.expand.single_device import SingleDeviceCollectives
 from hloom.passes.expand.sort_keys import SortKeys
@@ -67,6 +68,7 @@ PASSES: dict[str, type[Any]] = {
         LinearAlgebraToLapack,
         MapInliner,
         MixedPrecisionExpander,
+        NanSigns,
         ProductBlocking,
         ScanExpander,
         SingleDeviceCollectives,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +36,6 @@ def ieee_floats() -> Iterator[None]:
 def _environment() -> tuple[Any, ctypes.c_void_p]:
     """C's `fenv.h`, called without releasing Python's lock, and the address that stands for the default environment."""
     library = ctypes.PyDLL(None)
-    if sys.platform == "darwin":
+    if hasattr(library, "_FE_DFL_ENV"):
         return library, ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(library, "_FE_DFL_ENV")))
     return library, ctypes.c_void_p(-1)

@@ -3,7 +3,8 @@
 The law of rewrite rules:
 
  1. For every input the result is the same bit for bit: -0 and +0 are different, infinities and NaNs are inputs,
-    integers wrap, subnormal numbers count. Only which NaN a NaN is may change: HLO does not say.
+    integers wrap, subnormal numbers count. Only which NaN a NaN is may change: HLO does not say, and where a program
+    sees it, `passes/expand/nan_signs.py` has settled it before.
  2. The result never takes more work or more memory: not for other users of what the pattern goes through either.
     Reshapes and broadcasts are free; constants are computed once.
  3. A rule is not clever: pattern, condition and replacement take a few lines, and one line says why it is right.

@@ -70,7 +70,7 @@ def test_every_code_is_decoded_and_encoded(type: PrimitiveType, width: int) -> N
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rounding_is_that_of_ml_dtypes(type: PrimitiveType, width: int) -> None:
     def emit(b: Builder, x: Value) -> tuple[Value, Value]:
-        value = narrow_floats.rounded(b, x, type)
+        value = narrow_floats.rounded(b, x, type, is_data=True)
         return value, b.bitcast(b.convert("zext", narrow_floats.encode(b, value, type), "i32"), x.type)
 
     x = samples(type)

@@ -70,6 +70,10 @@ class Format:
         )
 
     @property
+    def has_nan(self) -> bool:
+        return self.nan & EXPONENT_MASK == EXPONENT_MASK
+
+    @property
     def dropped(self) -> int:
         """The mantissa bits that f32 has more."""
         return MANTISSA - self.mantissa
@@ -154,8 +158,10 @@ def encode(b: Builder, value: Value, type: PrimitiveType) -> Value:
     return b.convert("trunc", result, "i8")
 
 
-def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
+def rounded(b: Builder, value: Value, type: PrimitiveType, is_data: bool = False) -> Value:
     """An f32 rounded to the type: to nearest, ties to even, once.
+
+    Of NaN a type that has none keeps the sign where the NaN is data, rather than computed (GEN-7).
 
     The number that is added and subtracted again is so large that the sum has as many bits as the type.
     """
@@ -180,6 +186,8 @@ def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
         result = b.select(b.compare("ogt", result, largest), special(format.overflow), result)
         result = b.select(b.compare("uno", value, value), special(format.nan), result)
     sign = b.binary("and", bits, constant(word, SIGN_MASK))
+    if not format.has_nan and not is_data:
+        sign = b.select(b.compare("uno", value, value), constant(word, 0), sign)
     result = b.bitcast(b.binary("xor", b.bitcast(result, word), sign), value.type)
     return result if format.has_signed_zero else b.binary("fadd", result, constant(value.type, 0.0))
 

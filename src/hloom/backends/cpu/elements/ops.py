@@ -343,6 +343,8 @@ def _float_to_float(b: Builder, x: Value, source: PrimitiveType, target: Primiti
     if source is PrimitiveType.F64:
         nearest = b.convert("fptrunc", x, "float")
         x = nearest if target is PrimitiveType.F32 else _rounded_to_odd(b, x, nearest)
+    if narrow_floats.is_narrow(target):
+        return narrow_floats.rounded(b, x, target, is_data=True)
     return rounded(b, x, target)
 
 

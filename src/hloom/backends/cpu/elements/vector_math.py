@@ -48,6 +48,11 @@ _ROW = (0.028591182, -0.22123997, 0.69548935, -1.1728878, 1.6700094)
 INVERSE_CUBE_ROOT = {"float": _ROW, "double": _ROW}
 
 
+def fenced_sqrt(x: Lanes) -> Lanes:
+    """The square root, fenced off: LLVM takes its NaN for any other one, even where a program chooses another."""
+    return sqrt(x).intrinsic("arithmetic.fence")
+
+
 def rsqrt(x: Lanes) -> Lanes:
     return 1.0 / sqrt(x)
 
@@ -110,7 +115,7 @@ UNARY: dict[str, Callable[[Builder, Value], Value]] = {
         "rsqrt": rsqrt,
         "sine": trigonometry.sin,
         "sinh": exponentials.sinh,
-        "sqrt": sqrt,
+        "sqrt": fenced_sqrt,
         "tan": trigonometry.tan,
         "tanh": exponentials.tanh,
     }.items()

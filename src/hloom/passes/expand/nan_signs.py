@@ -1,0 +1,196 @@
+"""nan-signs: where an instruction tells NaNs apart, those that the program computes become the one without a sign.
+
+Which NaN an operation gives is open in HLO (GEN-7): processors, LLVM and rewrite rules differ in its sign. Only few
+instructions see it, so what they see is settled here, before any rule has changed the module; all else costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hloom.ir import Computation, Instruction, Module
+from hloom.numerics import signed_nans
+from hloom.ops.attributes import ComparisonDirection, ComparisonType
+from hloom.ops.compare import Compare
+from hloom.ops.select import Select
+from hloom.passes.edit import Edit, callers
+from hloom.passes.expand.maker import Maker
+from hloom.runtime.standard_targets import TOP_K_TARGETS
+
+Path = tuple[int, ...]
+"""Where in a tuple a value lies; () for an array."""
+Place = tuple[Instruction, Path]
+
+_MOVES = {
+    "add-dependency": 1, "bitcast": 1, "broadcast": 1, "concatenate": None, "convert": 1, "copy": 1,
+    "domain": 1, "dynamic-reshape": 1, "dynamic-slice": 1, "dynamic-update-slice": 2, "gather": 1, "negate": 1,
+    "pad": 2, "reduce-precision": 1, "reshape": 1, "reverse": 1, "set-dimension-size": 1, "slice": 1, "transpose": 1,
+}  # fmt: skip
+"""What hands NaNs on, from so many of its first operands; negate changes their signs as data."""
+_SOURCES = {"constant", "infeed", "iota", "partition-id", "recv", "replica-id", "rng", "rng-bit-generator"}
+"""What gives data, or no NaN."""
+_WITH_TUPLES = {"call", "conditional", "fusion", "opt-barrier", "parameter", "sort", "topk", "tuple", "while"}
+"""Operations whose parts are known one by one."""
+
+
+@dataclass(frozen=True)
+class NanSigns:
+    """Before: compare(log(%x), %y), type=TOTALORDER. After: l = log(%x), compare(select(l != l, nan, l), %y).
+
+    Comparisons by total order, also in comparators, top-k, bitcasts of floats, and conversions to floats without NaN
+    tell NaNs apart. What is moved, chosen or negated on the way from a parameter or constant is data, and keeps its
+    sign. Arrays of dynamic sizes stay.
+    """
+
+    name: ClassVar[str] = "nan-signs"
+
+    def run(self, module: Module) -> int:
+        seen = [place for instruction in module.instructions() for place in _observed(instruction)]
+        computed = _computed(module, seen) if seen else []
+        for computation in module.computations:
+            own = [instruction for instruction in computed if instruction.parent is computation]
+            if own:
+                _settle(computation, own)
+        return len(computed)
+
+
+def tells_nans_apart(instruction: Instruction) -> bool:
+    """Whether an instruction's result may depend on the sign of a NaN that an operand holds."""
+    return bool(_observed(instruction))
+
+
+def _observed(instruction: Instruction) -> Iterable[Place]:
+    """The operands whose NaNs an instruction tells apart."""
+    op: Any = instruction.op
+    match instruction.opcode:
+        case "compare":
+            places = instruction.operands if op.type is ComparisonType.TOTALORDER else ()
+        case "bitcast-convert" | "topk":
+            places = instruction.operands
+        case "custom-call":
+            places = instruction.operands[:1] if op.target_name in TOP_K_TARGETS else ()
+        case "convert":
+            result = instruction.shape.element_type
+            places = instruction.operands if result.is_float and not signed_nans(result.dtype) else ()
+        case _:
+            return ()
+    return [(operand, ()) for operand in places]
+
+
+def _computed(module: Module, observed: list[Place]) -> list[Instruction]:
+    """The instructions that may compute a NaN which somebody sees."""
+    origins = _Origins(module)
+    seen, waiting = set(observed), observed
+    computed: dict[Instruction, None] = {}
+    while waiting:
+        instruction, path = waiting.pop()
+        before = origins.of(instruction, path)
+        if before is None:
+            if instruction.shape.is_array and not instruction.shape.is_dynamic:
+                computed[instruction] = None
+            continue
+        new = [place for place in before if place not in seen]
+        seen.update(new)
+        waiting += new
+    return list(computed)
+
+
+class _Origins:
+    """Where values come from, through tuples and computations."""
+
+    def __init__(self, module: Module) -> None:
+        self.callers = callers(module)
+
+    def of(self, instruction: Instruction, path: Path) -> list[Place] | None:
+        """The values that one is a copy of, or one of; None where it is computed."""
+        shape = instruction.shape
+        for k in path:
+            shape = shape.elements[k]
+        if not shape.is_array or not shape.element_type.is_float or not signed_nans(shape.element_type.dtype):
+            return []
+        op: Any = instruction.op
+        opcode, operands = instruction.opcode, instruction.operands
+        if opcode in _SOURCES:
+            return []
+        if opcode in _MOVES:
+            return [(operand, ()) for operand in operands[: _MOVES[opcode]]]
+        match opcode:
+            case "select":
+                return [(operand, ()) for operand in operands[1 : 2 if _is_nan_test(instruction) else 3]]
+            case "parameter":
+                return [
+                    place for caller in self.callers[instruction.parent] for place in _given(caller, instruction, path)
+                ]
+            case "get-tuple-element":
+                return [(operands[0], (op.index, *path))] if operands[0].opcode in _WITH_TUPLES else None
+            case "tuple":
+                return [(operands[path[0]], path[1:])]
+            case "while":
+                return [(operands[0], path), (op.body.root, path)]
+            case "call" | "conditional" | "fusion":
+                return [(computation.root, path) for computation in op.computations]
+            case "opt-barrier":
+                return [(operands[0], path)]
+            case "sort" | "topk":
+                return [(operands[path[0] if path else 0], ())]
+        return None
+
+
+def _given(caller: Instruction, parameter: Instruction, path: Path) -> Iterator[Place]:
+    """The values that an instruction gives a parameter of a computation that it calls."""
+    op: Any = caller.op
+    computation, number = parameter.parent, parameter.op.number
+    match caller.opcode:
+        case "while":
+            yield from ((caller.operands[0], path), (op.body.root, path))
+        case "conditional":
+            branches = enumerate(op.branch_computations, 1)
+            yield from ((caller.operands[k], path) for k, branch in branches if branch is computation)
+        case "call" | "fusion" | "map":
+            yield caller.operands[number], path
+        case "sort":
+            yield caller.operands[number // 2], path
+        case _:
+            # Elements of any operand, and what the computation gave before.
+            yield from ((operand, ()) for operand in caller.operands)
+            root = computation.root
+            yield from ((root, (k,)) for k in range(len(root.shape.elements))) if root.shape.is_tuple else [(root, ())]
+
+
+def _is_nan_test(select: Instruction) -> bool:
+    """Whether a select takes its last operand only where that is no NaN."""
+    test, _, value = select.operands
+    op: Any = test.op
+    is_unequal = test.opcode == "compare" and op.direction is ComparisonDirection.NE
+    return is_unequal and op.type is not ComparisonType.TOTALORDER and [*test.operands] == [value, value]
+
+
+def _settle(computation: Computation, computed: list[Instruction]) -> None:
+    """Puts a choice of the NaN without a sign behind each of the instructions, for all that use it."""
+    edit, after = Edit(computation), dict[Instruction, list[Instruction]]()
+    for old in computed:
+        made: list[Instruction] = []
+
+        def add(op: Any, operands: Iterable[Instruction], shape: Any, made: list[Instruction] = made) -> Instruction:
+            made.append(Instruction(edit.unique_name(op.opcode), shape, op, operands))
+            made[-1].parent = computation
+            return made[-1]
+
+        make = Maker(add)
+        users = [*old.users]
+        is_nan = make(Compare(direction=ComparisonDirection.NE), old, old)
+        nan = make.broadcast(make.constant(np.nan, old.shape.element_type), old.shape)
+        chosen = make(Select(), is_nan, nan, old, shape=old.shape)
+        chosen.sharding = old.sharding
+        for user in users:
+            for position, operand in enumerate(user.operands):
+                if operand is old:
+                    user.replace_operand(position, chosen)
+        if computation.root is old:
+            computation.root = chosen
+        after[old] = made
+    computation.instructions = [each for old in computation.instructions for each in (old, *after.get(old, ()))]
