@@ -79,6 +79,21 @@ class ConvolutionDimensionNumbers:
         rest = tuple(range(2, spatial + 2))
         return ConvolutionDimensionNumbers(0, 1, rest, 0, 1, rest, 0, 1, rest)
 
+    @property
+    def exchanged(self) -> ConvolutionDimensionNumbers:
+        """Input and kernel in each other's place: output features become the batch, and the batch the features."""
+        return ConvolutionDimensionNumbers(
+            self.kernel_output_feature_dimension,
+            self.kernel_input_feature_dimension,
+            self.kernel_spatial_dimensions,
+            self.input_batch_dimension,
+            self.input_feature_dimension,
+            self.input_spatial_dimensions,
+            self.output_feature_dimension,
+            self.output_batch_dimension,
+            self.output_spatial_dimensions,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PaddingDimension:

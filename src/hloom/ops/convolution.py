@@ -18,15 +18,19 @@ from hloom.ops.attributes import (
     ConvolutionDimensionNumbers,
     Precision,
     Window,
+    WindowDimension,
 )
 from hloom.ops.context import Context
 from hloom.ops.dot import accumulator, check_product_types, matmul
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.reduce_window import check_window
 from hloom.ops.rules import check_array
-from hloom.shape import Shape
+from hloom.shape import Ints, Shape
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
+
+WORTH_EXCHANGING = 2
+"""How many times larger than the image the window has to be."""
 
 
 class Convolution(Operation, opcode="convolution"):
@@ -102,7 +106,37 @@ class Convolution(Operation, opcode="convolution"):
             if sorted(numbers) != list(range(lhs.rank)):
                 self.reject("CONVGENERAL-1", f"{what} dimension numbers must be 0 .. {lhs.rank - 1}, got {numbers}")
 
+    def exchanged(self, image: Ints) -> tuple[Convolution, Ints] | None:
+        """The convolution of the kernel by the image, where the window is much larger than the image.
+
+        With it go the dimensions in which the kernel is reversed first. Each output then costs as many products as the
+        image has elements; what is padding is that of the kernel (CONVGENERAL-3).
+        """
+        n, window = self.dimension_numbers, self.window
+        sizes = [image[d] for d in n.input_spatial_dimensions]
+        has_groups = self.feature_group_count != 1 or self.batch_group_count != 1
+        if has_groups or 0 in sizes or not all(w.is_plain for w in window):
+            return None
+        if math.prod(d.size for d in window) < WORTH_EXCHANGING * math.prod(sizes):
+            return None
+        backward = tuple(d for d, w in zip(n.kernel_spatial_dimensions, window, strict=True) if not w.window_reversal)
+        exchanged = tuple(
+            WindowDimension(
+                size=size,
+                padding_low=w.padding_low + size - w.size,
+                padding_high=w.padding_high + size - w.size,
+                window_reversal=True,
+            )
+            for w, size in zip(window, sizes, strict=True)
+        )
+        precision = tuple(reversed(self.operand_precision))
+        return self.replace(window=exchanged, dimension_numbers=n.exchanged, operand_precision=precision), backward
+
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
+        exchanged = self.exchanged(lhs.shape)
+        if exchanged is not None:
+            op, backward = exchanged
+            return op.evaluate(ctx, np.flip(rhs, backward), lhs)
         n = self.dimension_numbers
         computing = accumulator(BY_DTYPE[lhs.dtype], BY_DTYPE[rhs.dtype], ctx.shape.element_type)
         base = lhs.transpose(n.input_batch_dimension, *n.input_spatial_dimensions, n.input_feature_dimension)

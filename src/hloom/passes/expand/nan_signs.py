@@ -122,9 +122,10 @@ class _Origins:
             case "select":
                 return [(operand, ()) for operand in operands[1 : 2 if _is_nan_test(instruction) else 3]]
             case "parameter":
-                return [
-                    place for caller in self.callers[instruction.parent] for place in _given(caller, instruction, path)
-                ]
+                computation = instruction.parent
+                assert computation is not None
+                called = self.callers[computation]
+                return [place for caller in called for place in _given(caller, computation, op.number, path)]
             case "get-tuple-element":
                 return [(operands[0], (op.index, *path))] if operands[0].opcode in _WITH_TUPLES else None
             case "tuple":
@@ -140,10 +141,9 @@ class _Origins:
         return None
 
 
-def _given(caller: Instruction, parameter: Instruction, path: Path) -> Iterator[Place]:
+def _given(caller: Instruction, computation: Computation, number: int, path: Path) -> Iterator[Place]:
     """The values that an instruction gives a parameter of a computation that it calls."""
     op: Any = caller.op
-    computation, number = parameter.parent, parameter.op.number
     match caller.opcode:
         case "while":
             yield from ((caller.operands[0], path), (op.body.root, path))
@@ -156,8 +156,8 @@ def _given(caller: Instruction, parameter: Instruction, path: Path) -> Iterator[
             yield caller.operands[number // 2], path
         case _:
             # Elements of any operand, and what the computation gave before.
-            yield from ((operand, ()) for operand in caller.operands)
             root = computation.root
+            yield from ((operand, ()) for operand in caller.operands)
             yield from ((root, (k,)) for k in range(len(root.shape.elements))) if root.shape.is_tuple else [(root, ())]
 
 
