@@ -41,3 +41,20 @@ def test_both_backends_keep_the_bound_where_it_is_hard(name: str, backend: str) 
         text = f"HloModule m\nENTRY e {{ x = {kind}[{len(x)}] parameter(0)\n ROOT r = {kind}[{len(x)}] {name}(x) }}"
         got = hl.compile(text, backend)(x)
         assert errors(got, REFERENCE[name](x.astype(Long))).max() <= 2
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize(
+    ("name", "x", "expected"),
+    [
+        ("sign", [1e-40 + 0j, -1e-40j, 0j, complex(0, np.inf)], [1, -1j, 0, complex(0, np.nan)]),
+        ("exponential-minus-one", [1e30 + 0j, complex(-np.inf, 0)], [complex(np.inf, 0), -1]),
+        ("logistic", [-80 + 0j, 80 + 0j], [np.exp(-80.0), 1]),
+    ],
+)
+def test_complex_numbers_of_any_size(name: str, x: list[complex], expected: list[complex], backend: str) -> None:
+    """SIGN-1, EXPM1-1, LOGISTIC-1: x / |x|, and what functions give for real numbers, part by part."""
+    text = f"HloModule m\nENTRY e {{ x = c64[{len(x)}] parameter(0)\n ROOT r = c64[{len(x)}] {name}(x) }}"
+    got = np.asarray(hl.compile(text, backend)(np.array(x, np.complex64)))
+    np.testing.assert_allclose(got.real, np.real(expected), rtol=1e-6)
+    np.testing.assert_allclose(got.imag, np.imag(expected), rtol=1e-6)

@@ -106,7 +106,13 @@ class Exponential(AccurateUnary, opcode="exponential", builder="exp"):
 class Expm1(AccurateUnary, opcode="exponential-minus-one", builder="expm1"):
     """e^x - 1, accurate near 0 (EXPM1-1)."""
 
-    function = staticmethod(np.expm1)
+    @staticmethod
+    def function(x: Array) -> Any:
+        result = np.asarray(np.expm1(x))
+        if np.iscomplexobj(x):
+            # Of real numbers real, where e^x is infinite, too.
+            result.imag = np.where(x.imag == 0, x.imag, result.imag)
+        return result
 
 
 class Log(AccurateUnary, opcode="log", builder="log"):
@@ -259,8 +265,11 @@ class Sign(Unary, opcode="sign", builder="sign"):
     @staticmethod
     def function(x: Array) -> Any:
         if np.iscomplexobj(x):
-            modulus = np.abs(x)
-            return np.where(modulus == 0, 0, x / np.where(modulus == 0, 1, modulus))
+            modulus, parts = np.abs(x), np.empty_like(x)
+            modulus = np.where(modulus == 0, 1, modulus)
+            # Part by part: the reciprocal of a complex number may overflow.
+            parts.real, parts.imag = x.real / modulus, x.imag / modulus
+            return parts
         # np.sign gives +0 for -0.
         return np.where(x == 0, x, np.sign(x))
 
