@@ -31,7 +31,7 @@ from hloom.numerics import convert
 from hloom.ops.broadcast import Broadcast
 from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Constant
-from hloom.passes.edit import Edit, has_control_edges, is_dynamic, runs_effects
+from hloom.passes.edit import Edit, has_control_edges, runs_effects
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 from hloom.values import Array
@@ -53,9 +53,12 @@ class Rule:
     why: str
     when: Callable[[Match], bool] = always
     root: Pattern = field(init=False, repr=False, compare=False)
+    goes_deep: bool = field(init=False, repr=False, compare=False)
+    """Whether the pattern names operations behind those of the root's operands."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", parse_pattern(self.pattern))
+        object.__setattr__(self, "goes_deep", self.root.depth > 2)
 
     def run(self, module: Module) -> int:
         """Applies the rule wherever it fits, until it does nowhere; gives how often."""
@@ -119,11 +122,18 @@ class Pattern:
         return opcode == self.opcode if self.opcode else not self.is_splat or opcode in ("broadcast", "constant")
 
     def inside(self, instruction: Instruction) -> Iterable[Instruction]:
-        """The instructions behind a matching one whose operations the pattern names."""
+        """The instructions behind the operands of a matching one whose operations the pattern names."""
         for pattern, operand in zip(self.operands or (), instruction.operands, strict=False):
-            if pattern.opcode:
-                yield operand
-                yield from pattern.inside(operand)
+            named = [
+                each for each, inner in zip(operand.operands, pattern.operands or (), strict=False) if inner.opcode
+            ]
+            yield from named
+            yield from pattern.inside(operand)
+
+    @property
+    def depth(self) -> int:
+        """How many operations are behind each other."""
+        return bool(self.opcode) + max((pattern.depth for pattern in self.operands or ()), default=0)
 
     def match_operands(self, instruction: Instruction, bound: dict[str, Instruction]) -> bool:
         patterns, operands = self.operands, instruction.operands
@@ -305,14 +315,18 @@ class RuleSet:
     ) -> Iterable[Instruction]:
         """Applies the first rule that fits; gives the instructions to look at then."""
         rules = self._rules(root)
-        if not rules or has_control_edges(root) or runs_effects(root.op) or not ordinary.all(root, *root.operands):
+        if not rules or has_control_edges(root) or runs_effects(root.op):
             return ()
         for rule in rules:
             bound: dict[str, Instruction] = {}
             if not rule.root.match_operands(root, bound):
                 continue
+            if not ordinary.all(root, *root.operands):
+                return ()
             match = Match(root, bound, edit)
-            if not ordinary.all(*bound.values(), *rule.root.inside(root)) or not rule.when(match):
+            if rule.goes_deep and not ordinary.all(*rule.root.inside(root)):
+                continue
+            if not ordinary.all(*bound.values()) or not rule.when(match):
                 continue
             new = rule.replacement(match)
             if not _may_replace(root, new):
@@ -348,17 +362,30 @@ def _root_opcodes(pattern: Pattern) -> list[str]:
     return [pattern.opcode]
 
 
+class _Static(dict[Instruction, bool]):
+    """Which instructions have static shapes."""
+
+    def __missing__(self, instruction: Instruction) -> bool:
+        self[instruction] = is_static = not instruction.shape.is_dynamic
+        return is_static
+
+
 class _Ordinary(dict[Instruction, bool]):
     """Which instructions make static arrays of static arrays, in one precision, of numbers with a sign and a zero."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.static = _Static()
+
     def __missing__(self, instruction: Instruction) -> bool:
-        shape = instruction.shape
-        is_ordinary = (
-            shape.element_type is not PrimitiveType.F8E8M0FNU
-            and not is_dynamic(instruction)
-            and not is_mixed(instruction)
-        )
-        self[instruction] = is_ordinary
+        kind, static = instruction.shape.element_type, self.static
+        is_ordinary = static[instruction] and kind is not PrimitiveType.F8E8M0FNU
+        # What is alike needs no closer look, and most is; a loop costs half of all(..).
+        is_alike = not instruction.op.calling_fields
+        for operand in instruction.operands:
+            is_ordinary = is_ordinary and static[operand]
+            is_alike = is_alike and operand.shape.element_type is kind
+        self[instruction] = is_ordinary = is_ordinary and (is_alike or not is_mixed(instruction))
         return is_ordinary
 
     def all(self, *instructions: Instruction) -> bool:

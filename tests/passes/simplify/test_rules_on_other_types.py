@@ -10,8 +10,9 @@ import pytest
 import hloom as hl
 from hloom.errors import HloomError
 from hloom.ir import Instruction
+from hloom.ops.elementwise_unary import Negate
 from hloom.passes import clone_module
-from hloom.passes.rewrite import RuleSet
+from hloom.passes.rewrite import RuleSet, rewrite
 from hloom.passes.simplify.algebraic_simplifier import RULES
 from hloom.verifier import verify_module
 from passes.modules import difference, inputs, module, run
@@ -103,3 +104,11 @@ def test_rules_keep_modules_valid_and_their_results(variant: str) -> None:
             checked += 1
             applied += check(before)
     assert checked > 100 and (applied > 100 or variant == "dynamic sizes")
+
+
+def test_a_long_pattern_does_not_go_through_mixed_precision() -> None:
+    """GEN-5: bf16[4] negate(f32[4]) rounds."""
+    thrice = rewrite("negate(negate(negate(x)))")(lambda m: m.result(Negate(), m.x))
+    for inner, changes in (("f32", 1), ("bf16", 0)):
+        body = f"a = {inner}[4] negate(x); b = f32[4] negate(a); ROOT r = f32[4] negate(b)"
+        assert thrice.run(module(body)) == changes
