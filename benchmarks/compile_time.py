@@ -1,5 +1,7 @@
 """`python -m benchmarks.compile_time`: what compiling takes for an instruction, from short programs to long ones.
 
+With `--families` it is what an item takes of programs that are long in one way each (`families.py`).
+
 The program is a stack of layers, each a product, an activation and a normalisation with weights of its own; its text is
 as long as one asks for. With equal layers it is kind to what makes code (equal kernels are compiled once); so the times
 are of passes, buffers and steps rather than of LLVM.
@@ -14,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+
+from benchmarks.families import FLAT, NESTED, Family
 
 _HEAD = """HloModule layers
 sum { a = f32[] parameter(0)
@@ -47,6 +51,7 @@ _LAYER = """  w{i} = f32[64,64] parameter({weights})
   x{next} = f32[32,64] multiply(c{i}, rs{i})
 """
 _LAYER_LENGTH = _LAYER.count(" = ")
+MOST_LEVELS = 60
 STAGES = ("read", "passes", "program and machine code")
 
 
@@ -82,24 +87,80 @@ def measure(instructions: int) -> list[float]:
     return [1e6 * seconds / count for seconds in (read, passes, rest)]
 
 
+def measure_family(family: Family, size: int) -> float:
+    """Microseconds that reading and compiling take for an item."""
+    import hloom as hl
+
+    text = family(size)
+    gc.collect()
+    started = time.perf_counter()
+    hl.compile(hl.parse(text))
+    return 1e6 * (time.perf_counter() - started) / size
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("sizes", nargs=-1, type=click.IntRange(1, 1_000_000))
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the times: .svg, .png or .pdf.")
-def main(sizes: tuple[int, ...], plot: Path | None) -> None:
+@click.option("--families", is_flag=True, help="Programs of so many items of one kind (by default 100, 1000, 10000).")
+def main(sizes: tuple[int, ...], plot: Path | None, families: bool) -> None:
     """Compile times of programs of so many instructions (by default 1000, 10000 and 100000), cache on disk empty."""
+    os.environ["HLOOM_CACHE_DIR"] = ""
+    measure(100)  # what the first compilation of a process loads
+    if families:
+        _families(sizes or (100, 1_000, 10_000), plot)
+        return
+    sizes = sizes or (1_000, 10_000, 100_000)
+    found = [measure(size) for size in sizes]
+    _print_table("instructions", sizes, [f"{stage}, us an instruction" for stage in STAGES], found)
+    if plot is not None:
+        draw(sizes, found, plot)
+
+
+def _families(sizes: tuple[int, ...], plot: Path | None) -> None:
+    levels = [round(MOST_LEVELS * (k + 1) / len(sizes)) for k in range(len(sizes))]
+    flat = {name: [(n, measure_family(family, n)) for n in sizes] for name, family in FLAT.items()}
+    nested = {name: [(n, measure_family(family, n)) for n in levels] for name, family in NESTED.items()}
+    for title, found, counts in (("items", flat, sizes), ("levels", nested, levels)):
+        rows = [[dict(points)[n] for points in found.values()] for n in counts]
+        _print_table(title, counts, [f"{name}, us" for name in found], rows)
+    if plot is not None:
+        draw_families(flat, nested, plot)
+
+
+def _print_table(title: str, sizes: Sequence[int], columns: Sequence[str], found: Sequence[Sequence[float]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    os.environ["HLOOM_CACHE_DIR"] = ""
-    measure(100)  # what the first compilation of a process loads
-    sizes = sizes or (1_000, 10_000, 100_000)
-    found = [measure(size) for size in sizes]
-    table = Table("instructions", *(f"{stage}, us an instruction" for stage in STAGES))
+    table = Table(title, *columns)
     for size, times in zip(sizes, found, strict=True):
         table.add_row(str(size), *(f"{value:.0f}" for value in times))
     Console().print(table)
-    if plot is not None:
-        draw(sizes, found, plot)
+
+
+Points = dict[str, list[tuple[int, float]]]
+"""By the name of a family: numbers of items, and microseconds for one."""
+
+
+def draw_families(flat: Points, nested: Points, path: Path) -> None:
+    """Microseconds an item over the number of items, side by side on the left, inside of each other on the right."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4))
+    for axis, found, words in ((axes[0], flat, "items side by side"), (axes[1], nested, "levels inside of each other")):
+        for name, points in found.items():
+            axis.plot(*zip(*points, strict=True), "o-", label=name.replace("_", " "))
+        axis.set_yscale("log")
+        axis.set_xlabel(words)
+        axis.set_ylabel("us an item")
+        axis.grid(color="#ddd")
+        axis.legend(frameon=False, fontsize=7)
+    axes[0].set_xscale("log")
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
 
 
 def draw(sizes: Sequence[int], found: Sequence[Sequence[float]], path: Path) -> None:

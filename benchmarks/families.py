@@ -46,6 +46,22 @@ def names(prefix: str, count: int) -> str:
     return ", ".join(f"{prefix}{k}" for k in range(count))
 
 
+def chain(first: str, link: Callable[[int], str], n: int, last: str) -> str:
+    """A module of n links, v1 to v<n>, each of which reads the one before; `first` makes v0, `last` reads v<n>."""
+    return module([*first.split("; "), *(link(k) for k in range(1, n + 1)), last.format(f"v{n}")])
+
+
+# Side by side
+
+
+@flat
+def additions(n: int) -> str:
+    """A chain of element-wise operations."""
+    return chain(
+        "v0 = f32[8] parameter(0)", lambda k: f"v{k} = f32[8] add(v{k - 1}, v0)", n, "ROOT r = f32[8] negate({})"
+    )
+
+
 @flat
 def elements_of_a_tuple(n: int) -> str:
     """A parameter of n elements, each of which is read."""
@@ -54,27 +70,180 @@ def elements_of_a_tuple(n: int) -> str:
     return module([f"p = {shape} parameter(0)", *reads, f"ROOT r = {shape} tuple({names('x', n)})"])
 
 
+@flat
+def operands(n: int) -> str:
+    """A concatenation of n arrays."""
+    parameters = (f"x{k} = f32[3] parameter({k})" for k in range(n))
+    return module([*parameters, f"ROOT r = f32[{3 * n}] concatenate({names('x', n)}), dimensions={{0}}"])
+
+
+@flat
+def updates_in_place(n: int) -> str:
+    """An array that is changed in n places, one after another."""
+    return chain(
+        "v0 = f32[64] parameter(0); u = f32[1] parameter(1); k = s32[] parameter(2)",
+        lambda k: f"v{k} = f32[64] dynamic-update-slice(v{k - 1}, u, k)",
+        n,
+        "ROOT r = f32[64] negate({})",
+    )
+
+
+@flat
+def transposes(n: int) -> str:
+    """Sums of a matrix and its transpose, whose elements would be 2^n sums if nothing were kept."""
+    return chain(
+        "v0 = f32[8,8] parameter(0)",
+        lambda k: f"t{k} = f32[8,8] transpose(v{k - 1}), dimensions={{1,0}}\n  v{k} = f32[8,8] add(v{k - 1}, t{k})",
+        n,
+        "ROOT r = f32[8,8] negate({})",
+    )
+
+
+@flat
+def reshapes(n: int) -> str:
+    """Reshaped transposes: what an index is divided by n times."""
+    return chain(
+        "v0 = f32[4,6] parameter(0)",
+        lambda k: f"t{k} = f32[6,4] transpose(v{k - 1}), dimensions={{1,0}}\n  v{k} = f32[4,6] reshape(t{k})",
+        n,
+        "ROOT r = f32[4,6] negate({})",
+    )
+
+
+@flat
+def elements_of_a_loop(n: int) -> str:
+    """A loop that carries n arrays and changes one."""
+    shape = f"(s32[], {', '.join(['f32[8]'] * n)})"
+    reads = (f"x{k} = f32[8] get-tuple-element(t), index={k + 1}" for k in range(n))
+    body = ["body", f"t = {shape} parameter(0)", *_counted(), *reads, f"y = f32[8] add(x0, x{n - 1})"]
+    rest = "".join(f", x{k}" for k in range(1, n))
+    return module(
+        [f"t = {shape} parameter(0)", f"ROOT w = {shape} while(t), condition=less, body=body"],
+        _less(shape, 3),
+        [*body, f"ROOT r = {shape} tuple(next, y{rest})"],
+    )
+
+
+@flat
+def computations(n: int) -> str:
+    """Calls of n computations, each inside of the one before."""
+    innermost = ["f0", "x = f32[8] parameter(0)", "ROOT r = f32[8] sine(x)"]
+    outer = (
+        [f"f{k}", "x = f32[8] parameter(0)", f"ROOT r = f32[8] call(x), to_apply=f{k - 1}"] for k in range(1, n + 1)
+    )
+    return module(["x = f32[8] parameter(0)", f"ROOT r = f32[8] call(x), to_apply=f{n}"], innermost, *outer)
+
+
+@flat
+def branches(n: int) -> str:
+    """A conditional of n branches."""
+    each = (
+        [f"b{k}", "x = f32[] parameter(0)", f"c = f32[] constant({k})", "ROOT r = f32[] multiply(x, c)"]
+        for k in range(n)
+    )
+    arguments, called = ", ".join(["x"] * n), names("b", n)
+    choice = f"ROOT r = f32[] conditional(k, {arguments}), branch_computations={{{called}}}"
+    return module(["k = s32[] parameter(0)", "x = f32[] parameter(1)", choice], *each)
+
+
+# Inside of each other
+
+
+def _less(shape: str, limit: int) -> list[str]:
+    """A condition: the first element of a tuple is less than a number."""
+    return [
+        "less",
+        f"t = {shape} parameter(0)",
+        "i = s32[] get-tuple-element(t), index=0",
+        f"limit = s32[] constant({limit})",
+        "ROOT l = pred[] compare(i, limit), direction=LT",
+    ]
+
+
+def _counted() -> list[str]:
+    """The first element of the tuple t, and the next integer."""
+    return ["i = s32[] get-tuple-element(t), index=0", "one = s32[] constant(1)", "next = s32[] add(i, one)"]
+
+
 @nested
 def loops(n: int) -> str:
     """A while loop inside of n - 1 others."""
-    condition = [
-        "less",
-        "t = (s32[]) parameter(0)",
-        "i = s32[] get-tuple-element(t), index=0",
-        "one = s32[] constant(1)",
-        "ROOT l = pred[] compare(i, one), direction=LT",
-    ]
-    innermost = [
-        "body0",
-        "t = (s32[]) parameter(0)",
-        "i = s32[] get-tuple-element(t), index=0",
-        "one = s32[] constant(1)",
-        "next = s32[] add(i, one)",
-        "ROOT r = (s32[]) tuple(next)",
-    ]
+    shape = "(s32[])"
+    innermost = ["body0", f"t = {shape} parameter(0)", *_counted(), f"ROOT r = {shape} tuple(next)"]
     outer = (
-        [f"body{k}", "t = (s32[]) parameter(0)", f"ROOT w = (s32[]) while(t), condition=less, body=body{k - 1}"]
+        [f"body{k}", f"t = {shape} parameter(0)", f"ROOT w = {shape} while(t), condition=less, body=body{k - 1}"]
         for k in range(1, n)
     )
-    entry = ["t = (s32[]) parameter(0)", f"ROOT w = (s32[]) while(t), condition=less, body=body{n - 1}"]
-    return module(entry, condition, innermost, *outer)
+    entry = [f"t = {shape} parameter(0)", f"ROOT w = {shape} while(t), condition=less, body=body{n - 1}"]
+    return module(entry, _less(shape, 1), innermost, *outer)
+
+
+@nested
+def shared_loops(n: int) -> str:
+    """Loops whose bodies are two loops, and these again: 2^n, if each were written out."""
+    shape = "(s32[], f32[8])"
+    start = [f"t = {shape} parameter(0)", "x = f32[8] get-tuple-element(t), index=1"]
+    innermost = ["body0", *start, *_counted(), "y = f32[8] sine(x)", f"ROOT r = {shape} tuple(next, y)"]
+
+    def body(k: int) -> list[str]:
+        def run(state: str, result: str) -> list[str]:
+            loop = f"{result}w = {shape} while({state}), condition=less, body=body{k - 1}"
+            return [loop, f"{result} = f32[8] get-tuple-element({result}w), index=1"]
+
+        again = ["zero = s32[] constant(0)", f"s = {shape} tuple(zero, a)"]
+        return [
+            f"body{k}", *start, *_counted(), *run("t", "a"), *again, *run("s", "b"), f"ROOT r = {shape} tuple(next, b)",
+        ]  # fmt: skip
+
+    entry = [f"t = {shape} parameter(0)", f"ROOT w = {shape} while(t), condition=less, body=body{n - 1}"]
+    return module(entry, _less(shape, 3), innermost, *(body(k) for k in range(1, n)))
+
+
+@nested
+def shared_branches(n: int) -> str:
+    """Conditionals with the same two branches, conditionals again: 2^n, if each were written out."""
+    both = (("a", "sine"), ("b", "cosine"))
+    innermost = [[f"{name}0", "x = f32[8] parameter(0)", f"ROOT r = f32[8] {op}(x)"] for name, op in both]
+    outer = []
+    for k in range(1, n + 1):
+        for name, other in (("a", "b"), ("b", "a")):
+            outer.append(
+                [
+                    f"{name}{k}",
+                    "x = f32[8] parameter(0)",
+                    "first = f32[1] slice(x), slice={[0:1]}",
+                    "one = f32[] reshape(first)",
+                    f"limit = f32[] constant({k})",
+                    "p = pred[] compare(one, limit), direction=LT",
+                    f"ROOT r = f32[8] conditional(p, x, x), true_computation={name}{k - 1}, "
+                    f"false_computation={other}{k - 1}",
+                ]
+            )
+    return module(["x = f32[8] parameter(0)", f"ROOT r = f32[8] call(x), to_apply=a{n}"], *innermost, *outer)
+
+
+@nested
+def shared_calls(n: int) -> str:
+    """Functions that call another twice, and this again: 2^n calls."""
+    return _call_tree(n, ["x = f32[8] parameter(0)", "ROOT r = f32[8] sine(x)"])
+
+
+@nested
+def shared_effects(n: int) -> str:
+    """The same with functions that draw random numbers, which the host does."""
+    draw = ["z = f32[] constant(0)", "o = f32[] constant(1)", "u = f32[8] rng(z, o), distribution=rng_uniform"]
+    return _call_tree(n, ["x = f32[8] parameter(0)", *draw, "ROOT r = f32[8] add(u, x)"])
+
+
+def _call_tree(n: int, innermost: Iterable[str]) -> str:
+    outer = (
+        [
+            f"f{k}",
+            "x = f32[8] parameter(0)",
+            f"y = f32[8] call(x), to_apply=f{k - 1}",
+            f"ROOT r = f32[8] call(y), to_apply=f{k - 1}",
+        ]
+        for k in range(1, n + 1)
+    )
+    entry = ["x = f32[8] parameter(0)", f"ROOT r = f32[8] call(x), to_apply=f{n}"]
+    return module(entry, ["f0", *innermost], *outer)

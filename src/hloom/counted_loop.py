@@ -93,9 +93,11 @@ def _fused_tuple(instruction: Instruction) -> Instruction | None:
 def element_of(value: Instruction, computation: Computation) -> int | None:
     """Which element of the tuple that a computation is given a value is."""
     op = value.op
-    if isinstance(op, GetTupleElement) and value.operands[0] is computation.parameters[0]:
-        return op.index
-    return None
+    if not isinstance(op, GetTupleElement):
+        return None
+    of = value.operands[0]
+    is_given = isinstance(of.op, Parameter) and of.op.number == 0 and of.parent is computation
+    return op.index if is_given else None
 
 
 def integer_of(value: Instruction) -> int | None:

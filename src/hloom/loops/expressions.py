@@ -152,14 +152,15 @@ class Fold:
 
 
 class FoldResult(Expression):
-    """The k-th accumulator of a fold after all values."""
+    """The k-th accumulator of a fold after all values. All but the first depend on the first, which is `first`."""
 
     __slots__ = ("fold", "position")
 
-    def __init__(self, fold: Fold, position: int) -> None:
+    def __init__(self, fold: Fold, position: int, first: FoldResult | None) -> None:
         self.fold, self.position = fold, position
         self.type = fold.initial[position].type
-        self.variables, self.children = fold.variables, (*fold.values, *fold.initial)
+        self.variables = fold.variables
+        self.children = (*fold.values, *fold.initial) if first is None else (first,)
 
     def __repr__(self) -> str:
         return repr(self.fold) if len(self.fold.initial) == 1 else f"{self.fold!r}.{self.position}"
@@ -226,10 +227,12 @@ class ExpressionSpace:
         """The results of a fold, one for each accumulator."""
         key = (Fold, over, *map(id, values), *map(id, initial), *map(id, combine))
         fold: Fold = self._once(key, lambda: Fold(over, values, initial, combine, opcode))
-        return [self._result(fold, position) for position in range(len(initial))]
+        first = self._result(fold, 0, None)
+        return [first, *(self._result(fold, position, first) for position in range(1, len(initial)))]
 
-    def _result(self, fold: Fold, position: int) -> Expression:
-        return self._once((FoldResult, id(fold), position), lambda: FoldResult(fold, position))
+    def _result(self, fold: Fold, position: int, first: FoldResult | None) -> FoldResult:
+        made: FoldResult = self._once((FoldResult, id(fold), position), lambda: FoldResult(fold, position, first))
+        return made
 
     def fold_variable(self, extent: int, height: int, position: int) -> Variable:
         """The variable of a fold's loop: the same for all folds of one extent and height, so that they share loops.
@@ -292,11 +295,13 @@ class ExpressionSpace:
             return self.where(bool(known) if isinstance(condition, Constant) else condition, then, otherwise)
         if isinstance(expression, FoldResult):
             fold = expression.fold
+            if expression.position:
+                first = new[id(expression.children[0])]
+                assert isinstance(first, FoldResult)
+                return self._result(first.fold, expression.position, first)
             over = tuple(_replaced(variable, values) for variable in fold.over)
             parts = [tuple(new[id(e)] for e in group) for group in (fold.values, fold.initial)]
-            return self.fold(tuple(v for v in over if v), parts[0], parts[1], fold.combine, fold.opcode)[
-                expression.position
-            ]
+            return self.fold(tuple(v for v in over if v), parts[0], parts[1], fold.combine, fold.opcode)[0]
         index = self.substitute_index(expression.indices[0], values, new, atoms)
         if isinstance(expression, Load):
             return self.load(expression.type, expression.buffer, index)

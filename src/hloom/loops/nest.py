@@ -327,16 +327,25 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
     if len(nests) != 1:
         return set()
     (nest,) = nests
-    pairs: set[tuple[int, int]] = set()
-    bad: set[tuple[int, int]] = set()
+    if not nest.iterations:
+        return set()
     inside_folds = {id(load) for fold in nest.folds for load in loads_of([*fold.values, *fold.initial])}
-    loads = _loads_among(expressions_of(nest))
+    read: dict[int, set[Index | None]] = {}
+    for load in _loads_among(expressions_of(nest)):
+        read.setdefault(load.buffer, set()).add(None if id(load) in inside_folds else load.index)
+    written: dict[int, set[Index]] = {}
     for store in nest.stores:
-        for load in loads:
-            pair = (store.buffer, load.buffer)
-            same = nest.iterations > 0 and load.index == store.index and id(load) not in inside_folds
-            (pairs if same else bad).add(pair)
-    return pairs - bad
+        written.setdefault(store.buffer, set()).add(store.index)
+    by_index: dict[Index | None, list[int]] = {}
+    for buffer, found in read.items():
+        if len(found) == 1:
+            by_index.setdefault(next(iter(found)), []).append(buffer)
+    return {
+        (buffer, other)
+        for buffer, places in written.items()
+        if len(places) == 1
+        for other in by_index.get(next(iter(places)), ())
+    }
 
 
 @dataclass(frozen=True, slots=True)

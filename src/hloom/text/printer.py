@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,8 @@ class _Printer:
         self.options = options
         self.sigil = "%" if options.percent else ""
         self.names: dict[int, str] = {}
+        self.taken: dict[int, set[str]] = {}
+        """By the computation, or the module, that the names are in."""
         self.orders: dict[int, list[Instruction]] = {}
         self.elided: list[Literal] = []
 
@@ -121,13 +124,20 @@ class _Printer:
     def _other_name(self, thing: Computation | Instruction) -> str:
         """A name that XLA's parser takes for something else: after a percent sign, with an underscore, or both."""
         name = _spelt(thing.name)
-        siblings: list[Any] = []
-        if thing.parent is not None:
-            siblings = thing.parent.instructions if isinstance(thing, Instruction) else thing.parent.computations
-        taken = {other.name for other in siblings} | {self.names.get(id(other), "").lstrip("%") for other in siblings}
+        taken = self._taken_beside(thing)
         while (isinstance(thing, Instruction) and name in _TYPES) or (name != thing.name and name in taken):
             name += "_"
+        taken.add(name)
         return self.sigil + name if _is_plain(name) else f"%{name}"
+
+    def _taken_beside(self, thing: Computation | Instruction) -> set[str]:
+        """The names of all instructions of a computation, or all computations of a module, and those given here."""
+        if id(thing.parent) not in self.taken:
+            siblings: Sequence[Computation | Instruction] = ()
+            if thing.parent is not None:
+                siblings = thing.parent.instructions if isinstance(thing, Instruction) else thing.parent.computations
+            self.taken[id(thing.parent)] = {other.name for other in siblings}
+        return self.taken[id(thing.parent)]
 
     # Modules
 

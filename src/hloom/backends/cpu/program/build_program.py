@@ -45,7 +45,7 @@ from hloom.passes.edit import is_control_flow, unfolded_size
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-MOST_UNFOLDED = 1 << 15
+MOST_UNFOLDED = 1 << 13
 """Instructions of all that a computation runs, where this holds what needs the host and so is no subroutine."""
 SHARED_COPY_BYTES = 2 << 20
 """Copies of so much go to several threads: one core alone reads and writes less than the caches give."""
