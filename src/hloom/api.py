@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hloom.builder import XlaComputation
     from hloom.runtime.device import Device
     from hloom.runtime.executable import DeviceExecutable, Executable
+    from hloom.shape import Shape
     from hloom.sharding import Sharding
 
 
@@ -103,6 +104,9 @@ def compile(
         fill_elided: a seed of random values for constants whose values were left out of the text, `constant({...})`;
             without it such a module does not run.
 
+    A module whose parameters have sizes without a bound, `f32[?,3]`, is compiled when it is called, for the sizes of
+    the arguments, once for each set of them.
+
     Where floating-point types of operands, combiners and result are mixed, an instruction computes in the widest.
 
     Raises HloomError where the module breaks a rule, or calls a custom-call target that is not registered, or one of
@@ -113,6 +117,31 @@ def compile(
     _check_options(backend, replicas, partitions, timeout, seed, step_limit, observer)
     module = prepared(module, fill_elided)
     count = module.replica_count if replicas is None else replicas
+    if any(instruction.shape.is_unbounded for instruction in module.instructions()):
+        from hloom.passes.unbounded import specialized
+        from hloom.runtime.specialized import SpecializedExecutable
+
+        if distributed:
+            raise ArgumentError("processes share devices where the module's sizes are known: it has sizes '?'")
+
+        unbounded = module
+
+        def make(shapes: list[Shape]) -> Executable:
+            return compile(
+                specialized(unbounded, shapes),
+                backend,
+                replicas=replicas,
+                partitions=partitions,
+                devices=devices,
+                timeout=timeout,
+                seed=seed,
+                donate=donate,
+                step_limit=step_limit,
+                observer=observer,
+                fill_elided=fill_elided,
+            )
+
+        return SpecializedExecutable(module, count if partitions is not None else count * module.num_partitions, make)
     if partitions is not None:
         module, whole, shardings = _partitioned(module, count, partitions)
     options = RunOptions(count, devices, timeout, seed, distributed)

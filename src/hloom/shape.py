@@ -145,6 +145,16 @@ def default_layout(rank: int) -> Layout:
     return Layout(tuple(range(rank - 1, -1, -1)))
 
 
+def _fits_open_sizes(a: Shape, b: Shape) -> bool:
+    """Whether two arrays differ in sizes alone that one of them leaves open (SL-25)."""
+    if len(a.dimensions) != len(b.dimensions) or (UNBOUNDED not in a.dimensions and UNBOUNDED not in b.dimensions):
+        return False
+    pairs = zip(
+        zip(a.dimensions, a.dynamic_dimensions, strict=True), zip(b.dimensions, b.dynamic_dimensions, strict=True)
+    )
+    return all(x == y or UNBOUNDED in (x[0], y[0]) for x, y in pairs)
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """An array's element type, sizes and layout; or a tuple of shapes; or a token or opaque value (SL-1).
@@ -328,11 +338,13 @@ class Shape:
         return self.dimensions == other.dimensions and self.dynamic_dimensions == other.dynamic_dimensions
 
     def compatible(self, other: Shape) -> bool:
-        """Equal but for layouts (SL-16): what operations require of each other."""
+        """Equal but for layouts (SL-16): what operations require of each other. A size without a bound fits any."""
         return self is other or (
             self.element_type is other.element_type
-            and self.dimensions == other.dimensions
-            and self.dynamic_dimensions == other.dynamic_dimensions
+            and (
+                (self.dimensions == other.dimensions and self.dynamic_dimensions == other.dynamic_dimensions)
+                or _fits_open_sizes(self, other)
+            )
             and len(self.elements) == len(other.elements)
             and all(a.compatible(b) for a, b in zip(self.elements, other.elements, strict=True))
         )

@@ -73,11 +73,13 @@ def flat(value: Value) -> list[Array]:
 
 
 def random_value(rng: np.random.Generator, shape: Shape) -> Value:
-    """A random value: normal floats, integers of -10 .. 10, predicates."""
+    """A random value: normal floats, integers of -10 .. 10, predicates. ArgumentError for sizes without a bound."""
     if shape.is_tuple:
         return tuple(random_value(rng, element) for element in shape.elements)
     if not shape.is_array:
         return TOKEN_VALUE
+    if shape.is_unbounded:
+        raise ArgumentError(f"{shape} has a size without a bound: give arrays, whose sizes it takes")
     element_type, sizes = shape.element_type, shape.dimensions
     if element_type.is_pred:
         return rng.random(sizes) < 0.5

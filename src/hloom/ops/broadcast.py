@@ -9,7 +9,7 @@ from hloom.ops.attributes import INT, INTS
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_dimension, check_dimensions
-from hloom.shape import Ints, Shape
+from hloom.shape import UNBOUNDED, Ints, Shape
 from hloom.values import Array
 
 
@@ -35,13 +35,15 @@ class Broadcast(Operation, opcode="broadcast"):
             )
         check_dimensions(self, "BROADCASTINDIM-3", dimensions, result.rank)
         for d, target in enumerate(dimensions):
+            if UNBOUNDED in (operand.dimensions[d], result.dimensions[target]):
+                continue
             if (operand.dimensions[d], operand.dynamic_dimensions[d]) != (
                 result.dimensions[target],
                 result.dynamic_dimensions[target],
             ):
                 self.reject("BROADCASTINDIM-3", f"dimension {d} of {operand} must equal dimension {target} of {result}")
         for d in range(result.rank):
-            if result.dynamic_dimensions[d] and d not in dimensions:
+            if result.dynamic_dimensions[d] and result.dimensions[d] != UNBOUNDED and d not in dimensions:
                 self.reject("SETDIMENSIONSIZE-3", f"new dimension {d} of {result} must be static")
 
     def evaluate(self, ctx: Context, operand: Array) -> Array:

@@ -5,7 +5,7 @@ In HLO both operands have equal dimensions; the builder writes the broadcasts (B
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from hloom.numerics import C64, compute, compute_accurately, widen
 from hloom.ops.context import Context
 from hloom.ops.operation import Operation
 from hloom.ops.rules import check_array, check_same_type
-from hloom.shape import Shape
+from hloom.shape import UNBOUNDED, Shape
 from hloom.types import BY_DTYPE, Kind
 from hloom.values import Array
 
@@ -27,6 +27,8 @@ BITS = INTEGERS | {Kind.PRED}
 
 def joint_shape(op: Operation, clause: str, *shapes: Shape) -> Shape:
     """The shape of element-wise operands: equal sizes; a dimension is dynamic where one of theirs is (BC-20)."""
+    if any(shape.is_unbounded for shape in shapes):
+        shapes = tuple(_with_known_sizes(shape, shapes) for shape in shapes)
     first = shapes[0]
     for shape in shapes:
         if shape.dimensions != first.dimensions:
@@ -35,6 +37,16 @@ def joint_shape(op: Operation, clause: str, *shapes: Shape) -> Shape:
         return first.without_layout()
     dynamic = map(any, zip(*(shape.dynamic_dimensions for shape in shapes), strict=True))
     return Shape.array(first.element_type, first.dimensions, dynamic)
+
+
+def _with_known_sizes(shape: Shape, shapes: Sequence[Shape]) -> Shape:
+    """The shape with the sizes that it leaves open as others of the same rank have them (SL-25)."""
+    sizes, dynamic = list(shape.dimensions), list(shape.dynamic_dimensions)
+    for other in shapes:
+        for d, (size, flag) in enumerate(zip(other.dimensions, other.dynamic_dimensions, strict=True)):
+            if d < len(sizes) and sizes[d] == UNBOUNDED != size:
+                sizes[d], dynamic[d] = size, flag
+    return Shape.array(shape.element_type, sizes, dynamic)
 
 
 def agree(*arrays: Array) -> tuple[Array, ...]:

@@ -32,7 +32,7 @@ class Reshape(Operation, opcode="reshape"):
         check_array(self, "RESHAPE-2", operand, result)
         if operand.element_type is not result.element_type:
             self.reject("GEN-5", f"the element type stays: got {result} from {operand}")
-        if operand.element_count != result.element_count and not operand.is_unbounded:
+        if operand.element_count != result.element_count and not (operand.is_unbounded or result.is_unbounded):
             self.reject(
                 "RESHAPE-2",
                 f"{operand} has {operand.element_count} elements, {result} has {result.element_count}: they must agree",
@@ -88,7 +88,7 @@ class DynamicReshape(Operation, opcode="dynamic-reshape"):
         for size in dim_sizes:
             if not size.is_scalar or not size.element_type.is_integer:
                 self.reject("RESHAPE-2", f"sizes are integer scalars, got {size}")
-        if operand.element_count != result.element_count:
+        if operand.element_count != result.element_count and not (operand.is_unbounded or result.is_unbounded):
             self.reject("RESHAPE-2", f"element counts (of bounds) must agree, got {operand} and {result}")
 
     def evaluate(self, ctx: Context, operand: Array, dim_sizes: tuple[Array, ...]) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from hloom.errors import ArgumentError, ProtoError
+from hloom.errors import ArgumentError, ProtoError, RuleError
 from hloom.ir import Instruction, Module
 from hloom.ops.control_flow import Call
 from hloom.passes.expand.maker import Maker, new_computation
@@ -45,12 +45,15 @@ class Source:
 
         Raises HloomError for bytes that hold no program of the format.
         """
-        if self.form == "mlir":
-            return flat(read_stablehlo(self.content))
-        if self.form in _MESSAGES:
-            return flat(self._from_proto())
-        known = ", ".join(["mlir (StableHLO)", *_MESSAGES])
-        raise ArgumentError(f"hloom compiles programs of the formats {known}, got {self.form!r}")
+        if self.form != "mlir" and self.form not in _MESSAGES:
+            known = ", ".join(["mlir (StableHLO)", *_MESSAGES])
+            raise ArgumentError(f"hloom compiles programs of the formats {known}, got {self.form!r}")
+        module = flat(read_stablehlo(self.content) if self.form == "mlir" else self._from_proto())
+        for parameter in module.entry.parameters:
+            if parameter.shape.is_unbounded:
+                message = "a framework hands over programs whose sizes are known"
+                raise RuleError("parameter", "SL-25", message).at(repr(parameter))
+        return module
 
     def _from_proto(self) -> Module:
         from google.protobuf.message import DecodeError

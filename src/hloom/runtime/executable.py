@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hloom.errors import ArgumentError, HloomError, ResourceExhaustedError, RuleError, RunError
+from hloom.errors import ArgumentError, HloomError, ResourceExhaustedError, RunError
 from hloom.ir import Module
 from hloom.literal import Literal
 from hloom.ops.structure import ElidedConstant
 from hloom.runtime.device import Device
 from hloom.runtime.float_state import ieee_floats
 from hloom.runtime.rendezvous import Rendezvous
-from hloom.shape import Shape
+from hloom.shape import UNBOUNDED, Shape
 from hloom.shield import Job
 from hloom.text import fingerprint
 from hloom.values import TOKEN_VALUE, Value
@@ -133,7 +133,6 @@ class DeviceExecutable(Executable):
             raise ArgumentError(f"a module runs on at least one replica, got {replica_count}")
         check_running(module, replica_count, module.num_partitions)
         _check_elided(module)
-        _check_bounds(module)
         self.module = module
         self.replica_count = replica_count
         self.device_count = replica_count * module.num_partitions
@@ -331,7 +330,7 @@ def check_argument(value: Any, shape: Shape, what: str) -> Value:
     if not isinstance(array, np.ndarray) or array.dtype != dtype:
         raise ArgumentError(f"{what} has element type {shape.element_type}, got {_describe(array)}")
     fits = len(array.shape) == shape.rank and all(
-        size == bound or (dynamic and size < bound)
+        size == bound or bound == UNBOUNDED or (dynamic and size < bound)
         for size, bound, dynamic in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
     )
     if not fits:
@@ -351,15 +350,6 @@ def _describe(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}"
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
-
-
-def _check_bounds(module: Module) -> None:
-    """Arrays whose sizes have no bound cannot be given memory (SL-25)."""
-    for instruction in module.instructions():
-        if instruction.shape.is_unbounded:
-            raise RuleError("module", "SL-25", "a size '?' has no bound: it can run with one, as in <=10").at(
-                repr(instruction)
-            )
 
 
 def _check_elided(module: Module) -> None:

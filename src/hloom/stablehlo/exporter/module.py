@@ -26,6 +26,7 @@ from hloom.stablehlo.exporter.block import (
 )
 from hloom.stablehlo.exporter.locations import Locations
 from hloom.stablehlo.exporter.rules import RULES
+from hloom.stablehlo.held_text import held_text
 from hloom.stablehlo.mlir.ir import (
     Attribute,
     Block,
@@ -33,7 +34,7 @@ from hloom.stablehlo.mlir.ir import (
     Operation,
     Region,
 )
-from hloom.stablehlo.mlir.text import print_mlir
+from hloom.stablehlo.mlir.text import parse_mlir, print_mlir
 from hloom.stablehlo.mlir.types import I32
 from hloom.text.sharding import sharding_text
 
@@ -49,7 +50,8 @@ def print_stablehlo(module: Module, *, locations: bool = True) -> str:
 
 def export_module(module: Module, *, locations: bool = True) -> Operation:
     """The `builtin.module` operation that holds a function for the entry and one for each computation it calls."""
-    return _ModuleExporter(module, locations).export()
+    text = held_text(module)
+    return parse_mlir(text) if text is not None else _ModuleExporter(module, locations).export()
 
 
 class _ModuleExporter:

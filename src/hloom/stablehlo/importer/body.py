@@ -8,7 +8,8 @@ its row in the table of correspondences (`operations.BY_NAME`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,11 +43,17 @@ from hloom.stablehlo.mlir.types import is_sized, shape_of, type_text
 from hloom.stablehlo.operations import BY_NAME, Row
 from hloom.types import PrimitiveType
 
+Array = np.ndarray[Any, np.dtype[Any]]
+Known = Mapping[int, Array]
+"""The values of some arguments of a function, by their numbers."""
+NOTHING: Known = MappingProxyType({})
 Rule: TypeAlias = Callable[["Body", Operation, list[XlaOp]], "list[XlaOp] | XlaOp"]
 
 # Ops that regions may take along from outside, since they are the same everywhere: constants and what is made of them.
 _MOVABLE = ("constant", "constant_like", "iota", "broadcast_in_dim", "reshape", "convert", "transpose", "negate")
 _MAX_MOVED = 64
+MAX_SIZES = 64
+"""Elements of an array of sizes."""
 MAX_CALL_DEPTH = 32
 
 
@@ -59,6 +66,8 @@ class Body(XlaBuilder):
         self.outer = outer
         self.values: dict[Value, XlaOp] = {}
         self.definitions: dict[Value, Operation] = outer.definitions if outer else {}
+        self.known: dict[Value, Array] = outer.known if outer else {}
+        """Small integers that are made of constants, where sizes are those of a call: regions may take them along."""
         self.folder = Folder()
         self.last_infeed: XlaOp | None = None
         self.place = ""
@@ -66,19 +75,25 @@ class Body(XlaBuilder):
 
     # Computations
 
-    def function(self, function: Operation, shapes: Sequence[Shape]) -> Computation:
+    def function(self, function: Operation, shapes: Sequence[Shape], known: Known = NOTHING) -> Computation:
         """The computation of a function, whose root is its result, or a tuple where it has not just one."""
-        return self.region(function.regions[0], shapes, function)
+        return self.region(function.regions[0], shapes, function, known)
 
-    def region(self, region: Region, shapes: Sequence[Shape], owner: Operation) -> Computation:
-        """The computation of a region whose arguments have these shapes."""
+    def region(self, region: Region, shapes: Sequence[Shape], owner: Operation, known: Known = NOTHING) -> Computation:
+        """The computation of a region whose arguments have these shapes; `known` has the values of some."""
         block = region.block
         if len(block.arguments) != len(shapes):
             raise ArgumentError(f"a region of {len(shapes)} arguments is needed, got {len(block.arguments)}")
         for i, (argument, shape) in enumerate(zip(block.arguments, shapes, strict=True)):
             self._locate(owner, argument.location)
-            self.values[argument] = self.parameter(i, shape, _parameter_name(argument, i))
-        return self.close(self.block(region))
+            self.values[argument] = parameter = self.parameter(i, shape, _parameter_name(argument, i))
+            if i in known:
+                self.folder.values[parameter.instruction] = self.known[argument] = known[i]
+        results = self.block(region)
+        computation = self.close(results)
+        if self.whole.is_specialized:
+            self.whole.known_results[id(computation)] = [self.size_of(result) for result in results]
+        return computation
 
     def close(self, results: Sequence[XlaOp]) -> Computation:
         """The finished computation: one result is the root, several a tuple."""
@@ -115,6 +130,8 @@ class Body(XlaBuilder):
     def value(self, value: Value, user: Operation) -> XlaOp:
         """What a value has become; constants of outer computations are made again."""
         found = self.values.get(value)
+        if found is None and value in self.known:
+            found = self.constant(Literal.from_numpy(self.known[value]))
         if found is None:
             found = self._moved(value, _MAX_MOVED)
         if found is None:
@@ -133,7 +150,7 @@ class Body(XlaBuilder):
         return self.values[value]
 
     def is_movable(self, value: Value) -> bool:
-        return value in self.definitions
+        return value in self.definitions or value in self.known
 
     # Operations
 
@@ -149,6 +166,8 @@ class Body(XlaBuilder):
             for declared, result in zip(operation.results, results, strict=True):
                 _check_result(declared.type, result.shape)
                 self.values[declared] = result
+                if self.whole.is_specialized and (value := self.size_of(result)) is not None:
+                    self.known[declared] = value
             annotate(operation.attributes, [result.instruction for result in results], self.whole.meshes)
         except ParseError as error:
             if error.line:
@@ -230,6 +249,14 @@ class Body(XlaBuilder):
         """The value of what is made of constants alone; None for anything else."""
         return self.folder.value(operand.instruction)
 
+    def size_of(self, operand: XlaOp) -> Array | None:
+        """The value of a size, of a few, or of what is asked about them: integers and predicates made of constants."""
+        shape = operand.shape
+        is_whole = shape.is_array and (shape.element_type.is_integer or shape.element_type.is_pred)
+        if not is_whole or shape.rank > 1 or shape.element_count > MAX_SIZES:
+            return None
+        return self.constant_of(operand)
+
     def element_type_of(self, mlir: Type) -> PrimitiveType:
         """The element type of a tensor type."""
         return shape_of(_scalar_of(mlir)).element_type
@@ -279,16 +306,19 @@ class Body(XlaBuilder):
             self.metadata |= {"source_file": file, "source_line": line}
 
 
-def computation_of(whole: Functions, function: Operation, shapes: Sequence[Shape]) -> Computation:
-    """The computation of a function for parameters of these shapes."""
+def computation_of(
+    whole: Functions, function: Operation, shapes: Sequence[Shape], known: Known = NOTHING
+) -> Computation:
+    """The computation of a function for parameters of these shapes, of which some values are known."""
     name = str(function.attributes["sym_name"])
-    key = (name, tuple(str(shape.without_layout()) for shape in shapes))
+    values = tuple((number, value.tobytes()) for number, value in known.items())
+    key = (name, tuple(str(shape.without_layout()) for shape in shapes), values)
     if key not in whole.computations:
         if whole.call_depth >= MAX_CALL_DEPTH:
             whole.error(function, f"calls of functions with sizes from their callers nest over {MAX_CALL_DEPTH} deep")
         whole.call_depth += 1
         body = Body(whole, whole.unique(name))
-        whole.computations[key] = body.function(function, shapes)
+        whole.computations[key] = body.function(function, shapes, known)
         whole.call_depth -= 1
     return whole.computations[key]
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
-from hloom.ops.attributes import PaddingDimension, SliceDimension
+from hloom.ir import Computation
+from hloom.ops.attributes import PaddingDimension, SliceDimension, WindowDimension
 from hloom.ops.operation import OPERATIONS
 from hloom.shape import Shape
 from hloom.stablehlo.attributes import integer, integers, required
@@ -110,6 +111,18 @@ def _convolution(body: Body, operation: Operation, operands: Ops) -> Ops:
     attributes = {**operation.attributes, "padding": i64_table(rows)}
     fields = BY_NAME["convolution"].fields(attributes, [lhs.shape, rhs.shape])
     return _emitted(body, operation, "convolution", fields, operands[:2])
+
+
+def reduce_window(body: Body, operation: Operation, operands: Ops, combiner: Computation) -> Ops:
+    """JAX's custom call of a window whose sizes are operands: those, strides, dilations and paddings come last."""
+    *arrays, sizes, strides, base, window, padding = operands
+    rows = [known(body, operation, part, "the window's sizes") for part in (sizes, strides, base, window)]
+    low, high = np.reshape(known(body, operation, padding, "the paddings"), (-1, 2)).T.tolist()
+    names = ("size", "stride", "base_dilation", "window_dilation", "padding_low", "padding_high")
+    columns = zip(*rows, low, high, strict=True)
+    dimensions = tuple(WindowDimension(**dict(zip(names, column, strict=True))) for column in columns)
+    op = OPERATIONS["reduce-window"](window=dimensions, computation=combiner)
+    return body.emit(op, arrays, [value.type for value in operation.results])
 
 
 def _emitted(body: Body, operation: Operation, opcode: str, fields: dict[str, Any], operands: Sequence[XlaOp]) -> Ops:

@@ -17,8 +17,8 @@ RuleOf = Callable[[Operation], Callable[..., Any] | None]
 class Functions:
     """What all computations of one module share while they are made.
 
-    `computations` holds those of functions, by name and the shapes of their parameters; `free` the values from outside
-    that a region uses.
+    `computations` holds those of functions, by name, the shapes of their parameters and what is known of them; `free`
+    the values from outside that a region uses.
     """
 
     def __init__(self, text: str, rule_of: RuleOf) -> None:
@@ -26,9 +26,14 @@ class Functions:
         self.rule_of = rule_of
         self.meshes: dict[str, str] = {}
         self.functions: dict[str, Operation] = {}
-        self.computations: dict[tuple[str, tuple[str, ...]], Computation] = {}
+        self.computations: dict[tuple[Any, ...], Computation] = {}
         self.names: dict[str, int] = {}
         self.call_depth = 0
+        self.known_results: dict[int, list[Any]] = {}
+        """Of a computation, by its id, the results that are sizes made of constants; None for others."""
+        self.is_specialized = False
+        """Whether the sizes of main's parameters are those of a call: computations are made for what is known of their
+        arguments' values, too."""
         self.free: dict[int, tuple[Value, ...]] = {}
         self.elided = 0  # constants so far whose values the text leaves out
 

@@ -15,6 +15,7 @@ from hloom.errors import HloomError, ParseError
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module, callees_first
 from hloom.shape import Layout, Shape
 from hloom.stablehlo.attributes import boolean, integer
+from hloom.stablehlo.held_text import held
 from hloom.stablehlo.importer.annotations import argument_annotations, result_sharding
 from hloom.stablehlo.importer.body import Body, computation_of
 from hloom.stablehlo.importer.functions import Functions
@@ -28,7 +29,7 @@ from hloom.stablehlo.mlir.ir import (
     Region,
     Symbol,
 )
-from hloom.stablehlo.mlir.text import parse_mlir
+from hloom.stablehlo.mlir.text import parse_mlir, print_mlir
 from hloom.stablehlo.mlir.types import is_sized, shape_of
 from hloom.verifier import verify_module
 
@@ -36,15 +37,22 @@ from hloom.verifier import verify_module
 def parse_stablehlo(text: str) -> Module:
     """The verified HLO module that StableHLO text holds.
 
-    Several results of the main function become one tuple, as XLA has it. Raises ParseError, with line, column and
-    caret, for text that is not StableHLO or that HLO has no counterpart for.
+    Several results of the main function become one tuple, as XLA has it. A program whose parameters have sizes that
+    only a call knows becomes one custom call that keeps the text (`stablehlo/held_text.py`).
+
+    Raises ParseError, with line, column and caret, for text that is not StableHLO or that HLO has no counterpart for.
     """
     return import_module(parse_mlir(text), text)
 
 
-def import_module(operation: Operation, text: str = "") -> Module:
+def specialized_stablehlo(text: str, parameters: Sequence[Shape]) -> Module:
+    """The verified HLO module of StableHLO text for parameters of these shapes; errors as in `parse_stablehlo`."""
+    return import_module(parse_mlir(text), text, parameters)
+
+
+def import_module(operation: Operation, text: str = "", parameters: Sequence[Shape] | None = None) -> Module:
     """The verified HLO module of an MLIR module; `text` is shown in errors."""
-    module = ModuleImporter(operation, text).run()
+    module = ModuleImporter(operation, text, parameters).run()
     verify_module(module)
     return module
 
@@ -52,14 +60,21 @@ def import_module(operation: Operation, text: str = "") -> Module:
 class ModuleImporter(Functions):
     """Collects the functions of a module, imports them callees first, and makes the module's header."""
 
-    def __init__(self, operation: Operation, text: str) -> None:
+    def __init__(self, operation: Operation, text: str, parameters: Sequence[Shape] | None = None) -> None:
         super().__init__(text, rule_of)
         self.operation = operation
+        self.parameters = parameters
+        self.is_specialized = parameters is not None
 
     def run(self) -> Module:
         self._collect(self.operation)
         main = self._main()
-        for function in self._callees_first(main):
+        interface = self.function_type(main)
+        functions = self._callees_first(main)
+        if not self.is_specialized and not all(map(is_sized, interface.inputs)):
+            name = str(self.operation.attributes.get("sym_name") or "main")
+            return held(name, interface, self.text or print_mlir(self.operation))
+        for function in functions if not self.is_specialized else ():
             if function is not main and all(map(is_sized, self.function_type(function).inputs)):
                 computation_of(self, function, self._parameter_shapes(function))
         body = Body(self, self.unique(str(main.attributes["sym_name"])))
@@ -123,7 +138,7 @@ class ModuleImporter(Functions):
     # The entry and the module's header
 
     def _entry(self, main: Operation, body: Body) -> Computation:
-        computation = body.function(main, self._parameter_shapes(main))
+        computation = body.function(main, self.parameters or self._parameter_shapes(main))
         entries = main.attributes.get("arg_attrs")
         for i, parameter in enumerate(computation.parameters):
             attributes = entries[i] if isinstance(entries, list) else {}

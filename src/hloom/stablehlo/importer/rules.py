@@ -6,14 +6,16 @@ Ops whose result sizes are operands are in `dynamic.py`, control flow in `contro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from hloom.broadcasting import Broadcasting
 from hloom.builder import XlaOp
 from hloom.errors import ArgumentError
+from hloom.literal import Literal
 from hloom.ops.attributes import CustomCallApiVersion, OutputOperandAlias
 from hloom.ops.operation import OPERATIONS
 from hloom.shape import TOKEN, Layout, Shape, scalar
@@ -409,12 +411,16 @@ def _called(body: Body, operation: Operation, operands: Ops, symbol: Attribute, 
     expected = body.whole.function_type(function).inputs
     if len(expected) != len(operands):
         raise ArgumentError(f"@{name} takes {len(expected)} arguments, got {len(operands)}")
-    computation = computation_of(body.whole, function, [operand.shape.without_layout() for operand in operands])
+    given = map(body.size_of, operands if body.whole.is_specialized else ())
+    known = {number: value for number, value in enumerate(given) if value is not None}
+    shapes = [operand.shape.without_layout() for operand in operands]
+    computation = computation_of(body.whole, function, shapes, known)
     result = body._add(OPERATIONS["call"](computation=computation, **fields), operands)
     count = len(operation.results)
-    if count == 1:
-        return [result], result
-    return [body.get_tuple_element(result, i) for i in range(count)], result
+    results = [result] if count == 1 else [body.get_tuple_element(result, i) for i in range(count)]
+    sizes = body.whole.known_results.get(id(computation), [None] * count)
+    pairs = zip(results, sizes, strict=True)
+    return [value if size is None else body.constant(Literal.from_numpy(size)) for value, size in pairs], result
 
 
 def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -433,14 +439,29 @@ def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
     return results
 
 
+def _failed_assertion(body: Body, attributes: dict[str, Attribute], operands: Ops) -> NoReturn:
+    """The message is the program's own; {0}, {1} .. stand for the sizes that it looked at."""
+    message = string(attributes.get("error_message") or "an assertion about sizes does not hold")
+    values = [body.constant_of(operand) for operand in operands]
+    raise ArgumentError(re.sub(r"\{(\d)\}", lambda found: _nth(values, int(found[1])), message))
+
+
+def _nth(values: list[Any], number: int) -> str:
+    return str(values[number]) if number < len(values) else "?"
+
+
 def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
     """A custom call; those named `mhlo.erf` and the like stand for the op, with `mhlo.attributes`."""
     attributes = operation.attributes
     target = string(required(attributes, "call_target_name"))
     if target.startswith(("mhlo.", "chlo.", "stablehlo.")) and "mhlo.attributes" in attributes:
         return _named_op(body, operation, operands, target)
-    if target == "shape_assertion" and operands and (known := body.constant_of(operands[0])) is not None and known:
-        return []
+    if target == "shape_assertion" and operands and (holds := body.constant_of(operands[0])) is not None:
+        return [] if holds else _failed_assertion(body, attributes, operands[1:])
+    if target == "stablehlo.dynamic_reduce_window":
+        combiners = attributes.get("called_computations")
+        (combiner,) = combiners if isinstance(combiners, list) else [combiners]
+        return dynamic.reduce_window(body, operation, operands, _called_computation(body, operation, combiner))
     if target == "ApproxTopK":
         return _approximate_top_k(body, operation, operands)
     fields = BY_NAME["custom_call"].fields(attributes, ())

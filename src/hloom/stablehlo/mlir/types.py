@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hloom.errors import ArgumentError
-from hloom.shape import TOKEN, Shape
+from hloom.shape import TOKEN, UNBOUNDED, Shape
 from hloom.stablehlo.mlir.ir import (
     DenseArray,
     DenseElements,
@@ -83,7 +83,8 @@ def tensor_type(shape: Shape) -> TensorType:
         return TensorType(shape.dimensions, element)
     pairs = list(zip(shape.dimensions, shape.dynamic_dimensions, strict=True))
     sizes = tuple(None if dynamic else size for size, dynamic in pairs)
-    return TensorType(sizes, element, tuple(size if dynamic else None for size, dynamic in pairs))
+    bounds = tuple(size if dynamic and size != UNBOUNDED else None for size, dynamic in pairs)
+    return TensorType(sizes, element, None if set(bounds) == {None} else bounds)
 
 
 def shape_of(mlir: Type) -> Shape:
@@ -99,12 +100,19 @@ def shape_of(mlir: Type) -> Shape:
     raise ArgumentError(f"there is no HLO shape for {type_text(mlir)}")
 
 
+def open_shape_of(mlir: Type) -> Shape:
+    """As `shape_of`, with sizes without a bound where the type says none (SL-25)."""
+    if isinstance(mlir, TupleType):
+        return Shape.tuple_of(map(open_shape_of, mlir.elements))
+    return _array_shape(mlir, UNBOUNDED) if isinstance(mlir, TensorType) else shape_of(mlir)
+
+
 @functools.lru_cache(4096)
-def _array_shape(mlir: TensorType) -> Shape:
+def _array_shape(mlir: TensorType, open_size: int | None = None) -> Shape:
     bounds = mlir.bounds or (None,) * len(mlir.dimensions)
     sizes, dynamic = [], []
     for size, bound in zip(mlir.dimensions, bounds, strict=True):
-        known = size if size is not None else bound
+        known = size if size is not None else open_size if bound is None else bound
         if known is None:
             raise ArgumentError(f"{type_text(mlir)} has a size that is not known while importing, and no bound")
         sizes.append(known)

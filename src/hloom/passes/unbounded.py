@@ -1,0 +1,157 @@
+"""Modules with sizes that only a call knows, `f32[?,3]`, become static ones when the sizes of the parameters are given.
+
+The result of each instruction follows from its operands by its operation's own rule. Where a rule leaves a size open
+(what a broadcast repeats to), an element-wise user that has another operand says it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hloom.errors import HloomError, RuleError
+from hloom.ir import Computation, Instruction, Module, clone_computation
+from hloom.ops.broadcast import Broadcast
+from hloom.ops.dynamic_size import SetDimensionSize
+from hloom.ops.operation import Operation
+from hloom.ops.reshape import DynamicReshape, Reshape
+from hloom.ops.structure import Parameter
+from hloom.shape import UNBOUNDED, Shape
+from hloom.stablehlo.held_text import held_text
+from hloom.stablehlo.importer.folding import Folder
+from hloom.stablehlo.importer.module import specialized_stablehlo
+
+
+def specialized(module: Module, parameters: Sequence[Shape]) -> Module:
+    """The module for parameters of these shapes, without unbounded sizes; itself it stays as it is.
+
+    RuleError where the sizes of parameters contradict each other, and where a size does not follow from them (SL-25).
+    """
+    text = held_text(module)
+    if text is not None:
+        return specialized_stablehlo(text, parameters)
+    specializer = _Specializer()
+    entry = specializer.computation(module.entry, parameters)
+    made = replace(module, computations=[], entry_computation=None)
+    for computation in specializer.made.values():
+        made.add(computation, entry=computation is entry)
+    made.set_default_entry_layouts()
+    return made
+
+
+class _Specializer:
+    """`made` has a copy of each computation for each list of shapes that it takes, callees first."""
+
+    def __init__(self) -> None:
+        self.folder = Folder()
+        self.made: dict[tuple[int, tuple[Shape, ...]], Computation] = {}
+
+    def computation(self, original: Computation, parameters: Sequence[Shape]) -> Computation:
+        """The computation for parameters of these shapes."""
+        key = id(original), tuple(parameters)
+        if key in self.made:
+            return self.made[key]
+        copy = clone_computation(original, lambda called: called)
+        for instruction in copy.instructions:
+            try:
+                self._specialize(instruction, parameters)
+            except HloomError as error:
+                raise error.at(repr(instruction)) from None
+        for instruction in copy.instructions:
+            if instruction.shape.is_unbounded:
+                message = "its sizes do not follow from those of the parameters"
+                raise RuleError(instruction.opcode, "SL-25", message).at(repr(instruction))
+        number = sum(of == id(original) for of, _ in self.made)
+        copy.name += f".{number}" if number else ""
+        self.made[key] = copy
+        return copy
+
+    def _specialize(self, instruction: Instruction, parameters: Sequence[Shape]) -> None:
+        op = instruction.op
+        if isinstance(op, Parameter):
+            instruction.shape = parameters[op.number]
+            return
+        called = iter([self.computation(c, s) for c, s in zip(op.computations, _taken(instruction), strict=True)])
+        instruction.op = op.with_computations(lambda _: next(called))
+        if instruction.shape.is_unbounded:
+            instruction.shape = self._shape(instruction)
+
+    def _shape(self, instruction: Instruction) -> Shape:
+        op = instruction.op
+        if op.elementwise:
+            self._agree(instruction)
+        shapes = instruction.operand_shapes
+        if isinstance(op, Broadcast):
+            return _known(instruction.shape, dict(zip(op.broadcast_dimensions, shapes[0].dimensions, strict=True)))
+        if isinstance(op, Reshape):
+            return _reshaped(instruction.shape, shapes[0])
+        if isinstance(op, DynamicReshape):
+            return self._dynamic_reshape(instruction)
+        if isinstance(op, SetDimensionSize):
+            return _known(instruction.shape, dict(enumerate(shapes[0].dimensions)))
+        if type(op).infer is Operation.infer:
+            same = len(shapes) == 1 and shapes[0].is_array and shapes[0].rank == instruction.shape.rank
+            return _known(instruction.shape, dict(enumerate(shapes[0].dimensions))) if same else instruction.shape
+        return op.infer(*op.bind(shapes))
+
+    def _agree(self, instruction: Instruction) -> None:
+        """What an operand leaves open, as the size of a repeated scalar, the others say."""
+        sizes: dict[int, int] = {}
+        for operand in instruction.operands:
+            for d, size in enumerate(operand.shape.dimensions):
+                if size != UNBOUNDED:
+                    sizes.setdefault(d, size)
+        for operand in instruction.operands:
+            self._settle(operand, sizes)
+
+    def _settle(self, instruction: Instruction, sizes: dict[int, int]) -> None:
+        if not instruction.shape.is_unbounded or instruction.opcode == "parameter":
+            return
+        instruction.shape = _known(instruction.shape, sizes)
+        if instruction.op.elementwise:
+            for operand in instruction.operands:
+                self._settle(operand, sizes)
+
+    def _dynamic_reshape(self, instruction: Instruction) -> Shape:
+        values = [self.folder.value(operand) for operand in instruction.operands[1:]]
+        found = {d: int(value) for d, value in enumerate(values) if value is not None}
+        shape = _known(instruction.shape, found)
+        if not shape.is_dynamic:
+            for operand in instruction.operands[1:]:
+                operand.users.pop(instruction, None)
+            del instruction.operands[1:]
+            instruction.op = Reshape()
+        return shape
+
+
+def _taken(instruction: Instruction) -> list[Sequence[Shape]]:
+    """The shapes of what the instruction hands on to each of its computations."""
+    shapes, called = instruction.operand_shapes, list(instruction.op.computations)
+    if instruction.opcode in ("call", "fusion", "async-start", "while"):
+        return [shapes for _ in called]
+    if instruction.opcode == "conditional":
+        return [[shape] for shape in shapes[1:]]
+    return [computation.parameter_shapes for computation in called]
+
+
+def _known(shape: Shape, sizes: dict[int, int]) -> Shape:
+    """A shape with sizes for some of its dimensions that have no bound; those that are known are static."""
+    found = [sizes.get(d, size) if size == UNBOUNDED else size for d, size in enumerate(shape.dimensions)]
+    dynamic = [
+        flag and not (old == UNBOUNDED and new != UNBOUNDED)
+        for flag, old, new in zip(shape.dynamic_dimensions, shape.dimensions, found, strict=True)
+    ]
+    return Shape.array(shape.element_type, found, dynamic, shape.layout)
+
+
+def _reshaped(shape: Shape, operand: Shape) -> Shape:
+    """One open size is what the others leave of the operand's elements."""
+    count = operand.element_count
+    open_ = [d for d, size in enumerate(shape.dimensions) if size == UNBOUNDED]
+    rest = math.prod(size for size in shape.dimensions if size != UNBOUNDED)
+    if len(open_) != 1 or operand.is_unbounded:
+        return shape
+    if rest == 0 or count % rest:
+        raise RuleError("reshape", "RESHAPE-2", f"{count} elements do not fill {shape}")
+    return _known(shape, {open_[0]: count // rest})
