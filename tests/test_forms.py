@@ -84,6 +84,15 @@ def test_combiners_of_scatter_and_all_reduce_may_return_a_tuple_of_one() -> None
         assert value.tolist() == [11, 2, 23]
 
 
+def test_what_map_applies_may_return_a_tuple_of_one() -> None:
+    """MAP-2: the result is an array all the same."""
+    module = module_of(
+        " x = f32[3] parameter(0)\n ROOT r = f32[3] map(x, x), dimensions={0}, to_apply=add", ADD_IN_TUPLE
+    )
+    for value in results(module, np.array([1, 2, 3], np.float32)):
+        assert value.tolist() == [2, 4, 6]
+
+
 def test_broadcast_may_grow_dimensions_of_size_1() -> None:
     """BROADCASTINDIM-3: sizes are 1 or equal."""
     module = module_of(" x = f32[1,2] parameter(0)\n ROOT r = f32[3,2,2] broadcast(x), dimensions={0,2}")

@@ -177,12 +177,14 @@ _FORMS: dict[str, Callable[[Instruction], None]] = {
     "convolution": _convolution,
     "collective-permute-start": _start,
     "gather": _gather,
+    "map": _combiner,
     "reduce": _combiner,
     "reduce-scatter": _combiner,
     "reduce-window": _combiner,
     "rng": _rng,
     "rng-bit-generator": _rng_bit_generator,
     "scatter": _combiner,
+    "select-and-scatter": _combiner,
     "set-dimension-size": _set_dimension_size,
 }
 

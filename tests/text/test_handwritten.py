@@ -170,3 +170,25 @@ ENTRY e {{
     assert windows[0] == windows[1] == windows[2]
     with pytest.raises(hl.ParseError, match="an entry for each dimension"):
         hl.parse(text.format(reversal="stride=1"))
+
+
+COPIES = """HloModule m
+copied {
+  p = f32[2] parameter(0)
+  ROOT c = f32[2] copy(p)
+}
+ENTRY e {
+  x = f32[2] parameter(0)
+  s = ((f32[2]), f32[2], u32[]) async-start(x), calls=copied
+  ROOT d = f32[2] async-done(s)
+}"""
+
+
+def test_an_asynchronous_copy_has_another_context_than_a_copy_start(peer: XlaPeer) -> None:
+    """XLA prints the async-start of a copy as a copy-start whose result begins with the tuple of operands."""
+    printed = peer.parse(COPIES)
+    assert "copy-start" in printed
+    assert fingerprint(hl.parse(printed)) == fingerprint(hl.parse(COPIES))
+    plain = "HloModule m\nENTRY e {\n x = f32[2] parameter(0)\n s = (f32[2], f32[2], u32[]) copy-start(x)\n"
+    module = hl.parse(plain + " ROOT d = f32[2] copy-done(s)\n}")
+    assert [i.opcode for i in module.entry.instructions] == ["parameter", "copy-start", "copy-done"]

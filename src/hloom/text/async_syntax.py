@@ -18,7 +18,7 @@ from hloom.text.scanner import Scanner, listed
 
 Raw = dict[str, tuple[str, int]]
 
-_WITH_OPCODES_OF_THEIR_OWN = {"all-reduce", "all-gather", "collective-permute"}
+_WITH_OPCODES_OF_THEIR_OWN = {"all-reduce", "all-gather", "collective-permute", "copy", "recv", "send"}
 
 
 def is_short_form(opcode: str, shape: Shape | None, operands: list[Instruction]) -> bool:
@@ -33,6 +33,8 @@ def is_short_form(opcode: str, shape: Shape | None, operands: list[Instruction])
         return bool(operands) and isinstance(operands[0].op, AsyncStart | AsyncUpdate)
     if shape is None or not shape.is_tuple or not shape.elements or not shape.elements[0].is_tuple:
         return False
+    if base == "copy":
+        return shape.elements[0].compatible(Shape.tuple_of(operand.shape for operand in operands))
     return base == "all-reduce" or not (len(operands) > 1 or operands[0].shape.is_tuple)
 
 
