@@ -31,6 +31,7 @@ class UpdateScheduler:
     """
 
     name: ClassVar[str] = "update-scheduler"
+    optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         effectful = effectful_computations(module)

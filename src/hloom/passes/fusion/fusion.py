@@ -106,8 +106,10 @@ class _ComputationFusion:
         self.sizes: dict[Instruction, int] = {}
         self.ways: dict[Instruction, set[Way]] = {}
         """By the instructions in memory: the one way in which their reductions are read."""
+        self.updated = {origin(i.operands[0]) for i in self.fusible if isinstance(i.op, DynamicUpdateSlice)}
+        """The arrays that change in place."""
         self.elsewhere = {i for i in self.fusible if isinstance(i.op, DynamicUpdateSlice) and self._reads_elsewhere(i)}
-        """The updates that are computed from other parts of the array than the one that they change."""
+        """The updates that are computed from arrays that change: from other parts of their own, or from others."""
         self.depths: dict[Instruction, int] = {}
         """How many steps of its fusion follow an instruction at most."""
 
@@ -117,9 +119,10 @@ class _ComputationFusion:
         return self.options.can_fuse(instruction) and not runs_effects(instruction.op)
 
     def _reads_elsewhere(self, update: Instruction) -> bool:
-        """Whether what is written would be computed from elements of the same array that lie elsewhere.
+        """Whether the update is computed from other elements of its array, or from another array that changes.
 
-        One kernel could not do both in place.
+        A kernel that reads the first and writes cannot work in place, and two kernels that each read what the other
+        one writes have no order in which both do.
         """
         array, part, starts = origin(update.operands[0]), update.operands[1], update.operands[2:]
         seen, stack = {part}, [part]
@@ -129,7 +132,8 @@ class _ComputationFusion:
                 continue
             is_same_part = instruction.opcode == "dynamic-slice" and instruction.operands[1:] == starts
             is_same_part = is_same_part and instruction.shape.dimensions == part.shape.dimensions
-            if not is_same_part and any(origin(operand) is array for operand in instruction.operands):
+            changing = self.updated.intersection(map(origin, instruction.operands))
+            if changing - ({array} if is_same_part else set()):
                 return True
             stack += [operand for operand in instruction.operands if operand not in seen]
             seen.update(instruction.operands)

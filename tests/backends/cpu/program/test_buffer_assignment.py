@@ -183,6 +183,19 @@ y1 = pred[100] copy(x1)"""
     check_results(text, rtol=1e-6)
 
 
+def test_two_arrays_that_are_computed_from_each_other_change_in_place() -> None:
+    body = """zero = s32[] constant(0)
+v = f32[1,64] dynamic-slice(x0, next, zero), dynamic_slice_sizes={1,64}
+w = f32[1,64] dynamic-slice(x1, next, zero), dynamic_slice_sizes={1,64}
+a = f32[1,64] sine(w)
+b = f32[1,64] cosine(v)
+y0 = f32[100,64] dynamic-update-slice(x0, a, i, zero)
+y1 = f32[100,64] dynamic-update-slice(x1, b, i, zero)"""
+    text = in_loop("f32[100,64] f32[100,64]", body, "\nROOT r = (f32[100,64], f32[100,64]) tuple(y0, y1)")
+    assert body_copies(text) == 0
+    check_results(text, rtol=1e-6)
+
+
 def test_branches_write_where_their_result_is_wanted() -> None:
     text = module_text(
         "x = f32[64] parameter(0)\nk = s32[] parameter(1)\nROOT r = f32[64] conditional(k, x, x, x), "
