@@ -1,7 +1,8 @@
 """Mixed precision: XLA's verifier lets floating-point types differ where an operation computes, and so does ours.
 
 Operands, combiners and results of such an instruction may have several floating-point types; it computes in the widest
-of them. `hloom.passes.expand.mixed_precision` writes the conversions out before a module runs.
+of them, or in f32 where several are widest. `hloom.passes.expand.mixed_precision` writes the conversions out before a
+module runs.
 """
 
 from __future__ import annotations
@@ -55,7 +56,12 @@ def widest_float(instruction: Instruction) -> PrimitiveType | None:
     for computation in instruction.op.computations:
         shapes += [*computation.parameter_shapes, computation.result_shape]
     floats = {type for shape in shapes for type in shape.leaf_types if type.is_float}
-    return max(floats, key=lambda type: (type.bits, type.value)) if len(floats) > 1 else None
+    if len(floats) < 2:
+        return None
+    most = max(type.bits for type in floats)
+    widest = [type for type in floats if type.bits == most]
+    # Of two types of one width neither holds the numbers of the other; f32 holds those of both.
+    return widest[0] if len(widest) == 1 else PrimitiveType.F32
 
 
 def with_float(shape: Shape, element_type: PrimitiveType) -> Shape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 import hloom as hl
@@ -112,3 +113,11 @@ def test_a_long_pattern_does_not_go_through_mixed_precision() -> None:
     for inner, changes in (("f32", 1), ("bf16", 0)):
         body = f"a = {inner}[4] negate(x); b = f32[4] negate(a); ROOT r = f32[4] negate(b)"
         assert thrice.run(module(body)) == changes
+
+
+def test_floats_of_one_width_are_computed_in_f32(backend: str) -> None:
+    """GEN-7: neither bf16 nor f16 holds the numbers of the other."""
+    text = "HloModule m\nENTRY e { a = bf16[] constant(1)\n b = f16[] constant(1.001)\n ROOT r = f32[] subtract(b, a) }"
+    equal = text.replace("f32[] subtract(b, a)", "pred[] compare(a, b), direction=EQ")
+    assert hl.compile(text, backend)() == np.float16(1.001).astype(np.float32) - 1
+    assert not hl.compile(equal, backend)()
