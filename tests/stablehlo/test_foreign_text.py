@@ -115,6 +115,20 @@ TEXTS = {
         f'{{mhlo.sharding = "{{replicated}}"}} : (tensor<i1>) -> {F}',
         f"%a: {F}, %p: tensor<i1>",
     ),
+    "a reduction over replicas": main(
+        f'%0 = "stablehlo.cross-replica-sum"(%a) {{replica_groups = dense<0> : tensor<1x1xi64>}} : ({F}) -> {F}'
+    ),
+    "a collective that starts and is done": main(
+        f'%s = "stablehlo.async_start"(%a) ({{\n^bb0(%b: {F}):\n%r = "stablehlo.all_gather"(%b) '
+        "{all_gather_dim = 0 : i64, replica_groups = dense<0> : tensor<1x1xi64>} "
+        f": ({F}) -> {F}\nstablehlo.return %r : {F}\n}}) : ({F}) -> "
+        f'!stablehlo.future<{F}>\n%0 = "stablehlo.async_done"(%s) : (!stablehlo.future<{F}>) -> {F}'
+    ),
+    "the shape dialect's constants": main(
+        f"%s = shape.const_shape [2, 2] : tensor<2xindex>\n"
+        f"%0 = stablehlo.dynamic_reshape %a, %s : ({F}, tensor<2xindex>) -> tensor<2x2xf32>",
+        result="tensor<2x2xf32>",
+    ),
     "no parameter replication": main(NEGATED, f"%a: {F} {{mhlo.parameter_replication = []}}"),
     "names of types and words of HLO": main(
         f'%s = stablehlo.add %a, %b : {F} loc("f32")\n%0 = stablehlo.negate %s : {F} loc("ROOT")',
@@ -372,6 +386,14 @@ def test_a_bitcast_of_mhlo_reads_elements_in_row_major_order(peer: XlaPeer) -> N
     assert np.array_equal(hl.compile(module)(array), array.view(np.int32).reshape(4, 2))
     assert "bitcast(" in module_from_bytes(peer.from_stablehlo(text)).to_text()
     assert np.array_equal(peer.run_stablehlo(print_stablehlo(module), [array])[0], array.view(np.int32).reshape(4, 2))
+
+
+def test_one_type_stands_for_all_tokens(peer: XlaPeer) -> None:
+    token = "!stablehlo.token"
+    text = main(f"%0 = stablehlo.after_all %a, %b : {token}", f"%a: {token}, %b: {token}", token)
+    written = print_stablehlo(hl.parse(text))
+    assert f"stablehlo.after_all %arg0, %arg1 : {token}\n" in written
+    peer.from_stablehlo(written)
 
 
 def test_reshapes_between_bounded_sizes_come_back(peer: XlaPeer) -> None:

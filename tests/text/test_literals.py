@@ -270,3 +270,13 @@ def test_64_bits_and_truth_as_xla_reads_them(shape: str, text: str, value: Any) 
 def test_more_than_64_bits_are_refused(shape: str, text: str) -> None:
     with pytest.raises(hl.ParseError, match="does not fit"):
         constant(shape, text)
+
+
+def test_xla_reads_the_largest_parts_of_complex_numbers(peer: XlaPeer) -> None:
+    largest = float(np.finfo(np.float32).max)
+    module = hl.parse(
+        f"HloModule m\nENTRY e {{\n ROOT c = c64[2] constant({{({largest!r}, 1), (0, {-largest!r})}})\n}}"
+    )
+    peer.parse(module.to_text())
+    value = hl.parse(module.to_text()).entry.root.op.literal.value  # type: ignore[attr-defined]
+    assert value.tolist() == [complex(largest, 1), complex(0, -largest)]

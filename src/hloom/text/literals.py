@@ -249,11 +249,19 @@ def _number_texts(array: Any) -> list[str]:
     if element_type.is_complex:
         return [
             f"({real}, {imaginary})"
-            for real, imaginary in zip(_number_texts(flat.real), _number_texts(flat.imag), strict=True)
+            for real, imaginary in zip(_part_texts(flat.real), _part_texts(flat.imag), strict=True)
         ]
     texts = [_float_text(value) for value in flat]
     for i in np.flatnonzero(np.isnan(flat.astype(np.float64))):
         texts[i] = _nan_text(flat, int(i))
+    return texts
+
+
+def _part_texts(parts: Array) -> list[str]:
+    """The parts of complex numbers: XLA's parser takes no decimal number beyond the largest that there is."""
+    texts = _number_texts(parts)
+    for i in np.flatnonzero(np.abs(parts) == np.finfo(parts.dtype).max):
+        texts[i] = repr(float(parts[i]))
     return texts
 
 

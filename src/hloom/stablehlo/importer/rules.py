@@ -1,7 +1,8 @@
 """Ops that are not one HLO operation with the same operands: `RULES`, one function an op.
 
 A rule takes the body it adds to, the op, and what its operands have become, and returns what its results become.
-Ops whose result sizes are operands are in `dynamic.py`, control flow in `control_flow.py`.
+Ops whose result sizes are operands are in `dynamic.py`, control flow in `control_flow.py`, and ops between devices in
+`communication.py`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from hloom.errors import ArgumentError
 from hloom.literal import Literal
 from hloom.ops.attributes import CustomCallApiVersion, OutputOperandAlias
 from hloom.ops.operation import OPERATIONS
-from hloom.shape import TOKEN, Layout, Shape, scalar
-from hloom.stablehlo.attributes import integer, integers, required, string, table
-from hloom.stablehlo.importer import chlo, control_flow, dynamic, mhlo, quantized, shardy
+from hloom.shape import Layout, Shape
+from hloom.stablehlo.attributes import integer, integers, required, string
+from hloom.stablehlo.importer import chlo, communication, control_flow, dynamic, mhlo, quantized, shardy
 from hloom.stablehlo.importer.body import Body, Rule, computation_of
+from hloom.stablehlo.importer.communication import types_of
 from hloom.stablehlo.mlir.attribute_text import dictionary_text
 from hloom.stablehlo.mlir.ir import (
     Attribute,
@@ -38,7 +40,6 @@ from hloom.stablehlo.operations import BY_NAME
 from hloom.types import PrimitiveType
 
 Ops = list[XlaOp]
-U32 = scalar(PrimitiveType.U32)
 
 
 # Values and shapes
@@ -65,7 +66,7 @@ def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     operands = [operand]
     shape = shape_of(operation.results[0].type)
     if shape.is_dynamic:
-        return body.emit(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, _types(operation))[0]
+        return body.emit(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, types_of(operation))[0]
     plan = Broadcasting.in_dim(operand.shape, shape.dimensions, dimensions)
     if plan.expanded:
         return body.broadcast_in_dim(operand, shape.dimensions, dimensions)
@@ -118,7 +119,7 @@ def _extremum(opcode: str) -> Rule:
 
 def _rng_bit_generator(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Floats are made of as many bits: HLO's random bits are integers (RNGBITGENERATOR-8)."""
-    state, data = (shape_of(mlir) for mlir in _types(operation))
+    state, data = (shape_of(mlir) for mlir in types_of(operation))
     kind = data.element_type
     bits = data if not kind.is_float else data.with_element_type(PrimitiveType[f"U{kind.bits}"])
     row = BY_NAME["rng_bit_generator"]
@@ -136,10 +137,6 @@ def _set_dimension_size(body: Body, operation: Operation, operands: Ops) -> XlaO
     return body.set_dimension_size(operand, size, integer(required(operation.attributes, "dimension")))
 
 
-def _types(operation: Operation) -> list[Any]:
-    return [value.type for value in operation.results]
-
-
 def _sort(body: Body, operation: Operation, operands: Ops) -> Ops:
     """The dimension may count from the end."""
     row = BY_NAME["sort"]
@@ -149,7 +146,7 @@ def _sort(body: Body, operation: Operation, operands: Ops) -> Ops:
         raise ArgumentError(f"dimension {fields['dimension']} must be in [-{rank}, {rank})")
     fields["dimension"] %= rank
     comparator = body.computation(operation.regions[0], "comparator")
-    return body.emit(row.declaration(**fields, comparator=comparator), operands, _types(operation))
+    return body.emit(row.declaration(**fields, comparator=comparator), operands, types_of(operation))
 
 
 def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -184,7 +181,7 @@ def _dot(body: Body, operation: Operation, operands: Ops) -> Ops:
     lhs, _ = operands
     precision = BY_NAME["dot_general"].parts[1].read(operation.attributes, ())
     op = OPERATIONS["dot"](lhs_contracting_dims=(lhs.shape.rank - 1,), rhs_contracting_dims=(0,), **precision)
-    return body.emit(op, operands, _types(operation))
+    return body.emit(op, operands, types_of(operation))
 
 
 def _einsum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
@@ -282,121 +279,6 @@ def _torch_index_select(body: Body, operation: Operation, operands: Ops) -> XlaO
     )
 
 
-# Between devices
-
-
-def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Each operand is split, exchanged and joined; HLO's array form joins along the dimension that it splits.
-
-    MHLO has HLO's form for tuples, too: one operand, whole, for each member of a group.
-    """
-    attributes = operation.attributes
-    if "split_dimension" not in attributes and operation.name.startswith("mhlo."):
-        op = OPERATIONS["all-to-all"](**BY_NAME["all_to_all"].fields(attributes, ()))
-        return body.emit(op, operands, _types(operation))
-    split, concat, count = (
-        integer(required(attributes, name)) for name in ("split_dimension", "concat_dimension", "split_count")
-    )
-    fields = BY_NAME["all_to_all"].fields(attributes, ())
-    results: Ops = []
-    for operand in operands:
-        sizes = operand.shape.dimensions
-        if not 0 <= split < len(sizes) or not 0 <= concat < len(sizes) or count < 1 or sizes[split] % count:
-            raise ArgumentError(f"cannot split dimension {split} of {operand.shape} in {count} and join {concat}")
-        if split == concat:
-            results.append(body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [operand]))
-            continue
-        # The parts become a dimension of their own, which then moves before the dimension to join.
-        parts = body.reshape(operand, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
-        parts = body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [parts])
-        order = [d for d in range(len(sizes) + 1) if d != split]
-        order.insert(concat, split)
-        moved = body.transpose(parts, order)
-        results.append(body.collapse(moved, [concat, concat + 1]))
-    return results
-
-
-def _collective_reduce(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """An all-reduce of which the first member of each group keeps the result; the others get zeros."""
-    row = BY_NAME["all_reduce"]
-    if "has_dynamic_root" in operation.attributes:
-        raise ArgumentError("a root that is known at run time (has_dynamic_root) is not supported")
-    fields = row.fields(operation.attributes, ())
-    groups = fields["replica_groups"].groups
-    reducer = body.computation(operation.regions[0], "computation")
-    reduced = body.emit(OPERATIONS["all-reduce"](**fields, computation=reducer), operands, _types(operation))
-    if fields["use_global_device_ids"]:
-        raise ArgumentError("use_global_device_ids is not supported")
-    me = body.partition_id() if fields["channel_id"] else body.replica_id()
-    keeps = body.constant(False)
-    for root in [group[0] for group in groups if group] or [0]:
-        keeps = body.or_(keeps, body.eq(me, body.constant(np.uint32(root))))
-    return [
-        body.select(body.broadcast(keeps, result.shape.dimensions), result, body.zeros(result.shape))
-        for result in reduced
-    ]
-
-
-def _infeed(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Data in a tuple, and a token."""
-    config = BY_NAME["infeed"].fields(operation.attributes, ())
-    shapes = [shape_of(mlir) for mlir in _types(operation)[:-1]]
-    layouts = operation.attributes.get("layout")
-    if isinstance(layouts, list) and len(layouts) == len(shapes):
-        shapes = [_laid_out(shape, layout) for shape, layout in zip(shapes, layouts, strict=True)]
-    data = Shape.tuple_of(shapes)
-    # Infeeds read in the order of the text, which HLO wants to see in the tokens.
-    last = body.last_infeed
-    tokens = (
-        operands if last is None or last is operands[0] else [body._add(OPERATIONS["after-all"](), [*operands, last])]
-    )
-    fed = body._add(OPERATIONS["infeed"](**config), tokens, Shape.tuple_of([data, TOKEN]))
-    values = body.get_tuple_element(fed, 0)
-    token = body.last_infeed = body.get_tuple_element(fed, 1)
-    return [*(body.get_tuple_element(values, i) for i in range(len(shapes))), token]
-
-
-def _laid_out(shape: Shape, layout: Attribute) -> Shape:
-    order = integers(layout)
-    return shape.with_layout(Layout(order)) if shape.rank and len(order) == shape.rank else shape
-
-
-def _outfeed(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    *data, token = operands
-    value = body._add(OPERATIONS["tuple"](), data)
-    config = BY_NAME["outfeed"].fields(operation.attributes, ())
-    return body._add(OPERATIONS["outfeed"](**config, outfeed_shape=value.shape), [value, token])
-
-
-def _send(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    *data, token = operands
-    value = data[0] if len(data) == 1 else body._add(OPERATIONS["tuple"](), data)
-    fields = BY_NAME["send"].fields(operation.attributes, ())
-    started = body._add(OPERATIONS["send"](**fields), [value, token])
-    _transfer_pairs(operation, started)
-    return body._add(OPERATIONS["send-done"](**fields), [started])
-
-
-def _recv(body: Body, operation: Operation, operands: Ops) -> Ops:
-    fields = BY_NAME["recv"].fields(operation.attributes, ())
-    shapes = [shape_of(mlir) for mlir in _types(operation)[:-1]]
-    data = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
-    started = body._add(OPERATIONS["recv"](**fields), operands, Shape.tuple_of([data, U32, TOKEN]))
-    _transfer_pairs(operation, started)
-    done = body._add(OPERATIONS["recv-done"](**fields), [started])
-    value, token = body.get_tuple_element(done, 0), body.get_tuple_element(done, 1)
-    if len(shapes) == 1:
-        return [value, token]
-    return [*(body.get_tuple_element(value, i) for i in range(len(shapes))), token]
-
-
-def _transfer_pairs(operation: Operation, started: XlaOp) -> None:
-    pairs = operation.attributes.get("source_target_pairs")
-    if isinstance(pairs, DenseElements) and pairs.values.size:
-        text = ",".join(f"{{{source},{target}}}" for source, target in table(pairs))
-        started.instruction.frontend_attributes["_xla_send_recv_source_target_pairs"] = f"{{{text}}}"
-
-
 # Calls
 
 
@@ -471,7 +353,7 @@ def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
     called = attributes.get("called_computations")
     if isinstance(called, list) and called:
         fields["called_computations"] = [_called_computation(body, operation, symbol) for symbol in called]
-    shapes = [shape_of(mlir) for mlir in _types(operation)]
+    shapes = [shape_of(mlir) for mlir in types_of(operation)]
     if isinstance(attributes.get("operand_layouts"), list):
         inputs = [operand.shape.without_layout() for operand in operands]
         fields["operand_layout_constraints"] = _layouts(inputs, attributes["operand_layouts"])
@@ -499,7 +381,7 @@ def _approximate_top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
     sort = OPERATIONS["sort"](dimension=dimension, comparator=comparator)
     whole = body._add(sort, arrays)
     results: Ops = []
-    for i, declared in enumerate(_types(operation)):
+    for i, declared in enumerate(types_of(operation)):
         array = body.get_tuple_element(whole, i) if len(arrays) > 1 else whole
         limits = shape_of(declared).dimensions
         results.append(body.slice(array, [0] * len(limits), limits))
@@ -577,17 +459,12 @@ RULES: dict[str, Rule] = {
     "stablehlo.einsum": _einsum,
     "stablehlo.unary_einsum": _einsum,
     "stablehlo.torch_index_select": _torch_index_select,
-    "stablehlo.all_to_all": _all_to_all,
-    "stablehlo.collective_reduce": _collective_reduce,
-    "stablehlo.infeed": _infeed,
-    "stablehlo.outfeed": _outfeed,
-    "stablehlo.send": _send,
-    "stablehlo.recv": _recv,
     "stablehlo.composite": _composite,
     "stablehlo.custom_call": _custom_call,
     "func.call": _call,
     "chlo.top_k": _top_k,
     **dict.fromkeys(("chlo.constant", "arith.constant", "sdy.constant", "shape.const_shape"), _constant),
+    **communication.RULES,
     **control_flow.RULES,
     **dynamic.RULES,
     **quantized.RULES,

@@ -22,6 +22,7 @@ from hloom.stablehlo.mlir.ir import (
     Number,
     Operation,
     Region,
+    ScalarType,
     Symbol,
     TensorType,
     TupleType,
@@ -31,7 +32,7 @@ from hloom.stablehlo.mlir.ir import (
 from hloom.stablehlo.mlir.lexer import NUMBER
 from hloom.stablehlo.mlir.parser import Form, Parser, results_of
 from hloom.stablehlo.mlir.printer import FORMATS
-from hloom.stablehlo.mlir.types import I1, I32, TOKEN_TYPE, i64, i64_array, i64_table, type_text
+from hloom.stablehlo.mlir.types import I1, I32, i64, i64_array, i64_table, type_text
 
 _SAME = "{operands}{attributes} : {same}"
 _TYPES = "{operands}{attributes} : {types}"
@@ -136,10 +137,7 @@ def _template(text: str) -> Form:
                 results = list(parser.result_types()) if parser.scanner.peek("(") else _type_list(parser)
             else:
                 operation.attributes[placeholder] = _VALUES[placeholder](parser)
-        if results is None:
-            results = [TOKEN_TYPE] if name == "stablehlo.after_all" else types
-            # One type stands for all operands of these.
-            types = None if name == "stablehlo.after_all" else types
+        results = types if results is None else results
         if types is not None:
             parser.check_types(operation.operands, types, at)
         operation.results = results_of(results or [])
@@ -570,6 +568,12 @@ def _scan(parser: Parser, name: str) -> Operation:
     return operation
 
 
+def _random_state(parser: Parser, name: str) -> Operation:
+    """`mhlo.xla.rng_get_and_update_state {delta = 1 : i64}`."""
+    attributes = parser.optional_attributes()
+    return Operation(name, [], results_of([TensorType((2,), ScalarType("ui64"))]), attributes)
+
+
 FORMS: dict[str, Form] = {
     **{name: _template(template) for name, template in TEMPLATES.items()},
     "builtin.module": Parser.module,
@@ -607,3 +611,4 @@ FORMS |= {name.replace("stablehlo.", "mhlo."): form for name, form in FORMS.item
 FORMS |= {"mhlo.bitcast": _template(_TYPES), "mhlo.add_dependency": _template(_TYPES), "mhlo.topk": _top_k}
 FORMS |= {f"mhlo.{name}": _template(_SAME) for name in ("copy", "erf", "acos", "acosh", "asin", "asinh", "atanh")}
 FORMS |= {f"mhlo.{name}": _template(_SAME) for name in ("cosh", "sinh")}
+FORMS["mhlo.xla.rng_get_and_update_state"] = _random_state

@@ -41,7 +41,7 @@ FORMATS: dict[str, str] = {
     **{f"stablehlo.{name}": "{operands}{attributes} : {types}" for name in _PLAIN.split()},
     **{f"chlo.{name}": "{operands}{attributes} : {operand_types} -> {results}" for name in _CHLO.split()},
     "chlo.top_k": "({0}, k = {k}){attributes} : {operand_types} -> ({results})",
-    "stablehlo.after_all": "{operands}{attributes} : {operand_types}",
+    "stablehlo.after_all": "{operands}{attributes} : {same}",
     "stablehlo.broadcast_in_dim": "{operands}, dims = {broadcast_dimensions}{attributes} : {types}",
     "stablehlo.cholesky": "{operands}, lower = {lower}{attributes} : {same}",
     "stablehlo.compare": "{comparison_direction}, {operands}, {compare_type}{attributes} : {types}",

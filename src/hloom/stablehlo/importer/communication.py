@@ -1,0 +1,168 @@
+"""Ops between devices, and between a device and the host: `RULES`, one function an op."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hloom.builder import XlaOp
+from hloom.errors import ArgumentError
+from hloom.ops.operation import OPERATIONS
+from hloom.shape import TOKEN, Layout, Shape, scalar
+from hloom.stablehlo.attributes import Groups, integer, integers, required, table
+from hloom.stablehlo.importer.body import Body, Rule
+from hloom.stablehlo.mlir.ir import Attribute, DenseElements, Operation, Type
+from hloom.stablehlo.mlir.types import shape_of
+from hloom.stablehlo.operations import BY_NAME
+from hloom.types import PrimitiveType
+
+Ops = list[XlaOp]
+U32 = scalar(PrimitiveType.U32)
+
+
+def types_of(operation: Operation) -> list[Type]:
+    return [value.type for value in operation.results]
+
+
+def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """Each operand is split, exchanged and joined; HLO's array form joins along the dimension that it splits.
+
+    MHLO has HLO's form for tuples, too: one operand, whole, for each member of a group.
+    """
+    attributes = operation.attributes
+    if "split_dimension" not in attributes and operation.name.startswith("mhlo."):
+        op = OPERATIONS["all-to-all"](**BY_NAME["all_to_all"].fields(attributes, ()))
+        return body.emit(op, operands, types_of(operation))
+    split, concat, count = (
+        integer(required(attributes, name)) for name in ("split_dimension", "concat_dimension", "split_count")
+    )
+    fields = BY_NAME["all_to_all"].fields(attributes, ())
+    results: Ops = []
+    for operand in operands:
+        sizes = operand.shape.dimensions
+        if not 0 <= split < len(sizes) or not 0 <= concat < len(sizes) or count < 1 or sizes[split] % count:
+            raise ArgumentError(f"cannot split dimension {split} of {operand.shape} in {count} and join {concat}")
+        if split == concat:
+            results.append(body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [operand]))
+            continue
+        # The parts become a dimension of their own, which then moves before the dimension to join.
+        parts = body.reshape(operand, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
+        parts = body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [parts])
+        order = [d for d in range(len(sizes) + 1) if d != split]
+        order.insert(concat, split)
+        moved = body.transpose(parts, order)
+        results.append(body.collapse(moved, [concat, concat + 1]))
+    return results
+
+
+def _collective_reduce(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """An all-reduce of which the first member of each group keeps the result; the others get zeros."""
+    row = BY_NAME["all_reduce"]
+    if "has_dynamic_root" in operation.attributes:
+        raise ArgumentError("a root that is known at run time (has_dynamic_root) is not supported")
+    fields = row.fields(operation.attributes, ())
+    groups = fields["replica_groups"].groups
+    reducer = body.computation(operation.regions[0], "computation")
+    reduced = body.emit(OPERATIONS["all-reduce"](**fields, computation=reducer), operands, types_of(operation))
+    if fields["use_global_device_ids"]:
+        raise ArgumentError("use_global_device_ids is not supported")
+    me = body.partition_id() if fields["channel_id"] else body.replica_id()
+    keeps = body.constant(False)
+    for root in [group[0] for group in groups if group] or [0]:
+        keeps = body.or_(keeps, body.eq(me, body.constant(np.uint32(root))))
+    return [
+        body.select(body.broadcast(keeps, result.shape.dimensions), result, body.zeros(result.shape))
+        for result in reduced
+    ]
+
+
+def _cross_replica_sum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    """CROSSREPLICASUM-1: an all-reduce that adds."""
+    groups = Groups().read(operation.attributes, ())["replica_groups"]
+    return body.cross_replica_sum(operands[0], groups.groups)
+
+
+def _async_start(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """The whole operation, as HLO's starts become StableHLO: a future of several results is a tuple."""
+    (region,) = operation.regions
+    body.values |= dict(zip(region.block.arguments, operands, strict=True))
+    results = body.block(region)
+    return results if len(results) == 1 else [body._add(OPERATIONS["tuple"](), results)]
+
+
+def _async_done(body: Body, operation: Operation, operands: Ops) -> Ops:
+    if len(operation.results) == 1:
+        return operands
+    return [body.get_tuple_element(operands[0], i) for i in range(len(operation.results))]
+
+
+def _infeed(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """Data in a tuple, and a token."""
+    config = BY_NAME["infeed"].fields(operation.attributes, ())
+    shapes = [shape_of(mlir) for mlir in types_of(operation)[:-1]]
+    layouts = operation.attributes.get("layout")
+    if isinstance(layouts, list) and len(layouts) == len(shapes):
+        shapes = [_laid_out(shape, layout) for shape, layout in zip(shapes, layouts, strict=True)]
+    data = Shape.tuple_of(shapes)
+    # Infeeds read in the order of the text, which HLO wants to see in the tokens.
+    last = body.last_infeed
+    tokens = (
+        operands if last is None or last is operands[0] else [body._add(OPERATIONS["after-all"](), [*operands, last])]
+    )
+    fed = body._add(OPERATIONS["infeed"](**config), tokens, Shape.tuple_of([data, TOKEN]))
+    values = body.get_tuple_element(fed, 0)
+    token = body.last_infeed = body.get_tuple_element(fed, 1)
+    return [*(body.get_tuple_element(values, i) for i in range(len(shapes))), token]
+
+
+def _laid_out(shape: Shape, layout: Attribute) -> Shape:
+    order = integers(layout)
+    return shape.with_layout(Layout(order)) if shape.rank and len(order) == shape.rank else shape
+
+
+def _outfeed(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    *data, token = operands
+    value = body._add(OPERATIONS["tuple"](), data)
+    config = BY_NAME["outfeed"].fields(operation.attributes, ())
+    return body._add(OPERATIONS["outfeed"](**config, outfeed_shape=value.shape), [value, token])
+
+
+def _send(body: Body, operation: Operation, operands: Ops) -> XlaOp:
+    *data, token = operands
+    value = data[0] if len(data) == 1 else body._add(OPERATIONS["tuple"](), data)
+    fields = BY_NAME["send"].fields(operation.attributes, ())
+    started = body._add(OPERATIONS["send"](**fields), [value, token])
+    _transfer_pairs(operation, started)
+    return body._add(OPERATIONS["send-done"](**fields), [started])
+
+
+def _recv(body: Body, operation: Operation, operands: Ops) -> Ops:
+    fields = BY_NAME["recv"].fields(operation.attributes, ())
+    shapes = [shape_of(mlir) for mlir in types_of(operation)[:-1]]
+    data = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
+    started = body._add(OPERATIONS["recv"](**fields), operands, Shape.tuple_of([data, U32, TOKEN]))
+    _transfer_pairs(operation, started)
+    done = body._add(OPERATIONS["recv-done"](**fields), [started])
+    value, token = body.get_tuple_element(done, 0), body.get_tuple_element(done, 1)
+    if len(shapes) == 1:
+        return [value, token]
+    return [*(body.get_tuple_element(value, i) for i in range(len(shapes))), token]
+
+
+def _transfer_pairs(operation: Operation, started: XlaOp) -> None:
+    pairs = operation.attributes.get("source_target_pairs")
+    if isinstance(pairs, DenseElements) and pairs.values.size:
+        text = ",".join(f"{{{source},{target}}}" for source, target in table(pairs))
+        started.instruction.frontend_attributes["_xla_send_recv_source_target_pairs"] = f"{{{text}}}"
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.all_to_all": _all_to_all,
+    "stablehlo.collective_reduce": _collective_reduce,
+    "stablehlo.cross-replica-sum": _cross_replica_sum,
+    "stablehlo.async_start": _async_start,
+    "stablehlo.async_done": _async_done,
+    "stablehlo.infeed": _infeed,
+    "stablehlo.outfeed": _outfeed,
+    "stablehlo.send": _send,
+    "stablehlo.recv": _recv,
+}
