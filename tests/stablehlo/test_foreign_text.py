@@ -388,6 +388,15 @@ def test_a_bitcast_of_mhlo_reads_elements_in_row_major_order(peer: XlaPeer) -> N
     assert np.array_equal(peer.run_stablehlo(print_stablehlo(module), [array])[0], array.view(np.int32).reshape(4, 2))
 
 
+def test_a_loop_without_state_has_no_types(peer: XlaPeer) -> None:
+    loop = "stablehlo.while() cond {\n%p = stablehlo.constant dense<false> : tensor<i1>\n"
+    loop += f"stablehlo.return %p : tensor<i1>\n}} do {{\nstablehlo.return\n}}\n{NEGATED}"
+    written = print_stablehlo(hl.parse(main(loop)))
+    assert "stablehlo.while()\n" in written
+    peer.from_stablehlo(written)
+    hl.parse(written)
+
+
 def test_one_type_stands_for_all_tokens(peer: XlaPeer) -> None:
     token = "!stablehlo.token"
     text = main(f"%0 = stablehlo.after_all %a, %b : {token}", f"%a: {token}, %b: {token}", token)

@@ -172,7 +172,8 @@ def _while(printer: Printer, operation: Operation) -> str:
     names = printer.arguments(condition.block.arguments, "iterArg")
     printer.names |= dict(zip(body.block.arguments, names, strict=True))
     initial = [f"{name} = {printer.names[value]}" for name, value in zip(names, operation.operands, strict=True)]
-    shown = f"stablehlo.while({', '.join(initial)}) : {type_list(operation.operands)}"
+    types = f" : {type_list(operation.operands)}" if operation.operands else ""
+    shown = f"stablehlo.while({', '.join(initial)}){types}"
     attributes = _others(operation)
     printer.line(f"{f'attributes{attributes} ' if attributes else ''}cond {{")
     for region, after in ((condition, "} do {"), (body, "}")):
