@@ -5,7 +5,11 @@ Element types that NumPy does not know (bf16, f8, s4 ..) are stored as raw bits 
 
 from __future__ import annotations
 
+import lzma
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +22,25 @@ from hloom.types import BY_DTYPE
 from hloom.values import TOKEN_VALUE, Array, Value
 
 Arrays = dict[str, Array]
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    SyntaxError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+"""Whatever zipfile, its decompressors and NumPy's reader of headers raise on bytes that are no .npz file."""
 
 
 def read_arrays(path: str) -> Arrays:
@@ -25,8 +48,8 @@ def read_arrays(path: str) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, AttributeError) as error:
-        raise ArgumentError(f"cannot read arrays from {path}: {error}") from None
+    except _UNREADABLE as error:
+        raise ArgumentError(f"cannot read arrays from {path}: {error or type(error).__name__}") from None
 
 
 def take_value(arrays: Arrays, shape: Shape, counter: Iterator[int], prefix: str, suffix: str) -> Value:

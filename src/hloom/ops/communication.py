@@ -183,4 +183,4 @@ def _device_id(ctx: Context) -> int:
 def transfer_pairs(instruction: Instruction) -> list[tuple[int, int]]:
     """The (source, target) pairs of a send, a recv or their dones; none where its frontend attributes have none."""
     text = instruction.frontend_attributes.get(PAIRS_ATTRIBUTE, "")
-    return [(int(source), int(target)) for source, target in re.findall(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}", text)]
+    return [(int(source), int(target)) for source, target in re.findall(r"\{\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\}", text)]

@@ -42,7 +42,7 @@ def write_metadata(metadata: dict[str, Any]) -> Any:
             continue
         try:
             if descriptor.is_repeated:
-                getattr(proto, name).extend(map(int, re.findall(r"\d+", str(value))))
+                getattr(proto, name).extend(map(int, re.findall(r"\d{1,18}", str(value))))
             elif descriptor.type in _SIMPLE_TYPES:
                 setattr(proto, name, utf8(value) if isinstance(value, str) else value)
         except (TypeError, ValueError) as error:
@@ -95,7 +95,7 @@ def write_sharding(sharding: Sharding) -> Any:
     proto.replicate_on_last_tile_dim = sharding.replicate_on_last_tile_dim
     proto.last_tile_dims.extend(types[t.name] for t in sharding.last_tile_dims)
     proto.tuple_shardings.extend(map(write_sharding, sharding.tuple_shardings))
-    group = re.search(r"shard_(as|like) (\d+)", sharding.extra)
+    group = re.search(r"shard_(as|like) (\d{1,18})\b", sharding.extra)
     if group:
         proto.is_shard_group, proto.shard_group_id = True, int(group[2])
         proto.shard_group_type = 1 if group[1] == "like" else 0

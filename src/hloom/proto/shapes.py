@@ -16,6 +16,8 @@ from hloom.types import BY_NUMBER, PrimitiveType
 from hloom.values import TOKEN_VALUE, Array
 
 MAX_NESTING = 200
+MAX_WRITTEN_NESTING = 80
+"""Protobuf reads messages that nest 100 deep; those around a shape count."""
 _PADDING_VALUES = frozenset(p.value for p in PaddingValue)
 
 
@@ -26,7 +28,9 @@ def read_shape(proto: Any, depth: int = 0) -> Shape:
         raise ProtoError(f"element type {proto.element_type} is not one that hloom holds")
     if element_type is PrimitiveType.TUPLE:
         return Shape.tuple_of(read_shape(element, depth + 1) for element in proto.tuple_shapes)
-    if element_type is PrimitiveType.BUFFER and len(proto.tuple_shapes) == 1:
+    if element_type is PrimitiveType.BUFFER:
+        if len(proto.tuple_shapes) != 1:
+            raise ProtoError(f"a buffer has one array, got {len(proto.tuple_shapes)} shapes")
         return Shape.buffer_of(read_shape(proto.tuple_shapes[0], depth + 1))
     if not element_type.is_array:
         return TOKEN if element_type is PrimitiveType.TOKEN else Shape(element_type)
@@ -37,10 +41,13 @@ def read_shape(proto: Any, depth: int = 0) -> Shape:
     return Shape.array(element_type, tuple(proto.dimensions), dynamic, layout)
 
 
-def write_shape(shape: Shape) -> Any:
+def write_shape(shape: Shape, depth: int = 0) -> Any:
+    """The ShapeProto of a shape; ProtoError for tuples nested deeper than protobuf reads."""
+    if depth > MAX_WRITTEN_NESTING:
+        raise ProtoError(f"a proto holds tuples nested at most {MAX_WRITTEN_NESTING} deep")
     proto = message_class("ShapeProto")(element_type=shape.element_type.value)
     if shape.elements:
-        proto.tuple_shapes.extend(map(write_shape, shape.elements))
+        proto.tuple_shapes.extend(write_shape(element, depth + 1) for element in shape.elements)
     elif shape.layout is not None:
         proto.dimensions.extend(shape.dimensions)
         proto.is_dynamic_dimension.extend(shape.dynamic_dimensions)

@@ -363,3 +363,16 @@ def _check_elided(module: Module) -> None:
             f"the text leaves out the values of {shown}: print it with large constants, or give fill_elided=SEED "
             "(--fill-elided SEED) for random ones"
         )
+
+
+def located(error: Exception, shape: Shape, place: str) -> Exception:
+    """The error of an operation that gives `shape`, with its place; one that says so where NumPy cannot hold an array."""
+    if isinstance(error, HloomError):
+        return error.at(place)
+    if isinstance(error, ValueError) and not any(words in str(error) for words in _TOO_LARGE):
+        return error
+    return ResourceExhaustedError(f"no memory: the result has {shape.byte_size:,} bytes ({error})").at(place)
+
+
+_TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded")
+"""NumPy's words for an array whose bytes int64 cannot count."""

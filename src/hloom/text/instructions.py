@@ -38,7 +38,7 @@ ALONE = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|\(|[a-z]\w*+\
 _SHAPE = re.compile(r"\s*+(?:\(|[a-z]\w*+\s*+\[|b\s*+\()")
 _OPCODE = re.compile(r"[a-z][\w\-]*+")
 _OPERAND = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)\s*+(,|\))")
-_ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d++)*+)\s*+(?=[,)])")
+_ELEMENT = re.compile(r"\s*+%?([A-Za-z_][\w.\-]*+)((?:\s*+#\s*+\d{1,9}+)*+)\s*+(?=[,)])")
 ATTRIBUTE = re.compile(r"\s*+,\s*+([A-Za-z_][\w\-.]*+)\s*+=\s*+")
 _MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n]*\))?\s*+\{[^{}\n]+\}")
 

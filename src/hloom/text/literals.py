@@ -145,7 +145,9 @@ def _integers(tokens: list[str], element_type: PrimitiveType) -> Array:
     try:
         values = [int(token) for token in tokens]
     except ValueError:
-        wrong = next(token for token in tokens if not re.fullmatch(r"[+-]?\d+", token))
+        wrong = next((token for token in tokens if not re.fullmatch(r"[+-]?\d+", token)), None)
+        if wrong is None:  # Python converts no more than some thousands of digits.
+            raise ValueError(f"{max(tokens, key=len)[:40]}.. does not fit {element_type}") from None
         raise ValueError(f"{wrong[:40]!r} is no integer") from None
     limits = ml_dtypes.iinfo(element_type.dtype)
     low, high = int(limits.min), int(limits.max)

@@ -52,6 +52,14 @@ def _check_sharding(instruction: Instruction, sharding: Sharding, shape: Shape, 
     rank = len(sizes) - sharding.replicate_on_last_tile_dim - len(sharding.last_tile_dims)
     if shape.is_array and rank != shape.rank:
         _reject(instruction, f"its sharding tiles {rank} dimensions, and {shape} has {shape.rank}")
+    iota = sharding.iota_reshape_dims
+    if iota and (math.prod(iota) != math.prod(sizes) or min(iota) < 1):
+        _reject(
+            instruction,
+            f"its sharding {list(sizes)} has {math.prod(sizes)} devices, its iota {list(iota)} another number",
+        )
+    if iota and sharding.iota_transpose_perm and sorted(sharding.iota_transpose_perm) != list(range(len(iota))):
+        _reject(instruction, f"its sharding transposes the iota {list(iota)} by {list(sharding.iota_transpose_perm)}")
     if devices and (len(devices) != math.prod(sizes) or len(set(devices)) != len(devices)):
         _reject(instruction, f"its sharding {list(sizes)} names each of {math.prod(sizes)} devices once")
 

@@ -26,7 +26,7 @@ from hloom.backends.interpreter.interpreter import Execution, Site
 from hloom.errors import HloomError, ResourceExhaustedError, RunError
 from hloom.ir import Module
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
-from hloom.runtime.executable import DeviceExecutable, RunOptions, own_arrays
+from hloom.runtime.executable import DeviceExecutable, RunOptions, located, own_arrays
 from hloom.runtime.mpi.reductions import FoldMaker
 from hloom.runtime.python_api import c_address
 from hloom.runtime.rendezvous import Rendezvous
@@ -396,13 +396,9 @@ class _Run:
         self.execution.current = instruction
         try:
             value = instruction.op.evaluate(site, *instruction.op.bind(operands))
-        except HloomError as error:
+        except (HloomError, MemoryError, OverflowError, ValueError) as error:
             where = f" ({instruction.location})" if instruction.location else ""
-            raise error.at(f"{instruction!r}{where}") from None
-        except (MemoryError, OverflowError) as error:
-            size = instruction.shape.byte_size
-            reason = f"no memory: the result has {size:,} bytes ({error})"
-            raise ResourceExhaustedError(reason).at(repr(instruction)) from None
+            raise located(error, instruction.shape, f"{instruction!r}{where}") from None
         self._put(step.result, value, iter(results))
 
     def _value(self, place: Any, shape: Shape, arrays: Iterator[Array], keep: bool) -> Value:

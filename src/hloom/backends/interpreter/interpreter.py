@@ -13,11 +13,12 @@ import numpy as np
 
 from hloom.backends.interpreter.on_arrays import CONTROL
 from hloom.backends.interpreter.plan import Plan, Step
-from hloom.errors import HloomError, ResourceExhaustedError, RunError
+from hloom.errors import HloomError, RunError
 from hloom.ir import Computation, Instruction
 from hloom.ops.context import Context
 from hloom.runtime.custom_calls import HostFunctionCaller, handed_out
 from hloom.runtime.device import Device
+from hloom.runtime.executable import located
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.runtime.targets import lookup
 from hloom.shape import Shape
@@ -104,18 +105,14 @@ class Execution:
             if on_arrays and step.op.opcode in CONTROL:
                 return CONTROL[step.op.opcode](step.op, self._on_arrays, operands)
             value = step.op.evaluate(Site(self, step.instruction, on_arrays), *step.op.bind(operands))
-        except HloomError as error:
-            raise error.at(_place(step)) from None
-        except (MemoryError, OverflowError) as error:
-            size = step.instruction.shape.byte_size
-            reason = f"no memory: the result has {size:,} bytes ({error})"
-            raise ResourceExhaustedError(reason).at(_place(step)) from None
         except (ValueError, IndexError) as error:
             if not any(shape.is_dynamic for shape in step.instruction.operand_shapes):
-                raise
+                raise located(error, step.instruction.shape, _place(step)) from None
             sizes = ", ".join(str(list(np.shape(operand))) for operand in operands)
             reason = f"SETDIMENSIONSIZE-3: {step.op.opcode} does not fit the actual sizes {sizes} ({error})"
             raise RunError(reason).at(_place(step)) from None
+        except (HloomError, MemoryError, OverflowError) as error:
+            raise located(error, step.instruction.shape, _place(step)) from None
         if step.dtype is None:
             return value
         value = np.asarray(value)

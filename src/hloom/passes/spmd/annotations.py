@@ -123,12 +123,12 @@ def maximal_device(instruction: Instruction) -> int | None:
 # Shardy
 
 _MESH = re.compile(r'"?([\w.$-]+)"?\s*=\s*#sdy\.mesh<\[(.*?)\](?:,\s*device_ids=\[(.*?)\])?>')
-_AXIS_SIZE = re.compile(r'"([^"]*)"=(\d+)')
+_AXIS_SIZE = re.compile(r'"([^"]*)"=(\d{1,9})\b')
 _VALUE = re.compile(
     r'<@"?([\w.$-]+)"?, \[(.*?)\](?:, replicated=\{(?:.*?)\})?(?:, unreduced=(?:\w+)?\{(.*?)\})?>(?=[\],>]|$)'
 )
 _DIMENSION = re.compile(r"\{([^{}]*)\}")
-_AXIS = re.compile(r'"([^"]*)"(?::\((\d+)\)(\d+))?')
+_AXIS = re.compile(r'"([^"]*)"(?::\((\d{1,9})\)(\d{1,9}))?')
 AxisPart = tuple[str, int, int]
 """An axis by name, and which part of it: the digits above it multiply to `pre`, and it has `size`; 0 is all of it."""
 
@@ -232,7 +232,7 @@ def annotation_of(instruction: Instruction, shapes: Sequence[Shape], shardy: Sha
     if instruction.sharding is None:
         return None
     found = re.search(r"unspecified_dims=\[([\d,\s]*)\]", instruction.backend_config)
-    open_ = [int(d) for d in re.findall(r"\d+", found[1])] if found else []
+    open_ = [int(d) for d in re.findall(r"\d{1,9}", found[1])] if found else []
     parts = instruction.sharding.tuple_shardings or (instruction.sharding,) * len(shapes)
     if len(parts) != len(shapes):
         return None

@@ -376,7 +376,7 @@ def _visit_marker(made: Plan, instruction: Instruction) -> None:
         annotations = annotation_of(instruction, [cell.shape for cell in results], made.shardy)
         for cell, annotation in zip(results, annotations or ()):
             _constrain(cell, annotation, made.mesh)
-        group = re.search(r"shard_(?:as|like) (\d+)", instruction.sharding.extra if instruction.sharding else "")
+        group = re.search(r"shard_(?:as|like) (\d{1,18})\b", instruction.sharding.extra if instruction.sharding else "")
         if group:
             _join_group(made, group[1], results)
         cells.connect(operands, results)

@@ -75,7 +75,7 @@ def _number(value: Any) -> int:
 
 
 def _fields(row: str) -> dict[str, int]:
-    return {key: int(value) for key, value in re.findall(r"(\w+)=(-?\d+)", row)}
+    return {key: int(value) for key, value in re.findall(r"(\w+)=(-?\d{1,9})\b", row)}
 
 
 def _place(metadata: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ gives the leaves of the result. An opcode that StableHLO has no meaning for has 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -110,8 +111,11 @@ def _composite(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     }
     if given.get("composite.attributes", "{}").strip() not in ("", "{}"):
         attributes["composite_attributes"] = parse_attribute(given["composite.attributes"])
-    if given.get("composite.version", "0") != "0":
-        attributes["version"] = Number(int(given["composite.version"]), I32)
+    version = given.get("composite.version", "0")
+    if not re.fullmatch(r"\d{1,9}", version):
+        raise ArgumentError(f"composite.version is a number of at most 9 digits, got {version[:40]!r}")
+    if int(version):
+        attributes["version"] = Number(int(version), I32)
     rest = {key: value for key, value in given.items() if not key.startswith("composite.")}
     if rest:
         attributes["mhlo.frontend_attributes"] = dict(rest)

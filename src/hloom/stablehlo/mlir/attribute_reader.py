@@ -33,10 +33,10 @@ from hloom.text.scanner import MAX_NESTING, STRING
 
 T = TypeVar("T")
 
-_TENSOR = re.compile(r"tensor<((?:(?:\d++|\?)x)*+)([a-z]\w*+)>")
-_SIZE = re.compile(r"(\d++|\?)\s*+x\s*+")
+_TENSOR = re.compile(r"tensor<((?:(?:\d{1,19}+|\?)x)*+)([a-z]\w*+)>")
+_SIZE = re.compile(r"(\d{1,19}+|\?)\s*+x\s*+")
 _SCALAR = re.compile(r"(?:[su]?i\d++|tf32|b?f\d++\w*+|index|none)(?![\w.])")
-_SOURCE = re.compile(r'("(?:[^"\\]|\\.)*+")\s*+:\s*+(\d++)\s*+:\s*+(\d++)(?:\s+to\s+(?:\d++)?\s*:\s*\d++)?')
+_SOURCE = re.compile(r'("(?:[^"\\]|\\.)*+")\s*+:\s*+(\d{1,9}+)\s*+:\s*+(\d{1,9}+)(?:\s+to\s+(?:\d++)?\s*:\s*\d++)?')
 _STRUCT = re.compile(r"\s*+(?:raw\s++)?[A-Za-z_]\w*+\s*+=")
 _STRUCT_DIALECTS = ("stablehlo.", "mhlo.", "chlo.")
 _RESOURCES = re.compile(r"\{-#.*?#-\}", re.DOTALL)
@@ -141,7 +141,7 @@ class AttributeReader:
             return None
         if encoding.name.partition(".")[2] not in ("bounds", "type_extensions"):
             return None
-        entries = re.findall(r"\?|\d+", encoding.body)
+        entries = re.findall(r"\?|\d{1,19}", encoding.body)
         if len(entries) != rank:
             self.scanner.fail(f"bounds need an entry for each of the {rank} dimensions, got {len(entries)}", at)
         return tuple(None if entry == "?" else int(entry) for entry in entries)

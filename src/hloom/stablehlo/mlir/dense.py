@@ -119,7 +119,11 @@ def _convert(elements: list[str], element_type: PrimitiveType) -> Array:
     try:
         numbers = [_WORDS[e] if e in _WORDS else int(e, 16 if "x" in e else 10) for e in map(str.strip, elements)]
     except ValueError:
-        bad = next(e for e in elements if not _INTEGER.fullmatch(e.strip()) and e.strip() not in _WORDS)
+        # Python converts no more than some thousands of digits.
+        bad = next(
+            (e for e in elements if not _INTEGER.fullmatch(e.strip()) and e.strip() not in _WORDS),
+            max(elements, key=len),
+        )
         raise ArgumentError(f"{bad.strip()[:40]!r} is no value of {element_type}") from None
     if element_type.is_pred:
         return np.array([number != 0 for number in numbers], bool)

@@ -57,7 +57,10 @@ def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     dtype = np.dtype(dtype)
     byte_size = math.prod(shape) * dtype.itemsize
     if byte_size < SMALLEST:
-        return np.empty(shape, dtype)  # the C library has small memory at hand
+        try:
+            return np.empty(shape, dtype)  # the C library has small memory at hand
+        except ValueError as error:
+            raise ResourceExhaustedError(f"no array of shape {shape}: {error}") from None
     return np.ndarray(shape, dtype, allocate(byte_size))
 
 
