@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import hloom.passes.optional
 from xla_peer import XlaPeer
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +27,9 @@ os.environ["HLOOM_CACHE_DIR"] = _cache.name
 
 # Shells start what runs in the background with Ctrl-C ignored: tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A defect of a pass that programs compile without is an error here.
+hloom.passes.optional.strict = True
 
 # Devices of the JAX platform: before any test makes JAX start its platforms.
 os.environ["HLOOM_NUM_DEVICES"] = "4"

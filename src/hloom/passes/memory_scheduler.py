@@ -33,6 +33,7 @@ class MemoryScheduler:
     """
 
     name: ClassVar[str] = "memory-scheduler"
+    optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         effectful = effectful_computations(module)

@@ -7,6 +7,7 @@ The law of passes:
 - What it does depends on the module and its options alone. So where it changed nothing, it is not run again, in a group
   that is repeated or further on in a pipeline, until another pass has changed something.
 - A pass that `settles` has nothing to do right after itself: its own changes don't make it run again either.
+- A pass that is `optional` only makes programs faster; where it fails, they are compiled without it (`optional.py`).
 - It takes time in proportion to the module's text: at most a few microseconds an instruction.
 
 A `Pipeline` is a sequence of passes, or a group that is repeated until nothing changes; it is a pass itself, so
@@ -31,6 +32,7 @@ from typing import Protocol
 
 from hloom.errors import HloomError
 from hloom.ir import Computation, Module, clone_computation
+from hloom.passes.optional import is_left_out, optional
 from hloom.shield import checkpoint
 from hloom.verifier import verify_module
 
@@ -57,6 +59,11 @@ class Pass(Protocol):
 def settles(step: Pass) -> bool:
     """Whether the pass goes on until it has nothing to do: it says so by `settles: ClassVar[bool] = True`."""
     return getattr(step, "settles", False)
+
+
+def is_optional(step: Pass) -> bool:
+    """Whether programs compile without the pass, slower: it says so by `optional: ClassVar[bool] = True`."""
+    return getattr(step, "optional", False)
 
 
 @dataclass(frozen=True)
@@ -173,6 +180,14 @@ class _Run:
         if step in self.done:
             return 0
         checkpoint()
+        if not is_optional(step):
+            return self.run_once(step)
+        if is_left_out(step.name):
+            return 0
+        with optional(step.name):
+            return self.run_once(step)
+
+    def run_once(self, step: Pass) -> int:
         if self.before is not None:
             self.before(step)
         size = sum(len(computation.instructions) for computation in self.module.computations)

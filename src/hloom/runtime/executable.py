@@ -366,7 +366,7 @@ def _check_elided(module: Module) -> None:
 
 
 def located(error: Exception, shape: Shape, place: str) -> Exception:
-    """The error of an operation that gives `shape`, with its place; one that says so where NumPy cannot hold an array."""
+    """The error of an operation that gives `shape`, with its place; NumPy's about an array's size become hloom's."""
     if isinstance(error, HloomError):
         return error.at(place)
     if isinstance(error, ValueError) and not any(words in str(error) for words in _TOO_LARGE):

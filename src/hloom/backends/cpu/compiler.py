@@ -80,6 +80,7 @@ from hloom.passes.expand.winograd.convolution import WinogradConvolution
 from hloom.passes.fusion.dot_operands import DotOperands
 from hloom.passes.fusion.fusion import FusionPass
 from hloom.passes.memory_scheduler import MemoryScheduler
+from hloom.passes.optional import without_defects
 from hloom.passes.update_scheduler import UpdateScheduler
 from hloom.runtime.serialization import DataFormat
 from hloom.runtime.targets import markers, replaces_targets
@@ -222,7 +223,10 @@ def compile_timed(module: Module) -> CompiledModule:
 
 
 def _compile(module: Module, donate: bool, company: Company, timer: StepTimer | None = None) -> CompiledModule:
-    module = clone_module(module)
+    return without_defects(module, lambda: _compile_once(clone_module(module), donate, company, timer))
+
+
+def _compile_once(module: Module, donate: bool, company: Company, timer: StepTimer | None) -> CompiledModule:
     with Compilation() as compilation:
         first = _KernelsFirst(module, compilation)
         passes = run_passes(module, cpu_pipeline(company), before=first.begin)

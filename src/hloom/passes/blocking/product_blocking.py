@@ -28,6 +28,7 @@ class ProductBlocking:
     """
 
     name: ClassVar[str] = "product-blocking"
+    optional: ClassVar[bool] = True
     least_bytes: int = 64 << 20
     """Of the product: a smaller one may be whole."""
     block_bytes: int = 16 << 20

@@ -21,6 +21,7 @@ class ConditionalSimplifier:
     """
 
     name: ClassVar[str] = "simplify-conditional"
+    optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         return sum(

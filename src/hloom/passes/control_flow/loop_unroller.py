@@ -30,6 +30,7 @@ class WhileLoopUnroller:
     """
 
     name: ClassVar[str] = "while-loop-unroller"
+    optional: ClassVar[bool] = True
     max_trips: int = 8
     max_instructions: int = 512
     max_unfolded: int = 4096

@@ -34,6 +34,7 @@ class WhileLoopSimplifier:
     """
 
     name: ClassVar[str] = "simplify-while-loops"
+    optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         loops = loops_of(module)
@@ -74,6 +75,7 @@ class WhileLoopInvariantCodeMotion:
     """
 
     name: ClassVar[str] = "while-loop-invariant-code-motion"
+    optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         loops, changes = loops_of(module), 0

@@ -47,6 +47,7 @@ class ArgMax:
     """
 
     name: ClassVar[str] = "arg-max"
+    optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         return expand_all(module, {"reduce": _expanded})

@@ -28,6 +28,7 @@ class DotStrengthReduction:
     """
 
     name: ClassVar[str] = "dot-strength-reduction"
+    optional: ClassVar[bool] = True
     most_terms: int = 12
 
     def run(self, module: Module) -> int:

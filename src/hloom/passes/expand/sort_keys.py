@@ -27,6 +27,7 @@ class SortKeys:
     """
 
     name: ClassVar[str] = "sort-keys"
+    optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         return expand_all(module, {"sort": _with_keys})

@@ -21,6 +21,7 @@ class DotOperands:
     """
 
     name: ClassVar[str] = "dot-operands"
+    optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         return sum(_run(computation) for computation in module.computations)

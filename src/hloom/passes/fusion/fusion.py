@@ -61,6 +61,7 @@ class FusionPass:
     """
 
     name: ClassVar[str] = "fusion"
+    optional: ClassVar[bool] = True
     can_fuse: CanFuse = field(compare=False)
     max_instructions: int = 400
     max_depth: int = 100

@@ -36,6 +36,7 @@ class AlgebraicSimplifier:
     """
 
     name: ClassVar[str] = "algsimp"
+    optional: ClassVar[bool] = True
     settles: ClassVar[bool] = True
     without: tuple[str, ...] = ()
 

@@ -30,6 +30,7 @@ class CommonSubexpressionElimination:
     """
 
     name: ClassVar[str] = "cse"
+    optional: ClassVar[bool] = True
     settles: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:

@@ -33,6 +33,7 @@ class ConstantFolding:
     """
 
     name: ClassVar[str] = "constant_folding"
+    optional: ClassVar[bool] = True
     max_bytes: int = 65536
     max_steps: int = 1_000_000
 

@@ -22,6 +22,7 @@ class DeadCodeElimination:
     """
 
     name: ClassVar[str] = "dce"
+    optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         effectful = effectful_computations(module)

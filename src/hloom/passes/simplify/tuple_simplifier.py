@@ -48,6 +48,7 @@ class TupleSimplifier:
     """
 
     name: ClassVar[str] = "tuple-simplifier"
+    optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
         return _RULE_SET.apply(module).total()

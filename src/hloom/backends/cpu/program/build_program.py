@@ -42,6 +42,7 @@ from hloom.loops.nest import BufferType, Kernel
 from hloom.loops.schedule import schedule
 from hloom.ops.control_flow import Call
 from hloom.passes.edit import is_control_flow, unfolded_size
+from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -49,6 +50,10 @@ MOST_UNFOLDED = 1 << 13
 """Instructions of all that a computation runs, where this holds what needs the host and so is no subroutine."""
 SHARED_COPY_BYTES = 2 << 20
 """Copies of so much go to several threads: one core alone reads and writes less than the caches give."""
+
+
+INDEPENDENT_ROUNDS = "independent-rounds"
+"""The name of an analysis that programs compile without."""
 
 
 def build_program(
@@ -311,7 +316,10 @@ class _Builder:
     def _rounds(self, loop: Instruction, state: Place, body: list[Step]) -> Rounds | None:
         """The rounds that may run at once, where that is worth the threads."""
         threads = self.shared.codes.threads
-        found = independent_rounds(loop) if threads > 1 and may_run_at_once(body) else None
+        if threads == 1 or is_left_out(INDEPENDENT_ROUNDS):
+            return None
+        with optional(INDEPENDENT_ROUNDS):
+            found = independent_rounds(loop) if may_run_at_once(body) else None
         if found is None or not fills_threads(found[0].trips, threads):
             return None
         counted, arrays = found

@@ -43,6 +43,7 @@ class WinogradConvolution:
     """
 
     name: ClassVar[str] = "winograd-convolution"
+    optional: ClassVar[bool] = True
     move_cost: int = 8
     """Of a factor or product of the image, in multiply-adds."""
     window_cost: int = 48

@@ -1,0 +1,93 @@
+"""Defects in passes that only make programs faster: the program is compiled without them, and a warning says so."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hloom as hl
+import hloom.backends.cpu.program.build_program as build_program
+from hlo_text import loop, module_text, run_loop
+from hloom.backends.cpu.compiler import cpu_pipeline
+from hloom.passes import optional
+from hloom.passes.pipeline import Pass, Pipeline, is_optional
+
+BODY = """zero = s32[] constant(0)
+c = f32[] constant(0)
+d = f32[64,64] dot(x0, x0), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+s = f32[64] reduce(d, c), dimensions={1}, to_apply=sum
+b = f32[64,64] broadcast(s), dimensions={0}
+h = f32[64,64] tanh(b)
+row = f32[1,64] slice(h), slice={[0:1], [0:64]}
+y0 = f32[64,64] dynamic-update-slice(x0, row, i, zero)"""
+PROGRAM = module_text(run_loop("f32[64,64]") + "\nROOT r = f32[64,64] copy(y0)", loop("f32[64,64]", BODY))
+
+
+def passes(step: Pass | Pipeline) -> Iterator[Pass]:
+    if isinstance(step, Pipeline):
+        for part in step.passes:
+            yield from passes(part)
+    else:
+        yield step
+
+
+OPTIONAL = {step.name: type(step) for step in passes(cpu_pipeline()) if is_optional(step)}
+
+
+class Broken(KeyError):
+    """What a defect raises."""
+
+
+def fail(*arguments: object) -> int:
+    raise Broken("a defect")
+
+
+@pytest.fixture(autouse=True)
+def as_users_have_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(optional, "strict", False)
+    monkeypatch.setattr(optional, "_reported", set())
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("HLOOM_CACHE_DIR", "")
+
+
+def check(x: np.ndarray) -> list[str]:
+    """Compiles and runs the program, which is right; gives the warnings."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        got = hl.compile(PROGRAM)(x)
+    np.testing.assert_allclose(got, hl.compile(PROGRAM, backend="interpreter")(x), rtol=1e-5)
+    return [str(warning.message) for warning in found]
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_programs_compile_without_a_pass_that_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cls = OPTIONAL[name]
+    monkeypatch.setattr(cls, "apply" if hasattr(cls, "apply") else "run", fail)
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    (warning,) = check(x)
+    assert f"{name} fails on the module m (Broken: 'a defect')" in warning
+    reproducer = Path(warning.split("report it with ")[1].split(";")[0])
+    assert hl.load(reproducer).to_text() == hl.parse(PROGRAM).to_text()
+    assert check(x) == [], "the warning comes once"
+
+
+def test_all_that_is_optional_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cls in OPTIONAL.values():
+        monkeypatch.setattr(cls, "apply" if hasattr(cls, "apply") else "run", fail)
+    monkeypatch.setattr(build_program, "independent_rounds", fail)
+    assert len(check(np.eye(64, dtype=np.float32))) >= len(OPTIONAL)
+
+
+def test_tests_and_verification_get_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OPTIONAL["fusion"], "run", fail)
+    monkeypatch.setenv("HLOOM_VERIFY", "1")
+    with pytest.raises(Broken):
+        hl.compile(PROGRAM)
+    monkeypatch.delenv("HLOOM_VERIFY")
+    monkeypatch.setattr(optional, "strict", True)
+    with pytest.raises(Broken):
+        hl.compile(PROGRAM)
