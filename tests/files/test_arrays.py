@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hloom as hl
 from hloom.errors import ArgumentError
-from hloom.files.arrays import difference, read_arrays
+from hloom.files.arrays import difference, flat, random_value, read_arrays
+from hloom.types import PrimitiveType
+from hloom.values import TOKEN_VALUE
 
 INF, NAN = np.inf, np.nan
 
@@ -44,3 +47,12 @@ def test_objects_in_files_are_refused_and_not_executed(tmp_path: Path) -> None:
     np.savez(tmp_path / "objects.npz", p0=np.array([Evil()], dtype=object), allow_pickle=True)
     with pytest.raises(ArgumentError, match="cannot read arrays"):
         read_arrays(str(tmp_path / "objects.npz"))
+
+
+@pytest.mark.parametrize("type", [t for t in PrimitiveType if t.is_array], ids=str)
+def test_random_scalars_are_arrays(type: PrimitiveType) -> None:
+    """As all others: a NumPy scalar would be lost where a value's arrays are listed."""
+    value = random_value(np.random.default_rng(0), hl.Shape.array(type, ()))
+    assert isinstance(value, np.ndarray) and value.dtype == type.dtype
+    (leaf,) = flat((value[()], TOKEN_VALUE, ()))
+    assert leaf.shape == () and leaf.dtype == type.dtype

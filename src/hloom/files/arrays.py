@@ -89,10 +89,10 @@ def write_arrays(path: str, results: list[Value]) -> None:
 
 
 def flat(value: Value) -> list[Array]:
-    """The arrays in a value, in order."""
+    """The arrays in a value, in order; a NumPy scalar is one, a token none."""
     if isinstance(value, tuple):
         return [leaf for element in value for leaf in flat(element)]
-    return [value] if isinstance(value, np.ndarray) else []
+    return [] if value is TOKEN_VALUE else [np.asarray(value)]
 
 
 def random_value(rng: np.random.Generator, shape: Shape) -> Value:
@@ -105,15 +105,15 @@ def random_value(rng: np.random.Generator, shape: Shape) -> Value:
         raise ArgumentError(f"{shape} has a size without a bound: give arrays, whose sizes it takes")
     element_type, sizes = shape.element_type, shape.dimensions
     if element_type.is_pred:
-        return rng.random(sizes) < 0.5
+        return np.asarray(rng.random(sizes) < 0.5)
     if element_type.is_integer:
         low = -min(10, 1 << (element_type.bits - 1)) if element_type.is_signed else 0
         high = min(10, (1 << (element_type.bits - element_type.is_signed)) - 1)
-        return rng.integers(low, high, sizes, endpoint=True).astype(element_type.dtype)
-    numbers: Array = rng.standard_normal(sizes)
+        return np.asarray(rng.integers(low, high, sizes, endpoint=True)).astype(element_type.dtype)
+    numbers: Array = np.asarray(rng.standard_normal(sizes))
     if element_type.is_complex:
-        return (numbers + 1j * rng.standard_normal(sizes)).astype(element_type.dtype)
-    return convert(np.asarray(numbers), element_type.dtype)
+        return np.asarray(numbers + 1j * rng.standard_normal(sizes)).astype(element_type.dtype)
+    return convert(numbers, element_type.dtype)
 
 
 def difference(got: Array, want: Array, rtol: float, atol: float) -> str | None:
