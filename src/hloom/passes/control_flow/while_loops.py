@@ -18,12 +18,11 @@ from hloom.shape import Shape
 def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
     """The elements of the tuple that the body hands on as they came: index -> the instructions that read them."""
     root = body.root
-    found: dict[int, list[Instruction]] = {}
-    if root.opcode == "tuple":
-        for index, value in enumerate(root.operands):
-            if element_of(value, body) == index:
-                found[index] = [i for i in value.operands[0].users if element_of(i, body) == index]
-    return found
+    readers: dict[int | None, list[Instruction]] = {}
+    for reader in body.parameters[0].users if root.opcode == "tuple" else ():
+        readers.setdefault(element_of(reader, body), []).append(reader)
+    unchanged = (k for k, value in enumerate(root.operands) if k in readers and element_of(value, body) == k)
+    return {k: readers[k] for k in unchanged}
 
 
 @dataclass(frozen=True)

@@ -236,16 +236,18 @@ def is_streamed(e: NestState, buffer: int, index: Index) -> bool:
     per_line = ALIGNMENT // kind.type.byte_width
     return (
         kind.role == "output"
-        and is_past_caches(e.buffers, kind.byte_size)
         and e.lanes % per_line == 0
         and index.constant % per_line == 0
         and all(c % per_line == 0 for atom, c in index.terms if atom is not e.vector)
+        and is_past_caches(e.buffers, kind.byte_size)
     )
 
 
 def is_past_caches(buffers: Sequence[BufferType], written: int) -> bool:
     """Whether so many bytes written pay beside the caches: where these could not hold what the kernel touches, and what
     it reads is worth keeping in them. What is hardly more than written goes through caches as fast as past them."""
+    if written * len(buffers) < STREAMED_BYTES:
+        return False
     # An input that is larger than the result may be a table of which little is read.
     read = sum(min(kind.byte_size, written) for kind in buffers if kind.role == "input")
     return read + written >= STREAMED_BYTES and 2 * read >= written
