@@ -164,3 +164,24 @@ ENTRY e {
     q, s = hl.compile(text, donate=True, partitions=4)(ramp())
     np.testing.assert_array_equal(q, 2 * ramp())
     np.testing.assert_allclose(s, np.sin(ramp()), atol=1e-5)
+
+
+def test_large_results_take_no_memory_that_starts_in_the_middle_of_a_cache_line():
+    """Kernels that touch more than the caches hold write whole lines past them."""
+    n = 1 << 22
+    text = f"""HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
+ENTRY e {{
+  x = f32[{n}] parameter(0)
+  y = f32[{n}] parameter(1)
+  ROOT r = f32[{n}] add(x, y)
+}}"""
+    run, memory, ones = hl.compile(text, donate=True), np.zeros(n + 32, np.float32), np.ones(n, np.float32)
+    first = -memory.ctypes.data % 64 // 4
+    result = run(memory[first + 5 : first + 5 + n], ones)
+    assert not np.shares_memory(result, memory) and (result == 1).all() and not memory.any()
+    assert np.shares_memory(run(memory[first : first + n], ones), memory)
+
+
+def test_an_argument_of_another_size_is_an_error_that_names_the_shapes() -> None:
+    with pytest.raises(hl.HloomError, match=r"f32\[1024\]"):
+        hl.compile(DONOR, donate=True)(ramp(), ramp()[:1000].copy())

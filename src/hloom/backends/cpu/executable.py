@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -201,12 +202,12 @@ class CpuExecutable(DeviceExecutable):
         for number, (sizes, dtype) in enumerate(self._outputs):
             parameter = self._donated.get(number)
             taken = None if parameter is None else arguments[parameter]
-            if not isinstance(taken, np.ndarray) or taken.dtype != dtype or not taken.flags.c_contiguous:
+            if not _fits(taken, sizes, dtype):
                 results.append(buffers.empty(sizes, dtype))
-            elif parameter not in shared and taken.flags.writeable:
+            elif parameter not in shared and taken.flags.writeable and buffers.lies_well(taken):
                 results.append(taken.reshape(sizes))
             else:
-                # Others read this memory: the program finds the argument's value in a copy.
+                # Others read this memory, or no result can lie there: the program finds the value in a copy.
                 results.append(buffers.empty(sizes, dtype))
                 results[-1][...] = taken.reshape(sizes)
         return tuple(results)
@@ -437,6 +438,12 @@ def _sharing(arguments: Sequence[Any]) -> set[int]:
         if end > reached:
             last, reached = k, end
     return shared
+
+
+def _fits(array: Any, sizes: tuple[int, ...], dtype: np.dtype[Any]) -> TypeGuard[Array]:
+    """Whether a value is a dense array with as many elements, of the type."""
+    is_dense = isinstance(array, np.ndarray) and array.dtype == dtype and array.flags.c_contiguous
+    return is_dense and array.size == math.prod(sizes)
 
 
 def _unshared(value: Value, shared: set[int]) -> Value:

@@ -20,6 +20,7 @@ from hloom.errors import ResourceExhaustedError
 from hloom.runtime.python_api import python_function
 
 _BYTE = np.dtype(np.uint8)
+_LINE = 64  # bytes
 _WRITABLE = 0x200  # PyBUF_WRITE
 _pointer = python_function("PyCapsule_GetPointer", ctypes.c_size_t, ctypes.py_object, ctypes.c_void_p)
 _view = python_function("PyMemoryView_FromMemory", ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
@@ -69,6 +70,11 @@ def owns_memory(owner: object) -> bool:
     if isinstance(owner, Block):
         return owner.capsule is not None
     return isinstance(owner, np.ndarray) and owner.flags.owndata
+
+
+def lies_well(array: npt.NDArray[Any]) -> bool:
+    """Whether an array starts where `empty` puts one of its size, as programs expect of arrays that they write."""
+    return array.nbytes < SMALLEST or array.ctypes.data % _LINE == 0
 
 
 def release_cached() -> None:
