@@ -1,0 +1,96 @@
+"""Compiled programs touch no memory beside arrays: neither arguments, results, constants nor temporary arrays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from backends.cpu.runtime.guarded import CORPUS_CASES
+
+CASES = int(os.environ.get("HLOOM_CASES", "4000"))
+BLOCK = 200
+PLANTED = """
+import ctypes, sys
+import numpy as np
+import hloom as hl
+from backends.cpu.runtime import guarded
+
+class Short(guarded.Side):
+    def assign(self, program, donate=False):
+        assignment = super().assign(program, donate)
+        self.arena = [(offset, size - 4) for offset, size in self.arena]
+        return assignment
+
+b = hl.XlaBuilder()
+x = b.parameter(0, hl.f32[7, 7])
+try:
+    guarded.run_on(Short(right=True), b.build(b.dot(b.dot(x, x), x)).module, [np.ones((7, 7), np.float32)])
+except AssertionError as error:
+    print(error, flush=True)
+array = guarded.Side(right=sys.argv[1] == "right").empty((7,), "f4")
+ctypes.string_at(array.ctypes.data, array.nbytes)
+print("inside", flush=True)
+ctypes.string_at(array.ctypes.data - (sys.argv[1] == "left"), array.nbytes + 1)
+"""
+
+
+def python(*arguments: str, threads: int = 2) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HLOOM_NUM_THREADS": str(threads)}
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True)
+
+
+def run_programs(*blocks: tuple[str, int, int], threads: int = 2) -> None:
+    """Runs programs of families in a process of their own, which a fault may end."""
+    script = str(Path(__file__).with_name("guarded.py"))
+    done = python(script, *(str(word) for block in blocks for word in block), threads=threads)
+    program, wrong = "none", []
+    lines = done.stdout.splitlines()
+    for line in lines:
+        if line.startswith("at "):
+            program = line[3:]
+        elif line != "done":
+            wrong.append(f"{program} {line}")
+    if lines[-1:] != ["done"]:
+        wrong.append(f"{program} ended the process: {done.returncode}\n{done.stderr[-3000:]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_each_family_of_kernels_stays_inside_its_arrays() -> None:
+    run_programs(("kernel", 0, 60))
+
+
+def test_random_programs_and_the_corpus_stay_inside_their_arrays() -> None:
+    run_programs(("case", 0, 40), ("fused", 0, 15), ("smooth", 0, 5), ("loops", 0, 10), ("corpus", 0, 20))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_what_is_touched_beside_an_array_is_found(side: str) -> None:
+    """An array of the arena that is taken for shorter than it is, and an element too many of an argument."""
+    done = python("-c", PLANTED, side)
+    assert done.stdout.splitlines()[-1] == "inside" and done.stdout.startswith("wrote beside"), done.stderr
+    assert done.returncode == -signal.SIGSEGV
+
+
+SHARES = {"kernel": 2, "case": 4, "fused": 8, "smooth": 16, "loops": 16}
+"""Of all programs of the long run, one in so many."""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("family", "first"),
+    [(family, first) for family, share in SHARES.items() for first in range(1000, 1000 + CASES // share, BLOCK)],
+)
+def test_programs_stay_inside_their_arrays(family: str, first: int, threads: int) -> None:
+    run_programs((family, first, min(BLOCK, CASES // SHARES[family])), threads=threads)
+
+
+@pytest.mark.long
+def test_programs_of_the_corpus_stay_inside_their_arrays() -> None:
+    run_programs(("corpus", 0, len(CORPUS_CASES)))
