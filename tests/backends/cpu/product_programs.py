@@ -18,6 +18,21 @@ NUMBERS = [*FLOATS, *INTEGERS]
 TYPES = [*NUMBERS, *COMPLEX, hl.pred]
 EVERY = [*TYPES, *NARROW, *SHORT_FLOATS]
 REAL = [hl.f32, hl.f64]
+SQUARE = ("syevd", "sytrd", "geev")
+ROUTINES = {
+    "getrf": ("Tmn", "Tmn ik i"),
+    "geqrf": ("Tmn", "Tmn Tk"),
+    "geqp3": ("Tmn in", "Tmn in Tk"),
+    "orgqr": ("Tmn Tk", "Tmn"),
+    "ormqr": ("Tmk Tk Tmn", "Tmn"),
+    "gesdd": ("Tmn", "Tmn Rk Tmm Tnn i"),
+    "gesvd": ("Tmn", "Tmn Rk Tmm Tnn i"),
+    "syevd": ("Tnn", "Tnn Rn i"),
+    "sytrd": ("Tnn", "Tnn Rn Rl Tl i"),
+    "geev": ("Tnn", "Tn Tnn Tnn i"),
+    "gtsv": ("Tn Tn Tn Tnm", "Tn Tn Tn Tnm i"),
+}
+"""Of LAPACK: operands and results, by element type and sizes; k is the smaller one of m and n, l is n - 1."""
 LAPACK = {hl.f32: "s", hl.f64: "d", hl.c64: "c", hl.c128: "z"}
 
 
@@ -192,18 +207,41 @@ class ProductGenerator(Generator):
         )
 
     def make_factors(self) -> hl.XlaOp:
-        """LAPACK's LU, QR, eigenvalues and singular values."""
-        t = self.pick(list(LAPACK))
-        letter, real, batch = LAPACK[t], t.real, self.pick([1, 3, 17])
-        m, n = self.size(33, 0), self.size(33, 0)
-        k, kind = min(m, n), self.some(["getrf", "geqrf", "syevd"])
-        x, info = self.values(t, [batch, m, n]), hl.s32[batch]
-        if kind == "getrf":
-            shape = hl.Shape.tuple_of([x.shape, hl.s32[batch, k], info])
-        elif kind == "geqrf":
-            shape = hl.Shape.tuple_of([x.shape, t[batch, k]])
-        else:
-            x = self.matrix(t, [batch], m)
-            kind = "heevd" if t.is_complex else kind
-            shape = hl.Shape.tuple_of([x.shape, real[batch, m], info])
-        return self.builder.custom_call(f"lapack_{letter}{kind}_ffi", [x], shape, opaque="{}")
+        """Routines of LAPACK, with as many matrices as threads share, or few."""
+        t, name = self.pick(list(LAPACK)), self.some(ROUTINES)
+        m, n, batch = self.size(33, 0), self.size(33, 0), int(self.pick([1, 3, 17]))
+        if name in SQUARE:
+            n = m
+        sizes = {
+            "m": max(m, n) if name == "orgqr" else m,
+            "n": min(m, n) if name == "orgqr" else n,
+            "k": min(m, n),
+            "l": n - 1,
+        }
+        operands, results = (
+            [hl.Shape.array(*self.array_of(word, t, batch, sizes)) for word in words.split()]
+            for words in ROUTINES[name]
+        )
+        if name == "geev" and not t.is_complex:
+            results = [
+                t[batch, n],
+                t[batch, n],
+                *(hl.Shape.array(t.complex, [batch, n, n]) for _ in range(2)),
+                hl.s32[batch],
+            ]
+        unitary = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "hetrd"} if t.is_complex else {}
+        values = (
+            [self.matrix(t, [batch], m)]
+            if name in SQUARE
+            else [self.values(s.element_type, s.dimensions) for s in operands]
+        )
+        target = f"lapack_{LAPACK[t]}{unitary.get(name, name)}_ffi"
+        return self.builder.custom_call(
+            target, values, hl.Shape.tuple_of(results) if len(results) > 1 else results[0], opaque="{}"
+        )
+
+    def array_of(
+        self, word: str, t: PrimitiveType, batch: int, sizes: dict[str, int]
+    ) -> tuple[PrimitiveType, list[int]]:
+        """The element type and sizes that a word of ROUTINES says: `T` of the matrices, `R` of their real parts, `i`."""
+        return {"T": t, "R": t.real, "i": hl.s32}[word[0]], [batch, *(sizes[letter] for letter in word[1:])]
