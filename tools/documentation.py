@@ -59,6 +59,7 @@ changes
 walkthrough
 design
 figures
+libraries
 contributing
 ```
 

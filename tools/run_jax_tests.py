@@ -10,13 +10,10 @@ test file and platform: a run goes on where the last one ended.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import queue
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -25,7 +22,7 @@ from rich.table import Table
 
 import json_lines
 from jax_tests import results, shards
-from jax_tests.results import Comparison
+from jax_tests.results import MINE, PEER, Comparison
 
 FILES = (
     "control_deps_test",
@@ -96,7 +93,6 @@ FILES = (
     "lax_numpy_operators_test",
     "lax_numpy_test",
 )
-PEER, MINE = "cpu", "hloom"
 
 console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 120)
 folder_option = click.option(
@@ -136,9 +132,10 @@ def run(
     setting = shards.Setting(checkout, platform, x64, seconds)
     waiting: queue.SimpleQueue[tuple[str, list[str]]] = queue.SimpleQueue()
     for file in map(file_name, files or FILES):
-        tests = collected(setting, folder, file)
+        path = results_path(folder, "collected", x64, file).with_suffix(".json")
+        tests = shards.collected(setting, f"tests/{file}", path)
         if sample is not None:
-            tests = sampled(tests, sample)
+            tests = shards.sampled(tests, sample)
         done = results.read(results_path(folder, platform, x64, file))
         tests = [test for test in tests if test not in done or (rerun_failed and done[test].bad)]
         for start in range(0, len(tests), shard):
@@ -159,7 +156,7 @@ def work(waiting: queue.SimpleQueue[tuple[str, list[str]]], setting: shards.Sett
             return
         path, bad, done = results_path(folder, setting.platform, setting.x64, file), 0, 0
         try:
-            for result in shards.run(setting, file, tests):
+            for result in shards.run(setting, f"tests/{file}", tests):
                 json_lines.append(path, result)
                 done, bad = done + 1, bad + result.bad
         except shards.Broken as error:
@@ -220,22 +217,6 @@ def file_name(name: str) -> str:
 
 def results_path(folder: Path, platform: str, x64: bool, file: str) -> Path:
     return folder / (platform + ("-x64" if x64 else "")) / Path(file).with_suffix(".jsonl")
-
-
-def collected(setting: shards.Setting, folder: Path, file: str) -> list[str]:
-    """All tests of a file, collected on the peer's platform, so that both platforms run the same tests."""
-    path = results_path(folder, "collected", setting.x64, file).with_suffix(".json")
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(shards.collect(replace(setting, platform=PEER), file), indent=0))
-    tests: list[str] = json.loads(path.read_text())
-    return tests
-
-
-def sampled(tests: list[str], count: int) -> list[str]:
-    """The `count` tests whose names have the smallest hashes, in the order of the file."""
-    chosen = set(sorted(tests, key=lambda test: hashlib.sha256(test.encode()).digest())[:count])
-    return [test for test in tests if test in chosen]
 
 
 if __name__ == "__main__":

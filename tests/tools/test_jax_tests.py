@@ -92,8 +92,8 @@ def setting(tmp_path: Path) -> shards.Setting:
 
 @pytest.mark.long
 def test_a_crash_and_a_hang_cost_one_test_each(setting: shards.Setting) -> None:
-    tests = shards.collect(setting, "all_test.py")
-    ends = {each.test.split("_", 2)[-1]: each for each in shards.run(setting, "all_test.py", tests)}
+    tests = shards.collect(setting, "tests/all_test.py")
+    ends = {each.test.split("_", 2)[-1]: each for each in shards.run(setting, "tests/all_test.py", tests)}
     assert {name: end.outcome for name, end in ends.items()} == {
         "passes": results.PASSED,
         "fails": results.FAILED,
@@ -111,12 +111,12 @@ def test_a_crash_and_a_hang_cost_one_test_each(setting: shards.Setting) -> None:
 
 def test_a_file_that_cannot_be_imported_is_broken(setting: shards.Setting) -> None:
     with pytest.raises(shards.Broken, match="no_such_module"):
-        shards.collect(setting, "broken_test.py")
+        shards.collect(setting, "tests/broken_test.py")
 
 
 def test_tests_that_are_not_there_are_not_waited_for(setting: shards.Setting) -> None:
     with pytest.raises(shards.Broken, match="none of 1 tests were found"):
-        list(shards.run(setting, "all_test.py", ["tests/all_test.py::Test::test_nothing"]))
+        list(shards.run(setting, "tests/all_test.py", ["tests/all_test.py::Test::test_nothing"]))
 
 
 def test_settings_reach_the_environment(setting: shards.Setting) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import json_lines
 
+PEER, MINE = "cpu", "hloom"
 PASSED, FAILED, SKIPPED, CRASHED, HUNG = "passed", "failed", "skipped", "crashed", "hung"
 
 

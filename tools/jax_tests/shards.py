@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import select
@@ -10,12 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from jax_tests.results import CRASHED, HUNG, Result
+from jax_tests.results import CRASHED, HUNG, PEER, Result
 
 WORKER = Path(__file__).with_name("worker.py")
 COLLECTING_SECONDS = 300.0
@@ -24,16 +25,21 @@ DEVICES = 8
 
 @dataclass(frozen=True)
 class Setting:
-    """What tests run on: a JAX checkout, and a platform that they take for the CPU, lest they skip more."""
+    """What tests run on: a checkout, an interpreter, and a platform that JAX's tests take for the CPU."""
 
     checkout: Path
     platform: str
     x64: bool = False
     seconds: float = 120.0  # for each test
+    devices: int = DEVICES
+    python: str = sys.executable
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
-        """The environment of workers: as in JAX's own CI, with eight devices."""
-        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
+        """The environment of workers: as in JAX's own CI, with the setting's variables last."""
+        flags = os.environ.get("XLA_FLAGS", "")
+        if self.devices > 1:
+            flags += f" --xla_force_host_platform_device_count={self.devices}"
         return {
             **os.environ,
             # Some tests want the CPU beside the default platform.
@@ -41,8 +47,9 @@ class Setting:
             "JAX_ENABLE_X64": str(int(self.x64)),
             "JAX_SKIP_SLOW_TESTS": "true",
             "XLA_FLAGS": flags.strip(),
-            "HLOOM_NUM_DEVICES": str(DEVICES),
+            "HLOOM_NUM_DEVICES": str(self.devices),
             "PYTHONFAULTHANDLER": "1",
+            **self.variables,
         }
 
 
@@ -61,7 +68,7 @@ class Worker:
 
     def __enter__(self) -> Worker:
         self.pipe, theirs = os.pipe()
-        command = [sys.executable, "-P", WORKER, "--jax_test_dut=cpu", self.setting.checkout, self.file, theirs]
+        command = [self.setting.python, "-P", WORKER, "--jax_test_dut=cpu", self.setting.checkout, self.file, theirs]
         self.process = subprocess.Popen(
             [str(part) for part in command] + ([str(self.chosen)] if self.chosen else []),
             env=self.setting.environment(),
@@ -110,9 +117,25 @@ class Worker:
 
 
 def collect(setting: Setting, file: str) -> list[str]:
-    """The ids of all tests of a file."""
+    """The ids of all tests of a file, whose path is relative to the checkout."""
     with Worker(setting, file) as worker:
         return [message["collected"] for message in worker.messages()]
+
+
+def collected(setting: Setting, file: str, path: Path) -> list[str]:
+    """The tests of a file, kept at `path`; collected on the peer's platform, so that both run the same tests."""
+    if not path.exists():
+        tests = collect(replace(setting, platform=PEER), file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(tests, indent=0))
+    kept: list[str] = json.loads(path.read_text())
+    return kept
+
+
+def sampled(tests: list[str], count: int) -> list[str]:
+    """The `count` tests whose names have the smallest hashes, in the order of the file."""
+    chosen = set(sorted(tests, key=lambda test: hashlib.sha256(test.encode()).digest())[:count])
+    return [test for test in tests if test in chosen]
 
 
 def run(setting: Setting, file: str, tests: list[str]) -> Iterator[Result]:

@@ -2,9 +2,10 @@
 
     python worker.py --jax_test_dut=cpu CHECKOUT FILE PIPE [CHOSEN]
 
-A line of JSON is written to the file descriptor PIPE when a test begins, `{"begins": id}`, and one when it has ended,
-with the fields of `results.Result`. CHOSEN is a file with a JSON list of test ids; without it the tests are only
-collected, and `{"collected": id}` is written for each. JAX reads its flag `--jax_test_dut` from `sys.argv` by itself.
+FILE is relative to CHECKOUT. A line of JSON is written to the file descriptor PIPE when a test begins,
+`{"begins": id}`, and one when it has ended, with the fields of `results.Result`. CHOSEN is a file with a JSON list of
+test ids; without it the tests are only collected, and `{"collected": id}` is written for each. JAX reads its flag
+`--jax_test_dut` from `sys.argv` by itself.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import jax._src
 import pytest
 
+SETTINGS = ("pytest.ini", "pyproject.toml", "setup.cfg")
 LONGEST_ERROR = 400
 LONGEST_DETAILS = 6000
 
@@ -84,8 +86,9 @@ def main() -> int:
     checkout, file, pipe, *chosen = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     jax._src.__path__.append(str(Path(checkout, "jax", "_src")))  # helpers of tests are not in the installed package
     reporter = Reporter(int(pipe), frozenset(json.loads(Path(chosen[0]).read_text())) if chosen else None)
-    options = [f"--rootdir={checkout}", f"--config-file={checkout}/pyproject.toml", "-q", "-p", "no:cacheprovider"]
-    return int(pytest.main([*options, str(Path(checkout, "tests", file))], plugins=[reporter]))
+    settings = next(path for name in SETTINGS if (path := Path(checkout, name)).exists())
+    options = [f"--rootdir={checkout}", f"--config-file={settings}", "-q", "-p", "no:cacheprovider"]
+    return int(pytest.main([*options, str(Path(checkout, file))], plugins=[reporter]))
 
 
 if __name__ == "__main__":
