@@ -60,7 +60,7 @@ def nothing_stays() -> Iterator[None]:
 
 def install(monkeypatch: pytest.MonkeyPatch, load: Any) -> None:
     """As if a package had named what `load` loads."""
-    point = types.SimpleNamespace(name="package", load=load)
+    point = types.SimpleNamespace(name="package", module="package", load=load)
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point] if group == plugins.GROUP else [])
 
 
