@@ -11,7 +11,13 @@ import math
 from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.products.matrix import Matrix
-from hloom.backends.cpu.kernels.products.sums import addition, chain_length, move_sums, multiplication
+from hloom.backends.cpu.kernels.products.sums import (
+    GROUP_BLOCKS,
+    addition,
+    chain_length,
+    move_sums,
+    multiplication,
+)
 from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
 
@@ -76,22 +82,38 @@ class Matvec:
     def _dots(self, f: Function, type: Type, lines: list[Value], vector: Value) -> list[Value]:
         """The products of rows and the vector: whole rounds, then the vectors that are left, the last one masked."""
         count, width = len(lines), type.width
-        sums = [constant(type, 0)] * (UNROLL * count)
-        totals = [constant(type, -0.0 if type.is_float else 0)] * count  # which LLVM knows to change nothing
+        zeros = [constant(type, 0)] * (UNROLL * count)
         step = UNROLL * width
-        whole, block = self.k // step * step, step * chain_length(self.k // step, BLOCK_ROUNDS)
-        if whole > block:
-            with f.loop(whole, block, totals) as loop:
-                end = f.minimum(f.add(loop.index, block), whole)
-                found = self._rounds(f, lines, vector, (loop.index, end), sums)
-                loop.carried = [_sum(f, old, *found[i::count]) for i, old in enumerate(loop.carried)]
-            totals = loop.carried
+        whole, blocks = self.k // step * step, [step * rounds for rounds in _block_rounds(self.k // step)]
+        sums, totals = [*zeros], _nothing(type, count)
+        if blocks:
+            totals = self._block_sums(f, lines, vector, (0, whole), blocks, zeros)
         elif whole:
-            sums = self._rounds(f, lines, vector, (0, whole), sums)
+            sums = self._rounds(f, lines, vector, (0, whole), zeros)
         for j, at in enumerate(range(whole, self.k, width)):
             part = slice(j * count, (j + 1) * count)
             sums[part] = self._add_products(f, lines, vector, at, self.k - at, sums[part])
         return [_total(f, _sum(f, total, *sums[i::count])) for i, total in enumerate(totals)]
+
+    def _block_sums(
+        self,
+        f: Function,
+        lines: list[Value],
+        vector: Value,
+        part_of_k: tuple[Index, Index],
+        blocks: list[int],
+        zeros: list[Value],
+    ) -> list[Value]:
+        """The sums over a part of K, a vector for each row: of blocks of the first size, and these of the next ones."""
+        (first, end), count = part_of_k, len(lines)
+        with f.loop(end, blocks[0], _nothing(zeros[0].type, count), first) as loop:
+            block = loop.index, f.minimum(f.add(loop.index, blocks[0]), end)
+            if len(blocks) > 1:
+                found = self._block_sums(f, lines, vector, block, blocks[1:], zeros)
+            else:
+                found = self._rounds(f, lines, vector, block, zeros)
+            loop.carried = [_sum(f, total, *found[i::count]) for i, total in enumerate(loop.carried)]
+        return loop.carried
 
     def _rounds(
         self, f: Function, lines: list[Value], vector: Value, part_of_k: tuple[Index, Index], sums: list[Value]
@@ -171,6 +193,20 @@ class Matvec:
     def _mask(self, f: Function, type: Type, rows: Index, at: Index) -> Value | None:
         """The lanes of a vector from `at` on that are rows; None where vectors never end past the last row."""
         return f.first_lanes(f.subtract(rows, at), type.width) if self.m % type.width else None
+
+
+def _block_rounds(count: int) -> list[int]:
+    """How many of `count` steps groups of blocks and blocks have: no groups of few blocks, no blocks of few steps."""
+    blocks = math.ceil(count / BLOCK_ROUNDS)
+    group = chain_length(blocks, GROUP_BLOCKS)
+    if blocks <= 1:
+        return []
+    return [BLOCK_ROUNDS * group, BLOCK_ROUNDS] if blocks > group else [BLOCK_ROUNDS]
+
+
+def _nothing(type: Type, count: int) -> list[Value]:
+    """Vectors to add to which LLVM knows to change nothing."""
+    return [constant(type, -0.0 if type.is_float else 0)] * count
 
 
 def _sum(f: Function, total: Value, *sums: Value) -> Value:
