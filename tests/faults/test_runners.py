@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -23,10 +27,18 @@ ENTRY e {
 }"""
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("runner", ["cpu", "interpreter"])
 def test_scalars_of_every_kind_reach_the_program(runner: str) -> None:
-    if runner == "xla":
-        pytest.importorskip("jaxlib")
     module = hl.parse(SCALARS)
     p, c, x = (random_value(np.random.default_rng(0), shape) for shape in module.entry.parameter_shapes)
     assert np.array_equal(RUNNERS[runner](module, [p, c, x]), np.where(p, x, -x) + c.real)
+
+
+def test_they_reach_xla(tmp_path: Path) -> None:
+    """In a process of its own, as JAX's settings are changed there."""
+    pytest.importorskip("jaxlib")
+    path = tmp_path / "m.hlo"
+    path.write_text(SCALARS)
+    command = [sys.executable, "-m", "hloom", "bisect", str(path), "--random", "0", "--between", "cpu,xla"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.stdout.strip() == "no difference", done
