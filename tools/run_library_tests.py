@@ -38,7 +38,9 @@ Tests of libraries that are built on JAX run on `JAX_PLATFORMS=hloom` as on JAX'
 
 A test counts where it passes on JAX's CPU backend; it differs where it does not pass on hloom. The tests are those of
 the files in `tools/library_tests/libraries.py`, or a sample of them that is always the same; `examples/` beside it has
-examples of ours for libraries whose own tests do not show what they are for.
+examples of ours for libraries whose own tests do not show what they are for. MJX, and Brax which
+loads models with it, choose an implementation on platforms named `cpu`, `gpu` and `tpu` alone: elsewhere programs say
+`mjx.put_model(model, impl="jax")`, and a plugin of pytest says so for their tests.
 
 """
 

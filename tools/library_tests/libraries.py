@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 EXAMPLES = "tools/library_tests/examples"
+ANY_PLATFORM = {"PYTEST_ADDOPTS": "-p mjx_on_any_platform"}
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ LIBRARIES = (
             "mujoco/mjx/_src/scan_test.py",
             "mujoco/mjx/_src/smooth_test.py",
             "mujoco/mjx/_src/ray_test.py",
-            "mujoco/mjx/_src/constraint_test.py",
+            "mujoco/mjx/_src/support_test.py",
         ),
         example="mjx",
-        variables={"PYTEST_ADDOPTS": "-p mjx_on_any_platform"},
+        variables=ANY_PLATFORM,
     ),
     Library(
         "optax",
@@ -109,10 +110,11 @@ LIBRARIES = (
             "brax/math_test.py",
             "brax/scan_test.py",
             "brax/kinematics_test.py",
-            "brax/generalized/mass_test.py",
+            "brax/com_test.py",
             "brax/positional/joints_test.py",
             "brax/spring/pipeline_test.py",
         ),
+        variables=ANY_PLATFORM,
     ),
     Library(
         "e3nn",
