@@ -14,6 +14,7 @@ from hloom.backends.cpu.llvm.function import Function
 from hloom.backends.cpu.llvm.text import Index, Type, Value, constant
 
 MOST_STEPS = 512  # of a block
+MIN_STEPS = 64  # of a block: fewer would be stored and added again more often than errors ask for
 GROUP_BLOCKS = 16  # at least
 
 
@@ -21,7 +22,7 @@ def block_of(steps: int, depth: int, parts: int = 1) -> int:
     """How many of `steps` that are worked on together are summed from zero, where `depth` is all of K; `parts` times
     fewer where that costs nothing, or terms take several steps."""
     blocks = parts * max(math.isqrt(depth) // 7, math.ceil(depth / MOST_STEPS))
-    return math.ceil(steps / max(1, round(steps * blocks / depth)))
+    return max(min(steps, MIN_STEPS), math.ceil(steps / max(1, round(steps * blocks / depth))))
 
 
 def group_of(depth: int) -> int:
