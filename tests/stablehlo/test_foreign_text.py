@@ -77,6 +77,7 @@ TEXTS = {
         f"%n = arith.constant 3 : index\n%t = arith.constant true\n%x = arith.constant 1.5 : f32\n"
         f"%c = arith.constant dense<[1.5, 2.0, 3.0, 4.0]> : {F}\n%0 = stablehlo.add %a, %c : {F}"
     ),
+    "a trace": main(f'"mhlo.trace"(%a) {{tag = "here"}} : ({F}) -> ()\n{NEGATED}'),
     "a manual computation on one device": main(
         f"%0 = sdy.manual_computation(%a) {MANUAL} (%b: {F}) {{\n%1 = stablehlo.sine %b : {F}\nsdy.return %1 : {F}\n}}"
         f" : ({F}) -> {F}",
@@ -386,6 +387,13 @@ def test_a_bitcast_of_mhlo_reads_elements_in_row_major_order(peer: XlaPeer) -> N
     assert np.array_equal(hl.compile(module)(array), array.view(np.int32).reshape(4, 2))
     assert "bitcast(" in module_from_bytes(peer.from_stablehlo(text)).to_text()
     assert np.array_equal(peer.run_stablehlo(print_stablehlo(module), [array])[0], array.view(np.int32).reshape(4, 2))
+
+
+def test_counts_of_devices_that_are_no_integers_say_nothing(peer: XlaPeer) -> None:
+    text = f'module attributes {{mhlo.num_partitions = "", mhlo.num_replicas = "2"}} {{\n{main(NEGATED)}\n}}'
+    peer.from_stablehlo(text)
+    module = hl.parse(text)
+    assert (module.replica_count, module.num_partitions) == (1, 1)
 
 
 def test_a_loop_without_state_has_no_types(peer: XlaPeer) -> None:

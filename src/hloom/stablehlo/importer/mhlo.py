@@ -64,5 +64,6 @@ RULES: dict[str, Rule] = {
     "mhlo.ragged_dot": _ragged_dot,
     "mhlo.stochastic_convert": _same("stochastic-convert"),
     "mhlo.topk": _top_k,
+    "mhlo.trace": lambda body, operation, operands: [],
     "mhlo.xla.rng_get_and_update_state": _random_state,
 }

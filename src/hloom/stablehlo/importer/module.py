@@ -25,6 +25,7 @@ from hloom.stablehlo.mlir.attribute_text import symbol_text
 from hloom.stablehlo.mlir.ir import (
     Attribute,
     DenseElements,
+    Number,
     Operation,
     Region,
     Symbol,
@@ -165,7 +166,7 @@ class ModuleImporter(Functions):
             module.add(computation, entry=computation is entry)
         counts = {"mhlo.num_replicas": "replica_count", "mhlo.num_partitions": "num_partitions"}
         for name, field in counts.items():
-            if name in attributes:
+            if isinstance(attributes.get(name), Number):  # of another kind, XLA reads none of them
                 setattr(module, field, self._checked(self.operation, lambda name=name: integer(attributes[name])))
         frontend = attributes.get("mhlo.frontend_attributes")
         if isinstance(frontend, dict):
