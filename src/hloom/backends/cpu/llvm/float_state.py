@@ -41,6 +41,6 @@ run:""",
 
 
 def in_ieee_state(name: str) -> tuple[list[str], list[str]]:
-    """What `i32 @name(ptr %table)` starts with to run in IEEE's state, up to its block `run`; what it declares."""
+    """The head of `i32 @name(ptr %table)`, which runs in IEEE's state, up to its block `run`; and the declarations."""
     machine = architecture()
     return _HEAD[machine].replace("NAME", name).split("\n"), _DECLARATIONS[machine]

@@ -59,5 +59,5 @@ def functions_of(order: Sequence[Computation]) -> set[Computation]:
 
 
 def _run_by(computation: Computation) -> list[Computation]:
-    """What its calls, loops and conditionals run, as often as they do."""
+    """The computations that its calls, loops and conditionals run, each as often as it is run."""
     return [callee for i in computation.instructions if is_control_flow(i) for callee in i.op.computations]

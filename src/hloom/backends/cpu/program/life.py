@@ -14,7 +14,7 @@ from hloom.backends.cpu.program.liveness import Interval, Use, live_intervals
 
 @dataclass(slots=True)
 class Life:
-    """What writes a place, in order, and the intervals in which it is alive, which do not touch.
+    """The uses that write a place, in order, and the intervals in which it is alive, which do not touch.
 
     Buffers that share a place leave each other's values alone; so it is alive where one of them is.
     """
@@ -35,7 +35,7 @@ class Life:
         return [self.alive[0][0], self.alive[-1][1]] if self.alive else []
 
     def meets(self, other: Life) -> Iterator[tuple[Use, int]]:
-        """What writes another place while this one is alive, from its first step to its last; with that last step."""
+        """The writes of another place while this one is alive, and the last step of the interval that each falls in."""
         if len(other.writes) <= len(self.alive):
             for use in other.writes:
                 k = bisect_right(self.alive, use.position, key=_start) - 1

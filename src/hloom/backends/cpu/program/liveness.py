@@ -102,7 +102,7 @@ class _Walk:
         return self.scan(condition, depth + 1, loop.start, exit, after_condition)
 
     def _scan_branches(self, uses: list[Use], depth: int, branches: list[Region], live: bool) -> bool:
-        """One branch is taken: those that do not use the buffer leave its value as it is."""
+        """Scans each branch, one of which is taken; branches without a use leave the value as it is."""
         position, used, before = branches[0].start, _by_branch(uses, depth), False
         for branch, inside in used.items():
             if live and position < branch.start:
@@ -114,7 +114,7 @@ class _Walk:
         return before or (live and len(used) < len(branches))
 
     def _summary(self, uses: list[Use], depth: int, regions: list[Region]) -> Before:
-        """What a loop or a conditional needs."""
+        """Whether a loop or a conditional needs the value."""
         first = regions[0]
         if first not in self.before:
             if first.exit is not None:
@@ -129,7 +129,7 @@ class _Walk:
         return self.before[first]
 
     def _effect(self, uses: list[Use], depth: int) -> Before:
-        """What uses one after another need."""
+        """Whether uses, one after another, need the value."""
         if_not, if_so = False, True
         for use, inside in _backwards(uses, depth):
             if inside:
@@ -156,7 +156,7 @@ def _backwards(uses: list[Use], depth: int) -> Iterator[tuple[Use, list[Use]]]:
 
 
 def _parts(uses: list[Use], exit: int) -> tuple[list[Use], list[Use]]:
-    """Those in the condition and in the body of a loop."""
+    """The uses in the condition and in the body of a loop."""
     return [use for use in uses if use.position <= exit], [use for use in uses if use.position > exit]
 
 

@@ -118,7 +118,7 @@ class Matvec:
     def _rounds(
         self, f: Function, lines: list[Value], vector: Value, part_of_k: tuple[Index, Index], sums: list[Value]
     ) -> list[Value]:
-        """Sums with the products of a part of K added, in whole rounds."""
+        """Sums with the products of a part of K added, a whole number of steps."""
         (first, end), count, width = part_of_k, len(lines), sums[0].type.width
         with f.loop(end, UNROLL * width, sums, first) as loop:
             for j in range(UNROLL):
