@@ -66,7 +66,7 @@ def pairwise_sum(terms: Iterable[Array], zero: Array) -> Array:
 
 
 def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
-    """What was computed, in its type; one without NaN would show the sign of a NaN, which is open (GEN-7)."""
+    """The computed value, in its type; a type without NaN would show the sign of a NaN, which is open (GEN-7)."""
     if x.dtype == F32 != dtype and not holds_nan(dtype):
         x = np.where(np.isnan(x), np.abs(x), x)
     return x.astype(dtype, copy=False)

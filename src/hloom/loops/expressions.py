@@ -152,7 +152,7 @@ class Fold:
 
 
 class FoldResult(Expression):
-    """The k-th accumulator of a fold after all values. All but the first depend on the first, which is `first`."""
+    """The k-th accumulator of a reduction after all values. All but the first depend on the first, which is `first`."""
 
     __slots__ = ("fold", "position")
 

@@ -202,7 +202,7 @@ def compile_module(module: Module, donate: bool = False, company: Company = Comp
     with older_objects_at_rest():
         made = _compile(module, donate, company)
     if not made.host.is_needed:
-        # Whoever abandoned this may have changed the module before it was copied.
+        # An abandoned compilation may have copied a module that its caller was changing.
         checkpoint()
         made.key = key
         keep_program(key, replace(made, optimized=None), PROGRAM)

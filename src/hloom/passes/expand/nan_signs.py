@@ -30,9 +30,9 @@ _MOVES = {
     "domain": 1, "dynamic-reshape": 1, "dynamic-slice": 1, "dynamic-update-slice": 2, "gather": 1, "negate": 1,
     "pad": 2, "reduce-precision": 1, "reshape": 1, "reverse": 1, "set-dimension-size": 1, "slice": 1, "transpose": 1,
 }  # fmt: skip
-"""What hands NaNs on, from so many of its first operands; negate changes their signs as data."""
+"""Operations that pass NaNs on, and from how many of their first operands; negate changes their signs as data."""
 _SOURCES = {"constant", "infeed", "iota", "partition-id", "recv", "replica-id", "rng", "rng-bit-generator"}
-"""What gives data, or no NaN."""
+"""Operations whose results are data, or no NaN."""
 _WITH_TUPLES = {"call", "conditional", "fusion", "opt-barrier", "parameter", "sort", "topk", "tuple", "while"}
 """Operations whose parts are known one by one."""
 

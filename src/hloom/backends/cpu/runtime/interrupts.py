@@ -38,7 +38,7 @@ class Host(Structure):
     exchanges: Address
     """The `Exchanges` of a program whose collectives are native code's; null where they are Python's."""
     raised: Array[u64] = field(inline=(u64, 3))
-    """What a handler raised: its type, value and traceback, until the host takes them."""
+    """The type, value and traceback of the error that a handler raised, until the host takes them."""
 
 
 @native(name="hloom_may_go_on")
@@ -83,7 +83,7 @@ def host(host_call: int) -> Words:
 
 
 def take_raised(words: Words) -> BaseException | None:
-    """What a handler of a signal raised while the program that asks this `Host` ran."""
+    """The error that a signal's handler raised while the program that polls this `Host` ran."""
     raised = words[_RAISED : _RAISED + 3].tolist()
     words[_RAISED : _RAISED + 3] = 0
     if not raised[0]:
