@@ -63,10 +63,7 @@ def _reorder(computation: Computation, effectful: set[Computation]) -> int:
 def _greedy(computation: Computation, effectful: set[Computation]) -> list[Instruction]:
     order = {instruction: k for k, instruction in enumerate(computation.instructions)}
     before = predecessors(computation.instructions, effectful)
-    after: dict[Instruction, list[Instruction]] = {i: [] for i in order}
-    for instruction, needed in before.items():
-        for other in needed:
-            after[other].append(instruction)
+    after = successors(before)
     missing = {instruction: len(needed) for instruction, needed in before.items()}
     memory = _Memory(computation)
     names = list(order)
@@ -101,6 +98,15 @@ def predecessors(
                 found[instruction].add(last)
             last = instruction
     return found
+
+
+def successors(before: dict[Instruction, set[Instruction]]) -> dict[Instruction, list[Instruction]]:
+    """The instructions that must come after each one, from those that must come before it."""
+    after: dict[Instruction, list[Instruction]] = {instruction: [] for instruction in before}
+    for instruction, needed in before.items():
+        for other in needed:
+            after[other].append(instruction)
+    return after
 
 
 class _Memory:

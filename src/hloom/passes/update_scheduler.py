@@ -13,7 +13,7 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.slice import DynamicUpdateSlice
 from hloom.ops.structure import Parameter
 from hloom.passes.edit import effectful_computations
-from hloom.passes.memory_scheduler import predecessors, run_computations
+from hloom.passes.memory_scheduler import predecessors, run_computations, successors
 
 _VIEWS = {"bitcast", "reshape"}
 _SEARCHED = 4096
@@ -54,10 +54,7 @@ class _Order:
         if not late:
             return 0
         self.before = predecessors(self.computation.instructions, self.effectful)
-        self.after = {instruction: [] for instruction in self.position}
-        for instruction, needed in self.before.items():
-            for other in needed:
-                self.after[other].append(instruction)
+        self.after = successors(self.before)
         changes = sum(self._put_first(readers, update) for update, readers in late)
         if changes:
             root = self.computation.root
