@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -27,3 +30,24 @@ def test_registers_without_a_lane_of_the_mask_read_nothing(size: int, type: str)
     x = memory[32 : 32 + 4 * size].reshape(1, 4, size)
     x[...] = -np.inf
     assert (np.asarray(executable(x)) == -np.inf).all()
+
+
+def test_a_load_whose_lanes_are_all_off_has_an_address_inside_the_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere the page may not be mapped; then a processor takes hundreds of cycles to load nothing."""
+    monkeypatch.setenv("HLOOM_DUMP", str(tmp_path))
+    hl.compile(
+        """HloModule m
+        ENTRY e { x = f32[64] parameter(0)
+          at = s32[] parameter(1)
+          zero = f32[] constant(0)
+          zeros = f32[200000] broadcast(zero), dimensions={}
+          updated = f32[200000] dynamic-update-slice(zeros, x, at)
+          ROOT r = f32[200000] negate(updated) }"""
+    )
+    text = (tmp_path / "m" / "program.ll").read_text()
+    assert "call <16 x float> @llvm.masked.load" in text or "call <8 x float> @llvm.masked.load" in text
+    indices = re.findall(r"(.*)\n.* = getelementptr float, ptr %b0, i64 (%\S+)\n", text)
+    vectors = [(before, index) for before, index in indices if f"{index} = select i1" in before]
+    assert vectors, "the index is that of a lane that is on, or 0"

@@ -199,8 +199,7 @@ def compile_module(module: Module, donate: bool = False, company: Company = Comp
     found: CompiledModule | None = find_program(key, PROGRAM)
     if found is not None:
         return found
-    with older_objects_at_rest():
-        made = _compile(module, donate, company)
+    made = _compile(module, donate, company)
     if not made.host.is_needed:
         # An abandoned compilation may have copied a module that its caller was changing.
         checkpoint()
@@ -218,10 +217,10 @@ def may_keep_programs() -> bool:
 def compile_timed(module: Module) -> CompiledModule:
     """Compiles a module for one device, with a clock around each step."""
     provide_half_conversions()
-    with older_objects_at_rest():
-        return _compile(module, False, Company.NONE, StepTimer())
+    return _compile(module, False, Company.NONE, StepTimer())
 
 
+@older_objects_at_rest()
 def _compile(module: Module, donate: bool, company: Company, timer: StepTimer | None = None) -> CompiledModule:
     return without_defects(module, lambda: _compile_once(clone_module(module), donate, company, timer))
 

@@ -61,11 +61,11 @@ def run_programs(*blocks: tuple[str, int, int], threads: int = 2) -> None:
 
 
 def test_each_family_of_kernels_stays_inside_its_arrays() -> None:
-    run_programs(("kernel", 0, 60))
+    run_programs(("kernel", 0, 40))
 
 
 def test_random_programs_and_the_corpus_stay_inside_their_arrays() -> None:
-    run_programs(("case", 0, 40), ("fused", 0, 15), ("smooth", 0, 5), ("loops", 0, 10), ("corpus", 0, 20))
+    run_programs(("case", 0, 25), ("fused", 0, 10), ("smooth", 0, 5), ("loops", 0, 10), ("corpus", 0, 20))
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 from hloom.backends.cpu.elements.types import Element, load_element, memory_element, parts, store_element
 from hloom.backends.cpu.llvm.text import I64, PTR, Type, Value, constant, lane_numbers, type_of
@@ -37,14 +36,11 @@ def emit_load(e: NestState, load: Load) -> Element:
             return repeated_load(e, load, quotient, mask)
     base, coefficient, extra = index_parts(e, load.index)
     pointer = Value(f"%b{load.buffer}", type_of("ptr"))
+    if not load.in_bounds:
+        base = guarded_index(e, base, e.lanes - 1 if coefficient == -1 else 0)
     if not coefficient and extra is None:
-        if e.mask is not None and not load.in_bounds:
-            return guarded_scalar_load(e, pointer, base, type)
         return scalar_load(e, pointer, base, type)
     if mask is not None:
-        if e.mask is not None and not e.mask.type.width and not load.in_bounds:
-            # Processors are slow where a load without lanes has an address that is not mapped.
-            base = b.select(e.mask, base, constant(I64, 0))
         mask = b.splat(mask, e.lanes)
     if extra is None and coefficient == 1:
         return contiguous_load(e, pointer, base, type, mask)
@@ -67,11 +63,16 @@ def scalar_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType) 
     return load_element(b, raw, type)
 
 
-def guarded_scalar_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType) -> Element:
-    """Where the mask is off (in all lanes, of a vector mask), element 0 is read instead."""
-    b, mask = e.builder, cast(Value, e.mask)
-    mask = any_lane(e, mask) if mask.type.width else mask
-    return scalar_load(e, pointer, b.select(mask, base, constant(I64, 0)), type)
+def guarded_index(e: NestState, index: Value, otherwise: int = 0) -> Value:
+    """The index where the mask of the state is on in some lane, else one inside the buffer.
+
+    Loads without a mask may read nothing else there, and a masked load whose lanes are all off takes processors
+    hundreds of cycles if its address is not mapped.
+    """
+    if e.mask is None:
+        return index
+    condition = any_lane(e, e.mask) if e.mask.type.width else e.mask
+    return e.builder.select(condition, index, constant(I64, otherwise))
 
 
 def any_lane(e: NestState, mask: Value) -> Value:
@@ -144,7 +145,9 @@ def repeated_load(e: NestState, load: Load, quotient: Quotient, mask: Value | No
     base, *_ = index_parts(e, others)
     assert e.vector is not None
     first = b.binary("udiv", e.variables[e.vector], constant(I64, times))
-    at = b.element_pointer(Value(f"%b{load.buffer}", PTR), b.binary("add", base, first), element)
+    start = b.binary("add", base, first)
+    start = start if load.in_bounds else guarded_index(e, start)
+    at = b.element_pointer(Value(f"%b{load.buffer}", PTR), start, element)
     if mask is not None:
         whole = b.splat(mask, e.lanes)
         turns = [b.shuffle(whole, None, range(turn, e.lanes, times)) for turn in range(times)]
