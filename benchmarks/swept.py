@@ -98,8 +98,8 @@ def _convolution(x: Array, k: Array) -> Array:
     return lax().conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
-def _windows(x: Array, initial: float, fold: Function, size: int, stride: int) -> Array:
-    return lax().reduce_window(x, initial, fold, (1, size, size, 1), (1, stride, stride, 1), "SAME")
+def _windows(x: Array, initial: float, reduction: Function, size: int, stride: int) -> Array:
+    return lax().reduce_window(x, initial, reduction, (1, size, size, 1), (1, stride, stride, 1), "SAME")
 
 
 add("convolution f32", random(IMAGES, (3, 3, 64, 64)), _convolution)
@@ -145,7 +145,7 @@ add("a key of a cache", both(random((32, 1024, 64)), integers(0, 1000, ()), rand
     lambda c, i, u: lax().dynamic_update_slice(c, u, (0, i, 0)))  # fmt: skip
 add("counts of numbers", integers(0, 1000, (1 << 20,)), lambda i: jnp().bincount(i, length=1000))
 
-# Sorts and running folds
+# Sorts and running reductions
 
 add("orders of rows", random((1024, 1024)), lambda x: jnp().argsort(x, 1))
 add("medians", random((1024, 1000)), lambda x: jnp().median(x, 1))

@@ -7,7 +7,7 @@ import pytest
 
 import hloom as hl
 from hlo_text import arrays_for, interpreted, module_text
-from hloom.loops.expressions import ExpressionSpace, FoldResult, Load, walk
+from hloom.loops.expressions import ExpressionSpace, Load, ReductionResult, walk
 from hloom.loops.index import Expression
 from hloom.loops.pull import Puller
 
@@ -69,34 +69,34 @@ MOVES = [
     (V + "ROOT r = f32[4] map(x, seven4), dimensions={0}, to_apply=sum", "add(b0[i0], 7.0)"),
 ]
 
-FOLDS = [
-    (Z + "ROOT r = f32[4] reduce(x, zero), dimensions={1}, to_apply=sum", "fold[r2 < 6; add](b0[6*i0 + r2])"),
+REDUCTIONS = [
+    (Z + "ROOT r = f32[4] reduce(x, zero), dimensions={1}, to_apply=sum", "reduce[r2 < 6; add](b0[6*i0 + r2])"),
     (
         Z + "ROOT r = f32[] reduce(x, zero), dimensions={0,1}, to_apply=largest",
-        "fold[r1 < 4, r3 < 6; maximum](b0[6*r1 + r3])",
+        "reduce[r1 < 4, r3 < 6; maximum](b0[6*r1 + r3])",
     ),
     (
         Z + "y = f32[4] reduce(x, zero), dimensions={1}, to_apply=largest\n"
         "ROOT r = f32[] reduce(y, zero), dimensions={0}, to_apply=sum",
-        "fold[r1 < 4; add](fold[r3 < 6; maximum](b0[6*r1 + r3]))",
+        "reduce[r1 < 4; add](reduce[r3 < 6; maximum](b0[6*r1 + r3]))",
     ),
     # A combiner with no name is written out: %0 is the accumulator, %1 the value.
     (
         Z + "ROOT r = f32[4] reduce(x, zero), dimensions={1}, to_apply=second",
-        "fold[r2 < 6; (%1,)](b0[6*i0 + r2])",
+        "reduce[r2 < 6; (%1,)](b0[6*i0 + r2])",
     ),
     (
         W + "ROOT r = f32[4] reduce-window(x, zero), window={size=2 stride=2}, to_apply=sum",
-        "fold[r2 < 2; add](b0[2*i0 + r2])",
+        "reduce[r2 < 2; add](b0[2*i0 + r2])",
     ),
     # Around the edges a named combiner takes its identity, another one is skipped.
     (
         W + "ROOT r = f32[8] reduce-window(x, zero), window={size=3 pad=1_1}, to_apply=largest",
-        "fold[r2 < 3; maximum]((b0[i0 + r2 + -1] if (0 <= i0 + r2 + -1 < 8) else -inf))",
+        "reduce[r2 < 3; maximum]((b0[i0 + r2 + -1] if (0 <= i0 + r2 + -1 < 8) else -inf))",
     ),
     (
         W + "ROOT r = f32[8] reduce-window(x, zero), window={size=3 pad=1_1}, to_apply=second",
-        "fold[r2 < 3; ((%1 if %2 else %0),)]((b0[i0 + r2 + -1] if (0 <= i0 + r2 + -1 < 8) else 0.0), "
+        "reduce[r2 < 3; ((%1 if %2 else %0),)]((b0[i0 + r2 + -1] if (0 <= i0 + r2 + -1 < 8) else 0.0), "
         "(0 <= i0 + r2 + -1 < 8))",
     ),
 ]
@@ -115,7 +115,7 @@ def pulled(entry: str) -> tuple[hl.Module, list[Expression]]:
     return module, puller.elements(module.entry.root, index)
 
 
-@pytest.mark.parametrize(("entry", "expected"), MOVES + FOLDS)
+@pytest.mark.parametrize(("entry", "expected"), MOVES + REDUCTIONS)
 def test_the_expression_of_an_element(entry: str, expected: str) -> None:
     _, (element,) = pulled(entry)
     assert str(element) == expected
@@ -153,8 +153,8 @@ def test_results_of_one_reduction_share_its_fold() -> None:
         "p = f32[] add(a, c)\nq = f32[] add(b, c)\nROOT r = (f32[], f32[]) tuple(p, q)"
     )
     first, second = results[0].children
-    assert isinstance(first, FoldResult) and isinstance(second, FoldResult)
-    assert first.fold is second.fold and (first.position, second.position) == (0, 1)
+    assert isinstance(first, ReductionResult) and isinstance(second, ReductionResult)
+    assert first.reduction is second.reduction and (first.position, second.position) == (0, 1)
 
 
 def test_reductions_of_one_size_share_their_loop_unless_one_is_inside_the_other() -> None:
@@ -163,12 +163,12 @@ def test_reductions_of_one_size_share_their_loop_unless_one_is_inside_the_other(
         "z = f32[4] reduce(x, zero), dimensions={1}, to_apply=sum\nROOT r = f32[4] add(y, z)"
     )
     left, right = element.children
-    assert isinstance(left, FoldResult) and isinstance(right, FoldResult)
-    assert left.fold.over == right.fold.over
+    assert isinstance(left, ReductionResult) and isinstance(right, ReductionResult)
+    assert left.reduction.over == right.reduction.over
     _, (element,) = pulled(
         "x = f32[6,6] parameter(0)\nzero = f32[] constant(0)\n"
         "y = f32[6] reduce(x, zero), dimensions={1}, to_apply=largest\n"
         "ROOT r = f32[] reduce(y, zero), dimensions={0}, to_apply=sum"
     )
-    assert isinstance(element, FoldResult) and isinstance(element.fold.values[0], FoldResult)
-    assert element.fold.over != element.fold.values[0].fold.over
+    assert isinstance(element, ReductionResult) and isinstance(element.reduction.values[0], ReductionResult)
+    assert element.reduction.over != element.reduction.values[0].reduction.over

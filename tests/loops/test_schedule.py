@@ -111,7 +111,7 @@ def test_loops_of_elements(entry: str, expected: str) -> None:
 
 
 def test_rows_are_summed_along_themselves_and_divided_among_the_threads() -> None:
-    assert nests(ROW_SUM) == "parallel i0 < 1000 by 63:\n  b1[i0] = fold[r2 < 1000; add](b0[1000*i0 + r2])"
+    assert nests(ROW_SUM) == "parallel i0 < 1000 by 63:\n  b1[i0] = reduce[r2 < 1000; add](b0[1000*i0 + r2])"
     assert nests(ROW_SUM, threads=1) == nests(ROW_SUM).replace("parallel", "for").replace(" by 63", "")
 
 
@@ -128,9 +128,9 @@ def test_columns_are_summed_in_parts_of_rows() -> None:
         "parallel p < 15 by 1:",
         "  for t < 8:",
         "    vector i0 < 1000 lanes 64:",
-        "      b2[i0 + 1000*p] = add(b2[i0 + 1000*p], fold[s < 8; add](b0[i0 + 64000*p + 8000*t + 1000*s]))",
+        "      b2[i0 + 1000*p] = add(b2[i0 + 1000*p], reduce[s < 8; add](b0[i0 + 64000*p + 8000*t + 1000*s]))",
         "vector i0 < 1000 lanes 64:",
-        "  b1[i0] = add(fold[p < 15; add](b2[i0 + 1000*p]), fold[q < 40; add](b0[i0 + 1000*q + 960000]))",
+        "  b1[i0] = add(reduce[p < 15; add](b2[i0 + 1000*p]), reduce[q < 40; add](b0[i0 + 1000*q + 960000]))",
     ]
     assert [(b.role, b.size) for b in scheduled(COLUMN_SUM).buffers][2:] == [("temporary", 15000)]
 
@@ -142,34 +142,34 @@ def test_few_columns_are_summed_whole() -> None:
 def test_a_full_sum_is_split_into_parts() -> None:
     assert nests(SUM).split("\n") == [
         "parallel p < 16 by 1:",
-        "  b2[p] = fold[s < 62500; add](b0[62500*p + s])",
-        "b1[0] = fold[p < 16; add](b2[p])",
+        "  b2[p] = reduce[s < 62500; add](b0[62500*p + s])",
+        "b1[0] = reduce[p < 16; add](b2[p])",
     ]
 
 
 def test_small_sums_and_folds_that_have_an_order_are_not_split() -> None:
-    assert nests(SUM.replace("1000,1000", "10,10")) == "b1[0] = fold[r3 < 100; add](b0[r3])"
+    assert nests(SUM.replace("1000,1000", "10,10")) == "b1[0] = reduce[r3 < 100; add](b0[r3])"
     assert "b2" not in scheduled(SUM.replace("sum", "second")).to_text()
 
 
 def test_softmax_keeps_the_exponentials_of_a_row() -> None:
-    exponential = "exponential(subtract(b0[1000*i0 + r5], fold[r3 < 1000; maximum](b0[1000*i0 + r3])))"
+    exponential = "exponential(subtract(b0[1000*i0 + r5], reduce[r3 < 1000; maximum](b0[1000*i0 + r3])))"
     assert scheduled(softmax(100, 1000)).to_text().split("\n")[2:] == [
         "b2: scratch f32[1000]",
         "parallel i0 < 100 by 7:",
         "  vector i1 < 1000 lanes 8:",
         f"    keep b2[r5] = {exponential}",
-        f"    b1[1000*i0 + i1] = divide(b2[i1], fold[r5 < 1000; add]({exponential}))",
+        f"    b1[1000*i0 + i1] = divide(b2[i1], reduce[r5 < 1000; add]({exponential}))",
     ]
 
 
 def test_long_nests_are_listed_with_what_they_keep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nest, "LONGEST_TEXT", 0)
     assert scheduled(softmax(100, 1000)).to_text().split("\n")[5:] == [
-        "    t0 = fold[r3 < 1000; maximum](b0[1000*i0 + r3]).0",
+        "    t0 = reduce[r3 < 1000; maximum](b0[1000*i0 + r3]).0",
         "    t1 = subtract(b0[1000*i0 + r5], t0)",
         "    t2 = exponential(t1)",
-        "    t3 = fold[r5 < 1000; add](t2).0",
+        "    t3 = reduce[r5 < 1000; add](t2).0",
         "    t4 = divide(b2[i1], t3)",
         "    keep b2[r5] = t2",
         "    b1[1000*i0 + i1] = t4",
@@ -206,7 +206,7 @@ def test_folds_of_short_rows_are_trees_of_their_elements() -> None:
 
 
 def test_longer_rows_are_folded_along_themselves() -> None:
-    assert "fold[r2 < 17; add](b0[17*i0 + r2])" in nests(ROW_SUM.replace("1000,1000", "1000,17"))
+    assert "reduce[r2 < 17; add](b0[17*i0 + r2])" in nests(ROW_SUM.replace("1000,1000", "1000,17"))
 
 
 def test_products_of_few_terms_run_along_contiguous_columns() -> None:

@@ -24,7 +24,7 @@ FLT_MAX = float(np.finfo(np.float32).max)
 
 
 def reduce_window(array: np.ndarray, init: float, window: str | Window, opcode: str, element_type: str = "f32") -> Any:
-    """Folds with one binary instruction; the window as in HLO text, or as dimensions."""
+    """Reduces with one binary instruction; the window as in HLO text, or as dimensions."""
     if isinstance(window, tuple):
         counts = [d.count(n) for d, n in zip(window, array.shape)]
         window = window_text(window)
@@ -174,7 +174,12 @@ ENTRY e {{ x = f32[4,4] parameter(0)
     assert error.value.clause == clause
 
 
-FOLDS: dict[str, Callable[[int, int], int]] = {"add": operator.add, "maximum": max, "minimum": min, "or": operator.or_}
+REDUCTIONS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "maximum": max,
+    "minimum": min,
+    "or": operator.or_,
+}
 
 
 @st.composite
@@ -213,7 +218,7 @@ def positions(array: np.ndarray, window: Window) -> list[tuple[int, ...]]:
     return list(itertools.product(*map(range, counts)))
 
 
-@given(windows(), st.sampled_from(sorted(FOLDS)), st.integers(-9, 9))
+@given(windows(), st.sampled_from(sorted(REDUCTIONS)), st.integers(-9, 9))
 def test_reduce_window_is_the_loop_of_the_specification(
     case: tuple[np.ndarray, Window], opcode: str, init: int
 ) -> None:
@@ -225,7 +230,7 @@ def test_reduce_window_is_the_loop_of_the_specification(
     for position in places:
         want = init
         for index in elements(array, window, position):
-            want = FOLDS[opcode](want, int(array[index]))
+            want = REDUCTIONS[opcode](want, int(array[index]))
         assert got[position] == want
 
 

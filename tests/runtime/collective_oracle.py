@@ -1,4 +1,4 @@
-"""What collectives give, by NumPy: modules of one collective, arguments that fold exactly, and the expected results."""
+"""What collectives give, by NumPy: modules of one collective, arguments that reduce exactly, and the expected results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from hloom.types import PrimitiveType
 
 Arrays = list[np.ndarray[Any, Any]]
-FOLDS: dict[str, Callable[[Any, Any], Any]] = {
+REDUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
 }  # fmt: skip
@@ -80,9 +80,9 @@ class Case:
 
     def text(self, devices: Devices, element_type: PrimitiveType, reducer: str) -> str:
         head = f"HloModule m, replica_count={devices.replicas}, num_partitions={devices.partitions}\n"
-        folded = f"f {{\n  a = T[] parameter(0)\n  b = T[] parameter(1)\n  ROOT r = T[] {reducer}(a, b)\n}}\n"
+        reduced = f"f {{\n  a = T[] parameter(0)\n  b = T[] parameter(1)\n  ROOT r = T[] {reducer}(a, b)\n}}\n"
         entry = f"ENTRY e {{\n  p = T[4,4] parameter(0)\n  {self.body}\n}}\n"
-        return (head + folded + entry).replace("T[", f"{element_type}[")
+        return (head + reduced + entry).replace("T[", f"{element_type}[")
 
 
 def cases(name: str, devices: Devices, reducer: str = "add") -> dict[str, Case]:
@@ -90,32 +90,32 @@ def cases(name: str, devices: Devices, reducer: str = "add") -> dict[str, Case]:
     found = {}
     plain, of_partitions = (grouping(name, devices, by_partition) for by_partition in (False, True))
     if plain is not None:
-        found |= _with_global_ids(plain, FOLDS[reducer])
+        found |= _with_global_ids(plain, REDUCTIONS[reducer])
     if of_partitions is not None:
         found |= _without_global_ids(of_partitions, "channel_id=1" if name == "channel" else "", devices)
     return found
 
 
-def _with_global_ids(by: Grouping, fold: Callable[[Any, Any], Any]) -> dict[str, Case]:
+def _with_global_ids(by: Grouping, reduction: Callable[[Any, Any], Any]) -> dict[str, Case]:
     size = len(by.groups[0])
 
-    def folded(group: list[int], p: Arrays) -> Any:
+    def reduced(group: list[int], p: Arrays) -> Any:
         # Sums of small integers are those of Python's types of eight bytes; they all fit.
-        return reduce(fold, [p[device] for device in group])
+        return reduce(reduction, [p[device] for device in group])
 
     made = {
         "all-reduce": Case(
             f"ROOT r = T[4,4] all-reduce(p), to_apply=f, {by.text}",
-            _by_group(by, lambda group, place, p: folded(group, p)),
+            _by_group(by, lambda group, place, p: reduced(group, p)),
         ),
         "all-reduce of two": Case(
             "q = T[4,4] transpose(p), dimensions={1,0}\n  ROOT r = (T[4,4], T[4,4]) all-reduce(p, q), to_apply=f, "
             + by.text,
-            _by_group(by, lambda group, place, p: (folded(group, p), folded(group, [a.T for a in p]))),
+            _by_group(by, lambda group, place, p: (reduced(group, p), reduced(group, [a.T for a in p]))),
         ),
         "all-reduce, started": Case(
             f"s = T[4,4] all-reduce-start(p), to_apply=f, {by.text}\n  ROOT r = T[4,4] all-reduce-done(s)",
-            _by_group(by, lambda group, place, p: folded(group, p)),
+            _by_group(by, lambda group, place, p: reduced(group, p)),
         ),
     }
     for axis in (0, 1):
@@ -130,7 +130,7 @@ def _with_global_ids(by: Grouping, fold: Callable[[Any, Any], Any]) -> dict[str,
             narrow[axis] //= size
             made[f"reduce-scatter along {axis}"] = Case(
                 f"ROOT r = T[{narrow[0]},{narrow[1]}] reduce-scatter(p), dimensions={{{axis}}}, to_apply=f, {by.text}",
-                _by_group(by, lambda group, place, p, axis=axis: np.split(folded(group, p), size, axis)[place]),
+                _by_group(by, lambda group, place, p, axis=axis: np.split(reduced(group, p), size, axis)[place]),
             )
     return made
 
@@ -203,7 +203,7 @@ def _by_group(by: Grouping, of_member: Callable[..., Any]) -> Callable[[Arrays],
 
 
 def arguments(devices: Devices, element_type: PrimitiveType, seed: int = 0) -> Arrays:
-    """Small whole numbers, which all folds of eight of them keep exact."""
+    """Small whole numbers, which all reductions of eight of them keep exact."""
     rng = np.random.default_rng(seed)
     if element_type.is_pred:
         return [rng.random(SHAPE) < 0.5 for _ in range(devices.count)]
@@ -213,8 +213,8 @@ def arguments(devices: Devices, element_type: PrimitiveType, seed: int = 0) -> A
     return [rng.choice(choices, SHAPE).astype(element_type.dtype) for _ in range(devices.count)]
 
 
-def folds_of(element_type: PrimitiveType) -> list[str]:
-    """The folds that keep the arguments exact, whatever the order."""
+def reductions_of(element_type: PrimitiveType) -> list[str]:
+    """The reductions that keep the arguments exact, whatever the order."""
     if element_type.is_pred:
         return ["and", "or", "xor"]
     if element_type in (PrimitiveType.F8E8M0FNU, PrimitiveType.F4E2M1FN):

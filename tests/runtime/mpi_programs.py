@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from collective_oracle import GROUPINGS, Case, Devices, arguments, cases, folds_of
+from collective_oracle import GROUPINGS, Case, Devices, arguments, cases, reductions_of
 
 import hloom as hl
 from hloom.bench.collectives import fit, measure
@@ -51,7 +51,7 @@ def check_all(types: Iterable[PrimitiveType], some_devices: Iterable[Devices]) -
             if devices.count % world().size:
                 continue
             for grouping in GROUPINGS:
-                reducer, *more = folds_of(element_type)
+                reducer, *more = reductions_of(element_type)
                 for case in cases(grouping, devices, reducer).values():
                     if "negate" not in case.body or element_type.is_signed or str(element_type) == "f32":
                         check(case, devices, element_type, reducer)
@@ -234,7 +234,7 @@ def is_timed() -> None:
     rows = measure(world(), lambda what: None, with_gloo=False, largest=4)
     assert {row.opcode for row in rows} >= {"all-reduce", "all-to-all"} and all(row.ranks > 0 for row in rows)
     (level,) = fit(rows, world().size, Limits(1e10, 1e11)).levels
-    assert level.count == world().size and 0 < level.latency < 1 and level.bandwidth > 0 and level.fold_rate > 0
+    assert level.count == world().size and 0 < level.latency < 1 and level.bandwidth > 0 and level.reduction_rate > 0
 
 
 SUM = """HloModule m, replica_count=2

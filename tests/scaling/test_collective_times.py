@@ -19,7 +19,7 @@ EXPECTED = {
     # a message: latency and bytes
     ("collective-permute", (0, 1)): 1e-6 + SIZE / 10e9,
     ("collective-permute", (3, 4)): 1e-5 + SIZE / 1e9,
-    # two phases of three quarters each, and folds of three quarters
+    # two phases of three quarters each, and reductions of three quarters
     ("all-reduce", (0, 1, 2, 3)): 4 * 1e-6 + 0.75 * (2 * SIZE / 10e9 + SIZE / 5e9),
     ("reduce-scatter", (0, 1, 2, 3)): 2 * 1e-6 + 0.75 * (SIZE / 10e9 + SIZE / 5e9),
     ("all-gather", (0, 1, 2, 3)): 2 * 1e-6 + 3 * SIZE / 10e9,

@@ -24,7 +24,7 @@ name = "machine"
 count = 4
 latency_us = 2
 gbs = 1
-fold_gbs = 1
+reduce_gbs = 1
 """
 HLO = """HloModule step
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }

@@ -212,6 +212,6 @@ def fit(rows: Sequence[Row], ranks: int, limits: Limits) -> Cluster:
     largest = max(permutes, key=lambda row: row.size)
     bandwidth = largest.size / max(largest.ranks - latency, 1e-9)
     whole, share = max(sums, key=lambda row: row.size), (ranks - 1) / ranks
-    folding = max(whole.ranks - 2 * share * whole.size / bandwidth, 1e-9)
-    level = Level("ranks", ranks, latency, bandwidth, share * whole.size / folding)
+    reducing = max(whole.ranks - 2 * share * whole.size / bandwidth, 1e-9)
+    level = Level("ranks", ranks, latency, bandwidth, share * whole.size / reducing)
     return Cluster(limits.flops_per_second, limits.bytes_per_second, math.inf, (level,))

@@ -19,7 +19,7 @@ class ReductionMethods(BuilderCore):
     """Operations that take a computation of scalars (spec 90, 95, 98, 105, 107, 111)."""
 
     def reduce(self, operands: Any, init_values: Any, computation: Computationlike, dimensions: Sequence[int]) -> XlaOp:
-        """Folds dimensions of one or several operands into scalars (REDUCE-1)."""
+        """Reduces dimensions of one or several operands into scalars (REDUCE-1)."""
         arrays, inits = self._reduction_operands(operands, init_values)
         op = OPERATIONS["reduce"](dimensions=dimensions, computation=self._reducer(computation, arrays))
         return self._add(op, (*arrays, *inits))
@@ -35,7 +35,7 @@ class ReductionMethods(BuilderCore):
         window_dilations: Sequence[int] | None = None,
         padding: Padding = "VALID",
     ) -> XlaOp:
-        """Folds the elements of each window (REDUCEWINDOW-1)."""
+        """Reduces the elements of each window (REDUCEWINDOW-1)."""
         arrays, inits = self._reduction_operands(operands, init_values)
         window = make_window(
             "reduce-window",

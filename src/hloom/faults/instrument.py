@@ -87,7 +87,7 @@ class _Instrumentation:
         self._running: dict[tuple[Computation, Style], Computation] = {}
         self._plain: dict[Computation, Computation] = {}
         self._conditions: dict[Computation, Computation] = {}
-        self.fold = ScalarComputations(found.module)
+        self.reduction = ScalarComputations(found.module)
 
     def prepare(self, op: Operation) -> None:
         """Makes what the operation calls, callees first."""
@@ -245,7 +245,7 @@ class _Running:
         chosen = make(_EQUAL, make(Iota(iota_dimension=0), shape=flat.shape), make.broadcast(position, flat.shape))
         zero = make.constant(0, S64)
         picked = make(Select(), chosen, flat, make.broadcast(zero, flat.shape))
-        value = make(Reduce(dimensions=(0,), computation=self.work.fold(Add(), S64)), picked, zero)
+        value = make(Reduce(dimensions=(0,), computation=self.work.reduction(Add(), S64)), picked, zero)
         self._note(Site(old, "bounds", values.shape.dimensions, limits), has, position, value)
 
     def _limits(self, limits: tuple[int, ...], along: int | None, shape: Shape) -> Instruction:
@@ -273,7 +273,7 @@ class _Running:
         numbers = make(Iota(iota_dimension=0), shape=flat.shape.with_element_type(index))
         none = make.constant(count, index)
         places = make(Select(), flat, numbers, make.broadcast(none, numbers.shape))
-        first = make(Reduce(dimensions=(0,), computation=self.work.fold(Minimum(), index)), places, none)
+        first = make(Reduce(dimensions=(0,), computation=self.work.reduction(Minimum(), index)), places, none)
         return make(_LESS, first, none), make.convert(first, S64)
 
     def _note(self, site: Site, has: Instruction, position: Instruction, value: Instruction) -> None:

@@ -7,7 +7,7 @@ away to those that take one instruction, again and again until none helps:
 - `end early`: an instruction of the entry becomes its result;
 - `begin late`: instructions become parameters, half of them at first, then smaller parts;
 - `bypass`: what reads an instruction reads one of its operands instead, or a zero;
-- `unfold`: calls and fusions are inlined, a loop is its body once, a conditional one of its branches;
+- `inline`: calls and fusions are inlined, a loop is its body once, a conditional one of its branches;
 - `strip`: metadata, layouts and annotations go.
 
 Where the case has arguments, what becomes a parameter gets the value that it had.
@@ -63,7 +63,7 @@ class _Reduction:
             for move in (_enter, _end_early):
                 case = self.repeat(move, case)
             case = self.begin_late(case)
-            for move in (_unfold, _strip, _bypass):
+            for move in (_inline, _strip, _bypass):
                 case = self.repeat(move, case)
             if case.size >= size:
                 return case
@@ -155,7 +155,7 @@ def _end_early(case: Case) -> Iterator[Case]:
             yield case.part([instruction])
 
 
-def _unfold(case: Case) -> Iterator[Case]:
+def _inline(case: Case) -> Iterator[Case]:
     entry = case.module.entry
     for position, instruction in enumerate(entry.instructions):
         op = instruction.op

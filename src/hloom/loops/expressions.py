@@ -113,7 +113,7 @@ class Where(Expression):
 
 
 class Argument(Expression):
-    """A parameter of a fold's combiner; the emitter binds it."""
+    """A parameter of a reduction's combiner; the emitter binds it."""
 
     __slots__ = ("number",)
 
@@ -125,7 +125,7 @@ class Argument(Expression):
         return f"%{self.number}"
 
 
-class Fold:
+class Reduction:
     """A reduction: for all values of `over`, accumulators = combine(accumulators, values), starting from `initial`.
 
     `combine` holds expressions of Arguments: the accumulators come first, then the values. There may be more values
@@ -148,22 +148,22 @@ class Fold:
 
     def __repr__(self) -> str:
         loops = ", ".join(f"{v} < {v.extent}" for v in self.over)
-        return f"fold[{loops}; {self.opcode or self.combine}]({', '.join(map(str, self.values))})"
+        return f"reduce[{loops}; {self.opcode or self.combine}]({', '.join(map(str, self.values))})"
 
 
-class FoldResult(Expression):
+class ReductionResult(Expression):
     """The k-th accumulator of a reduction after all values. All but the first depend on the first, which is `first`."""
 
-    __slots__ = ("fold", "position")
+    __slots__ = ("position", "reduction")
 
-    def __init__(self, fold: Fold, position: int, first: FoldResult | None) -> None:
-        self.fold, self.position = fold, position
-        self.type = fold.initial[position].type
-        self.variables = fold.variables
-        self.children = (*fold.values, *fold.initial) if first is None else (first,)
+    def __init__(self, reduction: Reduction, position: int, first: ReductionResult | None) -> None:
+        self.reduction, self.position = reduction, position
+        self.type = reduction.initial[position].type
+        self.variables = reduction.variables
+        self.children = (*reduction.values, *reduction.initial) if first is None else (first,)
 
     def __repr__(self) -> str:
-        return repr(self.fold) if len(self.fold.initial) == 1 else f"{self.fold!r}.{self.position}"
+        return repr(self.reduction) if len(self.reduction.initial) == 1 else f"{self.reduction!r}.{self.position}"
 
 
 def _union(expressions: Sequence[Expression]) -> frozenset[Variable]:
@@ -177,13 +177,13 @@ def _union(expressions: Sequence[Expression]) -> frozenset[Variable]:
 
 
 class ExpressionSpace:
-    """Makes expressions, each once, and the loop variables of folds."""
+    """Makes expressions, each once, and the loop variables of reductions."""
 
     def __init__(self, buffer_sizes: Sequence[int]) -> None:
         self.indices = IndexSpace()
         self.buffer_sizes = list(buffer_sizes)
         self._made: dict[Any, Any] = {}
-        self._fold_variables: dict[tuple[int, int, int], Variable] = {}
+        self._reduction_variables: dict[tuple[int, int, int], Variable] = {}
 
     def constant(self, type: PrimitiveType, value: Any) -> Expression:
         array = value
@@ -216,7 +216,7 @@ class ExpressionSpace:
     def argument(self, type: PrimitiveType, number: int) -> Expression:
         return self._once((Argument, type, number), lambda: Argument(type, number))
 
-    def fold(
+    def reduction(
         self,
         over: tuple[Variable, ...],
         values: tuple[Expression, ...],
@@ -224,25 +224,28 @@ class ExpressionSpace:
         combine: tuple[Expression, ...],
         opcode: str,
     ) -> list[Expression]:
-        """The results of a fold, one for each accumulator."""
-        key = (Fold, over, *map(id, values), *map(id, initial), *map(id, combine))
-        fold: Fold = self._once(key, lambda: Fold(over, values, initial, combine, opcode))
-        first = self._result(fold, 0, None)
-        return [first, *(self._result(fold, position, first) for position in range(1, len(initial)))]
+        """The results of a reduction, one for each accumulator."""
+        key = (Reduction, over, *map(id, values), *map(id, initial), *map(id, combine))
+        reduction: Reduction = self._once(key, lambda: Reduction(over, values, initial, combine, opcode))
+        first = self._result(reduction, 0, None)
+        return [first, *(self._result(reduction, position, first) for position in range(1, len(initial)))]
 
-    def _result(self, fold: Fold, position: int, first: FoldResult | None) -> FoldResult:
-        made: FoldResult = self._once((FoldResult, id(fold), position), lambda: FoldResult(fold, position, first))
+    def _result(self, reduction: Reduction, position: int, first: ReductionResult | None) -> ReductionResult:
+        made: ReductionResult = self._once(
+            (ReductionResult, id(reduction), position), lambda: ReductionResult(reduction, position, first)
+        )
         return made
 
-    def fold_variable(self, extent: int, height: int, position: int) -> Variable:
-        """The variable of a fold's loop: the same for all folds of one extent and height, so that they share loops.
+    def reduction_variable(self, extent: int, height: int, position: int) -> Variable:
+        """The variable of a reduction's loop: the same for all reductions of one extent and height, so that they share
+        loops.
 
-        The height of a fold is greater than that of every fold inside its values; so no loop contains itself.
+        The height of a reduction is greater than that of every reduction inside its values; so no loop contains itself.
         """
         key = (extent, height, position)
-        made = self._fold_variables.get(key)
+        made = self._reduction_variables.get(key)
         if made is None:
-            made = self._fold_variables[key] = self.indices.variable(f"r{self.indices.number()}", extent)
+            made = self._reduction_variables[key] = self.indices.variable(f"r{self.indices.number()}", extent)
         return made
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -252,29 +255,31 @@ class ExpressionSpace:
         return found
 
     def substitute(
-        self, roots: Sequence[Expression], values: Mapping[Variable, Index], in_folds: bool = True
+        self, roots: Sequence[Expression], values: Mapping[Variable, Index], in_reductions: bool = True
     ) -> list[Expression]:
-        """The expressions with loop variables replaced; those that folds run over, too, unless `in_folds` is false."""
+        """The expressions with loop variables replaced; those that reduces run over, too, unless `in_reductions` is
+        false.
+        """
         new: dict[int, Expression] = {}
         done: dict[Atom, Index] = {}
         for expression in walk(roots):
-            if expression.variables.isdisjoint(values) and not (in_folds and _folds_over(expression, values)):
+            if expression.variables.isdisjoint(values) and not (in_reductions and _reduces_over(expression, values)):
                 new[id(expression)] = expression
             else:
                 new[id(expression)] = self._substituted(expression, values, new, done)
         return [new[id(root)] for root in roots]
 
     def replace(
-        self, roots: Sequence[Expression], new: Mapping[int, Expression], in_folds: bool = True
+        self, roots: Sequence[Expression], new: Mapping[int, Expression], in_reductions: bool = True
     ) -> list[Expression]:
-        """The expressions with some, given by their ids, replaced by others; inside of folds too if so wished."""
+        """The expressions with some, given by their ids, replaced by others; inside of reductions too if so wished."""
         done: dict[int, Expression] = {}
         atoms: dict[Atom, Index] = {}
         for expression in walk(roots):
             found = new.get(id(expression))
             if found is None:
                 changed = any(done[id(child)] is not child for child in expression.children)
-                if isinstance(expression, FoldResult) and not in_folds:
+                if isinstance(expression, ReductionResult) and not in_reductions:
                     changed = False
                 found = self._substituted(expression, {}, done, atoms) if changed else expression
             done[id(expression)] = found
@@ -293,15 +298,17 @@ class ExpressionSpace:
             condition, then, otherwise = (new[id(child)] for child in expression.children)
             known = condition.value if isinstance(condition, Constant) else condition
             return self.where(bool(known) if isinstance(condition, Constant) else condition, then, otherwise)
-        if isinstance(expression, FoldResult):
-            fold = expression.fold
+        if isinstance(expression, ReductionResult):
+            reduction = expression.reduction
             if expression.position:
                 first = new[id(expression.children[0])]
-                assert isinstance(first, FoldResult)
-                return self._result(first.fold, expression.position, first)
-            over = tuple(_replaced(variable, values) for variable in fold.over)
-            parts = [tuple(new[id(e)] for e in group) for group in (fold.values, fold.initial)]
-            return self.fold(tuple(v for v in over if v), parts[0], parts[1], fold.combine, fold.opcode)[0]
+                assert isinstance(first, ReductionResult)
+                return self._result(first.reduction, expression.position, first)
+            over = tuple(_replaced(variable, values) for variable in reduction.over)
+            parts = [tuple(new[id(e)] for e in group) for group in (reduction.values, reduction.initial)]
+            return self.reduction(tuple(v for v in over if v), parts[0], parts[1], reduction.combine, reduction.opcode)[
+                0
+            ]
         index = self.substitute_index(expression.indices[0], values, new, atoms)
         if isinstance(expression, Load):
             return self.load(expression.type, expression.buffer, index)
@@ -351,12 +358,12 @@ class ExpressionSpace:
         return divide(operand, atom.divisor)
 
 
-def _folds_over(expression: Expression, values: Mapping[Variable, Index]) -> bool:
-    return isinstance(expression, FoldResult) and not values.keys().isdisjoint(expression.fold.over)
+def _reduces_over(expression: Expression, values: Mapping[Variable, Index]) -> bool:
+    return isinstance(expression, ReductionResult) and not values.keys().isdisjoint(expression.reduction.over)
 
 
 def _replaced(variable: Variable, values: Mapping[Variable, Index]) -> Variable | None:
-    """The variable that a fold runs over instead; None where it is replaced by a constant."""
+    """The variable that a reduction runs over instead; None where it is replaced by a constant."""
     new = values.get(variable)
     if new is None:
         return variable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hloom.loops.expressions import Apply, Fold, Load, Where, walk
+from hloom.loops.expressions import Apply, Load, Reduction, Where, walk
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import loads_of, weight
 
@@ -60,13 +60,13 @@ def unit(index: Index, loop: Variable) -> float:
     return 1.0 if coefficient == 1 else -0.25 if 0 < coefficient <= 4 else -1.0
 
 
-def fold_lanes(folds: Sequence[Fold], vector_bytes: int) -> tuple[Variable | None, int]:
-    """The loop along which folds of scalars run in lanes, and how many; None where they cannot."""
-    if not all(fold.opcode for fold in folds):
+def reduction_lanes(reductions: Sequence[Reduction], vector_bytes: int) -> tuple[Variable | None, int]:
+    """The loop along which reductions of scalars run in lanes, and how many; None where they cannot."""
+    if not all(reduction.opcode for reduction in reductions):
         return None, 0
-    values = [value for fold in folds for value in fold.values]
+    values = [value for reduction in reductions for value in reduction.values]
     loads = loads_of(values)
-    best = max(folds[0].over, key=lambda v: (sum(unit(load.index, v) for load in loads), v.extent), default=None)
+    best = max(reductions[0].over, key=lambda v: (sum(unit(load.index, v) for load in loads), v.extent), default=None)
     if best is None or best.extent < 8:
         return None, 0
     expressions = walk(values)
@@ -75,5 +75,5 @@ def fold_lanes(folds: Sequence[Fold], vector_bytes: int) -> tuple[Variable | Non
     factor = 8 if cost <= 8 else 4 if cost <= 30 else 2 if cost <= 60 else 1
     if emulates_masks(expressions, vector_bytes):
         width, factor = min(width, 16), 1
-    factor = max(1, factor // len(folds))
+    factor = max(1, factor // len(reductions))
     return best, fitting(width * factor, width, best.extent)

@@ -22,11 +22,11 @@ def in_strips(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int) 
     """The nest with rounds that share cache lines next to each other, and its vector loop, maybe a part of the old one.
 
     The result runs strips of the loops of `nest` that share lines inside of one vector of `lanes`; loops that those do
-    not divide stay whole. Nests with folds or stores outside of the innermost loop stay as they are, and so do those
-    that read what they write.
+    not divide stay whole. Nests with reductions or stores outside of the innermost loop stay as they are, and so do
+    those that read what they write.
     """
     near = _sharing_lines(nest, vector)
-    if not near or nest.folds or not nest.is_perfect or nest.reads_what_it_writes:
+    if not near or nest.reductions or not nest.is_perfect or nest.reads_what_it_writes:
         return nest, vector
     outer = [loop for loop in nest.loops if loop not in near and loop is not vector]
     inner = {loop: loop for loop in nest.loops if loop in near}

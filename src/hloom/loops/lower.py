@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hloom.ir import Computation, Instruction
-from hloom.loops.expressions import ExpressionSpace, FoldResult, Load
+from hloom.loops.expressions import ExpressionSpace, Load, ReductionResult
 from hloom.loops.index import Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, expressions_of, in_place_pairs
 from hloom.loops.pull import ELEMENT_FUNCTIONS, Puller, row_major_strides, start_indices
@@ -24,9 +24,9 @@ Loops = tuple[tuple[Variable, ...], tuple[Index, ...]]
 """Loops, and the indices that they count."""
 
 LARGEST_WINDOW = 128
-"""Windows of more elements are not folded element by element, unless the combiner is a function."""
+"""Windows of more elements are not reduced element by element, unless the combiner is a function."""
 LARGEST_RUN = 12
-"""The same of windows that give a running fold of elements that lie side by side, or are few."""
+"""The same of windows that give a running reduction of elements that lie side by side, or are few."""
 RUN_ELEMENTS = 1 << 14
 MOST_TOGETHER = 128
 """Pieces of a concatenation in one nest: the time of LLVM is not linear in the length of a function."""
@@ -46,7 +46,7 @@ class Lowered:
 def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = False) -> bool:
     """Whether an instruction, outside or inside of a fusion, has an element function that the target can compute.
 
-    With `any_window` it may fold windows of any size.
+    With `any_window` it may reduce windows of any size.
     """
     # Of tuples only those that a reduction gives.
     is_tuple = instruction.shape.is_tuple and instruction.opcode in ("reduce", "reduce-window")
@@ -168,14 +168,14 @@ class _Lowering:
         return Lowered(kernel, self.inputs, tuple(self.copies))
 
     def _names(self, kernel: Kernel) -> dict[int, str]:
-        """The instruction that each expression, or fold, was first made for; of parameters, what they stand for."""
+        """The instruction that each expression, or reduction, was first made for; of parameters, what they stand for."""
         found: dict[int, str] = {}
         for (instruction, _), expressions in self.puller.pulled.items():
             name = self.read.get(instruction, instruction.name)
             for expression in expressions:
                 found.setdefault(id(expression), name)
-                if isinstance(expression, FoldResult):
-                    found.setdefault(id(expression.fold), name)
+                if isinstance(expression, ReductionResult):
+                    found.setdefault(id(expression.reduction), name)
         roots = [root.name for root in self.roots for _ in root.shape.leaves()]
         for store in (store for nest in kernel.nests for store in nest.stores):
             # The schedule may have written it anew, around what is kept.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load, Where, walk
+from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult, Where, walk
 from hloom.loops.index import Atom, Expression, Index, Quotient, Remainder, Variable
 from hloom.passes.costs import element_cost
 from hloom.types import PrimitiveType
@@ -46,7 +46,7 @@ class Schedule:
     `vector` is the loop whose iterations run `lanes` at a time; `transposed` is a loop that is cut into tiles of as
     many iterations, so that elements contiguous along it are read as vectors and turned in registers.
     The first loop is cut into chunks of `chunk` iterations for the threads where `chunk` is not 0. `staged` names
-    expressions of a fold that later loops need again: they are kept in a scratch buffer.
+    expressions of a reduction that later loops need again: they are kept in a scratch buffer.
     """
 
     vector: Variable | None = None
@@ -93,9 +93,9 @@ class Nest:
         return walk(self.values)
 
     @cached_property
-    def folds(self) -> list[Fold]:
+    def reductions(self) -> list[Reduction]:
         """Inner ones first, each once."""
-        return _folds_among(self.expressions)
+        return _reductions_among(self.expressions)
 
     @cached_property
     def loads(self) -> list[Load]:
@@ -163,10 +163,11 @@ def _listed(nest: Nest) -> list[str]:
         elif isinstance(expression, Where):
             condition, then, otherwise = (names[id(child)] for child in expression.children)
             text = f"{then} if {condition} else {otherwise}"
-        elif isinstance(expression, FoldResult):
-            fold = expression.fold
-            over = ", ".join(f"{v} < {v.extent}" for v in fold.over)
-            text = f"fold[{over}; {fold.opcode}]({', '.join(names[id(v)] for v in fold.values)}).{expression.position}"
+        elif isinstance(expression, ReductionResult):
+            reduction = expression.reduction
+            over = ", ".join(f"{v} < {v.extent}" for v in reduction.over)
+            values = ", ".join(names[id(v)] for v in reduction.values)
+            text = f"reduce[{over}; {reduction.opcode}]({values}).{expression.position}"
         else:
             names[id(expression)] = str(expression)
             continue
@@ -188,13 +189,13 @@ def atoms_of(index: Index) -> list[Atom]:
     return [*atoms]
 
 
-def folds_of(expressions: Sequence[Expression]) -> list[Fold]:
-    """The folds among the expressions, inner ones first, each once."""
-    return _folds_among(walk(expressions))
+def reductions_of(expressions: Sequence[Expression]) -> list[Reduction]:
+    """The reductions among the expressions, inner ones first, each once."""
+    return _reductions_among(walk(expressions))
 
 
-def _folds_among(expressions: Sequence[Expression]) -> list[Fold]:
-    return list(dict.fromkeys(e.fold for e in expressions if isinstance(e, FoldResult)))
+def _reductions_among(expressions: Sequence[Expression]) -> list[Reduction]:
+    return list(dict.fromkeys(e.reduction for e in expressions if isinstance(e, ReductionResult)))
 
 
 def expressions_of(nest: Nest) -> list[Expression]:
@@ -227,15 +228,15 @@ def collapse(nest: Nest, space: ExpressionSpace) -> Nest:
     return nest
 
 
-def collapse_folds(nest: Nest, space: ExpressionSpace) -> Nest:
-    """As `collapse`, for the loops inside folds."""
-    for fold in nest.folds:
-        over = list(fold.over)
+def collapse_reductions(nest: Nest, space: ExpressionSpace) -> Nest:
+    """As `collapse`, for the loops inside reductions."""
+    for reduction in nest.reductions:
+        over = list(reduction.over)
         for position in range(len(over) - 2, -1, -1):
             outer, inner = over[position], over[position + 1]
             if outer in nest.loops or inner in nest.loops:
                 continue
-            others = [f for f in nest.folds if (outer in f.over) != (inner in f.over)]
+            others = [f for f in nest.reductions if (outer in f.over) != (inner in f.over)]
             if others or not all(_joins(index, outer, inner) for index in indices_of(nest)):
                 continue
             joint = space.indices.variable(inner.name, outer.extent * inner.extent)
@@ -329,10 +330,12 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
     (nest,) = nests
     if not nest.iterations:
         return set()
-    inside_folds = {id(load) for fold in nest.folds for load in loads_of([*fold.values, *fold.initial])}
+    inside_reductions = {
+        id(load) for reduction in nest.reductions for load in loads_of([*reduction.values, *reduction.initial])
+    }
     read: dict[int, set[Index | None]] = {}
     for load in _loads_among(expressions_of(nest)):
-        read.setdefault(load.buffer, set()).add(None if id(load) in inside_folds else load.index)
+        read.setdefault(load.buffer, set()).add(None if id(load) in inside_reductions else load.index)
     written: dict[int, set[Index]] = {}
     for store in nest.stores:
         written.setdefault(store.buffer, set()).add(store.index)
@@ -385,16 +388,16 @@ def weight(expression: Expression) -> int:
 
 def nest_cost(nest: Nest) -> int:
     """The work of a nest in vectorised element additions; what does not depend on inner loops is done before them."""
-    folds = nest.folds
-    inside = {id(e) for fold in folds for e in walk(fold.values)}
+    reductions = nest.reductions
+    inside = {id(e) for reduction in reductions for e in walk(reduction.values)}
     total = 2 * len(nest.stores) * nest.iterations
     for expression in nest.expressions:
         if id(expression) not in inside:
             total += weight(expression) * _times(nest, expression.variables)
-    for fold in folds:
-        steps = math.prod(variable.extent for variable in fold.over)
-        body = sum(weight(e) for e in walk(fold.values) if not e.variables.isdisjoint(fold.over))
-        total += body * steps * _times(nest, fold.variables)
+    for reduction in reductions:
+        steps = math.prod(variable.extent for variable in reduction.over)
+        body = sum(weight(e) for e in walk(reduction.values) if not e.variables.isdisjoint(reduction.over))
+        total += body * steps * _times(nest, reduction.variables)
     return total
 
 

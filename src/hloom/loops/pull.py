@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Indices = tuple[Index, ...]
 
-# Combiners that are associative and commutative, and have an identity: their folds may run in any order.
+# Combiners that are associative and commutative, and have an identity: their reductions may run in any order.
 REORDERABLE = {"add", "multiply", "maximum", "minimum", "and", "or", "xor"}
 
 
@@ -280,24 +280,24 @@ def _reduce(puller: Puller, instruction: Instruction, index: Indices) -> list[Ex
     over = []
     for d, size in enumerate(sizes):
         if d in op.dimensions:
-            variable = puller.space.fold_variable(size, height, len(inner))
+            variable = puller.space.reduction_variable(size, height, len(inner))
             if size != 1:
                 over.append(variable)
             inner.append(puller.space.indices.of(variable) if size else puller.space.indices.constant(0))
         else:
             inner.append(next(kept))
     values = tuple(puller.element(operand, tuple(inner)) for operand in operands)
-    return _fold(puller, op.computation, tuple(over), values, tuple(puller.element(i, ()) for i in initial))
+    return _reduction(puller, op.computation, tuple(over), values, tuple(puller.element(i, ()) for i in initial))
 
 
-def _fold(
+def _reduction(
     puller: Puller, computation: Computation, over: tuple[Any, ...], values: tuple[Expression, ...],
     initial: tuple[Expression, ...],
 ) -> list[Expression]:  # fmt: skip
     types = [value.type for value in values]
     arguments = [puller.space.argument(type, k) for k, type in enumerate([*types, *types])]
     combine = tuple(puller.compute(computation, arguments))
-    return puller.space.fold(over, values, initial, combine, combiner_opcode(computation))
+    return puller.space.reduction(over, values, initial, combine, combiner_opcode(computation))
 
 
 def combiner_opcode(computation: Computation) -> str:
@@ -322,7 +322,7 @@ def _reduce_window(puller: Puller, instruction: Instruction, index: Indices) -> 
     for i, d, size in zip(index, window, operands[0].shape.dimensions, strict=True):
         step = indices.constant(0)
         if d.size > 1:
-            variable = puller.space.fold_variable(d.size, height, len(inner))
+            variable = puller.space.reduction_variable(d.size, height, len(inner))
             over.append(variable)
             step = indices.scale(indices.of(variable), d.window_dilation)
         position = indices.shift(indices.add(indices.scale(i, d.stride), step), -d.padding_low)
@@ -334,20 +334,20 @@ def _reduce_window(puller: Puller, instruction: Instruction, index: Indices) -> 
         return list(starts)
     values = tuple(puller.element(operand, tuple(inner)) for operand in operands)
     if inside is True:
-        return _fold(puller, op.computation, tuple(over), values, starts)
-    return _guarded_fold(puller, op.computation, tuple(over), inside, values, starts)
+        return _reduction(puller, op.computation, tuple(over), values, starts)
+    return _guarded_reduction(puller, op.computation, tuple(over), inside, values, starts)
 
 
-def _guarded_fold(
+def _guarded_reduction(
     puller: Puller, computation: Computation, over: tuple[Any, ...], inside: Expression,
     values: tuple[Expression, ...], initial: tuple[Expression, ...],
 ) -> list[Expression]:  # fmt: skip
-    """A fold that skips the values for which `inside` does not hold."""
+    """A reduction that skips the values for which `inside` does not hold."""
     space = puller.space
     opcode = combiner_opcode(computation)
     if opcode:
         neutral = space.constant(values[0].type, identity(opcode, values[0].type))
-        return _fold(puller, computation, over, (space.where(inside, values[0], neutral),), initial)
+        return _reduction(puller, computation, over, (space.where(inside, values[0], neutral),), initial)
     types = [value.type for value in values]
     arguments = [space.argument(type, k) for k, type in enumerate([*types, *types])]
     flag = space.argument(PrimitiveType.PRED, len(arguments))
@@ -355,7 +355,7 @@ def _guarded_fold(
     chosen = tuple(space.where(flag, new, old) for new, old in zip(combined, arguments))
     zeros = [space.constant(type, np.zeros((), type.dtype)) for type in types]
     safe = tuple(space.where(inside, value, zero) for value, zero in zip(values, zeros, strict=True))
-    return space.fold(over, (*safe, inside), initial, chosen, "")
+    return space.reduction(over, (*safe, inside), initial, chosen, "")
 
 
 def _guarded_calls(space: ExpressionSpace, values: list[Expression], flag: Expression) -> list[Expression]:

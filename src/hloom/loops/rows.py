@@ -1,11 +1,12 @@
 """Short rows: a few elements side by side, of which each lane of a vector has its own.
 
     for i < n: for k < 3: b1[3 i + k] = b0[i + n k]
-    for i < n: b1[i] = fold[k < 10; add](b0[10 i + k])
+    for i < n: b1[i] = reduce[k < 10; add](b0[10 i + k])
     for i < n: b1[i] = subtract(multiply(b0[4 i], b0[4 i + 3]), multiply(b0[4 i + 1], b0[4 i + 2]))
 
-Loops along rows, those of folds included, are written out, which leaves the loop over i, whose lanes are the vectors'.
-Loads, or stores, whose indices then differ in a constant alone lie in one row: they are read, or written, at once.
+Loops along rows, those of reductions included, are written out, which leaves the loop over i, whose lanes are the
+vectors'. Loads, or stores, whose indices then differ in a constant alone lie in one row: they are read, or written, at
+once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from hloom.loops.expressions import Apply, ExpressionSpace, Fold, FoldResult, Load
+from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult
 from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.lanes import masked_bits, native_lanes
 from hloom.loops.nest import Nest, Store, loads_of, substitute
@@ -25,7 +26,7 @@ MOST_LANES = 16
 INTERLEAVED = 4
 """The longest rows that are read and written as one vector, element by element in turns."""
 MOST_EXPRESSIONS = 512
-"""What folds may become that are written out."""
+"""What reductions may become that are written out."""
 
 Access = TypeVar("Access", Load, Store)
 
@@ -40,7 +41,11 @@ def short_rows(nest: Nest, vector: Variable, vector_bytes: int) -> list[Variable
         return []
     limit = longest_row(nest, vector, vector_bytes)
     short = [loop for loop in nest.loops if loop is not vector and loop.extent <= MOST_LANES]
-    return _rows_of_folds(nest, vector, short, limit) if nest.folds else _row_of_elements(nest, vector, short, limit)
+    return (
+        _rows_of_reductions(nest, vector, short, limit)
+        if nest.reductions
+        else _row_of_elements(nest, vector, short, limit)
+    )
 
 
 def longest_row(nest: Nest, vector: Variable, vector_bytes: int) -> int:
@@ -55,17 +60,19 @@ def _row_of_elements(nest: Nest, vector: Variable, short: list[Variable], limit:
     return next(([loop] for loop in short if _runs_along_rows(nest, vector, loop, limit)), [])
 
 
-def _rows_of_folds(nest: Nest, vector: Variable, short: list[Variable], limit: int) -> list[Variable]:
-    """The loops of folds, each along rows, and those along rows of what is made of them."""
-    for fold in nest.folds:
-        own_loads = loads_of(fold.values)
-        if len(fold.over) != 1 or not any(_loads_row(load, vector, fold.over[0], limit) for load in own_loads):
+def _rows_of_reductions(nest: Nest, vector: Variable, short: list[Variable], limit: int) -> list[Variable]:
+    """The loops of reductions, each along rows, and those along rows of what is made of them."""
+    for reduction in nest.reductions:
+        own_loads = loads_of(reduction.values)
+        if len(reduction.over) != 1 or not any(
+            _loads_row(load, vector, reduction.over[0], limit) for load in own_loads
+        ):
             return []
     rows = [loop for loop in short if _runs_along_rows(nest, vector, loop, limit)]
     written = {id(store) for row in rows_of_stores(nest, vector, limit) for store in row.accesses}
     if not all(id(store) in written or _is_together(store, vector, rows, limit) for store in nest.stores):
         return []
-    loops = [*(fold.over[0] for fold in nest.folds), *rows]
+    loops = [*(reduction.over[0] for reduction in nest.reductions), *rows]
     size = max(loop.extent for loop in loops) * len(nest.expressions)
     return list(dict.fromkeys(loops)) if size <= MOST_EXPRESSIONS else []
 
@@ -112,9 +119,15 @@ def _has_rows(index: Index, vector: Variable, loop: Variable) -> bool:
 
 
 def write_out(nest: Nest, space: ExpressionSpace, loops: Sequence[Variable]) -> Nest:
-    """The nest without some loops, of folds and of its own: for each round of these there are stores of their own."""
-    while (fold := next((fold for fold in nest.folds if not set(fold.over).isdisjoint(loops)), None)) is not None:
-        nest = _without_fold(nest, space, fold)
+    """The nest without some loops, of reductions and of its own: for each round of these there are stores of their
+    own.
+    """
+    while (
+        reduction := next(
+            (reduction for reduction in nest.reductions if not set(reduction.over).isdisjoint(loops)), None
+        )
+    ) is not None:
+        nest = _without_reduction(nest, space, reduction)
     for loop in [loop for loop in nest.loops if loop in loops]:
         rounds = [substitute(nest, space, {loop: space.indices.constant(k)}) for k in range(loop.extent)]
         stores = tuple(store for one in rounds for store in one.stores)
@@ -122,30 +135,30 @@ def write_out(nest: Nest, space: ExpressionSpace, loops: Sequence[Variable]) -> 
     return nest
 
 
-def _without_fold(nest: Nest, space: ExpressionSpace, fold: Fold) -> Nest:
-    results = [e for e in nest.expressions if isinstance(e, FoldResult) and e.fold is fold]
-    folded = _folded(space, fold)
-    values = space.replace(nest.values, {id(e): folded[e.position] for e in results})
+def _without_reduction(nest: Nest, space: ExpressionSpace, reduction: Reduction) -> Nest:
+    results = [e for e in nest.expressions if isinstance(e, ReductionResult) and e.reduction is reduction]
+    reduced = _reduced(space, reduction)
+    values = space.replace(nest.values, {id(e): reduced[e.position] for e in results})
     return replace(nest, stores=tuple(replace(s, value=v) for s, v in zip(nest.stores, values, strict=True)))
 
 
-def _folded(space: ExpressionSpace, fold: Fold) -> list[Expression]:
-    """The results of a fold as expressions of all its values."""
-    (loop,) = fold.over
+def _reduced(space: ExpressionSpace, reduction: Reduction) -> list[Expression]:
+    """The results of a reduction as expressions of all its values."""
+    (loop,) = reduction.over
     rounds = [{loop: space.indices.constant(k)} for k in range(loop.extent)]
-    values = [space.substitute(fold.values, at, in_folds=False) for at in rounds]
-    if fold.opcode:
-        return [_folded_in_pairs(space, fold, [value for (value,) in values])]
-    states = list(fold.initial)
+    values = [space.substitute(reduction.values, at, in_reductions=False) for at in rounds]
+    if reduction.opcode:
+        return [_reduced_in_pairs(space, reduction, [value for (value,) in values])]
+    states = list(reduction.initial)
     for new in values:
         arguments = {id(space.argument(e.type, n)): e for n, e in enumerate([*states, *new])}
-        states = space.replace(fold.combine, arguments)
+        states = space.replace(reduction.combine, arguments)
     return states
 
 
-def _folded_in_pairs(space: ExpressionSpace, fold: Fold, values: list[Expression]) -> Expression:
+def _reduced_in_pairs(space: ExpressionSpace, reduction: Reduction, values: list[Expression]) -> Expression:
     """A balanced tree of a reorderable combiner; of narrow floats in f32, rounded once."""
-    (combiner,), (initial,) = fold.combine, fold.initial
+    (combiner,), (initial,) = reduction.combine, reduction.initial
     assert isinstance(combiner, Apply)
     own, type = combiner.type, combiner.type.computed
     if type is not own:

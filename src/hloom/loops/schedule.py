@@ -15,7 +15,7 @@ from hloom.loops.nest import (
     Kernel,
     Nest,
     collapse,
-    collapse_folds,
+    collapse_reductions,
     divide,
     loads_of,
     nest_cost,
@@ -45,7 +45,7 @@ LEAST_VECTOR = 8
 ROWS_SCORE = 3.0
 """What vectors gain whose rows are turned in registers instead of being scattered."""
 UNROLLED_LOOP = 4
-"""Loops of at most so many iterations may be written out around a fold."""
+"""Loops of at most so many iterations may be written out around a reduction."""
 
 
 def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
@@ -53,7 +53,7 @@ def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
     nests = []
     for nest in kernel.nests:
         nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
-        nest = collapse_folds(divide(collapse(nest, kernel.space), kernel.space), kernel.space)
+        nest = collapse_reductions(divide(collapse(nest, kernel.space), kernel.space), kernel.space)
         nests += split_reductions(kernel, _write_out_short_loops(nest, kernel.space))
     kernel.nests = [_schedule_nest(kernel, nest, vector_bytes, threads) for nest in nests]
 
@@ -80,14 +80,14 @@ def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) 
 
 
 def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
-    """The loop along which most of memory is contiguous; None where folds are better run along their own loops."""
-    if any(map(is_function_call, [*nest.expressions, *walk([e for f in nest.folds for e in f.combine])])):
+    """The loop along which most of memory is contiguous; None where reductions are better run along their own loops."""
+    if any(map(is_function_call, [*nest.expressions, *walk([e for f in nest.reductions for e in f.combine])])):
         # Functions may hold loops: they must not see the values of lanes that do not count.
         return None
     longest = max((loop.extent for loop in nest.loops), default=0)
     loops = [loop for loop in nest.loops if loop.extent >= 4 or loop.extent == longest]
     along_rows = [loop for loop in loops if short_rows(nest, loop, vector_bytes)]
-    if nest.folds and along_rows and not any(_is_contiguous(nest, loop) for loop in loops):
+    if nest.reductions and along_rows and not any(_is_contiguous(nest, loop) for loop in loops):
         return max(along_rows, key=lambda loop: (_contiguity(nest, loop), loop.extent))
     best, best_score = None, 0.0
     for loop in loops:
@@ -97,20 +97,24 @@ def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
             best, best_score = loop, score
     if best is None:
         return None
-    for fold in nest.folds:
-        if not (fold.opcode and fold.over) or best not in fold.variables:
+    for reduction in nest.reductions:
+        if not (reduction.opcode and reduction.over) or best not in reduction.variables:
             continue
-        loads = loads_of(fold.values)
-        own = max(sum(unit(load.index, v) for load in loads) for v in fold.over)
-        if own > sum(unit(load.index, best) for load in loads) and max(v.extent for v in fold.over) >= 8:
+        loads = loads_of(reduction.values)
+        own = max(sum(unit(load.index, v) for load in loads) for v in reduction.over)
+        if own > sum(unit(load.index, best) for load in loads) and max(v.extent for v in reduction.over) >= 8:
             return None
     return best
 
 
 def _is_contiguous(nest: Nest, loop: Variable) -> bool:
-    """Whether all that vectors along the loop read and write is contiguous, with folds side by side."""
+    """Whether all that vectors along the loop read and write is contiguous, with reductions side by side."""
     accesses = [unit(load.index, loop) for load in nest.loads] + [unit(store.index, loop) - 1 for store in nest.stores]
-    return loop.extent >= LEAST_VECTOR and min(accesses) >= 0 and all(loop in fold.variables for fold in nest.folds)
+    return (
+        loop.extent >= LEAST_VECTOR
+        and min(accesses) >= 0
+        and all(loop in reduction.variables for reduction in nest.reductions)
+    )
 
 
 def _contiguity(nest: Nest, loop: Variable) -> float:
@@ -122,7 +126,7 @@ def _contiguity(nest: Nest, loop: Variable) -> float:
 
 def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
     """A loop along which loads are contiguous that are not along the vector loop."""
-    if nest.folds or len(nest.stores) != 1:
+    if nest.reductions or len(nest.stores) != 1:
         return None
     for load in nest.loads:
         for loop in nest.loops:
@@ -132,18 +136,21 @@ def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
 
 
 def _loops_along_columns(nest: Nest, vector: Variable | None) -> list[Variable]:
-    """Loops that need the same folds in each round: these are computed before them, for vectors of columns."""
-    if vector is None or not nest.folds or len(nest.stores) > 1:
+    """Loops that need the same reductions in each round: these are computed before them, for vectors of columns."""
+    if vector is None or not nest.reductions or len(nest.stores) > 1:
         return []
-    if not all(vector in fold.variables for fold in nest.folds):
+    if not all(vector in reduction.variables for reduction in nest.reductions):
         return []
-    found = [v for v in nest.loops if v is not vector and all(v not in fold.variables for fold in nest.folds)]
+    found = [
+        v for v in nest.loops if v is not vector and all(v not in reduction.variables for reduction in nest.reductions)
+    ]
     return found if math.prod(loop.extent for loop in found) <= LARGEST_COLUMN else []
 
 
 def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> Nest:
-    """The vector loop innermost but for those that use the folds of columns, the tile's around it, of the others the
-    largest outermost if it gives threads work."""
+    """The vector loop innermost but for those that use the reductions of columns, the tile's around it, of the others
+    the largest outermost if it gives threads work.
+    """
     last = [loop for loop in (tile, vector) if loop is not None] + _loops_along_columns(nest, vector)
     others = [loop for loop in nest.loops if loop not in last]
     if nest.is_perfect and not nest.reads_what_it_writes and others and others[0].extent < 8:
@@ -167,9 +174,17 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
     if emulates_masks(expressions, vector_bytes):
         return fitting(min(width, 16), 1, vector.extent)
     cost = sum(weight(e) for e in expressions)
-    folds = [f for f in nest.folds if vector in f.variables]
-    only_folds = folds and len(nest.stores) == 1  # not rows that are written out
-    factor = 8 if folds and cost <= 10 else 4 if folds and cost <= 24 else 2 if cost <= 12 or only_folds else 1
+    reductions = [f for f in nest.reductions if vector in f.variables]
+    only_reductions = reductions and len(nest.stores) == 1  # not rows that are written out
+    factor = (
+        8
+        if reductions and cost <= 10
+        else 4
+        if reductions and cost <= 24
+        else 2
+        if cost <= 12 or only_reductions
+        else 1
+    )
     return fitting(width * factor, width, vector.extent)
 
 
@@ -177,13 +192,15 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
 
 
 def _write_out_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
-    """Short loops around folds become one store for each iteration, so that the folds share their loops and work."""
+    """Short loops around reductions become one store for each iteration, so that the reductions share their loops and
+    work.
+    """
     is_short = len(nest.loops) > 1 and nest.loops[-1].extent <= UNROLLED_LOOP
-    return write_out(nest, space, nest.loops[-1:]) if nest.folds and is_short else nest
+    return write_out(nest, space, nest.loops[-1:]) if nest.reductions and is_short else nest
 
 
 def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
-    """Keeps costly values of a row that a fold computes and the vector loop needs again."""
+    """Keeps costly values of a row that a reduction computes and the vector loop needs again."""
     if vector is None or len(nest.loops) < 1:
         return nest
     space = kernel.space
@@ -191,14 +208,14 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
     outside = {id(e): e for e in wanted}
     staged = []
     replaced: dict[int, Expression] = {}
-    for fold in nest.folds:
-        if len(fold.over) != 1 or fold.over[0].extent != vector.extent or vector.extent > STAGED_ELEMENTS:
+    for reduction in nest.reductions:
+        if len(reduction.over) != 1 or reduction.over[0].extent != vector.extent or vector.extent > STAGED_ELEMENTS:
             continue
-        if vector in fold.variables or not fold.opcode:
+        if vector in reduction.variables or not reduction.opcode:
             continue
-        own = fold.over[0]
-        for expression in _costly(fold.values, own):
-            twin = space.substitute([expression], {own: space.indices.of(vector)}, in_folds=False)[0]
+        own = reduction.over[0]
+        for expression in _costly(reduction.values, own):
+            twin = space.substitute([expression], {own: space.indices.of(vector)}, in_reductions=False)[0]
             if id(twin) in outside and id(twin) not in replaced and twin is not expression:
                 buffer = len(kernel.buffers)
                 type = expression.type.computed  # as registers hold it: no narrow float is rounded again
@@ -209,7 +226,7 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
                 break
     if not staged:
         return nest
-    values = space.replace(nest.values, replaced, in_folds=False)
+    values = space.replace(nest.values, replaced, in_reductions=False)
     stores = tuple(replace(s, value=v) for s, v in zip(nest.stores, values, strict=True))
     return replace(nest, stores=stores, schedule=replace(nest.schedule, staged=tuple(staged)))
 

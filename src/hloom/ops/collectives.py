@@ -267,7 +267,7 @@ def _check_reducer(op: Operation, clause: str, computation: Computation, operand
 
 
 def reduce_members(ctx: Context, computation: Computation, members: list[tuple[Array, ...]]) -> tuple[Array, ...]:
-    """Folds the members' arrays from the left."""
+    """Reduces the members' arrays from the left."""
     reduced = members[0]
     for arrays in members[1:]:
         reduced = tuple(ctx.map(computation, a, b) for a, b in zip(reduced, arrays, strict=True))

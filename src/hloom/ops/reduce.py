@@ -1,4 +1,4 @@
-"""Folding and mapping by a computation: reduce, map (spec 90, 95)."""
+"""Reducing and mapping by a computation: reduce, map (spec 90, 95)."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from hloom.values import Array, Value
 Arrays = tuple[Array, ...]
 
 
-def fold(ctx: Context, computation: Computation, left: Arrays, right: Arrays) -> Arrays:
+def reduction(ctx: Context, computation: Computation, left: Arrays, right: Arrays) -> Arrays:
     """One step of a reduction on whole arrays: running values on the left, next values on the right."""
     value = ctx.map(computation, *left, *right)
     return value if len(left) > 1 else (value,)
 
 
-def fold_axis(ctx: Context, computation: Computation, arrays: Arrays) -> Arrays:
-    """Folds the last axis, of size >= 1, as a balanced tree that keeps the order: as accurate as pairwise summation."""
+def reduce_axis(ctx: Context, computation: Computation, arrays: Arrays) -> Arrays:
+    """Reduces the last axis, of size >= 1, as a balanced tree that keeps the order: as accurate as pairwise summation."""
     while (size := arrays[0].shape[-1]) > 1:
         even = size - size % 2
-        folded = fold(
+        reduced = reduction(
             ctx,
             computation,
             tuple(array[..., 0:even:2] for array in arrays),
             tuple(array[..., 1:even:2] for array in arrays),
         )
         if size % 2:
-            folded = tuple(np.concatenate([f, a[..., -1:]], -1) for f, a in zip(folded, arrays, strict=True))
-        arrays = folded
+            reduced = tuple(np.concatenate([f, a[..., -1:]], -1) for f, a in zip(reduced, arrays, strict=True))
+        arrays = reduced
     return tuple(array[..., 0] for array in arrays)
 
 
@@ -56,7 +56,7 @@ def check_reduction(
 
 
 class Reduce(Operation, opcode="reduce"):
-    """Folds `dimensions` of each operand into scalars by `computation` (REDUCE-1 to REDUCE-8).
+    """Reduces `dimensions` of each operand into scalars by `computation` (REDUCE-1 to REDUCE-8).
 
     The initial value enters once, on the left; nothing to reduce over gives the initial value (REDUCE-3, -10).
     """
@@ -88,7 +88,7 @@ class Reduce(Operation, opcode="reduce"):
         init = tuple(np.broadcast_to(value, kept_sizes) for value in init_values)
         if count and operands[0].size:
             rows = tuple(operand.transpose(order).reshape(*kept_sizes, count) for operand in operands)
-            init = fold(ctx, self.computation, init, fold_axis(ctx, self.computation, rows))
+            init = reduction(ctx, self.computation, init, reduce_axis(ctx, self.computation, rows))
         return init if len(init) > 1 else init[0]
 
 

@@ -11,7 +11,7 @@ from hloom.ops.attributes import COMPUTATION, WINDOW, Window, WindowDimension
 from hloom.ops.context import Computation, Context
 from hloom.ops.elementwise_binary import agree
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.reduce import Arrays, check_reduction, fold
+from hloom.ops.reduce import Arrays, check_reduction, reduction
 from hloom.ops.rules import check_array, check_computation
 from hloom.ops.scatter import apply_updates
 from hloom.shape import Shape, scalar
@@ -30,7 +30,7 @@ def check_window(op: Operation, clause: str, window: Window, sizes: Sequence[int
 
 
 def cumulative_dimension(window: Window, sizes: tuple[int, ...]) -> int | None:
-    """The dimension along which a window gives a running fold, forward or backward; None where it does not."""
+    """The dimension along which a window gives a running reduction, forward or backward; None where it does not."""
     found = [d for d, w in enumerate(window) if w != WindowDimension()]
     if len(found) != 1:
         return None
@@ -43,7 +43,7 @@ def cumulative_dimension(window: Window, sizes: tuple[int, ...]) -> int | None:
 
 
 class ReduceWindow(Operation, opcode="reduce-window"):
-    """Folds the elements of each window position by `computation` (REDUCEWINDOW-1).
+    """Reduces the elements of each window position by `computation` (REDUCEWINDOW-1).
 
     The running value starts as the initial value and is the left argument; padding and holes are skipped
     (REDUCEWINDOW-2).
@@ -65,19 +65,19 @@ class ReduceWindow(Operation, opcode="reduce-window"):
         present = np.ones(arrays[0].shape, bool)
         for axis, d in enumerate(self.window):
             if d != WindowDimension():
-                arrays, present = _fold_window_axis(ctx, self.computation, arrays, present, axis, d)
+                arrays, present = _reduce_window_axis(ctx, self.computation, arrays, present, axis, d)
         init = tuple(np.broadcast_to(value, present.shape) for value in init_values)
-        folded = fold(ctx, self.computation, init, arrays) if present.size else init
-        results = tuple(np.where(present, new, old) for new, old in zip(folded, init, strict=True))
+        reduced = reduction(ctx, self.computation, init, arrays) if present.size else init
+        results = tuple(np.where(present, new, old) for new, old in zip(reduced, init, strict=True))
         return results if len(results) > 1 else results[0]
 
 
-def _fold_window_axis(
+def _reduce_window_axis(
     ctx: Context, computation: Computation, arrays: Arrays, present: Array, axis: int, window: WindowDimension
 ) -> tuple[Arrays, Array]:
-    """Folds the windows along one axis; `present` marks the places that hold elements rather than padding.
+    """Reduces the windows along one axis; `present` marks the places that hold elements rather than padding.
 
-    A run of 2k elements is folded from two runs of k, so a window of n elements takes log2(n) steps; the runs of the
+    A run of 2k elements is reduced from two runs of k, so a window of n elements takes log2(n) steps; the runs of the
     binary digits of n, side by side, make the window.
     """
     base = window.dilated_base(arrays[0].shape[axis])
@@ -134,10 +134,12 @@ def _padded(array: Array, window: WindowDimension, base: int, low: int, high: in
 def _join(
     ctx: Context, computation: Computation, left: Arrays, left_present: Array, right: Arrays, right_present: Array
 ) -> tuple[Arrays, Array]:
-    """Folds two runs where both are present; else takes the one that is."""
-    folded = fold(ctx, computation, left, right) if left_present.size else left
+    """Reduces two runs where both are present; else takes the one that is."""
+    reduced = reduction(ctx, computation, left, right) if left_present.size else left
     both = left_present & right_present
-    values = tuple(np.where(both, f, np.where(left_present, a, b)) for f, a, b in zip(folded, left, right, strict=True))
+    values = tuple(
+        np.where(both, f, np.where(left_present, a, b)) for f, a, b in zip(reduced, left, right, strict=True)
+    )
     return values, left_present | right_present
 
 

@@ -163,7 +163,7 @@ def loops_of(module: Module) -> list[Instruction]:
     return [i for c in callees_first_of(module) for i in c.instructions if i.opcode == "while"]
 
 
-def unfolded_size(computation: Computation, sizes: Mapping[Computation, int]) -> int:
+def inlined_size(computation: Computation, sizes: Mapping[Computation, int]) -> int:
     """How many instructions a computation would have if calls, loops and conditionals held what they run.
 
     `sizes` has this of those that it calls. Where computations share callees it may be exponential in their number.

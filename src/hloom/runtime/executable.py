@@ -27,7 +27,7 @@ from hloom.values import TOKEN_VALUE, Value
 from hloom.verifier.running import check_running
 
 if TYPE_CHECKING:
-    from hloom.runtime.mpi.reductions import FoldMaker
+    from hloom.runtime.mpi.reductions import ReductionMaker
     from hloom.runtime.mpi.world import World
 
 
@@ -204,14 +204,14 @@ class DeviceExecutable(Executable):
             self.world.meet(groups_of(self.module, self.replica_count), self.ranks, self.timeout)
             self._is_agreed = True
             self._meet()
-        return MpiRendezvous(self.world, self.ranks, self._make_fold, *counts)
+        return MpiRendezvous(self.world, self.ranks, self._make_reduction, *counts)
 
     @property
-    def _make_fold(self) -> FoldMaker:
-        """What makes code of folds that MPI has no operation for."""
-        from hloom.runtime.mpi.reductions import no_fold
+    def _make_reduction(self) -> ReductionMaker:
+        """What makes code of reductions that MPI has no operation for."""
+        from hloom.runtime.mpi.reductions import no_reduction
 
-        return no_fold
+        return no_reduction
 
     def _meet(self) -> None:
         """Called once, when all ranks have agreed and their groups have met."""

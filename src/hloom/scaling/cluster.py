@@ -12,14 +12,14 @@ A description is a TOML file:
     count = 4            # what it joins: devices, or of outer levels units of the one before
     latency_us = 1.5     # of a message
     gbs = 6.0            # what each device sends and receives there, in 10^9 bytes a second
-    fold_gbs = 4.0       # what it adds to what it received
+    reduce_gbs = 4.0       # what it adds to what it received
 
     [[level]]            # .. and the machines
     name = "network"
     count = 64
     latency_us = 12.0
     gbs = 2.5
-    fold_gbs = 4.0
+    reduce_gbs = 4.0
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Level:
     count: int
     latency: float
     bandwidth: float
-    fold_rate: float
+    reduction_rate: float
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _level(path: Path, level: Any) -> Level:
         int(count),
         1e-6 * _number(path, level, "latency_us"),
         1e9 * _number(path, level, "gbs"),
-        1e9 * _number(path, level, "fold_gbs"),
+        1e9 * _number(path, level, "reduce_gbs"),
     )
 
 
@@ -106,5 +106,5 @@ def to_toml(cluster: Cluster, comment: str) -> str:
     for level in cluster.levels:
         lines += ["", "[[level]]", f'name = "{level.name}"', f"count = {level.count}"]
         lines += [f"latency_us = {1e6 * level.latency:.4g}", f"gbs = {level.bandwidth / 1e9:.4g}"]
-        lines.append(f"fold_gbs = {level.fold_rate / 1e9:.4g}")
+        lines.append(f"reduce_gbs = {level.reduction_rate / 1e9:.4g}")
     return "\n".join([*lines, ""])

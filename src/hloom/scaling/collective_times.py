@@ -1,7 +1,7 @@
 """How long a collective takes, by the algorithms that libraries choose from.
 
-A message costs its latency and its bytes at the rate of the link; a fold costs its bytes too. Algorithms are those of
-Thakur, Rabenseifner and Gropp (2005): rings, trees that double or halve, and both after one another; and level by
+A message costs its latency and its bytes at the rate of the link; a reduction costs its bytes too. Algorithms are those
+of Thakur, Rabenseifner and Gropp (2005): rings, trees that double or halve, and both after one another; and level by
 level, the inner links carrying what only they can.
 """
 
@@ -65,7 +65,7 @@ def _best(**seconds: float) -> Estimate:
 
 
 def _all_reduce(n: int, size: float, level: Level) -> Estimate:
-    a, b, c = level.latency, size / level.bandwidth, size / level.fold_rate
+    a, b, c = level.latency, size / level.bandwidth, size / level.reduction_rate
     steps, share = math.ceil(math.log2(n)), (n - 1) / n
     return _best(
         ring=2 * (n - 1) * a + share * (2 * b + c),
@@ -75,7 +75,7 @@ def _all_reduce(n: int, size: float, level: Level) -> Estimate:
 
 
 def _reduce_scatter(n: int, size: float, level: Level) -> Estimate:
-    whole = (n - 1) / n * (size / level.bandwidth + size / level.fold_rate)
+    whole = (n - 1) / n * (size / level.bandwidth + size / level.reduction_rate)
     return _best(ring=(n - 1) * level.latency + whole, halving=math.ceil(math.log2(n)) * level.latency + whole)
 
 

@@ -1,4 +1,4 @@
-"""Where the largest element lies: which reductions become two folds, and that the places are the same."""
+"""Where the largest element lies: which reductions become two reductions, and that the places are the same."""
 
 from __future__ import annotations
 

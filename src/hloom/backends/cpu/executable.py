@@ -28,7 +28,7 @@ from hloom.errors import HloomError, ResourceExhaustedError, RunError
 from hloom.ir import Module
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.runtime.executable import DeviceExecutable, RunOptions, located, own_arrays
-from hloom.runtime.mpi.reductions import FoldMaker
+from hloom.runtime.mpi.reductions import ReductionMaker
 from hloom.runtime.python_api import c_address
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
@@ -139,17 +139,17 @@ class CpuExecutable(DeviceExecutable):
         assert self.world is not None
         partitions = self.module.num_partitions
         place = DevicePlace(
-            self.world, self.ranks, self.local_devices[0], self.replica_count, partitions, self._make_fold
+            self.world, self.ranks, self.local_devices[0], self.replica_count, partitions, self._make_reduction
         )
         words, are_all, self._exchanges = exchanges_of(self.host.steps, place)
         self._host[EXCHANGES_WORD] = words.ctypes.data
         self._is_plain = are_all and not self.host.slots
 
     @property
-    def _make_fold(self) -> FoldMaker:
-        from hloom.backends.cpu.kernels.fold_function import make_fold
+    def _make_reduction(self) -> ReductionMaker:
+        from hloom.backends.cpu.kernels.reduction_function import make_reduction
 
-        return make_fold
+        return make_reduction
 
     def native_entry(self) -> NativeEntry | None:
         """How native code runs the program itself; None where it needs Python, or its result is no flat tuple."""

@@ -116,7 +116,7 @@ def _core(region: Region) -> Softmax | None:
     if shift.opcode != "broadcast" or scores.shape.element_type not in WIDE:
         return None
     maximum = _unshaped(shift.operands[0])
-    if not _folds(maximum, "maximum") or _unshaped(maximum.operands[0]) is not _unshaped(scores):
+    if not _reductions(maximum, "maximum") or _unshaped(maximum.operands[0]) is not _unshaped(scores):
         return None
     assert isinstance(maximum.op, Reduce)
     (dimension,) = maximum.op.dimensions
@@ -135,7 +135,7 @@ def _unshaped(instruction: Instruction) -> Instruction:
     return instruction
 
 
-def _folds(member: Instruction, opcode: str) -> bool:
+def _reductions(member: Instruction, opcode: str) -> bool:
     """Whether it reduces one dimension of one array by an operation."""
     op = member.op
     return (
@@ -236,4 +236,4 @@ class _Sorter:
             return others[0] not in self.inside
         same = member.shape.element_count == self.softmax.maximum.shape.element_count
         wide = member.shape.element_type in WIDE and is_zero(member.operands[-1])
-        return _folds(member, "add") and wide and same and scale is None
+        return _reductions(member, "add") and wide and same and scale is None

@@ -31,7 +31,7 @@ class CallInliner:
     would have more than `max_instructions`, calls of what is called in several places stay too, if it has at least
     `min_callee`; or, where it has effects, takes or gives other things than arrays, or is called by something that is
     applied to elements, if the module would become longer by `max_growth`. So compilation takes as long as the text is,
-    not as what it unfolds to.
+    not as what it expands to.
     """
 
     name: ClassVar[str] = "inline"
@@ -67,8 +67,8 @@ class CallInliner:
         """The computations whose calls stay: elsewhere, and inside of what is applied to elements."""
         called = Counter(i.op.computation for c in order for i in c.instructions if isinstance(i.op, Call))
         shared = {computation for computation, count in called.items() if count > 1}
-        unfolded = _sizes(order, lambda callee, size: False)
-        if sum(unfolded[c] for c in order if c not in called) <= self.max_instructions:
+        inlined = _sizes(order, lambda callee, size: False)
+        if sum(inlined[c] for c in order if c not in called) <= self.max_instructions:
             return set(), set()
         effectful = effectful_computations(module)
         plain = {c for c in shared if c not in effectful and _takes_arrays(c)}

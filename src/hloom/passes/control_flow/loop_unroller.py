@@ -15,7 +15,7 @@ from hloom.passes.edit import (
     effectful_computations,
     has_control_edges,
     has_effect,
-    unfolded_size,
+    inlined_size,
 )
 from hloom.passes.simplify.dead_code import remove_unused_computations
 
@@ -26,14 +26,14 @@ class WhileLoopUnroller:
 
     Needs loops that count as JAX's do. Loops with effects, with control edges, of more iterations than `max_trips`, or
     that would become more instructions than `max_instructions`, stay; so do those that would become more than
-    `max_unfolded` with all that the loops and conditionals inside hold.
+    `max_inlined` with all that the loops and conditionals inside hold.
     """
 
     name: ClassVar[str] = "while-loop-unroller"
     optional: ClassVar[bool] = True
     max_trips: int = 8
     max_instructions: int = 512
-    max_unfolded: int = 4096
+    max_inlined: int = 4096
 
     def run(self, module: Module) -> int:
         order = callees_first_of(module)
@@ -43,7 +43,7 @@ class WhileLoopUnroller:
         sizes: dict[Computation, int] = {}
         for computation in order:
             changes += self._unroll(computation, effectful, sizes)
-            sizes[computation] = unfolded_size(computation, sizes)
+            sizes[computation] = inlined_size(computation, sizes)
         if changes:
             remove_unused_computations(module)
         return changes
@@ -68,5 +68,5 @@ class WhileLoopUnroller:
         if trips is None or not 0 < trips <= self.max_trips or has_control_edges(loop) or has_effect(loop, effectful):
             return False
         assert isinstance(loop.op, While)
-        own, unfolded = len(loop.op.body.instructions), sizes[loop.op.body]
-        return trips * own <= self.max_instructions and trips * unfolded <= self.max_unfolded
+        own, inlined = len(loop.op.body.instructions), sizes[loop.op.body]
+        return trips * own <= self.max_instructions and trips * inlined <= self.max_inlined

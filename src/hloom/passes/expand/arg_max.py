@@ -1,10 +1,10 @@
-"""arg-max: where the largest or smallest element lies, as two folds of one operation each.
+"""arg-max: where the largest or smallest element lies, as two reductions of one operation each.
 
     i = reduce(x, iota) with the combiner that keeps the better number and its place
 ->  m = reduce(x), maximum
     i = reduce(select(x = m or x is NaN, iota, the largest integer)), minimum
 
-Folds of one operation run in lanes and in parts; one that chooses goes step by step.
+Reductions of one operation run in lanes and in parts; one that chooses goes step by step.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ def _expanded(make: Maker, old: Instruction, module: Module) -> Instruction | No
     if best is None or not _starts_at(old.operands[2:], best):
         return None
     x, places = old.operands[:2]
-    fold = reduced(make, module, best(), x, identity(best().opcode, x.shape.element_type), op.dimensions)
+    reduction = reduced(make, module, best(), x, identity(best().opcode, x.shape.element_type), op.dimensions)
     kept = tuple(d for d in range(x.shape.rank) if d not in op.dimensions)
-    is_best = make(Compare(direction=ComparisonDirection.EQ), x, make.broadcast(fold, x.shape, kept))
+    is_best = make(Compare(direction=ComparisonDirection.EQ), x, make.broadcast(reduction, x.shape, kept))
     if x.shape.element_type.is_float:
         is_best = make(Or(), is_best, make(Compare(direction=ComparisonDirection.NE), x, x))
     none = int(ml_dtypes.iinfo(places.shape.element_type.dtype).max)
     nowhere = make.broadcast(make.constant(none, places.shape.element_type), places.shape)
     candidates = make(Select(), is_best, places, nowhere)
-    return make.tuple(fold, reduced(make, module, Minimum(), candidates, none, op.dimensions))
+    return make.tuple(reduction, reduced(make, module, Minimum(), candidates, none, op.dimensions))
 
 
 def _is_of_rows(old: Instruction, op: Reduce) -> bool:

@@ -129,11 +129,11 @@ def reduced(
     init: Any,
     dimensions: tuple[int, ...] | None = None,
 ) -> Instruction:
-    """The operand folded by an operation along dimensions, or all of them, from a constant on."""
+    """The operand reduced by an operation along dimensions, or all of them, from a constant on."""
     element_type = operand.shape.element_type
     every = tuple(range(operand.shape.rank)) if dimensions is None else dimensions
-    fold = Reduce(dimensions=every, computation=scalar_computation(module, op, element_type))
-    return make(fold, operand, make.constant(init, element_type))
+    reduction = Reduce(dimensions=every, computation=scalar_computation(module, op, element_type))
+    return make(reduction, operand, make.constant(init, element_type))
 
 
 LoopBody = Callable[[Maker, Instruction, list[Instruction]], Sequence[Instruction]]

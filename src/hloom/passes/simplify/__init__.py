@@ -1,1 +1,1 @@
-"""Passes that make a module smaller: rewrite rules, folding, common subexpressions, dead code, tuples."""
+"""Passes that make a module smaller: rewrite rules, constant folding, common subexpressions, dead code, tuples."""

@@ -23,9 +23,9 @@ from typing import ClassVar
 from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.passes.rewrite import Rule, RuleSet
-from hloom.passes.simplify.rules import arithmetic, folds, shapes, slices, updates
+from hloom.passes.simplify.rules import arithmetic, reductions, shapes, slices, updates
 
-RULES: tuple[Rule, ...] = (*arithmetic.RULES, *shapes.RULES, *slices.RULES, *updates.RULES, *folds.RULES)
+RULES: tuple[Rule, ...] = (*arithmetic.RULES, *shapes.RULES, *slices.RULES, *updates.RULES, *reductions.RULES)
 
 
 @dataclass(frozen=True)

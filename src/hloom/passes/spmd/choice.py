@@ -26,7 +26,7 @@ def choose(
     ends = [*zip(rule.results, results, strict=True)]
     if not any(any(cell.spec) for _, cell in (*sides, *ends)):
         return {}
-    sums = folded(rule)
+    sums = reduced_labels(rule)
     never = sums if rule.monoid is None else frozenset[Label]()
     candidates = [_assign([*ends, *sides], mesh, never, bars), _assign([*sides, *ends], mesh, never, bars)]
     if sums - never:
@@ -35,7 +35,7 @@ def choose(
     return distinct[0] if len(distinct) == 1 else min(distinct, key=lambda c: _cost(rule, c, operands, results, mesh))
 
 
-def folded(rule: Rule) -> frozenset[Label]:
+def reduced_labels(rule: Rule) -> frozenset[Label]:
     """The labels that the results lack."""
     kept = {label for labels in rule.results for label in labels}
     return frozenset(label for labels in rule.operands for label in labels if label is not None and label not in kept)
@@ -43,7 +43,7 @@ def folded(rule: Rule) -> frozenset[Label]:
 
 def summed_axes(rule: Rule, assignment: Assignment) -> Axes:
     """The axes along which partitions have summands of the result."""
-    return sum((assignment.get(label, ()) for label in sorted(folded(rule), key=str)), ())
+    return sum((assignment.get(label, ()) for label in sorted(reduced_labels(rule), key=str)), ())
 
 
 def scattered(made: Spec, wanted: Spec, summed: Axes) -> tuple[int, Axes]:

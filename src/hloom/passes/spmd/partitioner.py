@@ -138,7 +138,7 @@ class _Partitioner:
         """The computation for one partition, whose result is sharded as `results` are."""
         return _Writer(self, old).write(results)
 
-    def fold(self, monoid: type[Operation], element_type: PrimitiveType) -> Computation:
+    def reduction(self, monoid: type[Operation], element_type: PrimitiveType) -> Computation:
         """The computation that applies an operation to two scalars."""
         return self.combiners(monoid(), element_type)
 
@@ -241,7 +241,7 @@ class _Writer:
         wanted: a block is one without being moved."""
         spec = source.spec
         if sums := tuple(axis for axis in source.unreduced if axis not in target.unreduced):
-            adding = self.partitioner.fold(Add, value.shape.element_type)
+            adding = self.partitioner.reduction(Add, value.shape.element_type)
             value, spec = self.complete(value, spec, target.spec, sums, adding)
         new = {*target.unreduced} - {*source.unreduced}
         for d, axes in enumerate(spec):
@@ -406,7 +406,7 @@ class _Writer:
         ]
         made = [Placement(spec(result, assigned), tuple(sorted(passed))) for result in rule.results]
         if old.opcode != "iota" and (summed := summed_axes(rule, assigned)):
-            return self.write_fold(old, rule, operands, made[0], summed, passed)
+            return self.write_reduction(old, rule, operands, made[0], summed, passed)
         value = self.write_blocks(old, operands, [placement.spec for placement in made])
         if all(cell.placement == m for cell, m in zip(cells, made, strict=True)):
             return value
@@ -467,10 +467,10 @@ class _Writer:
             block, placement = self.moves.assemble(block, cell.shape, annotation), Placement.whole(cell.shape.rank)
         return self.place(block, placement, cell.placement)
 
-    def write_fold(
+    def write_reduction(
         self, old: Instruction, rule: Rule, operands: list[Instruction], made: Placement, summed: Axes, passed: Carried
     ) -> Instruction:
-        """Each partition folds its part; the parts are folded over the axes `summed`, unless they are wanted as
+        """Each partition reduces its part; the parts are reduced over the axes `summed`, unless they are wanted as
         summands, then with what enters once."""
         monoid = rule.monoid
         assert monoid is not None
@@ -479,11 +479,11 @@ class _Writer:
             neutral = self.make.constant(identity(monoid.opcode, value.shape.element_type), value.shape.element_type)
             operands[k] = self.make.broadcast(neutral, value.shape)
         part = self.write_blocks(old, operands, [made.spec])
-        folding = self.partitioner.fold(monoid, part.shape.element_type)
+        combiner = self.partitioner.reduction(monoid, part.shape.element_type)
         (wanted,) = (cell.placement for cell in self.cells.of[old])
         left = tuple(axis for axis in summed if monoid is Add and axis in wanted.unreduced)
         sums = tuple(axis for axis in summed if axis not in left)
-        value, found = self.complete(part, made.spec, wanted.spec, sums, folding)
+        value, found = self.complete(part, made.spec, wanted.spec, sums, combiner)
         done = Placement(found, tuple(sorted(made.unreduced + left)))
         for k, first in once:
             if not is_constant(old.operands[k], identity(monoid.opcode, first.shape.element_type)):
@@ -493,16 +493,17 @@ class _Writer:
         return self.place(value, done, wanted)
 
     def complete(
-        self, part: Instruction, made: Spec, wanted: Spec, axes: tuple[int, ...], folding: Computation
+        self, part: Instruction, made: Spec, wanted: Spec, axes: tuple[int, ...], combiner: Computation
     ) -> tuple[Instruction, Spec]:
-        """The fold over some axes: a reduce-scatter over those that cut the result as it is wanted, and an all-reduce
-        over the others."""
+        """The reduction over some axes: a reduce-scatter over those that cut the result as it is wanted, and an
+        all-reduce over the others.
+        """
         d, tail = scattered(made, wanted, axes)
         if tail and self.mesh.fits(part.shape.dimensions[d], tail):
-            part = self.moves.reduce_scatter(part, d, tail, folding)
+            part = self.moves.reduce_scatter(part, d, tail, combiner)
             made = (*made[:d], wanted[d], *made[d + 1 :])
             axes = tuple(axis for axis in axes if axis not in tail)
-        return self.moves.all_reduce(part, axes, folding), made
+        return self.moves.all_reduce(part, axes, combiner), made
 
 
 def _keep(old: Instruction, new: Instruction) -> Instruction:

@@ -47,8 +47,9 @@ Labels = tuple[Label | None, ...]
 class Rule:
     """The labels of all array leaves of the operands, and of the results.
 
-    Labels that the results lack are folded by `monoid`; without one they are not cut. `accumulators` are operands that
-    enter the fold once, whatever the number of partitions: the initial value of a reduce, the operand of a scatter.
+    Labels that the results lack are reduced by `monoid`; without one they are not cut. `accumulators` are operands that
+    enter the reduction once, whatever the number of partitions: the initial value of a reduce, the operand of a
+    scatter.
     """
 
     operands: tuple[Labels, ...]
@@ -323,7 +324,7 @@ RULES: dict[str, Callable[[Instruction], Rule]] = {
     "dynamic-update-slice": _dynamic_update_slice,
     "gather": _gather,
     "scatter": _scatter,
-    # products, folds, orders
+    # products, reductions, orders
     "dot": _dot,
     "convolution": _convolution,
     "reduce": _reduce,

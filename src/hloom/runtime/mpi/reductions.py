@@ -1,4 +1,4 @@
-"""What MPI folds with: its own operations where they are XLA's, else operations that hloom compiles."""
+"""What MPI reduces with: its own operations where they are XLA's, else operations that hloom compiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T", 16: "C_DOUB
 
 @dataclass(frozen=True)
 class Reduction:
-    """How MPI folds arrays: its operation, and its type of an element."""
+    """How MPI reduces arrays: its operation, and its type of an element."""
 
     op: Any
     type: Any
@@ -29,23 +29,25 @@ class Reduction:
     """What has to live as long as the operation."""
 
 
-FoldMaker = Callable[[str, PrimitiveType], "tuple[int, Any] | None"]
-"""Makes a function `void (given, held, int *length, type)` that folds arrays by an operation on elements of a type.
+ReductionMaker = Callable[[str, PrimitiveType], "tuple[int, Any] | None"]
+"""Makes a function `void (given, held, int *length, type)` that reduces arrays by an operation on elements of a type.
 
 It gives the function's address, and what has to live as long; None where it has no code for that.
 """
 
 
-def no_fold(opcode: str, element_type: PrimitiveType) -> None:
+def no_reduction(opcode: str, element_type: PrimitiveType) -> None:
     """What a backend makes that has no code."""
 
 
-def reduction_of(computation: Computation, element_type: PrimitiveType, make_fold: FoldMaker) -> Reduction | None:
+def reduction_of(
+    computation: Computation, element_type: PrimitiveType, make_reduction: ReductionMaker
+) -> Reduction | None:
     """The reduction of a computation that applies one associative and commutative operation; None for any other."""
     monoid = monoid_of(computation)
     if monoid is None:
         return None
-    return _own(element_type, monoid.opcode) or _made(element_type, monoid.opcode, make_fold)
+    return _own(element_type, monoid.opcode) or _made(element_type, monoid.opcode, make_reduction)
 
 
 def _own(element_type: PrimitiveType, opcode: str) -> Reduction | None:
@@ -69,18 +71,18 @@ def _own(element_type: PrimitiveType, opcode: str) -> Reduction | None:
 
 
 @functools.cache
-def _made(element_type: PrimitiveType, opcode: str, make_fold: FoldMaker) -> Reduction | None:
+def _made(element_type: PrimitiveType, opcode: str, make_reduction: ReductionMaker) -> Reduction | None:
     """An operation of MPI's whose code hloom makes."""
     from mpi4py import MPI
 
-    function, fold = mpi_functions().get("MPI_Op_create"), make_fold(opcode, element_type)
-    if fold is None or not function:
+    function, reduction = mpi_functions().get("MPI_Op_create"), make_reduction(opcode, element_type)
+    if reduction is None or not function:
         return None
     op = MPI.Op()
     create = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(function)
-    if create(fold[0], 1, MPI._addressof(op)):
+    if create(reduction[0], 1, MPI._addressof(op)):
         return None
-    return Reduction(op, getattr(MPI, _WORDS[element_type.byte_width]), fold)
+    return Reduction(op, getattr(MPI, _WORDS[element_type.byte_width]), reduction)
 
 
 def as_words(array: np.ndarray[Any, Any], reduction: Reduction) -> list[Any]:

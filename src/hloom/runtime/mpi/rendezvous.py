@@ -12,7 +12,7 @@ import numpy as np
 
 from hloom.ir import Instruction, Module
 from hloom.ops.collectives import AllReduce, Collective, CollectivePermute, ReduceScatter
-from hloom.runtime.mpi.reductions import FoldMaker, Reduction, as_words, reduction_of
+from hloom.runtime.mpi.reductions import Reduction, ReductionMaker, as_words, reduction_of
 from hloom.runtime.mpi.world import World, as_arrays, as_bytes, ranks_of
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.values import Array, Value
@@ -21,9 +21,9 @@ from hloom.values import Array, Value
 class MpiRendezvous(Rendezvous):
     """The meeting point of one run whose devices are shared by ranks: `ranks` has that of each device."""
 
-    def __init__(self, all_ranks: World, ranks: Sequence[int], make_fold: FoldMaker, *counts: Any) -> None:
+    def __init__(self, all_ranks: World, ranks: Sequence[int], make_reduction: ReductionMaker, *counts: Any) -> None:
         super().__init__(*counts)
-        self.make_fold = make_fold
+        self.make_reduction = make_reduction
         self.world = all_ranks
         self.ranks = ranks
 
@@ -47,11 +47,11 @@ class MpiRendezvous(Rendezvous):
             return combine(self._in_order(members, ranks, self.world.gather_objects(comm, values, what, self.timeout)))
         if isinstance(op, (AllReduce, ReduceScatter)):
             types = [shape.element_type for shape in instruction.operand_shapes]
-            reductions = [found for type in types if (found := reduction_of(op.computation, type, self.make_fold))]
+            reductions = [found for type in types if (found := reduction_of(op.computation, type, self.make_reduction))]
             if len(reductions) == len(types):
                 place = into if len(values) == 1 and isinstance(op, AllReduce) else None
-                folded = zip(combine(values), reductions, strict=True)
-                return tuple(self._reduced(comm, array, reduction, what, place) for array, reduction in folded)
+                reduced = zip(combine(values), reductions, strict=True)
+                return tuple(self._reduced(comm, array, reduction, what, place) for array, reduction in reduced)
         if isinstance(op, CollectivePermute):
             return combine(self._permuted(op, members, comm, ranks, values, what))
         counts = [sum(self.ranks[member] == rank for member in members) for rank in ranks]
@@ -94,7 +94,7 @@ class MpiRendezvous(Rendezvous):
         return values
 
     def _reduced(self, comm: Any, array: Array, reduction: Reduction, what: str, into: Array | None) -> Array:
-        """The sum, or another fold, of all ranks' arrays; in `into` where it fits."""
+        """The sum, or another reduction, of all ranks' arrays; in `into` where it fits."""
         given = np.ascontiguousarray(array)
         fits = into is not None and into.shape == given.shape and into.dtype == given.dtype
         target = into if into is not None and fits else np.empty(given.size, given.dtype).reshape(given.shape)

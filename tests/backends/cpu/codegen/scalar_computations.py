@@ -120,7 +120,7 @@ looped {
 }
 """
 
-# Of two values the one with the smaller key, and of equal keys the smaller value: any order of a fold gives the same.
+# Of two values the one with the smaller key, and of equal keys the smaller value: any order of a reduction gives the same.
 _USERS = """
 key {
   x = f32[] parameter(0)

@@ -89,12 +89,12 @@ def test_folds_of_short_rows(opcode: str, row: int, type: str) -> None:
     """Of numbers whose sums are exact in all types."""
     if (type, opcode) in (("c64", "maximum"), ("pred", "add")):
         return
-    combiner = f"fold {{ a = {type}[] parameter(0) b = {type}[] parameter(1) ROOT r = {type}[] {opcode}(a, b) }}\n"
+    combiner = f"combiner {{ a = {type}[] parameter(0) b = {type}[] parameter(1) ROOT r = {type}[] {opcode}(a, b) }}\n"
     for n in SIZES:
         line = f"""
           x = {type}[{n},{row}] parameter(0)
           i = {type}[] parameter(1)
-          f = {type}[{n}] reduce(x, i), dimensions={{1}}, to_apply=fold
+          f = {type}[{n}] reduce(x, i), dimensions={{1}}, to_apply=combiner
           b = {type}[{n},{row}] broadcast(f), dimensions={{0}}
           ROOT r = {type}[{n},{row}] {opcode}(b, x)"""
         x, i = _numbers((n, row), TYPES[type], 4), _numbers((), TYPES[type], 4)

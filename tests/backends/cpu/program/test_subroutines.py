@@ -1,4 +1,4 @@
-"""Functions that are called often are compiled once: programs too long to be unfolded."""
+"""Functions that are called often are compiled once: programs too long to be inlined."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_functions_that_are_called_often_give_what_the_interpreter_gives(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = hl.parse(text_of(FUNCTIONS[name], 40))
-    _unfold_at_most(monkeypatch, 50)
+    _inline_at_most(monkeypatch, 50)
     rng = np.random.default_rng(0)
     arguments = [rng.standard_normal(6).astype(np.float32) for _ in range(2)]
     optimized = clone_module(module)
@@ -63,7 +63,7 @@ def test_functions_that_are_called_often_give_what_the_interpreter_gives(
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 
 
-def _unfold_at_most(monkeypatch: pytest.MonkeyPatch, instructions: int) -> None:
+def _inline_at_most(monkeypatch: pytest.MonkeyPatch, instructions: int) -> None:
     from hloom.passes.control_flow.call_inliner import CallInliner
 
     monkeypatch.setattr(CallInliner.__init__, "__defaults__", (False, instructions, 2, 500))

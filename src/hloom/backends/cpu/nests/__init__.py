@@ -1,1 +1,1 @@
-"""Loop nests to LLVM IR: loops and expressions, indices, memory, folds, tiles."""
+"""Loop nests to LLVM IR: loops and expressions, indices, memory, reductions, tiles."""

@@ -18,13 +18,13 @@ from hloom.backends.cpu.elements.types import (
     select_element,
 )
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
-from hloom.backends.cpu.nests.folds import emit_folds, emit_ready_folds, results_of
 from hloom.backends.cpu.nests.indices import index_value
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
+from hloom.backends.cpu.nests.reductions import emit_ready_reductions, emit_reductions, results_of
 from hloom.backends.cpu.nests.rows import load_rows, store_rows
 from hloom.backends.cpu.nests.state import NestState
 from hloom.backends.cpu.nests.tiles import allocate_turned, emit_tiles
-from hloom.loops.expressions import Apply, Argument, Constant, FoldResult, FromIndex, InRange, Load, Where
+from hloom.loops.expressions import Apply, Argument, Constant, FromIndex, InRange, Load, ReductionResult, Where
 from hloom.loops.index import Expression, Variable
 from hloom.loops.nest import Kernel, Nest, Store, expressions_of, whole_choice
 
@@ -177,11 +177,11 @@ class NestEmitter(NestState):
             found = scope.get(key)
             if found is not None:
                 return cast(Element, found)
-        if isinstance(expression, FoldResult):
-            results = results_of(self, expression.fold)
+        if isinstance(expression, ReductionResult):
+            results = results_of(self, expression.reduction)
             if results is None:
-                emit_folds(self, [expression.fold])
-                results = results_of(self, expression.fold)
+                emit_reductions(self, [expression.reduction])
+                results = results_of(self, expression.reduction)
             assert results is not None
             return results[expression.position]
         start = len(self.builder.lines)
@@ -290,7 +290,7 @@ class NestEmitter(NestState):
                     ready.append(expression)
                 continue
             stack += expression.children
-        emit_ready_folds(self, ready)
+        emit_ready_reductions(self, ready)
         for expression in ready:
             self.value(expression)
 

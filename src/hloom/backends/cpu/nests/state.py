@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from hloom.backends.cpu.elements.types import Element, width_of
 from hloom.backends.cpu.llvm.text import Builder, Index, Value
-from hloom.loops.expressions import Fold, Load, Where
+from hloom.loops.expressions import Load, Reduction, Where
 from hloom.loops.index import Expression, Quotient, Remainder, Variable
 from hloom.loops.nest import BufferType, Nest, Store, atoms_of, indices_of
 from hloom.loops.rows import Rows, longest_row, rows_of_loads, rows_of_stores
@@ -54,7 +54,7 @@ class NestState(ABC):
         """The rows that each load and store, by its identity, is made with."""
         self._safe: dict[int, bool] = {}
 
-    def tie(self, start: int, expression: Expression | Fold) -> None:
+    def tie(self, start: int, expression: Expression | Reduction) -> None:
         """Says of the lines from `start` on, but those that say it already, which instruction they are for."""
         name = self.names.get(id(expression)) if self.names is not None else None
         if name is not None:

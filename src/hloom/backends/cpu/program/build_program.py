@@ -41,12 +41,12 @@ from hloom.loops.lower import Lowered, can_lower, copy_kernel, lower
 from hloom.loops.nest import BufferType, Kernel
 from hloom.loops.schedule import schedule
 from hloom.ops.control_flow import Call
-from hloom.passes.edit import is_control_flow, unfolded_size
+from hloom.passes.edit import inlined_size, is_control_flow
 from hloom.passes.optional import is_left_out, optional
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-MOST_UNFOLDED = 1 << 13
+MAX_INLINED = 1 << 13
 """Instructions of all that a computation runs, where this holds what needs the host and so is no subroutine."""
 SHARED_COPY_BYTES = 2 << 20
 """Copies of so much go to several threads: one core alone reads and writes less than the caches give."""
@@ -70,8 +70,8 @@ def build_program(
     functions = functions_of(order) if with_calls else set()
     sizes: dict[Computation, int] = {}
     for computation in order[:-1]:
-        sizes[computation] = unfolded_size(computation, sizes)
-        if sizes[computation] - len(computation.instructions) > MOST_UNFOLDED:
+        sizes[computation] = inlined_size(computation, sizes)
+        if sizes[computation] - len(computation.instructions) > MAX_INLINED:
             shared.too_long.add(computation)
         elif computation in functions:
             _add_subroutine(computation, program, shared)

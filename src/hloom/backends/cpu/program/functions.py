@@ -2,7 +2,7 @@
 
     call(x), to_apply=f .. call(y), to_apply=f, where f is long
 
-A program is as long as what its computations unfold to, which may be exponential in their number. So those that are
+A program is as long as what its computations expand to, which may be exponential in their number. So those that are
 long and run in several places are functions, once there would be too many steps; and where loops and conditionals nest
 deeply, some of the levels are: what works on steps goes from one level into the next.
 """
@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from hloom.ir import Computation, callees_first
 from hloom.ops.control_flow import Call
-from hloom.passes.edit import is_control_flow, unfolded_size
+from hloom.passes.edit import inlined_size, is_control_flow
 
 LONG_PROGRAM = 4000
-"""Instructions that a program may unfold to before loops and branches share computations."""
+"""Instructions that a program may expand to before loops and branches share computations."""
 LONG_FUNCTION = 16
 """Instructions that are worth a call."""
 MOST_LEVELS = 32
@@ -42,10 +42,10 @@ def functions_of(order: Sequence[Computation]) -> set[Computation]:
     calls = Counter(i.op.computation for c in order for i in c.instructions if isinstance(i.op, Call))
     functions = {computation for computation, count in calls.items() if count > 1}
     runs = Counter(callee for computation in order for callee in _run_by(computation))
-    unfolded: dict[Computation, int] = {}
+    inlined: dict[Computation, int] = {}
     for computation in order:
-        unfolded[computation] = unfolded_size(computation, unfolded)
-    is_long = unfolded[order[-1]] > LONG_PROGRAM
+        inlined[computation] = inlined_size(computation, inlined)
+    is_long = inlined[order[-1]] > LONG_PROGRAM
     sizes: dict[Computation, int] = {}
     levels: dict[Computation, int] = {}
     for computation in order:

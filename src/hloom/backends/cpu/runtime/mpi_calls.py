@@ -20,7 +20,7 @@ from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, WaitStep,
 from hloom.backends.cpu.runtime.exchange import NOWHERE, WORDS, ragged_address
 from hloom.ops.collectives import Collective
 from hloom.ops.communication import transfer_pairs
-from hloom.runtime.mpi.reductions import FoldMaker, mpi_functions, reduction_of
+from hloom.runtime.mpi.reductions import ReductionMaker, mpi_functions, reduction_of
 from hloom.runtime.mpi.world import World, ranks_of
 from hloom.runtime.python_api import c_address
 from hloom.values import Array
@@ -53,7 +53,7 @@ class Site:
     comm: Any
     named: bool
     """Whether the groups of the operation name this device."""
-    make_fold: FoldMaker
+    make_reduction: ReductionMaker
     kept: list[Any]
     """Memory that calls use."""
 
@@ -81,7 +81,7 @@ class DevicePlace:
     device: int
     replicas: int
     partitions: int
-    make_fold: FoldMaker
+    make_reduction: ReductionMaker
     kept: list[Any] = field(default_factory=list)
 
     def site(self, step: HostStep) -> Site:
@@ -93,7 +93,7 @@ class DevicePlace:
         named = {i for group in op.replica_groups.groups for i in group} if isinstance(op, Collective) else set()
         own = self.device // self.partitions if op.channel_id is None else self.device % self.partitions
         return Site(
-            step, members, members.index(self.device), comm, not named or own in named, self.make_fold, self.kept
+            step, members, members.index(self.device), comm, not named or own in named, self.make_reduction, self.kept
         )
 
 
@@ -237,7 +237,7 @@ def _alone(site: Site) -> list[Row]:
     return [_move(source, target, site.arrays[target].byte_size) for source, target in site.pairs]
 
 
-def _folding(function: str) -> Callable[[Site], list[Row] | None]:
+def _reducing(function: str) -> Callable[[Site], list[Row] | None]:
     def rows(site: Site) -> list[Row] | None:
         if site.comm is None:
             return _alone(site)
@@ -246,7 +246,7 @@ def _folding(function: str) -> Callable[[Site], list[Row] | None]:
         for source, target in site.pairs:
             if is_scattered and not _leads(site.op.scatter_dimension, site.arrays[source]):
                 return None
-            reduction = reduction_of(site.op.computation, site.arrays[source].type, site.make_fold)
+            reduction = reduction_of(site.op.computation, site.arrays[source].type, site.make_reduction)
             if reduction is None:
                 return None
             count, comm = math.prod(site.arrays[target].dimensions), _handle(site.comm)
@@ -381,10 +381,10 @@ def _ragged(site: Site) -> list[Row | Wait] | None:
 
 _CALLS: dict[str, Callable[[Site], Sequence[Row | Wait] | None]] = {
     "all-gather": _moving("Iallgather", "all_gather_dim"),
-    "all-reduce": _folding("Iallreduce"),
+    "all-reduce": _reducing("Iallreduce"),
     "all-to-all": _moving("Ialltoall", "split_dimension"),
     "collective-broadcast": _broadcast,
     "collective-permute": _permute,
     "ragged-all-to-all": _ragged,
-    "reduce-scatter": _folding("Ireduce_scatter_block"),
+    "reduce-scatter": _reducing("Ireduce_scatter_block"),
 }

@@ -16,7 +16,7 @@ from hloom.ops.elementwise_binary import Add, Divide, Minimum, Multiply, Remaind
 from hloom.ops.gather import Gather
 from hloom.ops.reshape import Reshape, kept_dimensions
 from hloom.ops.slice import DynamicUpdateSlice
-from hloom.passes.expand.dynamic import folds, indexed
+from hloom.passes.expand.dynamic import indexed, reductions
 from hloom.passes.expand.dynamic.site import Padded, Site, Sizes
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
@@ -230,10 +230,10 @@ RULES: dict[str, Rule] = {
     "bitcast-convert": _bitcast_convert,
     "broadcast": _broadcast,
     "concatenate": _concatenate,
-    "convolution": folds.convolution,
+    "convolution": reductions.convolution,
     "copy": _copy,
     "custom-call": _custom_call,
-    "dot": folds.dot,
+    "dot": reductions.dot,
     "dynamic-reshape": _dynamic_reshape,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
@@ -242,15 +242,15 @@ RULES: dict[str, Rule] = {
     "iota": _iota,
     "map": elementwise,
     "pad": _pad,
-    "reduce": folds.reduce,
-    "reduce-window": folds.reduce_window,
+    "reduce": reductions.reduce,
+    "reduce-window": reductions.reduce_window,
     "reshape": _reshape,
     "reverse": _reverse,
     "scatter": indexed.scatter,
     "set-dimension-size": _set_dimension_size,
     "slice": _slice,
-    "sort": folds.sort,
-    "topk": folds.top_k,
+    "sort": reductions.sort,
+    "topk": reductions.top_k,
     "transpose": _transpose,
 }
 

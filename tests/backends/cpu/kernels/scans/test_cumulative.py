@@ -31,9 +31,11 @@ def text(arrays: list[Array], combiner: str, dimension: int, backward: bool = Fa
     shapes = [f"{t}[{dims}]" for t in types]
     result = shapes[0] if n == 1 else "(" + ", ".join(shapes) + ")"
     names = ", ".join([f"x{k}" for k in range(n)] + [f"i{k}" for k in range(n)])
-    root = f"  ROOT r = {result} reduce-window({names}), window={{size={window} pad={pad}}}, to_apply=fold"
+    root = f"  ROOT r = {result} reduce-window({names}), window={{size={window} pad={pad}}}, to_apply=combiner"
     combiner = combiner.replace("T[]", f"{types[0]}[]")
-    return "\n".join(["HloModule m", "fold {", *parameters, "  " + combiner, "}", "ENTRY e {", *operands, root, "}"])
+    return "\n".join(
+        ["HloModule m", "combiner {", *parameters, "  " + combiner, "}", "ENTRY e {", *operands, root, "}"]
+    )
 
 
 @pytest.mark.parametrize("backward", [False, True])

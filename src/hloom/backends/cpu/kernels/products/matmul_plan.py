@@ -1,8 +1,8 @@
 """Decides how a matrix product is computed: its normal form, the tile in registers, the blocks in caches, the tasks.
 
-A product is first brought to one form (`normalised`): batches that are but more rows or columns folded into them, rows
-of the result contiguous where possible, complex matrices seen as real ones of twice the size. Then `plan` chooses the
-tile and the blocks, and who packs what:
+A product is first brought to one form (`normalised`): batches that are but more rows or columns collapsed into them,
+rows of the result contiguous where possible, complex matrices seen as real ones of twice the size. Then `plan` chooses
+the tile and the blocks, and who packs what:
 
 - B is read where it lies ("direct") where packing would not pay, or packed once by all threads into the workspace
   ("shared"), or, where it is small, by each task for itself on its stack ("private").
@@ -74,7 +74,7 @@ class MatmulSpec:
         turned = (b0, b2, b1), (a0, a2, a1), (c0, c2, c1)
         return MatmulSpec(self.batch, self.n, self.m, self.k, self.rhs_type, self.lhs_type, self.out_type, *turned)
 
-    def folded(self) -> MatmulSpec:
+    def collapsed(self) -> MatmulSpec:
         """Without a batch where the batch is but more rows: all share one rhs, and rows follow each other evenly."""
         (a0, a1, a2), b, (c0, c1, c2) = self.lhs_strides, self.rhs_strides, self.out_strides
         if b[0] != 0 or self.batch == 1:
@@ -107,7 +107,7 @@ class Product:
 
 
 def normalised(spec: MatmulSpec) -> Product:
-    spec = spec.folded().transposed().folded().transposed()
+    spec = spec.collapsed().transposed().collapsed().transposed()
     swapped = _swap_pays(spec)
     if swapped:
         spec = spec.transposed()

@@ -1,1 +1,1 @@
-"""Scans along and across rows, cumulative windows, folds of windows."""
+"""Scans along and across rows, cumulative windows, reductions of windows."""

@@ -1,4 +1,4 @@
-"""Scans along another dimension than the minor one: strips of rows are folded row by row, vectors side by side."""
+"""Scans along another dimension than the minor one: strips of rows are reduced row by row, vectors side by side."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, flat
 from hloom.backends.cpu.llvm.text import PTR, Index, Value
 
 STRIP = 64
-"""At most so many vectors of a row are folded together: their running folds stay in the cache."""
+"""At most so many vectors of a row are reduced together: their running reductions stay in the cache."""
 
 
 class ScanAcross:
@@ -34,7 +34,7 @@ class ScanAcross:
 
 
 class _Strip:
-    """The task of one strip of one row of vectors; `own` and `before` hold the folds of each of its vectors."""
+    """The task of one strip of one row of vectors; `own` and `before` hold the reductions of each of its vectors."""
 
     def __init__(self, kernel: ScanAcross) -> None:
         self.kernel, self.scan, self.lanes = kernel, kernel.scan, kernel.lanes
@@ -73,7 +73,7 @@ class _Strip:
             self._put(self.before, vector, scan.joined(f, before, own, block))
 
     def _step(self, block: Value, index: Index, initial: Elements, is_first: bool) -> None:
-        """Adds one row to the folds of the block, and stores its results."""
+        """Adds one row to the reductions of the block, and stores its results."""
         f, scan = self.f, self.scan
         row = f.subtract(scan.size - 1, index) if scan.backward else index
         with f.each(0, self.vectors) as vector:

@@ -76,14 +76,14 @@ class ScanAlong:
         return f, pointers[: 2 * count], initial, scratch, first, f.add(first, length)
 
     def _totals(self) -> KernelFunction:
-        """Folds each block."""
+        """Reduces each block."""
         f, row, _, scratch, first, last = self._task("totals")
         with f.each(first, last) as block:
             self._put_total(f, scratch, block, self._block(f, row, block, None, None))
         return f
 
     def _add_up(self, f: KernelFunction, scratch: Value, before: State) -> None:
-        """The fold of each block becomes the fold of all blocks before it."""
+        """The reduction of each block becomes the reduction of all blocks before it."""
         with f.each(0, self.blocks) as block:
             total, here = self._total(f, scratch, block), before.get()
             self._put_total(f, scratch, block, here)
@@ -114,7 +114,7 @@ class ScanAlong:
     def _block(
         self, f: KernelFunction, row: list[Value], block: Index, initial: Elements | None, before: Elements | None
     ) -> Elements:
-        """Scans a block of whole vectors; its fold, in all lanes. Without `before` nothing is stored."""
+        """Scans a block of whole vectors; its reduction, in all lanes. Without `before` nothing is stored."""
 
         def step(vector: Index, carried: Elements | None) -> Elements:
             position = f.multiply(vector, self.lanes)
@@ -144,7 +144,7 @@ class ScanAlong:
         self._store(f, self.scan.result(f, initial, before, own, self.blocks), row, position, mask)
 
     def _prefix(self, f: KernelFunction, values: Elements) -> Elements:
-        """The running fold inside a vector, in log2(lanes) steps."""
+        """The running reduction inside a vector, in log2(lanes) steps."""
         distance = 1
         while distance < self.lanes:
             step = distance if self.scan.backward else -distance

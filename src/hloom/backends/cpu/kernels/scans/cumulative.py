@@ -1,4 +1,4 @@
-"""`reduce-window` that is a running fold, such as a cumulative sum, or has large windows."""
+"""`reduce-window` that is a running reduction, such as a cumulative sum, or has large windows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.scans.across import ScanAcross
 from hloom.backends.cpu.kernels.scans.along import ScanAlong
 from hloom.backends.cpu.kernels.scans.scan import Scan
-from hloom.backends.cpu.kernels.scans.window_fold import WindowFold, axes_of
+from hloom.backends.cpu.kernels.scans.window_reduction import WindowReduction, axes_of
 from hloom.ir import Instruction
 from hloom.ops.reduce_window import cumulative_dimension
 
@@ -28,8 +28,8 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     if dimension is None:
         axes = axes_of(op.window, sizes)
         if axes is not None and len(axes) == 1 and axes[0].inner == axes[0].window.window_dilation == 1:
-            return None  # windows of elements that lie side by side: kernels fold them as fast as they are read
-        return WindowFold(name, instruction, computation, axes, threads, vector_bytes).code() if axes else None
+            return None  # windows of elements that lie side by side: kernels reduce them as fast as they are read
+        return WindowReduction(name, instruction, computation, axes, threads, vector_bytes).code() if axes else None
     outer, inner = math.prod(sizes[:dimension]), math.prod(sizes[dimension + 1 :])
     backward = op.window[dimension].padding_low == 0
     scan = Scan(instruction, computation, outer, sizes[dimension], inner, backward)

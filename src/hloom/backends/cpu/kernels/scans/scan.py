@@ -1,8 +1,8 @@
-"""A running fold along a dimension: what its vectors and blocks have in common.
+"""A running reduction along a dimension: what its vectors and blocks have in common.
 
-Elements are folded block by block, and a block's results are what came before it combined with the block's own running
-fold. Blocks start at fixed positions, so the result does not depend on the number of threads, and a long sum of floats
-is as accurate as a sum of sums.
+Elements are reduced block by block, and a block's results are what came before it combined with the block's own running
+reduction. Blocks start at fixed positions, so the result does not depend on the number of threads, and a long sum of
+floats is as accurate as a sum of sums.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Elements = list[Element]
 
 
 class Scan:
-    """A running fold of `size` elements by `computation`, from the first on or, `backward`, from the last.
+    """A running reduction of `size` elements by `computation`, from the first on or, `backward`, from the last.
 
     `outer` such rows lie one after the other, `inner` side by side.
     """
@@ -43,14 +43,14 @@ class Scan:
         """Whether the initial value may be combined first; else it is the left operand of all results."""
         is_narrow = len(self.types) == 1 and self.types[0].is_float and self.types[0].bits < 32
         self.wide = {"add": "fadd", "multiply": "fmul"}.get(opcode) if is_narrow else None
-        """LLVM's operation of a fold of narrow floats, which is done in f32 and rounded once."""
+        """LLVM's operation of a reduction of narrow floats, which is done in f32 and rounded once."""
 
     @property
     def is_worth_threads(self) -> bool:
         return self.outer * self.size * self.inner >= WORTH_THREADS
 
     def combine(self, b: Builder, earlier: Elements, later: Elements) -> Elements:
-        """Folds two neighbouring parts, `earlier` being the one that the scan meets first."""
+        """Reduces two neighbouring parts, `earlier` being the one that the scan meets first."""
         left, right = (later, earlier) if self.backward else (earlier, later)
         if self.wide is not None:
             (x,), (y,) = flat(left), flat(right)
@@ -58,7 +58,7 @@ class Scan:
         return self.computation.emit(b, [*left, *right])
 
     def joined(self, f: KernelFunction, before: Elements, own: Elements, block: Index) -> Elements:
-        """What comes before a block combined with a fold inside of it; before block 0 there may be nothing."""
+        """What comes before a block combined with a reduction inside of it; before block 0 there may be nothing."""
         both = self.combine(f, before, own)
         if self.starts_with_initial:
             return both

@@ -1,4 +1,4 @@
-"""A function that folds one array into another, as MPI calls it: `void (ptr given, ptr held, ptr length, ptr type)`."""
+"""A function that reduces one array into another, as MPI calls it: `void (ptr given, ptr held, ptr length, ptr type)`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from hloom.passes.expand.maker import scalar_computation
 from hloom.types import PrimitiveType
 
 
-def make_fold(opcode: str, element_type: PrimitiveType) -> tuple[int, Any] | None:
+def make_reduction(opcode: str, element_type: PrimitiveType) -> tuple[int, Any] | None:
     """The address of the function for one of MONOIDS on elements of a type, and its code, which has to live as long."""
     (monoid,) = [monoid for monoid in MONOIDS if monoid.opcode == opcode]
-    text = fold_text("hloom_fold", scalar_computation(Module("fold"), monoid(), element_type))
+    text = reduction_text("hloom_reduction", scalar_computation(Module("reduction"), monoid(), element_type))
     if text is None:
         return None
     code = load_object(make_object(text))
-    return code.address("hloom_fold"), code
+    return code.address("hloom_reduction"), code
 
 
-def fold_text(name: str, computation: Computation) -> str | None:
+def reduction_text(name: str, computation: Computation) -> str | None:
     """LLVM IR of held[i] = computation(given[i], held[i]), i < *length; None where the computation has no code."""
     scalar = ScalarComputation.of(computation)
     if scalar is None:
@@ -35,14 +35,14 @@ def fold_text(name: str, computation: Computation) -> str | None:
     length = f.convert("sext", f.load(f["length"], I32, 4), "i64")
     lanes = max(2, processor().vector_bytes // max(4, type.byte_width))
 
-    def fold(index: Index, width: int) -> None:
+    def reduction(index: Index, width: int) -> None:
         places = [f.element_at(f[array], index, type) for array in ("given", "held")]
         (result,) = scalar.emit(f, [f.load_lanes(place, type, width) for place in places])
         f.store_lanes(result, places[1], type)
 
     vectors = f.divide(length, lanes)
     with f.each(0, vectors) as block:
-        fold(f.multiply(block, lanes), lanes)
+        reduction(f.multiply(block, lanes), lanes)
     with f.each(f.multiply(vectors, lanes), length) as index:
-        fold(index, 0)
+        reduction(index, 0)
     return "\n".join([*f.declarations, f.text().replace("define internal", "define", 1)])

@@ -1,4 +1,4 @@
-"""`reduce-window` with large windows: folded along one dimension after the other, each vectorised.
+"""`reduce-window` with large windows: reduced along one dimension after the other, each vectorised.
 
 The combiner must be associative and commutative, as reduce-window says. Base dilation, and windows that hold padding
 alone, are left to others.
@@ -20,7 +20,7 @@ from hloom.ops.attributes import Window, WindowDimension
 
 ELEMENTS_OF_TASK = 1 << 12
 LONG_WINDOW = 64
-"""Windows that are longer are folded in blocks."""
+"""Windows that are longer are reduced in blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Axis:
 
 
 def axes_of(window: Window, sizes: tuple[int, ...]) -> list[Axis] | None:
-    """The dimensions to fold along; None where a window is not handled."""
+    """The dimensions to reduce along; None where a window is not handled."""
     axes = []
     shape = list(sizes)
     for d, w in enumerate(window):
@@ -64,7 +64,7 @@ def axes_of(window: Window, sizes: tuple[int, ...]) -> list[Axis] | None:
     return axes
 
 
-class WindowFold:
+class WindowReduction:
     """Writes the functions of a reduce-window, one task for each axis."""
 
     def __init__(
@@ -101,9 +101,9 @@ class WindowFold:
 
 
 class _AxisTask:
-    """Folds the windows at some positions along an axis."""
+    """Reduces the windows at some positions along an axis."""
 
-    def __init__(self, kernel: WindowFold, name: str, axis: Axis, step: int, blocks: int, is_last: bool) -> None:
+    def __init__(self, kernel: WindowReduction, name: str, axis: Axis, step: int, blocks: int, is_last: bool) -> None:
         self.scan, self.types, self.axis = kernel.scan, kernel.types, axis
         self.lanes, self.step, self.blocks, self.is_last = kernel.lanes, step, blocks, is_last
         self.f = task_function(name)
@@ -138,7 +138,7 @@ class _AxisTask:
         with f.each(first, start) as position:
             self._across(position)
         with f.each(start, rest, self.lanes) as position:
-            self._fold(position, 0, self.axis.window.size, 0, self.lanes, None)
+            self._reduction(position, 0, self.axis.window.size, 0, self.lanes, None)
         with f.each(rest, last) as position:
             self._across(position)
 
@@ -149,9 +149,9 @@ class _AxisTask:
         lanes = min(self.lanes, 1 << (inner - 1).bit_length()) if inner > 1 else 0
         whole = inner // lanes * lanes if lanes else inner
         with f.each(0, whole, lanes or 1) as column:
-            self._fold(position, low, high, column, lanes, None)
+            self._reduction(position, low, high, column, lanes, None)
         if whole < inner:
-            self._fold(position, low, high, whole, lanes, f.first_lanes(inner - whole, lanes))
+            self._reduction(position, low, high, whole, lanes, f.first_lanes(inner - whole, lanes))
 
     def _bounds(self, position: Value) -> tuple[Index, Index]:
         """`Axis.bounds` of a position that is known when the code runs."""
@@ -167,8 +167,10 @@ class _AxisTask:
         end = ceil_divided(f.binary("add", start, constant(I64, self.axis.size)))
         return ceil_divided(start), f.minimum(end, w.size)
 
-    def _fold(self, position: Value, low: Index, high: Index, column: Index, lanes: int, mask: Value | None) -> None:
-        """Folds window elements low .. high - 1 at a position, and stores the result."""
+    def _reduction(
+        self, position: Value, low: Index, high: Index, column: Index, lanes: int, mask: Value | None
+    ) -> None:
+        """Reduces window elements low .. high - 1 at a position, and stores the result."""
         f, axis, w = self.f, self.axis, self.axis.window
         start = f.binary("sub", f.index(f.multiply(position, w.stride)), constant(I64, w.padding_low))
 
@@ -176,13 +178,13 @@ class _AxisTask:
             at = f.binary("add", start, f.index(f.multiply(step, w.window_dilation)))
             return self._load(self.source, f.add(f.multiply(at, axis.inner), column), lanes, mask)
 
-        def folded(first: Index, end: Index) -> Elements:
+        def reduced(first: Index, end: Index) -> Elements:
             state = State(f, self.scan, element(first))
             with f.each(f.add(first, 1), end) as step:
                 state.set(self.scan.combine(f, state.get(), element(step)))
             return state.get()
 
-        result = folded(low, high) if w.size <= LONG_WINDOW else self._in_blocks(folded, low, high)
+        result = reduced(low, high) if w.size <= LONG_WINDOW else self._in_blocks(reduced, low, high)
         if self.is_last:
             initial = self.scan.load_initial(f, self.initial, lanes)
             result = self.scan.combine(f, initial, result)
@@ -190,13 +192,13 @@ class _AxisTask:
         for value, p, type in zip(result, self.target, self.types, strict=True):
             f.store_lanes(value, f.element_at(p, place, type), type, mask)
 
-    def _in_blocks(self, folded: Callable[[Index, Index], Elements], low: Index, high: Index) -> Elements:
+    def _in_blocks(self, reduced: Callable[[Index, Index], Elements], low: Index, high: Index) -> Elements:
         """About as many blocks as each has elements, so that no chain of additions is long (GEN-13)."""
         f, block = self.f, math.isqrt(self.axis.window.size)
         end = f.minimum(f.add(low, block), high)
-        state = State(f, self.scan, folded(low, end))
+        state = State(f, self.scan, reduced(low, end))
         with f.each(end, high, block) as first:
-            part = folded(first, f.minimum(f.add(first, block), high))
+            part = reduced(first, f.minimum(f.add(first, block), high))
             state.set(self.scan.combine(f, state.get(), part))
         return state.get()
 

@@ -29,7 +29,7 @@ SIDE_BY_SIDE = [
     ((1000,), (290,), "size=132 stride=3"),
 ]
 HLO = """HloModule m
-fold {
+combiner {
   a = T[] parameter(0)
   b = T[] parameter(1)
   ROOT r = T[] %s(a, b)
@@ -37,7 +37,7 @@ fold {
 ENTRY e {
   x = T[%s] parameter(0)
   i = T[] parameter(1)
-  ROOT r = T[%s] reduce-window(x, i), window={%s}, to_apply=fold
+  ROOT r = T[%s] reduce-window(x, i), window={%s}, to_apply=combiner
 }"""
 
 

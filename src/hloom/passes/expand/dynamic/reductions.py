@@ -32,7 +32,7 @@ def reduce(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     assert isinstance(op, Reduce)
     sizes = site.joint_sizes(operands[:half])
     kept = [d for d in range(len(operands[0].bounds)) if d not in op.dimensions]
-    results = _folded(site, operands, {d: size for d, size in sizes.items() if d in op.dimensions})
+    results = _reduced(site, operands, {d: size for d, size in sizes.items() if d in op.dimensions})
     return [Padded(result, {kept.index(d): size for d, size in sizes.items() if d in kept}) for result in results]
 
 
@@ -41,7 +41,7 @@ def reduce_window(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     assert isinstance(op, ReduceWindow)
     sizes = site.joint_sizes(operands[:half])
     crossed = {d: size for d, size in sizes.items() if op.window[d] != WindowDimension()}
-    results = _folded(site, operands, crossed)
+    results = _reduced(site, operands, crossed)
     counts = {d: _positions(site, op.window[d], size) if d in crossed else size for d, size in sizes.items()}
     return [Padded(result, counts) for result in results]
 
@@ -54,8 +54,8 @@ def _positions(site: Site, window: WindowDimension, size: Instruction) -> Instru
     return site.largest(steps, 0)
 
 
-def _folded(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instruction]:
-    """The arrays of a fold that skips what lies beyond some sizes."""
+def _reduced(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instruction]:
+    """The arrays of a reduction that skips what lies beyond some sizes."""
     op: Any = site.old.op
     half = len(operands) // 2
     arrays = [operand.array for operand in operands]
@@ -65,13 +65,13 @@ def _folded(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instru
         neutral = site.make.constant(identity(monoid.opcode, element_type), element_type)
         return [site.plain(site.masked(arrays[0], sizes, neutral), arrays[1])]
     if not sizes:
-        folded = site.plain(*arrays)
-        return [folded] if half == 1 else [site.make.element(folded, k) for k in range(half)]
+        reduced = site.plain(*arrays)
+        return [reduced] if half == 1 else [site.make.element(reduced, k) for k in range(half)]
     valid = site.valid(arrays[0].shape, sizes)
     begun = site.make.constant(True, PrimitiveType.PRED)
     skipping = op.replace(computation=_skipping(site, op.computation, half))
-    folded = site.make(skipping, *arrays[:half], valid, *arrays[half:], begun)
-    return [site.make.element(folded, k) for k in range(half)]
+    reduced = site.make(skipping, *arrays[:half], valid, *arrays[half:], begun)
+    return [site.make.element(reduced, k) for k in range(half)]
 
 
 def _skipping(site: Site, combiner: Computation, count: int) -> Computation:

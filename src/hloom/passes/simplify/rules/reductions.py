@@ -25,14 +25,14 @@ def _single_step(computation: Computation) -> Operation | None:
 
 
 def _reduces_ones(m: Match) -> bool:
-    """One operand, one element to fold into each result, by an operation that works on whole arrays."""
+    """One operand, one element to reduce into each result, by an operation that works on whole arrays."""
     if len(m.root.operands) != 2 or _single_step(m.op.computation) is None:
         return False
     sizes = m.root.operands[0].shape.dimensions
     return all(sizes[d] == 1 for d in m.op.dimensions)
 
 
-def _fold_once(m: Match) -> Instruction:
+def _apply_once(m: Match) -> Instruction:
     operand, init = m.root.operands
     step = _single_step(m.op.computation)
     assert step is not None
@@ -47,10 +47,10 @@ def _reduces_nothing(m: Match) -> bool:
 
 
 REDUCTIONS = [
-    Rule("reduce-of-ones", "reduce(*)", _fold_once, "one element each: the computation is applied once, to all of them",
-         when=_reduces_ones),
+    Rule("reduce-of-ones", "reduce(*)", _apply_once,
+         "one element each: the computation is applied once, to all of them", when=_reduces_ones),
     Rule("reduce-of-none", "reduce(*)", lambda m: m.spread(m.root.operands[1], m.root.shape),
-         "nothing to fold gives the initial value", when=_reduces_nothing),
+         "nothing to reduce gives the initial value", when=_reduces_nothing),
 ]  # fmt: skip
 
 # Sorts

@@ -1,0 +1,324 @@
+"""Reductions in LLVM IR: step by step, in scalars or vectors, or with running values in the lanes; sums in blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hloom.backends.cpu.elements import ops as element_ops
+from hloom.backends.cpu.elements.types import Element, parts, rounded, select_element, width_of
+from hloom.backends.cpu.llvm.text import I64, Index, Value, constant, mask_constant
+from hloom.backends.cpu.nests.memory import any_lane
+from hloom.backends.cpu.nests.state import NestState
+from hloom.literal import identity
+from hloom.loops.expressions import Apply, Argument, Reduction, walk
+from hloom.loops.index import Expression, Variable
+from hloom.loops.lanes import reduction_lanes
+from hloom.loops.nest import reductions_of
+from hloom.types import PrimitiveType
+
+States = list[list[Element]]
+"""The running values of several reductions."""
+Step = Callable[[Value, States], States]
+
+UNROLLED_REDUCTION = 12
+"""Reductions of at most so many steps are written out."""
+SUMMATION_BLOCK = 64
+"""Sums of floats longer than this are sums of sums of blocks, which keeps their error small."""
+BLOCKS_OF_BLOCK = 8
+"""The sums of so many blocks are added up, and those of as many of these, and so on."""
+
+
+def emit_ready_reductions(e: NestState, ready: Sequence[Expression]) -> None:
+    """Reductions over the same loops that do not need each other share them."""
+    bound = e.variables.keys()
+    reductions = [f for f in reductions_of(ready) if f.variables <= bound and all(map(e.is_safe, f.values))]
+    depth: dict[int, int] = {}
+    groups: dict[tuple[int, tuple[Variable, ...]], list[Reduction]] = {}
+    for reduction in reductions:
+        inner = reductions_of([*reduction.values, *reduction.initial])
+        depth[id(reduction)] = 1 + max((depth.get(id(f), 0) for f in inner), default=0)
+        groups.setdefault((depth[id(reduction)], reduction.over), []).append(reduction)
+    for _, group in sorted(groups.items(), key=lambda item: item[0][0]):
+        emit_reductions(e, [f for f in group if results_of(e, f) is None])
+
+
+def emit_reductions(e: NestState, reductions: list[Reduction]) -> None:
+    """Emits reductions over the same loops, and remembers their results."""
+    if not reductions:
+        return
+    start = len(e.builder.lines)
+    depends = e.vector is not None and any(e.vector in reduction.variables for reduction in reductions)
+    if depends:
+        results = serial_reductions(e, reductions)
+    else:
+        saved = e.vector, e.lanes, e.tail, e.mask
+        e.vector, e.lanes, e.tail = None, 0, None
+        if e.mask is not None and e.mask.type.width:
+            e.mask = any_lane(e, e.mask)
+        variable, lanes = reduction_lanes(reductions, e.vector_bytes)
+        results = vector_reductions(e, reductions, variable, lanes) if variable else serial_reductions(e, reductions)
+        e.vector, e.lanes, e.tail, e.mask = saved
+    e.tie(start, reductions[0])
+    for reduction, values in zip(reductions, results, strict=True):
+        e.scopes[-1]["reduction", id(reduction)] = values
+
+
+def results_of(e: NestState, reduction: Reduction) -> list[Element] | None:
+    key = ("reduction", id(reduction))
+    return next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
+
+
+def serial_reductions(e: NestState, reductions: list[Reduction]) -> States:
+    """One step after another, starting from the initial values; vectors where the values are vectors."""
+    width = e.lanes if e.vector is not None and any(e.vector in f.variables for f in reductions) else 0
+    initial = [[e.splat(e.value(i), width) for i in reduction.initial] for reduction in reductions]
+    over = reductions[0].over
+    if all(reduction.opcode for reduction in reductions) and any(map(needs_blocks, reductions)):
+        long = max(over, key=lambda variable: variable.extent)
+        inner = tuple(variable for variable in over if variable is not long)
+        results = summed_in_blocks(
+            e, reductions, long, 1, initial, lambda states: reduction_loops(e, reductions, inner, states)
+        )
+    else:
+        results = reduction_loops(e, reductions, over, initial)
+    return [rounded_results(e, reduction, values) for reduction, values in zip(reductions, results, strict=True)]
+
+
+def rounded_results(e: NestState, reduction: Reduction, values: list[Element]) -> list[Element]:
+    """Narrow floats are summed up in f32 and rounded once."""
+    if not reduction.opcode:
+        return values
+    types = [e.type for e in reduction.initial]
+    return [v if isinstance(v, tuple) else rounded(e.builder, v, t) for v, t in zip(values, types, strict=True)]
+
+
+def needs_blocks(reduction: Reduction) -> bool:
+    type = reduction.initial[0].type
+    return (
+        reduction.opcode == "add"
+        and (type.is_float or type.is_complex)
+        and any(variable.extent > 2 * SUMMATION_BLOCK for variable in reduction.over)
+    )
+
+
+def summed_in_blocks(
+    e: NestState,
+    reductions: list[Reduction],
+    variable: Variable,
+    step: int,
+    initial: States,
+    body: Callable[[States], States],
+) -> States:
+    """Loops over blocks of the variable's range, over blocks of these and so on; `body` runs with it bound.
+
+    Each block is summed from zero, so that no chain of additions is long (GEN-13).
+    """
+    b, main, sizes = e.builder, variable.extent // step * step, [step, SUMMATION_BLOCK * step]
+    while main > 2 * BLOCKS_OF_BLOCK * sizes[-1]:
+        sizes.append(BLOCKS_OF_BLOCK * sizes[-1])
+    zeros = [
+        [neutral_element(reduction, value) for value in values]
+        for reduction, values in zip(reductions, initial, strict=True)
+    ]
+    inner = at_each(e, reductions, variable, body)
+
+    def summed(first: Index, last: Index, level: int, states: States) -> States:
+        def one_block(at: Value, states: States) -> States:
+            end = b.intrinsic("smin", b.binary("add", at, b.index(sizes[level])), b.index(last))
+            sums = summed(at, end, level - 1, zeros)
+            return [
+                [combine_plain(e, reduction, x, y) for x, y in zip(old, new, strict=True)]
+                for reduction, old, new in zip(reductions, states, sums, strict=True)
+            ]
+
+        return loop_elements(e, first, last, sizes[level], states, one_block if level else inner)
+
+    return summed(0, main, len(sizes) - 1, initial)
+
+
+def reduction_loops(e: NestState, reductions: list[Reduction], over: tuple[Variable, ...], states: States) -> States:
+    """Runs the loops `over`, from the outermost, around one step of each reduction."""
+    if not over:
+        return [reduction_step(e, reduction, state) for reduction, state in zip(reductions, states, strict=True)]
+    variable, rest = over[0], over[1:]
+    body = at_each(e, reductions, variable, lambda inner: reduction_loops(e, reductions, rest, inner))
+    if math.prod(v.extent for v in over) <= UNROLLED_REDUCTION:
+        for k in range(variable.extent):
+            states = body(constant(I64, k), states)
+        return states
+    if variable.extent == 0:
+        return states
+    return loop_elements(e, 0, variable.extent, 1, states, body)
+
+
+def at_each(e: NestState, reductions: list[Reduction], variable: Variable, body: Callable[[States], States]) -> Step:
+    """The body of a loop: `body` with the loop's variable bound, and before it what depends on no inner loop."""
+
+    def step(at: Value, states: States) -> States:
+        with e.bound(variable, at):
+            e.hoist([value for reduction in reductions for value in reduction.values])
+            return body(states)
+
+    return step
+
+
+def reduction_step(e: NestState, reduction: Reduction, states: list[Element]) -> list[Element]:
+    values = [e.value(value) for value in reduction.values]
+    if reduction.opcode:
+        return [combine_plain(e, reduction, states[0], values[0])]
+    return combine(e, reduction, states, values)
+
+
+def combine(e: NestState, reduction: Reduction, states: list[Element], values: list[Element]) -> list[Element]:
+    scope: dict[Any, Any] = {}
+    for root in walk(reduction.combine):
+        if isinstance(root, Argument):
+            scope[id(root)] = [*states, *values][root.number]
+    e.scopes.append(scope)
+    results = [e.value(expression) for expression in reduction.combine]
+    e.scopes.pop()
+    widths = [width_of(state) for state in states]
+    return [e.splat(result, width) for result, width in zip(results, widths, strict=True)]
+
+
+def combine_plain(e: NestState, reduction: Reduction, x: Element, y: Element) -> Element:
+    """One operation of a reorderable combiner, not rounded to narrow types."""
+    x, y = e.level([x, y])
+    expression = reduction.combine[0]
+    assert isinstance(expression, Apply)
+    type = expression.type
+    if type.is_float and type.bits < 32 and isinstance(x, Value) and isinstance(y, Value):
+        opcode = {"add": "fadd", "multiply": "fmul"}.get(reduction.opcode)
+        if opcode:
+            return e.builder.binary(opcode, x, y)
+    return element_ops.apply(e.builder, expression, [x, y])
+
+
+def neutral_element(reduction: Reduction, like: Element) -> Element:
+    type = reduction.initial[0].type
+    value = identity(reduction.opcode, type)
+    if isinstance(like, tuple):
+        return constant(like[0].type, float(value.real)), constant(like[1].type, float(value.imag))
+    return constant(like.type, float(value) if type.is_float else int(value))
+
+
+def loop_elements(e: NestState, first: Index, last: Index, step: int, states: States, body: Step) -> States:
+    """A loop that carries the states of several reductions."""
+    with e.builder.loop(last, step, _flat(states), first) as loop:
+        loop.carried = _flat(body(e.builder.index(loop.index), _like(states, loop.carried)))
+    return _like(states, loop.carried)
+
+
+def vector_reductions(e: NestState, reductions: list[Reduction], variable: Variable, lanes: int) -> States:
+    """Reorderable reductions with `lanes` running values each, along `variable`; these are reduced in the end."""
+    start = [[e.value(initial) for initial in reduction.initial] for reduction in reductions]
+    e.vector, e.lanes = variable, lanes
+    others = tuple(v for v in reductions[0].over if v is not variable)
+    neutral = [
+        [neutral_element(reduction, e.splat(value, lanes)) for value in values]
+        for reduction, values in zip(reductions, start, strict=True)
+    ]
+
+    def all_steps(states: States) -> States:
+        return reduction_loops(e, reductions, (), states)
+
+    step = at_each(e, reductions, variable, all_steps)
+
+    def lanes_reduced(states: States) -> States:
+        main = variable.extent // lanes * lanes
+        if main:
+            if any(needs_vector_blocks(reduction, variable, lanes) for reduction in reductions):
+                states = summed_in_blocks(e, reductions, variable, lanes, states, all_steps)
+            else:
+                states = loop_elements(e, 0, main, lanes, states, step)
+        if main < variable.extent:
+            e.tail = tail = mask_constant(variable.extent - main, lanes)
+            new = step(constant(I64, main), neutral)
+            states = [
+                [
+                    combine_plain(e, reduction, x, select_element(e.builder, tail, y, z))
+                    for x, y, z in zip(old, values, zero, strict=True)
+                ]
+                for reduction, old, values, zero in zip(reductions, states, new, neutral, strict=True)
+            ]
+            e.tail = None
+        return states
+
+    states = around(e, others, neutral, lanes_reduced, reductions)
+    e.vector, e.lanes = None, 0
+    results = []
+    for reduction, first, values in zip(reductions, start, states, strict=True):
+        total = horizontal(e, reduction, values[0])
+        results.append(rounded_results(e, reduction, [combine_plain(e, reduction, first[0], total)]))
+    return results
+
+
+def needs_vector_blocks(reduction: Reduction, variable: Variable, lanes: int) -> bool:
+    type = reduction.initial[0].type
+    return reduction.opcode == "add" and not type.is_integer and variable.extent > 2 * SUMMATION_BLOCK * lanes
+
+
+def around(
+    e: NestState,
+    over: tuple[Variable, ...],
+    states: States,
+    body: Callable[[States], States],
+    reductions: list[Reduction],
+) -> States:
+    if not over:
+        return body(states)
+    step = at_each(e, reductions, over[0], lambda inner: around(e, over[1:], inner, body, reductions))
+    return loop_elements(e, 0, over[0].extent, 1, states, step)
+
+
+def horizontal(e: NestState, reduction: Reduction, lanes: Element) -> Element:
+    """The lanes of a vector reduced into one value."""
+    b, type = e.builder, reduction.initial[0].type
+    if isinstance(lanes, Value) and not (
+        type.is_pred and reduction.opcode in ("maximum", "minimum", "add", "multiply")
+    ):
+        vector = lanes.type
+        if type.is_float and reduction.opcode in ("add", "multiply"):
+            name = "fadd" if reduction.opcode == "add" else "fmul"
+            start = constant(vector.scalar, -0.0 if name == "fadd" else 1.0)
+            return b.call(f"llvm.vector.reduce.{name}.{vector.suffix}", vector.scalar, start, lanes, flags="reassoc")
+        return b.call(f"llvm.vector.reduce.{_reduction(reduction.opcode, type)}.{vector.suffix}", vector.scalar, lanes)
+    width = width_of(lanes)
+    while width > 1:
+        low = shuffled(e, lanes, range(width // 2))
+        high = shuffled(e, lanes, range(width // 2, width))
+        lanes = combine_plain(e, reduction, low, high)
+        width //= 2
+    if isinstance(lanes, tuple):
+        return b.extract(lanes[0], 0), b.extract(lanes[1], 0)
+    return b.extract(lanes, 0)
+
+
+def shuffled(e: NestState, element: Element, lanes: Sequence[int]) -> Element:
+    if isinstance(element, tuple):
+        return e.builder.shuffle(element[0], None, lanes), e.builder.shuffle(element[1], None, lanes)
+    return e.builder.shuffle(element, None, lanes)
+
+
+def _reduction(opcode: str, type: PrimitiveType) -> str:
+    """The name of LLVM's reduction of a vector."""
+    if opcode in ("and", "or", "xor"):
+        return opcode
+    if opcode in ("add", "multiply"):
+        return {"add": "add", "multiply": "mul"}[opcode]
+    short = "max" if opcode == "maximum" else "min"
+    if type.is_float:
+        return f"f{short}imum"
+    return ("s" if type.is_signed else "u") + short
+
+
+def _flat(states: States) -> list[Value]:
+    return [value for row in states for element in row for value in parts(element)]
+
+
+def _like(states: States, values: list[Value]) -> States:
+    """Flat registers grouped as `states` are."""
+    rest = iter(values)
+    return [[(next(rest), next(rest)) if isinstance(e, tuple) else next(rest) for e in row] for row in states]
