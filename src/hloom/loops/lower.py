@@ -168,7 +168,7 @@ class _Lowering:
         return Lowered(kernel, self.inputs, tuple(self.copies))
 
     def _names(self, kernel: Kernel) -> dict[int, str]:
-        """The instruction that each expression, or reduction, was first made for; of parameters, what they stand for."""
+        """The instruction that each expression, or reduction, was first made for; for a parameter, its argument."""
         found: dict[int, str] = {}
         for (instruction, _), expressions in self.puller.pulled.items():
             name = self.read.get(instruction, instruction.name)

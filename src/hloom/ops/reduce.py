@@ -24,7 +24,7 @@ def reduction(ctx: Context, computation: Computation, left: Arrays, right: Array
 
 
 def reduce_axis(ctx: Context, computation: Computation, arrays: Arrays) -> Arrays:
-    """Reduces the last axis, of size >= 1, as a balanced tree that keeps the order: as accurate as pairwise summation."""
+    """Reduces the last axis, of size >= 1, as a balanced tree in order: as accurate as pairwise summation."""
     while (size := arrays[0].shape[-1]) > 1:
         even = size - size % 2
         reduced = reduction(

@@ -15,10 +15,10 @@ from hloom.backends.cpu.codegen.modules import (
     apart,
     divided,
     module_of_units,
-    without_glue,
+    without_call_only,
 )
 from hloom.backends.cpu.llvm import machine_code
-from hloom.backends.cpu.llvm.function import GLUE_MARK
+from hloom.backends.cpu.llvm.function import CALL_ONLY_ATTRIBUTE
 from hloom.backends.cpu.llvm.machine_code import load_object, make_object
 
 CALLEE = "define internal i64 @square(i64 %x) {\n  %y = mul i64 %x, %x\n  ret i64 %y\n}"
@@ -62,15 +62,15 @@ def test_a_product_of_two_modules() -> None:
     np.testing.assert_array_equal(hl.compile(module)(a, b), a.astype(np.int32) @ b.astype(np.int32))
 
 
-GLUE = f"""@times = internal constant i64 3
+CALL_ONLY = f"""@times = internal constant i64 3
 @square.table = internal constant ptr @times
-define internal i64 @entry(i64 %x) {GLUE_MARK} {{
+define internal i64 @entry(i64 %x) {CALL_ONLY_ATTRIBUTE} {{
   %times = load i64, ptr @times
   %y = call i64 @square(i64 %x)
   %z = mul i64 %y, %times
   ret i64 %z
 }}
-define i64 @kernel.call(i64 %x) {GLUE_MARK} {{
+define i64 @kernel.call(i64 %x) {CALL_ONLY_ATTRIBUTE} {{
   %y = call i64 @entry(i64 %x) #1
   ret i64 %y
 }}"""
@@ -81,25 +81,25 @@ def _defined(units: list[Unit]) -> set[str]:
 
 
 def test_glue_has_a_module_of_its_own_with_the_variables_that_it_alone_names() -> None:
-    glue, rest = apart([Unit(f"{CALLEE}\n{GLUE}", {}, ["declare i64 @kernel.call(i64)"])])
-    assert (_defined(glue), _defined(rest)) == ({"entry", "kernel.call"}, {"square"})
-    assert "@times =" in glue[0].text and "@times" not in rest[0].text
-    texts = [module_of_units(units) for units in (glue, rest)]
-    assert [text.startswith(machine_code.GLUE) for text in texts] == [True, False]
+    call_only, rest = apart([Unit(f"{CALLEE}\n{CALL_ONLY}", {}, ["declare i64 @kernel.call(i64)"])])
+    assert (_defined(call_only), _defined(rest)) == ({"entry", "kernel.call"}, {"square"})
+    assert "@times =" in call_only[0].text and "@times" not in rest[0].text
+    texts = [module_of_units(units) for units in (call_only, rest)]
+    assert [text.startswith(machine_code.CALL_ONLY) for text in texts] == [True, False]
     code = load_object(*map(make_object, texts))
     assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(code.address("kernel.call"))(5) == 75
 
 
 def test_a_variable_that_both_sides_name_keeps_them_together() -> None:
     both = CALLEE.replace("{\n", "{\n  %t = load i64, ptr @times\n", 1)
-    unit = Unit(f"{both}\n{GLUE}", {}, [])
+    unit = Unit(f"{both}\n{CALL_ONLY}", {}, [])
     assert apart([unit]) == ([], [unit])
 
 
 def test_short_programs_are_one_module() -> None:
-    units = [Unit(f"{CALLEE}\n{GLUE}", {}, [])]
-    assert without_glue(units) == ([], units)
-    assert without_glue([Unit(f"{_padded(CALLEE)}\n{GLUE}", {}, [])])[0]
+    units = [Unit(f"{CALLEE}\n{CALL_ONLY}", {}, [])]
+    assert without_call_only(units) == ([], units)
+    assert without_call_only([Unit(f"{_padded(CALLEE)}\n{CALL_ONLY}", {}, [])])[0]
 
 
 def test_a_long_kernel_among_others_is_two_groups() -> None:

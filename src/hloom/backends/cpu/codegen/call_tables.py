@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.codegen.modules import is_glue
+from hloom.backends.cpu.codegen.modules import is_call_only
 from hloom.backends.cpu.kernels.code import KernelCode
-from hloom.backends.cpu.llvm.function import glue_mark
+from hloom.backends.cpu.llvm.function import call_only_attribute
 from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.interface import TABLE
 
@@ -55,7 +55,7 @@ def kernel_call(code: KernelCode) -> str:
     ]
     b.line(f"call void @{code.entry}({', '.join(map(str, arguments))}) #1")
     entry = code.text.partition(f" @{code.entry}(")[2]
-    return _function(f"define void @{code.entry}.call", b, is_glue(entry))
+    return _function(f"define void @{code.entry}.call", b, is_call_only(entry))
 
 
 def kernel_places(places: Iterable[Place]) -> list[Place]:
@@ -73,7 +73,7 @@ def copy_call() -> str:
 
 def _function(head: str, b: Builder, only_calls: bool) -> str:
     b.line("ret void")
-    mark = glue_mark(only_calls)
+    mark = call_only_attribute(only_calls)
     return "\n".join([f"{head}(ptr %frame, i64 %argument) nounwind #0{mark} {{", "entry:", *b.lines, "}"])
 
 

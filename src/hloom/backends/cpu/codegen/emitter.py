@@ -15,12 +15,20 @@ from dataclasses import dataclass
 from hloom.backends.cpu.codegen.call_tables import COPY, copy_call, kernel_call
 from hloom.backends.cpu.codegen.loop_tasks import return_if
 from hloom.backends.cpu.codegen.merge_functions import merge_functions
-from hloom.backends.cpu.codegen.modules import Merging, Unit, apart, divided, inlines, module_of_units, without_glue
+from hloom.backends.cpu.codegen.modules import (
+    Merging,
+    Unit,
+    apart,
+    divided,
+    inlines,
+    module_of_units,
+    without_call_only,
+)
 from hloom.backends.cpu.codegen.step_emitter import StepEmitter
 from hloom.backends.cpu.codegen.step_timer import TIMED_FORK, StepTimer, with_timed_fork
 from hloom.backends.cpu.kernels.code import KernelCode
 from hloom.backends.cpu.llvm.float_state import in_ieee_state
-from hloom.backends.cpu.llvm.function import GLUE_MARK, glue_mark
+from hloom.backends.cpu.llvm.function import CALL_ONLY_ATTRIBUTE, call_only_attribute
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.buffer_assignment import Assignment
 from hloom.backends.cpu.program.interface import (
@@ -39,7 +47,7 @@ _PARALLEL_FOR_DECLARATION = "declare void @parallel_for(ptr, ptr, ptr, i64)"
 # Kernels that fork deep inside call this, and all that runs beside other rounds of its loop, without a pool: in order.
 # The address is the same for every call of the process.
 _PARALLEL_FOR = f"""@parallel_for.address = internal global ptr null
-define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {GLUE_MARK} {{
+define void @parallel_for(ptr %pool, ptr %function, ptr %context, i64 %chunks) {CALL_ONLY_ATTRIBUTE} {{
   %alone = icmp eq ptr %pool, null
   br i1 %alone, label %next, label %fork
 fork:
@@ -61,12 +69,14 @@ done:
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of a program: in modules of their own, those that are too short for one, and the glue of all."""
+    """The kernels of a program: in modules of their own, those that are too short for one, and the call-only functions
+    of all.
+    """
 
     entries: frozenset[str] = frozenset()
     pieces: Sequence[Sequence[Unit]] = ()
     rest: Sequence[Unit] = ()
-    glue: Sequence[Unit] = ()
+    call_only: Sequence[Unit] = ()
 
     def texts(self) -> list[str]:
         return [module_of_units(piece) for piece in self.pieces]
@@ -75,10 +85,10 @@ class Kernels:
 def with_kernels(known: Kernels, codes: Mapping[str, KernelCode]) -> Kernels:
     """The known kernels and more, by their entries; those that are new and alike are merged."""
     new = [_kernel_unit(code) for entry, code in codes.items() if entry not in known.entries]
-    glue, found = apart(merge_functions(new))
+    call_only, found = apart(merge_functions(new))
     units = [*known.rest, *found]
     pieces, rest = divided(units)
-    return Kernels(known.entries | codes.keys(), [*known.pieces, *pieces], rest, [*known.glue, *glue])
+    return Kernels(known.entries | codes.keys(), [*known.pieces, *pieces], rest, [*known.call_only, *call_only])
 
 
 def _kernel_unit(code: KernelCode) -> Unit:
@@ -108,7 +118,7 @@ class ProgramEmitter(StepEmitter):
         whole += [self._part(f"hloom_main.part{k}", steps) for k, steps in enumerate(parts)]
         pieces, rest = divided([*kernels.rest, *merge_functions(list(self._nests()))])
         inlined = [f for f in self.functions.written.values() if self.inlined.get(f.name)]
-        units = [*rest, *kernels.glue, *(unit for piece in [*kernels.pieces, *pieces] for unit in piece)]
+        units = [*rest, *kernels.call_only, *(unit for piece in [*kernels.pieces, *pieces] for unit in piece)]
         needed = [self.builder.declarations, *(f.declarations for f in inlined)]
         forks = any(_PARALLEL_FOR_DECLARATION in d for d in [*needed, *(u.declarations for u in units)])
         forks |= bool(self.tasks)
@@ -122,8 +132,8 @@ class ProgramEmitter(StepEmitter):
         declarations = {line: None for lines in needed for line in lines}
         declarations |= {entry: None for unit in units for entry in unit.entries}
         main = Unit("\n".join(texts), declarations, [_PARALLEL_FOR_DECLARATION] if forks else [])
-        glue, others = without_glue([main, *kernels.glue, *rest])
-        return [module_of_units(module) for module in (glue, others, *pieces) if module]
+        call_only, others = without_call_only([main, *kernels.call_only, *rest])
+        return [module_of_units(module) for module in (call_only, others, *pieces) if module]
 
     def _nests(self) -> Iterator[Unit]:
         """Those that the program only calls: they are inlined nowhere."""
@@ -144,7 +154,7 @@ class ProgramEmitter(StepEmitter):
             self.callee_words = 0
             self.write_steps(steps, depth=0)
             b.line("ret i32 0")
-            mark = glue_mark(not inlines("\n".join(b.lines)))
+            mark = call_only_attribute(not inlines("\n".join(b.lines)))
             return "\n".join(
                 [
                     f"define internal i32 @{name}(ptr %table) nounwind #0{mark} {{",
@@ -183,7 +193,9 @@ class ProgramEmitter(StepEmitter):
             failed = b.emit(f"call i32 @{name}.part{k}(ptr %table){' #1' if parts == 1 else ''}", I32)
             return_if(b, failed)
         b.line("ret i32 0")
-        return "\n".join([f"define i32 @{name}(ptr %table) nounwind #0 {GLUE_MARK} {{", "entry:", *b.lines, "}"])
+        return "\n".join(
+            [f"define i32 @{name}(ptr %table) nounwind #0 {CALL_ONLY_ATTRIBUTE} {{", "entry:", *b.lines, "}"]
+        )
 
     # Memory
 

@@ -1,7 +1,7 @@
 """The LLVM modules of a program: what may be compiled apart from the rest, and in which pieces.
 
-Functions that only call others are glue, a third of what LLVM takes where it optimises them; they have a module of
-their own, in which it does not.
+Functions that only call others (call-only functions) are a third of what LLVM takes where it optimises them; they have
+a module of their own, in which it does not.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hloom.backends.cpu.llvm.function import GLUE_MARK
-from hloom.backends.cpu.llvm.machine_code import GLUE
+from hloom.backends.cpu.llvm.function import CALL_ONLY_ATTRIBUTE
+from hloom.backends.cpu.llvm.machine_code import CALL_ONLY
 
 PIECE_COST, HALVED_COST = 24_000, 18_000
 """From such costs on functions make a module of their own worth its while, and those of one kernel make two."""
-GLUE_COST = 12_000
+CALL_ONLY_COST = 12_000
 """Programs that cost less are one module."""
 LOOP_COST = 2000
 """A loop takes LLVM as long as so many characters."""
@@ -27,7 +27,7 @@ _INLINED = re.compile(r"@(?P<name>[\w.]+)\([^\n]*\) #1$", re.MULTILINE)
 _ATTRIBUTES = (
     'attributes #0 = { "no-trapping-math"="true" }\nattributes #1 = { alwaysinline }\n'
     "attributes #2 = { cold nounwind memory(inaccessiblemem: readwrite) }\n"
-    f'attributes {GLUE_MARK} = {{ "glue" }}\n!0 = !{{i32 1}}\n'
+    f'attributes {CALL_ONLY_ATTRIBUTE} = {{ "call-only" }}\n!0 = !{{i32 1}}\n'
 )
 
 
@@ -56,23 +56,25 @@ class Unit:
 
 
 def apart(units: Iterable[Unit]) -> tuple[list[Unit], list[Unit]]:
-    """The glue of units, and the rest of them."""
+    """The call-only functions of units, and the rest of them."""
     pairs = [_apart(unit) for unit in units]
-    return [glue for glue, _ in pairs if glue is not None], [rest for _, rest in pairs if rest is not None]
+    return [call_only for call_only, _ in pairs if call_only is not None], [
+        rest for _, rest in pairs if rest is not None
+    ]
 
 
 def _apart(unit: Unit) -> tuple[Unit | None, Unit | None]:
     parts = re.split(r"\n(?=define |@)", unit.text)
     functions = [part for part in parts if _HEAD.match(part)]
-    glue = "\n".join(filter(is_glue, functions))
-    rest = "\n".join(function for function in functions if not is_glue(function))
+    call_only = "\n".join(filter(is_call_only, functions))
+    rest = "\n".join(function for function in functions if not is_call_only(function))
     if not rest:
         return unit, None
     variables = [part for part in parts if not _HEAD.match(part)]
-    own = [_used(variables, text) for text in (glue, rest)]
-    if not glue or any(variable in own[1] for variable in own[0]):
+    own = [_used(variables, text) for text in (call_only, rest)]
+    if not call_only or any(variable in own[1] for variable in own[0]):
         return None, unit
-    one, other = _parts_of(unit, ["\n".join([*own[0], glue]), "\n".join([*own[1], rest])])
+    one, other = _parts_of(unit, ["\n".join([*own[0], call_only]), "\n".join([*own[1], rest])])
     return one, other
 
 
@@ -85,15 +87,15 @@ def _used(variables: Sequence[str], text: str) -> list[str]:
     return used
 
 
-def without_glue(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
-    """The glue of a program's units, and the rest of them, which is all where they are short."""
-    short = _cost([unit.text for unit in units]) < GLUE_COST
+def without_call_only(units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
+    """The call-only functions of a program's units, and the rest of them, which is all where they are short."""
+    short = _cost([unit.text for unit in units]) < CALL_ONLY_COST
     return ([], [*units]) if short else apart(units)
 
 
-def is_glue(function: str) -> bool:
+def is_call_only(function: str) -> bool:
     """Whether a function, or its head, is marked as one that only calls others."""
-    return GLUE_MARK in function.partition("\n")[0].split()
+    return CALL_ONLY_ATTRIBUTE in function.partition("\n")[0].split()
 
 
 def inlines(text: str) -> bool:
@@ -180,5 +182,5 @@ def module_of_units(units: Sequence[Unit]) -> str:
     defined = {entry for unit in units for entry in unit.entries}
     declarations = {line: None for unit in units for line in unit.declarations if line not in defined}
     functions = "\n".join(unit.text for unit in units)
-    first = GLUE if all(is_glue(head[0]) for head in _LINE.finditer(functions)) else ""
+    first = CALL_ONLY if all(is_call_only(head[0]) for head in _LINE.finditer(functions)) else ""
     return first + "\n".join([*declarations, functions, _ATTRIBUTES])

@@ -71,7 +71,7 @@ def entry_function(name: str, instruction: Instruction, routines: int = 0, has_t
     parameters |= {f"routine{k}": PTR for k in range(routines)}
     parameters |= {"table": PTR} if has_table else {}
     parameters |= {f"result{k}": PTR for k in range(len(result_shapes(instruction)))}
-    return KernelFunction(name, **parameters, scratch=PTR, pool=PTR, parallel_for=PTR).as_glue()
+    return KernelFunction(name, **parameters, scratch=PTR, pool=PTR, parallel_for=PTR).as_call_only()
 
 
 def code_of(

@@ -1,4 +1,4 @@
-"""A function that reduces one array into another, as MPI calls it: `void (ptr given, ptr held, ptr length, ptr type)`."""
+"""Functions that reduce an array into another, for MPI: `void (ptr given, ptr held, ptr length, ptr type)`."""
 
 from __future__ import annotations
 

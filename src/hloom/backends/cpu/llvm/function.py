@@ -10,7 +10,7 @@ ELEMENTS = {  # what an XLA element type is in memory; bf16 has no arithmetic, s
     "f32": "float", "f64": "double", "f16": "half", "bf16": "i16",
     "s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "i8", "u16": "i16", "u32": "i32", "u64": "i64",
 }  # fmt: skip
-GLUE_MARK = "#3"
+CALL_ONLY_ATTRIBUTE = "#3"
 """The attributes of functions that only call others (`codegen/modules.py`)."""
 _BYTES = {"half": 2, "float": 4, "double": 8, "ptr": 8}
 
@@ -20,9 +20,9 @@ def size_of(element: str) -> int:
     return _BYTES[element] if element in _BYTES else int(element[1:]) // 8
 
 
-def glue_mark(is_glue: bool) -> str:
+def call_only_attribute(is_call_only: bool) -> str:
     """What follows the other attributes in a function's head."""
-    return f" {GLUE_MARK}" if is_glue else ""
+    return f" {CALL_ONLY_ATTRIBUTE}" if is_call_only else ""
 
 
 class Function(Builder):
@@ -31,18 +31,18 @@ class Function(Builder):
     def __init__(self, name: str, **parameters: Type) -> None:
         super().__init__()
         self.symbol = name
-        self.is_glue = False
+        self.is_call_only = False
         """Whether it only calls others, so that its own instructions do not matter."""
         self.parameters = [Value(f"%{key}", type) for key, type in parameters.items()]
         self._slots: list[str] = []
 
-    def as_glue(self) -> Self:
-        self.is_glue = True
+    def as_call_only(self) -> Self:
+        self.is_call_only = True
         return self
 
     def text(self) -> str:
         parameters = ", ".join(map(str, self.parameters))
-        head = f"define internal void @{self.symbol}({parameters}) nounwind{glue_mark(self.is_glue)} {{\nentry:\n"
+        head = f"define internal void @{self.symbol}({parameters}) nounwind{call_only_attribute(self.is_call_only)} {{\nentry:\n"
         return head + "\n".join([*self._slots, *self.lines, "  ret void", "}"]) + "\n"
 
     def slot(self, type: Type, count: int, align: int = 64) -> Value:

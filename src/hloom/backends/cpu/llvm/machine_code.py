@@ -26,7 +26,7 @@ _lock = threading.Lock()
 
 _PIPELINE = "4"
 """Changes with what `make_object` does, so that the cache on disk forgets what was made otherwise."""
-GLUE = "; glue\n"
+CALL_ONLY = "; call-only\n"
 """The first line of a module whose functions only call others: it is made quickly, not well."""
 _OPTIONS = ("-disable-lsr", "-disable-post-ra")
 """Steps of the code generator that take a sixth of its time, and that our loops are as fast without: addresses are
@@ -81,17 +81,17 @@ def target() -> str:
 class _Compiler:
     """LLVM's passes and code generator, made once and used by one thread at a time."""
 
-    def __init__(self, is_for_glue: bool) -> None:
+    def __init__(self, is_call_only: bool) -> None:
         cpu = processor()
         self._machine = _native_target().create_target_machine(
-            cpu=cpu.name, features=cpu.features, opt=0 if is_for_glue else 2, jit=True, codemodel="jitdefault"
+            cpu=cpu.name, features=cpu.features, opt=0 if is_call_only else 2, jit=True, codemodel="jitdefault"
         )
         self._builder = llvm.create_pass_builder(self._machine, llvm.create_pipeline_tuning_options(speed_level=2))
         self._passes = llvm.create_new_module_pass_manager()
         self._passes.add_always_inliner_pass()
         # What is inlined everywhere needs no code of its own.
         self._passes.add_global_dead_code_eliminate_pass()
-        if not is_for_glue:
+        if not is_call_only:
             # Nests are vectorised already: few of LLVM's passes are worth their time.
             self._passes.add_sroa_pass()
             self._passes.add_instruction_combine_pass()
@@ -114,7 +114,7 @@ class _Compiler:
 
 
 _idle_compilers: dict[bool, list[_Compiler]] = {False: [], True: []}
-"""By whether they are for glue."""
+"""By whether they are for call-only functions."""
 _made = {False: 0, True: 0}
 """How many there are."""
 _NOTHING = "define void @nothing() {\n  ret void\n}\n"
@@ -164,20 +164,20 @@ class Compilation:
 
 def _make_compilers(executor: ThreadPoolExecutor, threads: int) -> None:
     """Makes those that threads will need, while the caller goes on; the first function takes each some milliseconds."""
-    for is_for_glue, wanted in ((False, threads), (True, 1)):
-        for _ in range(wanted - _made[is_for_glue]):
-            executor.submit(_make_compiler, is_for_glue, wanted)
+    for is_call_only, wanted in ((False, threads), (True, 1)):
+        for _ in range(wanted - _made[is_call_only]):
+            executor.submit(_make_compiler, is_call_only, wanted)
 
 
 @shielded
-def _make_compiler(is_for_glue: bool, wanted: int) -> None:
+def _make_compiler(is_call_only: bool, wanted: int) -> None:
     with _lock:
-        if _made[is_for_glue] >= wanted:
+        if _made[is_call_only] >= wanted:
             return
-        compiler = _Compiler(is_for_glue)
-        _made[is_for_glue] += 1
+        compiler = _Compiler(is_call_only)
+        _made[is_call_only] += 1
     compiler.compile(_NOTHING)
-    _idle_compilers[is_for_glue].append(compiler)
+    _idle_compilers[is_call_only].append(compiler)
 
 
 @shielded
@@ -191,21 +191,21 @@ def compile_text(text: str) -> bytes:
 def assembly(text: str) -> str:
     """The assembly text of a module."""
     with _lock:
-        return _Compiler(text.startswith(GLUE)).assembly(text)
+        return _Compiler(text.startswith(CALL_ONLY)).assembly(text)
 
 
 @shielded
 def make_object(text: str) -> bytes:
     """The object file of a module, compiled now."""
-    is_glue = text.startswith(GLUE)
-    idle = _idle_compilers[is_glue]
+    is_call_only = text.startswith(CALL_ONLY)
+    idle = _idle_compilers[is_call_only]
     try:
         compiler = idle.pop()
     except IndexError:
         # Another thread may have taken the last one meanwhile.
         with _lock:
-            compiler = _Compiler(is_glue)
-            _made[is_glue] += 1
+            compiler = _Compiler(is_call_only)
+            _made[is_call_only] += 1
     try:
         return compiler.compile(text)
     finally:

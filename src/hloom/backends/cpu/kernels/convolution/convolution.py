@@ -126,7 +126,7 @@ class _Emitter:
         """A block of the outputs of one class and group, in one image."""
         f = task_function(f"{self.name}.task")
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
-        f.is_glue = plan.has_long_tiles
+        f.is_call_only = plan.has_long_tiles
         images, weights, result, partial = f.unpack(f["context"], PTR, PTR, PTR, PTR)
         number: Index = f["chunk"]
         indices = []

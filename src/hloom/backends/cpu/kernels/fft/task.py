@@ -61,7 +61,7 @@ class Task:
         scale = None if self.p.scale == 1.0 else constant(type_of(self.fft.vector.element), self.p.scale)
         self._moves("load", self.p.source, Block.load)
         self._moves("store", self.p.target, functools.partial(Block.store, scale=scale))
-        self.f = f = task_function(self.name).as_glue()
+        self.f = f = task_function(self.name).as_call_only()
         self.source, self.target, work, self.table, self.twists = f.unpack(f["context"], *[PTR] * 5)
         first = f.multiply(f["chunk"], 4 * self.array)
         arrays = [f.at(work, f.add(first, k * self.array), "i8") for k in range(4)]

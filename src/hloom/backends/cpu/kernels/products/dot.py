@@ -9,7 +9,7 @@ from dataclasses import replace
 from hloom.backends.cpu.kernels.code import KernelCode, PackedCode
 from hloom.backends.cpu.kernels.products.matmul import MatmulCode, MatmulSpec, emit_matmul, emit_packed_matmul
 from hloom.backends.cpu.kernels.products.matmul_plan import accumulator
-from hloom.backends.cpu.llvm.function import GLUE_MARK
+from hloom.backends.cpu.llvm.function import CALL_ONLY_ATTRIBUTE
 from hloom.ir import Instruction
 from hloom.ops.dot import Dot
 from hloom.passes.fusion.dot_operands import stride_of
@@ -42,7 +42,7 @@ def _kernel_code(entry: str, code: MatmulCode, arrays: Sequence[str], rest: Sequ
     """The code behind an entry as kernels have it."""
     parameters = ", ".join(f"ptr %{name}" for name in (*arrays, "scratch", "pool", "fork"))
     arguments = ", ".join(f"ptr %{name}" for name in (*arrays, *rest))
-    head = f"define internal void @{entry}({parameters}) {GLUE_MARK}"
+    head = f"define internal void @{entry}({parameters}) {CALL_ONLY_ATTRIBUTE}"
     text = f"{head} {{\n  call void @{code.entry}({arguments}) #1\n  ret void\n}}"
     declarations = dict.fromkeys(sorted(code.declarations))
     return KernelCode(f"{code.text}\n{text}", declarations, code.scratch_bytes, entry)

@@ -152,7 +152,7 @@ class _Emitter:
 
     def packing_code(self) -> MatmulCode:
         """The packing of a shared B alone."""
-        f = Function(self.name, source=PTR, packed=PTR, pool=PTR).as_glue()
+        f = Function(self.name, source=PTR, packed=PTR, pool=PTR).as_call_only()
         source, packed, pool = f.parameters
         context = f.slot(I64, 5)
         fill_context(f, context, source, source, source, packed, f.index(self.product.n))
@@ -161,7 +161,7 @@ class _Emitter:
 
     def packed_code(self) -> MatmulCode:
         """The product with a shared B that is packed already."""
-        f = Function(self.name, lhs=PTR, rhs=PTR, out=PTR, pool=PTR).as_glue()
+        f = Function(self.name, lhs=PTR, rhs=PTR, out=PTR, pool=PTR).as_call_only()
         lhs, rhs, out, pool = f.parameters
         a, packed = (rhs, lhs) if self.product.swapped else (lhs, rhs)
         context, tasks = f.slot(I64, 5), self.plan.row_blocks * self.plan.column_groups
@@ -217,7 +217,7 @@ class _Emitter:
     def _block(self) -> Function:
         """`(a, b, c, rows, columns)`: a block of the result, from rows of A in place and panels of B."""
         f = Function(f"{self.name}.block", a=PTR, b=PTR, c=PTR, rows=I64, columns=I64)
-        f.is_glue = self.tile.takes_long(self.plan.depth)
+        f.is_call_only = self.tile.takes_long(self.plan.depth)
         rows_of_a, b, c, rows, columns = f.parameters
         a, depth, k = self.product.a, self.plan.depth, self.product.k
         partial, packed = self._partial_sums(f), self._space_for_a(f)
@@ -291,7 +291,7 @@ class _Emitter:
 
     def _task(self) -> Function:
         """`(context, chunk)`: one block of the result."""
-        f = Function(f"{self.name}.task", context=PTR, chunk=I64).as_glue()
+        f = Function(f"{self.name}.task", context=PTR, chunk=I64).as_call_only()
         context, chunk = f.parameters
         a, b, c, packed, columns = context_of(f, context)
         p, plan, tile = self.product, self.plan, self.tile
@@ -322,7 +322,7 @@ class _Emitter:
 
     def _packing_tasks(self) -> list[Function]:
         """`(context, chunk)`: a share of the packing of B into the workspace; and of the sums of its columns."""
-        f = Function(f"{self.name}.pack_task", context=PTR, chunk=I64).as_glue()
+        f = Function(f"{self.name}.pack_task", context=PTR, chunk=I64).as_call_only()
         context, chunk = f.parameters
         _, b, _, packed, columns = context_of(f, context)
         first, count = f.share(self._packing_units(f, columns), 1, self._pack_chunks(f), chunk)
@@ -330,7 +330,7 @@ class _Emitter:
             f.invoke(f"{self.name}.pack_b", b, packed, columns, f.index(first), f.index(count))
         if not self.corrected:
             return [f]
-        s = Function(f"{self.name}.sum_task", context=PTR, chunk=I64).as_glue()
+        s = Function(f"{self.name}.sum_task", context=PTR, chunk=I64).as_call_only()
         context, chunk = s.parameters
         _, _, _, packed, columns = context_of(s, context)
         first, count = s.share(s.ceil_divide(columns, self.tile.columns), 1, self._sum_chunks(), chunk)

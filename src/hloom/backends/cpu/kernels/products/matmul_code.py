@@ -23,7 +23,7 @@ class MatmulCode:
 
 
 def entry_of(name: str) -> Function:
-    return Function(name, lhs=PTR, rhs=PTR, out=PTR, scratch=PTR, pool=PTR).as_glue()
+    return Function(name, lhs=PTR, rhs=PTR, out=PTR, scratch=PTR, pool=PTR).as_call_only()
 
 
 def run_tasks(f: Function, task: str, context: Value, chunks: int, pool: Value | None) -> None:
