@@ -65,7 +65,7 @@ def layers(instructions: int) -> str:
 def measure(instructions: int) -> list[float]:
     """Microseconds an instruction of the stages: reading the text, passes, the rest of the compilation."""
     import hloom as hl
-    from hloom.backends.cpu.compiler import Company, compile_module, cpu_pipeline
+    from hloom.backends.cpu.compiler import Topology, compile_module, cpu_pipeline
     from hloom.garbage import older_objects_at_rest
     from hloom.passes import clone_module, run_passes
 
@@ -76,12 +76,12 @@ def measure(instructions: int) -> list[float]:
     gc.collect()
     with older_objects_at_rest():
         started = time.perf_counter()
-        run_passes(copy, cpu_pipeline(Company.NONE))
+        run_passes(copy, cpu_pipeline(Topology.NONE))
         passes = time.perf_counter() - started
     del copy
     gc.collect()
     started = time.perf_counter()
-    compile_module(module, company=Company.NONE)
+    compile_module(module, topology=Topology.NONE)
     rest = time.perf_counter() - started - passes
     count = sum(1 for _ in module.instructions())
     return [1e6 * seconds / count for seconds in (read, passes, rest)]

@@ -147,11 +147,11 @@ def compile(
     options = RunOptions(count, devices, timeout, seed, distributed)
     executable: DeviceExecutable
     if backend == "cpu":
-        from hloom.backends.cpu.compiler import Company, compile_module
+        from hloom.backends.cpu.compiler import Topology, compile_module
         from hloom.backends.cpu.executable import CpuExecutable
 
-        company = Company.of(count * module.num_partitions, distributed)
-        executable = CpuExecutable(module, options, compile_module(module, donate, company))
+        topology = Topology.of(count * module.num_partitions, distributed)
+        executable = CpuExecutable(module, options, compile_module(module, donate, topology))
     else:
         from hloom.backends.interpreter.executable import InterpreterExecutable
 

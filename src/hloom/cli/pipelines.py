@@ -13,10 +13,10 @@ STAGES = ("hlo", "loops", "llvm", "asm")
 
 def pipeline_named(text: str) -> Pass | Pipeline:
     """As `parse_passes` reads it; `cpu` is all that the CPU backend does before it makes code."""
-    from hloom.backends.cpu.compiler import Company, cpu_pipeline
+    from hloom.backends.cpu.compiler import Topology, cpu_pipeline
     from hloom.passes import parse_passes
 
-    return cpu_pipeline(Company.NONE) if text.strip() == "cpu" else parse_passes(text)
+    return cpu_pipeline(Topology.SINGLE) if text.strip() == "cpu" else parse_passes(text)
 
 
 def stage_text(module: Module, stage: str) -> str:

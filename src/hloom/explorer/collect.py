@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hloom.api import prepared
-from hloom.backends.cpu.compiler import Company, cpu_pipeline
+from hloom.backends.cpu.compiler import Topology, cpu_pipeline
 from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.build_program import build_program
@@ -74,7 +74,7 @@ def _run_passes(module: Module) -> tuple[Module, list[Json], dict[str, str]]:
         found.append({"name": step.name, "run": run, "rules": [], **_changes(diff(before[0], after))})
         before[0] = after
 
-    statistics = run_passes(work, cpu_pipeline(Company.NONE), after=look)
+    statistics = run_passes(work, cpu_pipeline(Topology.SINGLE), after=look)
     for each in found:
         run = statistics[each["run"] - 1]
         each["rules"] = run.rules.most_common()

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from hloom.api import compile as compile_hlo
-from hloom.backends.cpu.compiler import Company, cpu_pipeline
+from hloom.backends.cpu.compiler import Topology, cpu_pipeline
 from hloom.backends.cpu.executable import CpuExecutable
 from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
 from hloom.errors import ArgumentError
@@ -223,7 +223,7 @@ class Loaded:
 
     def _optimized(self) -> bytes:
         module, _ = self.read()
-        run_passes(module, cpu_pipeline(Company.of(len(self.devices), self._ranks)))
+        run_passes(module, cpu_pipeline(Topology.of(len(self.devices), self._ranks)))
         proto = message_class("HloModuleProtoWithConfig")()
         proto.hlo_module.CopyFrom(module_to_proto(module))
         if self.shardings is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hloom.backends.cpu.compiler import Company, cpu_pipeline
+from hloom.backends.cpu.compiler import Topology, cpu_pipeline
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.build_program import build_program
@@ -77,7 +77,7 @@ class _Run:
 def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
     """The cost of a module that is the program of one device of `replicas` x its partitions."""
     optimized = clone_module(module)
-    run_passes(optimized, cpu_pipeline(Company.RANKS))
+    run_passes(optimized, cpu_pipeline(Topology.RANKS))
     run = _Run(replicas, module.num_partitions, cluster)
     found = list(_parts(optimized.entry, run))
     program = build_program(optimized, processor().vector_bytes, 1)

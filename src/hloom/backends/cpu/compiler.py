@@ -133,27 +133,27 @@ PROGRAM = DataFormat(CompiledModule, HostPart, Signature, Buffer, Routine, Slot,
 """How programs are kept on disk, those that do not need the host."""
 
 
-class Company(enum.Enum):
-    """With whom a device runs a program."""
+class Topology(enum.Enum):
+    """The devices that run a program together, and so how its collectives communicate."""
 
-    NONE = "nobody"
-    THREADS = "other devices of this process"
-    RANKS = "devices of other processes"
+    SINGLE = "one device"
+    THREADS = "devices of one process, each on threads of its own"
+    RANKS = "devices of several processes: MPI ranks"
 
     @classmethod
-    def of(cls, devices: int, distributed: object) -> Company:
-        """The company of a program for so many devices, which other processes may share."""
-        return cls.RANKS if distributed else cls.NONE if devices == 1 else cls.THREADS
+    def of(cls, devices: int, distributed: object) -> Topology:
+        """The topology of a program for a number of devices of this process, of all processes where `distributed`."""
+        return cls.RANKS if distributed else cls.SINGLE if devices == 1 else cls.THREADS
 
 
-def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
+def cpu_pipeline(topology: Topology = Topology.THREADS) -> Pipeline:
     """The passes before code generation."""
     return Pipeline(
         "cpu",
         (
             AsyncToSync(),
-            *([SingleDeviceCollectives()] if company is Company.NONE else []),
-            *([CollectiveDimensions()] if company is Company.RANKS else []),
+            *([SingleDeviceCollectives()] if topology is Topology.SINGLE else []),
+            *([CollectiveDimensions()] if topology is Topology.RANKS else []),
             MarkerRemover(markers()),
             TopKCalls(),
             DeclaredExpander(),
@@ -186,7 +186,7 @@ def cpu_pipeline(company: Company = Company.THREADS) -> Pipeline:
 
 
 @shielded
-def compile_module(module: Module, donate: bool = False, company: Company = Company.THREADS) -> CompiledModule:
+def compile_module(module: Module, donate: bool = False, topology: Topology = Topology.THREADS) -> CompiledModule:
     """Compiles a module for the processor we run on; with `donate` its results may take the memory of arguments.
 
     Programs that need nothing of the host come from the cache on disk, if they were compiled before. What targets of
@@ -194,12 +194,12 @@ def compile_module(module: Module, donate: bool = False, company: Company = Comp
     """
     provide_half_conversions()
     if not may_keep_programs() or any(i.op.expand is not None for i in module.instructions()):
-        return _compile(module, donate, company)
-    key = f"{fingerprint(module)} {donate} {company} {processor().vector_bytes} {shared_pool().threads} {target()}"
+        return _compile(module, donate, topology)
+    key = f"{fingerprint(module)} {donate} {topology} {processor().vector_bytes} {shared_pool().threads} {target()}"
     found: CompiledModule | None = find_program(key, PROGRAM)
     if found is not None:
         return found
-    made = _compile(module, donate, company)
+    made = _compile(module, donate, topology)
     if not made.host.is_needed:
         # An abandoned compilation may have copied a module that its caller was changing.
         checkpoint()
@@ -217,23 +217,23 @@ def may_keep_programs() -> bool:
 def compile_timed(module: Module) -> CompiledModule:
     """Compiles a module for one device, with a clock around each step."""
     provide_half_conversions()
-    return _compile(module, False, Company.NONE, StepTimer())
+    return _compile(module, False, Topology.SINGLE, StepTimer())
 
 
 @older_objects_at_rest()
-def _compile(module: Module, donate: bool, company: Company, timer: StepTimer | None = None) -> CompiledModule:
-    return without_defects(module, lambda: _compile_once(clone_module(module), donate, company, timer))
+def _compile(module: Module, donate: bool, topology: Topology, timer: StepTimer | None = None) -> CompiledModule:
+    return without_defects(module, lambda: _compile_once(clone_module(module), donate, topology, timer))
 
 
-def _compile_once(module: Module, donate: bool, company: Company, timer: StepTimer | None) -> CompiledModule:
+def _compile_once(module: Module, donate: bool, topology: Topology, timer: StepTimer | None) -> CompiledModule:
     with Compilation() as compilation:
         first = _KernelsFirst(module, compilation)
-        passes = run_passes(module, cpu_pipeline(company), before=first.begin)
+        passes = run_passes(module, cpu_pipeline(topology), before=first.begin)
         stages = _Stages(passes, sum(1 for _ in module.instructions()))
         stages.add("write kernels", first.seconds)
         with stages.timed("build program"):
             program = build_program(module, processor().vector_bytes, shared_pool().threads, codes=first.codes)
-            if company is Company.RANKS:
+            if topology is Topology.RANKS:
                 overlap_collectives(program)
             first.begin_others(program)
         with stages.timed("assign buffers"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.compiler import Company, cpu_pipeline
+from hloom.backends.cpu.compiler import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
 from hloom.backends.cpu.program.program import CodeStep, Step, WhileStep
 from hloom.passes import clone_module, run_passes
@@ -71,7 +71,7 @@ AS_LEFT = f"""d = f32[{SIZE},{SIZE}] dot(w, x), {DIMENSIONS}
 
 def steps_of(module: hl.Module) -> list[Step]:
     copy = clone_module(module)
-    run_passes(copy, cpu_pipeline(Company.NONE))
+    run_passes(copy, cpu_pipeline(Topology.SINGLE))
     return build_program(copy, 32, 2).steps
 
 

@@ -42,7 +42,8 @@ class Function(Builder):
 
     def text(self) -> str:
         parameters = ", ".join(map(str, self.parameters))
-        head = f"define internal void @{self.symbol}({parameters}) nounwind{call_only_attribute(self.is_call_only)} {{\nentry:\n"
+        attribute = call_only_attribute(self.is_call_only)
+        head = f"define internal void @{self.symbol}({parameters}) nounwind{attribute} {{\nentry:\n"
         return head + "\n".join([*self._slots, *self.lines, "  ret void", "}"]) + "\n"
 
     def slot(self, type: Type, count: int, align: int = 64) -> Value:
