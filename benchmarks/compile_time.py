@@ -76,12 +76,12 @@ def measure(instructions: int) -> list[float]:
     gc.collect()
     with older_objects_at_rest():
         started = time.perf_counter()
-        run_passes(copy, cpu_pipeline(Topology.NONE))
+        run_passes(copy, cpu_pipeline(Topology.SINGLE))
         passes = time.perf_counter() - started
     del copy
     gc.collect()
     started = time.perf_counter()
-    compile_module(module, topology=Topology.NONE)
+    compile_module(module, topology=Topology.SINGLE)
     rest = time.perf_counter() - started - passes
     count = sum(1 for _ in module.instructions())
     return [1e6 * seconds / count for seconds in (read, passes, rest)]

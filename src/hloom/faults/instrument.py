@@ -27,7 +27,7 @@ from hloom.ops.scatter import Scatter
 from hloom.ops.select import Select
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
 from hloom.passes.edit import callees_first_of, copy_annotations
-from hloom.passes.expand.maker import Maker, ScalarComputations
+from hloom.passes.op_builder import OpBuilder, ScalarComputations
 from hloom.passes.simplify.dead_code import remove_unused_computations
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
@@ -121,9 +121,9 @@ class _Instrumentation:
         """The condition of a loop on the first element of its pair."""
         if computation not in self._conditions:
             copy = Computation(computation.name)
-            make = Maker.of(copy)
-            pair = make.parameter(0, Shape.tuple_of([computation.parameters[0].shape, STATE]))
-            make(Call(computation=self.plain(computation)), make.element(pair, 0))
+            build = OpBuilder.of(copy)
+            pair = build.parameter(0, Shape.tuple_of([computation.parameters[0].shape, STATE]))
+            build(Call(computation=self.plain(computation)), build.element(pair, 0))
             self._conditions[computation] = self._added(copy)
         return self._conditions[computation]
 
@@ -145,7 +145,7 @@ class _Running:
         self.copy = Computation(old.name)
         self.names = {instruction.name for instruction in old.instructions}
         self.new: dict[Instruction, Instruction] = {}
-        self.make = Maker(self._add)
+        self.build = OpBuilder(self._add)
         self.checks: dict[tuple[str, Instruction], tuple[Instruction, Instruction]] = {}
         self.state: list[Instruction] = []
 
@@ -159,7 +159,7 @@ class _Running:
         for old in self.old.instructions:
             for before in old.control_predecessors:
                 self.new[before].add_control_dependency(self.new[old])
-        self.copy.root = self.make.tuple(self.new[self.old.root], self.make.tuple(*self.state))
+        self.copy.root = self.build.tuple(self.new[self.old.root], self.build.tuple(*self.state))
         return self.copy
 
     def _add(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
@@ -171,21 +171,21 @@ class _Running:
 
     def _parameter(self, old: Instruction) -> None:
         if self.style is Style.PAIR:
-            self.new[old] = self.make.element(self.make.parameter(0, Shape.tuple_of([old.shape, STATE])), 0)
+            self.new[old] = self.build.element(self.build.parameter(0, Shape.tuple_of([old.shape, STATE])), 0)
         else:
             self.new[old] = self._copied(old, old.op, [], old.shape)
 
     def _first_state(self) -> list[Instruction]:
-        make = self.make
+        build = self.build
         if self.style is Style.ENTRY:
-            return [make.constant(0, shape.element_type) for shape in STATE.elements]
+            return [build.constant(0, shape.element_type) for shape in STATE.elements]
         if self.style is Style.PAIR:
             pair = self.new[self.old.parameters[0]].operands[0]
-            return self._unpacked(make.element(pair, 1))
-        return self._unpacked(make.parameter(len(self.old.parameters), STATE))
+            return self._unpacked(build.element(pair, 1))
+        return self._unpacked(build.parameter(len(self.old.parameters), STATE))
 
     def _unpacked(self, state: Instruction) -> list[Instruction]:
-        return [self.make.element(state, k) for k in range(len(STATE.elements))]
+        return [self.build.element(state, k) for k in range(len(STATE.elements))]
 
     def _copied(self, old: Instruction, op: Operation, operands: Sequence[Instruction], shape: Shape) -> Instruction:
         copy = self.copy.add(Instruction(old.name, shape, op, operands))
@@ -210,15 +210,15 @@ class _Running:
 
     def _hand_on(self, old: Instruction, op: Call | Fusion | While | Conditional, operands: list[Instruction]) -> None:
         """Control flow: what it runs takes the state, and gives it back."""
-        make, state = self.make, self.make.tuple(*self.state)
+        build, state = self.build, self.build.tuple(*self.state)
         if isinstance(op, (Call, Fusion)):
             operands = [*operands, state]
         else:
             first = 1 if isinstance(op, Conditional) else 0
-            operands = [*operands[:first], *(make.tuple(operand, state) for operand in operands[first:])]
+            operands = [*operands[:first], *(build.tuple(operand, state) for operand in operands[first:])]
         pair = self._copied(old, self.work.with_state(op), operands, Shape.tuple_of([old.shape, STATE]))
-        self.new[old] = make.element(pair, 0)
-        self.state = self._unpacked(make.element(pair, 1))
+        self.new[old] = build.element(pair, 0)
+        self.state = self._unpacked(build.element(pair, 1))
 
     # Checks
 
@@ -229,65 +229,65 @@ class _Running:
         has, position = self._first_of_kind(kind, new)
         for operand in dict.fromkeys(self.new[operand] for operand in producer.operands):
             if _may_have(kind, operand.shape):
-                has = self.make(And(), has, self.make(Not(), self._first_of_kind(kind, operand)[0]))
-        self._note(Site(producer, kind, new.shape.dimensions), has, position, self.make.constant(0, S64))
+                has = self.build(And(), has, self.build(Not(), self._first_of_kind(kind, operand)[0]))
+        self._note(Site(producer, kind, new.shape.dimensions), has, position, self.build.constant(0, S64))
 
     def _check_indices(self, old: Instruction, operands: list[Instruction]) -> None:
-        indices = _indices(self.make, old, operands)
+        indices = _indices(self.build, old, operands)
         if indices is None:
             return
-        make, (array, along, limits) = self.make, indices
-        values = make.convert(array, S64)
+        build, (array, along, limits) = self.build, indices
+        values = build.convert(array, S64)
         most = self._limits(limits, along, values.shape)
-        below = make(_LESS, values, make.broadcast(make.constant(0, S64), values.shape))
-        has, position = self._first(make(Or(), below, make(_LESS, most, values)))
-        flat = _flat(make, values)
-        chosen = make(_EQUAL, make(Iota(iota_dimension=0), shape=flat.shape), make.broadcast(position, flat.shape))
-        zero = make.constant(0, S64)
-        picked = make(Select(), chosen, flat, make.broadcast(zero, flat.shape))
-        value = make(Reduce(dimensions=(0,), computation=self.work.reduction(Add(), S64)), picked, zero)
+        below = build(_LESS, values, build.broadcast(build.constant(0, S64), values.shape))
+        has, position = self._first(build(Or(), below, build(_LESS, most, values)))
+        flat = _flat(build, values)
+        chosen = build(_EQUAL, build(Iota(iota_dimension=0), shape=flat.shape), build.broadcast(position, flat.shape))
+        zero = build.constant(0, S64)
+        picked = build(Select(), chosen, flat, build.broadcast(zero, flat.shape))
+        value = build(Reduce(dimensions=(0,), computation=self.work.reduction(Add(), S64)), picked, zero)
         self._note(Site(old, "bounds", values.shape.dimensions, limits), has, position, value)
 
     def _limits(self, limits: tuple[int, ...], along: int | None, shape: Shape) -> Instruction:
         """The last index that fits, for each of the indices."""
         if along is None:
-            return self.make.broadcast(self.make.constant(limits[0], S64), shape)
-        return self.make(Broadcast(broadcast_dimensions=(along,)), self.make.constant(limits, S64), shape=shape)
+            return self.build.broadcast(self.build.constant(limits[0], S64), shape)
+        return self.build(Broadcast(broadcast_dimensions=(along,)), self.build.constant(limits, S64), shape=shape)
 
     def _first_of_kind(self, kind: str, value: Instruction) -> tuple[Instruction, Instruction]:
         if (kind, value) not in self.checks:
-            make = self.make
+            build = self.build
             if kind == "nan":
-                bad = make(Compare(direction=ComparisonDirection.NE), value, value)
+                bad = build(Compare(direction=ComparisonDirection.NE), value, value)
             else:
-                infinity = make.constant(float("inf"), value.shape.element_type)
-                bad = make(_EQUAL, make(Abs(), value), make.broadcast(infinity, value.shape))
+                infinity = build.constant(float("inf"), value.shape.element_type)
+                bad = build(_EQUAL, build(Abs(), value), build.broadcast(infinity, value.shape))
             self.checks[kind, value] = self._first(bad)
         return self.checks[kind, value]
 
     def _first(self, bad: Instruction) -> tuple[Instruction, Instruction]:
         """Whether any element is true, and the position of the first one in row-major order."""
-        make, flat = self.make, _flat(self.make, bad)
+        build, flat = self.build, _flat(self.build, bad)
         count = flat.shape.element_count
         index = S32 if count < 1 << 31 else S64
-        numbers = make(Iota(iota_dimension=0), shape=flat.shape.with_element_type(index))
-        none = make.constant(count, index)
-        places = make(Select(), flat, numbers, make.broadcast(none, numbers.shape))
-        first = make(Reduce(dimensions=(0,), computation=self.work.reduction(Minimum(), index)), places, none)
-        return make(_LESS, first, none), make.convert(first, S64)
+        numbers = build(Iota(iota_dimension=0), shape=flat.shape.with_element_type(index))
+        none = build.constant(count, index)
+        places = build(Select(), flat, numbers, build.broadcast(none, numbers.shape))
+        first = build(Reduce(dimensions=(0,), computation=self.work.reduction(Minimum(), index)), places, none)
+        return build(_LESS, first, none), build.convert(first, S64)
 
     def _note(self, site: Site, has: Instruction, position: Instruction, value: Instruction) -> None:
         """The state after a check: what failed first stays."""
-        make = self.make
+        build = self.build
         self.work.found.sites.append(site)
-        number = make.constant(len(self.work.found.sites), S32)
-        is_first = make(And(), has, make(_EQUAL, self.state[0], make.constant(0, S32)))
+        number = build.constant(len(self.work.found.sites), S32)
+        is_first = build(And(), has, build(_EQUAL, self.state[0], build.constant(0, S32)))
         new = (number, position, value)
-        self.state = [make(Select(), is_first, a, b) for a, b in zip(new, self.state, strict=True)]
+        self.state = [build(Select(), is_first, a, b) for a, b in zip(new, self.state, strict=True)]
 
 
-def _flat(make: Maker, array: Instruction) -> Instruction:
-    return make(Reshape(), array, shape=Shape.array(array.shape.element_type, (array.shape.element_count,)))
+def _flat(build: OpBuilder, array: Instruction) -> Instruction:
+    return build(Reshape(), array, shape=Shape.array(array.shape.element_type, (array.shape.element_count,)))
 
 
 def _may_have(kind: str, shape: Shape) -> bool:
@@ -297,7 +297,7 @@ def _may_have(kind: str, shape: Shape) -> bool:
 
 
 def _indices(
-    make: Maker, old: Instruction, operands: list[Instruction]
+    build: OpBuilder, old: Instruction, operands: list[Instruction]
 ) -> tuple[Instruction, int | None, tuple[int, ...]] | None:
     """The indices that an instruction reads, their dimension of components (None: they have one), and the limits."""
     op, sizes = old.op, old.operands[0].shape.dimensions if old.operands else ()
@@ -311,7 +311,7 @@ def _indices(
         if starts[0].shape.rank:
             return starts[0], 0, limits
         line = Shape.array(starts[0].shape.element_type, (1,))
-        return make(Concatenate(dimension=0), *(make(Reshape(), start, shape=line) for start in starts)), 0, limits
+        return build(Concatenate(dimension=0), *(build(Reshape(), start, shape=line) for start in starts)), 0, limits
     if isinstance(op, Gather):
         indices, map, window = operands[1], op.start_index_map, dict(enumerate(op.slice_sizes))
     elif isinstance(op, Scatter):

@@ -109,7 +109,7 @@ class Operation:
 
     expand: ClassVar[Callable[..., Any] | None] = None
     """`expand(self, make, module, *operands)`: the operation in terms of others, as an instruction that `make` (a
-    `hloom.passes.expand.maker.Maker`) makes. For operations that compilers have no code for."""
+    `hloom.passes.op_builder.OpBuilder`) makes. For operations that compilers have no code for."""
     builder_name: ClassVar[str] = ""
     """The builder method that is this operation and no more; "" where the builder has one of its own, or none."""
 

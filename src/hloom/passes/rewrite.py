@@ -82,10 +82,10 @@ def rewrite(
     be read.
     """
 
-    def make(replacement: Callable[[Match], Instruction]) -> Rule:
+    def build(replacement: Callable[[Match], Instruction]) -> Rule:
         return Rule(name or replacement.__name__.replace("_", "-"), pattern, replacement, why, when)
 
-    return make
+    return build
 
 
 # Patterns
@@ -232,7 +232,7 @@ class Match:
 
     # What replacements are made of
 
-    def make(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
+    def build(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
         """A new instruction with the metadata of the root."""
         instruction = self.edit.add(op, operands, shape, self.root)
         self.made.append(instruction)
@@ -240,14 +240,14 @@ class Match:
 
     def result(self, op: Operation, *operands: Instruction) -> Instruction:
         """A new instruction with the root's shape."""
-        return self.make(op, operands, self.root.shape)
+        return self.build(op, operands, self.root.shape)
 
     def scalar(self, value: Any, element_type: PrimitiveType | None = None) -> Instruction:
         """A constant of one element; by default of the root's element type."""
         element_type = element_type or self.element_type
         array = np.array(value) if isinstance(value, np.ndarray) else convert(np.asarray(value), element_type.dtype)
         literal = Literal.from_numpy(array)
-        return self.make(Constant(literal=literal), (), literal.shape)
+        return self.build(Constant(literal=literal), (), literal.shape)
 
     def splat(self, value: Any) -> Instruction:
         """The root's shape filled with one value."""
@@ -258,7 +258,7 @@ class Match:
         if shape.is_scalar:
             return scalar
         shape = shape.with_element_type(scalar.shape.element_type)
-        return self.make(Broadcast(broadcast_dimensions=()), [scalar], shape)
+        return self.build(Broadcast(broadcast_dimensions=()), [scalar], shape)
 
 
 # The engine

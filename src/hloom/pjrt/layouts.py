@@ -13,7 +13,7 @@ from hloom.errors import ArgumentError
 from hloom.ir import Module
 from hloom.ops.control_flow import Call
 from hloom.passes import clone_module
-from hloom.passes.expand.maker import Maker, new_computation
+from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Layout, Shape
 
 _MODE = "mhlo.layout_mode"
@@ -101,16 +101,16 @@ def in_row_major(module: Module) -> Module:
     entry = new_computation(outer, "entry")
     outer.computations.append(outer.computations.pop(0))
     outer.entry_computation = entry
-    make = Maker.of(entry)
-    given = [make.parameter(number, _in_memory(shape)) for number, shape in enumerate(parameters)]
+    build = OpBuilder.of(entry)
+    given = [build.parameter(number, _in_memory(shape)) for number, shape in enumerate(parameters)]
     arguments = []
     for shape, parameter in zip(parameters, given, strict=True):
-        arguments.append(make.transpose(parameter, _places(shape)))
-    call = make(Call(computation=inner), *arguments)
+        arguments.append(build.transpose(parameter, _places(shape)))
+    call = build(Call(computation=inner), *arguments)
     values = []
     for number, shape in enumerate(results):
-        values.append(make.transpose(make.element(call, number), minor_to_major(shape)[::-1]))
-    make.tuple(*values)
+        values.append(build.transpose(build.element(call, number), minor_to_major(shape)[::-1]))
+    build.tuple(*values)
     outer.set_default_entry_layouts()
     return outer
 

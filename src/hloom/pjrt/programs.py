@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hloom.errors import ArgumentError, ProtoError, RuleError
 from hloom.ir import Instruction, Module
 from hloom.ops.control_flow import Call
-from hloom.passes.expand.maker import Maker, new_computation
+from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.pjrt.layouts import set_entry_layouts, set_own_layouts
 from hloom.proto.reader import module_from_proto, read_module
 from hloom.proto.schema import message_class
@@ -108,16 +108,16 @@ def flat(module: Module) -> Module:
     layouts = module.entry_parameter_layouts or entry.parameter_shapes
     outer = new_computation(module, "flat")
     module.computations.append(module.computations.pop(0))
-    make = Maker.of(outer)
+    build = OpBuilder.of(outer)
     arguments, given = [], 0
     for parameter in entry.parameters:
-        leaves = [make.parameter(given + k, leaf.without_layout()) for k, leaf in enumerate(parameter.shape.leaves())]
+        leaves = [build.parameter(given + k, leaf.without_layout()) for k, leaf in enumerate(parameter.shape.leaves())]
         for leaf, sharding in zip(leaves, _spread(parameter.sharding, parameter.shape), strict=True):
             leaf.sharding = sharding
-        arguments.append(_gathered(make, parameter.shape, iter(leaves)))
+        arguments.append(_gathered(build, parameter.shape, iter(leaves)))
         given += len(leaves)
-    called = make(Call(computation=entry), *arguments)
-    outer.root = make.tuple(*_leaves(make, called))
+    called = build(Call(computation=entry), *arguments)
+    outer.root = build.tuple(*_leaves(build, called))
     spread = _spread(entry.root.sharding, result)
     if all(spread) and spread:
         outer.root.sharding = Sharding(ShardingType.TUPLE, tuple_shardings=tuple(s for s in spread if s is not None))
@@ -128,17 +128,17 @@ def flat(module: Module) -> Module:
     return module
 
 
-def _gathered(make: Maker, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
+def _gathered(build: OpBuilder, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
     """A value of a shape, of leaves in order."""
     if not shape.is_tuple:
         return next(leaves)
-    return make.tuple(*(_gathered(make, element, leaves) for element in shape.elements))
+    return build.tuple(*(_gathered(build, element, leaves) for element in shape.elements))
 
 
-def _leaves(make: Maker, value: Instruction) -> list[Instruction]:
+def _leaves(build: OpBuilder, value: Instruction) -> list[Instruction]:
     if not value.shape.is_tuple:
         return [value]
-    return [leaf for k in range(len(value.shape.elements)) for leaf in _leaves(make, make.element(value, k))]
+    return [leaf for k in range(len(value.shape.elements)) for leaf in _leaves(build, build.element(value, k))]
 
 
 def _spread(sharding: Sharding | None, shape: Shape) -> list[Sharding | None]:

@@ -27,7 +27,7 @@ from hloom.values import TOKEN_VALUE, Value
 from hloom.verifier.running import check_running
 
 if TYPE_CHECKING:
-    from hloom.runtime.mpi.reductions import ReductionMaker
+    from hloom.runtime.mpi.reductions import MakeReduction
     from hloom.runtime.mpi.world import World
 
 
@@ -207,7 +207,7 @@ class DeviceExecutable(Executable):
         return MpiRendezvous(self.world, self.ranks, self._make_reduction, *counts)
 
     @property
-    def _make_reduction(self) -> ReductionMaker:
+    def _make_reduction(self) -> MakeReduction:
         """What makes code of reductions that MPI has no operation for."""
         from hloom.runtime.mpi.reductions import no_reduction
 

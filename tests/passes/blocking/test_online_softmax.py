@@ -14,7 +14,7 @@ from hloom.passes import clone_module, run_passes, simplification_pipeline
 from hloom.passes.blocking.masks import keys_in_reach
 from hloom.passes.blocking.product_blocking import ProductBlocking
 from hloom.passes.edit import Edit
-from hloom.passes.expand.maker import Maker
+from hloom.passes.op_builder import OpBuilder
 from hloom.verifier import verify_module
 
 ATTENTION = """
@@ -138,7 +138,7 @@ def reach(text: str, dimension: int, *arguments: Any, shows: bool = True) -> int
     found = hl.parse(f"HloModule m\nENTRY e {{{text}\n ROOT number = s32[] constant(-1)}}")
     mask = next(i for i in found.entry.instructions if i.name == "mask")
     edit = Edit(found.entry)
-    number = keys_in_reach(Maker.at(edit, found.entry.root), found, mask, dimension, shows)
+    number = keys_in_reach(OpBuilder.at(edit, found.entry.root), found, mask, dimension, shows)
     edit.replace(found.entry.root, number)
     edit.finish()
     verify_module(found)

@@ -24,7 +24,7 @@ from hloom.ops.reshape import Reshape
 from hloom.ops.slice import Slice
 from hloom.ops.sort import Sort
 from hloom.ops.transpose import Reverse, Transpose
-from hloom.passes.expand.maker import Maker
+from hloom.passes.op_builder import OpBuilder
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 from hloom.values import Value
@@ -228,10 +228,10 @@ class Chain:
         )
         self.named = {c.name: c for c in self.module.computations}
         entry = Computation("chain")
-        self.make = Maker.of(entry)
+        self.build = OpBuilder.of(entry)
         sizes = [int(n) for n in rng.integers(1, 7, rng.integers(1, 4))]
-        self.value = self.make.parameter(0, Shape.array(F32, sizes))
-        self.sizes = self.make.parameter(1, Shape.array(PrimitiveType.S32, (12,)))
+        self.value = self.build.parameter(0, Shape.array(F32, sizes))
+        self.sizes = self.build.parameter(1, Shape.array(PrimitiveType.S32, (12,)))
         self.taken = 0
         for _ in range(rng.integers(2, 7)):
             getattr(self, str(rng.choice(STEPS)))()
@@ -243,18 +243,18 @@ class Chain:
         return int(self.rng.integers(self.value.shape.rank)) if self.value.shape.rank else 0
 
     def apply(self, op: Operation, *more: Instruction) -> None:
-        self.value = self.make(op, self.value, *more)
+        self.value = self.build(op, self.value, *more)
 
     def set_size(self) -> None:
         if not self.value.shape.rank or self.taken == 12:
             return
         d, shape = self.dimension(), self.value.shape
-        part = self.make(Slice(slice=(SliceDimension(self.taken, self.taken + 1),)), self.sizes)
-        drawn = self.make(Reshape(), part, shape=S32)
+        part = self.build(Slice(slice=(SliceDimension(self.taken, self.taken + 1),)), self.sizes)
+        drawn = self.build(Reshape(), part, shape=S32)
         self.taken += 1
-        size = self.make(Remainder(), drawn, self.make.constant(shape.dimensions[d] + 1, PrimitiveType.S32))
+        size = self.build(Remainder(), drawn, self.build.constant(shape.dimensions[d] + 1, PrimitiveType.S32))
         dynamic = [flag or k == d for k, flag in enumerate(shape.dynamic_dimensions)]
-        self.value = self.make(
+        self.value = self.build(
             SetDimensionSize(dimension=d), self.value, size, shape=Shape.array(F32, shape.dimensions, dynamic)
         )
 
@@ -274,7 +274,7 @@ class Chain:
     def reduced(self) -> None:
         if self.value.shape.rank:
             combiner = self.named[str(self.rng.choice(["add", "maxi", "larger"]))]
-            self.apply(Reduce(dimensions=(self.dimension(),), computation=combiner), self.make.constant(0.5, F32))
+            self.apply(Reduce(dimensions=(self.dimension(),), computation=combiner), self.build.constant(0.5, F32))
 
     def windowed(self) -> None:
         shape = self.value.shape
@@ -283,13 +283,15 @@ class Chain:
             window = [WindowDimension() for _ in range(shape.rank)]
             low, high, stride = (int(n) for n in self.rng.integers(0, 3, 3))
             window[d] = WindowDimension(min(2, shape.dimensions[d] + low + high) or 1, stride + 1, low, high)
-            self.apply(ReduceWindow(window=tuple(window), computation=self.named["maxi"]), self.make.constant(0.5, F32))
+            self.apply(
+                ReduceWindow(window=tuple(window), computation=self.named["maxi"]), self.build.constant(0.5, F32)
+            )
 
     def padded(self) -> None:
         low, high, between = (int(n) for n in self.rng.integers([-1, -1, 0], [3, 3, 2]))
         if all(n >= 2 for n in self.value.shape.dimensions) and self.value.shape.element_count < 2000:
             padding = PaddingDimension(low, high, between)
-            self.apply(Pad(padding_config=(padding,) * self.value.shape.rank), self.make.constant(0.5, F32))
+            self.apply(Pad(padding_config=(padding,) * self.value.shape.rank), self.build.constant(0.5, F32))
 
     def joined(self) -> None:
         if self.value.shape.rank and self.value.shape.element_count < 2000:
@@ -302,13 +304,13 @@ class Chain:
     def flattened(self) -> None:
         shape = self.value.shape
         flat = Shape.array(F32, (shape.element_count,), (shape.is_dynamic,))
-        self.value = self.make(Reshape(), self.value, shape=flat)
+        self.value = self.build(Reshape(), self.value, shape=flat)
 
     def repeated(self) -> None:
         shape = self.value.shape
         if shape.element_count < 1000:
             wide = Shape.array(F32, (2, *shape.dimensions), (False, *shape.dynamic_dimensions))
-            self.value = self.make(
+            self.value = self.build(
                 Broadcast(broadcast_dimensions=tuple(range(1, shape.rank + 1))), self.value, shape=wide
             )
 

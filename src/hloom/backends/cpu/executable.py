@@ -28,7 +28,7 @@ from hloom.errors import HloomError, ResourceExhaustedError, RunError
 from hloom.ir import Module
 from hloom.ops.custom_call import PAD_TO_STATIC, REFUSE_SIZES, SLICE_TO_DYNAMIC
 from hloom.runtime.executable import DeviceExecutable, RunOptions, located, own_arrays
-from hloom.runtime.mpi.reductions import ReductionMaker
+from hloom.runtime.mpi.reductions import MakeReduction
 from hloom.runtime.python_api import c_address
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.shape import Shape
@@ -146,7 +146,7 @@ class CpuExecutable(DeviceExecutable):
         self._is_plain = are_all and not self.host.slots
 
     @property
-    def _make_reduction(self) -> ReductionMaker:
+    def _make_reduction(self) -> MakeReduction:
         from hloom.backends.cpu.kernels.reduction_function import make_reduction
 
         return make_reduction

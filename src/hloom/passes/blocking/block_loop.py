@@ -15,7 +15,7 @@ from hloom.passes.blocking.cuts import Cut, is_zero
 from hloom.passes.blocking.dimensions import Place, Uncuttable, operand_place
 from hloom.passes.blocking.regions import SLICES, Region, is_view
 from hloom.passes.edit import Edit
-from hloom.passes.expand.maker import Maker, below, loop
+from hloom.passes.op_builder import OpBuilder, below, loop
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -34,13 +34,13 @@ def make_loop(
     has a loop of its own.
     """
     edit = Edit(computation)
-    make = Maker.at(edit, region.members[-1])
+    build = OpBuilder.at(edit, region.members[-1])
     inputs = block_inputs(region, cut)
     trips, rest = divmod(cut.extent, cut.size)
     made: list[_Blocks] = []
 
-    def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
-        blocks = _Blocks(make, step)
+    def body(build: OpBuilder, step: Instruction, values: list[Instruction]) -> list[Instruction]:
+        blocks = _Blocks(build, step)
         made.append(blocks)
         blocks.add(region, cut, dict(zip(inputs, values, strict=False)))
         while not (rest or cut.sums) and (following := choose_next(blocks.region)) is not None:
@@ -49,22 +49,22 @@ def make_loop(
             blocks.add(blocks.region, following, {i: i for i in block_inputs(blocks.region, following)})
         return [*values[: len(inputs)], *blocks.added_to(values[len(inputs) :])]
 
-    def goes_on(make: Maker, step: Instruction, _: list[Instruction]) -> Instruction:
-        return below(make, step, made[0].rounds)
+    def goes_on(build: OpBuilder, step: Instruction, _: list[Instruction]) -> Instruction:
+        return below(build, step, made[0].rounds)
 
-    values = loop(make, module, "blocks", [*inputs, *_empty(make, region, cut)], body, goes_on)[len(inputs) :]
+    values = loop(build, module, "blocks", [*inputs, *_empty(build, region, cut)], body, goes_on)[len(inputs) :]
     if rest:
-        start = make.constant(trips * cut.size, S32)
-        values = Block(make, region, cut, {i: i for i in inputs}, start, rest).added_to(values)
-    replace_outputs(edit, make, region.outputs, values)
+        start = build.constant(trips * cut.size, S32)
+        values = Block(build, region, cut, {i: i for i in inputs}, start, rest).added_to(values)
+    replace_outputs(edit, build, region.outputs, values)
     return made[0].finished()
 
 
 class _Blocks:
     """Blocks of blocks: what a round of a loop computes, by the digits of its number."""
 
-    def __init__(self, make: Maker, step: Instruction) -> None:
-        self.make, self.step = make, step
+    def __init__(self, build: OpBuilder, step: Instruction) -> None:
+        self.build, self.step = build, step
         self.blocks: list[Block] = []
         self.rounds = 1
 
@@ -75,12 +75,12 @@ class _Blocks:
 
     def add(self, region: Region, cut: Cut, inputs: Mapping[Instruction, Instruction]) -> None:
         """Cuts a region, which is the last block, or the first of all."""
-        make, trips = self.make, cut.extent // cut.size
-        digit = self.step if self.rounds == 1 else make(Divide(), self.step, make.constant(self.rounds, S32))
-        digit = make(Remainder(), digit, make.constant(trips, S32))
-        start = digit if cut.size == 1 else make(Multiply(), digit, make.constant(cut.size, S32))
+        build, trips = self.build, cut.extent // cut.size
+        digit = self.step if self.rounds == 1 else build(Divide(), self.step, build.constant(self.rounds, S32))
+        digit = build(Remainder(), digit, build.constant(trips, S32))
+        start = digit if cut.size == 1 else build(Multiply(), digit, build.constant(cut.size, S32))
         cheap = {*region.cheap} if self.blocks else set[Instruction]()
-        self.blocks.append(Block(make, region, cut, inputs, start, cut.size, cheap))
+        self.blocks.append(Block(build, region, cut, inputs, start, cut.size, cheap))
         self.rounds *= trips
 
     def added_to(self, totals: Sequence[Instruction]) -> list[Instruction]:
@@ -92,8 +92,8 @@ class _Blocks:
         for k, (total, part) in enumerate(zip(totals, self.region.outputs, strict=True)):
             starts = first.starts_of(k)
             for block in others:
-                starts = [_added(self.make, a, b) for a, b in zip(starts, block.starts_of(k), strict=True)]
-            merged.append(self.make(DynamicUpdateSlice(), total, part, *starts))
+                starts = [_added(self.build, a, b) for a, b in zip(starts, block.starts_of(k), strict=True)]
+            merged.append(self.build(DynamicUpdateSlice(), total, part, *starts))
         return merged
 
     def finished(self) -> tuple[Computation, Region]:
@@ -108,24 +108,26 @@ class _Blocks:
         return computation, self.region
 
 
-def _added(make: Maker, a: Instruction, b: Instruction) -> Instruction:
-    return a if is_zero(b) else b if is_zero(a) else make(Add(), a, b)
+def _added(build: OpBuilder, a: Instruction, b: Instruction) -> Instruction:
+    return a if is_zero(b) else b if is_zero(a) else build(Add(), a, b)
 
 
-def replace_outputs(edit: Edit, make: Maker, outputs: Iterable[Instruction], values: Iterable[Instruction]) -> None:
+def replace_outputs(
+    edit: Edit, build: OpBuilder, outputs: Iterable[Instruction], values: Iterable[Instruction]
+) -> None:
     """Puts values of the outputs' sizes in their place, and ends the edit."""
     for old, new in zip(outputs, values, strict=True):
-        result = make.convert(new, old.shape.element_type)
-        edit.replace(old, result if result.shape == old.shape else make(Copy(), result, shape=old.shape))
+        result = build.convert(new, old.shape.element_type)
+        edit.replace(old, result if result.shape == old.shape else build(Copy(), result, shape=old.shape))
     edit.finish()
     edit.computation.instructions = post_order(edit.computation)
 
 
-def _empty(make: Maker, region: Region, cut: Cut) -> Iterator[Instruction]:
+def _empty(build: OpBuilder, region: Region, cut: Cut) -> Iterator[Instruction]:
     """What the outputs are before the first block."""
     for output in region.outputs:
         element_type = result_type(output, cut)
-        yield make.broadcast(make.constant(0, element_type), output.shape.with_element_type(element_type))
+        yield build.broadcast(build.constant(0, element_type), output.shape.with_element_type(element_type))
 
 
 def result_type(member: Instruction, cut: Cut) -> PrimitiveType:
@@ -170,7 +172,7 @@ def _parts(cheap: Instruction, place: Place | None) -> list[Place | None] | None
 class Block:
     """A copy of a region for one block of the dimension that is cut."""
 
-    make: Maker
+    build: OpBuilder
     of: Region
     cut: Cut
     inputs: Mapping[Instruction, Instruction]
@@ -203,10 +205,10 @@ class Block:
         for output, total in zip(self.of.outputs, totals, strict=True):
             place, block = self.cut.places.get(output), self.copies[output]
             if place is None:
-                merged.append(self.make(Add(), total, block))
+                merged.append(self.build(Add(), total, block))
             else:
                 starts = self._starts(total.shape.rank, place)
-                merged.append(self.make(DynamicUpdateSlice(), total, block, *starts))
+                merged.append(self.build(DynamicUpdateSlice(), total, block, *starts))
         return merged
 
     def starts_of(self, output: int) -> list[Instruction]:
@@ -238,12 +240,12 @@ class Block:
 
     def copy(self, old: Instruction, operands: Iterable[Instruction], place: Place | None) -> Instruction:
         shape = Shape.array(result_type(old, self.cut), self._sizes(old.shape, place))
-        new = self.make(old.op, *operands, shape=shape)
+        new = self.build(old.op, *operands, shape=shape)
         new.metadata, new.location = dict(old.metadata), old.location
         if place is not None and isinstance(old.op, Iota) and old.op.iota_dimension == place.dimension:
-            first = self.make.broadcast(self.make.convert(self._scaled(place.multiple), shape.element_type), shape)
+            first = self.build.broadcast(self.build.convert(self._scaled(place.multiple), shape.element_type), shape)
             self.cheap |= {new, first}
-            return self.make(Add(), new, first)
+            return self.build(Add(), new, first)
         return new
 
     def _sizes(self, shape: Shape, place: Place | None) -> tuple[int, ...]:
@@ -256,7 +258,7 @@ class Block:
         if place is None:
             return array
         sizes = self._sizes(array.shape, place)
-        part = self.make(DynamicSlice(size_indices=sizes), array, *self._starts(len(sizes), place))
+        part = self.build(DynamicSlice(size_indices=sizes), array, *self._starts(len(sizes), place))
         self.cheap.add(part)
         return part
 
@@ -264,16 +266,16 @@ class Block:
         """A part of a slice, of the whole that the slice is of."""
         whole, *before = operands
         if isinstance(old.op, Slice):
-            before = [self.make.constant(part.start, S32) for part in old.op.slice]
+            before = [self.build.constant(part.start, S32) for part in old.op.slice]
             self.cheap.update(before)
         within = self._starts(len(before), place)
-        starts = [_added(self.make, a, b) for a, b in zip(before, within, strict=True)]
-        return self.make(DynamicSlice(size_indices=self._sizes(old.shape, place)), whole, *starts)
+        starts = [_added(self.build, a, b) for a, b in zip(before, within, strict=True)]
+        return self.build(DynamicSlice(size_indices=self._sizes(old.shape, place)), whole, *starts)
 
     def _starts(self, rank: int, place: Place) -> list[Instruction]:
-        zero, first = self.make.constant(0, S32), self._scaled(place.multiple)
+        zero, first = self.build.constant(0, S32), self._scaled(place.multiple)
         self.cheap.add(zero)
         return [first if d == place.dimension else zero for d in range(rank)]
 
     def _scaled(self, multiple: int) -> Instruction:
-        return self.start if multiple == 1 else self.make(Multiply(), self.start, self.make.constant(multiple, S32))
+        return self.start if multiple == 1 else self.build(Multiply(), self.start, self.build.constant(multiple, S32))

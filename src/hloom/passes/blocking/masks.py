@@ -14,7 +14,7 @@ from hloom.ops.elementwise_binary import Add, Maximum, Minimum, Or
 from hloom.ops.elementwise_unary import Not
 from hloom.ops.select import Select
 from hloom.ops.structure import Constant
-from hloom.passes.expand.maker import Maker, reduced
+from hloom.passes.op_builder import OpBuilder, reduced
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -45,36 +45,38 @@ def masking_of(scores: Instruction) -> Masking | None:
     return None
 
 
-def keys_in_reach(make: Maker, module: Module, mask: Instruction, dimension: int, shows: bool = True) -> Instruction:
+def keys_in_reach(
+    build: OpBuilder, module: Module, mask: Instruction, dimension: int, shows: bool = True
+) -> Instruction:
     """A number of keys, as s32[]: for those after them, along a dimension of the mask, it is nowhere `shows`."""
     if mask.opcode == "not":
-        return keys_in_reach(make, module, mask.operands[0], dimension, not shows)
+        return keys_in_reach(build, module, mask.operands[0], dimension, not shows)
     if mask.opcode == ("and" if shows else "or"):
-        return make(Minimum(), *(keys_in_reach(make, module, part, dimension, shows) for part in mask.operands))
+        return build(Minimum(), *(keys_in_reach(build, module, part, dimension, shows) for part in mask.operands))
     if mask.opcode == "broadcast":
         source = mask.op.broadcast_dimensions  # type: ignore[attr-defined]
         if dimension in source:
-            return keys_in_reach(make, module, mask.operands[0], source.index(dimension), shows)
-    reach = _compared(make, module, mask, dimension, shows)
-    return _last(make, module, _anywhere(make, module, mask, dimension, shows)) if reach is None else reach
+            return keys_in_reach(build, module, mask.operands[0], source.index(dimension), shows)
+    reach = _compared(build, module, mask, dimension, shows)
+    return _last(build, module, _anywhere(build, module, mask, dimension, shows)) if reach is None else reach
 
 
-def _anywhere(make: Maker, module: Module, mask: Instruction, dimension: int, shows: bool) -> Instruction:
+def _anywhere(build: OpBuilder, module: Module, mask: Instruction, dimension: int, shows: bool) -> Instruction:
     """pred[keys]: whether the mask is `shows` for a key anywhere."""
     others = tuple(d for d in range(mask.shape.rank) if d != dimension)
-    mask = mask if shows else make(Not(), mask)
-    return reduced(make, module, Or(), mask, False, others) if others else mask
+    mask = mask if shows else build(Not(), mask)
+    return reduced(build, module, Or(), mask, False, others) if others else mask
 
 
-def _last(make: Maker, module: Module, reached: Instruction) -> Instruction:
+def _last(build: OpBuilder, module: Module, reached: Instruction) -> Instruction:
     """One more than the last key that is reached."""
     shape = Shape.array(S32, reached.shape.dimensions)
-    one, none = (make.broadcast(make.constant(value, S32), shape) for value in (1, 0))
-    number = make(Add(), make(Iota(iota_dimension=0), shape=shape), one)
-    return reduced(make, module, Maximum(), make(Select(), reached, number, none), 0)
+    one, none = (build.broadcast(build.constant(value, S32), shape) for value in (1, 0))
+    number = build(Add(), build(Iota(iota_dimension=0), shape=shape), one)
+    return reduced(build, module, Maximum(), build(Select(), reached, number, none), 0)
 
 
-def _compared(make: Maker, module: Module, mask: Instruction, dimension: int, shows: bool) -> Instruction | None:
+def _compared(build: OpBuilder, module: Module, mask: Instruction, dimension: int, shows: bool) -> Instruction | None:
     """Where integers of keys are compared with integers of queries, the extreme one of those decides."""
     op = mask.op
     if not isinstance(op, Compare) or not mask.operands[0].shape.element_type.is_integer:
@@ -83,28 +85,28 @@ def _compared(make: Maker, module: Module, mask: Instruction, dimension: int, sh
         return None
     direction = op.direction if shows else _OPPOSITE[op.direction]
     for position, operand in enumerate(mask.operands):
-        keys, queries = _along(make, operand, dimension), _across(make, mask.operands[1 - position], dimension)
+        keys, queries = _along(build, operand, dimension), _across(build, mask.operands[1 - position], dimension)
         if keys is None or queries is None:
             continue
         takes_most = (direction in _ASCENDING) == (position == 0)
-        extreme = _extreme(make, module, queries, takes_most)
+        extreme = _extreme(build, module, queries, takes_most)
         if takes_most and isinstance(keys.op, Iota):
-            return _positions_below(make, extreme, keys, direction in _INCLUSIVE)
-        both = keys, make.broadcast(extreme, keys.shape)
-        return _last(make, module, make(Compare(direction=direction), *both[:: 1 if position == 0 else -1]))
+            return _positions_below(build, extreme, keys, direction in _INCLUSIVE)
+        both = keys, build.broadcast(extreme, keys.shape)
+        return _last(build, module, build(Compare(direction=direction), *both[:: 1 if position == 0 else -1]))
     return None
 
 
-def _positions_below(make: Maker, limit: Instruction, positions: Instruction, inclusive: bool) -> Instruction:
+def _positions_below(build: OpBuilder, limit: Instruction, positions: Instruction, inclusive: bool) -> Instruction:
     """How many of the positions 0, 1, .. are less than a limit, or equal to it."""
     element_type, more = limit.shape.element_type, int(inclusive)
     (count,) = positions.shape.dimensions
-    least = make(Maximum(), limit, make.constant(-more if element_type.is_signed else 0, element_type))
-    last = make.convert(make(Minimum(), least, make.constant(count - more, element_type)), S32)
-    return make(Add(), last, make.constant(more, S32)) if inclusive else last
+    least = build(Maximum(), limit, build.constant(-more if element_type.is_signed else 0, element_type))
+    last = build.convert(build(Minimum(), least, build.constant(count - more, element_type)), S32)
+    return build(Add(), last, build.constant(more, S32)) if inclusive else last
 
 
-def _extreme(make: Maker, module: Module, values: Instruction, takes_most: bool) -> Instruction:
+def _extreme(build: OpBuilder, module: Module, values: Instruction, takes_most: bool) -> Instruction:
     """The largest or least of some integers."""
     element_type = values.shape.element_type
     if values.opcode == "add" and values.operands[0].opcode == "iota" and values.operands[1].opcode == "broadcast":
@@ -112,39 +114,39 @@ def _extreme(make: Maker, module: Module, values: Instruction, takes_most: bool)
         iota, (first,) = values.operands[0], values.operands[1].operands
         if iota.shape.rank == 1 and first.shape.is_scalar:
             (count,) = iota.shape.dimensions
-            return make(Add(), first, make.constant(count - 1 if takes_most else 0, element_type))
+            return build(Add(), first, build.constant(count - 1 if takes_most else 0, element_type))
     limits = ml_dtypes.iinfo(element_type.dtype)
     if takes_most:
-        return reduced(make, module, Maximum(), values, int(limits.min))
-    return reduced(make, module, Minimum(), values, int(limits.max))
+        return reduced(build, module, Maximum(), values, int(limits.min))
+    return reduced(build, module, Minimum(), values, int(limits.max))
 
 
-def _along(make: Maker, operand: Instruction, dimension: int) -> Instruction | None:
+def _along(build: OpBuilder, operand: Instruction, dimension: int) -> Instruction | None:
     """The vector that an array repeats along a dimension."""
     op = operand.op
     if isinstance(op, Iota) and op.iota_dimension == dimension:
-        return _positions(make, operand)
+        return _positions(build, operand)
     along = operand.opcode == "broadcast" and op.broadcast_dimensions == (dimension,)  # type: ignore[attr-defined]
     return operand.operands[0] if along else None
 
 
-def _across(make: Maker, operand: Instruction, dimension: int) -> Instruction | None:
+def _across(build: OpBuilder, operand: Instruction, dimension: int) -> Instruction | None:
     """Integers of all that an array repeats for each place of a dimension."""
     op = operand.op
     if isinstance(op, Iota) and op.iota_dimension != dimension:
-        return _positions(make, operand)
+        return _positions(build, operand)
     if operand.opcode == "broadcast" and dimension not in op.broadcast_dimensions:  # type: ignore[attr-defined]
         return operand.operands[0]
     if isinstance(op, Add):
-        positions, first = (_across(make, part, dimension) for part in operand.operands)
+        positions, first = (_across(build, part, dimension) for part in operand.operands)
         if positions is not None and first is not None and first.shape.is_scalar:
-            return make(Add(), positions, make.broadcast(first, positions.shape))
+            return build(Add(), positions, build.broadcast(first, positions.shape))
     return None
 
 
-def _positions(make: Maker, iota: Instruction) -> Instruction:
+def _positions(build: OpBuilder, iota: Instruction) -> Instruction:
     """The vector that an iota repeats."""
     op = iota.op
     assert isinstance(op, Iota)
     shape = Shape.array(iota.shape.element_type, (iota.shape.dimensions[op.iota_dimension],))
-    return make(Iota(iota_dimension=0), shape=shape)
+    return build(Iota(iota_dimension=0), shape=shape)

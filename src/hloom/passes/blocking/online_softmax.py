@@ -30,7 +30,7 @@ from hloom.passes.blocking.regions import Region
 from hloom.passes.blocking.softmax import Softmax
 from hloom.passes.edit import Edit
 from hloom.passes.expand.bits import UNSIGNED
-from hloom.passes.expand.maker import Maker, below, loop, reduced
+from hloom.passes.op_builder import OpBuilder, below, loop, reduced
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -59,11 +59,11 @@ class _End:
 def make_online_softmax(module: Module, computation: Computation, region: Region, softmax: Softmax, size: int) -> None:
     """Replaces the region's outputs by those of a loop over blocks of `size` keys."""
     edit = Edit(computation)
-    make = Maker.at(edit, region.members[-1])
+    build = OpBuilder.at(edit, region.members[-1])
     online = _Online(module, region, softmax, size)
-    state = online.looped(make)
-    finals = online.finals(make, state)
-    replace_outputs(edit, make, region.outputs, [finals[output] for output in region.outputs])
+    state = online.looped(build)
+    finals = online.finals(build, state)
+    replace_outputs(edit, build, region.outputs, [finals[output] for output in region.outputs])
 
 
 class _Online:
@@ -73,103 +73,103 @@ class _Online:
         self.scored = Region(softmax.made, [softmax.scores], region.products, region.cheap)
         self.inputs = block_inputs(region, self.cut)
 
-    def looped(self, make: Maker) -> _State:
+    def looped(self, build: OpBuilder) -> _State:
         """The state after all keys; the last ones, where they fill no block, come after the loop."""
         trips, rest = divmod(self.cut.extent, self.size)
         inputs = len(self.inputs)
-        end = self._end(make)
-        ends = [end.reach, end.finite, make.constant(False, PRED)] if end else []
-        first = self._first(make)
+        end = self._end(build)
+        ends = [end.reach, end.finite, build.constant(False, PRED)] if end else []
+        first = self._first(build)
 
-        def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
+        def body(build: OpBuilder, step: Instruction, values: list[Instruction]) -> list[Instruction]:
             given, ended = values[:inputs], values[inputs : inputs + len(ends)]
             maximum, *totals = values[inputs + len(ends) :]
-            start = make(Multiply(), step, make.constant(self.size, S32))
+            start = build(Multiply(), step, build.constant(self.size, S32))
             read = dict(zip(self.inputs, given, strict=True))
-            state = self._block(make, read, start, self.size, _State(maximum, totals))
+            state = self._block(build, read, start, self.size, _State(maximum, totals))
             if end:
-                ended[2] = self._settled(make, state, end.masked, ended[1])
+                ended[2] = self._settled(build, state, end.masked, ended[1])
             return [*given, *ended, state.maximum, *state.totals]
 
-        def goes_on(make: Maker, step: Instruction, values: list[Instruction]) -> Instruction:
-            is_left = below(make, step, trips)
+        def goes_on(build: OpBuilder, step: Instruction, values: list[Instruction]) -> Instruction:
+            is_left = below(build, step, trips)
             if end is None:
                 return is_left
             reach, _, settled = values[inputs : inputs + 3]
-            start = make(Multiply(), step, make.constant(self.size, S32))
-            within = make(Compare(direction=ComparisonDirection.LT), start, reach)
-            return make(And(), is_left, make(Or(), within, make(Not(), settled)))
+            start = build(Multiply(), step, build.constant(self.size, S32))
+            within = build(Compare(direction=ComparisonDirection.LT), start, reach)
+            return build(And(), is_left, build(Or(), within, build(Not(), settled)))
 
         values = [*self.inputs, *ends, first.maximum, *first.totals]
-        maximum, *totals = loop(make, self.module, "keys", values, body, goes_on)[inputs + len(ends) :]
+        maximum, *totals = loop(build, self.module, "keys", values, body, goes_on)[inputs + len(ends) :]
         state = _State(maximum, totals)
         if rest:
-            start = make.constant(trips * self.size, S32)
-            state = self._block(make, {i: i for i in self.inputs}, start, rest, state)
+            start = build.constant(trips * self.size, S32)
+            state = self._block(build, {i: i for i in self.inputs}, start, rest, state)
         return state
 
-    def _first(self, make: Maker) -> _State:
+    def _first(self, build: OpBuilder) -> _State:
         """Of no keys."""
         maximum = self.softmax.maximum
         zeros = []
         for total in self.softmax.totals:
             element_type = result_type(total, self.cut)
-            zeros.append(make.broadcast(make.constant(0, element_type), total.shape.with_element_type(element_type)))
-        return _State(make.broadcast(maximum.operands[1], maximum.shape), zeros)
+            zeros.append(build.broadcast(build.constant(0, element_type), total.shape.with_element_type(element_type)))
+        return _State(build.broadcast(maximum.operands[1], maximum.shape), zeros)
 
     def _block(
-        self, make: Maker, inputs: Mapping[Instruction, Instruction], start: Instruction, size: int, before: _State
+        self, build: OpBuilder, inputs: Mapping[Instruction, Instruction], start: Instruction, size: int, before: _State
     ) -> _State:
         softmax = self.softmax
-        block = Block(make, self.scored, self.cut, inputs, start, size)
+        block = Block(build, self.scored, self.cut, inputs, start, size)
 
         def copied(member: Instruction) -> Instruction:
             operands = [block.operand(member, k) for k in range(len(member.operands))]
             return block.copy(member, operands, self.cut.places.get(member))
 
-        maximum = make(Maximum(), before.maximum, copied(softmax.maximum))
+        maximum = build(Maximum(), before.maximum, copied(softmax.maximum))
         # exp(-inf - -inf) is no number: a row that has only -inf so far has no weights yet.
-        least = make.broadcast(make.constant(float("-inf"), maximum.shape.element_type), maximum.shape)
-        zero = make.broadcast(make.constant(0, maximum.shape.element_type), maximum.shape)
-        none = make(Compare(direction=ComparisonDirection.EQ), maximum, least)
-        block.copies[softmax.maximum] = shift = make(Select(), none, zero, maximum)
+        least = build.broadcast(build.constant(float("-inf"), maximum.shape.element_type), maximum.shape)
+        zero = build.broadcast(build.constant(0, maximum.shape.element_type), maximum.shape)
+        none = build(Compare(direction=ComparisonDirection.EQ), maximum, least)
+        block.copies[softmax.maximum] = shift = build(Select(), none, zero, maximum)
         for member in (*softmax.shifts, *softmax.weights):
             is_scale = softmax.weights.get(member) is member
             block.copies[member] = block.copies[softmax.weight_of(member)] if is_scale else copied(member)
-        correction = make(Exponential(), make(Subtract(), before.maximum, shift))
+        correction = build(Exponential(), build(Subtract(), before.maximum, shift))
         totals = []
         for total, old in zip(softmax.totals, before.totals, strict=True):
-            corrected = make(Multiply(), old, self._repeated(make, correction, total, old.shape))
-            totals.append(make(Add(), corrected, copied(total)))
+            corrected = build(Multiply(), old, self._repeated(build, correction, total, old.shape))
+            totals.append(build(Add(), corrected, copied(total)))
         return _State(maximum, totals)
 
-    def _repeated(self, make: Maker, value: Instruction, total: Instruction, shape: Shape) -> Instruction:
+    def _repeated(self, build: OpBuilder, value: Instruction, total: Instruction, shape: Shape) -> Instruction:
         """A value for each row, such as the maximum is, repeated as a total has them."""
         if not isinstance(total.op, Dot):
-            return make.reshape(value, shape.dimensions)
+            return build.reshape(value, shape.dimensions)
         softmax = self.softmax
-        return self._spread(make, value, softmax.rows_in(total, softmax.shift, softmax.exponentials), shape)
+        return self._spread(build, value, softmax.rows_in(total, softmax.shift, softmax.exponentials), shape)
 
-    def _spread(self, make: Maker, rows: Instruction, places: tuple[int, ...] | None, shape: Shape) -> Instruction:
+    def _spread(self, build: OpBuilder, rows: Instruction, places: tuple[int, ...] | None, shape: Shape) -> Instruction:
         assert places is not None
-        rows = make.convert(rows, shape.element_type)
+        rows = build.convert(rows, shape.element_type)
         sizes = tuple(shape.dimensions[d] for d in places)
-        return make.broadcast(make.reshape(rows, sizes), shape, places)
+        return build.broadcast(build.reshape(rows, sizes), shape, places)
 
-    def finals(self, make: Maker, state: _State) -> dict[Instruction, Instruction]:
+    def finals(self, build: OpBuilder, state: _State) -> dict[Instruction, Instruction]:
         """The members without keys after all keys."""
         softmax = self.softmax
         found = {softmax.maximum: state.maximum}
         totals = dict(zip(softmax.totals, state.totals, strict=True))
         for member in self.region.members:
             if member in totals:
-                found[member] = self._scaled(make, member, totals[member], found)
+                found[member] = self._scaled(build, member, totals[member], found)
             elif member in softmax.small or (member in softmax.shifts and member not in softmax.places):
-                found[member] = make(member.op, *(found.get(o, o) for o in member.operands), shape=member.shape)
+                found[member] = build(member.op, *(found.get(o, o) for o in member.operands), shape=member.shape)
         return found
 
     def _scaled(
-        self, make: Maker, total: Instruction, value: Instruction, found: Mapping[Instruction, Instruction]
+        self, build: OpBuilder, total: Instruction, value: Instruction, found: Mapping[Instruction, Instruction]
     ) -> Instruction:
         """A total of weights, from that of the exponentials."""
         found_scale = self.softmax.scale_of(total)
@@ -178,21 +178,21 @@ class _Online:
         scale, repeated = found_scale
         (rows,) = repeated.operands
         places = self.softmax.rows_in(total, repeated, scale)
-        return make(scale.op, value, self._spread(make, found.get(rows, rows), places, value.shape))
+        return build(scale.op, value, self._spread(build, found.get(rows, rows), places, value.shape))
 
     # The end
 
-    def _end(self, make: Maker) -> _End | None:
+    def _end(self, build: OpBuilder) -> _End | None:
         masking = masking_of(self.softmax.scores)
         values = [*self._values()]
         if masking is None or masking.mask in self.region.members:
             return None
         if not all(value.shape.element_type.is_float and value.shape.element_type.bits >= 8 for value in values):
             return None
-        reach = keys_in_reach(make, self.module, masking.mask, self.softmax.dimension, masking.shows)
-        finite = make.constant(True, PRED)
+        reach = keys_in_reach(build, self.module, masking.mask, self.softmax.dimension, masking.shows)
+        finite = build.constant(True, PRED)
         for value in values:
-            finite = make(And(), finite, self._is_finite(make, value))
+            finite = build(And(), finite, self._is_finite(build, value))
         return _End(masking.value, reach, finite)
 
     def _values(self) -> Iterator[Instruction]:
@@ -203,23 +203,23 @@ class _Online:
 
     # Numbers are looked at as integers: NaN is neither below nor above anything.
 
-    def _is_finite(self, make: Maker, values: Instruction) -> Instruction:
+    def _is_finite(self, build: OpBuilder, values: Instruction) -> Instruction:
         """Whether all have exponents below the largest one."""
         element_type = values.shape.element_type
         word = UNSIGNED[element_type.bits]
         infinity = int(np.array(np.inf, element_type.dtype).view(word.dtype))
-        bits = make(BitcastConvert(), values, shape=values.shape.with_element_type(word))
-        exponents = make(And(), bits, make.broadcast(make.constant(infinity, word), bits.shape))
-        most = reduced(make, self.module, Maximum(), exponents, 0)
-        return make(Compare(direction=ComparisonDirection.LT), most, make.constant(infinity, word))
+        bits = build(BitcastConvert(), values, shape=values.shape.with_element_type(word))
+        exponents = build(And(), bits, build.broadcast(build.constant(infinity, word), bits.shape))
+        most = reduced(build, self.module, Maximum(), exponents, 0)
+        return build(Compare(direction=ComparisonDirection.LT), most, build.constant(infinity, word))
 
-    def _settled(self, make: Maker, state: _State, masked: float, finite: Instruction) -> Instruction:
+    def _settled(self, build: OpBuilder, state: _State, masked: float, finite: Instruction) -> Instruction:
         """Whether what is masked adds nothing to any row."""
         shape = state.maximum.shape
-        value = make.broadcast(make.constant(masked, shape.element_type), shape)
-        limit = make.broadcast(make.constant(_VANISHES[shape.element_type], shape.element_type), shape)
-        above = make(Compare(direction=ComparisonDirection.GT), make(Subtract(), state.maximum, value), limit)
-        counted = (make.broadcast(make.constant(k, U32), shape) for k in (0, 1))
-        unsettled = reduced(make, self.module, Maximum(), make(Select(), above, *counted), 0)
-        none = make(Compare(direction=ComparisonDirection.EQ), unsettled, make.constant(0, U32))
-        return make(And(), finite, none)
+        value = build.broadcast(build.constant(masked, shape.element_type), shape)
+        limit = build.broadcast(build.constant(_VANISHES[shape.element_type], shape.element_type), shape)
+        above = build(Compare(direction=ComparisonDirection.GT), build(Subtract(), state.maximum, value), limit)
+        counted = (build.broadcast(build.constant(k, U32), shape) for k in (0, 1))
+        unsettled = reduced(build, self.module, Maximum(), build(Select(), above, *counted), 0)
+        none = build(Compare(direction=ComparisonDirection.EQ), unsettled, build.constant(0, U32))
+        return build(And(), finite, none)

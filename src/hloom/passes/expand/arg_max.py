@@ -26,7 +26,7 @@ from hloom.ops.elementwise_binary import Maximum, Minimum, Or
 from hloom.ops.reduce import Reduce
 from hloom.ops.select import Select
 from hloom.ops.structure import Constant, GetTupleElement, Parameter
-from hloom.passes.expand.maker import Maker, expand_all, reduced
+from hloom.passes.op_builder import OpBuilder, expand_all, reduced
 from hloom.shape import Shape
 
 LEAST_LENGTH = 32
@@ -53,7 +53,7 @@ class ArgMax:
         return expand_all(module, {"reduce": _expanded})
 
 
-def _expanded(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _expanded(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     op = old.op
     assert isinstance(op, Reduce)
     if not _is_of_rows(old, op):
@@ -62,15 +62,15 @@ def _expanded(make: Maker, old: Instruction, module: Module) -> Instruction | No
     if best is None or not _starts_at(old.operands[2:], best):
         return None
     x, places = old.operands[:2]
-    reduction = reduced(make, module, best(), x, identity(best().opcode, x.shape.element_type), op.dimensions)
+    reduction = reduced(build, module, best(), x, identity(best().opcode, x.shape.element_type), op.dimensions)
     kept = tuple(d for d in range(x.shape.rank) if d not in op.dimensions)
-    is_best = make(Compare(direction=ComparisonDirection.EQ), x, make.broadcast(reduction, x.shape, kept))
+    is_best = build(Compare(direction=ComparisonDirection.EQ), x, build.broadcast(reduction, x.shape, kept))
     if x.shape.element_type.is_float:
-        is_best = make(Or(), is_best, make(Compare(direction=ComparisonDirection.NE), x, x))
+        is_best = build(Or(), is_best, build(Compare(direction=ComparisonDirection.NE), x, x))
     none = int(ml_dtypes.iinfo(places.shape.element_type.dtype).max)
-    nowhere = make.broadcast(make.constant(none, places.shape.element_type), places.shape)
-    candidates = make(Select(), is_best, places, nowhere)
-    return make.tuple(reduction, reduced(make, module, Minimum(), candidates, none, op.dimensions))
+    nowhere = build.broadcast(build.constant(none, places.shape.element_type), places.shape)
+    candidates = build(Select(), is_best, places, nowhere)
+    return build.tuple(reduction, reduced(build, module, Minimum(), candidates, none, op.dimensions))
 
 
 def _is_of_rows(old: Instruction, op: Reduce) -> bool:

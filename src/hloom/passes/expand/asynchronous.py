@@ -9,8 +9,8 @@ from hloom.ir import Instruction, Module
 from hloom.ops.collectives import AllGather, AllReduce, CollectivePermute
 from hloom.ops.control_flow import Call
 from hloom.ops.operation import Operation
-from hloom.passes.expand.maker import Expander, Maker, expand_all
 from hloom.passes.expand.single_device import zeros
+from hloom.passes.op_builder import Expander, OpBuilder, expand_all
 
 
 @dataclass(frozen=True)
@@ -26,44 +26,44 @@ class AsyncToSync:
         return expand_all(module, _EXPANDERS)
 
 
-def _start(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _start(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     op: Any = old.op
     if not op.calls.result_shape.compatible(old.shape.elements[1]):
         return None
-    called = make(Call(computation=op.calls), *old.operands)
-    contexts = [zeros(make, shape) for shape in old.shape.elements[2:]]
-    return make.tuple(make.tuple(*old.operands), called, *contexts)
+    called = build(Call(computation=op.calls), *old.operands)
+    contexts = [zeros(build, shape) for shape in old.shape.elements[2:]]
+    return build.tuple(build.tuple(*old.operands), called, *contexts)
 
 
-def _context(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _context(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     operand = old.operands[0]
     return operand if operand.shape.compatible(old.shape) else None
 
 
-def _done(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _done(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     result = old.operands[0].shape.elements[1]
-    return make.element(old.operands[0], 1) if result.compatible(old.shape) else None
+    return build.element(old.operands[0], 1) if result.compatible(old.shape) else None
 
 
-def _copy_start(make: Maker, old: Instruction, module: Module) -> Instruction:
+def _copy_start(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
     (operand,) = old.operands
-    return make.tuple(operand, operand, zeros(make, old.shape.elements[2]))
+    return build.tuple(operand, operand, zeros(build, old.shape.elements[2]))
 
 
-def _all_reduce_start(make: Maker, old: Instruction, module: Module) -> Instruction:
-    return make(AllReduce(**old.op.__dict__), *old.operands, shape=old.shape)
+def _all_reduce_start(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+    return build(AllReduce(**old.op.__dict__), *old.operands, shape=old.shape)
 
 
 def _collective_start(operation: type[Operation]) -> Expander:
     """(operands, results, contexts..), the results being those of an operation."""
 
-    def expand(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    def expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
         given, received, *contexts = old.shape.elements
-        operands = make.tuple(*old.operands) if given.is_tuple else old.operands[0]
+        operands = build.tuple(*old.operands) if given.is_tuple else old.operands[0]
         if not operands.shape.compatible(given):
             return None
-        result = make(operation(**old.op.__dict__), *old.operands, shape=received)
-        return make.tuple(operands, result, *(zeros(make, shape) for shape in contexts))
+        result = build(operation(**old.op.__dict__), *old.operands, shape=received)
+        return build.tuple(operands, result, *(zeros(build, shape) for shape in contexts))
 
     return expand
 
@@ -79,5 +79,5 @@ _EXPANDERS: dict[str, Expander] = {
     "collective-permute-start": _collective_start(CollectivePermute),
     "collective-permute-done": _done,
     "copy-start": _copy_start,
-    "copy-done": lambda make, old, module: make.element(old.operands[0], 0),
+    "copy-done": lambda build, old, module: build.element(old.operands[0], 0),
 }

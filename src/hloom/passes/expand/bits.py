@@ -17,7 +17,7 @@ from hloom.ops.elementwise_binary import Add, And, Multiply, Or, ShiftLeft, Shif
 from hloom.ops.elementwise_unary import Abs, Floor, IsFinite, Negate
 from hloom.ops.reshape import Bitcast, Reshape
 from hloom.ops.select import Select
-from hloom.passes.expand.maker import Expander, Maker, expand_all, reduced
+from hloom.passes.op_builder import Expander, OpBuilder, expand_all, reduced
 from hloom.shape import Layout, Shape, Tile
 from hloom.types import PrimitiveType
 
@@ -53,7 +53,7 @@ class _Move:
         return tuple(self.sizes[d] for d in self.order)
 
 
-def _bitcast(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _bitcast(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     assert isinstance(old.op, Bitcast)
     (operand,), shape = old.operands, old.shape
     if not shape.is_array or shape.element_type.bits < 8 or operand.shape.element_type.bits < 8:
@@ -66,12 +66,12 @@ def _bitcast(make: Maker, old: Instruction, module: Module) -> Instruction | Non
         return None
     value = operand
     for move in from_:
-        value = make.transpose(make.reshape(value, move.sizes), move.order)
-    value = _retyped(make, value, shape.element_type)
+        value = build.transpose(build.reshape(value, move.sizes), move.order)
+    value = _retyped(build, value, shape.element_type)
     for move in reversed(to):
         inverse = tuple(move.order.index(d) for d in range(len(move.order)))
-        value = make.transpose(make.reshape(value, move.moved), inverse)
-    return make(Reshape(), value, shape=shape)
+        value = build.transpose(build.reshape(value, move.moved), inverse)
+    return build(Reshape(), value, shape=shape)
 
 
 def _untiled(shape: Shape) -> Shape:
@@ -97,101 +97,101 @@ def _moves(shape: Shape) -> list[_Move] | None:
     return moves
 
 
-def _retyped(make: Maker, value: Instruction, element_type: PrimitiveType) -> Instruction:
+def _retyped(build: OpBuilder, value: Instruction, element_type: PrimitiveType) -> Instruction:
     """The bits of elements, which follow each other in row-major order, as those of another type."""
     old, new, count = value.shape.element_type, element_type, value.shape.element_count
     if old is new:
         return value
     ratio = max(new.bits // old.bits, 1)
     if ratio > 1:
-        value = make.reshape(value, (count // ratio, ratio))
+        value = build.reshape(value, (count // ratio, ratio))
     sizes = value.shape.dimensions[:-1] if ratio > 1 else value.shape.dimensions
     more = (old.bits // new.bits,) if old.bits > new.bits else ()
-    return make(BitcastConvert(), value, shape=Shape.array(new, (*sizes, *more)))
+    return build(BitcastConvert(), value, shape=Shape.array(new, (*sizes, *more)))
 
 
 # Types below a byte
 
 
-def _convert(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _convert(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     (operand,) = old.operands
     from_, to = operand.shape.element_type, old.shape.element_type
     if from_.bits == to.bits or min(from_.bits, to.bits) >= 8:
         return None
     word = UNSIGNED[max(from_.bits, to.bits, 8)]
-    bits = make.convert(_as_unsigned(make, operand), word)
+    bits = build.convert(_as_unsigned(build, operand), word)
     if from_.bits > to.bits:
         wide = Shape.array(word, old.shape.dimensions)
-        repeated = make.broadcast(bits, wide, tuple(range(bits.shape.rank)))
-        shifted = make(ShiftRightLogical(), repeated, _steps(make, wide, to))
-        mask = make.broadcast(make.constant((1 << to.bits) - 1, word), wide)
-        parts = make.convert(make(And(), shifted, mask), UNSIGNED[to.bits])
+        repeated = build.broadcast(bits, wide, tuple(range(bits.shape.rank)))
+        shifted = build(ShiftRightLogical(), repeated, _steps(build, wide, to))
+        mask = build.broadcast(build.constant((1 << to.bits) - 1, word), wide)
+        parts = build.convert(build(And(), shifted, mask), UNSIGNED[to.bits])
     else:
-        placed = make(ShiftLeft(), bits, _steps(make, bits.shape, from_))
-        gathered = reduced(make, module, Or(), placed, 0, (bits.shape.rank - 1,))
-        parts = make.convert(gathered, UNSIGNED[to.bits])
-    return parts if to is UNSIGNED[to.bits] else make(BitcastConvert(), parts, shape=old.shape)
+        placed = build(ShiftLeft(), bits, _steps(build, bits.shape, from_))
+        gathered = reduced(build, module, Or(), placed, 0, (bits.shape.rank - 1,))
+        parts = build.convert(gathered, UNSIGNED[to.bits])
+    return parts if to is UNSIGNED[to.bits] else build(BitcastConvert(), parts, shape=old.shape)
 
 
-def _as_unsigned(make: Maker, value: Instruction) -> Instruction:
+def _as_unsigned(build: OpBuilder, value: Instruction) -> Instruction:
     unsigned = UNSIGNED[value.shape.element_type.bits]
     if value.shape.element_type is unsigned:
         return value
-    return make(BitcastConvert(), value, shape=value.shape.with_element_type(unsigned).without_layout())
+    return build(BitcastConvert(), value, shape=value.shape.with_element_type(unsigned).without_layout())
 
 
-def _steps(make: Maker, shape: Shape, part: PrimitiveType) -> Instruction:
+def _steps(build: OpBuilder, shape: Shape, part: PrimitiveType) -> Instruction:
     """By how much the parts of a word, along the last dimension, are shifted."""
-    numbers = make(Iota(iota_dimension=shape.rank - 1), shape=shape.without_layout())
-    factor = make.broadcast(make.constant(int(math.log2(part.bits)), shape.element_type), shape)
-    return make(ShiftLeft(), numbers, factor)
+    numbers = build(Iota(iota_dimension=shape.rank - 1), shape=shape.without_layout())
+    factor = build.broadcast(build.constant(int(math.log2(part.bits)), shape.element_type), shape)
+    return build(ShiftLeft(), numbers, factor)
 
 
 # Rounding by chance
 
 
-def _stochastic(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _stochastic(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     assert isinstance(old.op, StochasticConvert)
     operand, random = old.operands
     to = old.shape.element_type
-    return _to_integers(make, operand, random, to) if to.is_integer else _to_floats(make, operand, random, to)
+    return _to_integers(build, operand, random, to) if to.is_integer else _to_floats(build, operand, random, to)
 
 
-def _to_integers(make: Maker, operand: Instruction, random: Instruction, to: PrimitiveType) -> Instruction:
+def _to_integers(build: OpBuilder, operand: Instruction, random: Instruction, to: PrimitiveType) -> Instruction:
     """The fraction beyond the truncated value is compared with the random number, as a part of all there are."""
     f64, bits = PrimitiveType.F64, random.shape.element_type.bits
-    size = make(Abs(), make.convert(operand, f64))
-    whole = make(Floor(), size)
-    fraction = make.convert(make(Subtract(), size, whole), f64)
-    scaled = _times(make, fraction, 2.0**bits)
-    up = make(Compare(direction=ComparisonDirection.LT), make.convert(random, f64), scaled)
-    more = make(Add(), whole, make.broadcast(make.constant(1, f64), whole.shape))
-    rounded = make(Select(), up, more, whole)
-    zero = make.broadcast(make.constant(0, operand.shape.element_type), operand.shape)
-    is_negative = make(Compare(direction=ComparisonDirection.LT), operand, zero)
-    return make.convert(make(Select(), is_negative, make(Negate(), rounded), rounded), to)
+    size = build(Abs(), build.convert(operand, f64))
+    whole = build(Floor(), size)
+    fraction = build.convert(build(Subtract(), size, whole), f64)
+    scaled = _times(build, fraction, 2.0**bits)
+    up = build(Compare(direction=ComparisonDirection.LT), build.convert(random, f64), scaled)
+    more = build(Add(), whole, build.broadcast(build.constant(1, f64), whole.shape))
+    rounded = build(Select(), up, more, whole)
+    zero = build.broadcast(build.constant(0, operand.shape.element_type), operand.shape)
+    is_negative = build(Compare(direction=ComparisonDirection.LT), operand, zero)
+    return build.convert(build(Select(), is_negative, build(Negate(), rounded), rounded), to)
 
 
-def _times(make: Maker, value: Instruction, factor: float) -> Instruction:
-    return make(Multiply(), value, make.broadcast(make.constant(factor, value.shape.element_type), value.shape))
+def _times(build: OpBuilder, value: Instruction, factor: float) -> Instruction:
+    return build(Multiply(), value, build.broadcast(build.constant(factor, value.shape.element_type), value.shape))
 
 
-def _to_floats(make: Maker, operand: Instruction, random: Instruction, to: PrimitiveType) -> Instruction:
+def _to_floats(build: OpBuilder, operand: Instruction, random: Instruction, to: PrimitiveType) -> Instruction:
     """The random bits are added below the bits that are kept."""
     from_ = operand.shape.element_type
     drop = int(ml_dtypes.finfo(from_.dtype).nmant) - int(ml_dtypes.finfo(to.dtype).nmant)
     if drop <= 0:
-        return make.convert(operand, to)
+        return build.convert(operand, to)
     word = UNSIGNED[from_.bits]
 
     def everywhere(number: int) -> Instruction:
-        return make.broadcast(make.constant(number, word), operand.shape)
+        return build.broadcast(build.constant(number, word), operand.shape)
 
-    noise = make(ShiftRightLogical(), make.convert(random, word), everywhere(from_.bits - drop))
+    noise = build(ShiftRightLogical(), build.convert(random, word), everywhere(from_.bits - drop))
     mask = everywhere(((1 << from_.bits) - 1) ^ ((1 << drop) - 1))
-    kept = make(And(), make(Add(), _as_unsigned(make, operand), noise), mask)
-    rounded = make(BitcastConvert(), kept, shape=operand.shape)
-    return make.convert(make(Select(), make(IsFinite(), operand), rounded, operand), to)
+    kept = build(And(), build(Add(), _as_unsigned(build, operand), noise), mask)
+    rounded = build(BitcastConvert(), kept, shape=operand.shape)
+    return build.convert(build(Select(), build(IsFinite(), operand), rounded, operand), to)
 
 
 _EXPANDERS: dict[str, Expander] = {

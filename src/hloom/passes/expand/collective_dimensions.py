@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from hloom.ir import Instruction, Module
 from hloom.ops.transpose import Transpose
-from hloom.passes.expand.maker import Expander, Maker, expand_all
+from hloom.passes.op_builder import Expander, OpBuilder, expand_all
 from hloom.shape import Shape
 
 
@@ -26,22 +26,22 @@ class CollectiveDimensions:
 
 
 def _along(dimension: str) -> Expander:
-    def expand(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    def expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
         op: Any = old.op
         axis = getattr(op, dimension)
         if axis is None or all(math.prod(shape.dimensions[:axis]) <= 1 for shape in old.operand_shapes):
             return None
         forth = (axis, *(d for d in range(old.operand_shapes[0].rank) if d != axis))
         back = tuple(forth.index(d) for d in range(len(forth)))
-        operands = [make(Transpose(permutation=forth), operand) for operand in old.operands]
+        operands = [build(Transpose(permutation=forth), operand) for operand in old.operands]
         results = old.shape.elements if old.shape.is_tuple else (old.shape,)
         shapes = [Shape.array(s.element_type, [s.dimensions[d] for d in forth]) for s in results]
         shape = Shape.tuple_of(shapes) if old.shape.is_tuple else shapes[0]
-        new = make(op.replace(**{dimension: 0}), *operands, shape=shape)
+        new = build(op.replace(**{dimension: 0}), *operands, shape=shape)
         if not old.shape.is_tuple:
-            return make(Transpose(permutation=back), new)
-        turned = [make(Transpose(permutation=back), make.element(new, k)) for k in range(len(shapes))]
-        return make.tuple(*turned)
+            return build(Transpose(permutation=back), new)
+        turned = [build(Transpose(permutation=back), build.element(new, k)) for k in range(len(shapes))]
+        return build.tuple(*turned)
 
     return expand
 

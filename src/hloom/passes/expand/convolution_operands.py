@@ -8,7 +8,7 @@ from typing import ClassVar
 from hloom.ir import Instruction, Module
 from hloom.ops.convolution import Convolution
 from hloom.ops.transpose import Reverse
-from hloom.passes.expand.maker import Maker, expand_all
+from hloom.passes.op_builder import OpBuilder, expand_all
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class ConvolutionOperandSwapper:
         return expand_all(module, {"convolution": _swap})
 
 
-def _swap(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _swap(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     op, (image, kernel) = old.op, old.operands
     assert isinstance(op, Convolution)
     exchanged = op.exchanged(image.shape.dimensions)
     if exchanged is None:
         return None
     new, backward = exchanged
-    turned = make(Reverse(dimensions=backward), kernel) if backward else kernel
-    return make(new, turned, image, shape=old.shape)
+    turned = build(Reverse(dimensions=backward), kernel) if backward else kernel
+    return build(new, turned, image, shape=old.shape)

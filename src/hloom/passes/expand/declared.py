@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction, Module
-from hloom.passes.expand.maker import Maker, expand_all
+from hloom.passes.op_builder import OpBuilder, expand_all
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class DeclaredExpander:
         return expand_all(module, dict.fromkeys(opcodes, _expanded)) if opcodes else 0
 
 
-def _expanded(make: Maker, old: Instruction, module: Module) -> Instruction:
+def _expanded(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
     expand = old.op.expand
     assert expand is not None
-    new: Instruction = expand(make, module, *old.op.bind(old.operands))
+    new: Instruction = expand(build, module, *old.op.bind(old.operands))
     if not new.shape.compatible(old.shape):
         raise ArgumentError(f"the expansion of {old.opcode} has the shape {new.shape}, it has {old.shape}")
     return new

@@ -10,7 +10,7 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.dot import Dot
 from hloom.ops.elementwise_binary import Add, Multiply
 from hloom.ops.reduce import Reduce
-from hloom.passes.expand.maker import Maker, ScalarComputations, expand_all
+from hloom.passes.op_builder import OpBuilder, ScalarComputations, expand_all
 from hloom.shape import Shape
 
 LEAST_BATCHES = 8
@@ -34,8 +34,8 @@ class DotStrengthReduction:
     def run(self, module: Module) -> int:
         combiners = ScalarComputations(module)
 
-        def expand(make: Maker, old: Instruction, _: Module) -> Instruction | None:
-            return _summed(make, old, combiners(Add(), old.shape.element_type)) if self._applies(old) else None
+        def expand(build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
+            return _summed(build, old, combiners(Add(), old.shape.element_type)) if self._applies(old) else None
 
         return expand_all(module, {"dot": expand})
 
@@ -62,7 +62,7 @@ def _has_batches_side_by_side(op: Dot, lhs: Shape, rhs: Shape) -> bool:
     return False
 
 
-def _summed(make: Maker, old: Instruction, add: Computation) -> Instruction:
+def _summed(build: OpBuilder, old: Instruction, add: Computation) -> Instruction:
     """The operands over (the result's dimensions, the terms' dimensions), multiplied and added up."""
     op, (lhs, rhs) = old.op, old.operands
     assert isinstance(op, Dot)
@@ -78,13 +78,13 @@ def _summed(make: Maker, old: Instruction, add: Computation) -> Instruction:
     ):
         places = {d: k for k, d in enumerate(batches)}
         places |= {d: first + k for k, d in enumerate(free)} | {d: rank + k for k, d in enumerate(contracted)}
-        products.append(_spread(make, operand, whole, [places[d] for d in range(operand.shape.rank)]))
-    zero = make.constant(0, element_type)
+        products.append(_spread(build, operand, whole, [places[d] for d in range(operand.shape.rank)]))
+    zero = build.constant(0, element_type)
     over = tuple(range(rank, whole.rank))
-    return make(Reduce(dimensions=over, computation=add), make(Multiply(), *products), zero)
+    return build(Reduce(dimensions=over, computation=add), build(Multiply(), *products), zero)
 
 
-def _spread(make: Maker, operand: Instruction, whole: Shape, places: list[int]) -> Instruction:
+def _spread(build: OpBuilder, operand: Instruction, whole: Shape, places: list[int]) -> Instruction:
     """The operand broadcast, its dimension d along dimension places[d]; broadcast wants them in order."""
     order = sorted(range(len(places)), key=places.__getitem__)
-    return make.broadcast(make.transpose(operand, tuple(order)), whole, tuple(sorted(places)))
+    return build.broadcast(build.transpose(operand, tuple(order)), whole, tuple(sorted(places)))

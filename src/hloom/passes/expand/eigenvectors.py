@@ -17,14 +17,14 @@ from hloom.ops.elementwise_unary import Imag, IsFinite, Negate, Real
 from hloom.ops.pad import Concatenate
 from hloom.ops.select import Select
 from hloom.ops.slice import Slice
-from hloom.passes.expand.maker import Maker, reduced
+from hloom.passes.op_builder import OpBuilder, reduced
 from hloom.runtime.custom_calls import REGISTERED, binding_of
 from hloom.runtime.lapack import NOT_FINITE, unpacked_geev
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 
-def expanded_geev(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def expanded_geev(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     """What stands for a custom call of `lapack_sgeev_ffi` or its kin; None for other calls."""
     op = old.op
     assert isinstance(op, CustomCall)
@@ -33,51 +33,51 @@ def expanded_geev(make: Maker, old: Instruction, module: Module) -> Instruction 
         return None
     binding_of(old, unpacked_geev(target[1]))
     (a,) = old.operands
-    finite = _is_finite(make, module, a)
-    zeros = make.broadcast(make.constant(0, a.shape.element_type), a.shape)
+    finite = _is_finite(build, module, a)
+    zeros = build.broadcast(build.constant(0, a.shape.element_type), a.shape)
     batch = tuple(range(a.shape.rank - 2))
-    given = make(Select(), make.broadcast(finite, a.shape, batch), a, zeros)
+    given = build(Select(), build.broadcast(finite, a.shape, batch), a, zeros)
     shapes = [s.without_layout() for s in old.shape.elements]
     if not a.shape.element_type.is_complex:
         shapes[2:4] = [a.shape.without_layout()] * 2
-    call = make(op.replace(target_name=f"lapack_{target[1]}geev"), given, shape=Shape.tuple_of(shapes))
+    call = build(op.replace(target_name=f"lapack_{target[1]}geev"), given, shape=Shape.tuple_of(shapes))
     call.backend_config = old.backend_config
-    *values, left, right, info = (make.element(call, k) for k in range(len(shapes)))
+    *values, left, right, info = (build.element(call, k) for k in range(len(shapes)))
     if not a.shape.element_type.is_complex:
-        left, right = (_unpacked(make, values[1], vectors) for vectors in (left, right))
-    failed = make.broadcast(make.constant(NOT_FINITE, PrimitiveType.S32), info.shape)
-    return make.tuple(*values, left, right, make(Select(), finite, info, failed))
+        left, right = (_unpacked(build, values[1], vectors) for vectors in (left, right))
+    failed = build.broadcast(build.constant(NOT_FINITE, PrimitiveType.S32), info.shape)
+    return build.tuple(*values, left, right, build(Select(), finite, info, failed))
 
 
-def _is_finite(make: Maker, module: Module, a: Instruction) -> Instruction:
+def _is_finite(build: OpBuilder, module: Module, a: Instruction) -> Instruction:
     """For each matrix."""
-    parts = [make(Real(), a), make(Imag(), a)] if a.shape.element_type.is_complex else [a]
-    finite = [make(IsFinite(), part) for part in parts]
-    every = finite[0] if len(finite) == 1 else make(And(), *finite)
-    return reduced(make, module, And(), every, True, (a.shape.rank - 2, a.shape.rank - 1))
+    parts = [build(Real(), a), build(Imag(), a)] if a.shape.element_type.is_complex else [a]
+    finite = [build(IsFinite(), part) for part in parts]
+    every = finite[0] if len(finite) == 1 else build(And(), *finite)
+    return reduced(build, module, And(), every, True, (a.shape.rank - 2, a.shape.rank - 1))
 
 
-def _unpacked(make: Maker, imaginary: Instruction, vectors: Instruction) -> Instruction:
+def _unpacked(build: OpBuilder, imaginary: Instruction, vectors: Instruction) -> Instruction:
     """Complex eigenvectors: of a pair of eigenvalues LAPACK has that with the positive imaginary part first."""
     shape = vectors.shape
     along = (*range(shape.rank - 2), shape.rank - 1)
-    zero = make.broadcast(make.constant(0, imaginary.shape.element_type), imaginary.shape)
+    zero = build.broadcast(build.constant(0, imaginary.shape.element_type), imaginary.shape)
     is_first, is_second = (
-        make.broadcast(make(Compare(direction=direction), imaginary, zero), shape, along)
+        build.broadcast(build(Compare(direction=direction), imaginary, zero), shape, along)
         for direction in (ComparisonDirection.GT, ComparisonDirection.LT)
     )
-    zeros = make.broadcast(make.constant(0, shape.element_type), shape)
-    own = make(Select(), is_second, make(Negate(), vectors), zeros)
-    imag = make(Select(), is_first, _turned(make, vectors, 1), own)
-    return make(Complex(), make(Select(), is_second, _turned(make, vectors, -1), vectors), imag)
+    zeros = build.broadcast(build.constant(0, shape.element_type), shape)
+    own = build(Select(), is_second, build(Negate(), vectors), zeros)
+    imag = build(Select(), is_first, _turned(build, vectors, 1), own)
+    return build(Complex(), build(Select(), is_second, _turned(build, vectors, -1), vectors), imag)
 
 
-def _turned(make: Maker, vectors: Instruction, by: int) -> Instruction:
+def _turned(build: OpBuilder, vectors: Instruction, by: int) -> Instruction:
     """The columns, moved so that each is in the place of the one before (1), or after (-1) it."""
     sizes = vectors.shape.dimensions
     at = by % sizes[-1] if sizes[-1] else 0
     if not at:
         return vectors
     whole = [SliceDimension(0, size, 1) for size in sizes[:-1]]
-    parts = [make(Slice(slice=(*whole, SliceDimension(*ends, 1))), vectors) for ends in ((at, sizes[-1]), (0, at))]
-    return make(Concatenate(dimension=len(sizes) - 1), *parts)
+    parts = [build(Slice(slice=(*whole, SliceDimension(*ends, 1))), vectors) for ends in ((at, sizes[-1]), (0, at))]
+    return build(Concatenate(dimension=len(sizes) - 1), *parts)

@@ -23,7 +23,7 @@ from hloom.ops.fft import Fft
 from hloom.ops.pad import Concatenate, Pad
 from hloom.ops.slice import Slice
 from hloom.ops.transpose import Reverse, Transpose
-from hloom.passes.expand.maker import Maker, expand_all
+from hloom.passes.op_builder import OpBuilder, expand_all
 
 LONGEST = 2048
 """Of the sequences that are transformed at once: lanes of them are in the second cache."""
@@ -79,7 +79,7 @@ def has_code(kind: FftType, lengths: Sequence[int]) -> bool:
     return factors(last // 2 if is_half else last) is not None
 
 
-def _expanded(make: Maker, old: Instruction, _: Module) -> Instruction | None:
+def _expanded(build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
     op = old.op
     assert isinstance(op, Fft)
     if not old.shape.element_count or 0 in op.fft_length:
@@ -91,39 +91,39 @@ def _expanded(make: Maker, old: Instruction, _: Module) -> Instruction | None:
     axes = dict(zip(range(old.shape.rank - len(op.fft_length), old.shape.rank), op.fft_length, strict=True))
     last, value = old.shape.rank - 1, old.operands[0]
     if _fills_no_lanes(old, op):
-        return _by_chirp(make, value, op.fft_type, op.fft_length[-1])
+        return _by_chirp(build, value, op.fft_type, op.fft_length[-1])
     if op.fft_type in (FftType.FFT, FftType.IFFT):
-        return _complex(make, value, op.fft_type, axes)
+        return _complex(build, value, op.fft_type, axes)
     n = axes.pop(last)
     # Real transforms make complex numbers of the last dimension, and real ones of it again.
     if op.fft_type is FftType.RFFT:
-        return _complex(make, _of_rows(make, value, op.fft_type, n), FftType.FFT, axes)
-    return _of_rows(make, _complex(make, value, FftType.IFFT, axes), op.fft_type, n)
+        return _complex(build, _of_rows(build, value, op.fft_type, n), FftType.FFT, axes)
+    return _of_rows(build, _complex(build, value, FftType.IFFT, axes), op.fft_type, n)
 
 
-def _complex(make: Maker, x: Instruction, kind: FftType, axes: dict[int, int]) -> Instruction:
+def _complex(build: OpBuilder, x: Instruction, kind: FftType, axes: dict[int, int]) -> Instruction:
     """The transform of dimensions with these lengths: at once but for those that need rows of their own."""
     long = [axis for axis, n in axes.items() if n > LONGEST and has_code(kind, [n])][:1]
     short = [axis for axis, n in axes.items() if n <= LONGEST]
     for axis, n in axes.items():
         if axis not in (*long, *short):
-            x = _with_last(make, x, [axis], functools.partial(_of_rows, make, kind=kind, n=n))
+            x = _with_last(build, x, [axis], functools.partial(_of_rows, build, kind=kind, n=n))
     at_once = [*short, *long]
     if not at_once:
         return x
     lengths = tuple(axes[axis] for axis in at_once)
-    return _with_last(make, x, at_once, lambda rows: make(Fft(fft_type=kind, fft_length=lengths), rows))
+    return _with_last(build, x, at_once, lambda rows: build(Fft(fft_type=kind, fft_length=lengths), rows))
 
 
 def _with_last(
-    make: Maker, x: Instruction, axes: Sequence[int], do: Callable[[Instruction], Instruction]
+    build: OpBuilder, x: Instruction, axes: Sequence[int], do: Callable[[Instruction], Instruction]
 ) -> Instruction:
     """What is done with these dimensions as the last ones."""
     order = [axis for axis in range(x.shape.rank) if axis not in axes] + [*axes]
     if order == sorted(order):
         return do(x)
     back = tuple(order.index(axis) for axis in range(x.shape.rank))
-    return make(Transpose(permutation=back), do(make(Transpose(permutation=tuple(order)), x)))
+    return build(Transpose(permutation=back), do(build(Transpose(permutation=tuple(order)), x)))
 
 
 def _fills_no_lanes(old: Instruction, op: Fft) -> bool:
@@ -138,54 +138,54 @@ def _can_expand(kind: FftType, n: int) -> bool:
     return has_code(kind, [n]) or factors(n) is not None or _chirp_length(n) is not None
 
 
-def _of_rows(make: Maker, x: Instruction, kind: FftType, n: int) -> Instruction:
+def _of_rows(build: OpBuilder, x: Instruction, kind: FftType, n: int) -> Instruction:
     if has_code(kind, [n]) or not _can_expand(kind, n):
-        return make(Fft(fft_type=kind, fft_length=(n,)), x)
+        return build(Fft(fft_type=kind, fft_length=(n,)), x)
     if kind is FftType.RFFT:
-        zeros = make.broadcast(make.constant(0, x.shape.element_type), x.shape)
-        return _part(make, _of_rows(make, make(Complex(), x, zeros), FftType.FFT, n), 0, n // 2 + 1)
+        zeros = build.broadcast(build.constant(0, x.shape.element_type), x.shape)
+        return _part(build, _of_rows(build, build(Complex(), x, zeros), FftType.FFT, n), 0, n // 2 + 1)
     if kind is FftType.IRFFT:
-        return make(Real(), _of_rows(make, _whole_spectrum(make, x, n), FftType.IFFT, n))
-    return _by_chirp(make, x, kind, n)
+        return build(Real(), _of_rows(build, _whole_spectrum(build, x, n), FftType.IFFT, n))
+    return _by_chirp(build, x, kind, n)
 
 
-def _by_chirp(make: Maker, x: Instruction, kind: FftType, n: int) -> Instruction:
+def _by_chirp(build: OpBuilder, x: Instruction, kind: FftType, n: int) -> Instruction:
     if kind is FftType.IFFT:
-        scale = make.broadcast(make.constant(1 / n, x.shape.element_type), x.shape)
-        forward = _conjugate(make, _chirped(make, _conjugate(make, x), n))
-        return make(Multiply(), forward, scale)
-    return _chirped(make, x, n)
+        scale = build.broadcast(build.constant(1 / n, x.shape.element_type), x.shape)
+        forward = _conjugate(build, _chirped(build, _conjugate(build, x), n))
+        return build(Multiply(), forward, scale)
+    return _chirped(build, x, n)
 
 
-def _whole_spectrum(make: Maker, half: Instruction, n: int) -> Instruction:
+def _whole_spectrum(build: OpBuilder, half: Instruction, n: int) -> Instruction:
     """That of real numbers, whose second half is the first one's conjugate, backwards."""
     last = half.shape.rank - 1
-    rest = make(Reverse(dimensions=(last,)), _part(make, half, 1, n - n // 2))
-    return make(Concatenate(dimension=last), half, _conjugate(make, rest))
+    rest = build(Reverse(dimensions=(last,)), _part(build, half, 1, n - n // 2))
+    return build(Concatenate(dimension=last), half, _conjugate(build, rest))
 
 
-def _conjugate(make: Maker, x: Instruction) -> Instruction:
-    return make(Complex(), make(Real(), x), make(Negate(), make(Imag(), x)))
+def _conjugate(build: OpBuilder, x: Instruction) -> Instruction:
+    return build(Complex(), build(Real(), x), build(Negate(), build(Imag(), x)))
 
 
-def _part(make: Maker, x: Instruction, start: int, limit: int) -> Instruction:
+def _part(build: OpBuilder, x: Instruction, start: int, limit: int) -> Instruction:
     """Of each row."""
     whole = [SliceDimension(0, size) for size in x.shape.dimensions[:-1]]
-    return make(Slice(slice=(*whole, SliceDimension(start, limit))), x)
+    return build(Slice(slice=(*whole, SliceDimension(start, limit))), x)
 
 
-def _chirped(make: Maker, x: Instruction, n: int) -> Instruction:
+def _chirped(build: OpBuilder, x: Instruction, n: int) -> Instruction:
     """The transform of complex rows as a convolution."""
     size = _chirp_length(n)
     assert size is not None
     chirp, kernel = chirp_of(n, size)
     padding = PaddingDimension(0, size - n)
     edges = (*[PaddingDimension()] * (x.shape.rank - 1), padding)
-    zero = make.constant(0, x.shape.element_type)
-    longer = make(Pad(padding_config=edges), _times(make, x, chirp), zero)
-    spectrum = make(Fft(fft_type=FftType.FFT, fft_length=(size,)), longer)
-    back = make(Fft(fft_type=FftType.IFFT, fft_length=(size,)), _times(make, spectrum, kernel))
-    return _times(make, _part(make, back, 0, n), chirp)
+    zero = build.constant(0, x.shape.element_type)
+    longer = build(Pad(padding_config=edges), _times(build, x, chirp), zero)
+    spectrum = build(Fft(fft_type=FftType.FFT, fft_length=(size,)), longer)
+    back = build(Fft(fft_type=FftType.IFFT, fft_length=(size,)), _times(build, spectrum, kernel))
+    return _times(build, _part(build, back, 0, n), chirp)
 
 
 def chirp_of(n: int, size: int) -> tuple[Numbers, Numbers]:
@@ -198,10 +198,10 @@ def chirp_of(n: int, size: int) -> tuple[Numbers, Numbers]:
     return chirp, np.fft.fft(around)
 
 
-def _times(make: Maker, x: Instruction, numbers: Numbers) -> Instruction:
+def _times(build: OpBuilder, x: Instruction, numbers: Numbers) -> Instruction:
     """Each row times the same numbers."""
-    factor = make.constant(numbers, x.shape.element_type)
-    return make(Multiply(), x, make.broadcast(factor, x.shape, (x.shape.rank - 1,)))
+    factor = build.constant(numbers, x.shape.element_type)
+    return build(Multiply(), x, build.broadcast(factor, x.shape, (x.shape.rank - 1,)))
 
 
 def _chirp_length(n: int) -> int | None:

@@ -15,7 +15,7 @@ from hloom.ops.custom_call import CustomCall
 from hloom.ops.linear_algebra import Cholesky, TriangularSolve
 from hloom.ops.select import Select
 from hloom.passes.expand.eigenvectors import expanded_geev
-from hloom.passes.expand.maker import Expander, Maker, expand_all
+from hloom.passes.op_builder import Expander, OpBuilder, expand_all
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -42,49 +42,49 @@ class LinearAlgebraToLapack:
         return expand_all(module, expanders)
 
 
-def _cholesky(make: Maker, old: Instruction, _: Module) -> Instruction:
+def _cholesky(build: OpBuilder, old: Instruction, _: Module) -> Instruction:
     op = old.op
     assert isinstance(op, Cholesky)
-    a = _computable(make, old.operands[0])
+    a = _computable(build, old.operands[0])
     rank = a.shape.rank
     info_shape = Shape.array(PrimitiveType.S32, a.shape.dimensions[:-2])
     both = Shape.tuple_of([a.shape.without_layout(), info_shape])
-    call = _call(make, "potrf", [a], both, uplo="L" if op.lower else "U")
-    factor, info = make.element(call, 0), make.element(call, 1)
-    zero, nan = make.constant(0, a.shape.element_type), make.constant(np.nan, a.shape.element_type)
-    zeros, nans = make.broadcast(zero, a.shape), make.broadcast(nan, a.shape)
+    call = _call(build, "potrf", [a], both, uplo="L" if op.lower else "U")
+    factor, info = build.element(call, 0), build.element(call, 1)
+    zero, nan = build.constant(0, a.shape.element_type), build.constant(np.nan, a.shape.element_type)
+    zeros, nans = build.broadcast(zero, a.shape), build.broadcast(nan, a.shape)
     indices = a.shape.with_element_type(PrimitiveType.S32).without_layout()
-    row, column = (make(Iota(iota_dimension=rank - k), shape=indices) for k in (2, 1))
-    is_inside = make(Compare(direction=ComparisonDirection.GE if op.lower else ComparisonDirection.LE), row, column)
-    no_error = make.broadcast(make.constant(0, PrimitiveType.S32), info_shape)
-    succeeded = make(Compare(direction=ComparisonDirection.EQ), info, no_error)
-    triangle = make(Select(), is_inside, factor, zeros)
-    result = make(Select(), make.broadcast(succeeded, a.shape, tuple(range(rank - 2))), triangle, nans)
-    return make.convert(result, old.shape.element_type)
+    row, column = (build(Iota(iota_dimension=rank - k), shape=indices) for k in (2, 1))
+    is_inside = build(Compare(direction=ComparisonDirection.GE if op.lower else ComparisonDirection.LE), row, column)
+    no_error = build.broadcast(build.constant(0, PrimitiveType.S32), info_shape)
+    succeeded = build(Compare(direction=ComparisonDirection.EQ), info, no_error)
+    triangle = build(Select(), is_inside, factor, zeros)
+    result = build(Select(), build.broadcast(succeeded, a.shape, tuple(range(rank - 2))), triangle, nans)
+    return build.convert(result, old.shape.element_type)
 
 
-def _triangular_solve(make: Maker, old: Instruction, _: Module) -> Instruction:
+def _triangular_solve(build: OpBuilder, old: Instruction, _: Module) -> Instruction:
     op = old.op
     assert isinstance(op, TriangularSolve)
-    a, b = (_computable(make, operand) for operand in old.operands)
+    a, b = (_computable(build, operand) for operand in old.operands)
     attributes = {
         "side": "L" if op.left_side else "R",
         "uplo": "L" if op.lower else "U",
         "trans_x": _TRANSPOSE[op.transpose_a],
         "diag": "U" if op.unit_diagonal else "N",
     }
-    return make.convert(_call(make, "trsm", [a, b], b.shape.without_layout(), **attributes), old.shape.element_type)
+    return build.convert(_call(build, "trsm", [a, b], b.shape.without_layout(), **attributes), old.shape.element_type)
 
 
-def _computable(make: Maker, operand: Instruction) -> Instruction:
+def _computable(build: OpBuilder, operand: Instruction) -> Instruction:
     """The operand in a type that LAPACK has."""
     is_there = operand.shape.element_type in _LETTERS
-    return operand if is_there else make.convert(operand, PrimitiveType.F32)
+    return operand if is_there else build.convert(operand, PrimitiveType.F32)
 
 
-def _call(make: Maker, name: str, operands: list[Instruction], shape: Shape, **characters: str) -> Instruction:
+def _call(build: OpBuilder, name: str, operands: list[Instruction], shape: Shape, **characters: str) -> Instruction:
     letter = _LETTERS[operands[0].shape.element_type]
     op = CustomCall(target_name=f"lapack_{letter}{name}_ffi", api_version=CustomCallApiVersion.API_VERSION_TYPED_FFI)
-    call = make(op, *operands, shape=shape)
+    call = build(op, *operands, shape=shape)
     call.backend_config = "{" + ", ".join(f"{key} = {ord(value)} : ui8" for key, value in characters.items()) + "}"
     return call

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.reduce import Map
-from hloom.passes.expand.maker import Maker, expand_all
+from hloom.passes.op_builder import OpBuilder, expand_all
 
 
 @dataclass(frozen=True)
@@ -25,24 +25,24 @@ class MapInliner:
     def run(self, module: Module) -> int:
         uses = Counter(i.op.computation for i in module.instructions() if isinstance(i.op, Map))
 
-        def expand(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+        def expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
             computation: Computation = old.op.computation  # type: ignore[attr-defined]
             is_long = uses[computation] > 1 and len(computation.instructions) > self.max_callee
-            return None if is_long or not _is_elementwise(computation) else _inline(make, old, computation)
+            return None if is_long or not _is_elementwise(computation) else _inline(build, old, computation)
 
         return expand_all(module, {"map": expand})
 
 
-def _inline(make: Maker, old: Instruction, computation: Computation) -> Instruction:
+def _inline(build: OpBuilder, old: Instruction, computation: Computation) -> Instruction:
     new: dict[Instruction, Instruction] = {}
     for inner in computation.instructions:
         if inner.opcode == "parameter":
             new[inner] = old.operands[inner.op.number]  # type: ignore[attr-defined]
         elif inner.opcode == "constant":
-            new[inner] = make.broadcast(make(inner.op), old.shape)
+            new[inner] = build.broadcast(build(inner.op), old.shape)
         else:
             shape = old.shape.with_element_type(inner.shape.element_type).without_layout()
-            new[inner] = make(inner.op, *(new[operand] for operand in inner.operands), shape=shape)
+            new[inner] = build(inner.op, *(new[operand] for operand in inner.operands), shape=shape)
     return new[computation.root]
 
 

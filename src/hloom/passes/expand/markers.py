@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.passes.expand.maker import Maker, expand_all
+from hloom.passes.op_builder import OpBuilder, expand_all
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class MarkerRemover:
     def run(self, module: Module) -> int:
         return expand_all(module, {"custom-call": self._operand})
 
-    def _operand(self, make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    def _operand(self, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
         if old.op.target_name not in self.targets or len(old.operands) != 1:  # type: ignore[attr-defined]
             return None
         (operand,) = old.operands

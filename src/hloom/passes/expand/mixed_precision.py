@@ -8,7 +8,7 @@ from typing import ClassVar
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import Call
 from hloom.passes.edit import Edit
-from hloom.passes.expand.maker import Maker, new_computation
+from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 from hloom.verifier.precision import is_mixed, widest_float, with_float
@@ -31,7 +31,7 @@ class MixedPrecisionExpander:
             if mixed:
                 edit = Edit(computation)
                 for instruction in mixed:
-                    edit.replace(instruction, _explicit(Maker.at(edit, instruction), instruction, module))
+                    edit.replace(instruction, _explicit(OpBuilder.at(edit, instruction), instruction, module))
                     if instruction not in edit.removed:
                         edit.remove(instruction)
                 edit.finish()
@@ -39,20 +39,20 @@ class MixedPrecisionExpander:
         return changes
 
 
-def _explicit(make: Maker, old: Instruction, module: Module) -> Instruction:
+def _explicit(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
     wide = widest_float(old)
     assert wide is not None
-    operands = [_converted(make, operand, with_float(operand.shape, wide)) for operand in old.operands]
+    operands = [_converted(build, operand, with_float(operand.shape, wide)) for operand in old.operands]
     op = old.op.with_computations(lambda computation: _widened(module, computation, wide))
-    return _converted(make, make(op, *operands, shape=with_float(old.shape, wide)), old.shape)
+    return _converted(build, build(op, *operands, shape=with_float(old.shape, wide)), old.shape)
 
 
-def _converted(make: Maker, value: Instruction, shape: Shape) -> Instruction:
+def _converted(build: OpBuilder, value: Instruction, shape: Shape) -> Instruction:
     """The value with the element types of a shape."""
     if value.shape.is_tuple:
-        parts = [_converted(make, make.element(value, k), element) for k, element in enumerate(shape.elements)]
-        return make.tuple(*parts)
-    return make.convert(value, shape.element_type) if shape.element_type.is_float else value
+        parts = [_converted(build, build.element(value, k), element) for k, element in enumerate(shape.elements)]
+        return build.tuple(*parts)
+    return build.convert(value, shape.element_type) if shape.element_type.is_float else value
 
 
 def _widened(module: Module, computation: Computation, wide: PrimitiveType) -> Computation:
@@ -64,11 +64,11 @@ def _widened(module: Module, computation: Computation, wide: PrimitiveType) -> C
     ):
         return computation
     widened = new_computation(module, f"{computation.name}.widened")
-    make = Maker.of(widened)
-    parameters = [make.parameter(number, shape) for number, shape in enumerate(shapes)]
-    arguments = [_converted(make, p, s) for p, s in zip(parameters, computation.parameter_shapes, strict=True)]
-    called = make(Call(computation=computation), *arguments)
-    converted = _converted(make, called, result)
+    build = OpBuilder.of(widened)
+    parameters = [build.parameter(number, shape) for number, shape in enumerate(shapes)]
+    arguments = [_converted(build, p, s) for p, s in zip(parameters, computation.parameter_shapes, strict=True)]
+    called = build(Call(computation=computation), *arguments)
+    converted = _converted(build, called, result)
     if converted is not widened.instructions[-1]:
         widened.root = converted
     module.computations.remove(widened)

@@ -18,7 +18,7 @@ from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
 from hloom.ops.select import Select
 from hloom.passes.edit import Edit, callers
-from hloom.passes.expand.maker import Maker
+from hloom.passes.op_builder import OpBuilder
 from hloom.runtime.standard_targets import TOP_K_TARGETS
 
 Path = tuple[int, ...]
@@ -180,11 +180,11 @@ def _settle(computation: Computation, computed: list[Instruction]) -> None:
             made[-1].parent = computation
             return made[-1]
 
-        make = Maker(add)
+        build = OpBuilder(add)
         users = [*old.users]
-        is_nan = make(Compare(direction=ComparisonDirection.NE), old, old)
-        nan = make.broadcast(make.constant(np.nan, old.shape.element_type), old.shape)
-        chosen = make(Select(), is_nan, nan, old, shape=old.shape)
+        is_nan = build(Compare(direction=ComparisonDirection.NE), old, old)
+        nan = build.broadcast(build.constant(np.nan, old.shape.element_type), old.shape)
+        chosen = build(Select(), is_nan, nan, old, shape=old.shape)
         chosen.sharding = old.sharding
         for user in users:
             for position, operand in enumerate(user.operands):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.passes.expand.maker import Maker, expand_all
+from hloom.passes.op_builder import OpBuilder, expand_all
 from hloom.types import PrimitiveType
 
 # Whether the target multiplies two types into a third.
@@ -28,16 +28,16 @@ class ProductTypes:
     def run(self, module: Module) -> int:
         return expand_all(module, {"dot": self._widen, "convolution": self._widen})
 
-    def _widen(self, make: Maker, old: Instruction, module: Module) -> Instruction | None:
+    def _widen(self, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
         types = [*(operand.shape.element_type for operand in old.operands), old.shape.element_type]
         if self.can_multiply(types[0], types[1], types[2]):
             return None
         wide = _wide(types)
         if wide is None or not self.can_multiply(wide, wide, wide):
             return None
-        operands = [make.convert(operand, wide) for operand in old.operands]
-        product = make(old.op, *operands, shape=old.shape.with_element_type(wide).without_layout())
-        return make.convert(product, old.shape.element_type)
+        operands = [build.convert(operand, wide) for operand in old.operands]
+        product = build(old.op, *operands, shape=old.shape.with_element_type(wide).without_layout())
+        return build.convert(product, old.shape.element_type)
 
 
 def _wide(types: list[PrimitiveType]) -> PrimitiveType | None:

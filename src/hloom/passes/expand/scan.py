@@ -11,7 +11,7 @@ from hloom.ops.elementwise_binary import Subtract
 from hloom.ops.reshape import Reshape
 from hloom.ops.scan import Scan
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice
-from hloom.passes.expand.maker import Maker, counted_loop, expand_all
+from hloom.passes.op_builder import OpBuilder, counted_loop, expand_all
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -32,57 +32,59 @@ class ScanExpander:
         return expand_all(module, {"scan": _expand})
 
 
-def _expand(make: Maker, old: Instruction, module: Module) -> Instruction:
+def _expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
     op = old.op
     assert isinstance(op, Scan)
     count = len(old.operands) - op.num_carries
     results = old.shape.elements if old.shape.is_tuple else (old.shape,)
     outputs = [
-        make.broadcast(make.constant(0, shape.element_type), shape)
+        build.broadcast(build.constant(0, shape.element_type), shape)
         for shape in results[: len(results) - op.num_carries]
     ]
     trips = old.operands[0].shape.dimensions[op.scan_dimension]
     if trips == 0:
         carries = old.operands[count:]
-        return make.tuple(*outputs, *carries) if old.shape.is_tuple else (*outputs, *carries)[0]
+        return build.tuple(*outputs, *carries) if old.shape.is_tuple else (*outputs, *carries)[0]
 
-    def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
-        return _body(make, op, count, step, values)
+    def body(build: OpBuilder, step: Instruction, values: list[Instruction]) -> list[Instruction]:
+        return _body(build, op, count, step, values)
 
-    done = counted_loop(make, module, "scan", trips, [*old.operands, *outputs], body)
+    done = counted_loop(build, module, "scan", trips, [*old.operands, *outputs], body)
     elements = [*done[len(old.operands) :], *done[count : len(old.operands)]]
-    return make.tuple(*elements) if old.shape.is_tuple else elements[0]
+    return build.tuple(*elements) if old.shape.is_tuple else elements[0]
 
 
-def _body(make: Maker, op: Scan, count: int, step: Instruction, elements: list[Instruction]) -> list[Instruction]:
+def _body(build: OpBuilder, op: Scan, count: int, step: Instruction, elements: list[Instruction]) -> list[Instruction]:
     """Inputs, carries and outputs after one more step."""
     arrays = count + op.num_carries
     inputs, carries, outputs = elements[:count], elements[count:arrays], elements[arrays:]
     trips = inputs[0].shape.dimensions[op.scan_dimension]
-    place = make(Subtract(), make.constant(trips - 1, S32), step) if op.is_reverse else step
-    slices = [_slice_at(make, array, op.scan_dimension, place) for array in inputs]
-    value = make(Call(computation=op.computation), *slices, *carries)
+    place = build(Subtract(), build.constant(trips - 1, S32), step) if op.is_reverse else step
+    slices = [_slice_at(build, array, op.scan_dimension, place) for array in inputs]
+    value = build(Call(computation=op.computation), *slices, *carries)
     is_tuple = value.shape.is_tuple
-    values = [make.element(value, k) for k in range(len(value.shape.elements))] if is_tuple else [value]
+    values = [build.element(value, k) for k in range(len(value.shape.elements))] if is_tuple else [value]
     stacked = [
-        _write_at(make, array, new, op.scan_dimension, place)
+        _write_at(build, array, new, op.scan_dimension, place)
         for array, new in zip(outputs, values[: len(outputs)], strict=True)
     ]
     return [*inputs, *values[len(outputs) :], *stacked]
 
 
-def _starts(make: Maker, rank: int, dimension: int, place: Instruction) -> list[Instruction]:
-    zero = make.constant(0, S32)
+def _starts(build: OpBuilder, rank: int, dimension: int, place: Instruction) -> list[Instruction]:
+    zero = build.constant(0, S32)
     return [place if d == dimension else zero for d in range(rank)]
 
 
-def _slice_at(make: Maker, array: Instruction, dimension: int, place: Instruction) -> Instruction:
+def _slice_at(build: OpBuilder, array: Instruction, dimension: int, place: Instruction) -> Instruction:
     sizes = tuple(1 if d == dimension else size for d, size in enumerate(array.shape.dimensions))
-    part = make(DynamicSlice(size_indices=sizes), array, *_starts(make, len(sizes), dimension, place))
-    return make(Reshape(), part, shape=array.shape.delete_dimensions([dimension]).without_layout())
+    part = build(DynamicSlice(size_indices=sizes), array, *_starts(build, len(sizes), dimension, place))
+    return build(Reshape(), part, shape=array.shape.delete_dimensions([dimension]).without_layout())
 
 
-def _write_at(make: Maker, array: Instruction, new: Instruction, dimension: int, place: Instruction) -> Instruction:
+def _write_at(
+    build: OpBuilder, array: Instruction, new: Instruction, dimension: int, place: Instruction
+) -> Instruction:
     sizes = [1 if d == dimension else size for d, size in enumerate(array.shape.dimensions)]
-    update = make(Reshape(), new, shape=Shape.array(array.shape.element_type, sizes))
-    return make(DynamicUpdateSlice(), array, update, *_starts(make, len(sizes), dimension, place))
+    update = build(Reshape(), new, shape=Shape.array(array.shape.element_type, sizes))
+    return build(DynamicUpdateSlice(), array, update, *_starts(build, len(sizes), dimension, place))

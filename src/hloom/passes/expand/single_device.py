@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hloom.ir import Instruction, Module
-from hloom.passes.expand.maker import Expander, Maker, expand_all
+from hloom.passes.op_builder import Expander, OpBuilder, expand_all
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -24,30 +24,30 @@ class SingleDeviceCollectives:
         return expand_all(module, _EXPANDERS)
 
 
-def _operands(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _operands(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     """The operands, as they are."""
-    given = make.tuple(*old.operands) if old.shape.is_tuple else old.operands[0]
+    given = build.tuple(*old.operands) if old.shape.is_tuple else old.operands[0]
     return given if given.shape.compatible(old.shape) else None
 
 
-def _permute(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _permute(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     op: Any = old.op
     if any(operand.shape.is_tuple for operand in old.operands):
         return None
     if any(pair == (0, 0) for pair in op.source_target_pairs):
-        return _operands(make, old, module)
-    return zeros(make, old.shape)
+        return _operands(build, old, module)
+    return zeros(build, old.shape)
 
 
-def zeros(make: Maker, shape: Shape) -> Instruction:
+def zeros(build: OpBuilder, shape: Shape) -> Instruction:
     """Zeros of a shape."""
     if shape.is_tuple:
-        return make.tuple(*(zeros(make, element) for element in shape.elements))
-    return make.broadcast(make.constant(0, shape.element_type), shape)
+        return build.tuple(*(zeros(build, element) for element in shape.elements))
+    return build.broadcast(build.constant(0, shape.element_type), shape)
 
 
-def _number(make: Maker, old: Instruction, module: Module) -> Instruction:
-    return make.constant(0, PrimitiveType.U32)
+def _number(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+    return build.constant(0, PrimitiveType.U32)
 
 
 _EXPANDERS: dict[str, Expander] = {

@@ -10,7 +10,7 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.ops.reduce import Map
 from hloom.ops.sort import Sort
 from hloom.passes.costs import element_cost
-from hloom.passes.expand.maker import Maker, expand_all, new_computation
+from hloom.passes.op_builder import OpBuilder, expand_all, new_computation
 
 WORTH_KEEPING = 8
 """What a key has to cost, in additions, to be worth the memory that it takes."""
@@ -33,7 +33,7 @@ class SortKeys:
         return expand_all(module, {"sort": _with_keys})
 
 
-def _with_keys(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _with_keys(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     op = old.op
     assert isinstance(op, Sort)
     pairs = keys(op.comparator)
@@ -41,13 +41,13 @@ def _with_keys(make: Maker, old: Instruction, module: Module) -> Instruction | N
         return None
     dimensions = tuple(range(old.operands[0].shape.rank))
     values = [
-        make(Map(dimensions=dimensions, computation=_function(module, op.comparator, left)), *old.operands)
+        build(Map(dimensions=dimensions, computation=_function(module, op.comparator, left)), *old.operands)
         for left, _ in pairs
     ]
     comparator = _on_keys(module, op.comparator, pairs)
-    ordered = make(op.replace(comparator=comparator), *old.operands, *values)
-    elements = [make.element(ordered, k) for k in range(len(old.operands))]
-    return make.tuple(*elements) if old.shape.is_tuple else elements[0]
+    ordered = build(op.replace(comparator=comparator), *old.operands, *values)
+    elements = [build.element(ordered, k) for k in range(len(old.operands))]
+    return build.tuple(*elements) if old.shape.is_tuple else elements[0]
 
 
 def keys(comparator: Computation) -> list[tuple[Instruction, Instruction]]:
@@ -109,12 +109,12 @@ def _needed(root: Instruction, given: Container[Instruction] = ()) -> set[Instru
 def _function(module: Module, comparator: Computation, key: Instruction) -> Computation:
     """A key as a function of an element."""
     function = new_computation(module, "sort-key")
-    make = Maker.of(function)
+    build = OpBuilder.of(function)
     new = {
-        parameter: make.parameter(parameter.op.number // 2, parameter.shape)  # type: ignore[attr-defined]
+        parameter: build.parameter(parameter.op.number // 2, parameter.shape)  # type: ignore[attr-defined]
         for parameter in comparator.parameters[::2]
     }
-    _copy(make, comparator, key, new)
+    _copy(build, comparator, key, new)
     function.root = new[key]
     return function
 
@@ -122,19 +122,19 @@ def _function(module: Module, comparator: Computation, key: Instruction) -> Comp
 def _on_keys(module: Module, comparator: Computation, pairs: list[tuple[Instruction, Instruction]]) -> Computation:
     """The comparator of elements together with their keys."""
     computation = new_computation(module, comparator.name)
-    make = Maker.of(computation)
-    new = {p: make.parameter(p.op.number, p.shape) for p in comparator.parameters}  # type: ignore[attr-defined]
+    build = OpBuilder.of(computation)
+    new = {p: build.parameter(p.op.number, p.shape) for p in comparator.parameters}  # type: ignore[attr-defined]
     for k, pair in enumerate(pairs):
         for side, key in enumerate(pair):
-            new[key] = make.parameter(len(comparator.parameters) + 2 * k + side, key.shape)
-    _copy(make, comparator, comparator.root, new)
+            new[key] = build.parameter(len(comparator.parameters) + 2 * k + side, key.shape)
+    _copy(build, comparator, comparator.root, new)
     computation.root = new[comparator.root]
     return computation
 
 
-def _copy(make: Maker, of: Computation, root: Instruction, new: dict[Instruction, Instruction]) -> None:
+def _copy(build: OpBuilder, of: Computation, root: Instruction, new: dict[Instruction, Instruction]) -> None:
     """Makes what a root needs beside what is there already."""
     needed = _needed(root, new)
     for i in of.instructions:
         if i in needed and i not in new:
-            new[i] = make(i.op, *(new[operand] for operand in i.operands), shape=i.shape)
+            new[i] = build(i.op, *(new[operand] for operand in i.operands), shape=i.shape)

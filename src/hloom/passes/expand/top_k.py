@@ -11,7 +11,7 @@ from hloom.ops.broadcast import Iota
 from hloom.ops.compare import Compare
 from hloom.ops.slice import Slice
 from hloom.ops.sort import Sort, TopK
-from hloom.passes.expand.maker import Maker, expand_all, new_computation
+from hloom.passes.op_builder import OpBuilder, expand_all, new_computation
 from hloom.runtime.custom_calls import REGISTERED, binding_of
 from hloom.runtime.standard_targets import TOP_K, TOP_K_TARGETS
 from hloom.shape import scalar
@@ -31,11 +31,11 @@ class TopKCalls:
         return expand_all(module, {"custom-call": _called})
 
 
-def _called(make: Maker, old: Instruction, module: Module) -> Instruction | None:
+def _called(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     if old.op.target_name not in TOP_K_TARGETS - REGISTERED.keys():  # type: ignore[attr-defined]
         return None
     call = binding_of(old, TOP_K)
-    return make(TopK(k=call.sizes["k"], largest=call.attributes["largest"]), old.operands[0], shape=old.shape)
+    return build(TopK(k=call.sizes["k"], largest=call.attributes["largest"]), old.operands[0], shape=old.shape)
 
 
 @dataclass(frozen=True)
@@ -51,24 +51,27 @@ class TopKDecomposer:
         return expand_all(module, {"topk": _decompose})
 
 
-def _decompose(make: Maker, old: Instruction, module: Module) -> Instruction:
+def _decompose(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
     op, (operand,) = old.op, old.operands
     assert isinstance(op, TopK)
     last = operand.shape.rank - 1
-    indices = make(Iota(iota_dimension=last), shape=operand.shape.with_element_type(PrimitiveType.S32).without_layout())
+    indices = build(
+        Iota(iota_dimension=last), shape=operand.shape.with_element_type(PrimitiveType.S32).without_layout()
+    )
     comparator = _comparator(module, operand.shape.element_type, op.largest)
-    ordered = make(Sort(dimension=last, is_stable=True, comparator=comparator), operand, indices)
+    ordered = build(Sort(dimension=last, is_stable=True, comparator=comparator), operand, indices)
     sizes = operand.shape.dimensions
     first = Slice(slice=(*(SliceDimension(0, size) for size in sizes[:last]), SliceDimension(0, op.k)))
-    return make.tuple(*(make(first, make.element(ordered, k)) for k in range(2)))
+    return build.tuple(*(build(first, build.element(ordered, k)) for k in range(2)))
 
 
 def _comparator(module: Module, element_type: PrimitiveType, largest: bool) -> Computation:
     computation = new_computation(module, "best-first")
-    make = Maker.of(computation)
+    build = OpBuilder.of(computation)
     left, right, *_ = (
-        make.parameter(number, scalar(kind)) for number, kind in enumerate([element_type] * 2 + [PrimitiveType.S32] * 2)
+        build.parameter(number, scalar(kind))
+        for number, kind in enumerate([element_type] * 2 + [PrimitiveType.S32] * 2)
     )
     direction = ComparisonDirection.GT if largest else ComparisonDirection.LT
-    make(Compare(direction=direction, type=ComparisonType.TOTALORDER if element_type.is_float else None), left, right)
+    build(Compare(direction=direction, type=ComparisonType.TOTALORDER if element_type.is_float else None), left, right)
     return computation

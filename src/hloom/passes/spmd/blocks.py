@@ -75,18 +75,18 @@ _CHANGES: dict[type[Operation], Callable[[Any, Instruction, list[Shape], Shape],
 
 def write_iota(moves: Resharding, whole: Instruction, spec: Spec) -> Instruction:
     """The block of an iota: it counts from where the block begins."""
-    op, make = whole.op, moves.make
+    op, build = whole.op, moves.build
     assert isinstance(op, Iota)
     block = moves.mesh.local(whole.shape, spec)
     axes = spec[op.iota_dimension]
     if not axes:
-        return make(op, shape=block)
+        return build(op, shape=block)
     size = block.dimensions[op.iota_dimension]
     starts = [moves.mesh.block(p, axes) * size for p in range(moves.mesh.count)]
     counting = Shape.array(PrimitiveType.S32, block.dimensions)
-    counted = make(op, shape=counting)
-    shifted = make(Add(), counted, make.broadcast(moves.choose(starts), counting))
-    return shifted if block.element_type is PrimitiveType.S32 else make(Convert(), shifted, shape=block)
+    counted = build(op, shape=counting)
+    shifted = build(Add(), counted, build.broadcast(moves.choose(starts), counting))
+    return shifted if block.element_type is PrimitiveType.S32 else build(Convert(), shifted, shape=block)
 
 
 def is_constant(value: Instruction, number: Any) -> bool:

@@ -16,7 +16,7 @@ from hloom.ops.elementwise_binary import Add
 from hloom.ops.operation import Operation
 from hloom.ops.structure import AfterAll, Parameter
 from hloom.ops.transpose import Reverse
-from hloom.passes.expand.maker import Maker, ScalarComputations, adopt, new_computation
+from hloom.passes.op_builder import OpBuilder, ScalarComputations, adopt, new_computation
 from hloom.passes.pipeline import clone_module
 from hloom.passes.spmd.annotations import Annotation, maximal_device, read_sharding
 from hloom.passes.spmd.blocks import is_constant, on_blocks, write_iota
@@ -169,8 +169,8 @@ class _Writer:
         self.current: Instruction | None = None
         self.names = {instruction.name for instruction in self.old.instructions}
         self.numbers = itertools.count(len(self.names))
-        self.make = Maker(self._add)
-        self.moves = Resharding(self.mesh, self.partitioner.module, self.partitioner.channels, self.make)
+        self.build = OpBuilder(self._add)
+        self.moves = Resharding(self.mesh, self.partitioner.module, self.partitioner.channels, self.build)
 
     def _add(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
         """Appends an instruction, with the metadata of the one that it works for."""
@@ -200,7 +200,7 @@ class _Writer:
         self, old: Instruction, op: Operation, *operands: Instruction, shape: Shape | None = None
     ) -> Instruction:
         """The instruction that takes the place of an old one, with what the user wrote on that."""
-        return _keep(old, self.make(op, *operands, shape=shape))
+        return _keep(old, self.build(op, *operands, shape=shape))
 
     def write_instruction(self, old: Instruction) -> Instruction:
         op = old.op
@@ -270,14 +270,14 @@ class _Writer:
         return [
             leaf
             for k in range(len(value.shape.elements))
-            for leaf in self.leaves(elements[k] if elements else self.make.element(value, k))
+            for leaf in self.leaves(elements[k] if elements else self.build.element(value, k))
         ]
 
     def rebuild(self, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
         """A value of the structure of `shape`."""
         if not shape.is_tuple:
             return next(leaves)
-        return self.make.tuple(*[self.rebuild(element, leaves) for element in shape.elements])
+        return self.build.tuple(*[self.rebuild(element, leaves) for element in shape.elements])
 
     # Instructions
 
@@ -311,7 +311,7 @@ class _Writer:
     def write_marker(self, old: Instruction) -> Instruction:
         target = marker(old)
         if target in GROUPS:
-            return self.make.tuple()
+            return self.build.tuple()
         if target in CONSTRAINTS | IDENTITIES:
             (operand,) = old.operands
             return self.move_leaves(operand, self.values[operand], self.cells.of[old])
@@ -366,23 +366,23 @@ class _Writer:
 
     def write_on_one_device(self, old: Instruction, device: int) -> Instruction:
         """`device` alone runs the instruction, in a branch, and sends the result to the others."""
-        arguments = self.make.tuple(*self.whole_operands(old))
-        is_here = self.make(
+        arguments = self.build.tuple(*self.whole_operands(old))
+        is_here = self.build(
             Compare(direction=ComparisonDirection.EQ),
             self.moves.partition,
-            self.make.constant(device, PrimitiveType.U32),
+            self.build.constant(device, PrimitiveType.U32),
         )
         module = self.partitioner.module
         run, skip = (new_computation(module, f"{old.opcode}.{word}") for word in ("here", "elsewhere"))
-        make = Maker.of(run)
-        values = make.parameter(0, arguments.shape)
-        operands = [make.element(values, k) for k in range(len(old.operands))]
-        _keep(old, make(old.op, *operands, shape=old.shape))
-        make = Maker.of(skip)
-        make.parameter(0, arguments.shape)
-        _write_nothing(make, old.shape)
+        build = OpBuilder.of(run)
+        values = build.parameter(0, arguments.shape)
+        operands = [build.element(values, k) for k in range(len(old.operands))]
+        _keep(old, build(old.op, *operands, shape=old.shape))
+        build = OpBuilder.of(skip)
+        build.parameter(0, arguments.shape)
+        _write_nothing(build, old.shape)
         branches = Conditional(branch_computations=(run, skip))
-        value = self.make(branches, is_here, arguments, arguments)
+        value = self.build(branches, is_here, arguments, arguments)
         sent = [self.moves.send_from(leaf, device) if leaf.shape.is_array else leaf for leaf in self.leaves(value)]
         moved = [
             self.place(leaf, Placement.whole(cell.shape.rank), cell.placement)
@@ -447,7 +447,7 @@ class _Writer:
         blocks = [self.block_of(*each) for each in zip(leaves, sources, part.operands, strict=True)]
         entry = part.module.entry
         adopt(self.partitioner.module, entry)
-        called = self.make(Call(computation=entry), *blocks, shape=entry.result_shape)
+        called = self.build(Call(computation=entry), *blocks, shape=entry.result_shape)
         made = [self.from_block(*each) for each in zip(self.leaves(called), cells, part.results, strict=True)]
         return self.rebuild(old.shape, iter(made))
 
@@ -476,8 +476,8 @@ class _Writer:
         assert monoid is not None
         once = [(k, operands[k]) for k in rule.accumulators]
         for k, value in once:
-            neutral = self.make.constant(identity(monoid.opcode, value.shape.element_type), value.shape.element_type)
-            operands[k] = self.make.broadcast(neutral, value.shape)
+            neutral = self.build.constant(identity(monoid.opcode, value.shape.element_type), value.shape.element_type)
+            operands[k] = self.build.broadcast(neutral, value.shape)
         part = self.write_blocks(old, operands, [made.spec])
         combiner = self.partitioner.reduction(monoid, part.shape.element_type)
         (wanted,) = (cell.placement for cell in self.cells.of[old])
@@ -489,7 +489,7 @@ class _Writer:
             if not is_constant(old.operands[k], identity(monoid.opcode, first.shape.element_type)):
                 before, after = (made.spec, done.spec) if first.shape.rank else ((), ())
                 first = self.place(first, Placement(before, handed(passed, k)), Placement(after, done.unreduced))
-                value = self.make(monoid(), self.make.broadcast(first, value.shape), value)
+                value = self.build(monoid(), self.build.broadcast(first, value.shape), value)
         return self.place(value, done, wanted)
 
     def complete(
@@ -520,11 +520,11 @@ def _shape_of(whole: Shape, blocks: Iterator[Shape]) -> Shape:
     return next(blocks)
 
 
-def _write_nothing(make: Maker, shape: Shape) -> Instruction:
+def _write_nothing(build: OpBuilder, shape: Shape) -> Instruction:
     """Zeros and tokens."""
     if shape.is_tuple:
-        return make.tuple(*[_write_nothing(make, element) for element in shape.elements])
+        return build.tuple(*[_write_nothing(build, element) for element in shape.elements])
     if shape.is_token:
-        return make(AfterAll())
-    zero = make.constant(0, shape.element_type)
-    return make.broadcast(zero, shape)
+        return build(AfterAll())
+    zero = build.constant(0, shape.element_type)
+    return build.broadcast(zero, shape)

@@ -34,7 +34,7 @@ from hloom.ops.reshape import Reshape
 from hloom.ops.select import Select
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.structure import Constant
-from hloom.passes.expand.maker import Maker
+from hloom.passes.op_builder import OpBuilder
 from hloom.passes.spmd.annotations import Annotation
 from hloom.passes.spmd.mesh import Axes, Mesh, Spec
 from hloom.shape import Shape
@@ -43,11 +43,11 @@ from hloom.shape import Shape
 class Resharding:
     """Writes what moves arrays, behind the instructions of one computation."""
 
-    def __init__(self, mesh: Mesh, module: Module, channels: Iterator[int], make: Maker) -> None:
+    def __init__(self, mesh: Mesh, module: Module, channels: Iterator[int], build: OpBuilder) -> None:
         self.mesh = mesh
         self.replicas = module.replica_count
         self.channels = channels
-        self.make = make
+        self.build = build
         self._partition: Instruction | None = None
 
     def move(self, value: Instruction, source: Spec, target: Spec) -> Instruction:
@@ -76,7 +76,7 @@ class Resharding:
             channel_id=next(self.channels),
             use_global_device_ids=True,
         )
-        return self.make(op, value, shape=Shape.array(value.shape.element_type, sizes))
+        return self.build(op, value, shape=Shape.array(value.shape.element_type, sizes))
 
     def all_reduce(self, value: Instruction, axes: Axes, computation: Computation) -> Instruction:
         """Combines the values of the partitions that differ along some axes."""
@@ -88,7 +88,7 @@ class Resharding:
             channel_id=next(self.channels),
             use_global_device_ids=True,
         )
-        return self.make(op, value)
+        return self.build(op, value)
 
     def reduce_scatter(self, value: Instruction, dimension: int, axes: Axes, computation: Computation) -> Instruction:
         """Combines the values of the partitions that differ along some axes, each of which gets a block."""
@@ -101,7 +101,7 @@ class Resharding:
             channel_id=next(self.channels),
             use_global_device_ids=True,
         )
-        return self.make(op, value, shape=Shape.array(value.shape.element_type, sizes))
+        return self.build(op, value, shape=Shape.array(value.shape.element_type, sizes))
 
     def exchange(self, value: Instruction, split: int, join: int, axes: Axes) -> Instruction:
         """An all-to-all: dimension `split` is cut along the axes, which no longer cut `join`."""
@@ -110,14 +110,14 @@ class Resharding:
         pieces = [self.section(value, split, k * part, part) for k in range(ways)]
         shape = Shape.tuple_of([pieces[0].shape] * ways)
         groups = ReplicaGroups(tuple(map(tuple, self.mesh.groups(axes))))  # ids of partitions: it has no global ones
-        sent = self.make(AllToAll(replica_groups=groups, channel_id=next(self.channels)), *pieces, shape=shape)
-        return self.make(Concatenate(dimension=join), *(self.make.element(sent, k) for k in range(ways)))
+        sent = self.build(AllToAll(replica_groups=groups, channel_id=next(self.channels)), *pieces, shape=shape)
+        return self.build(Concatenate(dimension=join), *(self.build.element(sent, k) for k in range(ways)))
 
     def section(self, value: Instruction, dimension: int, start: int, size: int) -> Instruction:
         """A slice of one dimension at a constant place."""
         whole = [SliceDimension(0, n) for n in value.shape.dimensions]
         whole[dimension] = SliceDimension(start, start + size)
-        return self.make(Slice(slice=tuple(whole)), value) if size != value.shape.dimensions[dimension] else value
+        return self.build(Slice(slice=tuple(whole)), value) if size != value.shape.dimensions[dimension] else value
 
     def cut(self, value: Instruction, axes: Sequence[Axes]) -> Instruction:
         """Each partition's block of a value that is the same along the axes."""
@@ -130,24 +130,24 @@ class Resharding:
     def slice_at(self, value: Instruction, starts: Sequence[Sequence[int]], sizes: Sequence[int]) -> Instruction:
         """A slice at a place of its own for each partition: `starts[dimension][partition]`."""
         indices = [self.choose(places) for places in starts]
-        return self.make(DynamicSlice(size_indices=tuple(sizes)), value, *indices)
+        return self.build(DynamicSlice(size_indices=tuple(sizes)), value, *indices)
 
     def choose(self, numbers: Sequence[int]) -> Instruction:
         """The number at the place of this partition: a look-up in a constant table."""
         if len(set(numbers)) == 1:
             return self.constant(np.asarray(numbers[0], np.int32))
         table = self.constant(np.asarray(numbers, np.int32))
-        entry = self.make(DynamicSlice(size_indices=(1,)), table, self.partition)
-        return self.make(Reshape(), entry, shape=Shape.array(table.shape.element_type))
+        entry = self.build(DynamicSlice(size_indices=(1,)), table, self.partition)
+        return self.build(Reshape(), entry, shape=Shape.array(table.shape.element_type))
 
     @property
     def partition(self) -> Instruction:
         if self._partition is None:
-            self._partition = self.make(PartitionId())
+            self._partition = self.build(PartitionId())
         return self._partition
 
     def constant(self, value: np.ndarray[tuple[int, ...], np.dtype[np.int32]]) -> Instruction:
-        return self.make(Constant(literal=Literal.from_numpy(value)))
+        return self.build(Constant(literal=Literal.from_numpy(value)))
 
     def groups(self, axes: Axes) -> ReplicaGroups:
         """The groups of devices that differ along some axes, of every replica."""
@@ -162,27 +162,27 @@ class Resharding:
         size = value.shape.dimensions[dimension]
         sizes = [*value.shape.dimensions]
         sizes[dimension] *= self.mesh.ways(axes)
-        zero = self.make.constant(0, value.shape.element_type)
-        zeros = self.make.broadcast(zero, Shape.array(value.shape.element_type, sizes))
+        zero = self.build.constant(0, value.shape.element_type)
+        zeros = self.build.broadcast(zero, Shape.array(value.shape.element_type, sizes))
         places = [self.mesh.block(p, axes) * size for p in range(self.mesh.count)]
         starts = [self.choose(places if d == dimension else [0]) for d in range(len(sizes))]
-        return self.make(DynamicUpdateSlice(), zeros, value, *starts)
+        return self.build(DynamicUpdateSlice(), zeros, value, *starts)
 
     def keep_one_summand(self, value: Instruction, axes: Axes) -> Instruction:
         """Summands along some axes of a value that all partitions have there: the value itself, and zeros."""
         if not axes:
             return value
         block = self.choose([self.mesh.block(p, axes) for p in range(self.mesh.count)])
-        first = self.make(Compare(direction=ComparisonDirection.EQ), block, self.constant(np.asarray(0, np.int32)))
-        everywhere = self.make.broadcast(first, value.shape)
-        zero = self.make.broadcast(self.make.constant(0, value.shape.element_type), value.shape)
-        return self.make(Select(), everywhere, value, zero)
+        first = self.build(Compare(direction=ComparisonDirection.EQ), block, self.constant(np.asarray(0, np.int32)))
+        everywhere = self.build.broadcast(first, value.shape)
+        zero = self.build.broadcast(self.build.constant(0, value.shape.element_type), value.shape)
+        return self.build(Select(), everywhere, value, zero)
 
     def send_from(self, value: Instruction, device: int) -> Instruction:
         """The value that one partition has, on all partitions."""
         others = [p for p in range(self.mesh.count) if p != device]
         op = CollectiveBroadcast(replica_groups=ReplicaGroups(((device, *others),)), channel_id=next(self.channels))
-        return self.make(op, value)
+        return self.build(op, value)
 
     def mirror(self, value: Instruction, axes: Axes) -> Instruction:
         """Each block from the partition at the other end of the axes."""
@@ -194,14 +194,14 @@ class Resharding:
         for p, place in digits.items():
             there = [sizes[axis] - 1 - k if axis in axes else k for axis, k in enumerate(place)]
             pairs.append((p, sum(k * stride for k, stride in zip(there, strides, strict=True))))
-        return self.make(CollectivePermute(source_target_pairs=tuple(pairs), channel_id=next(self.channels)), value)
+        return self.build(CollectivePermute(source_target_pairs=tuple(pairs), channel_id=next(self.channels)), value)
 
     # Shardings that the mesh cannot express, or that do not divide the array
 
     def assemble(self, value: Instruction, shape: Shape, annotation: Annotation) -> Instruction:
         """The whole array on every partition, from blocks that lie as an annotation says; the last ones may be cut."""
         block = value.shape
-        flat = self.make(Reshape(), value, shape=Shape.array(block.element_type, (1, *block.dimensions)))
+        flat = self.build(Reshape(), value, shape=Shape.array(block.element_type, (1, *block.dimensions)))
         every = tuple(range(len(self.mesh.sizes)))
         gathered = self.all_gather(flat, 0, every)
         order = self.mesh.groups(every)[0]
@@ -210,9 +210,9 @@ class Resharding:
             d = len(index)
             if d == shape.rank:
                 place = order.index(int(annotation.assignment[index][0]))
-                return self.make(Reshape(), self.section(gathered, 0, place, 1), shape=block)
+                return self.build(Reshape(), self.section(gathered, 0, place, 1), shape=block)
             parts = [joined((*index, k)) for k in range(annotation.tiles[d])]
-            return parts[0] if len(parts) == 1 else self.make(Concatenate(dimension=d), *parts)
+            return parts[0] if len(parts) == 1 else self.build(Concatenate(dimension=d), *parts)
 
         whole = joined(())
         for d, size in enumerate(shape.dimensions):
@@ -236,9 +236,9 @@ class Resharding:
             return value
         sizes = [*value.shape.dimensions]
         sizes[dimension] = missing
-        zero = self.make.constant(0, value.shape.element_type)
-        filling = self.make.broadcast(zero, Shape.array(value.shape.element_type, sizes))
-        return self.make(Concatenate(dimension=dimension), value, filling)
+        zero = self.build.constant(0, value.shape.element_type)
+        filling = self.build.broadcast(zero, Shape.array(value.shape.element_type, sizes))
+        return self.build(Concatenate(dimension=dimension), value, filling)
 
 
 def block_shape(shape: Shape, annotation: Annotation) -> Shape:

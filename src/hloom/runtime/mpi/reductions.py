@@ -29,7 +29,7 @@ class Reduction:
     """What has to live as long as the operation."""
 
 
-ReductionMaker = Callable[[str, PrimitiveType], "tuple[int, Any] | None"]
+MakeReduction = Callable[[str, PrimitiveType], "tuple[int, Any] | None"]
 """Makes a function `void (given, held, int *length, type)` that reduces arrays by an operation on elements of a type.
 
 It gives the function's address, and what has to live as long; None where it has no code for that.
@@ -41,7 +41,7 @@ def no_reduction(opcode: str, element_type: PrimitiveType) -> None:
 
 
 def reduction_of(
-    computation: Computation, element_type: PrimitiveType, make_reduction: ReductionMaker
+    computation: Computation, element_type: PrimitiveType, make_reduction: MakeReduction
 ) -> Reduction | None:
     """The reduction of a computation that applies one associative and commutative operation; None for any other."""
     monoid = monoid_of(computation)
@@ -71,7 +71,7 @@ def _own(element_type: PrimitiveType, opcode: str) -> Reduction | None:
 
 
 @functools.cache
-def _made(element_type: PrimitiveType, opcode: str, make_reduction: ReductionMaker) -> Reduction | None:
+def _made(element_type: PrimitiveType, opcode: str, make_reduction: MakeReduction) -> Reduction | None:
     """An operation of MPI's whose code hloom makes."""
     from mpi4py import MPI
 

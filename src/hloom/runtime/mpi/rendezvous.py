@@ -12,7 +12,7 @@ import numpy as np
 
 from hloom.ir import Instruction, Module
 from hloom.ops.collectives import AllReduce, Collective, CollectivePermute, ReduceScatter
-from hloom.runtime.mpi.reductions import Reduction, ReductionMaker, as_words, reduction_of
+from hloom.runtime.mpi.reductions import MakeReduction, Reduction, as_words, reduction_of
 from hloom.runtime.mpi.world import World, as_arrays, as_bytes, ranks_of
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.values import Array, Value
@@ -21,7 +21,7 @@ from hloom.values import Array, Value
 class MpiRendezvous(Rendezvous):
     """The meeting point of one run whose devices are shared by ranks: `ranks` has that of each device."""
 
-    def __init__(self, all_ranks: World, ranks: Sequence[int], make_reduction: ReductionMaker, *counts: Any) -> None:
+    def __init__(self, all_ranks: World, ranks: Sequence[int], make_reduction: MakeReduction, *counts: Any) -> None:
         super().__init__(*counts)
         self.make_reduction = make_reduction
         self.world = all_ranks

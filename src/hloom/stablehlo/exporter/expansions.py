@@ -20,7 +20,7 @@ from hloom.types import PrimitiveType
 F32, S32 = PrimitiveType.F32, PrimitiveType.S32
 
 
-class _Maker:
+class _BlockBuilder:
     """Emits the operations that expansions are made of, from values and the shapes that these have."""
 
     def __init__(self, block: BlockExporter) -> None:
@@ -45,7 +45,7 @@ class _Maker:
 
 def _bitcast(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """The elements in the order of memory, which layouts say, read as the other type and shape."""
-    make, target = _Maker(block), instruction.shape
+    build, target = _BlockBuilder(block), instruction.shape
     (operand,) = instruction.operands
     if target.is_tuple:
         return list(block.values[operand])
@@ -53,7 +53,7 @@ def _bitcast(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     for shape in (source, target):
         if shape.is_dynamic or shape.layout is None or shape.layout.tiles or shape.layout.padded_dimensions:
             raise ArgumentError(f"a bitcast of {shape} is exported for static arrays in dense layouts alone")
-    value, at = make.transpose(block.leaves(operand)[0], source, _physical_order(source))
+    value, at = build.transpose(block.leaves(operand)[0], source, _physical_order(source))
     bits_in, bits_out = source.element_type.bits, target.element_type.bits
     if source.element_type is not target.element_type:
         if PrimitiveType.PRED in (source.element_type, target.element_type):
@@ -62,14 +62,14 @@ def _bitcast(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
         rows = at.element_count if bits_in >= bits_out else at.element_count // ratio
         before = [rows] if bits_in >= bits_out else [rows, ratio]
         after = [rows, ratio] if bits_in > bits_out else [rows]
-        value = make.reshape(value, Shape.array(source.element_type, before))
+        value = build.reshape(value, Shape.array(source.element_type, before))
         at = Shape.array(target.element_type, after)
-        value = make.one("bitcast_convert", [value], at)
+        value = build.one("bitcast_convert", [value], at)
     order = _physical_order(target)
     physical = Shape.array(target.element_type, [target.dimensions[d] for d in order])
     if physical.dimensions != at.dimensions:
-        value = make.reshape(value, physical)
-    return [make.transpose(value, physical, [order.index(d) for d in range(target.rank)])[0]]
+        value = build.reshape(value, physical)
+    return [build.transpose(value, physical, [order.index(d) for d in range(target.rank)])[0]]
 
 
 def _physical_order(shape: Shape) -> list[int]:
@@ -86,9 +86,9 @@ def _top_k(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     types = [mlir_type(leaf) for leaf in instruction.shape.leaves()]
     if op.largest:
         return list(block.emit_for(instruction, "chlo.top_k", types, attributes={"k": i64(op.k)}))
-    make, shape = _Maker(block), instruction.operands[0].shape
+    build, shape = _BlockBuilder(block), instruction.operands[0].shape
     last, indices = shape.rank - 1, shape.with_element_type(S32)
-    iota = make.one("iota", [], indices, iota_dimension=i64(last))
+    iota = build.one("iota", [], indices, iota_dimension=i64(last))
     element, index = (mlir_type(Shape.array(kind)) for kind in (shape.element_type, S32))
     with block.written_region([element, element, index, index]) as (inner, region):
         compare: dict[str, Attribute] = {"comparison_direction": DIRECTION.write(ComparisonDirection.LT)}
@@ -105,13 +105,13 @@ def _top_k(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
         [region],
     )
     limits = [*shape.dimensions[:last], op.k]
-    return [_slice(make, value, leaf, limits) for value, leaf in zip(ordered, instruction.shape.leaves(), strict=True)]
+    return [_slice(build, value, leaf, limits) for value, leaf in zip(ordered, instruction.shape.leaves(), strict=True)]
 
 
-def _slice(make: _Maker, value: Value, shape: Shape, limits: Sequence[int], start: int = 0) -> Value:
+def _slice(build: _BlockBuilder, value: Value, shape: Shape, limits: Sequence[int], start: int = 0) -> Value:
     """The elements below `limits`, from `start` on in the first dimension."""
     starts = [start, *[0] * (len(limits) - 1)]
-    return make.one(
+    return build.one(
         "slice",
         [value],
         shape,
@@ -145,31 +145,31 @@ def _ragged_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 def _scaled_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """The operands in f32, times their scales, each repeated over its block; their product, in the result's type."""
-    make, op = _Maker(block), instruction.op
+    build, op = _BlockBuilder(block), instruction.op
     lhs, rhs, lhs_scale, rhs_scale = instruction.operands
-    scaled = [_scaled(make, *pair) for pair in ((lhs, lhs_scale), (rhs, rhs_scale))]
+    scaled = [_scaled(build, *pair) for pair in ((lhs, lhs_scale), (rhs, rhs_scale))]
     attributes = BY_OPCODE["dot"].parts[0].write(op, ()) | Precisions().write(op, ())
     wide = instruction.shape.with_element_type(F32)
     product = block.emit_for(
         instruction, "stablehlo.dot_general", [mlir_type(wide)], attributes=attributes, operands=scaled
     )
-    return list(product) if wide == instruction.shape else [make.one("convert", product, instruction.shape)]
+    return list(product) if wide == instruction.shape else [build.one("convert", product, instruction.shape)]
 
 
-def _scaled(make: _Maker, operand: Instruction, scale: Instruction) -> Value:
+def _scaled(build: _BlockBuilder, operand: Instruction, scale: Instruction) -> Value:
     shape = Shape.array(F32, operand.shape.dimensions)
-    value, factor = (make.block.leaves(i)[0] for i in (operand, scale))
-    value = value if operand.shape.element_type is F32 else make.one("convert", [value], shape)
+    value, factor = (build.block.leaves(i)[0] for i in (operand, scale))
+    value = value if operand.shape.element_type is F32 else build.one("convert", [value], shape)
     if scale.shape.element_type is not F32:
-        factor = make.one("convert", [factor], Shape.array(F32, scale.shape.dimensions))
+        factor = build.one("convert", [factor], Shape.array(F32, scale.shape.dimensions))
     if scale.shape.is_scalar:
-        factor = make.one("broadcast_in_dim", [factor], shape, broadcast_dimensions=i64_array([]))
+        factor = build.one("broadcast_in_dim", [factor], shape, broadcast_dimensions=i64_array([]))
     elif scale.shape.dimensions != shape.dimensions:
         pairs = [(s, n // s) for s, n in zip(scale.shape.dimensions, shape.dimensions, strict=True)]
         blocks = Shape.array(F32, [size for pair in pairs for size in pair])
         places = i64_array(range(0, blocks.rank, 2))
-        factor = make.reshape(make.one("broadcast_in_dim", [factor], blocks, broadcast_dimensions=places), shape)
-    return make.one("multiply", [value, factor], shape)
+        factor = build.reshape(build.one("broadcast_in_dim", [factor], blocks, broadcast_dimensions=places), shape)
+    return build.one("multiply", [value, factor], shape)
 
 
 # Scans
@@ -208,11 +208,11 @@ def _all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
         types = [mlir_type(instruction.shape)]
         attributes = _exchange(instruction, op.split_dimension, count)
         return list(block.emit_for(instruction, "stablehlo.all_to_all", types, attributes=attributes))
-    make, shape, count = _Maker(block), instruction.operands[0].shape, len(instruction.operands)
+    build, shape, count = _BlockBuilder(block), instruction.operands[0].shape, len(instruction.operands)
     row = Shape.array(shape.element_type, [1, *shape.dimensions])
     whole = Shape.array(shape.element_type, [count, *shape.dimensions])
-    rows = [make.reshape(value, row) for value in block.leaves(*instruction.operands)]
-    stacked = make.one("concatenate", rows, whole, dimension=i64(0))
+    rows = [build.reshape(value, row) for value in block.leaves(*instruction.operands)]
+    stacked = build.one("concatenate", rows, whole, dimension=i64(0))
     (received,) = block.emit_for(
         instruction,
         "stablehlo.all_to_all",
@@ -220,7 +220,9 @@ def _all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
         attributes=_exchange(instruction, 0, count),
         operands=[stacked],
     )
-    return [make.reshape(_slice(make, received, row, [i + 1, *shape.dimensions], start=i), shape) for i in range(count)]
+    return [
+        build.reshape(_slice(build, received, row, [i + 1, *shape.dimensions], start=i), shape) for i in range(count)
+    ]
 
 
 def _exchange(instruction: Instruction, dimension: int, count: int) -> dict[str, Attribute]:

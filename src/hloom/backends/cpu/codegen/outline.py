@@ -24,8 +24,8 @@ from hloom.ir import Computation, Module, callees_first, clone_computation
 from hloom.loops.lower import can_lower
 from hloom.loops.scalar_computation import can_compute
 from hloom.passes.edit import callees_first_of
-from hloom.passes.expand.maker import Maker, new_computation
 from hloom.passes.fusion.fusion import FusionPass
+from hloom.passes.op_builder import OpBuilder, new_computation
 
 _APPLYING = {
     "all-reduce", "map", "reduce", "reduce-scatter", "reduce-window", "scatter", "select-and-scatter", "sort", "topk",
@@ -66,14 +66,14 @@ class ScalarComputationOutliner:
 
 def _caller(module: Module, computation: Computation, function: ScalarFunction) -> Computation:
     caller = new_computation(module, f"{computation.name}.function")
-    make = Maker.of(caller)
-    parameters = [make.parameter(number, shape) for number, shape in enumerate(computation.parameter_shapes)]
+    build = OpBuilder.of(caller)
+    parameters = [build.parameter(number, shape) for number, shape in enumerate(computation.parameter_shapes)]
     results = [
-        make(ScalarFunctionCall(function=function, position=k, calls=computation), *parameters, shape=shape)
+        build(ScalarFunctionCall(function=function, position=k, calls=computation), *parameters, shape=shape)
         for k, shape in enumerate(computation.result_shape.leaves())
     ]
     if computation.result_shape.is_tuple:
-        make.tuple(*results)
+        build.tuple(*results)
     return caller
 
 

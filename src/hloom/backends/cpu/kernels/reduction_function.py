@@ -11,7 +11,7 @@ from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.llvm.text import I32, PTR, Index
 from hloom.ir import Computation, Module
 from hloom.monoids import MONOIDS
-from hloom.passes.expand.maker import scalar_computation
+from hloom.passes.op_builder import scalar_computation
 from hloom.types import PrimitiveType
 
 

@@ -20,7 +20,7 @@ from hloom.backends.cpu.program.program import Buffer, HostStep, Slot, WaitStep,
 from hloom.backends.cpu.runtime.exchange import NOWHERE, WORDS, ragged_address
 from hloom.ops.collectives import Collective
 from hloom.ops.communication import transfer_pairs
-from hloom.runtime.mpi.reductions import ReductionMaker, mpi_functions, reduction_of
+from hloom.runtime.mpi.reductions import MakeReduction, mpi_functions, reduction_of
 from hloom.runtime.mpi.world import World, ranks_of
 from hloom.runtime.python_api import c_address
 from hloom.values import Array
@@ -53,7 +53,7 @@ class Site:
     comm: Any
     named: bool
     """Whether the groups of the operation name this device."""
-    make_reduction: ReductionMaker
+    make_reduction: MakeReduction
     kept: list[Any]
     """Memory that calls use."""
 
@@ -81,7 +81,7 @@ class DevicePlace:
     device: int
     replicas: int
     partitions: int
-    make_reduction: ReductionMaker
+    make_reduction: MakeReduction
     kept: list[Any] = field(default_factory=list)
 
     def site(self, step: HostStep) -> Site:

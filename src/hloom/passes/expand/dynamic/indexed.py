@@ -49,22 +49,22 @@ def _gathered_sizes(op: Gather, operand: Padded, indices: Padded) -> Sizes:
 
 def _at_most(site: Site, indices: Instruction, limits: Sizes, vector_dimension: int) -> Instruction:
     """Index vectors with some of their elements clamped from above."""
-    make, shape = site.make, indices.shape
+    build, shape = site.build, indices.shape
     highest = extreme(shape.element_type, highest=True)
-    limit: Instruction = site.everywhere(make.constant(highest, shape.element_type), shape)
+    limit: Instruction = site.everywhere(build.constant(highest, shape.element_type), shape)
     for column, value in limits.items():
         if int(highest) < 1 << 31:
             value = site.smallest(value, int(highest))
-        narrow = site.everywhere(make.convert(value, shape.element_type), shape)
+        narrow = site.everywhere(build.convert(value, shape.element_type), shape)
         limit = narrow if vector_dimension == shape.rank else _in_column(site, narrow, limit, vector_dimension, column)
-    return make(Minimum(), indices, limit)
+    return build(Minimum(), indices, limit)
 
 
 def _in_column(site: Site, value: Instruction, rest: Instruction, dimension: int, column: int) -> Instruction:
     shape = Shape.array(PrimitiveType.S32, rest.shape.dimensions)
     columns = site.everywhere(site.number(column), shape)
     here = site.compare(site.positions(shape, dimension), ComparisonDirection.EQ, columns)
-    return site.make(Select(), here, value, rest)
+    return site.build(Select(), here, value, rest)
 
 
 def scatter(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
@@ -82,13 +82,13 @@ def scatter(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
         if u in given:
             counts[e] = site.one_size([site.size(indices, e), given[u]])
     element_type = indices.array.shape.element_type
-    outside = site.make.constant(-1 if element_type.is_signed else extreme(element_type, highest=True), element_type)
+    outside = site.build.constant(-1 if element_type.is_signed else extreme(element_type, highest=True), element_type)
     starts = site.masked(indices.array, counts, outside)
     arrays = [*(t.array for t in targets), starts, *(u.array for u in updates)]
     result = site.plain(*arrays)
     if half == 1:
         return [Padded(result, sizes)]
-    return [Padded(site.make.element(result, k), sizes) for k in range(half)]
+    return [Padded(site.build.element(result, k), sizes) for k in range(half)]
 
 
 def _is_handed_on(site: Site, op: Scatter, d: int, sizes: Sizes, given: Sizes, update: Padded) -> bool:

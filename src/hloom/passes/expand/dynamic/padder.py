@@ -13,7 +13,7 @@ from hloom.ops.custom_call import PAD_TO_STATIC, SLICE_TO_DYNAMIC, CustomCall
 from hloom.passes.edit import Edit, callees_first_of, calls, copy_annotations, has_control_edges, is_dynamic
 from hloom.passes.expand.dynamic.rules import rule_of
 from hloom.passes.expand.dynamic.site import S32, Padded, Site
-from hloom.passes.expand.maker import Maker, new_computation
+from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -82,71 +82,71 @@ class _ComputationPadder:
         return len(involved)
 
     def _replace(self, old: Instruction) -> None:
-        make = Maker.at(self.edit, old)
+        build = OpBuilder.at(self.edit, old)
         shapes = [self.shapes.get(operand, operand.shape) for operand in old.operands]
-        operands = [unpacked(make, operand, shape) for operand, shape in zip(old.operands, shapes, strict=True)]
+        operands = [unpacked(build, operand, shape) for operand, shape in zip(old.operands, shapes, strict=True)]
         rule = rule_of(old)
         given = [operand for operand in operands if operand is not None]
         assert self.computation.parent is not None
-        site = Site(make, old, shapes, self.computation.parent)
+        site = Site(build, old, shapes, self.computation.parent)
         leaves = rule(site, given) if rule is not None and len(given) == len(operands) else None
-        new = self._packed(make, old.shape, leaves) if leaves is not None else self._converted(make, old, shapes)
+        new = self._packed(build, old.shape, leaves) if leaves is not None else self._converted(build, old, shapes)
         self.shapes[new] = old.shape
         self.edit.replace(old, new)
         if old not in self.edit.removed:
             self.edit.remove(old)
 
     @staticmethod
-    def _packed(make: Maker, shape: Shape, leaves: Sequence[Padded]) -> Instruction:
+    def _packed(build: OpBuilder, shape: Shape, leaves: Sequence[Padded]) -> Instruction:
         values = [
-            make.tuple(leaf.array, *(leaf.sizes[d] for d in sorted(leaf.sizes))) if leaf.sizes else leaf.array
+            build.tuple(leaf.array, *(leaf.sizes[d] for d in sorted(leaf.sizes))) if leaf.sizes else leaf.array
             for leaf in leaves
         ]
-        return make.tuple(*values) if shape.is_tuple else values[0]
+        return build.tuple(*values) if shape.is_tuple else values[0]
 
     @staticmethod
-    def _converted(make: Maker, old: Instruction, shapes: Sequence[Shape]) -> Instruction:
+    def _converted(build: OpBuilder, old: Instruction, shapes: Sequence[Shape]) -> Instruction:
         """The instruction as it was, on arrays of dynamic sizes."""
-        operands = [to_dynamic(make, operand, shape) for operand, shape in zip(old.operands, shapes, strict=True)]
-        copy = make(old.op, *operands, shape=old.shape)
+        operands = [to_dynamic(build, operand, shape) for operand, shape in zip(old.operands, shapes, strict=True)]
+        copy = build(old.op, *operands, shape=old.shape)
         copy_annotations(old, copy)
-        return to_static(make, copy)
+        return to_static(build, copy)
 
 
-def unpacked(make: Maker, value: Instruction, shape: Shape) -> Padded | None:
+def unpacked(build: OpBuilder, value: Instruction, shape: Shape) -> Padded | None:
     """The array and the sizes that stand for an array of a shape; None for a tuple."""
     if shape.is_tuple:
         return None
     if not shape.is_dynamic:
         return Padded(value, {})
     dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]
-    return Padded(make.element(value, 0), {d: make.element(value, 1 + k) for k, d in enumerate(dynamic)})
+    return Padded(build.element(value, 0), {d: build.element(value, 1 + k) for k, d in enumerate(dynamic)})
 
 
-def to_dynamic(make: Maker, value: Instruction, shape: Shape) -> Instruction:
+def to_dynamic(build: OpBuilder, value: Instruction, shape: Shape) -> Instruction:
     """What stands for a value of a shape -> the value."""
     if not shape.is_dynamic:
         return value
     if shape.is_tuple:
-        parts = [to_dynamic(make, make.element(value, k), element) for k, element in enumerate(shape.elements)]
-        return make.tuple(*parts)
-    padded = unpacked(make, value, shape)
+        parts = [to_dynamic(build, build.element(value, k), element) for k, element in enumerate(shape.elements)]
+        return build.tuple(*parts)
+    padded = unpacked(build, value, shape)
     assert padded is not None
-    sizes = [padded.sizes.get(d) or make.constant(n, PrimitiveType.S32) for d, n in enumerate(shape.dimensions)]
-    return make(CustomCall(target_name=SLICE_TO_DYNAMIC), padded.array, *sizes, shape=shape)
+    sizes = [padded.sizes.get(d) or build.constant(n, PrimitiveType.S32) for d, n in enumerate(shape.dimensions)]
+    return build(CustomCall(target_name=SLICE_TO_DYNAMIC), padded.array, *sizes, shape=shape)
 
 
-def to_static(make: Maker, value: Instruction) -> Instruction:
+def to_static(build: OpBuilder, value: Instruction) -> Instruction:
     """A value -> what stands for it."""
     shape = value.shape
     if not shape.is_dynamic:
         return value
     if shape.is_tuple:
-        return make.tuple(*(to_static(make, make.element(value, k)) for k in range(len(shape.elements))))
+        return build.tuple(*(to_static(build, build.element(value, k)) for k in range(len(shape.elements))))
     sizes = [S32] * shape.rank
-    padded = make(CustomCall(target_name=PAD_TO_STATIC), value, shape=Shape.tuple_of([shape.static(), *sizes]))
+    padded = build(CustomCall(target_name=PAD_TO_STATIC), value, shape=Shape.tuple_of([shape.static(), *sizes]))
     dynamic = [d for d, flag in enumerate(shape.dynamic_dimensions) if flag]
-    return make.tuple(make.element(padded, 0), *(make.element(padded, 1 + d) for d in dynamic))
+    return build.tuple(build.element(padded, 0), *(build.element(padded, 1 + d) for d in dynamic))
 
 
 def _convert_at_the_entry(module: Module, shapes: Sequence[Shape], result: Shape) -> None:
@@ -154,8 +154,8 @@ def _convert_at_the_entry(module: Module, shapes: Sequence[Shape], result: Shape
     if not any(shape.is_dynamic for shape in (*shapes, result)):
         return
     entry = new_computation(module, module.entry.name)
-    make = Maker.of(entry)
-    parameters = [make.parameter(number, shape) for number, shape in enumerate(shapes)]
-    called = make(Call(computation=module.entry), *(to_static(make, parameter) for parameter in parameters))
-    entry.root = to_dynamic(make, called, result)
+    build = OpBuilder.of(entry)
+    parameters = [build.parameter(number, shape) for number, shape in enumerate(shapes)]
+    called = build(Call(computation=module.entry), *(to_static(build, parameter) for parameter in parameters))
+    entry.root = to_dynamic(build, called, result)
     module.entry_computation = entry

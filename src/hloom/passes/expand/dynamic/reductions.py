@@ -20,7 +20,7 @@ from hloom.ops.reduce_window import ReduceWindow
 from hloom.ops.select import Select
 from hloom.ops.sort import Sort
 from hloom.passes.expand.dynamic.site import Padded, Site, Sizes
-from hloom.passes.expand.maker import Maker, new_computation
+from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 
@@ -62,34 +62,34 @@ def _reduced(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instr
     monoid = monoid_of(op.computation) if half == 1 else None
     if monoid is not None:
         element_type = arrays[0].shape.element_type
-        neutral = site.make.constant(identity(monoid.opcode, element_type), element_type)
+        neutral = site.build.constant(identity(monoid.opcode, element_type), element_type)
         return [site.plain(site.masked(arrays[0], sizes, neutral), arrays[1])]
     if not sizes:
         reduced = site.plain(*arrays)
-        return [reduced] if half == 1 else [site.make.element(reduced, k) for k in range(half)]
+        return [reduced] if half == 1 else [site.build.element(reduced, k) for k in range(half)]
     valid = site.valid(arrays[0].shape, sizes)
-    begun = site.make.constant(True, PrimitiveType.PRED)
+    begun = site.build.constant(True, PrimitiveType.PRED)
     skipping = op.replace(computation=_skipping(site, op.computation, half))
-    reduced = site.make(skipping, *arrays[:half], valid, *arrays[half:], begun)
-    return [site.make.element(reduced, k) for k in range(half)]
+    reduced = site.build(skipping, *arrays[:half], valid, *arrays[half:], begun)
+    return [site.build.element(reduced, k) for k in range(half)]
 
 
 def _skipping(site: Site, combiner: Computation, count: int) -> Computation:
     """The combiner of values that each have a pred beside them, which says whether there is a value."""
     computation = new_computation(site.module, "skipping")
-    make = Maker.of(computation)
+    build = OpBuilder.of(computation)
     types = [parameter.shape for parameter in combiner.parameters]
-    left = [make.parameter(k, types[k]) for k in range(count)]
-    has_left = make.parameter(count, PRED)
-    right = [make.parameter(count + 1 + k, types[count + k]) for k in range(count)]
-    has_right = make.parameter(2 * count + 1, PRED)
-    called = make(Call(computation=combiner), *left, *right)
-    combined = [called] if count == 1 else [make.element(called, k) for k in range(count)]
+    left = [build.parameter(k, types[k]) for k in range(count)]
+    has_left = build.parameter(count, PRED)
+    right = [build.parameter(count + 1 + k, types[count + k]) for k in range(count)]
+    has_right = build.parameter(2 * count + 1, PRED)
+    called = build(Call(computation=combiner), *left, *right)
+    combined = [called] if count == 1 else [build.element(called, k) for k in range(count)]
     chosen = [
-        make(Select(), has_left, make(Select(), has_right, both, a), b)
+        build(Select(), has_left, build(Select(), has_right, both, a), b)
         for a, b, both in zip(left, right, combined, strict=True)
     ]
-    computation.root = make.tuple(*chosen, make(Or(), has_left, has_right))
+    computation.root = build.tuple(*chosen, build(Or(), has_left, has_right))
     return computation
 
 
@@ -139,18 +139,18 @@ def sort(site: Site, operands: Sequence[Padded]) -> list[Padded]:
         result = site.plain(*arrays)
         return [Padded(a, sizes) for a in _elements(site, result, len(arrays))]
     valid = site.valid(arrays[0].shape, {op.dimension: sizes[op.dimension]})
-    result = site.make(op.replace(comparator=_valid_first(site, op.comparator)), *arrays, valid)
-    return [Padded(site.make.element(result, k), sizes) for k in range(len(arrays))]
+    result = site.build(op.replace(comparator=_valid_first(site, op.comparator)), *arrays, valid)
+    return [Padded(site.build.element(result, k), sizes) for k in range(len(arrays))]
 
 
 def _valid_first(site: Site, comparator: Computation) -> Computation:
     computation = new_computation(site.module, "valid_first")
-    make = Maker.of(computation)
-    given = [make.parameter(k, parameter.shape) for k, parameter in enumerate(comparator.parameters)]
-    left, right = make.parameter(len(given), PRED), make.parameter(len(given) + 1, PRED)
-    alike = make(Compare(direction=ComparisonDirection.EQ), left, right)
-    less = make(And(), alike, make(Call(computation=comparator), *given))
-    computation.root = make(Or(), make(And(), left, make(Not(), right)), less)
+    build = OpBuilder.of(computation)
+    given = [build.parameter(k, parameter.shape) for k, parameter in enumerate(comparator.parameters)]
+    left, right = build.parameter(len(given), PRED), build.parameter(len(given) + 1, PRED)
+    alike = build(Compare(direction=ComparisonDirection.EQ), left, right)
+    less = build(And(), alike, build(Call(computation=comparator), *given))
+    computation.root = build(Or(), build(And(), left, build(Not(), right)), less)
     return computation
 
 
@@ -162,4 +162,4 @@ def top_k(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
 
 
 def _elements(site: Site, result: Instruction, count: int) -> list[Instruction]:
-    return [site.make.element(result, k) for k in range(count)] if result.shape.is_tuple else [result]
+    return [site.build.element(result, k) for k in range(count)] if result.shape.is_tuple else [result]

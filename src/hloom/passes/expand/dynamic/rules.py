@@ -105,10 +105,10 @@ def _concatenate(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     across = site.joint_sizes([Padded(o.array, {d: s for d, s in o.sizes.items() if d != along}) for o in operands])
     if not site.old.shape.dynamic_dimensions[along]:
         return [Padded(site.plain(*(operand.array for operand in operands)), across)]
-    joined, end = site.everywhere(site.make.constant(0, shape.element_type), shape), site.number(0)
+    joined, end = site.everywhere(site.build.constant(0, shape.element_type), shape), site.number(0)
     for operand in operands:
         starts = [end if d == along else site.number(0) for d in range(shape.rank)]
-        joined = site.make(DynamicUpdateSlice(), joined, operand.array, *starts)
+        joined = site.build(DynamicUpdateSlice(), joined, operand.array, *starts)
         end = site.sum(end, site.size(operand, along))
     return [Padded(joined, {**across, along: end})]
 
@@ -145,8 +145,8 @@ def _dynamic_update_slice(site: Site, operands: Sequence[Padded]) -> list[Padded
 
 def _clamped(site: Site, start: Instruction, size: Instruction, part: int) -> Instruction:
     """A start such that a part ends before the size (DYNAMICSLICE-2); one that is negative stays."""
-    limit = site.make.convert(site.largest(site.difference(size, part), 0), start.shape.element_type)
-    return site.make(Minimum(), start, limit)
+    limit = site.build.convert(site.largest(site.difference(size, part), 0), start.shape.element_type)
+    return site.build(Minimum(), start, limit)
 
 
 def _reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
@@ -155,7 +155,7 @@ def _reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     sizes = {target: site.size(operand, d) for d, target in kept.items() if shape.dynamic_dimensions[target]}
     dynamic = [d for d, is_dynamic in enumerate(shape.dynamic_dimensions) if is_dynamic]
     if {kept.get(d) for d in operand.sizes} <= set(sizes) == set(dynamic):
-        return [Padded(site.make(Reshape(), operand.array, shape=shape.static()), sizes)]
+        return [Padded(site.build(Reshape(), operand.array, shape=shape.static()), sizes)]
     total = site.product(*(site.size(operand, d) for d in range(len(operand.bounds))))
     open_ = [d for d in dynamic if d not in sizes]
     for d in open_[1:]:
@@ -169,7 +169,7 @@ def _reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
 
 def _dynamic_reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     operand, shape = operands[0], site.old.shape
-    given = [site.make.convert(size.array, PrimitiveType.S32) for size in operands[1:]]
+    given = [site.build.convert(size.array, PrimitiveType.S32) for size in operands[1:]]
     sizes = {}
     for d, size in enumerate(given):
         is_dynamic = shape.dynamic_dimensions[d]
@@ -189,24 +189,26 @@ def _refilled(site: Site, operand: Padded, total: Instruction, sizes: Sizes) -> 
     message = f"RESHAPE-2: the elements of {site.shapes[0]} do not fill the sizes of {site.old.shape}"
     total = site.checked(total, site.compare(total, ComparisonDirection.EQ, filled), message)
     if set(operand.sizes) <= {0} and set(sizes) <= {0} and math.prod(operand.bounds) == shape.element_count:
-        return Padded(site.make(Reshape(), operand.array, shape=shape), sizes)
+        return Padded(site.build(Reshape(), operand.array, shape=shape), sizes)
     order: Instruction = site.everywhere(site.number(0), Shape.array(PrimitiveType.S32, shape.dimensions))
     for d, bound in enumerate(shape.dimensions):
-        scaled = site.make(Multiply(), order, site.everywhere(sizes.get(d) or site.number(bound), order.shape))
-        order = site.make(Add(), scaled, site.positions(shape, d))
+        scaled = site.build(Multiply(), order, site.everywhere(sizes.get(d) or site.number(bound), order.shape))
+        order = site.build(Add(), scaled, site.positions(shape, d))
     place = site.everywhere(site.number(0), order.shape)
     stride = 1
     for d in reversed(range(len(operand.bounds))):
         size = site.everywhere(site.largest(site.size(operand, d), 1), order.shape)
-        index = site.make(Remainder(), order, size)
-        order = site.make(Divide(), order, size)
-        place = site.make(Add(), place, site.make(Multiply(), index, site.everywhere(site.number(stride), place.shape)))
+        index = site.build(Remainder(), order, size)
+        order = site.build(Divide(), order, size)
+        place = site.build(
+            Add(), place, site.build(Multiply(), index, site.everywhere(site.number(stride), place.shape))
+        )
         stride *= operand.bounds[d]
-    flat = site.make(Reshape(), operand.array, shape=Shape.array(shape.element_type, (math.prod(operand.bounds),)))
+    flat = site.build(Reshape(), operand.array, shape=Shape.array(shape.element_type, (math.prod(operand.bounds),)))
     look_up = Gather(
         offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=shape.rank, slice_sizes=(1,)
     )
-    return Padded(site.make(look_up, flat, place), sizes)
+    return Padded(site.build(look_up, flat, place), sizes)
 
 
 def _custom_call(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:

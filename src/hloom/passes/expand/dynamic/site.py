@@ -17,7 +17,7 @@ from hloom.ops.operation import Operation
 from hloom.ops.pad import Pad
 from hloom.ops.select import Select
 from hloom.ops.slice import DynamicSlice
-from hloom.passes.expand.maker import Maker, new_computation
+from hloom.passes.op_builder import OpBuilder, new_computation
 from hloom.shape import Shape, scalar
 from hloom.types import PrimitiveType
 
@@ -42,7 +42,7 @@ class Padded:
 class Site:
     """The instruction under way, the shapes that its operands had, and what rules make others with."""
 
-    make: Maker
+    build: OpBuilder
     old: Instruction
     shapes: Sequence[Shape]
     module: Module
@@ -51,10 +51,10 @@ class Site:
 
     def number(self, value: Instruction | int) -> Instruction:
         """An s32[]."""
-        return self.make.constant(value, PrimitiveType.S32) if isinstance(value, int) else value
+        return self.build.constant(value, PrimitiveType.S32) if isinstance(value, int) else value
 
     def _chain(self, op: Operation, values: Iterable[Instruction | int]) -> Instruction:
-        return functools.reduce(lambda a, b: self.make(op, a, b), map(self.number, values))
+        return functools.reduce(lambda a, b: self.build(op, a, b), map(self.number, values))
 
     def sum(self, *terms: Instruction | int) -> Instruction:
         return self._chain(Add(), terms)
@@ -75,7 +75,7 @@ class Site:
         return self._chain(Minimum(), values)
 
     def compare(self, a: Instruction | int, direction: ComparisonDirection, b: Instruction | int) -> Instruction:
-        return self.make(Compare(direction=direction), self.number(a), self.number(b))
+        return self.build(Compare(direction=direction), self.number(a), self.number(b))
 
     # Sizes
 
@@ -86,12 +86,12 @@ class Site:
     def checked(self, size: Instruction, is_right: Instruction, message: str) -> Instruction:
         """The size; a RunError where it is not right."""
         right, wrong = new_computation(self.module, "right"), new_computation(self.module, "wrong")
-        Maker.of(right).parameter(0, S32)
-        make = Maker.of(wrong)
-        refused = make(CustomCall(target_name=REFUSE_SIZES, has_effect=True), make.parameter(0, S32), shape=S32)
+        OpBuilder.of(right).parameter(0, S32)
+        build = OpBuilder.of(wrong)
+        refused = build(CustomCall(target_name=REFUSE_SIZES, has_effect=True), build.parameter(0, S32), shape=S32)
         refused.name, refused.backend_config = self.old.name, message
         refused.location = self.old.location
-        return self.make(Conditional(branch_computations=(right, wrong)), is_right, size, size)
+        return self.build(Conditional(branch_computations=(right, wrong)), is_right, size, size)
 
     def fitting(self, size: Instruction, direction: ComparisonDirection, bound: int, message: str) -> Instruction:
         """The size, which must be the bound (EQ), or between 0 and the bound (LE)."""
@@ -120,17 +120,17 @@ class Site:
 
     def plain(self, *arrays: Instruction) -> Instruction:
         """The operation as it is, on arrays of the bounds."""
-        return self.make(self.old.op, *arrays, shape=self.old.shape.static())
+        return self.build(self.old.op, *arrays, shape=self.old.shape.static())
 
     def zero(self, array: Instruction) -> Instruction:
-        return self.make.constant(0, array.shape.element_type)
+        return self.build.constant(0, array.shape.element_type)
 
     def everywhere(self, value: Instruction, shape: Shape) -> Instruction:
         """A scalar in the dimensions of a shape."""
-        return self.make.broadcast(value, shape)
+        return self.build.broadcast(value, shape)
 
     def positions(self, shape: Shape, dimension: int) -> Instruction:
-        return self.make(Iota(iota_dimension=dimension), shape=Shape.array(PrimitiveType.S32, shape.dimensions))
+        return self.build(Iota(iota_dimension=dimension), shape=Shape.array(PrimitiveType.S32, shape.dimensions))
 
     def valid(self, shape: Shape, sizes: Sizes) -> Instruction:
         """Which elements of the shape lie below all the sizes."""
@@ -144,12 +144,12 @@ class Site:
         """The array with a scalar in place of what lies beyond some of its sizes."""
         if not sizes:
             return array
-        return self.make(Select(), self.valid(array.shape, sizes), array, self.everywhere(fill, array.shape))
+        return self.build(Select(), self.valid(array.shape, sizes), array, self.everywhere(fill, array.shape))
 
     def shifted(self, array: Instruction, starts: Sizes) -> Instruction:
         """The array in its own sizes from `starts` on; anything after its end."""
         bounds = array.shape.dimensions
         room = tuple(PaddingDimension(0, bound if d in starts else 0) for d, bound in enumerate(bounds))
-        padded = self.make(Pad(padding_config=room), array, self.zero(array))
+        padded = self.build(Pad(padding_config=room), array, self.zero(array))
         at = [starts.get(d) or self.number(0) for d in range(len(bounds))]
-        return self.make(DynamicSlice(size_indices=bounds), padded, *at)
+        return self.build(DynamicSlice(size_indices=bounds), padded, *at)

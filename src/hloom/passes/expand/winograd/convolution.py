@@ -22,9 +22,9 @@ from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
 from hloom.ops.pad import Pad
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
 from hloom.ops.transpose import Reverse
-from hloom.passes.expand.maker import Maker, counted_loop, expand_all, new_computation
 from hloom.passes.expand.winograd.filtering import factors, results, side_by_side
 from hloom.passes.expand.winograd.tiling import Blocks, Tiling, tiling_of
+from hloom.passes.op_builder import OpBuilder, counted_loop, expand_all, new_computation
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
@@ -53,60 +53,60 @@ class WinogradConvolution:
 
     def run(self, module: Module) -> int:
         products = _Products(module)
-        return expand_all(module, {"convolution": lambda make, old, _: self._expand(make, old, products)})
+        return expand_all(module, {"convolution": lambda build, old, _: self._expand(build, old, products)})
 
-    def _expand(self, make: Maker, old: Instruction, products: _Products) -> Instruction | None:
+    def _expand(self, build: OpBuilder, old: Instruction, products: _Products) -> Instruction | None:
         tiling = tiling_of(old)
         if tiling is None or not tiling.pays(self.move_cost, self.window_cost):
             return None
         op, element_type = old.op, old.shape.element_type
         assert isinstance(op, Convolution)
         blocks = Blocks.of(tiling, element_type.computed.byte_width, self.block_bytes)
-        whole = (_window_gradient if tiling.sums_tiles else _filtered)(make, products, old, tiling, blocks)
+        whole = (_window_gradient if tiling.sums_tiles else _filtered)(build, products, old, tiling, blocks)
         n = op.dimension_numbers
         batch, axes = n.output_batch_dimension, n.output_spatial_dimensions
         order = *((*axes, batch) if tiling.sums_tiles else (batch, *axes)), n.output_feature_dimension
-        wanted = _first(make, whole, [old.shape.dimensions[d] for d in order])
-        return make.convert(make.transpose(wanted, tuple(map(order.index, range(len(order))))), element_type)
+        wanted = _first(build, whole, [old.shape.dimensions[d] for d in order])
+        return build.convert(build.transpose(wanted, tuple(map(order.index, range(len(order))))), element_type)
 
 
 # The operands, with zeros up to whole blocks
 
 
-def _image(make: Maker, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+def _image(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
     """[images, axes.., channels]."""
     op = old.op
     assert isinstance(op, Convolution)
     n = op.dimension_numbers
     sides = n.input_batch_dimension, n.input_feature_dimension
     outer, inner = reversed(sides) if tiling.sums_tiles else sides
-    image = make.convert(old.operands[0], old.shape.element_type.computed)
-    image = make.transpose(image, (outer, *n.input_spatial_dimensions, inner))
+    image = build.convert(old.operands[0], old.shape.element_type.computed)
+    image = build.transpose(image, (outer, *n.input_spatial_dimensions, inner))
     images, *tiles = _whole(tiling, blocks)
     reach = [(t - 1) * f.step + f.products for t, f in zip(tiles, tiling.filterings, strict=True)]
-    return _padded(make, image, [0, *(w.padding_low for w in op.window), 0], [images, *reach, tiling.channels])
+    return _padded(build, image, [0, *(w.padding_low for w in op.window), 0], [images, *reach, tiling.channels])
 
 
-def _window(make: Maker, old: Instruction) -> Instruction:
+def _window(build: OpBuilder, old: Instruction) -> Instruction:
     """The window forward, in its own order."""
     op = old.op
     assert isinstance(op, Convolution)
-    window = make.convert(old.operands[1], old.shape.element_type.computed)
+    window = build.convert(old.operands[1], old.shape.element_type.computed)
     axes = zip(op.dimension_numbers.kernel_spatial_dimensions, op.window, strict=True)
     backward = tuple(d for d, w in axes if w.window_reversal)
-    return make(Reverse(dimensions=backward), window) if backward else window
+    return build(Reverse(dimensions=backward), window) if backward else window
 
 
-def _large_window(make: Maker, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+def _large_window(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
     """[images, axes.., features]."""
     op = old.op
     assert isinstance(op, Convolution)
     n = op.dimension_numbers
     order = n.kernel_input_feature_dimension, *n.kernel_spatial_dimensions, n.kernel_output_feature_dimension
-    window = make.transpose(_window(make, old), order)
+    window = build.transpose(_window(build, old), order)
     images, *tiles = _whole(tiling, blocks)
     lengths = [t * f.step for t, f in zip(tiles, tiling.filterings, strict=True)]
-    return _padded(make, window, [0] * len(order), [images, *lengths, tiling.features])
+    return _padded(build, window, [0] * len(order), [images, *lengths, tiling.features])
 
 
 def _whole(tiling: Tiling, blocks: Blocks) -> tuple[int, ...]:
@@ -114,25 +114,25 @@ def _whole(tiling: Tiling, blocks: Blocks) -> tuple[int, ...]:
     return blocks.along[0] * blocks.images, blocks.along[1] * blocks.rows, *tiling.tiles[1:]
 
 
-def _padded(make: Maker, operand: Instruction, low: Sequence[int], sizes: Sequence[int]) -> Instruction:
+def _padded(build: OpBuilder, operand: Instruction, low: Sequence[int], sizes: Sequence[int]) -> Instruction:
     dims = operand.shape.dimensions
     edges = [PaddingDimension(before, size - n - before) for before, n, size in zip(low, dims, sizes, strict=True)]
     if not any(edge.edge_padding_low or edge.edge_padding_high for edge in edges):
         return operand
-    return make(Pad(padding_config=tuple(edges)), operand, make.constant(0, operand.shape.element_type))
+    return build(Pad(padding_config=tuple(edges)), operand, build.constant(0, operand.shape.element_type))
 
 
-def _first(make: Maker, operand: Instruction, sizes: Sequence[int]) -> Instruction:
+def _first(build: OpBuilder, operand: Instruction, sizes: Sequence[int]) -> Instruction:
     """The first elements along each dimension."""
     if operand.shape.dimensions == tuple(sizes):
         return operand
-    return make(Slice(slice=tuple(SliceDimension(0, size, 1) for size in sizes)), operand)
+    return build(Slice(slice=tuple(SliceDimension(0, size, 1) for size in sizes)), operand)
 
 
 # The products, in a loop over blocks
 
 
-Body = Callable[[Maker, Instruction, Instruction], Instruction]
+Body = Callable[[OpBuilder, Instruction, Instruction], Instruction]
 """What a computation makes of its two operands."""
 
 
@@ -144,93 +144,95 @@ class _Products:
     made: dict[object, Computation] = field(default_factory=dict)
 
     def __call__(
-        self, make: Maker, tiles: tuple[object, ...], operands: tuple[Instruction, Instruction], body: Body
+        self, build: OpBuilder, tiles: tuple[object, ...], operands: tuple[Instruction, Instruction], body: Body
     ) -> Instruction:
         shapes = tuple(operand.shape for operand in operands)
         if (tiles, shapes) not in self.made:
             computation = self.made[tiles, shapes] = new_computation(self.module, "winograd")
-            within = Maker.of(computation)
+            within = OpBuilder.of(computation)
             image, window = (within.parameter(k, shape) for k, shape in enumerate(shapes))
             body(within, image, window)
-        return make(Call(computation=self.made[tiles, shapes]), *operands)
+        return build(Call(computation=self.made[tiles, shapes]), *operands)
 
 
-def _filtered(make: Maker, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+def _filtered(build: OpBuilder, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
     """The result, [images, axes.., features]."""
     assert isinstance(old.op, Convolution)
     n = old.op.dimension_numbers
     contracting = 1 if n.kernel_input_feature_dimension < n.kernel_output_feature_dimension else 2
     windows = [f.window for f in tiling.filterings]
-    factor = factors(make, _window(make, old), n.kernel_spatial_dimensions, windows, [1] * len(windows))
+    factor = factors(build, _window(build, old), n.kernel_spatial_dimensions, windows, [1] * len(windows))
     sizes = blocks.images, blocks.rows, *tiling.tiles[1:], tiling.features
     high = tiling.outputs[0] if blocks.along[1] == 1 else blocks.rows * len(tiling.filterings[0].result)
     result_sizes = [blocks.images, high, *tiling.outputs[1:], tiling.features]
 
-    def block(make: Maker, image: Instruction, factor: Instruction) -> Instruction:
+    def block(build: OpBuilder, image: Instruction, factor: Instruction) -> Instruction:
         steps = [f.step for f in tiling.filterings]
-        tiles = factors(make, image, tiling.axes, [f.image for f in tiling.filterings], steps)
-        dot = make(_batches(2, contracting), tiles, factor)
-        found = side_by_side(make, results(make, dot, [f.result for f in tiling.filterings]), sizes)
-        return _first(make, found, result_sizes)
+        tiles = factors(build, image, tiling.axes, [f.image for f in tiling.filterings], steps)
+        dot = build(_batches(2, contracting), tiles, factor)
+        found = side_by_side(build, results(build, dot, [f.result for f in tiling.filterings]), sizes)
+        return _first(build, found, result_sizes)
 
     def written(
-        make: Maker, step: Instruction, image: Instruction, factor: Instruction, total: Instruction
+        build: OpBuilder, step: Instruction, image: Instruction, factor: Instruction, total: Instruction
     ) -> Instruction:
-        result = block(make, _image_block(make, image, step, tiling, blocks), factor)
-        return make(DynamicUpdateSlice(), total, result, *_starts(make, step, blocks, high, total.shape.rank))
+        result = block(build, _image_block(build, image, step, tiling, blocks), factor)
+        return build(DynamicUpdateSlice(), total, result, *_starts(build, step, blocks, high, total.shape.rank))
 
-    def in_blocks(make: Maker, image: Instruction, factor: Instruction) -> Instruction:
+    def in_blocks(build: OpBuilder, image: Instruction, factor: Instruction) -> Instruction:
         images, rows = map(operator.mul, result_sizes, blocks.along)
-        return _rounds(make, products.module, blocks, (image, factor), (images, rows, *result_sizes[2:]), written)
+        return _rounds(build, products.module, blocks, (image, factor), (images, rows, *result_sizes[2:]), written)
 
-    operands = _image(make, old, tiling, blocks), factor
-    return products(make, (tiling, blocks, contracting), operands, block if blocks.count == 1 else in_blocks)
+    operands = _image(build, old, tiling, blocks), factor
+    return products(build, (tiling, blocks, contracting), operands, block if blocks.count == 1 else in_blocks)
 
 
-def _window_gradient(make: Maker, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+def _window_gradient(
+    build: OpBuilder, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks
+) -> Instruction:
     """The result, [axes.., channels, features]."""
     steps = [f.step for f in tiling.filterings]
 
-    def block(make: Maker, image: Instruction, window: Instruction) -> Instruction:
-        left = factors(make, image, tiling.axes, [f.image for f in tiling.filterings], steps)
-        right = factors(make, window, tiling.axes, [f.window for f in tiling.filterings], steps)
-        return make(_batches(1, 1), left, right)
+    def block(build: OpBuilder, image: Instruction, window: Instruction) -> Instruction:
+        left = factors(build, image, tiling.axes, [f.image for f in tiling.filterings], steps)
+        right = factors(build, window, tiling.axes, [f.window for f in tiling.filterings], steps)
+        return build(_batches(1, 1), left, right)
 
     def added(
-        make: Maker, step: Instruction, image: Instruction, window: Instruction, total: Instruction
+        build: OpBuilder, step: Instruction, image: Instruction, window: Instruction, total: Instruction
     ) -> Instruction:
-        part = _rows_block(make, window, step, blocks, steps[0], blocks.rows * steps[0])
-        return make(Add(), total, block(make, _image_block(make, image, step, tiling, blocks), part))
+        part = _rows_block(build, window, step, blocks, steps[0], blocks.rows * steps[0])
+        return build(Add(), total, block(build, _image_block(build, image, step, tiling, blocks), part))
 
-    def in_blocks(make: Maker, image: Instruction, window: Instruction) -> Instruction:
+    def in_blocks(build: OpBuilder, image: Instruction, window: Instruction) -> Instruction:
         sizes = tiling.products, tiling.channels, tiling.features
-        return _rounds(make, products.module, blocks, (image, window), sizes, added)
+        return _rounds(build, products.module, blocks, (image, window), sizes, added)
 
-    def whole(make: Maker, image: Instruction, window: Instruction) -> Instruction:
-        sums = (block if blocks.count == 1 else in_blocks)(make, image, window)
-        return results(make, sums, [f.result for f in tiling.filterings])
+    def whole(build: OpBuilder, image: Instruction, window: Instruction) -> Instruction:
+        sums = (block if blocks.count == 1 else in_blocks)(build, image, window)
+        return results(build, sums, [f.result for f in tiling.filterings])
 
-    operands = _image(make, old, tiling, blocks), _large_window(make, old, tiling, blocks)
-    return products(make, (tiling, blocks), operands, whole)
+    operands = _image(build, old, tiling, blocks), _large_window(build, old, tiling, blocks)
+    return products(build, (tiling, blocks), operands, whole)
 
 
 def _rounds(
-    make: Maker,
+    build: OpBuilder,
     module: Module,
     blocks: Blocks,
     operands: tuple[Instruction, Instruction],
     sizes: tuple[int, ...],
-    more: Callable[[Maker, Instruction, Instruction, Instruction, Instruction], Instruction],
+    more: Callable[[OpBuilder, Instruction, Instruction, Instruction, Instruction], Instruction],
 ) -> Instruction:
-    """Zeros of some sizes, to which `more(make, step, *operands, total)` adds each block."""
+    """Zeros of some sizes, to which `more(build, step, *operands, total)` adds each block."""
 
-    def body(make: Maker, step: Instruction, values: list[Instruction]) -> list[Instruction]:
+    def body(build: OpBuilder, step: Instruction, values: list[Instruction]) -> list[Instruction]:
         image, other, total = values
-        return [image, other, more(make, step, image, other, total)]
+        return [image, other, more(build, step, image, other, total)]
 
     empty = Shape.array(operands[0].shape.element_type, sizes)
-    zeros = make.broadcast(make.constant(0, empty.element_type), empty)
-    return counted_loop(make, module, "winograd", blocks.count, [*operands, zeros], body)[-1]
+    zeros = build.broadcast(build.constant(0, empty.element_type), empty)
+    return counted_loop(build, module, "winograd", blocks.count, [*operands, zeros], body)[-1]
 
 
 def _batches(*contracting: int) -> Dot:
@@ -239,24 +241,26 @@ def _batches(*contracting: int) -> Dot:
     return Dot(lhs_batch_dims=(0,), rhs_batch_dims=(0,), lhs_contracting_dims=(lhs,), rhs_contracting_dims=(rhs,))
 
 
-def _image_block(make: Maker, image: Instruction, step: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
+def _image_block(
+    build: OpBuilder, image: Instruction, step: Instruction, tiling: Tiling, blocks: Blocks
+) -> Instruction:
     """Neighbours share what reaches over the edge."""
     first = tiling.filterings[0]
-    return _rows_block(make, image, step, blocks, first.step, (blocks.rows - 1) * first.step + first.products)
+    return _rows_block(build, image, step, blocks, first.step, (blocks.rows - 1) * first.step + first.products)
 
 
 def _rows_block(
-    make: Maker, operand: Instruction, step: Instruction, blocks: Blocks, row: int, size: int
+    build: OpBuilder, operand: Instruction, step: Instruction, blocks: Blocks, row: int, size: int
 ) -> Instruction:
     """The block of a round, whose rows of tiles lie so far apart, and whose first axis has a size."""
     dims = operand.shape.dimensions
-    starts = _starts(make, step, blocks, blocks.rows * row, len(dims))
-    return make(DynamicSlice(size_indices=(blocks.images, size, *dims[2:])), operand, *starts)
+    starts = _starts(build, step, blocks, blocks.rows * row, len(dims))
+    return build(DynamicSlice(size_indices=(blocks.images, size, *dims[2:])), operand, *starts)
 
 
-def _starts(make: Maker, step: Instruction, blocks: Blocks, along_rows: int, rank: int) -> list[Instruction]:
+def _starts(build: OpBuilder, step: Instruction, blocks: Blocks, along_rows: int, rank: int) -> list[Instruction]:
     """Where the block of a round starts: its image, and its first row."""
-    rows = make.constant(blocks.along[1], S32)
-    image = make(Multiply(), make(Divide(), step, rows), make.constant(blocks.images, S32))
-    row = make(Multiply(), make(Remainder(), step, rows), make.constant(along_rows, S32))
-    return [image, row, *(make.constant(0, S32) for _ in range(rank - 2))]
+    rows = build.constant(blocks.along[1], S32)
+    image = build(Multiply(), build(Divide(), step, rows), build.constant(blocks.images, S32))
+    row = build(Multiply(), build(Remainder(), step, rows), build.constant(along_rows, S32))
+    return [image, row, *(build.constant(0, S32) for _ in range(rank - 2))]

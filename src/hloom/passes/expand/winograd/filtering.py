@@ -20,7 +20,7 @@ from hloom.ops.elementwise_unary import Negate
 from hloom.ops.pad import Concatenate
 from hloom.ops.slice import Slice
 from hloom.ops.transpose import Transpose
-from hloom.passes.expand.maker import Maker
+from hloom.passes.op_builder import OpBuilder
 
 Matrix = tuple[tuple[float, ...], ...]
 Pieces = Mapping[tuple[int, ...], Instruction]
@@ -59,7 +59,7 @@ ONE_OUTPUT = Filtering(1, ((1,),), ((1,),), ((1,),))
 
 
 def factors(
-    make: Maker, operand: Instruction, axes: Sequence[int], matrices: Sequence[Matrix], steps: Sequence[int]
+    build: OpBuilder, operand: Instruction, axes: Sequence[int], matrices: Sequence[Matrix], steps: Sequence[int]
 ) -> Instruction:
     """[outer, axes.., inner] -> [products, outer x tiles, inner]: what is multiplied for each tile.
 
@@ -72,25 +72,25 @@ def factors(
         parts = [SliceDimension(0, size, 1) for size in operand.shape.dimensions]
         for d, first, count, step in zip(axes, index, counts, steps, strict=True):
             parts[d] = SliceDimension(first, first + (count - 1) * step + 1, step)
-        elements[index] = make(Slice(slice=tuple(parts)), operand)
+        elements[index] = build(Slice(slice=tuple(parts)), operand)
     outer, inner = (size for d, size in enumerate(operand.shape.dimensions) if d not in axes)
-    made = _transformed(make, elements, matrices).values()
-    return make.reshape(make(Concatenate(dimension=0), *made), (len(made), outer * math.prod(counts), inner))
+    made = _transformed(build, elements, matrices).values()
+    return build.reshape(build(Concatenate(dimension=0), *made), (len(made), outer * math.prod(counts), inner))
 
 
-def results(make: Maker, products: Instruction, matrices: Sequence[Matrix]) -> Instruction:
+def results(build: OpBuilder, products: Instruction, matrices: Sequence[Matrix]) -> Instruction:
     """[products, rows, inner] -> [results.., rows, inner]: the sums of each row's products."""
     _, rows, inner = products.shape.dimensions
     numbers = itertools.product(*(range(len(matrix[0])) for matrix in matrices))
     others = SliceDimension(0, rows, 1), SliceDimension(0, inner, 1)
     parts = {
-        index: make(Slice(slice=(SliceDimension(k, k + 1, 1), *others)), products) for k, index in enumerate(numbers)
+        index: build(Slice(slice=(SliceDimension(k, k + 1, 1), *others)), products) for k, index in enumerate(numbers)
     }
-    joined = make(Concatenate(dimension=0), *_transformed(make, parts, matrices).values())
-    return make.reshape(joined, (*map(len, matrices), rows, inner))
+    joined = build(Concatenate(dimension=0), *_transformed(build, parts, matrices).values())
+    return build.reshape(joined, (*map(len, matrices), rows, inner))
 
 
-def side_by_side(make: Maker, results: Instruction, sizes: tuple[int, ...]) -> Instruction:
+def side_by_side(build: OpBuilder, results: Instruction, sizes: tuple[int, ...]) -> Instruction:
     """[results.., outer x tiles, inner] -> [outer, axes.., inner], where results of a tile are neighbours.
 
     `sizes` are outer, tiles.. and inner.
@@ -98,40 +98,42 @@ def side_by_side(make: Maker, results: Instruction, sizes: tuple[int, ...]) -> I
     outer, *tiles, inner = sizes
     axes = len(tiles)
     lengths = results.shape.dimensions[:axes]
-    apart = make.reshape(results, (*lengths, *sizes))
+    apart = build.reshape(results, (*lengths, *sizes))
     beside = [d for axis in range(axes) for d in (axis + axes + 1, axis)]
-    whole = make(Transpose(permutation=(axes, *beside, 2 * axes + 1)), apart)
-    return make.reshape(whole, (outer, *(t * n for t, n in zip(tiles, lengths, strict=True)), inner))
+    whole = build(Transpose(permutation=(axes, *beside, 2 * axes + 1)), apart)
+    return build.reshape(whole, (outer, *(t * n for t, n in zip(tiles, lengths, strict=True)), inner))
 
 
-def _transformed(make: Maker, pieces: Pieces, matrices: Sequence[Matrix]) -> Pieces:
+def _transformed(build: OpBuilder, pieces: Pieces, matrices: Sequence[Matrix]) -> Pieces:
     """The pieces, multiplied by a matrix along each axis."""
     for axis, matrix in enumerate(matrices):
         made = {}
         for index in sorted({index[:axis] + index[axis + 1 :] for index in pieces}):
             line = [pieces[*index[:axis], k, *index[axis:]] for k in range(len(matrix[0]))]
             for k, row in enumerate(matrix):
-                made[*index[:axis], k, *index[axis:]] = _combined(make, row, line)
+                made[*index[:axis], k, *index[axis:]] = _combined(build, row, line)
         pieces = made
     return dict(sorted(pieces.items()))
 
 
-def _combined(make: Maker, row: Sequence[float], terms: Sequence[Instruction]) -> Instruction:
+def _combined(build: OpBuilder, row: Sequence[float], terms: Sequence[Instruction]) -> Instruction:
     """The sum of terms with coefficients: of those that have like ones first."""
     total: tuple[float, Instruction] | None = None
     for size in sorted({abs(c) for c in row if c}):
-        sign, part = _signed_sum(make, [(c / size, term) for c, term in zip(row, terms, strict=True) if abs(c) == size])
+        sign, part = _signed_sum(
+            build, [(c / size, term) for c, term in zip(row, terms, strict=True) if abs(c) == size]
+        )
         if size != 1:
-            factor = make.constant(size, part.shape.element_type)
-            part = make(Multiply(), part, make.broadcast(factor, part.shape))
-        total = (sign, part) if total is None else _signed_sum(make, [(sign, part), total])
+            factor = build.constant(size, part.shape.element_type)
+            part = build(Multiply(), part, build.broadcast(factor, part.shape))
+        total = (sign, part) if total is None else _signed_sum(build, [(sign, part), total])
     assert total is not None
-    return total[1] if total[0] > 0 else make(Negate(), total[1])
+    return total[1] if total[0] > 0 else build(Negate(), total[1])
 
 
-def _signed_sum(make: Maker, terms: Sequence[tuple[float, Instruction]]) -> tuple[float, Instruction]:
+def _signed_sum(build: OpBuilder, terms: Sequence[tuple[float, Instruction]]) -> tuple[float, Instruction]:
     """A sum of terms with signs, and its own sign: it begins with one that is added, if any is."""
     (first, total), *others = sorted(terms, key=lambda term: -term[0])
     for sign, term in others:
-        total = make(Add() if sign == first else Subtract(), total, term)
+        total = build(Add() if sign == first else Subtract(), total, term)
     return first, total

@@ -185,7 +185,7 @@ CONSTANTS = [
     *(
         Rule(
             f"{opcode}-constants", f"{opcode}({opcode}(x, $c), $d)",
-            lambda m: m.result(m.op, m.x, m.make(m.op, [m.c, m.d], m.root.shape)),
+            lambda m: m.result(m.op, m.x, m.build(m.op, [m.c, m.d], m.root.shape)),
             "integers wrap, so the operation is associative; the constants are folded",
             when=_integer(lambda m: splat_source(m.x) is None),
         )

@@ -37,7 +37,7 @@ def _apply_once(m: Match) -> Instruction:
     step = _single_step(m.op.computation)
     assert step is not None
     if m.op.dimensions:
-        operand = m.make(Reshape(), [operand], m.root.shape)
+        operand = m.build(Reshape(), [operand], m.root.shape)
     return m.result(step, m.spread(init, m.root.shape), operand)
 
 
@@ -116,7 +116,7 @@ def _swap_operands(m: Match) -> Instruction:
     if permutation == tuple(range(batch + right + left)):
         return m.result(swapped, m.y, m.x)
     sizes = [dot.shape.dimensions[d] for d in order]
-    product = m.make(swapped, (m.y, m.x), Shape.array(dot.shape.element_type, sizes))
+    product = m.build(swapped, (m.y, m.x), Shape.array(dot.shape.element_type, sizes))
     return m.result(Transpose(permutation=permutation), product)
 
 

@@ -57,7 +57,7 @@ RESHAPES = [
 
 
 def _squeeze_operand(m: Match) -> Instruction:
-    operand = m.make(Reshape(), [m.x], _squeezed(m.x.shape))
+    operand = m.build(Reshape(), [m.x], _squeezed(m.x.shape))
     return _spread(m, operand, tuple(m.op.broadcast_dimensions[d] for d in _large(m.x.shape)))
 
 
@@ -162,7 +162,7 @@ def _broadcast_of_elementwise(m: Match) -> Instruction:
     small = widest.operands[0].shape
     operands = [_small_operand(m, operand, small) for operand in m.root.operands]
     shape = Shape.array(m.element_type, small.dimensions)
-    return m.result(widest.op, m.make(m.op, operands, shape))
+    return m.result(widest.op, m.build(m.op, operands, shape))
 
 
 def _moved_alike(m: Match, opcode: str) -> Instruction | None:
@@ -189,7 +189,7 @@ def _respread(m: Match, splat: Instruction, shape: Shape) -> Instruction:
     source = splat_source(splat)
     assert source is not None
     if not source.shape.is_scalar:
-        source = m.make(Reshape(), [source], _squeezed(source.shape))
+        source = m.build(Reshape(), [source], _squeezed(source.shape))
     return m.spread(source, shape)
 
 
@@ -202,7 +202,7 @@ def _move_after(m: Match, opcode: str) -> Instruction:
         for operand in m.root.operands
     ]
     shape = Shape.array(m.element_type, source.dimensions)
-    return m.result(first.op, m.make(m.op, operands, shape))
+    return m.result(first.op, m.build(m.op, operands, shape))
 
 
 MOVEMENT = [

@@ -40,7 +40,7 @@ def _slice_of_broadcast(m: Match) -> Instruction:
     operand = m.x
     if not all(map(_is_whole, parts, m.x.shape.dimensions)):
         sizes = (m.root.shape.dimensions[d] for d in m.inner.broadcast_dimensions)
-        operand = m.make(Slice(slice=parts), [m.x], Shape.array(m.element_type, sizes))
+        operand = m.build(Slice(slice=parts), [m.x], Shape.array(m.element_type, sizes))
     return m.result(Broadcast(broadcast_dimensions=m.inner.broadcast_dimensions), operand)
 
 
@@ -122,7 +122,7 @@ def _thin_pieces(m: Match) -> Instruction:
     """Each piece is reshaped to what it is in the transpose."""
     order, pieces = m.op.permutation, m.root.operands[0].operands
     shapes = [Shape.array(m.element_type, (piece.shape.dimensions[d] for d in order)) for piece in pieces]
-    moved = [m.make(Reshape(), [piece], shape) for piece, shape in zip(pieces, shapes, strict=True)]
+    moved = [m.build(Reshape(), [piece], shape) for piece, shape in zip(pieces, shapes, strict=True)]
     return m.result(Concatenate(dimension=order.index(m.inner.dimension)), *moved)
 
 

@@ -69,7 +69,7 @@ def _select_part(m: Match) -> Instruction:
     update, other = (on_true, on_false) if is_true else (on_false, on_true)
 
     def select(predicate: Instruction, new: Instruction, old: Instruction) -> Instruction:
-        return m.make(Select(), [predicate, *((new, old) if is_true else (old, new))], old.shape)
+        return m.build(Select(), [predicate, *((new, old) if is_true else (old, new))], old.shape)
 
     before = update.operands[0]
     array = before if before is other else select(predicate, before, other)
@@ -90,7 +90,7 @@ def _part(m: Match, op: Operation, where: Sequence[Instruction], shape: Shape) -
     def part(array: Instruction) -> Instruction:
         if array.shape.is_scalar:
             return array
-        return m.make(op, [array, *where], Shape.array(array.shape.element_type, shape.dimensions))
+        return m.build(op, [array, *where], Shape.array(array.shape.element_type, shape.dimensions))
 
     return part
 
@@ -155,13 +155,13 @@ def _update_of_one_window(m: Match) -> Instruction:
     entries = dict(zip(m.op.scatter_dims_to_operand_dims, _entries(m, indices), strict=True))
     zero = m.scalar(0, indices.shape.element_type)
     starts = [entries.get(d, zero) for d in range(operand.shape.rank)]
-    old = m.make(DynamicSlice(size_indices=window.dimensions), [operand, *starts], window)
-    new = m.make(Reshape(), [updates], window)
+    old = m.build(DynamicSlice(size_indices=window.dimensions), [operand, *starts], window)
+    new = m.build(Reshape(), [updates], window)
     monoid = monoid_of(m.op.update_computation)
     if monoid is not None:
-        new = m.make(monoid(), [old, new], window)
+        new = m.build(monoid(), [old, new], window)
     for d, entry in entries.items():
-        new = m.make(
+        new = m.build(
             Select(), [_is_inside(m, entry, operand.shape.dimensions[d] - window.dimensions[d]), new, old], window
         )
     return m.result(DynamicUpdateSlice(), operand, new, *starts)
@@ -170,20 +170,20 @@ def _update_of_one_window(m: Match) -> Instruction:
 def _entries(m: Match, indices: Instruction) -> list[Instruction]:
     """The entries of the only index vector, as scalars."""
     type, count = indices.shape.element_type, len(m.op.scatter_dims_to_operand_dims)
-    vector = m.make(Reshape(), [indices], Shape.array(type, (count,)))
-    parts = [m.make(Slice(slice=(SliceDimension(k, k + 1),)), [vector], Shape.array(type, (1,))) for k in range(count)]
-    return [m.make(Reshape(), [part], Shape.array(type, ())) for part in parts]
+    vector = m.build(Reshape(), [indices], Shape.array(type, (count,)))
+    parts = [m.build(Slice(slice=(SliceDimension(k, k + 1),)), [vector], Shape.array(type, (1,))) for k in range(count)]
+    return [m.build(Reshape(), [part], Shape.array(type, ())) for part in parts]
 
 
 def _is_inside(m: Match, start: Instruction, limit: int) -> Instruction:
     """Whether a start index is from 0 to the limit."""
     type, pred = start.shape.element_type, Shape.array(PrimitiveType.PRED, ())
     largest = min(limit, int(ml_dtypes.iinfo(type.dtype).max))
-    inside = m.make(Compare(direction=ComparisonDirection.LE), [start, m.scalar(largest, type)], pred)
+    inside = m.build(Compare(direction=ComparisonDirection.LE), [start, m.scalar(largest, type)], pred)
     if not type.is_signed:
         return inside
-    return m.make(
-        And(), [m.make(Compare(direction=ComparisonDirection.GE), [start, m.scalar(0, type)], pred), inside], pred
+    return m.build(
+        And(), [m.build(Compare(direction=ComparisonDirection.GE), [start, m.scalar(0, type)], pred), inside], pred
     )
 
 
@@ -197,7 +197,7 @@ def _dynamic_slice_of_broadcast(m: Match) -> Instruction:
     sizes = tuple(m.op.size_indices[d] for d in mapped)
     if sizes != operand.shape.dimensions:
         shape = Shape.array(m.element_type, sizes)
-        operand = m.make(DynamicSlice(size_indices=sizes), [operand, *(starts[d] for d in mapped)], shape)
+        operand = m.build(DynamicSlice(size_indices=sizes), [operand, *(starts[d] for d in mapped)], shape)
     return m.result(Broadcast(broadcast_dimensions=mapped), operand)
 
 

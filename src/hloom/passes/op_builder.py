@@ -28,26 +28,26 @@ from hloom.types import PrimitiveType
 S32 = PrimitiveType.S32
 
 
-class Maker:
+class OpBuilder:
     """Makes instructions with inferred shapes, each where `add` puts it."""
 
     def __init__(self, add: Callable[[Operation, Iterable[Instruction], Shape], Instruction]) -> None:
         self._add = add
 
     @staticmethod
-    def at(edit: Edit, place: Instruction) -> Maker:
+    def at(edit: Edit, place: Instruction) -> OpBuilder:
         """Makes instructions before `place`, with its metadata."""
-        return Maker(lambda op, operands, shape: edit.add(op, operands, shape, place))
+        return OpBuilder(lambda op, operands, shape: edit.add(op, operands, shape, place))
 
     @staticmethod
-    def of(computation: Computation) -> Maker:
+    def of(computation: Computation) -> OpBuilder:
         """Makes instructions at the end of a computation; the last one is its root."""
 
         def add(op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
             name = f"{op.opcode}.{len(computation.instructions)}"
             return computation.add(Instruction(name, shape, op, operands))
 
-        return Maker(add)
+        return OpBuilder(add)
 
     def __call__(self, op: Operation, *operands: Instruction, shape: Shape | None = None) -> Instruction:
         """An instruction; its shape is inferred unless given."""
@@ -116,13 +116,13 @@ def adopt(module: Module, computation: Computation) -> None:
 def scalar_computation(module: Module, op: Operation, element_type: PrimitiveType) -> Computation:
     """A computation that applies an operation to two scalars."""
     computation = new_computation(module, op.opcode)
-    make = Maker.of(computation)
-    make(op, make.parameter(0, scalar(element_type)), make.parameter(1, scalar(element_type)))
+    build = OpBuilder.of(computation)
+    build(op, build.parameter(0, scalar(element_type)), build.parameter(1, scalar(element_type)))
     return computation
 
 
 def reduced(
-    make: Maker,
+    build: OpBuilder,
     module: Module,
     op: Operation,
     operand: Instruction,
@@ -133,46 +133,46 @@ def reduced(
     element_type = operand.shape.element_type
     every = tuple(range(operand.shape.rank)) if dimensions is None else dimensions
     reduction = Reduce(dimensions=every, computation=scalar_computation(module, op, element_type))
-    return make(reduction, operand, make.constant(init, element_type))
+    return build(reduction, operand, build.constant(init, element_type))
 
 
-LoopBody = Callable[[Maker, Instruction, list[Instruction]], Sequence[Instruction]]
-LoopCondition = Callable[[Maker, Instruction, list[Instruction]], Instruction]
+LoopBody = Callable[[OpBuilder, Instruction, list[Instruction]], Sequence[Instruction]]
+LoopCondition = Callable[[OpBuilder, Instruction, list[Instruction]], Instruction]
 
 
 def counted_loop(
-    make: Maker, module: Module, name: str, trips: int, values: Sequence[Instruction], body: LoopBody
+    build: OpBuilder, module: Module, name: str, trips: int, values: Sequence[Instruction], body: LoopBody
 ) -> list[Instruction]:
-    """The values after `trips` rounds: `body(make, step, values)` makes those of the next one; step counts from 0."""
-    return loop(make, module, name, values, body, lambda make, step, _: below(make, step, trips))
+    """The values after `trips` rounds: `body(build, step, values)` makes those of the next one; step counts from 0."""
+    return loop(build, module, name, values, body, lambda build, step, _: below(build, step, trips))
 
 
-def below(make: Maker, step: Instruction, limit: int) -> Instruction:
+def below(build: OpBuilder, step: Instruction, limit: int) -> Instruction:
     """Whether a number is less than a constant."""
-    return make(Compare(direction=ComparisonDirection.LT), step, make.constant(limit, step.shape.element_type))
+    return build(Compare(direction=ComparisonDirection.LT), step, build.constant(limit, step.shape.element_type))
 
 
 def loop(
-    make: Maker, module: Module, name: str, values: Sequence[Instruction], body: LoopBody, goes_on: LoopCondition
+    build: OpBuilder, module: Module, name: str, values: Sequence[Instruction], body: LoopBody, goes_on: LoopCondition
 ) -> list[Instruction]:
-    """The values after rounds for which `goes_on(make, step, values)` is true; the body is made before that."""
-    init = make.tuple(make.constant(0, S32), *values)
+    """The values after rounds for which `goes_on(build, step, values)` is true; the body is made before that."""
+    init = build.tuple(build.constant(0, S32), *values)
     inside = new_computation(module, f"{name}-body")
-    within = Maker.of(inside)
+    within = OpBuilder.of(inside)
     step, *before = _elements(within, init.shape)
     after = body(within, step, before)
     within.tuple(within(Add(), step, within.constant(1, S32)), *after)
     condition = new_computation(module, f"{name}-condition")
-    within = Maker.of(condition)
+    within = OpBuilder.of(condition)
     step, *before = _elements(within, init.shape)
     goes_on(within, step, before)
-    whole = make(While(condition=condition, body=inside), init)
-    return [make.element(whole, k) for k in range(1, len(init.shape.elements))]
+    whole = build(While(condition=condition, body=inside), init)
+    return [build.element(whole, k) for k in range(1, len(init.shape.elements))]
 
 
-def _elements(make: Maker, shape: Shape) -> list[Instruction]:
-    state = make.parameter(0, shape)
-    return [make.element(state, k) for k in range(len(shape.elements))]
+def _elements(build: OpBuilder, shape: Shape) -> list[Instruction]:
+    state = build.parameter(0, shape)
+    return [build.element(state, k) for k in range(len(shape.elements))]
 
 
 class ScalarComputations:
@@ -189,7 +189,7 @@ class ScalarComputations:
         return self._made[key]
 
 
-Expander = Callable[[Maker, Instruction, Module], Instruction | None]
+Expander = Callable[[OpBuilder, Instruction, Module], Instruction | None]
 
 
 def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
@@ -204,7 +204,7 @@ def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
             expander = expanders.get(old.op.opcode)
             if expander is None or has_control_edges(old) or is_dynamic(old):
                 continue
-            new = expander(Maker.at(edit, old), old, module)
+            new = expander(OpBuilder.at(edit, old), old, module)
             if new is not None:
                 if new not in old.operands:
                     new.sharding = old.sharding
