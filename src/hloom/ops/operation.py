@@ -108,8 +108,8 @@ class Operation:
     """True where the operation must be neither dropped nor duplicated (GEN-11)."""
 
     expand: ClassVar[Callable[..., Any] | None] = None
-    """`expand(self, make, module, *operands)`: the operation in terms of others, as an instruction that `make` (a
-    `hloom.passes.op_builder.OpBuilder`) makes. For operations that compilers have no code for."""
+    """`expand(self, build, module, *operands)`: the operation in terms of others, as an instruction that `build` (an
+    `hloom.passes.op_builder.OpBuilder`) creates. For operations that compilers have no code for."""
     builder_name: ClassVar[str] = ""
     """The builder method that is this operation and no more; "" where the builder has one of its own, or none."""
 

@@ -14,31 +14,34 @@ _WHOLE = (ShardingType.REPLICATED, ShardingType.MAXIMAL, ShardingType.UNREDUCED)
 
 
 def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
-    """The block of each of `count` partitions. What reaches over the end is zero; of summands the first is the array.
+    """The block of each of `count` partitions. What reaches over the end is zero; of partial sums the first is the
+    array.
 
     ArgumentError where the sharding has no such blocks.
     """
     found = []
-    for where, summand in zip(places_of(sharding, array.shape, count), summands_of(sharding, count), strict=True):
+    for where, partial_sum in zip(
+        places_of(sharding, array.shape, count), partial_sums_of(sharding, count), strict=True
+    ):
         part = array[where]
         block = np.zeros([s.stop - s.start for s in where], array.dtype)
-        if summand == 0:
+        if partial_sum == 0:
             block[tuple(slice(0, n) for n in part.shape)] = part
         found.append(block)
     return found
 
 
 def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> Array:
-    """The array of a shape that the blocks of all partitions make up; summands are added."""
-    parts = [joined_summand(blocks, sharding, shape, k) for k in sorted({*summands_of(sharding, len(blocks))})]
+    """The array of a shape that the blocks of all partitions make up; partial sums are added."""
+    parts = [joined_partial_sum(blocks, sharding, shape, k) for k in sorted({*partial_sums_of(sharding, len(blocks))})]
     return parts[0] if len(parts) == 1 else np.sum(parts, axis=0, dtype=parts[0].dtype)
 
 
-def joined_summand(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], number: int) -> Array:
-    """The array of a shape that those blocks make up which hold one summand; where there are no others, all."""
+def joined_partial_sum(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], number: int) -> Array:
+    """The array of a shape that those blocks make up which hold one partial sum; where there are no others, all."""
     whole = np.zeros(shape, blocks[0].dtype)
-    summands = summands_of(sharding, len(blocks))
-    for block, where, held in zip(blocks, places_of(sharding, shape, len(blocks)), summands, strict=True):
+    partial_sums = partial_sums_of(sharding, len(blocks))
+    for block, where, held in zip(blocks, places_of(sharding, shape, len(blocks)), partial_sums, strict=True):
         if held == number:
             whole[where] = block[tuple(slice(0, n) for n in whole[where].shape)]
     return whole
@@ -69,8 +72,8 @@ def _tiles(sharding: Sharding, count: int) -> list[tuple[int, ...]]:
     return [found[partition] for partition in range(count)]
 
 
-def summands_of(sharding: Sharding, count: int) -> list[int]:
-    """Which summand of its block each partition holds."""
+def partial_sums_of(sharding: Sharding, count: int) -> list[int]:
+    """Which partial sum of its block each partition holds."""
     if sharding.type is ShardingType.UNREDUCED:
         return [*range(count)]
     if ShardingType.UNREDUCED not in sharding.last_tile_dims:

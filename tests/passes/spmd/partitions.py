@@ -16,7 +16,7 @@ from hloom.passes import clone_module
 from hloom.passes.edit import Edit
 from hloom.passes.spmd import Partitioned, partition
 from hloom.runtime.blocks import join as joined
-from hloom.runtime.blocks import joined_summand, places_of, summands_of
+from hloom.runtime.blocks import joined_partial_sum, partial_sums_of, places_of
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 from hloom.verifier import verify_module
@@ -26,27 +26,31 @@ COLLECTIVES = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "coll
 
 
 def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
-    """The blocks of an array, filled up with noise where they reach over its end; summands are small numbers, and what
+    """The blocks of an array, filled up with noise where they reach over its end; partial sums are small numbers, and what
     then is missing in the first one."""
     found = []
-    summands = summands_of(sharding, count)
-    for block, summand in zip(places_of(sharding, array.shape, count), summands, strict=True):
+    partial_sums = partial_sums_of(sharding, count)
+    for block, partial_sum in zip(places_of(sharding, array.shape, count), partial_sums, strict=True):
         whole = np.full([s.stop - s.start for s in block], 1, array.dtype)
         part = array[block]
-        if max(summands):
-            others = np.array([*range(1, max(summands) + 1)]).astype(array.dtype)
-            part = part - others.sum(dtype=array.dtype) if summand == 0 else np.full_like(part, others[summand - 1])
+        if max(partial_sums):
+            others = np.array([*range(1, max(partial_sums) + 1)]).astype(array.dtype)
+            part = (
+                part - others.sum(dtype=array.dtype)
+                if partial_sum == 0
+                else np.full_like(part, others[partial_sum - 1])
+            )
         whole[tuple(slice(0, n) for n in part.shape)] = part
         found.append(whole)
     return found
 
 
 def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> Array:
-    """The array that blocks make up; copies must be equal, summands are added."""
-    summands = summands_of(sharding, len(blocks))
-    wholes = {k: joined_summand(blocks, sharding, shape, k) for k in {*summands}}
+    """The array that blocks make up; copies must be equal, partial sums are added."""
+    partial_sums = partial_sums_of(sharding, len(blocks))
+    wholes = {k: joined_partial_sum(blocks, sharding, shape, k) for k in {*partial_sums}}
     seen = {k: np.zeros(shape, np.bool_) for k in wholes}
-    for block, where, k in zip(blocks, places_of(sharding, shape, len(blocks)), summands, strict=True):
+    for block, where, k in zip(blocks, places_of(sharding, shape, len(blocks)), partial_sums, strict=True):
         part = np.asarray(wholes[k][where])
         kept = np.ascontiguousarray(block[tuple(slice(0, n) for n in part.shape)])
         assert kept.tobytes() == part.tobytes(), "copies differ"
@@ -120,12 +124,12 @@ class Shardings:
             left //= tiles[d]
         if left == self.count:
             return Sharding(
-                ShardingType.UNREDUCED if self._may_have_summands(shape, tiles) else ShardingType.REPLICATED
+                ShardingType.UNREDUCED if self._may_have_partial_sums(shape, tiles) else ShardingType.REPLICATED
             )
         kind = self.rng.random()
         dims = (*tiles, left) if left > 1 else tuple(tiles)
         replicate, last = left > 1, ()
-        if replicate and self._may_have_summands(shape, tiles):
+        if replicate and self._may_have_partial_sums(shape, tiles):
             replicate, last = False, (ShardingType.UNREDUCED,)
         elif kind < 0.15:
             devices = tuple(self.rng.permutation(self.count).tolist())
@@ -144,7 +148,7 @@ class Shardings:
             last_tile_dims=last,
         )
 
-    def _may_have_summands(self, shape: Shape, tiles: Sequence[int]) -> bool:
+    def _may_have_partial_sums(self, shape: Shape, tiles: Sequence[int]) -> bool:
         """Integers add up exactly, whatever the order; partitions make one mesh where their divisors form a chain."""
         even = all(size % ways == 0 for size, ways in zip(shape.dimensions, tiles))
         return shape.element_type.is_integer and even and self.count != 6 and self.rng.random() < 0.5

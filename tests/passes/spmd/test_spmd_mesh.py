@@ -139,7 +139,7 @@ def test_cuts_of_numbers_that_do_not_count() -> None:
         (Placement(((), (1,)), (0,)), "{devices=[1,2,4]<=[4,2]T(1,0) last_tile_dims={unreduced}}"),
     ],
 )
-def test_summands_are_reported_as_they_are_read(placement: Placement, text: str) -> None:
+def test_partial_sums_are_reported_as_they_are_read(placement: Placement, text: str) -> None:
     assert MESH.sharding(placement) == sharding(text)
     unreduced = read_sharding(sharding(text), 2, 8).unreduced
     assert tuple(a for cut in unreduced for a in MESH.axes_of(cut) or ()) == placement.unreduced
@@ -155,6 +155,6 @@ def test_summands_are_reported_as_they_are_read(placement: Placement, text: str)
         ("{devices=[4,2]<=[8] last_tile_dims={unreduced}}", r"an array f32\[6\] of which .* have the mesh \[4, 2\]"),
     ],
 )
-def test_summands_that_no_mesh_places_are_refused(annotation: str, message: str) -> None:
+def test_partial_sums_that_no_mesh_places_are_refused(annotation: str, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         partition(hl.parse(f"HloModule m\nENTRY e {{ ROOT x = f32[6] parameter(0), sharding={annotation} }}"), 8)

@@ -15,8 +15,8 @@ annotations runs on every partition as a whole, so partitioning for one partitio
 partition numbers: places in the device assignment.
 
 Read `mesh.py` first (how a sharding is written), then `rules.py` (how operations partition), `propagation.py` (which
-sharding each value gets), `summands.py` (values that are sums over partitions), `choice.py` and `resharding.py` (what
-moves where), `custom.py` (custom calls), `partitioner.py` (writing the program).
+sharding each value gets), `partial_sums.py` (values that are sums over partitions), `choice.py` and `resharding.py`
+(what moves where), `custom.py` (custom calls), `partitioner.py` (writing the program).
 """
 
 from hloom.passes.spmd.partitioner import Partitioned, partition

@@ -34,7 +34,7 @@ class Annotation:
     in no such order; `assignment` has the partitions that hold each block, copies along its last dimension. `open[d]`:
     dimension d may be cut further. `manual` are the digits along which the array is not one array but the blocks of a
     manual region. `device` is the only partition that holds the array, if it is one. `unreduced` are the digits along
-    which partitions hold summands.
+    which partitions hold partial sums.
     """
 
     assignment: Assignment
@@ -83,7 +83,7 @@ def read_sharding(sharding: Sharding, rank: int, count: int, open_dimensions: Se
     found = cuts_of(tiled)
     if found is None and ShardingType.UNREDUCED in kinds:
         raise ArgumentError(
-            f"partitions that hold summands of an array are listed in the order of a mesh, got {tiled.ravel().tolist()}"
+            f"partitions that hold partial sums of an array are listed in the order of a mesh, got {tiled.ravel().tolist()}"
         )
     special: dict[ShardingType, list[Cut]] = {kind: [] for kind in ShardingType}
     for last, cuts_along in zip(kinds, found[rank:] if found is not None else ()):

@@ -42,7 +42,7 @@ def reduced_labels(rule: Rule) -> frozenset[Label]:
 
 
 def summed_axes(rule: Rule, assignment: Assignment) -> Axes:
-    """The axes along which partitions have summands of the result."""
+    """The axes along which partitions have partial sums of the result."""
     return sum((assignment.get(label, ()) for label in sorted(reduced_labels(rule), key=str)), ())
 
 

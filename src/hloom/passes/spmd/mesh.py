@@ -3,7 +3,7 @@
 All shardings of a module are expressed over one mesh. The number of a partition is written in mixed radix: axis 0 is
 its most significant digit, and the product of the axis sizes is the number of partitions. A `Spec` gives for every
 dimension of an array the axes that cut it into equal blocks, major axis first; a partition holds the block that its
-digits name, and along axes that the spec leaves out there are copies, or summands: a `Placement` says which.
+digits name, and along axes that the spec leaves out there are copies, or partial sums: a `Placement` says which.
 
     8 partitions as a mesh of axes 0, 1, 2 of size 2: partition 6 = (1, 1, 0)
     f32[8, 4] with the spec ((0, 1), ()): four blocks of f32[2, 4]; partitions 6 and 7 hold block 3
@@ -29,7 +29,9 @@ Spec = tuple[Axes, ...]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How an array lies on the partitions: along the axes `unreduced`, which `spec` lacks, each has a summand of it."""
+    """How an array lies on the partitions: along the axes `unreduced`, which `spec` lacks, each has a partial sum of
+    it.
+    """
 
     spec: Spec
     unreduced: Axes = ()

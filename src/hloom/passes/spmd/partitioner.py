@@ -23,6 +23,7 @@ from hloom.passes.spmd.blocks import is_constant, on_blocks, write_iota
 from hloom.passes.spmd.choice import choose, scattered, spec, summed_axes
 from hloom.passes.spmd.custom import Partitioner, inspector_of, is_local, partitioner_of
 from hloom.passes.spmd.mesh import Axes, Mesh, Placement, Spec
+from hloom.passes.spmd.partial_sums import Carried, carried, handed
 from hloom.passes.spmd.planning import (
     CONSTRAINTS,
     ENTRIES,
@@ -39,7 +40,6 @@ from hloom.passes.spmd.planning import (
 from hloom.passes.spmd.propagation import Cell
 from hloom.passes.spmd.resharding import Resharding, block_shape
 from hloom.passes.spmd.rules import Rule
-from hloom.passes.spmd.summands import Carried, carried, handed
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 from hloom.types import PrimitiveType
@@ -237,7 +237,7 @@ class _Writer:
         return self.moved[key]
 
     def place(self, value: Instruction, source: Placement, target: Placement) -> Instruction:
-        """Sums up what is wanted as a sum, moves the blocks, and makes summands, most of them zeros, where they are
+        """Sums up what is wanted as a sum, moves the blocks, and makes partial sums, most of them zeros, where they are
         wanted: a block is one without being moved."""
         spec = source.spec
         if sums := tuple(axis for axis in source.unreduced if axis not in target.unreduced):
@@ -249,7 +249,7 @@ class _Writer:
             value = self.moves.among_zeros(value, d, tail)
             spec, new = (*spec[:d], axes[: len(axes) - len(tail)], *spec[d + 1 :]), new - {*tail}
         value = self.moves.move(value, spec, target.spec)
-        return self.moves.keep_one_summand(value, tuple(sorted(new)))
+        return self.moves.keep_one_partial_sum(value, tuple(sorted(new)))
 
     def move_leaves(self, old: Instruction, value: Instruction, targets: Sequence[Cell]) -> Instruction:
         """The value with each of its leaves in the sharding of a cell."""
@@ -429,7 +429,7 @@ class _Writer:
         return value
 
     def write_local(self, old: Instruction) -> Instruction:
-        """Every partition makes the call for the blocks that it has; of summands there are none."""
+        """Every partition makes the call for the blocks that it has; of partial sums there are none."""
         operands = [
             self.move_to(o, self.values[o], [Placement(tuple(cell.spec)) for cell in self.cells.of[o]])
             for o in old.operands
@@ -471,7 +471,7 @@ class _Writer:
         self, old: Instruction, rule: Rule, operands: list[Instruction], made: Placement, summed: Axes, passed: Carried
     ) -> Instruction:
         """Each partition reduces its part; the parts are reduced over the axes `summed`, unless they are wanted as
-        summands, then with what enters once."""
+        partial sums, then with what enters once."""
         monoid = rule.monoid
         assert monoid is not None
         once = [(k, operands[k]) for k in rule.accumulators]

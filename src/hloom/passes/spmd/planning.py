@@ -17,9 +17,9 @@ from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.spmd.annotations import Annotation, Shardy, annotation_of, replicated
 from hloom.passes.spmd.custom import inspector_of, is_local, partitioner_of, sharding_rule
 from hloom.passes.spmd.mesh import Axes, Cut, Mesh, Placement, Spec
+from hloom.passes.spmd.partial_sums import leave_open, spread
 from hloom.passes.spmd.propagation import Cell, Cells, Link, Port, usable
 from hloom.passes.spmd.rules import Rule, rule_of
-from hloom.passes.spmd.summands import leave_open, spread
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 
@@ -240,7 +240,7 @@ def placement_of(annotation: Annotation, shape: Shape, mesh: Mesh) -> Placement 
         return Placement(spec, tuple(sorted(unreduced)))
     if annotation.unreduced:
         raise ArgumentError(
-            f"an array {shape} of which partitions have summands must be cut into equal blocks along the axes of one "
+            f"an array {shape} of which partitions have partial sums must be cut into equal blocks along the axes of one "
             f"mesh, over which it can be summed; the module's shardings have the mesh {list(mesh.sizes)}"
         )
     return None

@@ -29,7 +29,7 @@ from hloom.shape import Shape
 @dataclass(eq=False)
 class Cell:
     """The sharding of one array: the axes of each dimension, and which dimensions stay as they are; the axes along
-    which partitions have summands of it, and whether these stay as they are."""
+    which partitions have partial sums of it, and whether these stay as they are."""
 
     shape: Shape
     spec: list[Axes]
@@ -52,7 +52,7 @@ class Cell:
         self.unreduced, self.settled = tuple(sorted(unreduced)), True
 
     def add_unreduced(self, axes: Iterable[int]) -> bool:
-        """There are summands along more axes; True where that is so only now."""
+        """There are partial sums along more axes; True where that is so only now."""
         used = {axis for cut in self.spec for axis in cut}
         new = () if self.settled else {*axes} - used - {*self.unreduced}
         self.unreduced = tuple(sorted({*self.unreduced, *new}))

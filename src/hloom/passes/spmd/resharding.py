@@ -6,7 +6,7 @@ Every function appends instructions to the computation that is being written. Fr
  2. axes that a dimension no longer has are gathered, from the first one that differs;
  3. axes that a dimension has gained cut it: each partition slices its block out, without communication.
 
-A block, or a value that all have, becomes a summand without communication too: zeros make up the rest.
+A block, or a value that all have, becomes a partial sum without communication too: zeros make up the rest.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Resharding:
         return ReplicaGroups(tuple(tuple(r * count + p for p in g) for r in range(self.replicas) for g in partitions))
 
     def among_zeros(self, value: Instruction, dimension: int, axes: Axes) -> Instruction:
-        """Summands of a whole dimension that some axes have cut: each block at its place."""
+        """Partial sums of a whole dimension that some axes have cut: each block at its place."""
         if not axes:
             return value
         size = value.shape.dimensions[dimension]
@@ -168,8 +168,8 @@ class Resharding:
         starts = [self.choose(places if d == dimension else [0]) for d in range(len(sizes))]
         return self.build(DynamicUpdateSlice(), zeros, value, *starts)
 
-    def keep_one_summand(self, value: Instruction, axes: Axes) -> Instruction:
-        """Summands along some axes of a value that all partitions have there: the value itself, and zeros."""
+    def keep_one_partial_sum(self, value: Instruction, axes: Axes) -> Instruction:
+        """Partial sums along some axes of a value that all partitions have there: the value itself, and zeros."""
         if not axes:
             return value
         block = self.choose([self.mesh.block(p, axes) for p in range(self.mesh.count)])

@@ -3,10 +3,9 @@
 A rule labels dimensions, as in an einsum. Dimensions with one label are cut by the same axes, and then the operation on
 blocks gives blocks of the result:
 
-    dot             b m k, b k n -> b m n      k is missing in the result: partitions have summands, an all-reduce adds
-    reduce of dim 1 i j, () -> i               j likewise, with the computation of the reduce
-    transpose       i j -> j i
-    sort of dim 1   i -, i - -> i -, i -       a dimension without a label (-) must be whole
+    dot             b m k, b k n -> b m n      k is missing in the result: partitions have partial sums, an all-reduce
+    adds reduce of dim 1 i j, () -> i               j likewise, with the computation of the reduce transpose       i j
+    -> j i sort of dim 1   i -, i - -> i -, i -       a dimension without a label (-) must be whole
 
 What has no row in the table has no labels: operands are gathered, and every partition computes everything.
 """

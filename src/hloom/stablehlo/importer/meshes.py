@@ -90,7 +90,7 @@ def mesh_shardings(text: str, meshes: Meshes) -> list[Sharding | None]:
 
 
 def _sharding(mesh: str, dimensions: str, rest: str) -> Sharding:
-    """Tiles of devices: one tile dimension an array dimension, then one of summands and one of copies."""
+    """Tiles of devices: one tile dimension an array dimension, then one of partial sums and one of copies."""
     axes, devices = mesh_axes(mesh), device_ids(mesh)
     if not axes and devices:
         return Sharding(ShardingType.MAXIMAL, tile_assignment_devices=devices[:1])
@@ -102,11 +102,11 @@ def _sharding(mesh: str, dimensions: str, rest: str) -> Sharding:
     groups.check()
     sizes, order = groups.pieces()
     tiles = [_ways(refs, groups) for refs in cut]
-    summands = _ways(summed, groups)
-    copies = math.prod(sizes) // (math.prod(tiles) * summands)
-    if math.prod(tiles) * summands == 1:
+    partial_sums = _ways(summed, groups)
+    copies = math.prod(sizes) // (math.prod(tiles) * partial_sums)
+    if math.prod(tiles) * partial_sums == 1:
         return REPLICATED
-    last = {ShardingType.UNREDUCED: summands, ShardingType.REPLICATED: copies}
+    last = {ShardingType.UNREDUCED: partial_sums, ShardingType.REPLICATED: copies}
     kinds = tuple(kind for kind, size in last.items() if size > 1)
     iota = ((), ()) if devices else simplest_iota(tuple(sizes), tuple(order))
     listed = np.array(devices).reshape(sizes).transpose(order).reshape(-1).tolist() if devices else ()

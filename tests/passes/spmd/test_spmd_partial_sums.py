@@ -1,4 +1,4 @@
-"""Arrays of which partitions hold summands: where they are added up, and where operations work on the summands."""
+"""Arrays of which partitions hold partial sums: where they are added up, and where operations work on the partial sums."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ADD = """add { a = f32[] parameter(0)
   b = f32[] parameter(1)
   ROOT c = f32[] add(a, b) }
 """
-SUMMANDS = "sharding={unreduced}"
+PARTIAL_SUMS = "sharding={unreduced}"
 WHOLE = "sharding={replicated}"
 ROWS, COLUMNS = "sharding={devices=[4,1]<=[4]}", "sharding={devices=[1,4]<=[4]}"
 HALF = "sharding={devices=[2,1,2]<=[4] last_tile_dims={unreduced}}"
-X = f"x = f32[8,4] parameter(0), {SUMMANDS}\n"
-Y = f"y = f32[8,4] parameter(1), {SUMMANDS}\n"
+X = f"x = f32[8,4] parameter(0), {PARTIAL_SUMS}\n"
+Y = f"y = f32[8,4] parameter(1), {PARTIAL_SUMS}\n"
 W = "w = f32[8,4] parameter(1)\n"
 PRODUCT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 FACTORS = f"a = f32[6,8] parameter(0), {COLUMNS}\n b = f32[8,4] parameter(1), {ROWS}\n"
@@ -39,14 +39,14 @@ def constrained(value: str, annotation: str, shape: str = "f32[8,4]") -> str:
 CASES: dict[str, tuple[str, dict[str, int]]] = {
     "wanted whole": (X + constrained("x", WHOLE), {"all-reduce": 1}),
     "wanted in blocks": (X + constrained("x", ROWS), {"reduce-scatter": 1}),
-    "wanted as summands": (X + constrained("x", SUMMANDS), {}),
+    "wanted as partial sums": (X + constrained("x", PARTIAL_SUMS), {}),
     "some of the axes wanted whole": (
         X + constrained("x", "sharding={devices=[1,1,2,2]<=[4] last_tile_dims={replicated, unreduced}}"),
         {"all-reduce": 1},
     ),
-    "a whole array as summands": ("x = f32[8,4] parameter(0)\n" + constrained("x", SUMMANDS), {}),
-    "blocks as summands": (f"x = f32[8,4] parameter(0), {ROWS}\n" + constrained("x", SUMMANDS), {}),
-    "blocks of summands": (f"x = f32[8,4] parameter(0), {HALF}\n" + constrained("x", ROWS), {"reduce-scatter": 1}),
+    "a whole array as partial sums": ("x = f32[8,4] parameter(0)\n" + constrained("x", PARTIAL_SUMS), {}),
+    "blocks as partial sums": (f"x = f32[8,4] parameter(0), {ROWS}\n" + constrained("x", PARTIAL_SUMS), {}),
+    "blocks of partial sums": (f"x = f32[8,4] parameter(0), {HALF}\n" + constrained("x", ROWS), {"reduce-scatter": 1}),
     "used by what is not linear": (X + "ROOT r = f32[8,4] sine(x)", {"all-reduce": 1}),
     "rounded": (X + "ROOT r = s32[8,4] convert(x)", {"all-reduce": 1}),
     "a linear chain": (
@@ -57,58 +57,58 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     ),
     "added to zeros": (
         X + "z = f32[] constant(0)\n zs = f32[8,4] broadcast(z), dimensions={}\n a = f32[8,4] add(x, zs)\n"
-        + constrained("a", SUMMANDS),
+        + constrained("a", PARTIAL_SUMS),
         {},
     ),
     "added to a whole array": (X + W + "ROOT r = f32[8,4] add(x, w)", {"all-reduce": 1}),
-    "multiplied by a whole array": (X + W + "p = f32[8,4] multiply(x, w)\n" + constrained("p", SUMMANDS), {}),
-    "multiplied by summands": (X + Y + "p = f32[8,4] multiply(x, y)\n" + constrained("p", SUMMANDS), {"all-reduce": 1}),
+    "multiplied by a whole array": (X + W + "p = f32[8,4] multiply(x, w)\n" + constrained("p", PARTIAL_SUMS), {}),
+    "multiplied by partial sums": (X + Y + "p = f32[8,4] multiply(x, y)\n" + constrained("p", PARTIAL_SUMS), {"all-reduce": 1}),
     "divided, perhaps by zero": (
-        X + W + "p = f32[8,4] divide(x, w)\n" + constrained("p", SUMMANDS), {"all-reduce": 1},
+        X + W + "p = f32[8,4] divide(x, w)\n" + constrained("p", PARTIAL_SUMS), {"all-reduce": 1},
     ),
     "a factor of a product of matrices": (
-        X + f"w = f32[4,3] parameter(1)\n p = f32[8,3] dot(x, w), {PRODUCT}\n" + constrained("p", SUMMANDS, "f32[8,3]"),
+        X + f"w = f32[4,3] parameter(1)\n p = f32[8,3] dot(x, w), {PRODUCT}\n" + constrained("p", PARTIAL_SUMS, "f32[8,3]"),
         {},
     ),
     "a contraction left open": (
-        FACTORS + f"p = f32[6,4] dot(a, b), {PRODUCT}\n" + constrained("p", SUMMANDS, "f32[6,4]"), {},
+        FACTORS + f"p = f32[6,4] dot(a, b), {PRODUCT}\n" + constrained("p", PARTIAL_SUMS, "f32[6,4]"), {},
     ),
     "a contraction left open behind a reshape": (
         FACTORS + f"p = f32[6,4] dot(a, b), {PRODUCT}\n s = f32[24] reshape(p)\n"
-        + constrained("s", SUMMANDS, "f32[24]"),
+        + constrained("s", PARTIAL_SUMS, "f32[24]"),
         {},
     ),
     "a contraction that somebody wants complete": (
         FACTORS + f"p = f32[6,4] dot(a, b), {PRODUCT}\n s = f32[6,4] sine(p)\n"
-        f'o = f32[6,4] custom-call(p), custom_call_target="Sharding", {SUMMANDS}\n'
+        f'o = f32[6,4] custom-call(p), custom_call_target="Sharding", {PARTIAL_SUMS}\n'
         f"ROOT t = (f32[6,4], f32[6,4]) tuple(s, o), sharding={{{{replicated}}, {{unreduced}}}}",
         {"all-reduce": 1},
     ),
     "a sum left open, with a first value": (
         f"x = f32[8,4] parameter(0), {ROWS}\n z = f32[] constant(5)\n"
-        "s = f32[4] reduce(x, z), dimensions={0}, to_apply=add\n" + constrained("s", SUMMANDS, "f32[4]"),
+        "s = f32[4] reduce(x, z), dimensions={0}, to_apply=add\n" + constrained("s", PARTIAL_SUMS, "f32[4]"),
         {},
     ),
-    "a sum of summands": (
+    "a sum of partial sums": (
         X + "z = f32[] constant(0)\n s = f32[4] reduce(x, z), dimensions={0}, to_apply=add\n"
-        + constrained("s", SUMMANDS, "f32[4]"),
+        + constrained("s", PARTIAL_SUMS, "f32[4]"),
         {},
     ),
-    "a sum of blocks of summands": (
+    "a sum of blocks of partial sums": (
         f"x = f32[8,4] parameter(0), {HALF}\n z = f32[] constant(0)\n"
         "ROOT s = f32[4] reduce(x, z), dimensions={0}, to_apply=add",
         {"all-reduce": 2},
     ),
-    "a sum of summands with a first value": (
+    "a sum of partial sums with a first value": (
         X + "z = f32[] constant(5)\n s = f32[4] reduce(x, z), dimensions={0}, to_apply=add\n"
-        + constrained("s", SUMMANDS, "f32[4]"),
+        + constrained("s", PARTIAL_SUMS, "f32[4]"),
         {"all-reduce": 1},
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_summands_are_added_up_where_their_sum_is_needed(name: str) -> None:
+def test_partial_sums_are_added_up_where_their_sum_is_needed(name: str) -> None:
     entry, wanted = CASES[name]
     module = hl.parse(f"HloModule m\n{ADD}\nENTRY e {{\n{entry}\n}}\n")
     assert check(module, arrays_for(module), 4, 1e-5, 1e-5) is None
@@ -129,7 +129,7 @@ condition {{ t = (s32[], f32[8,4], f32[8,4]) parameter(0)
   i = s32[] get-tuple-element(t), index=0
   n = s32[] constant(3)
   ROOT r = pred[] compare(i, n), direction=LT }}
-ENTRY e {{ x = f32[8,4] parameter(0), {SUMMANDS}
+ENTRY e {{ x = f32[8,4] parameter(0), {PARTIAL_SUMS}
   z = s32[] constant(0)
   t = (s32[], f32[8,4], f32[8,4]) tuple(z, x, x)
   w = (s32[], f32[8,4], f32[8,4]) while(t), condition=condition, body=body
@@ -149,21 +149,21 @@ BRANCHES = f"""HloModule m
 same {{ ROOT a = f32[8] parameter(0) }}
 negative {{ a = f32[8] parameter(0)
   ROOT n = f32[8] negate(a) }}
-ENTRY e {{ i = s32[] parameter(0), {SUMMANDS}
-  x = f32[8] parameter(1), {SUMMANDS}
+ENTRY e {{ i = s32[] parameter(0), {PARTIAL_SUMS}
+  x = f32[8] parameter(1), {PARTIAL_SUMS}
   ROOT c = f32[8] conditional(i, x, x), branch_computations={{same, negative}} }}
 """
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_branches_work_on_summands_but_are_chosen_by_the_sum(index: int) -> None:
+def test_branches_work_on_partial_sums_but_are_chosen_by_the_sum(index: int) -> None:
     module = hl.parse(BRANCHES)
     assert check(module, [np.int32(index), np.arange(8, dtype=np.float32)], 4) is None
     assert dict(collectives(partition(module, 4).module)) == {"all-reduce": 2}
 
 
 def region(annotation: str) -> hl.Module:
-    """A manual region over both axes, whose blocks go out as they came in, for summands along y."""
+    """A manual region over both axes, whose blocks go out as they came in, for partial sums along y."""
     axes = r'xla.sdy.manual_axes="#sdy<manual_axes{\"x\", \"y\"}>"'
     left = r"<[<@mesh, [{\"x\"}, {}], unreduced={\"y\"}>]>"
     return hl.parse(
@@ -179,7 +179,7 @@ def region(annotation: str) -> hl.Module:
 
 @pytest.mark.parametrize(("unreduced", "factor"), [(r", unreduced={\"y\"}", 1), ("", 2)])
 def test_manual_regions_take_and_give_summands(unreduced: str, factor: int) -> None:
-    """Blocks only change their meaning: two copies that are taken for summands make up twice the array."""
+    """Blocks only change their meaning: two copies that are taken for partial sums make up twice the array."""
     module = region(r"<[<@mesh, [{\"x\"}, {}]" + unreduced + ">]>")
     made = partition(module, 4)
     assert not collectives(made.module)

@@ -1,7 +1,8 @@
-"""Summands: values of which partitions along some axes hold one summand each, so that only the sum is the array.
+"""Partial sums: values of which partitions along some axes hold one partial sum each, so that only the sum is the
+array.
 
 Annotations say where such values begin (`unreduced`), and where the sum must be complete again. In between, operations
-that are linear in a value work on the summands: the sum of the results is the result of the sum.
+that are linear in a value work on the partial sums: the sum of the results is the result of the sum.
 
     add, subtract, concatenate ..   all operands together: each is unreduced along the axis, or zero
     multiply, dot, convolution      one operand alone; the other one is complete
@@ -23,7 +24,7 @@ from hloom.passes.spmd.rules import Rule
 from hloom.types import PrimitiveType
 
 Carried = dict[int, frozenset[int]]
-"""For each axis along which an operation passes summands on: the operands that have them."""
+"""For each axis along which an operation passes partial sums on: the operands that have them."""
 
 _TOGETHER = frozenset(
     {"add", "subtract", "negate", "copy", "convert", "complex", "real", "imag"}
@@ -59,7 +60,7 @@ def _types(instruction: Instruction) -> list[PrimitiveType]:
 
 
 def carried(instruction: Instruction, rule: Rule, operands: Sequence[Cell]) -> Carried:
-    """The axes along which an operation may work on summands."""
+    """The axes along which an operation may work on partial sums."""
     found: Carried = {}
     for together in linear_in(instruction, rule):
         having = {k: {*operands[k].unreduced} for k in together if not is_constant(instruction.operands[k], 0)}
@@ -69,12 +70,12 @@ def carried(instruction: Instruction, rule: Rule, operands: Sequence[Cell]) -> C
 
 
 def handed(passed: Carried, operand: int) -> Axes:
-    """The axes along which an operation takes summands of one of its operands."""
+    """The axes along which an operation takes partial sums of one of its operands."""
     return tuple(sorted(axis for axis, having in passed.items() if operand in having))
 
 
 def spread(cells: Cells, rules: dict[Instruction, Rule]) -> None:
-    """Hands summands on, from where annotations say that there are some, as far as operations are linear."""
+    """Hands partial sums on, from where annotations say that there are some, as far as operations are linear."""
     if not any(cell.unreduced for found in cells.of.values() for cell in found):
         return
     changed = True
@@ -88,7 +89,7 @@ def spread(cells: Cells, rules: dict[Instruction, Rule]) -> None:
 
 
 def leave_open(value: Instruction, axes: Axes, cells: Cells, rules: dict[Instruction, Rule]) -> None:
-    """A sum over partitions that nobody wants complete ends with the summands: `value` is wanted so along `axes`."""
+    """A sum over partitions that nobody wants complete ends with the partial sums: `value` is wanted so along `axes`."""
     while len(value.users) == 1 and len(value.operands) == 1 and value in rules and linear_in(value, rules[value]):
         (value,) = value.operands
     if value in rules and rules[value].monoid is Add and len(value.users) == 1:
