@@ -51,7 +51,7 @@ _LAYER = """  w{i} = f32[64,64] parameter({weights})
   x{next} = f32[32,64] multiply(c{i}, rs{i})
 """
 _LAYER_LENGTH = _LAYER.count(" = ")
-MOST_LEVELS = 60
+MAX_LEVELS = 60
 STAGES = ("read", "passes", "program and machine code")
 
 
@@ -117,7 +117,7 @@ def main(sizes: tuple[int, ...], plot: Path | None, families: bool) -> None:
 
 
 def _families(sizes: tuple[int, ...], plot: Path | None) -> None:
-    levels = [round(MOST_LEVELS * (k + 1) / len(sizes)) for k in range(len(sizes))]
+    levels = [round(MAX_LEVELS * (k + 1) / len(sizes)) for k in range(len(sizes))]
     flat = {name: [(n, measure_family(family, n)) for n in sizes] for name, family in FLAT.items()}
     nested = {name: [(n, measure_family(family, n)) for n in levels] for name, family in NESTED.items()}
     for title, found, counts in (("items", flat, sizes), ("levels", nested, levels)):

@@ -28,7 +28,7 @@ from benchmarks.process import Process
 from benchmarks.swept import SWEPT
 
 TURNS, TURN_SECONDS, REST_SECONDS = 4, 0.3, 0.3
-MOST_SECONDS = 30.0
+MAX_SECONDS = 30.0
 """Of an answer: a peer that takes longer leaves the kernel out."""
 
 # What each peer computes: a function, whose result NumPy can read, and how it takes its arguments
@@ -168,7 +168,7 @@ class Worker:
     def ask(self, question: str) -> Any:
         """The answer; None where there is none."""
         try:
-            return self.process.ask(question, MOST_SECONDS)
+            return self.process.ask(question, MAX_SECONDS)
         except RuntimeError as error:
             click.secho(f"{self.peer}: {error}", fg="red", err=True)
             self._start()

@@ -29,7 +29,7 @@ PAGES = {
     "CHANGELOG.md": "changes.md",
     "SECURITY.md": "security.md",
 }
-MOST_EXAMPLES = 4
+MAX_EXAMPLES = 4
 
 _CONFIGURATION = """project = "hloom"
 extensions = ["myst_parser"]
@@ -125,7 +125,7 @@ def operation_page(declaration: type[Operation], clauses: dict[str, str], exampl
     shown = [e for e in examples if e["clause"].split(",")[0] in own and not e.get("expected_error")]
     if shown:
         parts.append("## Worked examples\n\nEach runs as a test, on the interpreter and compiled.\n")
-        parts += [_example(example) for example in shown[:MOST_EXAMPLES]]
+        parts += [_example(example) for example in shown[:MAX_EXAMPLES]]
     return "\n".join(parts)
 
 

@@ -11,7 +11,7 @@ from hloom.index import linear_indices
 from hloom.shape import Shape, tiled_buffer_size
 
 CELL, GAP, HEAD = 34, 40, 22
-MOST_ELEMENTS = 128
+MAX_ELEMENTS = 128
 """Of an array that is drawn; more cannot be read."""
 LINE = 24
 """Places of memory in a line."""
@@ -47,10 +47,10 @@ def shape_svg(shape: Shape) -> str:
 
     The last two dimensions are a plane; planes of further dimensions stand side by side. Grey places are padding.
     """
-    if not shape.is_array or not shape.is_static or not 0 < shape.element_count <= MOST_ELEMENTS:
+    if not shape.is_array or not shape.is_static or not 0 < shape.element_count <= MAX_ELEMENTS:
         return ""
     size = tiled_buffer_size(shape)
-    if size > 4 * MOST_ELEMENTS:
+    if size > 4 * MAX_ELEMENTS:
         return ""
     planes, right = _planes(shape)
     below = HEAD + CELL * (shape.dimensions[-2] if shape.rank > 1 else 1) + GAP

@@ -221,9 +221,9 @@ def test_rounds_take_turns_until_the_time_is_over() -> None:
     called: list[str] = []
     sides = [(lambda name=name: called.append(name), Times(0.0)) for name in "ab"]
     run_rounds(sides, repeats=100, seconds=0)
-    assert [len(times.rounds) for _, times in sides] == [measure.MINIMUM_ROUNDS] * 2
+    assert [len(times.rounds) for _, times in sides] == [measure.MIN_ROUNDS] * 2
     turns = re.sub(r"(.)\1+", r"\1", "".join(called[2:]))
-    assert turns == "ab" * measure.MINIMUM_ROUNDS
+    assert turns == "ab" * measure.MIN_ROUNDS
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def test_softmax_keeps_the_exponentials_of_a_row() -> None:
 
 
 def test_long_nests_are_listed_with_what_they_keep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nest, "LONGEST_TEXT", 0)
+    monkeypatch.setattr(nest, "MAX_TEXT", 0)
     assert scheduled(softmax(100, 1000)).to_text().split("\n")[5:] == [
         "    t0 = reduce[r3 < 1000; maximum](b0[1000*i0 + r3]).0",
         "    t1 = subtract(b0[1000*i0 + r5], t0)",

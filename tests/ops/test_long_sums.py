@@ -14,7 +14,7 @@ from hloom.types import BY_NAME
 
 TERMS = 20_000
 """Of 2^15: summed one after another they err by twice the bound, and more."""
-LONGEST_CHAIN = 512
+MAX_CHAIN = 512
 DIMS = "lhs_contracting_dims={%d}, rhs_contracting_dims={%d}"
 BATCHED = "lhs_batch_dims={0}, rhs_batch_dims={0}, " + DIMS
 
@@ -155,7 +155,7 @@ ENTRY e {
   ROOT r = f32[3,3] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }"""
     exact = 1e6 * float(np.float32(0.7)) * float(np.float32(1.3))
-    assert hl.compile(text, backend=backend)() == pytest.approx(np.full((3, 3), exact), rel=LONGEST_CHAIN * 2.0**-24)
+    assert hl.compile(text, backend=backend)() == pytest.approx(np.full((3, 3), exact), rel=MAX_CHAIN * 2.0**-24)
 
 
 REDUCTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {

@@ -117,7 +117,7 @@ VARYING = [
     (re.compile(r"\([\d, ]*\)|\[[\d, ]*\]"), "(..)"),
     (re.compile(r"(?<![a-zA-Z_])(?<![A-Z]-)-?\d+(\.\d+)?(e[+-]?\d+)?"), "#"),
 ]
-LONGEST_CAUSE = 160
+MAX_CAUSE = 160
 
 
 def normalised(result: Result) -> str:
@@ -127,4 +127,4 @@ def normalised(result: Result) -> str:
         message = pattern.sub(replacement, message)
     if result.outcome != FAILED:
         message = f"{result.outcome}: {message}"
-    return message[:LONGEST_CAUSE]
+    return message[:MAX_CAUSE]

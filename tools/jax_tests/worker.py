@@ -21,8 +21,8 @@ import jax._src
 import pytest
 
 SETTINGS = ("pytest.ini", "pyproject.toml", "setup.cfg")
-LONGEST_ERROR = 400
-LONGEST_DETAILS = 6000
+MAX_ERROR = 400
+MAX_DETAILS = 6000
 
 
 class Reporter:
@@ -39,7 +39,7 @@ class Reporter:
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.say(broken=str(report.longrepr)[-LONGEST_DETAILS:])
+            self.say(broken=str(report.longrepr)[-MAX_DETAILS:])
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self.chosen is None:
@@ -66,12 +66,12 @@ def verdict(reports: list[pytest.TestReport]) -> tuple[str, str, str]:
     """Outcome, error and its traceback of a test, from the reports on its setup, call, subtests and teardown."""
     for report in reports:
         if report.failed:
-            return "failed", summary(report), str(report.longrepr)[-LONGEST_DETAILS:]
+            return "failed", summary(report), str(report.longrepr)[-MAX_DETAILS:]
     for report in reports:
         # A skipped subtest does not skip its test; only those reports have a context.
         if report.skipped and not hasattr(report, "context"):
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            return "skipped", reason[:LONGEST_ERROR], ""
+            return "skipped", reason[:MAX_ERROR], ""
     return "passed", "", ""
 
 
@@ -79,7 +79,7 @@ def summary(report: pytest.TestReport) -> str:
     """The exception and the first lines of its message in one line."""
     crash = getattr(report.longrepr, "reprcrash", None)
     message = crash.message if crash else str(report.longrepr)
-    return " ".join(message.split())[:LONGEST_ERROR]
+    return " ".join(message.split())[:MAX_ERROR]
 
 
 def main() -> int:

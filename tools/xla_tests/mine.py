@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-LARGEST = 1 << 27  # bytes of all arguments; larger programs are not run
+MAX = 1 << 27  # bytes of all arguments; larger programs are not run
 RUNS, SECONDS = 5, 0.3
 RANDOM = {"rng", "rng-get-and-update-state"}
 
@@ -78,7 +78,7 @@ class Mine:
 
         shapes = [parameter.shape for parameter in self.module.entry.parameters]
         size = sum(leaf.element_count * max(leaf.element_type.bits // 8, 1) for s in shapes for leaf in s.leaves())
-        if size * replicas * partitions > LARGEST:
+        if size * replicas * partitions > MAX:
             return {"error": f"its arguments take {size:,} bytes"}
         text = None
         if any(instruction.opcode == "elided-constant" for instruction in self.module.instructions()):

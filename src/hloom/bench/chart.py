@@ -11,7 +11,7 @@ from hloom.bench.report import figures
 WIDTH, ROW, TOP, MARGIN = 900, 24, 64, 16
 CHARACTER = 7.5
 """The width of a letter of the labels, a little generous."""
-LONGEST_NAME = 48
+MAX_NAME = 48
 FASTER, SLOWER, INK, GRID = "#2a7f62", "#c8553d", "#222", "#ddd"
 
 
@@ -64,7 +64,7 @@ def axis_ticks(low: float, high: float) -> list[float]:
 
 
 def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    return name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"
 
 
 def _line(x: float, top: float, bottom: float, color: str) -> str:

@@ -26,7 +26,7 @@ from hloom.flops import count_flops
 from hloom.ir import Module
 from hloom.values import Array, Value
 
-MINIMUM_ROUNDS = 3
+MIN_ROUNDS = 3
 ROUND_SECONDS = 1e-3
 """Shorter calls are repeated within a round until they take so long together."""
 
@@ -157,7 +157,7 @@ def run_rounds(sides: Sequence[Side], repeats: int, seconds: float) -> None:
     calls = [max(1, int(ROUND_SECONDS / max(_timed(call)[0], 1e-7))) for call, _ in sides]
     end = time.perf_counter() + seconds
     for done in range(repeats):
-        if done >= MINIMUM_ROUNDS and time.perf_counter() > end:
+        if done >= MIN_ROUNDS and time.perf_counter() > end:
             break
         for (call, times), count in zip(sides, calls, strict=True):
             start = time.perf_counter()

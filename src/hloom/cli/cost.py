@@ -9,7 +9,7 @@ from hloom.errors import ArgumentError
 from hloom.flops import bytes_of, count_flops, count_flops_of
 from hloom.ir import Module
 
-MOST_ROWS = 20
+MAX_ROWS = 20
 _NO_WORK = ("parameter", "constant", "tuple", "get-tuple-element", "after-all")
 
 
@@ -21,12 +21,12 @@ def show_counts(module: Module) -> None:
     rows = [(count_flops_of(i), bytes_of(i), i) for i in module.entry.instructions if i.opcode not in _NO_WORK]
     rows.sort(key=lambda row: (-(row[0] or 0), -row[1]))
     table = Table("instruction", "opcode", "operations", "bytes", "operations a byte")
-    for flops, size, instruction in rows[:MOST_ROWS]:
+    for flops, size, instruction in rows[:MAX_ROWS]:
         each = "" if flops is None or not size else f"{flops / size:.3g}"
         table.add_row(f"%{instruction.name}", instruction.opcode, _counted(flops), f"{size:,}", each)
     print_table(console, table)
-    if len(rows) > MOST_ROWS:
-        console.print(f".. and {len(rows) - MOST_ROWS} that do less")
+    if len(rows) > MAX_ROWS:
+        console.print(f".. and {len(rows) - MAX_ROWS} that do less")
     total = sum(size for _, size, _ in rows)
     console.print(f"a run: {_counted(count_flops(module))} operations, {total:,} bytes as the module stands")
 
@@ -58,14 +58,14 @@ def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path
     prediction = predict(module, module.replica_count, cluster)
     console = terminal(highlight=False)
     table = Table("part", "kind", "times", "time", "bytes sent", "by")
-    for part in prediction.parts[:MOST_ROWS]:
+    for part in prediction.parts[:MAX_ROWS]:
         source = str(part.instruction.metadata.get("op_name", ""))
         name = f"%{part.instruction.name}" + (f"\n  {source}" if source else "")
         table.add_row(
             name, part.instruction.opcode, f"{part.times:,}", readable(part.seconds), f"{part.sent:,}", part.algorithm
         )
     print_table(console, table)
-    rest = len(prediction.parts) - MOST_ROWS
+    rest = len(prediction.parts) - MAX_ROWS
     if rest > 0:
         console.print(f".. and {rest} that take less")
     sent = sum(part.sent for part in prediction.parts)

@@ -27,7 +27,7 @@ from hloom.profiler import profile
 from hloom.types import BY_DTYPE
 from hloom.values import Value
 
-MOST_DIFF_LINES = 400
+MAX_DIFF_LINES = 400
 """Of each pass; what a pass that rewrites everything did is too long to read."""
 ALIVE_SHOWN = 40
 BINS = 24
@@ -84,11 +84,11 @@ def _run_passes(module: Module) -> tuple[Module, list[Json], dict[str, str]]:
 
 def _changes(diffs: list[ComputationDiff]) -> Json:
     lines = diff_lines(diffs)
-    cut = len(lines) - MOST_DIFF_LINES
+    cut = len(lines) - MAX_DIFF_LINES
     return {
         "gone": sum(len(each.gone) for each in diffs),
         "new": sum(len(each.new) for each in diffs),
-        "lines": [*lines[:MOST_DIFF_LINES], *([f".. {cut} more lines"] if cut > 0 else [])],
+        "lines": [*lines[:MAX_DIFF_LINES], *([f".. {cut} more lines"] if cut > 0 else [])],
     }
 
 

@@ -8,7 +8,7 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.text import print_module
 
 Json = dict[str, Any]
-LONGEST_TEXT = 600
+MAX_TEXT = 600
 
 
 def graph_of(module: Module) -> Json:
@@ -40,7 +40,7 @@ def _instruction(
         "shape": str(instruction.shape),
         "bytes": instruction.shape.byte_size if instruction.shape.is_static else 0,
         "operands": [places[operand] for operand in instruction.operands],
-        "text": text[:LONGEST_TEXT],
+        "text": text[:MAX_TEXT],
     }
     if instruction.op.calling_fields:
         found["calls"] = [numbers[computation] for computation in instruction.op.computations]

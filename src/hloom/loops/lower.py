@@ -23,12 +23,12 @@ from hloom.types import PrimitiveType
 Loops = tuple[tuple[Variable, ...], tuple[Index, ...]]
 """Loops, and the indices that they count."""
 
-LARGEST_WINDOW = 128
+MAX_WINDOW = 128
 """Windows of more elements are not reduced element by element, unless the combiner is a function."""
-LARGEST_RUN = 12
+MAX_RUN = 12
 """The same of windows that give a running reduction of elements that lie side by side, or are few."""
 RUN_ELEMENTS = 1 << 14
-MOST_TOGETHER = 128
+MAX_TOGETHER = 128
 """Pieces of a concatenation in one nest: the time of LLVM is not linear in the length of a function."""
 
 
@@ -80,9 +80,9 @@ def _is_large(op: ReduceWindow, sizes: tuple[int, ...]) -> bool:
     """Whether each window takes longer than a kernel that makes use of the one before it."""
     dimension, length = cumulative_dimension(op.window, sizes), math.prod(d.size for d in op.window)
     if dimension is None:
-        return length > LARGEST_WINDOW
+        return length > MAX_WINDOW
     is_short = math.prod(sizes[dimension + 1 :]) == 1 or math.prod(sizes) < RUN_ELEMENTS
-    return length > (LARGEST_RUN if is_short else 2)
+    return length > (MAX_RUN if is_short else 2)
 
 
 @functools.cache
@@ -247,7 +247,7 @@ class _Together:
 
     def takes(self, piece: Nest, is_thin: bool) -> bool:
         """Whether another piece belongs here: thin ones lie in rows, others read the same."""
-        has_room = len(self.stores) < MOST_TOGETHER
+        has_room = len(self.stores) < MAX_TOGETHER
         return has_room and self.loops == piece.loops and (is_thin or not self.loads.isdisjoint(piece.loads))
 
     def add(self, piece: Nest) -> None:

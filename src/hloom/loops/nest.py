@@ -136,13 +136,13 @@ def nest_lines(nest: Nest) -> list[str]:
             words += " tile"
         lines.append("  " * depth + f"{words} {loop} < {loop.extent}{by}:")
     indent = "  " * len(nest.loops)
-    if _text_size(nest) > LONGEST_TEXT:
+    if _text_size(nest) > MAX_TEXT:
         return lines + [indent + line for line in _listed(nest)]
     lines += [f"{indent}keep b{buffer}[{index}] = {expression}" for expression, buffer, index in schedule.staged]
     return lines + [f"{indent}b{store.buffer}[{store.index}] = {store.value}" for store in nest.stores]
 
 
-LONGEST_TEXT = 400
+MAX_TEXT = 400
 """Nests of more expressions, shared ones counted as often as they are used, are listed one by one."""
 
 
@@ -253,14 +253,14 @@ def _joins(index: Index, outer: Variable, inner: Variable) -> bool:
     return index.coefficient(outer) == index.coefficient(inner) * inner.extent
 
 
-LEAST_PART = 16
+MIN_PART = 16
 """The shortest loop that is worth dividing another one for on its own."""
 
 
 def divide(nest: Nest, space: ExpressionSpace) -> Nest:
     """Divides loops so that quotients become loops: (i < 32) with indices i // 8 and i mod 8 -> (j < 4, k < 8).
 
-    Loops shorter than LEAST_PART come of it only where they join those inside of them.
+    Loops shorter than MIN_PART come of it only where they join those inside of them.
     """
     position = 0
     while position < len(nest.loops):
@@ -276,7 +276,7 @@ def divide(nest: Nest, space: ExpressionSpace) -> Nest:
 
 def _divided(nest: Nest, space: ExpressionSpace, loop: Variable, part: int) -> Nest | None:
     new, *_ = split_loop(nest, space, loop, part, f"{loop.name}o")
-    if part >= LEAST_PART:
+    if part >= MIN_PART:
         return new
     joined = collapse(new, space)
     return joined if len(joined.loops) <= len(nest.loops) else None

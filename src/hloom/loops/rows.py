@@ -21,11 +21,11 @@ from hloom.loops.lanes import masked_bits, native_lanes
 from hloom.loops.nest import Nest, Store, loads_of, substitute
 from hloom.ops.convert import Convert
 
-MOST_LANES = 16
+MAX_LANES = 16
 """Of the squares that are turned in registers."""
 INTERLEAVED = 4
 """The longest rows that are read and written as one vector, element by element in turns."""
-MOST_EXPRESSIONS = 512
+MAX_EXPRESSIONS = 512
 """What reductions may become that are written out."""
 
 Access = TypeVar("Access", Load, Store)
@@ -39,8 +39,8 @@ def short_rows(nest: Nest, vector: Variable, vector_bytes: int) -> list[Variable
     is_stored = all(vector in store.index.variables for store in nest.stores)
     if not is_stored or not nest.is_perfect or any(store.value.type.is_complex for store in nest.stores):
         return []
-    limit = longest_row(nest, vector, vector_bytes)
-    short = [loop for loop in nest.loops if loop is not vector and loop.extent <= MOST_LANES]
+    limit = max_row_length(nest, vector, vector_bytes)
+    short = [loop for loop in nest.loops if loop is not vector and loop.extent <= MAX_LANES]
     return (
         _rows_of_reductions(nest, vector, short, limit)
         if nest.reductions
@@ -48,9 +48,9 @@ def short_rows(nest: Nest, vector: Variable, vector_bytes: int) -> list[Variable
     )
 
 
-def longest_row(nest: Nest, vector: Variable, vector_bytes: int) -> int:
+def max_row_length(nest: Nest, vector: Variable, vector_bytes: int) -> int:
     """The longest rows that are turned in registers, as many as there are lanes; 0: none."""
-    lanes = min(MOST_LANES, native_lanes(nest.expressions, vector_bytes))
+    lanes = min(MAX_LANES, native_lanes(nest.expressions, vector_bytes))
     types = [*(store.value.type for store in nest.stores), *(load.type for load in nest.loads)]
     masked = all(type.bits >= masked_bits(vector_bytes) for type in types)
     return lanes if masked and vector.extent >= lanes else 0
@@ -74,7 +74,7 @@ def _rows_of_reductions(nest: Nest, vector: Variable, short: list[Variable], lim
         return []
     loops = [*(reduction.over[0] for reduction in nest.reductions), *rows]
     size = max(loop.extent for loop in loops) * len(nest.expressions)
-    return list(dict.fromkeys(loops)) if size <= MOST_EXPRESSIONS else []
+    return list(dict.fromkeys(loops)) if size <= MAX_EXPRESSIONS else []
 
 
 def _runs_along_rows(nest: Nest, vector: Variable, loop: Variable, limit: int) -> bool:

@@ -28,11 +28,11 @@ CanApply = Callable[[Operation, PrimitiveType, Sequence[PrimitiveType]], bool]
 _PASSING = {"copy", "reshape", "bitcast", "broadcast", "opt-barrier", "transpose"}
 _GROUPING = {"parameter", "constant", "tuple", "get-tuple-element"}
 _CALLING = {"call", "map", "fusion", "conditional"}
-LARGEST_BRANCH = 64
+MAX_BRANCH = 64
 """Conditionals whose branches have more instructions are not computed in line."""
-MOST_CALLED = 4096
+MAX_CALLED = 4096
 """Instructions of what a computation calls, as often as it does."""
-MOST_STEPS_IN_A_ROW = 100
+MAX_STEPS_IN_A_ROW = 100
 
 
 def is_scalar_computation(computation: Computation) -> bool:
@@ -41,8 +41,8 @@ def is_scalar_computation(computation: Computation) -> bool:
     What it calls is written out in it, so that must not be too much; and it is looked at from its result on, step by
     step inside of each other, so there must not be too many in a row.
     """
-    extent = _extent(computation, {}, MOST_STEPS_IN_A_ROW)
-    return extent is not None and extent[0] - len(computation.instructions) <= MOST_CALLED
+    extent = _extent(computation, {}, MAX_STEPS_IN_A_ROW)
+    return extent is not None and extent[0] - len(computation.instructions) <= MAX_CALLED
 
 
 def _extent(
@@ -65,7 +65,7 @@ def _extent(
             size += sum(called[0] for called in inside if called)
             before = max((depths[operand] for operand in instruction.operands), default=0)
             depths[instruction] = before + max((called[1] for called in inside if called), default=1)
-            if depths[instruction] > MOST_STEPS_IN_A_ROW:
+            if depths[instruction] > MAX_STEPS_IN_A_ROW:
                 return None
         known[computation] = (size, depths[computation.root])
     return known[computation]
@@ -81,7 +81,7 @@ def _is_scalar(instruction: Instruction) -> bool:
         operand = instruction.operands[0].shape
         return all(a.compatible(b) for a, b in zip(operand.leaves(), instruction.shape.leaves(), strict=True))
     if opcode == "conditional":
-        return all(len(branch.instructions) <= LARGEST_BRANCH for branch in op.computations)
+        return all(len(branch.instructions) <= MAX_BRANCH for branch in op.computations)
     return opcode == "bitcast-convert" or opcode in _CALLING
 
 

@@ -22,15 +22,15 @@ from hloom.loops.nest import (
     weight,
 )
 from hloom.loops.rows import (
-    MOST_LANES,
+    MAX_LANES,
     is_turned,
-    longest_row,
+    max_row_length,
     short_rows,
     turns_rows,
     write_out,
 )
 from hloom.loops.split_reduction import split_reductions
-from hloom.passes.fusion.fusion import LARGEST_COLUMN
+from hloom.passes.fusion.fusion import MAX_COLUMN
 
 PARALLEL_COST = 160_000
 """Work, in element additions, below which a nest runs on one thread."""
@@ -40,7 +40,7 @@ STAGE_WEIGHT = 8
 STAGED_ELEMENTS = 1 << 14
 TILED_SQUARES = 4
 TILES_PER_THREAD = 8
-LEAST_VECTOR = 8
+MIN_VECTOR = 8
 """Loops of at least so many iterations are better vectors than rows that are turned."""
 ROWS_SCORE = 3.0
 """What vectors gain whose rows are turned in registers instead of being scattered."""
@@ -111,7 +111,7 @@ def _is_contiguous(nest: Nest, loop: Variable) -> bool:
     """Whether all that vectors along the loop read and write is contiguous, with reductions side by side."""
     accesses = [unit(load.index, loop) for load in nest.loads] + [unit(store.index, loop) - 1 for store in nest.stores]
     return (
-        loop.extent >= LEAST_VECTOR
+        loop.extent >= MIN_VECTOR
         and min(accesses) >= 0
         and all(loop in reduction.variables for reduction in nest.reductions)
     )
@@ -130,7 +130,7 @@ def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
         return None
     for load in nest.loads:
         for loop in nest.loops:
-            if loop is not vector and min(loop.extent, vector.extent) >= MOST_LANES and is_turned(load, loop, vector):
+            if loop is not vector and min(loop.extent, vector.extent) >= MAX_LANES and is_turned(load, loop, vector):
                 return loop
     return None
 
@@ -144,7 +144,7 @@ def _loops_along_columns(nest: Nest, vector: Variable | None) -> list[Variable]:
     found = [
         v for v in nest.loops if v is not vector and all(v not in reduction.variables for reduction in nest.reductions)
     ]
-    return found if math.prod(loop.extent for loop in found) <= LARGEST_COLUMN else []
+    return found if math.prod(loop.extent for loop in found) <= MAX_COLUMN else []
 
 
 def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> Nest:
@@ -169,8 +169,8 @@ def tile_step(tile: Variable, lanes: int) -> int:
 def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: int) -> int:
     expressions = nest.expressions
     width = native_lanes(expressions, vector_bytes)
-    if tile is not None or turns_rows(nest, vector, longest_row(nest, vector, vector_bytes)):
-        return min(width, MOST_LANES)
+    if tile is not None or turns_rows(nest, vector, max_row_length(nest, vector, vector_bytes)):
+        return min(width, MAX_LANES)
     if emulates_masks(expressions, vector_bytes):
         return fitting(min(width, 16), 1, vector.extent)
     cost = sum(weight(e) for e in expressions)

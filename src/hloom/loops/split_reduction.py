@@ -20,14 +20,14 @@ from hloom.loops.index import Expression, Index, Variable
 from hloom.loops.nest import BufferType, Kernel, Nest, Store, loads_of, nest_cost, reductions_of
 from hloom.loops.pull import row_major_strides
 
-LEAST_WORK = 150_000
+MIN_WORK = 150_000
 """Work, in additions, below which a reduction stays whole."""
-PARTS, MOST_PARTS = 16, 128
+PARTS, MAX_PARTS = 16, 128
 PART_STEPS = 1 << 16
 """Parts that keep nothing are as long where there are enough: the places from which one reads lie close together."""
 ROWS_AT_ONCE = 8
-LARGEST_ROW_BYTES = 1 << 18
-LEAST_PART = 64
+MAX_ROW_BYTES = 1 << 18
+MIN_PART = 64
 """Steps of a part, at least."""
 
 
@@ -37,11 +37,11 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
     The parts do not depend on the number of threads, so neither does the result.
     """
     reductions = _splittable(nest)
-    if not reductions or nest_cost(nest) < LEAST_WORK:
+    if not reductions or nest_cost(nest) < MIN_WORK:
         return [nest]
     variable = reductions[0].over[0]
     by_rows = _walks_rows(nest, reductions, variable)
-    parts = min(_parts(variable.extent, by_rows), variable.extent // LEAST_PART)
+    parts = min(_parts(variable.extent, by_rows), variable.extent // MIN_PART)
     if parts < 2 or not (by_rows or nest.iterations < PARTS):
         return [nest]
     return _Split(kernel, nest, reductions, variable, parts, by_rows).nests()
@@ -52,7 +52,7 @@ def _parts(steps: int, by_rows: bool) -> int:
     each other more than those of adding up the parts."""
     if by_rows:
         return max(PARTS, math.isqrt(steps // ROWS_AT_ONCE) // 2)
-    return min(MOST_PARTS, max(PARTS, steps // PART_STEPS))
+    return min(MAX_PARTS, max(PARTS, steps // PART_STEPS))
 
 
 def _splittable(nest: Nest) -> list[Reduction]:
@@ -74,7 +74,7 @@ def _walks_rows(nest: Nest, reductions: list[Reduction], variable: Variable) -> 
     if not nest.loops or len(nest.loops) > 1:
         return False
     kept = nest.loops[0]
-    if kept.extent < 16 or kept.extent * 8 > LARGEST_ROW_BYTES:
+    if kept.extent < 16 or kept.extent * 8 > MAX_ROW_BYTES:
         return False
     loads = [
         load

@@ -11,9 +11,9 @@ def api_address() -> int:
     from hloom.pjrt import buffers, client, events, executables  # noqa: F401 # they register their answers
     from hloom.pjrt.answers import ANSWERS, make_error
     from hloom.pjrt.native import code, make_api
-    from hloom.pjrt.native_memory import MOST_SIZES
+    from hloom.pjrt.native_memory import MAX_SIZES
 
     code().state.ready_event = events.ready_event()
-    for rank in range(MOST_SIZES):
+    for rank in range(MAX_SIZES):
         code().state.layouts[rank] = buffers.layout_handle(buffers.row_major(rank))
     return make_api(ANSWERS, make_error)

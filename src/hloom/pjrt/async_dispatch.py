@@ -74,7 +74,7 @@ from hloom.pjrt.records import offsets_of_arguments, offsets_of_record
 LONG, TOO_LONG = 2_000_000, 1_000_000_000
 """Nanoseconds from which on it pays to wake another thread, and those that nobody waits for without a way to end it."""
 ASK = TABLE.index("ask")
-MOST_UNDER_WAY = 2
+MAX_UNDER_WAY = 2
 """Each holds its workspace and its results."""
 EVENTS = 64
 """Whoever still holds an event when its record serves a later task waits for that one."""
@@ -212,7 +212,7 @@ def begin(main: Address, table: Array[u64], words: u64, arena_bytes: u64) -> u64
     task.arena_bytes = arena_bytes
     task.waiting = null
     lock_queue()
-    while QUEUE.begun.load(MONOTONIC) - QUEUE.done.load(MONOTONIC) >= MOST_UNDER_WAY:
+    while QUEUE.begun.load(MONOTONIC) - QUEUE.done.load(MONOTONIC) >= MAX_UNDER_WAY:
         pthread_cond_wait(address_of(QUEUE.finished), address_of(QUEUE.mutex))
     number = QUEUE.begun.load(MONOTONIC) + 1
     task.number = number

@@ -14,7 +14,7 @@ from hloom.pjrt.native import code
 from hloom.pjrt.native_memory import NOTHING
 from hloom.pjrt.records import Objects, objects, record_words, set_word, word_address
 
-LARGEST_TABLE = 8192
+MAX_TABLE = 8192
 """Words: the table lies on the stack of whatever thread calls."""
 
 
@@ -30,7 +30,7 @@ def make_fast(
         results: for each result the words that its buffer's record starts with.
         given: the parameters that are donated.
     """
-    if len(entry.table) > LARGEST_TABLE:
+    if len(entry.table) > MAX_TABLE:
         return False
     descriptions: list[int] = []
     for number, words in enumerate(results):

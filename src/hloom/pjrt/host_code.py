@@ -25,7 +25,7 @@ from hloom.pjrt.native_memory import (
     ASKING,
     BUFFER,
     IMMORTAL_WORD,
-    MOST_SIZES,
+    MAX_SIZES,
     STATE,
     allocate,
     ask,
@@ -51,7 +51,7 @@ TYPE_SIZES = Table(
     "type_sizes",
     (BY_NAME[name].byte_width if name in BY_NAME and BY_NAME[name].is_array else 0 for name in BUFFER_TYPES),
 )
-DESCENDING = Table("minor_to_major", reversed(range(MOST_SIZES)))
+DESCENDING = Table("minor_to_major", reversed(range(MAX_SIZES)))
 ASK_FROM_HOST = ASKING.index("Client_BufferFromHostBuffer")
 ASK_INCREASE = ASKING.index("Buffer_IncreaseExternalReferenceCount")
 
@@ -78,7 +78,7 @@ def from_host(arguments: Address) -> Address:
 def copied_size(arguments: Address) -> u64:
     """The bytes of an array that is copied; SPARSE for one that Python is asked about."""
     rank, type = word(arguments, CALL.num_dims), u64(load(u32, arguments + CALL.type))
-    if word(arguments, CALL.device_layout) != null or rank >= MOST_SIZES or type >= len(TYPE_SIZES.values):
+    if word(arguments, CALL.device_layout) != null or rank >= MAX_SIZES or type >= len(TYPE_SIZES.values):
         return SPARSE
     item = TYPE_SIZES[type]
     strides = word(arguments, CALL.byte_strides) if word(arguments, CALL.num_byte_strides) != 0 else u64(null)
@@ -119,7 +119,7 @@ def describe(record: Address, arguments: Address, memory: Address, size: u64) ->
     put(record, BUFFER.memory, place)
     put(record, BUFFER.is_deleted, 0)
     put(record, BUFFER.is_on_cpu, 1)
-    put(record, BUFFER.minor_to_major, address_of(DESCENDING.at(MOST_SIZES - rank)))
+    put(record, BUFFER.minor_to_major, address_of(DESCENDING.at(MAX_SIZES - rank)))
     put(record, BUFFER.zero, 0)
     put(record, BUFFER.layout, STATE.layouts[rank])
     put(record, BUFFER.ready_at, 0)

@@ -31,7 +31,7 @@ NOTHING = 1
 """What the word `owned` of a buffer's record says where its memory was given away; 0 where it is Python's."""
 ASKING = [function.name for function in functions().values() if function.answerer == "python"]
 """The functions whose native code asks Python, always or in some cases."""
-MOST_SIZES = RECORD_WORDS - 2 - len(record_words("Buffer"))
+MAX_SIZES = RECORD_WORDS - 2 - len(record_words("Buffer"))
 """Arrays of fewer dimensions have room for their sizes in their buffer's record."""
 BUFFER, DEVICE = offsets_of_record("Buffer"), offsets_of_record("Device")
 IMMORTAL_WORD = 8
@@ -57,7 +57,7 @@ class State(Structure):
     interrupted: u64
     """The error for answers that a signal ended."""
     unimplemented: Array[u64] = field(inline=(u64, len(functions())))
-    layouts: Array[u64] = field(inline=(u64, MOST_SIZES))
+    layouts: Array[u64] = field(inline=(u64, MAX_SIZES))
     """The handles of the row-major layouts by rank."""
 
 

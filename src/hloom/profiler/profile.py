@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hloom.api import prepared
-from hloom.backends.cpu.codegen.step_timer import COUNTER_WORDS, COUNTERS, EVENT_COUNT, EVENTS, MOST_EVENTS, READ_CLOCK
+from hloom.backends.cpu.codegen.step_timer import COUNTER_WORDS, COUNTERS, EVENT_COUNT, EVENTS, MAX_EVENTS, READ_CLOCK
 from hloom.backends.cpu.compiler import compile_timed
 from hloom.backends.cpu.executable import CpuExecutable
 from hloom.bench.machine import measure_limits
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hloom.builder import XlaComputation
 
 CALIBRATION_SECONDS = 0.02
-LEAST_SECONDS, LEAST_RUNS, MOST_RUNS = 0.5, 3, 1000
+MIN_SECONDS, MIN_RUNS, MAX_RUNS = 0.5, 3, 1000
 
 
 class Profile(Measured):
@@ -50,7 +50,7 @@ class Profile(Measured):
 
 
 def profile(
-    module: Module | XlaComputation | str | Callable[..., Any], *arguments: Any, seconds: float = LEAST_SECONDS
+    module: Module | XlaComputation | str | Callable[..., Any], *arguments: Any, seconds: float = MIN_SECONDS
 ) -> Profile:
     """Runs a module (or HLO text, or a function that JAX can trace) on the arguments, for at least so many seconds.
 
@@ -98,7 +98,7 @@ def _run_in_turns(
     counters.reset()
     times: tuple[list[float], list[float]] = ([], [])
     end = time.perf_counter() + 2 * seconds
-    while len(times[0]) < LEAST_RUNS or (time.perf_counter() < end and len(times[0]) < MOST_RUNS):
+    while len(times[0]) < MIN_RUNS or (time.perf_counter() < end and len(times[0]) < MAX_RUNS):
         for executable, found in ((timed, times[0]), (plain, times[1])):
             started = time.perf_counter()
             executable(*arguments)
@@ -112,7 +112,7 @@ class _Counters:
     def __init__(self, executable: CpuExecutable, rows: int) -> None:
         code = executable.code
         self._counters = _words(code.data_address(COUNTERS), COUNTER_WORDS * rows).reshape(rows, COUNTER_WORDS)
-        self._events = _words(code.data_address(EVENTS), 3 * MOST_EVENTS).reshape(MOST_EVENTS, 3)
+        self._events = _words(code.data_address(EVENTS), 3 * MAX_EVENTS).reshape(MAX_EVENTS, 3)
         self._event_count = _words(code.data_address(EVENT_COUNT), 1)
         self._clock = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address(READ_CLOCK))
         self.frequency = self._measure_frequency()

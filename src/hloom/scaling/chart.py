@@ -11,13 +11,13 @@ from hloom.scaling.predict import Prediction
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_BARS = 24
+MAX_BARS = 24
 COMPUTING, TALKING = "#2a7f62", "#c8553d"
 
 
 def draw(prediction: Prediction, title: str, path: Path) -> None:
     """Bars of the longest parts, and how the whole divides; the extension of the path says the format."""
-    shown = [part for part in prediction.parts[:MOST_BARS] if part.seconds > 0][::-1]
+    shown = [part for part in prediction.parts[:MAX_BARS] if part.seconds > 0][::-1]
     figure = new_figure((10, 2.2 + 0.28 * len(shown)))
     whole, parts = figure.subplots(2, 1, height_ratios=[1, max(1, len(shown)) / 2 + 1])
     start = 0.0

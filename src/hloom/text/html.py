@@ -8,7 +8,7 @@ from html import escape
 from hloom.ir import Module
 from hloom.text.printer import print_module
 
-LONGEST = 400
+MAX = 400
 """Lines shown; a notebook with more is no longer read."""
 
 _STYLES = {
@@ -28,8 +28,8 @@ _PARTS = re.compile(
 def module_html(module: Module) -> str:
     """The module's short text, coloured; long ones are cut."""
     lines = print_module(module, short=True).split("\n")
-    rest = len(lines) - LONGEST
-    text = "\n".join(_line(line) for line in lines[:LONGEST])
+    rest = len(lines) - MAX
+    text = "\n".join(_line(line) for line in lines[:MAX])
     cut = f"\n.. {rest} more lines: print(module.to_text())" if rest > 0 else ""
     return f"<details open><summary>{escape(repr(module))}</summary><pre>{text}{cut}</pre></details>"
 

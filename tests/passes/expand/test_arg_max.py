@@ -7,10 +7,10 @@ import pytest
 
 import hloom as hl
 from hloom.passes import clone_module
-from hloom.passes.expand.arg_max import LEAST_LENGTH, ArgMax
+from hloom.passes.expand.arg_max import MIN_LENGTH, ArgMax
 from passes.modules import check_same_results
 
-LENGTH = LEAST_LENGTH
+LENGTH = MIN_LENGTH
 FIRST = """b = pred[] compare(v, w), direction=GT
   n = pred[] compare(v, v), direction=NE
   keep = pred[] or(b, n)

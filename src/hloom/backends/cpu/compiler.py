@@ -89,7 +89,7 @@ from hloom.text import fingerprint
 from hloom.types import PrimitiveType
 
 BRIEF_COST = 20_000
-LARGEST_SHOWN = 4
+MAX_SHOWN = 4
 
 
 @dataclass(slots=True)
@@ -307,7 +307,7 @@ class _Stages:
 
 def _largest_buffers(program: Program) -> list[str]:
     known = (buffer for buffer in program.origins if isinstance(buffer, Buffer))
-    largest = sorted(known, key=lambda buffer: -buffer.byte_size)[:LARGEST_SHOWN]
+    largest = sorted(known, key=lambda buffer: -buffer.byte_size)[:MAX_SHOWN]
     return [f"{buffer.byte_size:,} bytes: {program.origins[buffer]!r}" for buffer in largest]
 
 

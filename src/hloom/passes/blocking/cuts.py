@@ -19,7 +19,7 @@ class BlockSizes:
     """How large a block may be, in bytes of the largest product, and how few rows it may have."""
 
     bytes: int
-    least_rows: int
+    min_rows: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ def choose_cut(region: Region, sizes: BlockSizes) -> Cut | None:
     batch = len(largest.op.lhs_batch_dims)
     cuts = []
     for dimension in range(largest.shape.rank) if pieces > 1 else ():
-        least = 1 if dimension < batch else sizes.least_rows
+        least = 1 if dimension < batch else sizes.min_rows
         wanted = max(least, largest.shape.dimensions[dimension] // pieces)
         cut = _cut(region, largest, dimension, wanted, dimension < batch)
         if cut is not None:

@@ -29,22 +29,22 @@ class ProductBlocking:
 
     name: ClassVar[str] = "product-blocking"
     optional: ClassVar[bool] = True
-    least_bytes: int = 64 << 20
+    min_bytes: int = 64 << 20
     """Of the product: a smaller one may be whole."""
     block_bytes: int = 16 << 20
     """Of a block of the product."""
-    least_repeated_bytes: int = 16 << 20
+    min_repeated_bytes: int = 16 << 20
     """Of one matrix of the product, where a gradient computes it again."""
-    least_rows: int = 64
+    min_rows: int = 64
     """Of a block, where rows are cut."""
     softmax_rows: int = 256
     """Of a block whose product passes through a softmax."""
     softmax_keys: int = 256
     """How much of their rows is computed at a time."""
-    least_softmax_bytes: int = 8 << 20
-    """Of a product that passes through a softmax, where there are at most `most_small` such: a loop takes long to
+    min_softmax_bytes: int = 8 << 20
+    """Of a product that passes through a softmax, where there are at most `max_small` such: a loop takes long to
     compile."""
-    most_small: int = 2
+    max_small: int = 2
 
     def run(self, module: Module) -> int:
         inside = applied_computations(module)
@@ -57,10 +57,10 @@ class ProductBlocking:
         return changes
 
     def _regions(self, computation: Computation) -> Iterator[Region]:
-        yield from find_regions(computation, self.least_bytes, self.least_repeated_bytes)
-        smaller = find_regions(computation, self.least_softmax_bytes, self.least_repeated_bytes)
+        yield from find_regions(computation, self.min_bytes, self.min_repeated_bytes)
+        smaller = find_regions(computation, self.min_softmax_bytes, self.min_repeated_bytes)
         softmaxes = [region for region in smaller if find_softmax(region) is not None]
-        yield from softmaxes if len(softmaxes) <= self.most_small else ()
+        yield from softmaxes if len(softmaxes) <= self.max_small else ()
 
     def _block(self, module: Module, computation: Computation, region: Region) -> bool:
         """Makes loops of a region, one within the other, until a block is small enough."""
@@ -79,6 +79,6 @@ class ProductBlocking:
 
     def _choose_cut(self, region: Region, softmax: Softmax | None) -> Cut | None:
         if softmax is None:
-            return choose_cut(region, BlockSizes(self.block_bytes, self.least_rows))
+            return choose_cut(region, BlockSizes(self.block_bytes, self.min_rows))
         row = softmax.extent * softmax.scores.shape.element_type.byte_width
         return choose_cut(region, BlockSizes(row * self.softmax_rows, self.softmax_rows))

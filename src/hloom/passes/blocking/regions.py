@@ -46,22 +46,22 @@ class Region:
     """What members read that is computed anew for each block, in any part of it, rather than read."""
 
 
-def is_large_product(instruction: Instruction, least_bytes: int) -> bool:
+def is_large_product(instruction: Instruction, min_bytes: int) -> bool:
     """Whether it is a dot whose result has so many bytes, and at least twice the elements of both operands."""
-    if instruction.opcode != "dot" or not _is_plain(instruction) or instruction.shape.byte_size < least_bytes:
+    if instruction.opcode != "dot" or not _is_plain(instruction) or instruction.shape.byte_size < min_bytes:
         return False
     return instruction.shape.element_count >= 2 * sum(shape.element_count for shape in instruction.operand_shapes)
 
 
-def find_regions(computation: Computation, least_bytes: int, least_repeated_bytes: int) -> list[Region]:
+def find_regions(computation: Computation, min_bytes: int, min_repeated_bytes: int) -> list[Region]:
     """The regions of a computation, those that others depend on first.
 
-    A product has at least `least_bytes`; where several regions need it, each of its matrices `least_repeated_bytes`.
+    A product has at least `min_bytes`; where several regions need it, each of its matrices `min_repeated_bytes`.
     """
-    products = {i for i in computation.instructions if is_large_product(i, least_bytes)}
+    products = {i for i in computation.instructions if is_large_product(i, min_bytes)}
     if not products:
         return []
-    return _Finder(computation, products).regions(least_repeated_bytes)
+    return _Finder(computation, products).regions(min_repeated_bytes)
 
 
 def _matrix_bytes(product: Instruction) -> int:
@@ -91,13 +91,13 @@ class _Finder:
 
     def __init__(self, computation: Computation, products: set[Instruction]) -> None:
         self.computation, self.products = computation, products
-        self.least_count = min(product.shape.element_count for product in products)
+        self.min_count = min(product.shape.element_count for product in products)
         self.kept = self._leading_to_large(self._made_of_products())
         self.outputs = self._find_outputs()
         self.component = self._components()
 
     def _is_large(self, instruction: Instruction) -> bool:
-        return instruction.shape.element_count >= self.least_count
+        return instruction.shape.element_count >= self.min_count
 
     def _made_of_products(self) -> dict[Instruction, None]:
         """The products, and what is computed from them without another product."""
@@ -150,9 +150,9 @@ class _Finder:
                     parent[find(instruction)] = find(operand)
         return {instruction: find(instruction) for instruction in [*self.kept, *self.outputs]}
 
-    def regions(self, least_repeated_bytes: int) -> list[Region]:
+    def regions(self, min_repeated_bytes: int) -> list[Region]:
         bad = {self.component[i] for i in self.kept if self._escapes(i)}
-        small = {self.component[i] for i in self.products if _matrix_bytes(i) < least_repeated_bytes}
+        small = {self.component[i] for i in self.products if _matrix_bytes(i) < min_repeated_bytes}
         groups: dict[tuple[Instruction, int], list[Instruction]] = {}
         for output, level in self._levels().items():
             if self.component[output] not in bad:

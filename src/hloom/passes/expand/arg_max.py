@@ -29,7 +29,7 @@ from hloom.ops.structure import Constant, GetTupleElement, Parameter
 from hloom.passes.op_builder import OpBuilder, expand_all, reduced
 from hloom.shape import Shape
 
-LEAST_LENGTH = 32
+MIN_LENGTH = 32
 """Of rows that are worth lanes."""
 
 _NAN = math.nan
@@ -81,7 +81,7 @@ def _is_of_rows(old: Instruction, op: Reduce) -> bool:
     (dimension,) = op.dimensions
     return (
         dimension == x.shape.rank - 1
-        and x.shape.dimensions[dimension] >= LEAST_LENGTH
+        and x.shape.dimensions[dimension] >= MIN_LENGTH
         and (x.shape.element_type.is_float or x.shape.element_type.is_integer)
         and _counts_along(places, dimension)
         and places.shape.element_type.is_integer

@@ -13,13 +13,13 @@ from hloom.ops.reduce import Reduce
 from hloom.passes.op_builder import OpBuilder, ScalarComputations, expand_all
 from hloom.shape import Shape
 
-LEAST_BATCHES = 8
+MIN_BATCHES = 8
 """So many side by side are worth vectors of their own."""
 
 
 @dataclass(frozen=True)
 class DotStrengthReduction:
-    """Before: dot(%x, %y) over at most `most_terms` terms. After: reduce(multiply(broadcast(%x), broadcast(%y))).
+    """Before: dot(%x, %y) over at most `max_terms` terms. After: reduce(multiply(broadcast(%x), broadcast(%y))).
 
     In a matrix product of few terms packing and tiles cost more than the multiply-adds; a reduction is computed inside
     what uses it. It stays where rows of %y are not contiguous, and where sums are wider than the elements. Products of
@@ -29,7 +29,7 @@ class DotStrengthReduction:
 
     name: ClassVar[str] = "dot-strength-reduction"
     optional: ClassVar[bool] = True
-    most_terms: int = 12
+    max_terms: int = 12
 
     def run(self, module: Module) -> int:
         combiners = ScalarComputations(module)
@@ -49,7 +49,7 @@ class DotStrengthReduction:
             return False
         if _has_batches_side_by_side(op, lhs, rhs):
             return True
-        return terms <= self.most_terms and rhs.rank - 1 in op.free(rhs.rank, False)
+        return terms <= self.max_terms and rhs.rank - 1 in op.free(rhs.rank, False)
 
 
 def _has_batches_side_by_side(op: Dot, lhs: Shape, rhs: Shape) -> bool:
@@ -57,7 +57,7 @@ def _has_batches_side_by_side(op: Dot, lhs: Shape, rhs: Shape) -> bool:
     left, right = (lhs, op.lhs_batch_dims, True), (rhs, op.rhs_batch_dims, False)
     for (vector, _, side), (matrix, batch, _) in ((left, right), (right, left)):
         is_vector = all(vector.dimensions[d] == 1 for d in op.free(vector.rank, side))
-        if is_vector and matrix.rank - 1 in batch and matrix.dimensions[-1] >= LEAST_BATCHES:
+        if is_vector and matrix.rank - 1 in batch and matrix.dimensions[-1] >= MIN_BATCHES:
             return True
     return False
 

@@ -1,6 +1,6 @@
 """fft-lengths: Fourier transforms of lengths that have no code of their own, by others that have.
 
-Code for a length up to `LONGEST`, or for a product of two such, transforms rows; of columns only the short ones. The
+Code for a length up to `MAX`, or for a product of two such, transforms rows; of columns only the short ones. The
 rest, large primes above all, is a convolution with a chirp (Bluestein's algorithm). With c_j = exp(-i pi j^2 / n),
 element k of the transform is c_k times the sum over j of (x_j c_j) conj(c_(k-j)).
 """
@@ -25,10 +25,10 @@ from hloom.ops.slice import Slice
 from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.op_builder import OpBuilder, expand_all
 
-LONGEST = 2048
+MAX = 2048
 """Of the sequences that are transformed at once: lanes of them are in the second cache."""
 
-LARGEST_PRIME = 31
+MAX_PRIME = 31
 """Butterflies take the square of their prime."""
 ALONE, FEW_ROWS = 64, 4
 """Of so few rows with large primes each is made longer, and so a matrix, rather than transformed in a lane."""
@@ -41,7 +41,7 @@ class FftLengths:
     """Before: an fft of any lengths. After: fft of lengths that code transforms, of one dimension or several.
 
     Long columns are transposed to rows, long real sequences of odd length made complex, and large primes convolved with
-    a chirp. Only lengths without a good factor beyond `LONGEST` squared stay as they are.
+    a chirp. Only lengths without a good factor beyond `MAX` squared stay as they are.
     """
 
     name: ClassVar[str] = "fft-lengths"
@@ -52,18 +52,18 @@ class FftLengths:
 
 def factors(n: int) -> tuple[int, int] | None:
     """A length as 1 and itself, or a product of two that are nearly equal and not too long; None for others."""
-    return (1, n) if n <= LONGEST else product_of_two(n)
+    return (1, n) if n <= MAX else product_of_two(n)
 
 
 def product_of_two(n: int) -> tuple[int, int] | None:
-    fitting = [a for a in range(math.isqrt(n), 0, -1) if n % a == 0 and n // a <= LONGEST]
+    fitting = [a for a in range(math.isqrt(n), 0, -1) if n % a == 0 and n // a <= MAX]
     return (fitting[0], n // fitting[0]) if fitting else None
 
 
 def radices_of(n: int) -> tuple[int, ...] | None:
     """The butterflies of a length, in order; None where a prime is too large."""
     found = []
-    for radix in (4, 2, *range(3, LARGEST_PRIME + 1, 2)):
+    for radix in (4, 2, *range(3, MAX_PRIME + 1, 2)):
         while n % radix == 0:
             found.append(radix)
             n //= radix
@@ -73,8 +73,8 @@ def radices_of(n: int) -> tuple[int, ...] | None:
 def has_code(kind: FftType, lengths: Sequence[int]) -> bool:
     """Whether code transforms these lengths as they are."""
     *others, last = lengths
-    is_half = kind in (FftType.RFFT, FftType.IRFFT) and last > LONGEST
-    if max(others, default=0) > LONGEST or (is_half and last % 2):
+    is_half = kind in (FftType.RFFT, FftType.IRFFT) and last > MAX
+    if max(others, default=0) > MAX or (is_half and last % 2):
         return False
     return factors(last // 2 if is_half else last) is not None
 
@@ -103,8 +103,8 @@ def _expanded(build: OpBuilder, old: Instruction, _: Module) -> Instruction | No
 
 def _complex(build: OpBuilder, x: Instruction, kind: FftType, axes: dict[int, int]) -> Instruction:
     """The transform of dimensions with these lengths: at once but for those that need rows of their own."""
-    long = [axis for axis, n in axes.items() if n > LONGEST and has_code(kind, [n])][:1]
-    short = [axis for axis, n in axes.items() if n <= LONGEST]
+    long = [axis for axis, n in axes.items() if n > MAX and has_code(kind, [n])][:1]
+    short = [axis for axis, n in axes.items() if n <= MAX]
     for axis, n in axes.items():
         if axis not in (*long, *short):
             x = _with_last(build, x, [axis], functools.partial(_of_rows, build, kind=kind, n=n))
@@ -131,7 +131,7 @@ def _fills_no_lanes(old: Instruction, op: Fft) -> bool:
     n = op.fft_length[-1]
     is_complex = op.fft_type in (FftType.FFT, FftType.IFFT)
     rows = math.prod(old.shape.dimensions[:-1])
-    return len(op.fft_length) == 1 and rows < FEW_ROWS and ALONE <= n <= LONGEST and is_complex and not radices_of(n)
+    return len(op.fft_length) == 1 and rows < FEW_ROWS and ALONE <= n <= MAX and is_complex and not radices_of(n)
 
 
 def _can_expand(kind: FftType, n: int) -> bool:

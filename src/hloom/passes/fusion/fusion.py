@@ -39,11 +39,11 @@ LAST = {"concatenate", "dynamic-update-slice"}
 
 RECOMPUTED_COST = 12
 """Work for each element, in additions, that may be done again rather than stored and read."""
-LARGEST_ROW = 1 << 14
-LARGEST_COLUMN = 256
+MAX_ROW = 1 << 14
+MAX_COLUMN = 256
 """Vectors of as many rows stay in the cache."""
-LEAST_COLUMNS = 64
-LEAST_ROWS = 16
+MIN_COLUMNS = 64
+MIN_ROWS = 16
 SMALL_REDUCTION = 8
 
 Way = tuple[tuple[int, ...], ...]
@@ -426,7 +426,7 @@ def _way(user: Instruction, operand: Instruction) -> Way | None:
         return ANY
     if user.opcode == "broadcast":
         rest, rows = _row_length(user), math.prod(sizes)
-        if rest is not None and rest <= LARGEST_ROW and (rows >= LEAST_ROWS or rest * rows <= 4096):
+        if rest is not None and rest <= MAX_ROW and (rows >= MIN_ROWS or rest * rows <= 4096):
             return ROWS
         return _columns_of_broadcast(user)
     if user.opcode == "reduce":
@@ -448,10 +448,10 @@ def _columns_of_broadcast(broadcast: Instruction) -> Way | None:
 def _columns(sizes: tuple[int, ...], reduced: Sequence[int]) -> Way | None:
     """By columns, where few dimensions are reduced and there are many columns behind them."""
     along = [d for d in sorted(reduced) if sizes[d] > 1]
-    if not along or math.prod(sizes[d] for d in along) > LARGEST_COLUMN:
+    if not along or math.prod(sizes[d] for d in along) > MAX_COLUMN:
         return None
     behind = math.prod(sizes[along[-1] + 1 :])
-    return (sizes, tuple(along)) if behind >= LEAST_COLUMNS else None
+    return (sizes, tuple(along)) if behind >= MIN_COLUMNS else None
 
 
 def _row_length(broadcast: Instruction) -> int | None:

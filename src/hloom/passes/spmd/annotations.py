@@ -83,7 +83,7 @@ def read_sharding(sharding: Sharding, rank: int, count: int, open_dimensions: Se
     found = cuts_of(tiled)
     if found is None and ShardingType.UNREDUCED in kinds:
         raise ArgumentError(
-            f"partitions that hold partial sums of an array are listed in the order of a mesh, got {tiled.ravel().tolist()}"
+            f"partitions that hold partial sums are listed in the order of a mesh, got {tiled.ravel().tolist()}"
         )
     special: dict[ShardingType, list[Cut]] = {kind: [] for kind in ShardingType}
     for last, cuts_along in zip(kinds, found[rank:] if found is not None else ()):

@@ -89,7 +89,7 @@ def spread(cells: Cells, rules: dict[Instruction, Rule]) -> None:
 
 
 def leave_open(value: Instruction, axes: Axes, cells: Cells, rules: dict[Instruction, Rule]) -> None:
-    """A sum over partitions that nobody wants complete ends with the partial sums: `value` is wanted so along `axes`."""
+    """A sum over partitions that nobody wants complete ends as partial sums: `value` is wanted so along `axes`."""
     while len(value.users) == 1 and len(value.operands) == 1 and value in rules and linear_in(value, rules[value]):
         (value,) = value.operands
     if value in rules and rules[value].monoid is Add and len(value.users) == 1:

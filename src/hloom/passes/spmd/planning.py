@@ -240,7 +240,7 @@ def placement_of(annotation: Annotation, shape: Shape, mesh: Mesh) -> Placement 
         return Placement(spec, tuple(sorted(unreduced)))
     if annotation.unreduced:
         raise ArgumentError(
-            f"an array {shape} of which partitions have partial sums must be cut into equal blocks along the axes of one "
+            f"an array {shape} of partial sums must be cut into equal blocks along the axes of one "
             f"mesh, over which it can be summed; the module's shardings have the mesh {list(mesh.sizes)}"
         )
     return None

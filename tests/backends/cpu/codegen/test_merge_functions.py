@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import hloom as hl
-from hloom.backends.cpu.codegen.merge_functions import LEAST_LINES, merge_functions
+from hloom.backends.cpu.codegen.merge_functions import MIN_LINES, merge_functions
 from hloom.backends.cpu.codegen.modules import Merging, Unit
 from hloom.cli.pipelines import stage_text
 
-RULE = Merging(most_constants=3, divisors=True)
+RULE = Merging(max_constants=3, divisors=True)
 
 
 def unit(name: str, *lines: str, merging: Merging | None = RULE, **numbers: int) -> Unit:
     """`name(p, n)` that runs the lines, made long enough."""
     text = "\n".join(line.format(name=name, **numbers) for line in lines)
-    filling = "\n".join(f"  %f{k} = add i64 %n, {k}" for k in range(LEAST_LINES))
+    filling = "\n".join(f"  %f{k} = add i64 %n, {k}" for k in range(MIN_LINES))
     whole = (
         f"define internal void @{name}(ptr readonly %p, i64 %n) nounwind {{\nentry:\n{text}\n{filling}\n  ret void\n}}"
     )
@@ -76,7 +76,7 @@ def test_some_constants_stay(line: str) -> None:
 
 def test_divisors_stay_where_they_cost() -> None:
     line = "  %a = udiv i64 %n, {size}"
-    keeping = Merging(most_constants=3, divisors=False)
+    keeping = Merging(max_constants=3, divisors=False)
     for rule, count in ((RULE, 3), (keeping, 2)):
         given = [unit(name, line, merging=rule, size=size) for name, size in (("a", 5), ("b", 7))]
         assert len(merge_functions(given)) == count
@@ -90,7 +90,7 @@ def test_not_too_many() -> None:
 
 def test_kept_names_and_units_without_a_rule_stay() -> None:
     line = "  %a = mul i64 %n, {size}"
-    kept = Merging(most_constants=3, divisors=True, kept=("tile",))
+    kept = Merging(max_constants=3, divisors=True, kept=("tile",))
     given = [unit("a.tile", line, merging=kept, size=5), unit("b.tile", line, merging=kept, size=7)]
     assert len(merge_functions(given)) == 2
     given = [unit("a", line, merging=None, size=5), unit("b", line, merging=None, size=7)]

@@ -10,10 +10,10 @@ import scipy.linalg.lapack
 
 import hloom as hl
 from hlo_text import compiled, module_text
-from hloom.backends.cpu.kernels.small_matrices import LEAST_COUNT, MOST_ORDER
+from hloom.backends.cpu.kernels.small_matrices import MAX_ORDER, MIN_COUNT
 from hloom.cli.pipelines import stage_text
 
-COUNTS = (LEAST_COUNT, 16, 37)
+COUNTS = (MIN_COUNT, 16, 37)
 DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64}
 TOLERANCE = {"f32": 2e-5, "f64": 1e-12}
 FFI = "api_version=API_VERSION_TYPED_FFI"
@@ -119,9 +119,9 @@ def test_triangular_systems(n: int, sides: int, unit: str, transpose: str, lower
 @pytest.mark.parametrize(
     ("shape", "calls"),
     [
-        (f"f32[{LEAST_COUNT},{MOST_ORDER},{MOST_ORDER}]", False),
-        (f"f32[{LEAST_COUNT - 1},4,4]", True),
-        (f"f32[9,{MOST_ORDER + 1},{MOST_ORDER + 1}]", True),
+        (f"f32[{MIN_COUNT},{MAX_ORDER},{MAX_ORDER}]", False),
+        (f"f32[{MIN_COUNT - 1},4,4]", True),
+        (f"f32[9,{MAX_ORDER + 1},{MAX_ORDER + 1}]", True),
         ("c64[9,4,4]", True),
     ],
 )

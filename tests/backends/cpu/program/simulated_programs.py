@@ -29,7 +29,7 @@ from hloom.types import PrimitiveType
 
 F32 = PrimitiveType.F32
 CELL = ALIGNMENT
-MOST_ROUNDS = 4
+MAX_ROUNDS = 4
 PARTS = 4
 """Of an array that rounds write, each a cell."""
 PART = "part"
@@ -307,7 +307,7 @@ class Simulation:
             self.write_all(b, [hash((str(first), number, k)) for k in range(cells(b))])
 
     def run_while(self, step: WhileStep) -> Iterator[None]:
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             yield from self.run(step.condition)
             if sum(self.read_all(step.predicate)) % 5 == 0:
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hloom as hl
 from hloom.backends.cpu.compiler import Topology, cpu_pipeline
 from hloom.backends.cpu.program.build_program import build_program
-from hloom.backends.cpu.program.overlap import MOST_STARTED, overlap_collectives
+from hloom.backends.cpu.program.overlap import MAX_STARTED, overlap_collectives
 from hloom.backends.cpu.program.program import HostStep, Step, WaitStep, WhileStep
 from hloom.passes import run_passes
 
@@ -64,7 +64,7 @@ def test_starts_keep_their_order_and_few_are_on_their_way() -> None:
     for step in steps:
         under_way += isinstance(step, HostStep) - isinstance(step, WaitStep)
         most = max(most, under_way)
-    assert 1 < most <= MOST_STARTED
+    assert 1 < most <= MAX_STARTED
 
 
 def test_loops_have_schedules_of_their_own() -> None:

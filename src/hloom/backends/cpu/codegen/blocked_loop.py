@@ -20,7 +20,7 @@ from hloom.loops.nest import Nest, expressions_of
 
 BLOCK_BYTES = 1 << 17
 """What the arrays of a block take in the cache."""
-LEAST_BYTES = 1 << 16
+MIN_BYTES = 1 << 16
 BLOCK_STEP = 256
 """Blocks are multiples of so many elements, hence of all vectors."""
 
@@ -55,7 +55,7 @@ def blocked_loop(loop: WhileStep, assignment: Assignment) -> BlockedLoop | None:
     used = dict.fromkeys(assignment.of(b) for step in steps for b, _ in accesses(step))
     shared = [home for home in used if home not in set(scalars)]
     row = sum(home.byte_size for home in shared if _element_count(home) == size) // size
-    if row * size < LEAST_BYTES:
+    if row * size < MIN_BYTES:
         return None
     block = max(BLOCK_STEP, BLOCK_BYTES // row // BLOCK_STEP * BLOCK_STEP)
     return BlockedLoop(size, block, scalars, shared)

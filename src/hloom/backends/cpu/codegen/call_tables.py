@@ -11,7 +11,7 @@ from hloom.backends.cpu.llvm.function import call_only_attribute
 from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, constant
 from hloom.backends.cpu.program.interface import TABLE
 
-LEAST_CALLS = 4
+MIN_CALLS = 4
 """Fewer calls are written as code."""
 COPY = "copy.call"
 THREADS = ("pool", "parallel_for")

@@ -37,9 +37,9 @@ from hloom.backends.cpu.program.interface import (
 )
 from hloom.backends.cpu.program.program import Buffer, CodeStep, Program, Step, Subroutine, codes_of
 
-MERGED_NESTS = Merging(most_constants=4, divisors=False)
+MERGED_NESTS = Merging(max_constants=4, divisors=False)
 """A loop that knows its sizes keeps them in instructions rather than registers; a few make no difference."""
-MERGED_KERNELS = Merging(most_constants=24, divisors=True, kept=("tile", "kernel", "call"))
+MERGED_KERNELS = Merging(max_constants=24, divisors=True, kept=("tile", "kernel", "call"))
 """All but the innermost loops of products and convolutions, whose many places are best known, and mere calls."""
 ALONE = ("ptr null", "ptr null")
 """In the place of the threads."""

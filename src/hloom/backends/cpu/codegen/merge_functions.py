@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.codegen.modules import Merging, Unit
 
-LEAST_LINES = 16
+MIN_LINES = 16
 """Shorter functions cost hardly more than a call with a table."""
 
 _FUNCTION = re.compile(
@@ -61,7 +61,7 @@ def merge_functions(units: Sequence[Unit]) -> list[Unit]:
     for members in groups.values():
         for same in _that_may_differ(members):
             columns = _columns(same)
-            if len(same) > 1 and columns is not None and len(columns) <= same[0].merging.most_constants:
+            if len(same) > 1 and columns is not None and len(columns) <= same[0].merging.max_constants:
                 found.append(_merge(same, columns))
     return [*units, *found]
 
@@ -71,7 +71,7 @@ def _candidates(unit: Unit) -> Iterator[tuple[Merging, re.Match[str]]]:
         return
     for match in _FUNCTION.finditer(unit.text):
         kept = match["name"].rpartition(".")[2] in unit.merging.kept
-        if not kept and match["body"].count("\n") >= LEAST_LINES:
+        if not kept and match["body"].count("\n") >= MIN_LINES:
             yield unit.merging, match
 
 

@@ -39,7 +39,7 @@ class Merging:
     names end in one of `kept` stay as they are.
     """
 
-    most_constants: int
+    max_constants: int
     divisors: bool
     kept: tuple[str, ...] = ()
 

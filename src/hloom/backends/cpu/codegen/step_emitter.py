@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from hloom.backends.cpu.codegen.blocked_loop import blocked_loop, is_blocked_step
 from hloom.backends.cpu.codegen.call_tables import (
     COPY,
-    LEAST_CALLS,
+    MIN_CALLS,
     THREADS,
     Place,
     TableCall,
@@ -153,7 +153,7 @@ class StepEmitter:
             return
         for is_data, group in itertools.groupby(steps, self._is_call):
             run = list(group)
-            if is_data and len(run) >= LEAST_CALLS:
+            if is_data and len(run) >= MIN_CALLS:
                 self._table_of(run)
             else:
                 self._code_of(run, depth)

@@ -25,7 +25,7 @@ from hloom.backends.cpu.program.program import (
     leaves,
 )
 
-MOST_EVENTS = 1 << 16
+MAX_EVENTS = 1 << 16
 """Of one run; what comes later is only counted."""
 COUNTER_WORDS = 3
 """Of a step: runs, cycles, cycles of all threads in which they worked."""
@@ -94,7 +94,7 @@ class StepTimer:
         """The counters, and the function that adds to them."""
         rows = max(1, len(self.steps))
         return f"""@{COUNTERS} = global [{rows} x [{COUNTER_WORDS} x i64]] zeroinitializer
-@{EVENTS} = global [{MOST_EVENTS} x [3 x i64]] zeroinitializer
+@{EVENTS} = global [{MAX_EVENTS} x [3 x i64]] zeroinitializer
 @{EVENT_COUNT} = global i64 0
 define i64 @{READ_CLOCK}() {{
   %now = call i64 @{CLOCK}()
@@ -122,7 +122,7 @@ define internal void @hloom_count(i64 %row, i64 %start) noinline {{
   %worked.sum = add i64 %worked, %own
   store i64 %worked.sum, ptr %worked.at
   %event = load i64, ptr @{EVENT_COUNT}
-  %fits = icmp ult i64 %event, {MOST_EVENTS}
+  %fits = icmp ult i64 %event, {MAX_EVENTS}
   br i1 %fits, label %keep, label %done
 keep:
   %event.at = getelementptr [3 x i64], ptr @{EVENTS}, i64 %event

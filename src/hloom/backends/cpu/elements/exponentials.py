@@ -144,7 +144,7 @@ POWER_ATANH = {
 }
 
 # e^x of these and less is zero.
-LEAST_EXPONENT = (-104.0, -746.0)
+MIN_EXPONENT = (-104.0, -746.0)
 
 # Exponentials
 
@@ -193,7 +193,7 @@ def exp(x: Lanes) -> Lanes:
 
 def _exp_of_small(x: Lanes) -> Lanes:
     """Where the result is zero, as at masked places of a softmax, a factor is: a product that underflows is slow."""
-    least = x.pick(*LEAST_EXPONENT)
+    least = x.pick(*MIN_EXPONENT)
     power, scale, other = exp_parts(at_least(x, least))
     return power * scale * where(x > least, other, 0.0)
 
@@ -379,7 +379,7 @@ def power(x: Lanes, y: Lanes) -> Lanes:
     exponent = at_least(at_most(y, largest), -largest)
     product = exponent * log_base
     rest = fma(exponent, log_base, -product) + exponent * low
-    clamped = at_least(at_most(product, x.pick(90.0, 711.0)), x.pick(*LEAST_EXPONENT))
+    clamped = at_least(at_most(product, x.pick(90.0, 711.0)), x.pick(*MIN_EXPONENT))
     result = _exp(clamped, where(clamped.equals(product), rest, 0.0))
     half = y * 0.5
     is_integer = y.intrinsic("trunc").equals(y)

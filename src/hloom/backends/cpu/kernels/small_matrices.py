@@ -18,10 +18,10 @@ from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, type
 from hloom.ir import Instruction
 from hloom.runtime.fortran import Matrices, RoutineCall
 
-LEAST_COUNT = 4
+MIN_COUNT = 4
 """Matrices that are worth lanes."""
-MOST_ORDER = 16
-MOST_ELEMENTS = 512
+MAX_ORDER = 16
+MAX_ELEMENTS = 512
 """Of the right sides of a triangular system."""
 WORTH_THREADS = 1 << 19
 """The work of a batch from which on threads share it: the elements of the matrices times their size."""
@@ -32,9 +32,9 @@ def emit(name: str, instruction: Instruction, call: RoutineCall, threads: int) -
     """The code of a call of a routine of LAPACK or BLAS; None for other routines and types, and larger matrices."""
     routine, letter = call.routine[1:], call.routine[0]
     largest = max(call.operands, key=lambda matrices: matrices.elements)
-    if letter not in "sd" or routine not in _WRITERS or call.count < LEAST_COUNT or largest.elements > MOST_ELEMENTS:
+    if letter not in "sd" or routine not in _WRITERS or call.count < MIN_COUNT or largest.elements > MAX_ELEMENTS:
         return None
-    if not min(call.operands[0].sizes) or max(call.operands[0].sizes) > MOST_ORDER:
+    if not min(call.operands[0].sizes) or max(call.operands[0].sizes) > MAX_ORDER:
         return None
     return _Batch(name, instruction, call, threads).code()
 

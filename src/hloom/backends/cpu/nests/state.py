@@ -12,7 +12,7 @@ from hloom.backends.cpu.llvm.text import Builder, Index, Value
 from hloom.loops.expressions import Load, Reduction, Where
 from hloom.loops.index import Expression, Quotient, Remainder, Variable
 from hloom.loops.nest import BufferType, Nest, Store, atoms_of, indices_of
-from hloom.loops.rows import Rows, longest_row, rows_of_loads, rows_of_stores
+from hloom.loops.rows import Rows, max_row_length, rows_of_loads, rows_of_stores
 
 TIE = " ; %"
 """Before the name of the instruction that a line is for: a comment of LLVM's."""
@@ -110,7 +110,7 @@ def _rows(nest: Nest, vector_bytes: int) -> tuple[dict[int, Rows[Load]], dict[in
     vector = nest.schedule.vector
     if vector is None:
         return {}, {}
-    limit = longest_row(nest, vector, vector_bytes)
+    limit = max_row_length(nest, vector, vector_bytes)
     loads = {id(load): rows for rows in rows_of_loads(nest, vector, limit) for load in rows.accesses}
     stores = {id(store): rows for rows in rows_of_stores(nest, vector, limit) for store in rows.accesses}
     return loads, stores

@@ -38,9 +38,9 @@ STACK_BYTES = 64
 """Temporaries of at most so many bytes lie on the stack, where they may end up in registers."""
 STACK_SLOTS = 128
 """So many at most, but for those that loops use."""
-MOST_ROUND_BYTES = 8 << 20
+MAX_ROUND_BYTES = 8 << 20
 """Of memory that a round has for itself, where several run at once: the kernels of larger ones fill the threads."""
-MOST_BYTES_AT_ONCE = 256 << 20
+MAX_BYTES_AT_ONCE = 256 << 20
 
 
 @dataclass(slots=True)
@@ -317,7 +317,7 @@ class _Assigner:
             return None
         intervals = [self._interval(home) for home in private if home.byte_size > STACK_BYTES]
         offsets, size = best_fit(intervals)
-        small_enough = size <= MOST_ROUND_BYTES and size * rounds.at_once <= MOST_BYTES_AT_ONCE
+        small_enough = size <= MAX_ROUND_BYTES and size * rounds.at_once <= MAX_BYTES_AT_ONCE
         return RoundMemory(private, shared, offsets, size) if small_enough else None
 
     # The arena

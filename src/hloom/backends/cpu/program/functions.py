@@ -20,7 +20,7 @@ LONG_PROGRAM = 4000
 """Instructions that a program may expand to before loops and branches share computations."""
 LONG_FUNCTION = 16
 """Instructions that are worth a call."""
-MOST_LEVELS = 32
+MAX_LEVELS = 32
 """Of loops and conditionals inside of each other, in one function."""
 
 
@@ -53,7 +53,7 @@ def functions_of(order: Sequence[Computation]) -> set[Computation]:
         sizes[computation] = len(computation.instructions) + sum(sizes[callee] for callee in inside)
         levels[computation] = 1 + max((levels[callee] for callee in inside), default=0)
         is_shared = is_long and runs[computation] > 1 and sizes[computation] >= LONG_FUNCTION
-        if is_shared or levels[computation] > MOST_LEVELS:
+        if is_shared or levels[computation] > MAX_LEVELS:
             functions.add(computation)
     return functions
 

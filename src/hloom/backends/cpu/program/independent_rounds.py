@@ -29,9 +29,9 @@ from hloom.ops.operation import Operation
 from hloom.ops.slice import DynamicUpdateSlice
 from hloom.ops.structure import GetTupleElement
 
-LEAST_WORK = 1 << 14
+MIN_WORK = 1 << 14
 """Of a round that is worth a thread, in element additions, where it calls no kernel."""
-LEAST_SHARE = 0.75
+MIN_SHARE = 0.75
 """Of the threads that must be busy on the average."""
 
 
@@ -58,12 +58,12 @@ def may_run_at_once(body: Sequence[Step]) -> bool:
     if not all(isinstance(step, (KernelStep, CodeStep, CopyStep, WhileStep, ConditionalStep)) for step in steps):
         return False
     work = sum(nest_cost(nest) for step in steps if isinstance(step, KernelStep) for nest in step.kernel.nests)
-    return work >= LEAST_WORK or any(isinstance(step, CodeStep) for step in steps)
+    return work >= MIN_WORK or any(isinstance(step, CodeStep) for step in steps)
 
 
 def fills_threads(trips: int, threads: int) -> bool:
     """Whether rounds that take equally long keep the threads busy."""
-    return trips >= LEAST_SHARE * threads * -(-trips // threads)
+    return trips >= MIN_SHARE * threads * -(-trips // threads)
 
 
 @dataclass(frozen=True, slots=True)

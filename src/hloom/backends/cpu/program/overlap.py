@@ -34,7 +34,7 @@ from hloom.loops.nest import nest_cost
 OVERLAPPED = frozenset(
     {"all-gather", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute", "reduce-scatter"}
 )
-MOST_STARTED = 8
+MAX_STARTED = 8
 """Collectives on their way at once: what they read and write stays in memory."""
 _LATENCY, _BYTES_A_SECOND = 1e-5, 2e9
 _MEMORY_RATE, _ADDITIONS, _FLOPS = 1e10, 5e9, 5e10
@@ -117,7 +117,7 @@ class _Scheduler:
         first = self.ready[0] if self.ready else None
         if wait is not None:
             has_ended = self.ends[wait] <= now and (first is None or wait < first)
-            is_full = first is not None and first < 0 and len(self.started) == MOST_STARTED
+            is_full = first is not None and first < 0 and len(self.started) == MAX_STARTED
             if first is None or is_full or (first >= 0 and has_ended):
                 return self.started.pop(0)
         k = heapq.heappop(self.ready)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hloom.backends.cpu.runtime.memory_pool import LARGEST, SMALLEST, memory_pool
+from hloom.backends.cpu.runtime.memory_pool import MAX, SMALLEST, memory_pool
 from hloom.errors import ResourceExhaustedError
 from hloom.runtime.python_api import python_function
 
@@ -44,7 +44,7 @@ class Block(np.ndarray[Any, np.dtype[np.uint8]]):
 def allocate(byte_size: int) -> Block:
     """A block of byte_size bytes (any content), aligned to a cache line."""
     try:
-        capsule = memory_pool().take_capsule(min(byte_size, LARGEST + 1))
+        capsule = memory_pool().take_capsule(min(byte_size, MAX + 1))
     except MemoryError:
         reason = f"no memory for a buffer of {byte_size:,} bytes: the system has none to give"
         raise ResourceExhaustedError(reason) from None

@@ -44,7 +44,7 @@ PAGE = 4096
 NEXT_START = 10 * 64
 """How much further into its page the next memory starts."""
 SMALLEST_HUGE = 4 << 20  # from here memory is aligned for huge pages
-LARGEST = 1 << 60  # sizes that no address space has would overflow on the way to their class
+MAX = 1 << 60  # sizes that no address space has would overflow on the way to their class
 CLASSES = 256
 READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -80,7 +80,7 @@ advise = external("madvise", i32, Address, u64, i32)
 
 @native(name="hloom_take")
 def take(asked: u64) -> Address:
-    if asked > LARGEST:
+    if asked > MAX:
         return null
     list, size = list_of(asked), rounded(asked)
     lock()

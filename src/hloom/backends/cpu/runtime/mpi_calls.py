@@ -31,7 +31,7 @@ _MESSAGES = ("send", "recv", "send-done", "recv-done")
 _IDS = ("replica-id", "partition-id")
 TAGS = 1 << 15
 """What every MPI has."""
-_MOST = 2**31 - 1
+_MAX = 2**31 - 1
 """What an `int` of C can count."""
 
 
@@ -169,7 +169,7 @@ def _rows(step: HostStep, place: DevicePlace, ids: Array) -> Sequence[Row | Wait
     if make is None or any(isinstance(leaf, Slot) for part in (*step.operands, step.result) for leaf in leaves(part)):
         return None
     site = place.site(step)
-    if any(math.prod(array.dimensions) > _MOST for array in site.arrays):
+    if any(math.prod(array.dimensions) > _MAX for array in site.arrays):
         return None
     return make(site)
 
@@ -336,7 +336,7 @@ def _message(step: HostStep, place: DevicePlace) -> list[Row] | None:
     op: Any = step.instruction.op
     arrays = [*host_buffers(step)]
     is_send = step.instruction.opcode == "send"
-    if op.is_host_transfer or len(arrays) != 2 + is_send or any(math.prod(a.dimensions) > _MOST for a in arrays):
+    if op.is_host_transfer or len(arrays) != 2 + is_send or any(math.prod(a.dimensions) > _MAX for a in arrays):
         return None
     data = len(arrays) - 2
     pairs = transfer_pairs(step.instruction) or [(place.device, place.device)]
@@ -356,7 +356,7 @@ def _ragged(site: Site) -> list[Row | Wait] | None:
     operand, output, starts, *_ = site.arrays
     if site.comm is None or starts.dimensions != (len(site.members),) or starts.type.byte_width not in (4, 8):
         return None
-    if max(operand.byte_size, output.byte_size) > _MOST:
+    if max(operand.byte_size, output.byte_size) > _MAX:
         return None
     from mpi4py import MPI
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function, has_native_arrays
 from hloom.backends.cpu.kernels.convolution.form import normal_form
 from hloom.backends.cpu.kernels.convolution.packing import ImageCopy, KernelPack
-from hloom.backends.cpu.kernels.convolution.plan import MOST_ENTRIES, Plan, make_plan
+from hloom.backends.cpu.kernels.convolution.plan import MAX_ENTRIES, Plan, make_plan
 from hloom.backends.cpu.kernels.convolution.tile import StoreTile, SumTile
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.products.matmul import MatmulSpec
@@ -26,16 +26,16 @@ from hloom.backends.cpu.llvm.text import I1, I8, I64, PTR, Index, Value, constan
 from hloom.ir import Instruction
 from hloom.ops.convolution import Convolution
 
-MOST_CLASSES = 1 << 10
-MOST_TAPS = 1 << 20
-MOST_ELEMENTS = 1 << 31  # of an array: places in a line are counted in 32 bits
+MAX_CLASSES = 1 << 10
+MAX_TAPS = 1 << 20
+MAX_ELEMENTS = 1 << 31  # of an array: places in a line are counted in 32 bits
 
 
 def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -> KernelCode | None:
     """The code of a convolution; None for types without code, and for windows whose table would be too large."""
     shapes = [*instruction.operand_shapes, instruction.shape]
     counts = [shape.element_count for shape in shapes]
-    if not has_native_arrays(instruction) or max(counts) >= MOST_ELEMENTS or _taps(instruction) > MOST_TAPS:
+    if not has_native_arrays(instruction) or max(counts) >= MAX_ELEMENTS or _taps(instruction) > MAX_TAPS:
         return None
     try:
         lhs, rhs, out = (str(shape.element_type) for shape in shapes)
@@ -48,7 +48,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     if form.taps == 0:
         return _zeros(name, instruction)
     plan = make_plan(form, type_of(sums.element, vector_bytes * 8 // sums.bits), threads, vector_bytes)
-    if form.classes > MOST_CLASSES or len(plan.table) > MOST_ENTRIES:
+    if form.classes > MAX_CLASSES or len(plan.table) > MAX_ENTRIES:
         return None
     return _Emitter(name, plan, instruction).code()
 

@@ -24,8 +24,8 @@ from hloom.backends.cpu.llvm.function import size_of
 from hloom.backends.cpu.llvm.text import Type
 
 PANEL_BYTES = L2_BYTES // 4  # of a panel of the kernel that is used at once
-MOST_ENTRIES = 1 << 16  # of the table
-MOST_MULTIPLIER = 8  # output features of a group in lanes
+MAX_ENTRIES = 1 << 16  # of the table
+MAX_MULTIPLIER = 8  # output features of a group in lanes
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> Plan
 def _modes(form: Form) -> tuple[Mode, ...]:
     if form.is_complex:
         return ("rows",)
-    has_lanes = form.groups > 1 and form.axes and 1 in (form.inputs, form.outputs) and form.outputs <= MOST_MULTIPLIER
+    has_lanes = form.groups > 1 and form.axes and 1 in (form.inputs, form.outputs) and form.outputs <= MAX_MULTIPLIER
     return ("rows", "columns", "lanes") if has_lanes else ("rows", "columns")
 
 

@@ -22,8 +22,8 @@ from hloom.runtime.machine import architecture
 
 MultiplyAdd = Callable[[Function, Value, Value, Value], Value]
 
-LEAST_STEPS = 16  # elements of K
-LEAST_SIDE = 4  # rows and columns
+MIN_STEPS = 16  # elements of K
+MIN_SIDE = 4  # rows and columns
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class DotInstruction:
 def dot_instruction(p: Product, sums: Type) -> DotInstruction | None:
     """The best one for a product with vectors of sums; None where there is none, or it does not pay."""
     vector_bytes = sums.width * sums.bits // 8
-    if p.k < LEAST_STEPS or min(p.m, p.n) < LEAST_SIDE or sums.bits != 32 or p.is_complex:
+    if p.k < MIN_STEPS or min(p.m, p.n) < MIN_SIDE or sums.bits != 32 or p.is_complex:
         return None
     if vector_bytes > processor().vector_bytes:
         return None

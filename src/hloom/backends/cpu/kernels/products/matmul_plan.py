@@ -31,7 +31,7 @@ DIRECT_BYTES = L2_BYTES // 4  # of a B that is read in place
 STREAMED_BYTES = 32 << 20  # of a B that comes from memory
 STREAMED_ROWS = 32  # of the result: so few that memory is what takes time
 STREAMED_DEPTH = 64  # of a block of K then
-LEAST_COLUMNS = 512  # of a packed B: what makes up for packing A
+MIN_COLUMNS = 512  # of a packed B: what makes up for packing A
 FEW_SUMS = 4  # in registers: additions wait for each other
 PANEL_BYTES = 28 << 10  # of A, for a block of K: it stays in the L1 cache
 DIRECT_ROWS = 512  # of a block of K, where B is read in place: they lie in as many pages
@@ -238,7 +238,7 @@ def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
     a_is_direct = as_it_is and (p.a.column == 1 or is_small)
     columns = p.n
     if place == "shared":
-        passes = math.ceil(p.n / max(LEAST_COLUMNS, L3_BYTES // (p.k * size)))
+        passes = math.ceil(p.n / max(MIN_COLUMNS, L3_BYTES // (p.k * size)))
         columns = min(p.n, up(math.ceil(p.n / passes), tile.columns))
     whole = Plan(p, tile, depth, columns, place, a_is_direct, 1, 1, parallel)
     return _divided(whole, threads if parallel else 1)

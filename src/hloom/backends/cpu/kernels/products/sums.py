@@ -13,7 +13,7 @@ import math
 from hloom.backends.cpu.llvm.function import Function
 from hloom.backends.cpu.llvm.text import Index, Type, Value, constant
 
-MOST_STEPS = 512  # of a block
+MAX_STEPS = 512  # of a block
 MIN_STEPS = 64  # of a block: fewer would be stored and added again more often than errors ask for
 GROUP_BLOCKS = 16  # at least
 
@@ -21,13 +21,13 @@ GROUP_BLOCKS = 16  # at least
 def block_of(steps: int, depth: int, parts: int = 1) -> int:
     """How many of `steps` that are worked on together are summed from zero, where `depth` is all of K; `parts` times
     fewer where that costs nothing, or terms take several steps."""
-    blocks = parts * max(math.isqrt(depth) // 7, math.ceil(depth / MOST_STEPS))
+    blocks = parts * max(math.isqrt(depth) // 7, math.ceil(depth / MAX_STEPS))
     return max(min(steps, MIN_STEPS), math.ceil(steps / max(1, round(steps * blocks / depth))))
 
 
 def group_of(depth: int) -> int:
     """How many steps of K have their blocks added up in one chain."""
-    return MOST_STEPS * chain_length(depth // MOST_STEPS, GROUP_BLOCKS)
+    return MAX_STEPS * chain_length(depth // MAX_STEPS, GROUP_BLOCKS)
 
 
 def chain_length(count: int, least: int) -> int:

@@ -26,7 +26,7 @@ from hloom.backends.cpu.kernels.sort.network import (
 from hloom.backends.cpu.kernels.sort.records import Records, load_raw, store_raw
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
 
-LONGEST_ROW = 1 << 15
+MAX_ROW = 1 << 15
 """What is worth vectors of 32 bytes; longer rows are sorted by digits in less time."""
 SAMPLES = 9
 """Vectors that a pivot is the median of, about."""
@@ -42,7 +42,7 @@ def sorts(records: Records, size: int, vector_bytes: int) -> bool:
         return False
     if not records.are_distinct and key.exceptions is None:
         return False
-    return has_networks(vector_bytes) and (vector_bytes == 64 or size <= LONGEST_ROW)
+    return has_networks(vector_bytes) and (vector_bytes == 64 or size <= MAX_ROW)
 
 
 class QuickSort:

@@ -13,7 +13,7 @@ from hloom.backends.cpu.kernels.sort.records import Elements, KeyedPositions, Re
 from hloom.backends.cpu.kernels.sort.rows import RADIX_SIZE, SortRows
 from hloom.ir import Instruction
 
-LARGEST_ROW = (1 << 31) - 1
+MAX_ROW = (1 << 31) - 1
 """Positions have 32 bits."""
 
 
@@ -22,7 +22,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     op: Any = instruction.op
     comparator = ScalarComputation.of(op.comparator)
     sizes = instruction.operands[0].shape.dimensions
-    if comparator is None or not has_native_arrays(instruction) or sizes[op.dimension] > LARGEST_ROW:
+    if comparator is None or not has_native_arrays(instruction) or sizes[op.dimension] > MAX_ROW:
         return None
     if 0 in sizes:
         return code_of(name, [entry_function(name, instruction)])

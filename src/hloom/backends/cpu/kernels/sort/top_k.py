@@ -12,7 +12,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.kernels.sort.keys import natural_key
 from hloom.backends.cpu.kernels.sort.records import KeyedPositions, Rows, load_raw, raw_type, store_raw
 from hloom.backends.cpu.kernels.sort.rows import SortRows
-from hloom.backends.cpu.kernels.sort.sort import LARGEST_ROW
+from hloom.backends.cpu.kernels.sort.sort import MAX_ROW
 from hloom.backends.cpu.llvm.text import I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
 
@@ -25,7 +25,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     op: Any = instruction.op
     operand = instruction.operands[0].shape
     size, count = operand.dimensions[-1], math.prod(operand.dimensions[:-1])
-    if not has_native_arrays(instruction) or size > LARGEST_ROW:
+    if not has_native_arrays(instruction) or size > MAX_ROW:
         return None
     if not op.k or not count:
         return code_of(name, [entry_function(name, instruction)])
