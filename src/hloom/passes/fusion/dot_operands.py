@@ -55,10 +55,10 @@ def _arrange(edit: Edit, dot: Instruction) -> int:
         order = tuple(d for role in roles for d in role)
         shape = Shape.array(operand.shape.element_type, (operand.shape.dimensions[d] for d in order))
         new.append(edit.add(Transpose(permutation=order), [operand], shape, dot))
-        place = {d: k for k, d in enumerate(order)}
-        attributes[f"{side}_batch_dims"] = tuple(place[d] for d in roles[0])
+        new_index = {d: k for k, d in enumerate(order)}
+        attributes[f"{side}_batch_dims"] = tuple(new_index[d] for d in roles[0])
         contracting = roles[2] if side == "lhs" else roles[1]
-        attributes[f"{side}_contracting_dims"] = tuple(place[d] for d in contracting)
+        attributes[f"{side}_contracting_dims"] = tuple(new_index[d] for d in contracting)
     if not attributes:
         return 0
     edit.replace(dot, edit.add(op.replace(**attributes), new, dot.shape, dot))

@@ -35,7 +35,7 @@ FREE = {"constant", "iota", "broadcast", "reshape", "bitcast", "transpose", "sli
 # Their first operand must lie in memory: it is read at places known at run time only, or changed in place.
 READS_MEMORY = {"gather", "dynamic-update-slice"}
 # These store their parts one by one and so are the last step of a fusion, but where a user knows which part it reads.
-LAST = {"concatenate", "dynamic-update-slice"}
+ROOT_ONLY = {"concatenate", "dynamic-update-slice"}
 
 RECOMPUTED_COST = 12
 """Work for each element, in additions, that may be done again rather than stored and read."""
@@ -46,10 +46,10 @@ MIN_COLUMNS = 64
 MIN_ROWS = 16
 SMALL_REDUCTION = 8
 
-Way = tuple[tuple[int, ...], ...]
+AccessPattern = tuple[tuple[int, ...], ...]
 """How a user reads what holds a reduction: in any way, by rows, or by columns (an array's sizes, which are reduced)."""
-ANY: Way = ()
-ROWS: Way = ((),)
+ELEMENTWISE: AccessPattern = ()
+BY_ROWS: AccessPattern = ((),)
 
 
 @dataclass(frozen=True)
@@ -97,19 +97,21 @@ class _ComputationFusion:
         self.computation = computation
         self.order = {instruction: k for k, instruction in enumerate(computation.instructions)}
         self.fusible = {i for i in computation.instructions if self._is_fusible(i)}
-        self.times: dict[Instruction, float] = {}
+        self.evaluations: dict[Instruction, float] = {}
         """How often an element of the instruction is computed, if it is computed inside its users."""
         self.roots: dict[Instruction, set[Instruction]] = {}
         """The instructions in memory whose computation an instruction is part of."""
         self.inlined: set[Instruction] = set()
         self.cost = self._chain_costs()
-        self.holding = self._after_reductions()
+        self.reducing = self._find_reducing()
         self.sizes: dict[Instruction, int] = {}
-        self.ways: dict[Instruction, set[Way]] = {}
+        self.patterns: dict[Instruction, set[AccessPattern]] = {}
         """By the instructions in memory: the one way in which their reductions are read."""
-        self.updated = {origin(i.operands[0]) for i in self.fusible if isinstance(i.op, DynamicUpdateSlice)}
+        self.updated_arrays = {origin(i.operands[0]) for i in self.fusible if isinstance(i.op, DynamicUpdateSlice)}
         """The arrays that change in place."""
-        self.elsewhere = {i for i in self.fusible if isinstance(i.op, DynamicUpdateSlice) and self._reads_elsewhere(i)}
+        self.conflicting_updates = {
+            i for i in self.fusible if isinstance(i.op, DynamicUpdateSlice) and self._has_conflict(i)
+        }
         """The updates that are computed from arrays that change: from other parts of their own, or from others."""
         self.depths: dict[Instruction, int] = {}
         """How many steps of its fusion follow an instruction at most."""
@@ -119,7 +121,7 @@ class _ComputationFusion:
             return False
         return self.options.can_fuse(instruction) and not runs_effects(instruction.op)
 
-    def _reads_elsewhere(self, update: Instruction) -> bool:
+    def _has_conflict(self, update: Instruction) -> bool:
         """Whether the update is computed from other elements of its array, or from another array that changes.
 
         A kernel that reads the first and writes cannot work in place, and two kernels that each read what the other
@@ -129,11 +131,11 @@ class _ComputationFusion:
         seen, stack = {part}, [part]
         while stack and len(seen) < self.options.max_instructions:
             instruction = stack.pop()
-            if instruction not in self.fusible or instruction.opcode in LAST:
+            if instruction not in self.fusible or instruction.opcode in ROOT_ONLY:
                 continue
             is_same_part = instruction.opcode == "dynamic-slice" and instruction.operands[1:] == starts
             is_same_part = is_same_part and instruction.shape.dimensions == part.shape.dimensions
-            changing = self.updated.intersection(map(origin, instruction.operands))
+            changing = self.updated_arrays.intersection(map(origin, instruction.operands))
             if changing - ({array} if is_same_part else set()):
                 return True
             stack += [operand for operand in instruction.operands if operand not in seen]
@@ -149,7 +151,7 @@ class _ComputationFusion:
                 costs[instruction] = _own_cost(instruction) + before
         return costs
 
-    def _after_reductions(self) -> set[Instruction]:
+    def _find_reducing(self) -> set[Instruction]:
         """The instructions that would compute a reduction of more than a few steps, if all that can be were fused."""
         found: set[Instruction] = set()
         for instruction in self.computation.instructions:
@@ -157,7 +159,8 @@ class _ComputationFusion:
                 continue
             is_reduction = instruction.opcode in ("reduce", "reduce-window")
             if (is_reduction and _reduced_count(instruction) > SMALL_REDUCTION) or any(
-                operand in found and _way(instruction, operand) is not None for operand in instruction.operands
+                operand in found and _access_pattern(instruction, operand) is not None
+                for operand in instruction.operands
             ):
                 found.add(instruction)
         return found
@@ -180,20 +183,20 @@ class _ComputationFusion:
         for user in users:
             if user not in self.fusible:
                 return f"its user %{user.name} ({user.opcode}) is no part of a fusion, and reads it from memory"
-            if not self._takes(user, instruction):
-                after = "; rows are not read whole and in order" if instruction in self.holding else ""
+            if not self._can_compute(user, instruction):
+                after = "; rows are not read whole and in order" if instruction in self.reducing else ""
                 return f"its user %{user.name} ({user.opcode}) cannot compute its elements where it needs them{after}"
-        times = self._evaluations(instruction, users)
+        evaluations = self._count_evaluations(instruction, users)
         roots = set().union(*(self.roots[user] for user in users))
         if 1 + max(self.depths[user] for user in users) > self.options.max_depth:
             return f"the fusion would be more than {self.options.max_depth} instructions deep"
-        if len(self._ways(instruction, users, roots)) > 1:
+        if len(self._access_patterns(instruction, users, roots)) > 1:
             return "the fusion would reduce in two ways: rows and columns, or columns of two kinds"
         if any(self.sizes[root] >= self.options.max_instructions for root in roots):
             return f"the fusion has {self.options.max_instructions} instructions already"
         names = ", ".join(sorted(f"%{root.name}" for root in roots)[:4])
         return (
-            f"each element would be computed {max(times, len(roots)):.3g} times, in {len(roots)} kernels ({names}), at "
+            f"each element would be computed {max(evaluations, len(roots)):.3g} times, in {len(roots)} kernels ({names}), at "
             f"{self.cost[instruction]:.3g} additions each: more than reading it again takes ({RECOMPUTED_COST})"
         )
 
@@ -210,43 +213,47 @@ class _ComputationFusion:
             instruction is not self.computation.root
             and bool(users)
             and all(user in self.fusible for user in users)
-            and all(self._takes(user, instruction) for user in users)
+            and all(self._can_compute(user, instruction) for user in users)
         )
         if inline:
             roots = set().union(*(self.roots[user] for user in users))
-            times = self._evaluations(instruction, users)
+            evaluations = self._count_evaluations(instruction, users)
             depth = 1 + max(self.depths[user] for user in users)
-            ways = self._ways(instruction, users, roots)
-            inline = depth <= self.options.max_depth and len(ways) <= 1 and self._pays(instruction, roots, times)
+            patterns = self._access_patterns(instruction, users, roots)
+            inline = (
+                depth <= self.options.max_depth and len(patterns) <= 1 and self._pays(instruction, roots, evaluations)
+            )
         if not inline:
             self.depths[instruction] = 0
-            self.ways[instruction] = set()
+            self.patterns[instruction] = set()
             self.roots[instruction] = {instruction}
-            self.times[instruction] = 1.0
+            self.evaluations[instruction] = 1.0
             self.sizes[instruction] = 1
             return
         self.inlined.add(instruction)
         self.depths[instruction] = depth
         self.roots[instruction] = roots
-        self.times[instruction] = max(1.0, times)
+        self.evaluations[instruction] = max(1.0, evaluations)
         for root in roots:
             self.sizes[root] += 1
-            self.ways[root] = ways
+            self.patterns[root] = patterns
 
-    def _ways(self, instruction: Instruction, users: list[Instruction], roots: set[Instruction]) -> set[Way]:
+    def _access_patterns(
+        self, instruction: Instruction, users: list[Instruction], roots: set[Instruction]
+    ) -> set[AccessPattern]:
         """In which ways the fusions of these roots read reductions, with this instruction among them."""
-        found = set().union(*(self.ways[root] for root in roots))
-        if instruction in self.holding:
-            found |= {way for user in users if (way := _way(user, instruction))}
+        found = set().union(*(self.patterns[root] for root in roots))
+        if instruction in self.reducing:
+            found |= {pattern for user in users if (pattern := _access_pattern(user, instruction))}
         return found
 
-    def _evaluations(self, instruction: Instruction, users: list[Instruction]) -> float:
+    def _count_evaluations(self, instruction: Instruction, users: list[Instruction]) -> float:
         """How often an element is computed: once for all users that read it at the index that they compute."""
-        same = [u for u in users if self._keeps_index(u, instruction)]
-        others = sum(self.times[u] * self._reads(u, instruction) for u in users if u not in same)
-        return others + max((self.times[user] for user in same), default=0.0)
+        same = [u for u in users if self._reads_same_index(u, instruction)]
+        others = sum(self.evaluations[u] * self._average_reads(u, instruction) for u in users if u not in same)
+        return others + max((self.evaluations[user] for user in same), default=0.0)
 
-    def _keeps_index(self, user: Instruction, operand: Instruction) -> bool:
+    def _reads_same_index(self, user: Instruction, operand: Instruction) -> bool:
         """Whether the user's elements come from those of the operand at the same place."""
         if user.opcode == "concatenate":
             return user in self.inlined  # into gathers, which know the piece
@@ -254,7 +261,7 @@ class _ComputationFusion:
             return _without_ones(user.shape.dimensions) == _without_ones(operand.shape.dimensions)
         return user.op.elementwise and user.shape.dimensions == operand.shape.dimensions
 
-    def _takes(self, user: Instruction, operand: Instruction) -> bool:
+    def _can_compute(self, user: Instruction, operand: Instruction) -> bool:
         """Whether the user can compute the operand's elements where it needs them."""
         if (
             user.opcode in READS_MEMORY
@@ -262,15 +269,15 @@ class _ComputationFusion:
             and operand.opcode not in ("broadcast", "constant")
         ):
             return False
-        if (user in self.elsewhere or _is_padding(user)) and user.operands[1] is operand:
+        if (user in self.conflicting_updates or _is_padding(user)) and user.operands[1] is operand:
             return False
         if operand.opcode == "pad" or _is_padding(operand):
             return user.op.elementwise
-        if operand.shape.is_tuple or (operand.opcode in LAST and not _reads_pieces(user, operand)):
+        if operand.shape.is_tuple or (operand.opcode in ROOT_ONLY and not _reads_concatenated_indices(user, operand)):
             return False
-        return operand not in self.holding or _way(user, operand) is not None
+        return operand not in self.reducing or _access_pattern(user, operand) is not None
 
-    def _reads(self, user: Instruction, operand: Instruction) -> float:
+    def _average_reads(self, user: Instruction, operand: Instruction) -> float:
         """How many elements of the operand one element of the user reads, on average over the operand."""
         size = max(1, operand.shape.element_count if operand.shape.is_array else 1)
         own = next(user.shape.leaves()).element_count
@@ -279,7 +286,7 @@ class _ComputationFusion:
         if user.opcode == "broadcast":
             # Computed before the loop over the other dimensions, or a few times that are written out.
             is_once = _row_length(user) is not None or own <= 4 * size
-            by_columns = operand in self.holding and _columns_of_broadcast(user) is not None
+            by_columns = operand in self.reducing and _columns_of_broadcast(user) is not None
             return 1.0 if is_once or by_columns else own / size
         if user.opcode == "reduce-window":
             return own * math.prod(d.size for d in user.op.window) / size  # type: ignore[attr-defined]
@@ -289,26 +296,26 @@ class _ComputationFusion:
             return 1.0
         return min(1.0, own / size) if user.opcode in ("slice", "dynamic-slice") else own / size
 
-    def _pays(self, instruction: Instruction, roots: set[Instruction], times: float) -> bool:
+    def _pays(self, instruction: Instruction, roots: set[Instruction], evaluations: float) -> bool:
         if any(self.sizes[root] >= self.options.max_instructions for root in roots):
             return False
         if instruction.opcode in ("constant", "iota") or (
             instruction.shape.is_scalar and self._is_free_chain(instruction)
         ):
             return True
-        if len(roots) == 1 and (times <= 1.5 or self._kept_along_rows(instruction, times)):
+        if len(roots) == 1 and (evaluations <= 1.5 or self._is_kept_along_rows(instruction, evaluations)):
             return True
-        if instruction in self.holding:
+        if instruction in self.reducing:
             return False
-        again = times if len(roots) == 1 else max(times, float(len(roots)))
-        return self.cost[instruction] * (again - 1.0) <= RECOMPUTED_COST
+        count = evaluations if len(roots) == 1 else max(evaluations, float(len(roots)))
+        return self.cost[instruction] * (count - 1.0) <= RECOMPUTED_COST
 
     def _is_free_chain(self, instruction: Instruction) -> bool:
         return self.cost[instruction] <= RECOMPUTED_COST
 
-    def _kept_along_rows(self, instruction: Instruction, times: float) -> bool:
+    def _is_kept_along_rows(self, instruction: Instruction, evaluations: float) -> bool:
         """Several uses in one fusion of rows: the value is kept for the row, or is computed together with itself."""
-        return times <= 8.0 and all(_way(user, instruction) is not None for user in instruction.users)
+        return evaluations <= 8.0 and all(_access_pattern(user, instruction) is not None for user in instruction.users)
 
     # Groups: the instructions in memory, and which of them share a fusion
 
@@ -316,13 +323,13 @@ class _ComputationFusion:
         """The last steps of each fusion: alone, or with siblings over the same elements."""
         roots = [i for i in self.computation.instructions if i in self.fusible and i not in self.inlined]
         merged = merge_siblings(roots, self._members, self.order, self._may_merge, self.options.max_instructions)
-        return [group for group in merged if self._worth(group)]
+        return [group for group in merged if self._is_worth_fusing(group)]
 
     def _may_merge(self, root: Instruction) -> bool:
-        by_columns = bool(self.ways[root] - {ROWS})
-        return root.opcode not in LAST and root.shape.is_array and bool(root.shape.dimensions) and not by_columns
+        by_columns = bool(self.patterns[root] - {BY_ROWS})
+        return root.opcode not in ROOT_ONLY and root.shape.is_array and bool(root.shape.dimensions) and not by_columns
 
-    def _worth(self, group: list[Instruction]) -> bool:
+    def _is_worth_fusing(self, group: list[Instruction]) -> bool:
         """A single instruction is a kernel as it is."""
         return len(group) > 1 or any(operand in self.inlined for operand in group[0].operands)
 
@@ -394,7 +401,7 @@ def _is_padding(instruction: Instruction) -> bool:
     return instruction.opcode == "dynamic-update-slice" and instruction.operands[0].opcode == "broadcast"
 
 
-def _reads_pieces(user: Instruction, operand: Instruction) -> bool:
+def _reads_concatenated_indices(user: Instruction, operand: Instruction) -> bool:
     """Whether a gather reads its start indices, each from one of the operands of a concatenation."""
     if user.opcode != "gather" or operand.opcode != "concatenate" or user.operands[0] is operand:
         return False
@@ -419,50 +426,50 @@ def _reduced_count(instruction: Instruction) -> int:
     return math.prod(sizes[d] for d in op.dimensions)
 
 
-def _way(user: Instruction, operand: Instruction) -> Way | None:
+def _access_pattern(user: Instruction, operand: Instruction) -> AccessPattern | None:
     """How the user reads elements of an operand that holds a reduction; None where it would be computed often."""
     sizes = operand.shape.dimensions
     if user.op.elementwise:
-        return ANY
+        return ELEMENTWISE
     if user.opcode == "broadcast":
         rest, rows = _row_length(user), math.prod(sizes)
         if rest is not None and rest <= MAX_ROW and (rows >= MIN_ROWS or rest * rows <= 4096):
-            return ROWS
+            return BY_ROWS
         return _columns_of_broadcast(user)
     if user.opcode == "reduce":
         reduced = tuple(user.op.dimensions)  # type: ignore[attr-defined]
         if user.operands[0] is not operand:
             return None
         kept = [d for d in range(len(sizes)) if d not in reduced]
-        return ROWS if _leads(kept, sizes) else _columns(sizes, reduced)
+        return BY_ROWS if _are_leading(kept, sizes) else _column_pattern(sizes, reduced)
     is_same = user.opcode == "reshape" and _without_ones(sizes) == _without_ones(user.shape.dimensions)
-    return ANY if is_same else None
+    return ELEMENTWISE if is_same else None
 
 
-def _columns_of_broadcast(broadcast: Instruction) -> Way | None:
+def _columns_of_broadcast(broadcast: Instruction) -> AccessPattern | None:
     dimensions, sizes = broadcast.op.broadcast_dimensions, broadcast.shape.dimensions  # type: ignore[attr-defined]
     in_order = list(dimensions) == sorted(dimensions)
-    return _columns(sizes, [d for d in range(len(sizes)) if d not in dimensions]) if in_order else None
+    return _column_pattern(sizes, [d for d in range(len(sizes)) if d not in dimensions]) if in_order else None
 
 
-def _columns(sizes: tuple[int, ...], reduced: Sequence[int]) -> Way | None:
+def _column_pattern(sizes: tuple[int, ...], reduced: Sequence[int]) -> AccessPattern | None:
     """By columns, where few dimensions are reduced and there are many columns behind them."""
-    along = [d for d in sorted(reduced) if sizes[d] > 1]
-    if not along or math.prod(sizes[d] for d in along) > MAX_COLUMN:
+    reduced_dimensions = [d for d in sorted(reduced) if sizes[d] > 1]
+    if not reduced_dimensions or math.prod(sizes[d] for d in reduced_dimensions) > MAX_COLUMN:
         return None
-    behind = math.prod(sizes[along[-1] + 1 :])
-    return (sizes, tuple(along)) if behind >= MIN_COLUMNS else None
+    behind = math.prod(sizes[reduced_dimensions[-1] + 1 :])
+    return (sizes, tuple(reduced_dimensions)) if behind >= MIN_COLUMNS else None
 
 
 def _row_length(broadcast: Instruction) -> int | None:
     """How often each element of the operand follows itself; None where they come in another order."""
     dimensions, sizes = broadcast.op.broadcast_dimensions, broadcast.shape.dimensions  # type: ignore[attr-defined]
-    if not _leads(dimensions, sizes):
+    if not _are_leading(dimensions, sizes):
         return None
     return math.prod(size for d, size in enumerate(sizes) if d not in dimensions)
 
 
-def _leads(dimensions: Sequence[int], sizes: Sequence[int]) -> bool:
+def _are_leading(dimensions: Sequence[int], sizes: Sequence[int]) -> bool:
     """Whether these dimensions, in order, come before all others; those of size 1 may stand anywhere."""
     wide = [d for d, size in enumerate(sizes) if size > 1]
     chosen = [d for d in dimensions if sizes[d] > 1]

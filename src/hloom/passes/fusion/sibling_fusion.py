@@ -55,7 +55,7 @@ class _Merger:
                 continue
             operands = self._operands(root)
             for candidate in self._candidates(operands):
-                if self._try(self.group_of[candidate], root):
+                if self._try_merge(self.group_of[candidate], root):
                     break
             for operand in operands:
                 self.readers.setdefault(operand, []).append(root)
@@ -75,33 +75,33 @@ class _Merger:
                 found.setdefault(id(self.group_of[reader]), reader)
         return list(found.values())[:MAX_CANDIDATES]
 
-    def _try(self, group: list[Instruction], root: Instruction) -> bool:
-        if len(group) >= MAX_ROOTS or any(not _alike(member, root) for member in group):
+    def _try_merge(self, group: list[Instruction], root: Instruction) -> bool:
+        if len(group) >= MAX_ROOTS or any(not _can_share_loops(member, root) for member in group):
             return False
-        together = {m for r in group for m in self.members[r]} | set(self.members[root])
-        if len(together) > self.max_members or not self._reads_elementwise(group, root):
+        merged = {m for r in group for m in self.members[r]} | set(self.members[root])
+        if len(merged) > self.max_members or not self._reads_elementwise(group, root):
             return False
-        alone = self.group_of[root]
-        if self._path(group, alone) or self._path(alone, group):
+        own = self.group_of[root]
+        if self._has_path(group, own) or self._has_path(own, group):
             return False
-        for changed in (group, alone):
+        for changed in (group, own):
             self.inputs.pop(id(changed), None)
         group.append(root)
-        self._tie(min(self.order[r] for r in group), self.order[root])
+        self._add_span(min(self.order[r] for r in group), self.order[root])
         group.sort(key=self.order.__getitem__)
         self.group_of[root] = group
         return True
 
-    def _tie(self, first: int, last: int) -> None:
+    def _add_span(self, first: int, last: int) -> None:
         """Roots come in order, so that a new span ends behind all others."""
         while self.spans and self.spans[-1][1] >= first:
             first = min(first, self.spans.pop()[0])
         self.spans.append((first, last))
 
-    def _first_tied(self, place: int) -> int:
+    def _earliest_start(self, position: int) -> int:
         """The first place that a path through merged fusions can lead from, to this place or behind it."""
-        position = bisect_left(self.spans, place, key=itemgetter(1))
-        return min(place, self.spans[position][0]) if position < len(self.spans) else place
+        index = bisect_left(self.spans, position, key=itemgetter(1))
+        return min(position, self.spans[index][0]) if index < len(self.spans) else position
 
     def _reads_elementwise(self, group: list[Instruction], root: Instruction) -> bool:
         """Whether the root's fusion reads the group's results, if at all, at the index that it computes."""
@@ -114,10 +114,10 @@ class _Merger:
                 reached.add(member)
         return True
 
-    def _path(self, start: list[Instruction], end: list[Instruction]) -> bool:
+    def _has_path(self, start: list[Instruction], end: list[Instruction]) -> bool:
         """Whether a path leads from one fusion to the other through something else."""
         # What stands before all results does not depend on them, unless a merged fusion ties it to what comes later.
-        lowest = self._first_tied(min(self.order[root] for root in start))
+        lowest = self._earliest_start(min(self.order[root] for root in start))
         stack = [instruction for instruction in self._inputs(end) if instruction not in start]
         seen: set[Instruction] = set()
         while stack:
@@ -147,7 +147,7 @@ class _Merger:
         return found
 
 
-def _alike(a: Instruction, b: Instruction) -> bool:
+def _can_share_loops(a: Instruction, b: Instruction) -> bool:
     """Roots that one nest can store: equal sizes, and reductions with reductions of the same dimensions."""
     if a.shape.is_tuple or b.shape.is_tuple or a.shape.dimensions != b.shape.dimensions:
         return False
