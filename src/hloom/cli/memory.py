@@ -17,9 +17,9 @@ def show_memory(module: Module) -> None:
     use = memory_use(module.entry)
     table = Table("value", "shape", "bytes")
     table.columns[2].justify = "right"
-    for instruction in use.alive[:SHOWN]:
+    for instruction in use.live[:SHOWN]:
         table.add_row(f"%{instruction.name}", str(instruction.shape), f"{instruction.shape.byte_size:,}")
-    rest = use.alive[SHOWN:]
+    rest = use.live[SHOWN:]
     if rest:
         table.add_row(f"{len(rest)} others", "", f"{sum(i.shape.byte_size for i in rest):,}")
     console = terminal(highlight=False)

@@ -98,13 +98,13 @@ def _changes(diffs: list[ComputationDiff]) -> Json:
 def _memory(module: Module) -> Json:
     """Bytes in use after each instruction of the entry, and what is alive where they are most."""
     use = memory_use(module.entry)
-    shown = [{"name": i.name, "shape": str(i.shape), "bytes": i.shape.byte_size} for i in use.alive[:ALIVE_SHOWN]]
+    shown = [{"name": i.name, "shape": str(i.shape), "bytes": i.shape.byte_size} for i in use.live[:ALIVE_SHOWN]]
     return {
         "names": [i.name for i in module.entry.instructions],
         "bytes": use.bytes,
         "peak": use.peak,
         "alive": shown,
-        "others": len(use.alive) - len(shown),
+        "others": len(use.live) - len(shown),
         "parameters": sum(i.shape.byte_size for i in module.entry.parameters if i.shape.is_static),
     }
 

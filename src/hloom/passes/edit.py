@@ -43,9 +43,9 @@ class Edit:
         """A name like `base.12` that no instruction of the computation has."""
         if not self._names:
             self._names = {instruction.name for instruction in self.computation.instructions}
-        number = len(self._names)
-        while (name := f"{base}.{number}") in self._names:
-            number += 1
+        suffix = len(self._names)
+        while (name := f"{base}.{suffix}") in self._names:
+            suffix += 1
         self._names.add(name)
         return name
 

@@ -64,23 +64,23 @@ def _greedy(computation: Computation, effectful: set[Computation]) -> list[Instr
     order = {instruction: k for k, instruction in enumerate(computation.instructions)}
     before = predecessors(computation.instructions, effectful)
     after = successors(before)
-    missing = {instruction: len(needed) for instruction, needed in before.items()}
+    unscheduled = {instruction: len(needed) for instruction, needed in before.items()}
     memory = _Memory(computation)
-    names = list(order)
-    ready = [(memory.growth(i), order[i]) for i in names if not missing[i]]
+    instructions = list(order)
+    ready = [(memory.growth(i), order[i]) for i in instructions if not unscheduled[i]]
     heapify(ready)
     result: dict[Instruction, None] = {}
     while ready:
-        best = names[heappop(ready)[1]]
+        best = instructions[heappop(ready)[1]]
         if best in result:
             continue
         result[best] = None
         last_readers = memory.run(best)
         for following in after[best]:
-            missing[following] -= 1
+            unscheduled[following] -= 1
         # What is the last to read a value frees it: it grows by less than it was listed with.
         for changed in {*last_readers, *after[best]}:
-            if not missing[changed] and changed not in result:
+            if not unscheduled[changed] and changed not in result:
                 heappush(ready, (memory.growth(changed), order[changed]))
     return list(result)
 
@@ -157,18 +157,18 @@ class _Memory:
         return last
 
 
-def lifetimes(computation: Computation) -> dict[Instruction, tuple[int, int]]:
+def live_ranges(computation: Computation) -> dict[Instruction, tuple[int, int]]:
     """For each value that takes memory, the place of what makes it and of what reads it last, as instructions stand."""
     memory = _Memory(computation)
-    born: dict[Instruction, int] = {}
+    definitions: dict[Instruction, int] = {}
     found: dict[Instruction, tuple[int, int]] = {}
     end = len(computation.instructions) - 1
-    for place, instruction in enumerate(computation.instructions):
+    for position, instruction in enumerate(computation.instructions):
         memory.run(instruction)
         if instruction in memory.size:
-            born[instruction] = place
-            found.update({v: (born[v], place) for v in memory.read[instruction] if not memory.readers[v]})
-    rest = {value: (first, end if memory.readers[value] else first) for value, first in born.items()}
+            definitions[instruction] = position
+            found.update({v: (definitions[v], position) for v in memory.read[instruction] if not memory.readers[v]})
+    rest = {value: (first, end if memory.readers[value] else first) for value, first in definitions.items()}
     return rest | found
 
 
@@ -178,21 +178,21 @@ class MemoryUse:
 
     bytes: list[int]
     peak: int
-    alive: list[Instruction]
+    live: list[Instruction]
     """The largest first."""
 
 
 def memory_use(computation: Computation) -> MemoryUse:
     """What values take as the instructions stand; parameters, and what only gives them other names, do not count."""
-    ranges = {i: places for i, places in lifetimes(computation).items() if i.shape.is_static}
+    ranges = {i: live_range for i, live_range in live_ranges(computation).items() if i.shape.is_static}
     changes = [0] * (len(computation.instructions) + 1)
     for instruction, (first, last) in ranges.items():
         changes[first] += instruction.shape.byte_size
         changes[last + 1] -= instruction.shape.byte_size
     use = list(accumulate(changes[:-1]))
     peak = max(range(len(use)), key=use.__getitem__, default=0)
-    alive = [i for i, (first, last) in ranges.items() if first <= peak <= last]
-    return MemoryUse(use, peak, sorted(alive, key=lambda i: -i.shape.byte_size))
+    live = [i for i, (first, last) in ranges.items() if first <= peak <= last]
+    return MemoryUse(use, peak, sorted(live, key=lambda i: -i.shape.byte_size))
 
 
 def peak_bytes(computation: Computation, order: Sequence[Instruction]) -> int:

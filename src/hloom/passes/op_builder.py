@@ -35,9 +35,9 @@ class OpBuilder:
         self._add = add
 
     @staticmethod
-    def at(edit: Edit, place: Instruction) -> OpBuilder:
-        """Makes instructions before `place`, with its metadata."""
-        return OpBuilder(lambda op, operands, shape: edit.add(op, operands, shape, place))
+    def at(edit: Edit, before: Instruction) -> OpBuilder:
+        """Makes instructions before `before`, with its metadata."""
+        return OpBuilder(lambda op, operands, shape: edit.add(op, operands, shape, before))
 
     @staticmethod
     def of(computation: Computation) -> OpBuilder:
@@ -91,10 +91,10 @@ class OpBuilder:
 def new_computation(module: Module, name: str) -> Computation:
     """An empty computation of the module, with a name that no other has."""
     names = {computation.name for computation in module.computations}
-    number = len(names)
-    while f"{name}.{number}" in names:
-        number += 1
-    computation = Computation(f"{name}.{number}")
+    suffix = len(names)
+    while f"{name}.{suffix}" in names:
+        suffix += 1
+    computation = Computation(f"{name}.{suffix}")
     computation.parent = module
     module.computations.insert(0, computation)  # its callers come later
     return computation
@@ -153,21 +153,21 @@ def below(build: OpBuilder, step: Instruction, limit: int) -> Instruction:
 
 
 def loop(
-    build: OpBuilder, module: Module, name: str, values: Sequence[Instruction], body: LoopBody, goes_on: LoopCondition
+    build: OpBuilder, module: Module, name: str, values: Sequence[Instruction], body: LoopBody, continues: LoopCondition
 ) -> list[Instruction]:
-    """The values after rounds for which `goes_on(build, step, values)` is true; the body is made before that."""
+    """The values after rounds for which `continues(build, step, values)` is true; the body is made before that."""
     init = build.tuple(build.constant(0, S32), *values)
-    inside = new_computation(module, f"{name}-body")
-    within = OpBuilder.of(inside)
-    step, *before = _elements(within, init.shape)
-    after = body(within, step, before)
-    within.tuple(within(Add(), step, within.constant(1, S32)), *after)
+    body_computation = new_computation(module, f"{name}-body")
+    inner = OpBuilder.of(body_computation)
+    step, *state = _elements(inner, init.shape)
+    next_values = body(inner, step, state)
+    inner.tuple(inner(Add(), step, inner.constant(1, S32)), *next_values)
     condition = new_computation(module, f"{name}-condition")
-    within = OpBuilder.of(condition)
-    step, *before = _elements(within, init.shape)
-    goes_on(within, step, before)
-    whole = build(While(condition=condition, body=inside), init)
-    return [build.element(whole, k) for k in range(1, len(init.shape.elements))]
+    inner = OpBuilder.of(condition)
+    step, *state = _elements(inner, init.shape)
+    continues(inner, step, state)
+    results = build(While(condition=condition, body=body_computation), init)
+    return [build.element(results, k) for k in range(1, len(init.shape.elements))]
 
 
 def _elements(build: OpBuilder, shape: Shape) -> list[Instruction]:

@@ -166,13 +166,13 @@ class _Run:
 
     def run_to_fixpoint(self, steps: tuple[Pass | Pipeline, ...]) -> int:
         """Stops as soon as every step in a row left the module alone."""
-        total = quiet = 0
+        total = unchanged = 0
         for _ in range(FIXPOINT_LIMIT):
             for step in steps:
                 changes = self.run(step)
                 total += changes
-                quiet = 0 if changes else quiet + 1
-                if quiet == len(steps):
+                unchanged = 0 if changes else unchanged + 1
+                if unchanged == len(steps):
                     return total
         return total
 

@@ -134,8 +134,8 @@ def _make(name: str, options: str) -> Pass | Pipeline:
         if key not in fields:
             raise ArgumentError(f"pass {name} has no field {key!r}; its fields are: {', '.join(fields) or 'none'}")
         values[key] = _value(name, fields[key], value)
-    made: Pass = cls(**values)
-    return made
+    step: Pass = cls(**values)
+    return step
 
 
 def find_pass(name: str) -> Any:

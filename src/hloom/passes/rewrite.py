@@ -93,13 +93,13 @@ def rewrite(
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """An opcode with operand patterns (None: any operands, one of them `some`); without an opcode, a name to bind."""
+    """An opcode with operand patterns (None: any operands, one of them `required_opcode`); without an opcode, a name to bind."""
 
     name: str = ""
     opcode: str = ""
     operands: tuple[Pattern, ...] | None = ()
     is_splat: bool = False
-    some: str = ""
+    required_opcode: str = ""
 
     def match(self, instruction: Instruction, bound: dict[str, Instruction]) -> bool:
         if self.opcode:
@@ -113,7 +113,7 @@ class Pattern:
     def allows(self, opcodes: Sequence[str]) -> bool:
         """Whether operands with these opcodes may match."""
         if self.operands is None:
-            return not self.some or self.some in opcodes
+            return not self.required_opcode or self.required_opcode in opcodes
         pairs = zip(self.operands, opcodes, strict=False)
         return len(self.operands) == len(opcodes) and all(pattern.may_be(opcode) for pattern, opcode in pairs)
 
@@ -121,14 +121,14 @@ class Pattern:
         """Whether an instruction with this opcode may match."""
         return opcode == self.opcode if self.opcode else not self.is_splat or opcode in ("broadcast", "constant")
 
-    def inside(self, instruction: Instruction) -> Iterable[Instruction]:
+    def inner_instructions(self, instruction: Instruction) -> Iterable[Instruction]:
         """The instructions behind the operands of a matching one whose operations the pattern names."""
         for pattern, operand in zip(self.operands or (), instruction.operands, strict=False):
             named = [
                 each for each, inner in zip(operand.operands, pattern.operands or (), strict=False) if inner.opcode
             ]
             yield from named
-            yield from pattern.inside(operand)
+            yield from pattern.inner_instructions(operand)
 
     @property
     def depth(self) -> int:
@@ -138,7 +138,7 @@ class Pattern:
     def match_operands(self, instruction: Instruction, bound: dict[str, Instruction]) -> bool:
         patterns, operands = self.operands, instruction.operands
         if patterns is None:
-            return not self.some or any(operand.op.opcode == self.some for operand in operands)
+            return not self.required_opcode or any(operand.op.opcode == self.required_opcode for operand in operands)
         if len(patterns) != len(operands):
             return False
         # The innermost loop of all passes: a loop costs a third of all(..).
@@ -165,13 +165,13 @@ def parse_pattern(text: str) -> Pattern:
         if word not in OPERATIONS and word != "elementwise":
             raise ArgumentError(f"pattern {text!r} names {word!r}, which is no operation")
         tokens.popleft()
-        some = ""
+        required_opcode = ""
         if tokens[0].endswith("*"):
-            some, operands = tokens.popleft().rstrip("*"), None
+            required_opcode, operands = tokens.popleft().rstrip("*"), None
         else:
             operands = tuple(read_list())
         tokens.popleft()
-        return Pattern(opcode=word, operands=operands, some=some)
+        return Pattern(opcode=word, operands=operands, required_opcode=required_opcode)
 
     def read_list() -> Iterable[Pattern]:
         while tokens[0] != ")":
@@ -291,27 +291,27 @@ class RuleSet:
         return applied
 
     def _rewrite(self, computation: Computation, applied: Counter[str]) -> None:
-        todo = deque(i for i in computation.instructions if i.op.opcode in self.by_opcode)
-        if not todo:
+        worklist = deque(i for i in computation.instructions if i.op.opcode in self.by_opcode)
+        if not worklist:
             return
         edit = Edit(computation)
-        ordinary = _Ordinary()
-        queued = set(todo)
-        limit = applied.total() + 1000 + 100 * len(todo)
-        while todo:
+        rewritable = _Rewritable()
+        queued = set(worklist)
+        limit = applied.total() + 1000 + 100 * len(worklist)
+        while worklist:
             assert applied.total() < limit, f"rules that undo each other, in {computation.name}: {applied}"
-            instruction = todo.popleft()
+            instruction = worklist.popleft()
             queued.discard(instruction)
             if instruction in edit.removed:
                 continue
-            for again in self._rewrite_instruction(instruction, edit, ordinary, applied):
+            for again in self._rewrite_instruction(instruction, edit, rewritable, applied):
                 if again not in queued and again.op.opcode in self.by_opcode:
                     queued.add(again)
-                    todo.append(again)
+                    worklist.append(again)
         edit.finish()
 
     def _rewrite_instruction(
-        self, root: Instruction, edit: Edit, ordinary: _Ordinary, applied: Counter[str]
+        self, root: Instruction, edit: Edit, rewritable: _Rewritable, applied: Counter[str]
     ) -> Iterable[Instruction]:
         """Applies the first rule that fits; gives the instructions to look at then."""
         rules = self._rules(root)
@@ -321,12 +321,12 @@ class RuleSet:
             bound: dict[str, Instruction] = {}
             if not rule.root.match_operands(root, bound):
                 continue
-            if not ordinary.all(root, *root.operands):
+            if not rewritable.all(root, *root.operands):
                 return ()
             match = Match(root, bound, edit)
-            if rule.goes_deep and not ordinary.all(*rule.root.inside(root)):
+            if rule.goes_deep and not rewritable.all(*rule.root.inner_instructions(root)):
                 continue
-            if not ordinary.all(*bound.values()) or not rule.when(match):
+            if not rewritable.all(*bound.values()) or not rule.when(match):
                 continue
             new = rule.replacement(match)
             if not _may_replace(root, new):
@@ -370,7 +370,7 @@ class _Static(dict[Instruction, bool]):
         return is_static
 
 
-class _Ordinary(dict[Instruction, bool]):
+class _Rewritable(dict[Instruction, bool]):
     """Which instructions make static arrays of static arrays, in one precision, of numbers with a sign and a zero."""
 
     def __init__(self) -> None:
@@ -379,14 +379,14 @@ class _Ordinary(dict[Instruction, bool]):
 
     def __missing__(self, instruction: Instruction) -> bool:
         kind, static = instruction.shape.element_type, self.static
-        is_ordinary = static[instruction] and kind is not PrimitiveType.F8E8M0FNU
+        is_rewritable = static[instruction] and kind is not PrimitiveType.F8E8M0FNU
         # What is alike needs no closer look, and most is; a loop costs half of all(..).
-        is_alike = not instruction.op.calling_fields
+        is_uniform = not instruction.op.calling_fields
         for operand in instruction.operands:
-            is_ordinary = is_ordinary and static[operand]
-            is_alike = is_alike and operand.shape.element_type is kind
-        self[instruction] = is_ordinary = is_ordinary and (is_alike or not is_mixed(instruction))
-        return is_ordinary
+            is_rewritable = is_rewritable and static[operand]
+            is_uniform = is_uniform and operand.shape.element_type is kind
+        self[instruction] = is_rewritable = is_rewritable and (is_uniform or not is_mixed(instruction))
+        return is_rewritable
 
     def all(self, *instructions: Instruction) -> bool:
         return all(map(self.__getitem__, instructions))

@@ -33,25 +33,25 @@ def specialized(module: Module, parameters: Sequence[Shape]) -> Module:
         return specialized_stablehlo(text, parameters)
     specializer = _Specializer()
     entry = specializer.computation(module.entry, parameters)
-    made = replace(module, computations=[], entry_computation=None)
-    for computation in specializer.made.values():
-        made.add(computation, entry=computation is entry)
-    made.set_default_entry_layouts()
-    return made
+    result = replace(module, computations=[], entry_computation=None)
+    for computation in specializer.computations.values():
+        result.add(computation, entry=computation is entry)
+    result.set_default_entry_layouts()
+    return result
 
 
 class _Specializer:
-    """`made` has a copy of each computation for each list of shapes that it takes, callees first."""
+    """`computations` has a copy of each computation for each list of shapes that it takes, callees first."""
 
     def __init__(self) -> None:
         self.folder = Folder()
-        self.made: dict[tuple[int, tuple[Shape, ...]], Computation] = {}
+        self.computations: dict[tuple[int, tuple[Shape, ...]], Computation] = {}
 
     def computation(self, original: Computation, parameters: Sequence[Shape]) -> Computation:
         """The computation for parameters of these shapes."""
         key = id(original), tuple(parameters)
-        if key in self.made:
-            return self.made[key]
+        if key in self.computations:
+            return self.computations[key]
         copy = clone_computation(original, lambda called: called)
         for instruction in copy.instructions:
             try:
@@ -62,9 +62,9 @@ class _Specializer:
             if instruction.shape.is_unbounded:
                 message = "its sizes do not follow from those of the parameters"
                 raise RuleError(instruction.opcode, "SL-25", message).at(repr(instruction))
-        number = sum(of == id(original) for of, _ in self.made)
-        copy.name += f".{number}" if number else ""
-        self.made[key] = copy
+        copies = sum(of == id(original) for of, _ in self.computations)
+        copy.name += f".{copies}" if copies else ""
+        self.computations[key] = copy
         return copy
 
     def _specialize(self, instruction: Instruction, parameters: Sequence[Shape]) -> None:
@@ -72,7 +72,12 @@ class _Specializer:
         if isinstance(op, Parameter):
             instruction.shape = parameters[op.number]
             return
-        called = iter([self.computation(c, s) for c, s in zip(op.computations, _taken(instruction), strict=True)])
+        called = iter(
+            [
+                self.computation(c, s)
+                for c, s in zip(op.computations, _callee_parameter_shapes(instruction), strict=True)
+            ]
+        )
         instruction.op = op.with_computations(lambda _: next(called))
         if instruction.shape.is_unbounded:
             instruction.shape = self._shape(instruction)
@@ -80,22 +85,22 @@ class _Specializer:
     def _shape(self, instruction: Instruction) -> Shape:
         op = instruction.op
         if op.elementwise:
-            self._agree(instruction)
+            self._infer_operand_sizes(instruction)
         shapes = instruction.operand_shapes
         if isinstance(op, Broadcast):
-            return _known(instruction.shape, dict(zip(op.broadcast_dimensions, shapes[0].dimensions, strict=True)))
+            return _with_sizes(instruction.shape, dict(zip(op.broadcast_dimensions, shapes[0].dimensions, strict=True)))
         if isinstance(op, Reshape):
-            return _reshaped(instruction.shape, shapes[0])
+            return _reshaped_shape(instruction.shape, shapes[0])
         if isinstance(op, DynamicReshape):
             return self._dynamic_reshape(instruction)
         if isinstance(op, SetDimensionSize):
-            return _known(instruction.shape, dict(enumerate(shapes[0].dimensions)))
+            return _with_sizes(instruction.shape, dict(enumerate(shapes[0].dimensions)))
         if type(op).infer is Operation.infer:
             same = len(shapes) == 1 and shapes[0].is_array and shapes[0].rank == instruction.shape.rank
-            return _known(instruction.shape, dict(enumerate(shapes[0].dimensions))) if same else instruction.shape
+            return _with_sizes(instruction.shape, dict(enumerate(shapes[0].dimensions))) if same else instruction.shape
         return op.infer(*op.bind(shapes))
 
-    def _agree(self, instruction: Instruction) -> None:
+    def _infer_operand_sizes(self, instruction: Instruction) -> None:
         """What an operand leaves open, as the size of a repeated scalar, the others say."""
         sizes: dict[int, int] = {}
         for operand in instruction.operands:
@@ -103,20 +108,20 @@ class _Specializer:
                 if size != UNBOUNDED:
                     sizes.setdefault(d, size)
         for operand in instruction.operands:
-            self._settle(operand, sizes)
+            self._set_sizes(operand, sizes)
 
-    def _settle(self, instruction: Instruction, sizes: dict[int, int]) -> None:
+    def _set_sizes(self, instruction: Instruction, sizes: dict[int, int]) -> None:
         if not instruction.shape.is_unbounded or instruction.opcode == "parameter":
             return
-        instruction.shape = _known(instruction.shape, sizes)
+        instruction.shape = _with_sizes(instruction.shape, sizes)
         if instruction.op.elementwise:
             for operand in instruction.operands:
-                self._settle(operand, sizes)
+                self._set_sizes(operand, sizes)
 
     def _dynamic_reshape(self, instruction: Instruction) -> Shape:
         values = [self.folder.value(operand) for operand in instruction.operands[1:]]
         found = {d: int(value) for d, value in enumerate(values) if value is not None}
-        shape = _known(instruction.shape, found)
+        shape = _with_sizes(instruction.shape, found)
         if not shape.is_dynamic:
             for operand in instruction.operands[1:]:
                 operand.users.pop(instruction, None)
@@ -125,7 +130,7 @@ class _Specializer:
         return shape
 
 
-def _taken(instruction: Instruction) -> list[Sequence[Shape]]:
+def _callee_parameter_shapes(instruction: Instruction) -> list[Sequence[Shape]]:
     """The shapes of what the instruction hands on to each of its computations."""
     shapes, called = instruction.operand_shapes, list(instruction.op.computations)
     if instruction.opcode in ("call", "fusion", "async-start", "while"):
@@ -135,7 +140,7 @@ def _taken(instruction: Instruction) -> list[Sequence[Shape]]:
     return [computation.parameter_shapes for computation in called]
 
 
-def _known(shape: Shape, sizes: dict[int, int]) -> Shape:
+def _with_sizes(shape: Shape, sizes: dict[int, int]) -> Shape:
     """A shape with sizes for some of its dimensions that have no bound; those that are known are static."""
     found = [sizes.get(d, size) if size == UNBOUNDED else size for d, size in enumerate(shape.dimensions)]
     dynamic = [
@@ -145,13 +150,13 @@ def _known(shape: Shape, sizes: dict[int, int]) -> Shape:
     return Shape.array(shape.element_type, found, dynamic, shape.layout)
 
 
-def _reshaped(shape: Shape, operand: Shape) -> Shape:
+def _reshaped_shape(shape: Shape, operand: Shape) -> Shape:
     """One open size is what the others leave of the operand's elements."""
     count = operand.element_count
-    open_ = [d for d, size in enumerate(shape.dimensions) if size == UNBOUNDED]
+    unknown = [d for d, size in enumerate(shape.dimensions) if size == UNBOUNDED]
     rest = math.prod(size for size in shape.dimensions if size != UNBOUNDED)
-    if len(open_) != 1 or operand.is_unbounded:
+    if len(unknown) != 1 or operand.is_unbounded:
         return shape
     if rest == 0 or count % rest:
         raise RuleError("reshape", "RESHAPE-2", f"{count} elements do not fill {shape}")
-    return _known(shape, {open_[0]: count // rest})
+    return _with_sizes(shape, {unknown[0]: count // rest})

@@ -16,7 +16,7 @@ from hloom.passes.edit import effectful_computations
 from hloom.passes.memory_scheduler import predecessors, run_computations, successors
 
 _VIEWS = {"bitcast", "reshape"}
-_SEARCHED = 4096
+MAX_SEARCH = 4096
 """Instructions that the search for a dependence looks at; where there are more, the order stays."""
 
 
@@ -50,12 +50,12 @@ class _Order:
 
     def run(self) -> int:
         pairs = [(update, array) for update in self.position for array in updated(update)]
-        late = [(update, readers) for update, array in pairs if (readers := self._late_readers(update, array))]
-        if not late:
+        late_readers = [(update, readers) for update, array in pairs if (readers := self._late_readers(update, array))]
+        if not late_readers:
             return 0
         self.before = predecessors(self.computation.instructions, self.effectful)
         self.after = successors(self.before)
-        changes = sum(self._put_first(readers, update) for update, readers in late)
+        changes = sum(self._order_before(readers, update) for update, readers in late_readers)
         if changes:
             root = self.computation.root
             self.computation.instructions = self._sorted()
@@ -69,7 +69,7 @@ class _Order:
             return []
         return sorted(readers, key=self.position.__getitem__)
 
-    def _put_first(self, readers: list[Instruction], update: Instruction) -> bool:
+    def _order_before(self, readers: list[Instruction], update: Instruction) -> bool:
         """Makes the update wait for the readers, unless one of them needs the update."""
         if not self._is_independent(set(readers), update):
             return False
@@ -83,7 +83,7 @@ class _Order:
         seen, stack = {update}, [update]
         while stack:
             for following in self.after[stack.pop()]:
-                if following in readers or len(seen) > _SEARCHED:
+                if following in readers or len(seen) > MAX_SEARCH:
                     return False
                 if following not in seen:
                     seen.add(following)
@@ -92,17 +92,17 @@ class _Order:
 
     def _sorted(self) -> list[Instruction]:
         """Operands before users, readers before updates, all else as it stood."""
-        missing = {instruction: len(needed) for instruction, needed in self.before.items()}
-        names = list(self.position)
-        ready = [k for instruction, k in self.position.items() if not missing[instruction]]
+        unscheduled = {instruction: len(needed) for instruction, needed in self.before.items()}
+        instructions = list(self.position)
+        ready = [k for instruction, k in self.position.items() if not unscheduled[instruction]]
         heapify(ready)
         result: list[Instruction] = []
         while ready:
-            instruction = names[heappop(ready)]
+            instruction = instructions[heappop(ready)]
             result.append(instruction)
             for following in self.after[instruction]:
-                missing[following] -= 1
-                if not missing[following]:
+                unscheduled[following] -= 1
+                if not unscheduled[following]:
                     heappush(ready, self.position[following])
         return result
 
