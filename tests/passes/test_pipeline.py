@@ -60,7 +60,9 @@ def test_verification_names_the_pass_that_broke_the_module(monkeypatch: pytest.M
         run_passes(module("ROOT r = f32[4] negate(x)"), Countdown([1], harmful=True))
 
 
-def test_dumps_are_numbered_and_made_only_of_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dumps_have_ordinals_and_are_written_only_after_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HLOOM_DUMP", str(tmp_path))
     run_passes(module("ROOT r = s32[4] add(i, i0)"), parse_passes("inline, algsimp, dce, dce"))
     assert sorted(path.name for path in (tmp_path / "m").iterdir()) == [

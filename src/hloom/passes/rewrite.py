@@ -93,7 +93,10 @@ def rewrite(
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """An opcode with operand patterns (None: any operands, one of them `required_opcode`); without an opcode, a name to bind."""
+    """A pattern of instructions: an opcode with patterns of its operands, or a name that an instruction is bound to.
+
+    With `operands` None any operands match, if one of them has the opcode `required_opcode` or that is empty.
+    """
 
     name: str = ""
     opcode: str = ""

@@ -30,7 +30,7 @@ ENTRY e {
 ARRAYS = [np.float32([1, -2, np.inf, 0]), np.float32([3, 4, 5, -0.0])]
 
 
-def test_calls_of_calls_are_inlined_in_place_with_their_metadata() -> None:
+def test_nested_calls_are_inlined_with_their_metadata() -> None:
     after = check_same_results(hl.parse(CALLS.replace("ATTRIBUTES", "")), CallInliner().run, ARRAYS)
     opcodes = [i.opcode for i in after.entry.instructions]
     assert opcodes == ["parameter", "parameter", "negate", "subtract", "negate", "subtract"]

@@ -20,7 +20,7 @@ FIRST = """b = pred[] compare(v, w), direction=GT
   own = pred[] or(keep, t)
   x = T[] select(keep, v, w)
   k = s32[] select(own, i, j)"""
-BY_TIES = """keep = pred[] compare(v, w), direction=GE
+EQUAL_BY_INDEX = """keep = pred[] compare(v, w), direction=GE
   x = T[] select(keep, v, w)
   c = s32[] select(keep, i, j)
   e = pred[] compare(v, w), direction=EQ
@@ -30,7 +30,7 @@ LAST = FIRST.replace("compare(i, j), direction=LT", "compare(i, j), direction=GT
 TOTAL = FIRST.replace("direction=GT", "direction=GT, type=TOTALORDER", 1)
 
 
-def arg_max(combiner: str, type: str = "f32", init: str = "-inf", reads: str = "place") -> hl.Module:
+def arg_max(combiner: str, type: str = "f32", init: str = "-inf", reads: str = "index") -> hl.Module:
     value = "value = T[6] get-tuple-element(r), index=0\n  c = s32[6] convert(value)\n  " if reads == "both" else ""
     text = f"""HloModule m
 best {{ v = T[] parameter(0)
@@ -45,8 +45,8 @@ ENTRY e {{ x = T[6,{LENGTH}] parameter(0)
   m = T[] constant({init})
   z = s32[] constant(0)
   r = (T[6], s32[6]) reduce(x, n, m, z), dimensions={{1}}, to_apply=best
-  place = s32[6] get-tuple-element(r), index=1
-  {value}ROOT y = s32[6] {"add(place, c)" if value else "copy(place)"} }}"""
+  index = s32[6] get-tuple-element(r), index=1
+  {value}ROOT y = s32[6] {"add(index, c)" if value else "copy(index)"} }}"""
     return hl.parse(text.replace("T[", f"{type}["))
 
 
@@ -68,12 +68,12 @@ def rows(type: str) -> np.ndarray:
         (FIRST, "f32", "-inf"),
         (FIRST.replace("GT", "LT", 1), "f32", "inf"),
         (FIRST, "s32", "-2147483648"),
-        (BY_TIES, "s32", "-2147483648"),
-        (BY_TIES.replace("GE", "LE"), "s32", "2147483647"),
+        (EQUAL_BY_INDEX, "s32", "-2147483648"),
+        (EQUAL_BY_INDEX.replace("GE", "LE"), "s32", "2147483647"),
     ],
-    ids=["largest", "smallest", "integers", "ties by place", "smallest, ties by place"],
+    ids=["largest", "smallest", "integers", "equal values by index", "smallest, equal values by index"],
 )
-def test_the_place_of_the_best_is_two_folds(combiner: str, type: str, init: str) -> None:
+def test_the_index_of_the_extremum_is_computed_by_two_reductions(combiner: str, type: str, init: str) -> None:
     module = arg_max(combiner, type, init)
     after = check_same_results(module, ArgMax().run, [rows(type)])
     reductions = [i for i in after.entry.instructions if i.opcode == "reduce" and not i.shape.is_tuple]
@@ -88,7 +88,7 @@ def test_the_place_of_the_best_is_two_folds(combiner: str, type: str, init: str)
     "module",
     [
         arg_max(LAST),
-        arg_max(BY_TIES),  # of a NaN and a number it keeps the second
+        arg_max(EQUAL_BY_INDEX),  # of a NaN and a number it keeps the second
         arg_max(TOTAL),
         arg_max(FIRST, init="0"),
         arg_max(FIRST, reads="both"),

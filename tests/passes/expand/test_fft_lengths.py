@@ -26,7 +26,7 @@ def shape(type: str, sizes: tuple[int, ...]) -> str:
     return f"{type}[{','.join(map(str, sizes))}]"
 
 
-def numbers(sizes: tuple[int, ...], is_complex: bool) -> Array:
+def random_array(sizes: tuple[int, ...], is_complex: bool) -> Array:
     random = np.random.default_rng(0)
     x = random.standard_normal(sizes)
     return (x + 1j * random.standard_normal(sizes)).astype(np.complex64) if is_complex else x.astype(np.float32)
@@ -62,7 +62,7 @@ def check(kind: str, x: Array, lengths: tuple[int, ...], expected: Array) -> Non
 @pytest.mark.parametrize("kind", ["FFT", "IFFT"])
 def test_complex(sizes: tuple[int, ...], rank: int, kind: str) -> None:
     lengths = sizes[-rank:]
-    x, axes = numbers(sizes, True), tuple(range(-rank, 0))
+    x, axes = random_array(sizes, True), tuple(range(-rank, 0))
     function = scipy.fft.fftn if kind == "FFT" else scipy.fft.ifftn
     check(kind, x, lengths, function(x.astype(np.complex128), axes=axes))
 
@@ -70,7 +70,7 @@ def test_complex(sizes: tuple[int, ...], rank: int, kind: str) -> None:
 @pytest.mark.parametrize(("sizes", "rank"), CASES)
 def test_real(sizes: tuple[int, ...], rank: int) -> None:
     lengths, axes = sizes[-rank:], tuple(range(-rank, 0))
-    x = numbers(sizes, False)
+    x = random_array(sizes, False)
     spectrum = scipy.fft.rfftn(x.astype(np.float64), axes=axes)
     check("RFFT", x, lengths, spectrum)
     given = spectrum.astype(np.complex64)
@@ -79,7 +79,7 @@ def test_real(sizes: tuple[int, ...], rank: int) -> None:
 
 @pytest.mark.parametrize("kind", ["FFT", "IFFT"])
 def test_few_rows_of_large_primes(kind: str) -> None:
-    x = numbers((3, 1009), True)
+    x = random_array((3, 1009), True)
     function = scipy.fft.fft if kind == "FFT" else scipy.fft.ifft
     check(kind, x, (1009,), function(x.astype(np.complex128)))
 

@@ -39,7 +39,7 @@ def _module(case: str, more: str = "") -> hl.Module:
     return hl.parse(module_text(f"x = {lhs} parameter(0)\n w = {rhs} parameter(1)\n ROOT c = {call}"))
 
 
-def _whole_numbers(module: hl.Module) -> list[np.ndarray]:
+def _integers(module: hl.Module) -> list[np.ndarray]:
     generator = np.random.default_rng(0)
     shapes = [parameter.shape for parameter in module.entry.parameters]
     return [generator.integers(-4, 5, shape.dimensions).astype(shape.element_type.dtype) for shape in shapes]
@@ -49,7 +49,7 @@ def _whole_numbers(module: hl.Module) -> list[np.ndarray]:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_filtering_is_equal_to_direct_sums(case: str, block_bytes: int) -> None:
     direct = _module(case)
-    arrays = _whole_numbers(direct)
+    arrays = _integers(direct)
     filtered = clone_module(direct)
     assert WinogradConvolution(move_cost=0, window_cost=0, block_bytes=block_bytes).run(filtered) == 1
     verify_module(filtered)

@@ -365,7 +365,7 @@ def test_random_programs_mean_the_same_after_simplification(seed: int) -> None:
 
 
 class MovesAndConstants(Generator):
-    """Chains of what rules look for: neutral and special constants, sizes of 1, moves that cancel."""
+    """Chains of what rules look for: identity and special constants, sizes of 1, moves that cancel."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -379,7 +379,7 @@ class MovesAndConstants(Generator):
         x = self.value()
         kept = [x]
         for _ in range(int(self.rng.integers(2, 10))):
-            x = getattr(self, self.pick(["move", "move", "combine", "combine", "cut"]))(x)
+            x = getattr(self, self.pick(["move", "move", "combine", "combine", "slice"]))(x)
             kept.append(x)
         return self.builder.build(self.builder.tuple(x, self.pick(kept))).module
 
@@ -415,7 +415,7 @@ class MovesAndConstants(Generator):
     def either(self, y: hl.XlaOp, x: hl.XlaOp) -> tuple[hl.XlaOp, hl.XlaOp]:
         return (x, y) if self.rng.random() < 0.7 else (y, x)
 
-    def cut(self, x: hl.XlaOp) -> hl.XlaOp:
+    def slice(self, x: hl.XlaOp) -> hl.XlaOp:
         b, sizes = self.builder, list(x.shape.dimensions)
         if not sizes:
             return x

@@ -65,7 +65,7 @@ ENTRY e {
     verify_module(before)
 
 
-def test_random_numbers_tokens_barriers_and_annotated_instructions_stay_apart() -> None:
+def test_random_values_tokens_barriers_and_annotated_instructions_are_not_merged() -> None:
     lines = [
         "f32[4] rng(s, s), distribution=rng_uniform",
         "token[] after-all()",

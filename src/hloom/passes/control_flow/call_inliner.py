@@ -47,18 +47,18 @@ class CallInliner:
         if not any(_is_inlined(instruction, frozenset()) for instruction in module.instructions()):
             return 0
         order = callees_first_of(module)
-        kept, kept_inside = self._kept(module, order)
-        staying = {module.entry: False}
+        kept, kept_in_applied = self._kept(module, order)
+        only_applied = {module.entry: False}
         changes = 0
         for computation in reversed(order):
-            if computation not in staying:
+            if computation not in only_applied:
                 continue
-            changes += inline_calls(computation, kept_inside if staying[computation] else kept)
+            changes += inline_calls(computation, kept_in_applied if only_applied[computation] else kept)
             for instruction in computation.instructions:
                 # Whether it is a part of what is applied to elements.
-                inside = staying[computation] or not is_control_flow(instruction)
+                inside = only_applied[computation] or not is_control_flow(instruction)
                 for callee in calls(instruction.op):
-                    staying[callee] = inside and staying.get(callee, True)
+                    only_applied[callee] = inside and only_applied.get(callee, True)
         if changes:
             remove_unused_computations(module)
         return changes
@@ -67,11 +67,11 @@ class CallInliner:
         """The computations whose calls stay: elsewhere, and inside of what is applied to elements."""
         called = Counter(i.op.computation for c in order for i in c.instructions if isinstance(i.op, Call))
         shared = {computation for computation, count in called.items() if count > 1}
-        inlined = _sizes(order, lambda callee, size: False)
+        inlined = _inlined_sizes(order, lambda callee, size: False)
         if sum(inlined[c] for c in order if c not in called) <= self.max_instructions:
             return set(), set()
         effectful = effectful_computations(module)
-        plain = {c for c in shared if c not in effectful and _takes_arrays(c)}
+        plain = {c for c in shared if c not in effectful and _has_static_signature(c)}
 
         def is_large(callee: Computation, size: int) -> bool:
             return callee in shared and (called[callee] - 1) * size >= self.max_growth
@@ -79,18 +79,18 @@ class CallInliner:
         def is_kept(callee: Computation, size: int) -> bool:
             return is_large(callee, size) or (callee in plain and size >= self.min_callee)
 
-        return _chosen(order, is_kept), _chosen(order, is_large)
+        return _kept_computations(order, is_kept), _kept_computations(order, is_large)
 
 
 IsKept = Callable[[Computation, int], bool]
 """Whether calls of a computation of so many instructions stay."""
 
 
-def _chosen(order: list[Computation], is_kept: IsKept) -> set[Computation]:
-    return {computation for computation, size in _sizes(order, is_kept).items() if is_kept(computation, size)}
+def _kept_computations(order: list[Computation], is_kept: IsKept) -> set[Computation]:
+    return {computation for computation, size in _inlined_sizes(order, is_kept).items() if is_kept(computation, size)}
 
 
-def _sizes(order: list[Computation], is_kept: IsKept) -> dict[Computation, int]:
+def _inlined_sizes(order: list[Computation], is_kept: IsKept) -> dict[Computation, int]:
     """How many instructions each computation has once calls are inlined, but for those that are kept."""
     sizes: dict[Computation, int] = {}
     for computation in order:
@@ -100,7 +100,7 @@ def _sizes(order: list[Computation], is_kept: IsKept) -> dict[Computation, int]:
     return sizes
 
 
-def _takes_arrays(computation: Computation) -> bool:
+def _has_static_signature(computation: Computation) -> bool:
     """Whether parameters and results are arrays of fixed sizes."""
     return all(shape.is_static for shape in (*computation.parameter_shapes, computation.result_shape))
 
@@ -114,14 +114,14 @@ def _fusion_to_call(instruction: Instruction) -> None:
 
 def inline_calls(computation: Computation, kept: AbstractSet[Computation] = frozenset()) -> int:
     """Inlines the calls of one computation, and the calls of what they call, but for those of `kept`."""
-    waiting = [i for i in computation.instructions if _is_inlined(i, kept)]
-    if not waiting:
+    worklist = [i for i in computation.instructions if _is_inlined(i, kept)]
+    if not worklist:
         return 0
     edit, count = Edit(computation), 0
-    while waiting:
-        call = waiting.pop()
+    while worklist:
+        call = worklist.pop()
         inline(edit, call, call.op.computation, call.operands)  # type: ignore[attr-defined]
-        waiting += [i for i in edit.made_for(call) if _is_inlined(i, kept)]
+        worklist += [i for i in edit.made_for(call) if _is_inlined(i, kept)]
         count += 1
     edit.finish()
     return count

@@ -33,7 +33,7 @@ class ConditionalSimplifier:
 
 
 def _simplify(instruction: Instruction) -> bool:
-    branch = _taken(instruction)
+    branch = _taken_branch(instruction)
     if branch is None or instruction.parent is None:
         return False
     op = instruction.op
@@ -44,7 +44,7 @@ def _simplify(instruction: Instruction) -> bool:
     return True
 
 
-def _taken(instruction: Instruction) -> int | None:
+def _taken_branch(instruction: Instruction) -> int | None:
     """The branch that is taken, or one as good as all others; None where the choice matters and is not known."""
     op = instruction.op
     assert isinstance(op, Conditional)

@@ -21,8 +21,8 @@ def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
     readers: dict[int | None, list[Instruction]] = {}
     for reader in body.parameters[0].users if root.opcode == "tuple" else ():
         readers.setdefault(element_of(reader, body), []).append(reader)
-    unchanged = (k for k, value in enumerate(root.operands) if k in readers and element_of(value, body) == k)
-    return {k: readers[k] for k in unchanged}
+    forwarded = (k for k, value in enumerate(root.operands) if k in readers and element_of(value, body) == k)
+    return {k: readers[k] for k in forwarded}
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _simplify(loop: Instruction, effectful: set[Computation]) -> bool:
 _FREE = frozenset({"constant", "broadcast", "iota", "reshape", "bitcast", "get-tuple-element", "tuple", "copy"})
 """Not worth an element of the tuple: hoisted only where something else that is hoisted needs them."""
 
-_STAYING = frozenset({"parameter", "while", "conditional", "custom-call", "opt-barrier", "after-all", "call"})
+_NEVER_HOISTED = frozenset({"parameter", "while", "conditional", "custom-call", "opt-barrier", "after-all", "call"})
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,15 @@ class WhileLoopInvariantCodeMotion:
         for loop in loops:
             op = loop.op
             assert isinstance(op, While)
-            alone = len(calling[op.body]) == len(calling[op.condition]) == 1 and op.body is not op.condition
-            if alone and loop.shape.is_tuple and op.body.root.opcode == "tuple" and not has_control_edges(loop):
+            has_own_computations = (
+                len(calling[op.body]) == len(calling[op.condition]) == 1 and op.body is not op.condition
+            )
+            if (
+                has_own_computations
+                and loop.shape.is_tuple
+                and op.body.root.opcode == "tuple"
+                and not has_control_edges(loop)
+            ):
                 changes += _hoist(loop, op, effectful)
         return changes
 
@@ -94,24 +101,24 @@ def _hoist(loop: Instruction, op: While, effectful: set[Computation]) -> int:
     (parameter,) = op.body.parameters
     if any(user.opcode != "get-tuple-element" for user in (*parameter.users, *op.condition.parameters[0].users)):
         return 0
-    unchanging = _unchanging(op.body, effectful)
+    invariant = _invariant_instructions(op.body, effectful)
     hoisted = [
         i
-        for i in unchanging
-        if i.opcode not in _FREE and not _is_inflated(i) and any(user not in unchanging for user in i.users)
+        for i in invariant
+        if i.opcode not in _FREE and not _exceeds_operands(i) and any(user not in invariant for user in i.users)
     ]
     if hoisted:
         _carry(loop, op, hoisted)
     return len(hoisted)
 
 
-def _unchanging(body: Computation, effectful: set[Computation]) -> dict[Instruction, None]:
+def _invariant_instructions(body: Computation, effectful: set[Computation]) -> dict[Instruction, None]:
     """The instructions of the body that have the same value in every trip."""
     reads = {i for readers in invariant_elements(body).values() for i in readers}
     found: dict[Instruction, None] = {}
     for instruction in body.instructions:
         if instruction in reads or (
-            instruction.opcode not in _STAYING
+            instruction.opcode not in _NEVER_HOISTED
             and instruction.shape.is_array
             and not has_effect(instruction, effectful)
             and not has_control_edges(instruction)
@@ -121,7 +128,7 @@ def _unchanging(body: Computation, effectful: set[Computation]) -> dict[Instruct
     return found
 
 
-def _is_inflated(instruction: Instruction) -> bool:
+def _exceeds_operands(instruction: Instruction) -> bool:
     return instruction.shape.byte_size > sum(operand.byte_size for operand in instruction.operand_shapes)
 
 

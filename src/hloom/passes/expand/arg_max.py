@@ -33,7 +33,7 @@ MIN_LENGTH = 32
 """Of rows that are worth lanes."""
 
 _NAN = math.nan
-_PAIRS = ((2, 1), (1, 2), (1, 1), (_NAN, 1), (1, _NAN), (_NAN, _NAN))
+_COMPARED_PAIRS = ((2, 1), (1, 2), (1, 1), (_NAN, 1), (1, _NAN), (_NAN, _NAN))
 """One for each way in which two numbers can compare."""
 
 
@@ -58,58 +58,60 @@ def _expanded(build: OpBuilder, old: Instruction, module: Module) -> Instruction
     assert isinstance(op, Reduce)
     if not _is_of_rows(old, op):
         return None
-    best = _kept(op.computation, old.operands[0].shape)
-    if best is None or not _starts_at(old.operands[2:], best):
+    best = _kept_extremum(op.computation, old.operands[0].shape)
+    if best is None or not _starts_at_identity(old.operands[2:], best):
         return None
-    x, places = old.operands[:2]
+    x, indices = old.operands[:2]
     reduction = reduced(build, module, best(), x, identity(best().opcode, x.shape.element_type), op.dimensions)
     kept = tuple(d for d in range(x.shape.rank) if d not in op.dimensions)
     is_best = build(Compare(direction=ComparisonDirection.EQ), x, build.broadcast(reduction, x.shape, kept))
     if x.shape.element_type.is_float:
         is_best = build(Or(), is_best, build(Compare(direction=ComparisonDirection.NE), x, x))
-    none = int(ml_dtypes.iinfo(places.shape.element_type.dtype).max)
-    nowhere = build.broadcast(build.constant(none, places.shape.element_type), places.shape)
-    candidates = build(Select(), is_best, places, nowhere)
-    return build.tuple(reduction, reduced(build, module, Minimum(), candidates, none, op.dimensions))
+    sentinel = int(ml_dtypes.iinfo(indices.shape.element_type.dtype).max)
+    no_index = build.broadcast(build.constant(sentinel, indices.shape.element_type), indices.shape)
+    candidates = build(Select(), is_best, indices, no_index)
+    return build.tuple(reduction, reduced(build, module, Minimum(), candidates, sentinel, op.dimensions))
 
 
 def _is_of_rows(old: Instruction, op: Reduce) -> bool:
     """Whether rows are reduced with the numbers of their elements, and nobody reads the values."""
     if len(old.operands) != 4 or len(op.dimensions) != 1:
         return False
-    x, places = old.operands[:2]
+    x, indices = old.operands[:2]
     (dimension,) = op.dimensions
     return (
         dimension == x.shape.rank - 1
         and x.shape.dimensions[dimension] >= MIN_LENGTH
         and (x.shape.element_type.is_float or x.shape.element_type.is_integer)
-        and _counts_along(places, dimension)
-        and places.shape.element_type.is_integer
+        and _counts_along(indices, dimension)
+        and indices.shape.element_type.is_integer
         and all(isinstance(user.op, GetTupleElement) and user.op.index == 1 for user in old.users)
         and old.parent is not None
         and old is not old.parent.root
     )
 
 
-def _counts_along(places: Instruction, dimension: int) -> bool:
+def _counts_along(indices: Instruction, dimension: int) -> bool:
     """Whether the elements are 0, 1, 2 .. along a dimension."""
-    op = places.op
+    op = indices.op
     if isinstance(op, Broadcast) and dimension in op.broadcast_dimensions:
-        return _counts_along(places.operands[0], op.broadcast_dimensions.index(dimension))
+        return _counts_along(indices.operands[0], op.broadcast_dimensions.index(dimension))
     return isinstance(op, Iota) and op.iota_dimension == dimension
 
 
-def _starts_at(initial: tuple[Instruction, ...] | list[Instruction], best: type[Maximum] | type[Minimum]) -> bool:
-    value, place = (i.op.literal.value if isinstance(i.op, Constant) else None for i in initial)
-    if value is None or place is None or int(place) != 0:
+def _starts_at_identity(
+    initial: tuple[Instruction, ...] | list[Instruction], best: type[Maximum] | type[Minimum]
+) -> bool:
+    value, index = (i.op.literal.value if isinstance(i.op, Constant) else None for i in initial)
+    if value is None or index is None or int(index) != 0:
         return False
     return bool(value == identity(best().opcode, initial[0].shape.element_type))
 
 
-def _kept(combiner: Computation, shape: Shape) -> type[Maximum] | type[Minimum] | None:
+def _kept_extremum(combiner: Computation, shape: Shape) -> type[Maximum] | type[Minimum] | None:
     """What the combiner keeps, if it chooses by how numbers and places compare, and the first of equal ones."""
-    pairs = _PAIRS if shape.element_type.is_float else _PAIRS[:3]
-    results = [_applied(combiner, (a, 0, b, 1)) for a, b in pairs]
+    pairs = _COMPARED_PAIRS if shape.element_type.is_float else _COMPARED_PAIRS[:3]
+    results = [_evaluated(combiner, (a, 0, b, 1)) for a, b in pairs]
     for best, is_better in ((Maximum, operator.gt), (Minimum, operator.lt)):
         if all(r is not None and _is_right(r, pair, is_better) for r, pair in zip(results, pairs, strict=True)):
             return best
@@ -120,8 +122,8 @@ def _is_right(result: tuple[Any, ...], pair: tuple[float, float], is_better: Cal
     """Whether the better number, or NaN, is kept with its place; the first of the two if they are alike."""
     a, b = pair
     takes_b = not math.isnan(a) and (math.isnan(b) or is_better(b, a))
-    value, place = result
-    return place == int(takes_b) and (value == pair[takes_b] or (math.isnan(value) and math.isnan(pair[takes_b])))
+    value, index = result
+    return index == int(takes_b) and (value == pair[takes_b] or (math.isnan(value) and math.isnan(pair[takes_b])))
 
 
 _LOGIC: dict[str, Callable[..., Any]] = {
@@ -130,16 +132,16 @@ _LOGIC: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _applied(combiner: Computation, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def _evaluated(combiner: Computation, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """The combiner's result, where it does nothing but compare parameters of one kind, and choose."""
     values: dict[Instruction, Any] = {}
     for instruction in combiner.instructions:
         op, given = instruction.op, [values[operand] for operand in instruction.operands]
         if isinstance(op, Parameter):
             values[instruction] = arguments[op.number]
-        elif isinstance(op, Compare) and _is_plain(instruction, op):
+        elif isinstance(op, Compare) and _compares_like_parameters(instruction, op):
             values[instruction] = FUNCTIONS[op.direction](*given)
-        elif op.opcode == "minimum" and {_number(operand) for operand in instruction.operands} == {1, 3}:
+        elif op.opcode == "minimum" and {_parameter_index(operand) for operand in instruction.operands} == {1, 3}:
             values[instruction] = min(given)
         elif op.opcode in _LOGIC and (op.opcode in ("select", "tuple") or instruction.shape.element_type.is_pred):
             values[instruction] = _LOGIC[op.opcode](*given)
@@ -149,11 +151,11 @@ def _applied(combiner: Computation, arguments: tuple[Any, ...]) -> tuple[Any, ..
     return result if isinstance(result, tuple) and len(result) == 2 else None
 
 
-def _is_plain(instruction: Instruction, op: Compare) -> bool:
+def _compares_like_parameters(instruction: Instruction, op: Compare) -> bool:
     """Whether two numbers are compared, or two places."""
-    numbers = {_number(operand) for operand in instruction.operands}
-    return not op.is_total_order and (numbers <= {0, 2} or numbers <= {1, 3})
+    parameter_indices = {_parameter_index(operand) for operand in instruction.operands}
+    return not op.is_total_order and (parameter_indices <= {0, 2} or parameter_indices <= {1, 3})
 
 
-def _number(instruction: Instruction) -> int | None:
+def _parameter_index(instruction: Instruction) -> int | None:
     return instruction.op.number if isinstance(instruction.op, Parameter) else None

@@ -55,14 +55,14 @@ class _Expansion:
         self.shape = self.operands[0].shape
         features = self.shape.dimensions[self.feature]
         self.vector = Shape.array(self.computing, [features])
-        self.count = self.number(self.shape.element_count // max(1, features))
-        self.epsilon = self.number(op.epsilon)
+        self.count = self.splat(self.shape.element_count // max(1, features))
+        self.epsilon = self.splat(op.epsilon)
         self.add = combiners(Add(), self.computing)
 
     def result(self) -> Instruction:
         raise NotImplementedError
 
-    def number(self, value: float) -> Instruction:
+    def splat(self, value: float) -> Instruction:
         """A vector of equal numbers, one a feature."""
         return self.build.broadcast(self.build.constant(value, self.computing), self.vector)
 

@@ -92,8 +92,8 @@ def _moves(shape: Shape) -> list[_Move] | None:
         if first < 0 or Tile.COMBINE in parts or any(n % t for n, t in zip(sizes[first:], parts, strict=True)):
             return None
         split = [m for n, t in zip(sizes[first:], parts, strict=True) for m in (n // t, t)]
-        places = range(first, first + len(split))
-        moves.append(_Move((*sizes[:first], *split), (*range(first), *places[::2], *places[1::2])))
+        split_dimensions = range(first, first + len(split))
+        moves.append(_Move((*sizes[:first], *split), (*range(first), *split_dimensions[::2], *split_dimensions[1::2])))
     return moves
 
 
@@ -123,12 +123,12 @@ def _convert(build: OpBuilder, old: Instruction, module: Module) -> Instruction 
     if from_.bits > to.bits:
         wide = Shape.array(word, old.shape.dimensions)
         repeated = build.broadcast(bits, wide, tuple(range(bits.shape.rank)))
-        shifted = build(ShiftRightLogical(), repeated, _steps(build, wide, to))
+        shifted = build(ShiftRightLogical(), repeated, _shift_amounts(build, wide, to))
         mask = build.broadcast(build.constant((1 << to.bits) - 1, word), wide)
         parts = build.convert(build(And(), shifted, mask), UNSIGNED[to.bits])
     else:
-        placed = build(ShiftLeft(), bits, _steps(build, bits.shape, from_))
-        gathered = reduced(build, module, Or(), placed, 0, (bits.shape.rank - 1,))
+        shifted = build(ShiftLeft(), bits, _shift_amounts(build, bits.shape, from_))
+        gathered = reduced(build, module, Or(), shifted, 0, (bits.shape.rank - 1,))
         parts = build.convert(gathered, UNSIGNED[to.bits])
     return parts if to is UNSIGNED[to.bits] else build(BitcastConvert(), parts, shape=old.shape)
 
@@ -140,11 +140,11 @@ def _as_unsigned(build: OpBuilder, value: Instruction) -> Instruction:
     return build(BitcastConvert(), value, shape=value.shape.with_element_type(unsigned).without_layout())
 
 
-def _steps(build: OpBuilder, shape: Shape, part: PrimitiveType) -> Instruction:
+def _shift_amounts(build: OpBuilder, shape: Shape, part: PrimitiveType) -> Instruction:
     """By how much the parts of a word, along the last dimension, are shifted."""
-    numbers = build(Iota(iota_dimension=shape.rank - 1), shape=shape.without_layout())
+    positions = build(Iota(iota_dimension=shape.rank - 1), shape=shape.without_layout())
     factor = build.broadcast(build.constant(int(math.log2(part.bits)), shape.element_type), shape)
-    return build(ShiftLeft(), numbers, factor)
+    return build(ShiftLeft(), positions, factor)
 
 
 # Rounding by chance
@@ -184,11 +184,11 @@ def _to_floats(build: OpBuilder, operand: Instruction, random: Instruction, to: 
         return build.convert(operand, to)
     word = UNSIGNED[from_.bits]
 
-    def everywhere(number: int) -> Instruction:
+    def splat(number: int) -> Instruction:
         return build.broadcast(build.constant(number, word), operand.shape)
 
-    noise = build(ShiftRightLogical(), build.convert(random, word), everywhere(from_.bits - drop))
-    mask = everywhere(((1 << from_.bits) - 1) ^ ((1 << drop) - 1))
+    noise = build(ShiftRightLogical(), build.convert(random, word), splat(from_.bits - drop))
+    mask = splat(((1 << from_.bits) - 1) ^ ((1 << drop) - 1))
     kept = build(And(), build(Add(), _as_unsigned(build, operand), noise), mask)
     rounded = build(BitcastConvert(), kept, shape=operand.shape)
     return build.convert(build(Select(), build(IsFinite(), operand), rounded, operand), to)

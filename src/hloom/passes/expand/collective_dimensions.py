@@ -40,8 +40,8 @@ def _along(dimension: str) -> Expander:
         new = build(op.replace(**{dimension: 0}), *operands, shape=shape)
         if not old.shape.is_tuple:
             return build(Transpose(permutation=back), new)
-        turned = [build(Transpose(permutation=back), build.element(new, k)) for k in range(len(shapes))]
-        return build.tuple(*turned)
+        transposed = [build(Transpose(permutation=back), build.element(new, k)) for k in range(len(shapes))]
+        return build.tuple(*transposed)
 
     return expand
 

@@ -33,5 +33,5 @@ def _swap(build: OpBuilder, old: Instruction, module: Module) -> Instruction | N
     if exchanged is None:
         return None
     new, backward = exchanged
-    turned = build(Reverse(dimensions=backward), kernel) if backward else kernel
-    return build(new, turned, image, shape=old.shape)
+    window = build(Reverse(dimensions=backward), kernel) if backward else kernel
+    return build(new, window, image, shape=old.shape)

@@ -35,7 +35,9 @@ class DotStrengthReduction:
         combiners = ScalarComputations(module)
 
         def expand(build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
-            return _summed(build, old, combiners(Add(), old.shape.element_type)) if self._applies(old) else None
+            return (
+                _sum_of_products(build, old, combiners(Add(), old.shape.element_type)) if self._applies(old) else None
+            )
 
         return expand_all(module, {"dot": expand})
 
@@ -47,12 +49,12 @@ class DotStrengthReduction:
         terms = math.prod(lhs.dimensions[d] for d in op.lhs_contracting_dims)
         if len(types) > 1 or old.shape.element_type.bits < 32 or not terms or not old.shape.element_count:
             return False
-        if _has_batches_side_by_side(op, lhs, rhs):
+        if _has_adjacent_batches(op, lhs, rhs):
             return True
         return terms <= self.max_terms and rhs.rank - 1 in op.free(rhs.rank, False)
 
 
-def _has_batches_side_by_side(op: Dot, lhs: Shape, rhs: Shape) -> bool:
+def _has_adjacent_batches(op: Dot, lhs: Shape, rhs: Shape) -> bool:
     """Whether each batch is a vector times a matrix whose elements have those of other batches as neighbours."""
     left, right = (lhs, op.lhs_batch_dims, True), (rhs, op.rhs_batch_dims, False)
     for (vector, _, side), (matrix, batch, _) in ((left, right), (right, left)):
@@ -62,7 +64,7 @@ def _has_batches_side_by_side(op: Dot, lhs: Shape, rhs: Shape) -> bool:
     return False
 
 
-def _summed(build: OpBuilder, old: Instruction, add: Computation) -> Instruction:
+def _sum_of_products(build: OpBuilder, old: Instruction, add: Computation) -> Instruction:
     """The operands over (the result's dimensions, the terms' dimensions), multiplied and added up."""
     op, (lhs, rhs) = old.op, old.operands
     assert isinstance(op, Dot)
@@ -76,15 +78,17 @@ def _summed(build: OpBuilder, old: Instruction, add: Computation) -> Instruction
         (lhs, left, batch, op.lhs_batch_dims, op.lhs_contracting_dims),
         (rhs, right, batch + len(left), op.rhs_batch_dims, op.rhs_contracting_dims),
     ):
-        places = {d: k for k, d in enumerate(batches)}
-        places |= {d: first + k for k, d in enumerate(free)} | {d: rank + k for k, d in enumerate(contracted)}
-        products.append(_spread(build, operand, whole, [places[d] for d in range(operand.shape.rank)]))
+        target_dimensions = {d: k for k, d in enumerate(batches)}
+        target_dimensions |= {d: first + k for k, d in enumerate(free)} | {
+            d: rank + k for k, d in enumerate(contracted)
+        }
+        products.append(_spread(build, operand, whole, [target_dimensions[d] for d in range(operand.shape.rank)]))
     zero = build.constant(0, element_type)
     over = tuple(range(rank, whole.rank))
     return build(Reduce(dimensions=over, computation=add), build(Multiply(), *products), zero)
 
 
-def _spread(build: OpBuilder, operand: Instruction, whole: Shape, places: list[int]) -> Instruction:
+def _spread(build: OpBuilder, operand: Instruction, whole: Shape, target_dimensions: list[int]) -> Instruction:
     """The operand broadcast, its dimension d along dimension places[d]; broadcast wants them in order."""
-    order = sorted(range(len(places)), key=places.__getitem__)
-    return build.broadcast(build.transpose(operand, tuple(order)), whole, tuple(sorted(places)))
+    order = sorted(range(len(target_dimensions)), key=target_dimensions.__getitem__)
+    return build.broadcast(build.transpose(operand, tuple(order)), whole, tuple(sorted(target_dimensions)))

@@ -36,11 +36,11 @@ def expanded_geev(build: OpBuilder, old: Instruction, module: Module) -> Instruc
     finite = _is_finite(build, module, a)
     zeros = build.broadcast(build.constant(0, a.shape.element_type), a.shape)
     batch = tuple(range(a.shape.rank - 2))
-    given = build(Select(), build.broadcast(finite, a.shape, batch), a, zeros)
+    finite_a = build(Select(), build.broadcast(finite, a.shape, batch), a, zeros)
     shapes = [s.without_layout() for s in old.shape.elements]
     if not a.shape.element_type.is_complex:
         shapes[2:4] = [a.shape.without_layout()] * 2
-    call = build(op.replace(target_name=f"lapack_{target[1]}geev"), given, shape=Shape.tuple_of(shapes))
+    call = build(op.replace(target_name=f"lapack_{target[1]}geev"), finite_a, shape=Shape.tuple_of(shapes))
     call.backend_config = old.backend_config
     *values, left, right, info = (build.element(call, k) for k in range(len(shapes)))
     if not a.shape.element_type.is_complex:
@@ -68,11 +68,11 @@ def _unpacked(build: OpBuilder, imaginary: Instruction, vectors: Instruction) ->
     )
     zeros = build.broadcast(build.constant(0, shape.element_type), shape)
     own = build(Select(), is_second, build(Negate(), vectors), zeros)
-    imag = build(Select(), is_first, _turned(build, vectors, 1), own)
-    return build(Complex(), build(Select(), is_second, _turned(build, vectors, -1), vectors), imag)
+    imag = build(Select(), is_first, _rotated(build, vectors, 1), own)
+    return build(Complex(), build(Select(), is_second, _rotated(build, vectors, -1), vectors), imag)
 
 
-def _turned(build: OpBuilder, vectors: Instruction, by: int) -> Instruction:
+def _rotated(build: OpBuilder, vectors: Instruction, by: int) -> Instruction:
     """The columns, moved so that each is in the place of the one before (1), or after (-1) it."""
     sizes = vectors.shape.dimensions
     at = by % sizes[-1] if sizes[-1] else 0

@@ -1,6 +1,6 @@
 """fft-lengths: Fourier transforms of lengths that have no code of their own, by others that have.
 
-Code for a length up to `MAX`, or for a product of two such, transforms rows; of columns only the short ones. The
+Code for a length up to `MAX_LENGTH`, or for a product of two such, transforms rows; of columns only the short ones. The
 rest, large primes above all, is a convolution with a chirp (Bluestein's algorithm). With c_j = exp(-i pi j^2 / n),
 element k of the transform is c_k times the sum over j of (x_j c_j) conj(c_(k-j)).
 """
@@ -25,15 +25,15 @@ from hloom.ops.slice import Slice
 from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.op_builder import OpBuilder, expand_all
 
-MAX = 2048
+MAX_LENGTH = 2048
 """Of the sequences that are transformed at once: lanes of them are in the second cache."""
 
 MAX_PRIME = 31
 """Butterflies take the square of their prime."""
-ALONE, FEW_ROWS = 64, 4
+MIN_PADDED_LENGTH, MAX_PADDED_ROWS = 64, 4
 """Of so few rows with large primes each is made longer, and so a matrix, rather than transformed in a lane."""
 
-Numbers = np.ndarray[Any, np.dtype[np.complex128]]
+ComplexVector = np.ndarray[Any, np.dtype[np.complex128]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class FftLengths:
     """Before: an fft of any lengths. After: fft of lengths that code transforms, of one dimension or several.
 
     Long columns are transposed to rows, long real sequences of odd length made complex, and large primes convolved with
-    a chirp. Only lengths without a good factor beyond `MAX` squared stay as they are.
+    a chirp. Only lengths without a good factor beyond `MAX_LENGTH` squared stay as they are.
     """
 
     name: ClassVar[str] = "fft-lengths"
@@ -52,11 +52,11 @@ class FftLengths:
 
 def factors(n: int) -> tuple[int, int] | None:
     """A length as 1 and itself, or a product of two that are nearly equal and not too long; None for others."""
-    return (1, n) if n <= MAX else product_of_two(n)
+    return (1, n) if n <= MAX_LENGTH else product_of_two(n)
 
 
 def product_of_two(n: int) -> tuple[int, int] | None:
-    fitting = [a for a in range(math.isqrt(n), 0, -1) if n % a == 0 and n // a <= MAX]
+    fitting = [a for a in range(math.isqrt(n), 0, -1) if n % a == 0 and n // a <= MAX_LENGTH]
     return (fitting[0], n // fitting[0]) if fitting else None
 
 
@@ -73,8 +73,8 @@ def radices_of(n: int) -> tuple[int, ...] | None:
 def has_code(kind: FftType, lengths: Sequence[int]) -> bool:
     """Whether code transforms these lengths as they are."""
     *others, last = lengths
-    is_half = kind in (FftType.RFFT, FftType.IRFFT) and last > MAX
-    if max(others, default=0) > MAX or (is_half and last % 2):
+    is_half = kind in (FftType.RFFT, FftType.IRFFT) and last > MAX_LENGTH
+    if max(others, default=0) > MAX_LENGTH or (is_half and last % 2):
         return False
     return factors(last // 2 if is_half else last) is not None
 
@@ -84,13 +84,13 @@ def _expanded(build: OpBuilder, old: Instruction, _: Module) -> Instruction | No
     assert isinstance(op, Fft)
     if not old.shape.element_count or 0 in op.fft_length:
         return None
-    if has_code(op.fft_type, op.fft_length) and not _fills_no_lanes(old, op):
+    if has_code(op.fft_type, op.fft_length) and not _is_faster_by_chirp(old, op):
         return None
     if len(op.fft_length) == 1 and not _can_expand(op.fft_type, op.fft_length[0]):
         return None
     axes = dict(zip(range(old.shape.rank - len(op.fft_length), old.shape.rank), op.fft_length, strict=True))
     last, value = old.shape.rank - 1, old.operands[0]
-    if _fills_no_lanes(old, op):
+    if _is_faster_by_chirp(old, op):
         return _by_chirp(build, value, op.fft_type, op.fft_length[-1])
     if op.fft_type in (FftType.FFT, FftType.IFFT):
         return _complex(build, value, op.fft_type, axes)
@@ -103,35 +103,41 @@ def _expanded(build: OpBuilder, old: Instruction, _: Module) -> Instruction | No
 
 def _complex(build: OpBuilder, x: Instruction, kind: FftType, axes: dict[int, int]) -> Instruction:
     """The transform of dimensions with these lengths: at once but for those that need rows of their own."""
-    long = [axis for axis, n in axes.items() if n > MAX and has_code(kind, [n])][:1]
-    short = [axis for axis, n in axes.items() if n <= MAX]
+    long = [axis for axis, n in axes.items() if n > MAX_LENGTH and has_code(kind, [n])][:1]
+    short = [axis for axis, n in axes.items() if n <= MAX_LENGTH]
     for axis, n in axes.items():
         if axis not in (*long, *short):
-            x = _with_last(build, x, [axis], functools.partial(_of_rows, build, kind=kind, n=n))
+            x = _on_last_dimensions(build, x, [axis], functools.partial(_of_rows, build, kind=kind, n=n))
     at_once = [*short, *long]
     if not at_once:
         return x
     lengths = tuple(axes[axis] for axis in at_once)
-    return _with_last(build, x, at_once, lambda rows: build(Fft(fft_type=kind, fft_length=lengths), rows))
+    return _on_last_dimensions(build, x, at_once, lambda rows: build(Fft(fft_type=kind, fft_length=lengths), rows))
 
 
-def _with_last(
-    build: OpBuilder, x: Instruction, axes: Sequence[int], do: Callable[[Instruction], Instruction]
+def _on_last_dimensions(
+    build: OpBuilder, x: Instruction, axes: Sequence[int], transform: Callable[[Instruction], Instruction]
 ) -> Instruction:
     """What is done with these dimensions as the last ones."""
     order = [axis for axis in range(x.shape.rank) if axis not in axes] + [*axes]
     if order == sorted(order):
-        return do(x)
+        return transform(x)
     back = tuple(order.index(axis) for axis in range(x.shape.rank))
-    return build(Transpose(permutation=back), do(build(Transpose(permutation=tuple(order)), x)))
+    return build(Transpose(permutation=back), transform(build(Transpose(permutation=tuple(order)), x)))
 
 
-def _fills_no_lanes(old: Instruction, op: Fft) -> bool:
+def _is_faster_by_chirp(old: Instruction, op: Fft) -> bool:
     """Whether a few rows are all there is, of a length with a large prime."""
     n = op.fft_length[-1]
     is_complex = op.fft_type in (FftType.FFT, FftType.IFFT)
     rows = math.prod(old.shape.dimensions[:-1])
-    return len(op.fft_length) == 1 and rows < FEW_ROWS and ALONE <= n <= MAX and is_complex and not radices_of(n)
+    return (
+        len(op.fft_length) == 1
+        and rows < MAX_PADDED_ROWS
+        and MIN_PADDED_LENGTH <= n <= MAX_LENGTH
+        and is_complex
+        and not radices_of(n)
+    )
 
 
 def _can_expand(kind: FftType, n: int) -> bool:
@@ -188,7 +194,7 @@ def _chirped(build: OpBuilder, x: Instruction, n: int) -> Instruction:
     return _times(build, _part(build, back, 0, n), chirp)
 
 
-def chirp_of(n: int, size: int) -> tuple[Numbers, Numbers]:
+def chirp_of(n: int, size: int) -> tuple[ComplexVector, ComplexVector]:
     """The chirp of a length, and the transform of its conjugate, backward and forward, in a circle of `size`."""
     squares = np.arange(n, dtype=np.int64) ** 2 % (2 * n)
     chirp = np.exp(-1j * np.pi * squares / n)
@@ -198,9 +204,9 @@ def chirp_of(n: int, size: int) -> tuple[Numbers, Numbers]:
     return chirp, np.fft.fft(around)
 
 
-def _times(build: OpBuilder, x: Instruction, numbers: Numbers) -> Instruction:
+def _times(build: OpBuilder, x: Instruction, values: ComplexVector) -> Instruction:
     """Each row times the same numbers."""
-    factor = build.constant(numbers, x.shape.element_type)
+    factor = build.constant(values, x.shape.element_type)
     return build(Multiply(), x, build.broadcast(factor, x.shape, (x.shape.rank - 1,)))
 
 

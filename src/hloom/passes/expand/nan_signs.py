@@ -21,9 +21,9 @@ from hloom.passes.edit import Edit, callers
 from hloom.passes.op_builder import OpBuilder
 from hloom.runtime.standard_targets import TOP_K_TARGETS
 
-Path = tuple[int, ...]
+ShapeIndex = tuple[int, ...]
 """Where in a tuple a value lies; () for an array."""
-Place = tuple[Instruction, Path]
+Position = tuple[Instruction, ShapeIndex]
 
 _MOVES = {
     "add-dependency": 1, "bitcast": 1, "broadcast": 1, "concatenate": None, "convert": 1, "copy": 1,
@@ -49,7 +49,7 @@ class NanSigns:
     name: ClassVar[str] = "nan-signs"
 
     def run(self, module: Module) -> int:
-        seen = [place for instruction in module.instructions() for place in _observed(instruction)]
+        seen = [position for instruction in module.instructions() for position in _observed(instruction)]
         computed = _computed(module, seen) if seen else []
         for computation in module.computations:
             own = [instruction for instruction in computed if instruction.parent is computation]
@@ -63,39 +63,39 @@ def tells_nans_apart(instruction: Instruction) -> bool:
     return bool(_observed(instruction))
 
 
-def _observed(instruction: Instruction) -> Iterable[Place]:
+def _observed(instruction: Instruction) -> Iterable[Position]:
     """The operands whose NaNs an instruction tells apart."""
     op: Any = instruction.op
     match instruction.opcode:
         case "compare":
-            places = instruction.operands if op.type is ComparisonType.TOTALORDER else ()
+            operands = instruction.operands if op.type is ComparisonType.TOTALORDER else ()
         case "bitcast-convert" | "topk":
-            places = instruction.operands
+            operands = instruction.operands
         case "custom-call":
-            places = instruction.operands[:1] if op.target_name in TOP_K_TARGETS else ()
+            operands = instruction.operands[:1] if op.target_name in TOP_K_TARGETS else ()
         case "convert":
             result = instruction.shape.element_type
-            places = instruction.operands if result.is_float and not signed_nans(result.dtype) else ()
+            operands = instruction.operands if result.is_float and not signed_nans(result.dtype) else ()
         case _:
             return ()
-    return [(operand, ()) for operand in places]
+    return [(operand, ()) for operand in operands]
 
 
-def _computed(module: Module, observed: list[Place]) -> list[Instruction]:
+def _computed(module: Module, observed: list[Position]) -> list[Instruction]:
     """The instructions that may compute a NaN which somebody sees."""
     origins = _Origins(module)
-    seen, waiting = set(observed), observed
+    seen, worklist = set(observed), observed
     computed: dict[Instruction, None] = {}
-    while waiting:
-        instruction, path = waiting.pop()
-        before = origins.of(instruction, path)
+    while worklist:
+        instruction, index = worklist.pop()
+        before = origins.of(instruction, index)
         if before is None:
             if instruction.shape.is_array and not instruction.shape.is_dynamic:
                 computed[instruction] = None
             continue
-        new = [place for place in before if place not in seen]
+        new = [position for position in before if position not in seen]
         seen.update(new)
-        waiting += new
+        worklist += new
     return list(computed)
 
 
@@ -105,10 +105,10 @@ class _Origins:
     def __init__(self, module: Module) -> None:
         self.callers = callers(module)
 
-    def of(self, instruction: Instruction, path: Path) -> list[Place] | None:
+    def of(self, instruction: Instruction, index: ShapeIndex) -> list[Position] | None:
         """The values that one is a copy of, or one of; None where it is computed."""
         shape = instruction.shape
-        for k in path:
+        for k in index:
             shape = shape.elements[k]
         if not shape.is_array or not shape.element_type.is_float or not signed_nans(shape.element_type.dtype):
             return []
@@ -125,35 +125,35 @@ class _Origins:
                 computation = instruction.parent
                 assert computation is not None
                 called = self.callers[computation]
-                return [place for caller in called for place in _given(caller, computation, op.number, path)]
+                return [position for caller in called for position in _given(caller, computation, op.number, index)]
             case "get-tuple-element":
-                return [(operands[0], (op.index, *path))] if operands[0].opcode in _WITH_TUPLES else None
+                return [(operands[0], (op.index, *index))] if operands[0].opcode in _WITH_TUPLES else None
             case "tuple":
-                return [(operands[path[0]], path[1:])]
+                return [(operands[index[0]], index[1:])]
             case "while":
-                return [(operands[0], path), (op.body.root, path)]
+                return [(operands[0], index), (op.body.root, index)]
             case "call" | "conditional" | "fusion":
-                return [(computation.root, path) for computation in op.computations]
+                return [(computation.root, index) for computation in op.computations]
             case "opt-barrier":
-                return [(operands[0], path)]
+                return [(operands[0], index)]
             case "sort" | "topk":
-                return [(operands[path[0] if path else 0], ())]
+                return [(operands[index[0] if index else 0], ())]
         return None
 
 
-def _given(caller: Instruction, computation: Computation, number: int, path: Path) -> Iterator[Place]:
+def _given(caller: Instruction, computation: Computation, number: int, index: ShapeIndex) -> Iterator[Position]:
     """The values that an instruction gives a parameter of a computation that it calls."""
     op: Any = caller.op
     match caller.opcode:
         case "while":
-            yield from ((caller.operands[0], path), (op.body.root, path))
+            yield from ((caller.operands[0], index), (op.body.root, index))
         case "conditional":
             branches = enumerate(op.branch_computations, 1)
-            yield from ((caller.operands[k], path) for k, branch in branches if branch is computation)
+            yield from ((caller.operands[k], index) for k, branch in branches if branch is computation)
         case "call" | "fusion" | "map":
-            yield caller.operands[number], path
+            yield caller.operands[number], index
         case "sort":
-            yield caller.operands[number // 2], path
+            yield caller.operands[number // 2], index
         case _:
             # Elements of any operand, and what the computation gave before.
             root = computation.root

@@ -59,32 +59,32 @@ def _body(build: OpBuilder, op: Scan, count: int, step: Instruction, elements: l
     arrays = count + op.num_carries
     inputs, carries, outputs = elements[:count], elements[count:arrays], elements[arrays:]
     trips = inputs[0].shape.dimensions[op.scan_dimension]
-    place = build(Subtract(), build.constant(trips - 1, S32), step) if op.is_reverse else step
-    slices = [_slice_at(build, array, op.scan_dimension, place) for array in inputs]
+    index = build(Subtract(), build.constant(trips - 1, S32), step) if op.is_reverse else step
+    slices = [_slice_at(build, array, op.scan_dimension, index) for array in inputs]
     value = build(Call(computation=op.computation), *slices, *carries)
     is_tuple = value.shape.is_tuple
     values = [build.element(value, k) for k in range(len(value.shape.elements))] if is_tuple else [value]
     stacked = [
-        _write_at(build, array, new, op.scan_dimension, place)
+        _write_at(build, array, new, op.scan_dimension, index)
         for array, new in zip(outputs, values[: len(outputs)], strict=True)
     ]
     return [*inputs, *values[len(outputs) :], *stacked]
 
 
-def _starts(build: OpBuilder, rank: int, dimension: int, place: Instruction) -> list[Instruction]:
+def _starts(build: OpBuilder, rank: int, dimension: int, index: Instruction) -> list[Instruction]:
     zero = build.constant(0, S32)
-    return [place if d == dimension else zero for d in range(rank)]
+    return [index if d == dimension else zero for d in range(rank)]
 
 
-def _slice_at(build: OpBuilder, array: Instruction, dimension: int, place: Instruction) -> Instruction:
+def _slice_at(build: OpBuilder, array: Instruction, dimension: int, index: Instruction) -> Instruction:
     sizes = tuple(1 if d == dimension else size for d, size in enumerate(array.shape.dimensions))
-    part = build(DynamicSlice(size_indices=sizes), array, *_starts(build, len(sizes), dimension, place))
+    part = build(DynamicSlice(size_indices=sizes), array, *_starts(build, len(sizes), dimension, index))
     return build(Reshape(), part, shape=array.shape.delete_dimensions([dimension]).without_layout())
 
 
 def _write_at(
-    build: OpBuilder, array: Instruction, new: Instruction, dimension: int, place: Instruction
+    build: OpBuilder, array: Instruction, new: Instruction, dimension: int, index: Instruction
 ) -> Instruction:
     sizes = [1 if d == dimension else size for d, size in enumerate(array.shape.dimensions)]
     update = build(Reshape(), new, shape=Shape.array(array.shape.element_type, sizes))
-    return build(DynamicUpdateSlice(), array, update, *_starts(build, len(sizes), dimension, place))
+    return build(DynamicUpdateSlice(), array, update, *_starts(build, len(sizes), dimension, index))

@@ -24,7 +24,7 @@ class SingleDeviceCollectives:
         return expand_all(module, _EXPANDERS)
 
 
-def _operands(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
+def _forward_operands(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
     """The operands, as they are."""
     given = build.tuple(*old.operands) if old.shape.is_tuple else old.operands[0]
     return given if given.shape.compatible(old.shape) else None
@@ -35,7 +35,7 @@ def _permute(build: OpBuilder, old: Instruction, module: Module) -> Instruction 
     if any(operand.shape.is_tuple for operand in old.operands):
         return None
     if any(pair == (0, 0) for pair in op.source_target_pairs):
-        return _operands(build, old, module)
+        return _forward_operands(build, old, module)
     return zeros(build, old.shape)
 
 
@@ -46,17 +46,17 @@ def zeros(build: OpBuilder, shape: Shape) -> Instruction:
     return build.broadcast(build.constant(0, shape.element_type), shape)
 
 
-def _number(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
+def _zero_id(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
     return build.constant(0, PrimitiveType.U32)
 
 
 _EXPANDERS: dict[str, Expander] = {
-    "all-gather": _operands,
-    "all-reduce": _operands,
-    "all-to-all": _operands,
-    "collective-broadcast": _operands,
+    "all-gather": _forward_operands,
+    "all-reduce": _forward_operands,
+    "all-to-all": _forward_operands,
+    "collective-broadcast": _forward_operands,
     "collective-permute": _permute,
-    "partition-id": _number,
-    "reduce-scatter": _operands,
-    "replica-id": _number,
+    "partition-id": _zero_id,
+    "reduce-scatter": _forward_operands,
+    "replica-id": _zero_id,
 }

@@ -12,7 +12,7 @@ from hloom.ops.sort import Sort
 from hloom.passes.costs import element_cost
 from hloom.passes.op_builder import OpBuilder, expand_all, new_computation
 
-WORTH_KEEPING = 8
+MIN_KEY_COST = 8
 """What a key has to cost, in additions, to be worth the memory that it takes."""
 
 LEFT, RIGHT = 1, 2
@@ -53,18 +53,18 @@ def _with_keys(build: OpBuilder, old: Instruction, module: Module) -> Instructio
 def keys(comparator: Computation) -> list[tuple[Instruction, Instruction]]:
     """What is computed of the left element alone, with what is computed in the same way of the right one."""
     sides: dict[Instruction, int] = {}
-    meanings: dict[Instruction, int] = {}
-    numbers: dict[Any, int] = {}
+    value_ids: dict[Instruction, int] = {}
+    ids: dict[Any, int] = {}
     for i in comparator.instructions:
         sides[i] = _side(i, sides)
-        what = i.op.number // 2 if i.opcode == "parameter" else i.op  # type: ignore[attr-defined]
-        meaning = (what, str(i.shape), *(meanings[operand] for operand in i.operands))
-        meanings[i] = numbers.setdefault(meaning, len(numbers))
+        function = i.op.number // 2 if i.opcode == "parameter" else i.op  # type: ignore[attr-defined]
+        value = (function, str(i.shape), *(value_ids[operand] for operand in i.operands))
+        value_ids[i] = ids.setdefault(value, len(ids))
     found: dict[int, list[Instruction | None]] = {}
     for i in comparator.instructions:
         if sides[i] in (LEFT, RIGHT) and _is_key(i, sides):
-            found.setdefault(meanings[i], [None, None])[sides[i] - 1] = i
-    return [(left, right) for left, right in found.values() if left and right and _cost(left) >= WORTH_KEEPING]
+            found.setdefault(value_ids[i], [None, None])[sides[i] - 1] = i
+    return [(left, right) for left, right in found.values() if left and right and _cost(left) >= MIN_KEY_COST]
 
 
 def _side(instruction: Instruction, sides: dict[Instruction, int]) -> int:
@@ -91,18 +91,18 @@ def _cost(root: Instruction) -> int:
     for instruction in _needed(root):
         plain = instruction.op.elementwise or instruction.opcode in ("parameter", "constant")
         scalar = all(leaf.is_scalar for leaf in instruction.shape.leaves())
-        cost += element_cost(instruction.opcode) if plain and scalar else WORTH_KEEPING
+        cost += element_cost(instruction.opcode) if plain and scalar else MIN_KEY_COST
     return cost
 
 
 def _needed(root: Instruction, given: Container[Instruction] = ()) -> set[Instruction]:
     """What has to be computed for an instruction, itself among it, where some values are given."""
-    waiting, seen = [root], {root}
-    while waiting:
-        for operand in waiting.pop().operands:
+    worklist, seen = [root], {root}
+    while worklist:
+        for operand in worklist.pop().operands:
             if operand not in seen and operand not in given:
                 seen.add(operand)
-                waiting.append(operand)
+                worklist.append(operand)
     return seen
 
 

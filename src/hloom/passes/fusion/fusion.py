@@ -196,8 +196,8 @@ class _ComputationFusion:
             return f"the fusion has {self.options.max_instructions} instructions already"
         names = ", ".join(sorted(f"%{root.name}" for root in roots)[:4])
         return (
-            f"each element would be computed {max(evaluations, len(roots)):.3g} times, in {len(roots)} kernels ({names}), at "
-            f"{self.cost[instruction]:.3g} additions each: more than reading it again takes ({RECOMPUTED_COST})"
+            f"each element would be computed {max(evaluations, len(roots)):.3g} times, in {len(roots)} kernels "
+            f"({names}), at {self.cost[instruction]:.3g} additions each: more than reading it again takes ({RECOMPUTED_COST})"
         )
 
     # Which instructions are computed inside their users

@@ -16,7 +16,7 @@ from hloom.passes.edit import (
     has_effect,
 )
 
-_KEPT_APART = {"parameter", "opt-barrier", "async-start", "async-update", "async-done", "copy-start", "copy-done"}
+_NEVER_MERGED = {"parameter", "opt-barrier", "async-start", "async-update", "async-done", "copy-start", "copy-done"}
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,16 @@ def merge_computations(module: Module) -> int:
 
 def _computation_key(computation: Computation) -> Hashable:
     """Equal for computations with equal instructions, whatever their names and metadata."""
-    number = {instruction: k for k, instruction in enumerate(computation.instructions)}
+    index = {instruction: k for k, instruction in enumerate(computation.instructions)}
     instructions = tuple(
         (
             *_key(instruction),
-            tuple(number[operand] for operand in instruction.operands),
-            tuple(number[before] for before in instruction.control_predecessors),
+            tuple(index[operand] for operand in instruction.operands),
+            tuple(index[before] for before in instruction.control_predecessors),
         )
         for instruction in computation.instructions
     )
-    return computation.execution_thread, number[computation.root], instructions
+    return computation.execution_thread, index[computation.root], instructions
 
 
 def _key(instruction: Instruction) -> tuple[Hashable, ...]:
@@ -85,7 +85,7 @@ def _merge_instructions(computation: Computation, effectful: set[Computation]) -
     changes = 0
     for instruction in computation.instructions:
         if (
-            instruction.opcode in _KEPT_APART
+            instruction.opcode in _NEVER_MERGED
             or instruction.shape.is_token
             or has_control_edges(instruction)
             or has_effect(instruction, effectful)

@@ -83,10 +83,10 @@ def _shrink_loops(module: Module, effectful: set[Computation]) -> int:
     if not loops:
         return 0
     calling = callers(module)
-    return sum(_shrink_loop(loop, effectful) for loop in loops if _is_open(loop, calling))
+    return sum(_shrink_loop(loop, effectful) for loop in loops if _can_shrink(loop, calling))
 
 
-def _is_open(loop: Instruction, calling: dict[Computation, list[Instruction]]) -> bool:
+def _can_shrink(loop: Instruction, calling: dict[Computation, list[Instruction]]) -> bool:
     """True where the loop's tuple is taken apart everywhere, and body and condition are its own."""
     op = loop.op
     assert isinstance(op, While) and loop.parent is not None
@@ -116,7 +116,7 @@ def _shrink_loop(loop: Instruction, effectful: set[Computation]) -> int:
     edit = Edit(op.condition)
     _shrink_parameter(edit, shape, kept)
     edit.finish()
-    _shrink_outside(loop, op, shape, kept)
+    _shrink_caller(loop, op, shape, kept)
     return dead
 
 
@@ -154,11 +154,11 @@ def _shrink_body(body: Computation, shape: Shape, kept: list[int], needed: set[I
 
 def _shrink_parameter(edit: Edit, shape: Shape, kept: list[int]) -> None:
     (old,) = edit.computation.parameters
-    _take_from(edit, old, edit.add(Parameter(number=0), [], shape, old), kept)
+    _redirect_elements(edit, old, edit.add(Parameter(number=0), [], shape, old), kept)
     edit.remove(old)
 
 
-def _shrink_outside(loop: Instruction, op: While, shape: Shape, kept: list[int]) -> None:
+def _shrink_caller(loop: Instruction, op: While, shape: Shape, kept: list[int]) -> None:
     """The same loop on a tuple of the elements kept."""
     assert loop.parent is not None
     edit = Edit(loop.parent)
@@ -166,12 +166,12 @@ def _shrink_outside(loop: Instruction, op: While, shape: Shape, kept: list[int])
     parts = [edit.add(GetTupleElement(index=k), [init], init.shape.elements[k], loop) for k in kept]
     new = edit.add(op, [edit.add(Tuple(), parts, shape, loop)], shape, loop)
     new.frontend_attributes, new.backend_config = dict(loop.frontend_attributes), loop.backend_config
-    _take_from(edit, loop, new, kept)
+    _redirect_elements(edit, loop, new, kept)
     edit.remove(loop)
     edit.finish()
 
 
-def _take_from(edit: Edit, old: Instruction, new: Instruction, kept: list[int]) -> None:
+def _redirect_elements(edit: Edit, old: Instruction, new: Instruction, kept: list[int]) -> None:
     """The elements that were taken from `old` are taken from `new`."""
     for element in [*old.users]:
         op = GetTupleElement(index=kept.index(_index(element)))

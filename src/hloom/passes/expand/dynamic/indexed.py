@@ -21,19 +21,20 @@ def gather(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     op, (operand, indices) = site.old.op, operands
     assert isinstance(op, Gather)
     whole = {d for d in operand.sizes if op.slice_sizes[d] == operand.bounds[d] and d not in op.collapsed_slice_dims}
-    cut = [d for d in operand.sizes if d not in whole and d not in op.operand_batching_dims]
-    if any(d not in op.start_index_map for d in cut):
+    sliced = [d for d in operand.sizes if d not in whole and d not in op.operand_batching_dims]
+    if any(d not in op.start_index_map for d in sliced):
         return None
     limits = {
-        op.start_index_map.index(d): site.largest(site.difference(operand.sizes[d], op.slice_sizes[d]), 0) for d in cut
+        op.start_index_map.index(d): site.maximum(site.difference(operand.sizes[d], op.slice_sizes[d]), 0)
+        for d in sliced
     }
     starts = _at_most(site, indices.array, limits, op.index_vector_dim) if limits else indices.array
-    return [Padded(site.plain(operand.array, starts), _gathered_sizes(op, operand, indices))]
+    return [Padded(site.apply(operand.array, starts), _gathered_sizes(op, operand, indices))]
 
 
 def _gathered_sizes(op: Gather, operand: Padded, indices: Padded) -> Sizes:
-    gone = {*op.collapsed_slice_dims, *op.operand_batching_dims}
-    offsets = iter(d for d in range(len(operand.bounds)) if d not in gone)
+    collapsed = {*op.collapsed_slice_dims, *op.operand_batching_dims}
+    offsets = iter(d for d in range(len(operand.bounds)) if d not in collapsed)
     batches = iter(d for d in range(len(indices.bounds)) if d != op.index_vector_dim)
     rank = len(op.offset_dims) + sum(d != op.index_vector_dim for d in range(len(indices.bounds)))
     sizes = {}
@@ -51,20 +52,20 @@ def _at_most(site: Site, indices: Instruction, limits: Sizes, vector_dimension: 
     """Index vectors with some of their elements clamped from above."""
     build, shape = site.build, indices.shape
     highest = extreme(shape.element_type, highest=True)
-    limit: Instruction = site.everywhere(build.constant(highest, shape.element_type), shape)
+    limit: Instruction = site.splat(build.constant(highest, shape.element_type), shape)
     for column, value in limits.items():
         if int(highest) < 1 << 31:
-            value = site.smallest(value, int(highest))
-        narrow = site.everywhere(build.convert(value, shape.element_type), shape)
+            value = site.minimum(value, int(highest))
+        narrow = site.splat(build.convert(value, shape.element_type), shape)
         limit = narrow if vector_dimension == shape.rank else _in_column(site, narrow, limit, vector_dimension, column)
     return build(Minimum(), indices, limit)
 
 
 def _in_column(site: Site, value: Instruction, rest: Instruction, dimension: int, column: int) -> Instruction:
     shape = Shape.array(PrimitiveType.S32, rest.shape.dimensions)
-    columns = site.everywhere(site.number(column), shape)
-    here = site.compare(site.positions(shape, dimension), ComparisonDirection.EQ, columns)
-    return site.build(Select(), here, value, rest)
+    columns = site.splat(site.s32(column), shape)
+    is_column = site.compare(site.positions(shape, dimension), ComparisonDirection.EQ, columns)
+    return site.build(Select(), is_column, value, rest)
 
 
 def scatter(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
@@ -73,7 +74,7 @@ def scatter(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     assert isinstance(op, Scatter)
     targets, indices, updates = operands[:half], operands[half], operands[half + 1 :]
     sizes, given = site.joint_sizes(targets), site.joint_sizes(updates)
-    if not all(_is_handed_on(site, op, d, sizes, given, updates[0]) for d in range(len(targets[0].bounds))):
+    if not all(_keeps_dimension(site, op, d, sizes, given, updates[0]) for d in range(len(targets[0].bounds))):
         return None
     scatter_dims = [u for u in range(len(updates[0].bounds)) if u not in op.update_window_dims]
     index_dims = [e for e in range(len(indices.bounds)) if e != op.index_vector_dim]
@@ -85,18 +86,18 @@ def scatter(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     outside = site.build.constant(-1 if element_type.is_signed else extreme(element_type, highest=True), element_type)
     starts = site.masked(indices.array, counts, outside)
     arrays = [*(t.array for t in targets), starts, *(u.array for u in updates)]
-    result = site.plain(*arrays)
+    result = site.apply(*arrays)
     if half == 1:
         return [Padded(result, sizes)]
     return [Padded(site.build.element(result, k), sizes) for k in range(half)]
 
 
-def _is_handed_on(site: Site, op: Scatter, d: int, sizes: Sizes, given: Sizes, update: Padded) -> bool:
+def _keeps_dimension(site: Site, op: Scatter, d: int, sizes: Sizes, given: Sizes, update: Padded) -> bool:
     """Whether what updates do in an operand's dimension is right for its elements below the size."""
-    gone = {*op.inserted_window_dims, *op.input_batching_dims}
-    if d in gone:
+    collapsed = {*op.inserted_window_dims, *op.input_batching_dims}
+    if d in collapsed:
         return d not in sizes or d in op.inserted_window_dims
-    windowed: Iterator[int] = iter(k for k in range(d + 1) if k not in gone)
+    windowed: Iterator[int] = iter(k for k in range(d + 1) if k not in collapsed)
     u = op.update_window_dims[len([*windowed]) - 1]
     if d not in sizes:
         return u not in given

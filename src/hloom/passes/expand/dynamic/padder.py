@@ -18,7 +18,7 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 _CALLERS = {"call", "conditional", "fusion", "while"}
-_HANDED_ON = _CALLERS | {"add-dependency", "get-tuple-element", "opt-barrier", "parameter", "tuple"}
+_FORWARDING = _CALLERS | {"add-dependency", "get-tuple-element", "opt-barrier", "parameter", "tuple"}
 """What hands on values as they are."""
 
 
@@ -37,16 +37,16 @@ class DynamicPadder:
 
     def run(self, module: Module) -> int:
         dynamic = {i.parent for i in module.instructions() if is_dynamic(i)}
-        if not dynamic or not all(_can_follow(i, dynamic) for i in module.instructions()):
+        if not dynamic or not all(_can_pad(i, dynamic) for i in module.instructions()):
             return 0
         shapes, result = module.entry.parameter_shapes, module.entry.result_shape
         changes = sum(_ComputationPadder(computation).run() for computation in callees_first_of(module))
-        _convert_at_the_entry(module, shapes, result)
+        _wrap_entry(module, shapes, result)
         module.computations = callees_first_of(module)
         return changes
 
 
-def _can_follow(instruction: Instruction, dynamic: AbstractSet[Computation | None]) -> bool:
+def _can_pad(instruction: Instruction, dynamic: AbstractSet[Computation | None]) -> bool:
     """Whether it may work on padded arrays; `dynamic`: the computations that hold dynamic dimensions."""
     if is_dynamic(instruction) and (has_control_edges(instruction) or instruction.shape.is_unbounded):
         return False
@@ -74,7 +74,7 @@ class _ComputationPadder:
         involved = [instruction for instruction in self.computation.instructions if is_dynamic(instruction)]
         for instruction in involved:
             self.shapes[instruction] = instruction.shape
-            if instruction.opcode in _HANDED_ON:
+            if instruction.opcode in _FORWARDING:
                 instruction.shape = padded_shape(instruction.shape)
             else:
                 self._replace(instruction)
@@ -149,13 +149,13 @@ def to_static(build: OpBuilder, value: Instruction) -> Instruction:
     return build.tuple(build.element(padded, 0), *(build.element(padded, 1 + d) for d in dynamic))
 
 
-def _convert_at_the_entry(module: Module, shapes: Sequence[Shape], result: Shape) -> None:
+def _wrap_entry(module: Module, shapes: Sequence[Shape], result: Shape) -> None:
     """A new entry around the old one, which takes and gives what that did."""
     if not any(shape.is_dynamic for shape in (*shapes, result)):
         return
     entry = new_computation(module, module.entry.name)
     build = OpBuilder.of(entry)
-    parameters = [build.parameter(number, shape) for number, shape in enumerate(shapes)]
+    parameters = [build.parameter(k, shape) for k, shape in enumerate(shapes)]
     called = build(Call(computation=module.entry), *(to_static(build, parameter) for parameter in parameters))
     entry.root = to_dynamic(build, called, result)
     module.entry_computation = entry

@@ -48,10 +48,10 @@ def reduce_window(site: Site, operands: Sequence[Padded]) -> list[Padded]:
 
 def _positions(site: Site, window: WindowDimension, size: Instruction) -> Instruction:
     """The number of places of a window (WIN-2)."""
-    gaps = site.product(site.largest(site.difference(size, 1), 0), window.base_dilation - 1)
+    gaps = site.product(site.maximum(site.difference(size, 1), 0), window.base_dilation - 1)
     padded = site.sum(size, gaps, window.padding_low + window.padding_high)
     steps = site.quotient(site.sum(padded, window.stride - window.dilated_size), window.stride)
-    return site.largest(steps, 0)
+    return site.maximum(steps, 0)
 
 
 def _reduced(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instruction]:
@@ -62,15 +62,15 @@ def _reduced(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instr
     monoid = monoid_of(op.computation) if half == 1 else None
     if monoid is not None:
         element_type = arrays[0].shape.element_type
-        neutral = site.build.constant(identity(monoid.opcode, element_type), element_type)
-        return [site.plain(site.masked(arrays[0], sizes, neutral), arrays[1])]
+        identity_value = site.build.constant(identity(monoid.opcode, element_type), element_type)
+        return [site.apply(site.masked(arrays[0], sizes, identity_value), arrays[1])]
     if not sizes:
-        reduced = site.plain(*arrays)
+        reduced = site.apply(*arrays)
         return [reduced] if half == 1 else [site.build.element(reduced, k) for k in range(half)]
     valid = site.valid(arrays[0].shape, sizes)
-    begun = site.build.constant(True, PrimitiveType.PRED)
+    has_value = site.build.constant(True, PrimitiveType.PRED)
     skipping = op.replace(computation=_skipping(site, op.computation, half))
-    reduced = site.build(skipping, *arrays[:half], valid, *arrays[half:], begun)
+    reduced = site.build(skipping, *arrays[:half], valid, *arrays[half:], has_value)
     return [site.build.element(reduced, k) for k in range(half)]
 
 
@@ -112,7 +112,7 @@ def dot(site: Site, operands: Sequence[Padded]) -> list[Padded]:
         *(site.size(lhs, d) for d in op.free(len(lhs.bounds), True)),
         *(site.size(rhs, d) for d in op.free(len(rhs.bounds), False)),
     ]
-    return [Padded(site.plain(*arrays), _dynamic_ones(sizes, site.old.shape))]
+    return [Padded(site.apply(*arrays), _dynamic_ones(sizes, site.old.shape))]
 
 
 def _dynamic_ones(sizes: Sequence[Instruction], shape: Shape) -> Sizes:
@@ -123,11 +123,13 @@ def convolution(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     """Of images whose number is dynamic."""
     op, (images, kernel) = site.old.op, operands
     assert isinstance(op, Convolution)
-    numbers = op.dimension_numbers
-    batch = numbers.input_batch_dimension
+    dimension_numbers = op.dimension_numbers
+    batch = dimension_numbers.input_batch_dimension
     if kernel.sizes or set(images.sizes) != {batch} or op.batch_group_count != 1:
         return None
-    return [Padded(site.plain(images.array, kernel.array), {numbers.output_batch_dimension: images.sizes[batch]})]
+    return [
+        Padded(site.apply(images.array, kernel.array), {dimension_numbers.output_batch_dimension: images.sizes[batch]})
+    ]
 
 
 def sort(site: Site, operands: Sequence[Padded]) -> list[Padded]:
@@ -136,7 +138,7 @@ def sort(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     assert isinstance(op, Sort)
     sizes, arrays = site.joint_sizes(operands), [operand.array for operand in operands]
     if op.dimension not in sizes:
-        result = site.plain(*arrays)
+        result = site.apply(*arrays)
         return [Padded(a, sizes) for a in _elements(site, result, len(arrays))]
     valid = site.valid(arrays[0].shape, {op.dimension: sizes[op.dimension]})
     result = site.build(op.replace(comparator=_valid_first(site, op.comparator)), *arrays, valid)
@@ -158,7 +160,7 @@ def top_k(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
     (operand,) = operands
     if len(operand.bounds) - 1 in operand.sizes:
         return None
-    return [Padded(array, operand.sizes) for array in _elements(site, site.plain(operand.array), 2)]
+    return [Padded(array, operand.sizes) for array in _elements(site, site.apply(operand.array), 2)]
 
 
 def _elements(site: Site, result: Instruction, count: int) -> list[Instruction]:

@@ -25,7 +25,7 @@ Rule = Callable[[Site, Sequence[Padded]], "list[Padded] | None"]
 
 
 def elementwise(site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    return [Padded(site.plain(*(operand.array for operand in operands)), site.joint_sizes(operands))]
+    return [Padded(site.apply(*(operand.array for operand in operands)), site.joint_sizes(operands))]
 
 
 def _copy(site: Site, operands: Sequence[Padded]) -> list[Padded]:
@@ -38,20 +38,20 @@ def _bitcast_convert(site: Site, operands: Sequence[Padded]) -> list[Padded] | N
 
 def _iota(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     shape = site.old.shape
-    sizes = {d: site.number(shape.dimensions[d]) for d, dynamic in enumerate(shape.dynamic_dimensions) if dynamic}
-    return [Padded(site.plain(), sizes)]
+    sizes = {d: site.s32(shape.dimensions[d]) for d, dynamic in enumerate(shape.dynamic_dimensions) if dynamic}
+    return [Padded(site.apply(), sizes)]
 
 
 def _broadcast(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     op: Any = site.old.op
     sizes = {op.broadcast_dimensions[d]: size for d, size in operands[0].sizes.items()}
-    return [Padded(site.plain(operands[0].array), sizes)]
+    return [Padded(site.apply(operands[0].array), sizes)]
 
 
 def _transpose(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     op: Any = site.old.op
     sizes = {op.permutation.index(d): size for d, size in operands[0].sizes.items()}
-    return [Padded(site.plain(operands[0].array), sizes)]
+    return [Padded(site.apply(operands[0].array), sizes)]
 
 
 def _reverse(site: Site, operands: Sequence[Padded]) -> list[Padded]:
@@ -59,7 +59,7 @@ def _reverse(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     op: Any = site.old.op
     (operand,) = operands
     excess = {d: site.difference(operand.bounds[d], s) for d, s in operand.sizes.items() if d in op.dimensions}
-    backward = site.plain(operand.array)
+    backward = site.apply(operand.array)
     return [Padded(site.shifted(backward, excess) if excess else backward, operand.sizes)]
 
 
@@ -92,10 +92,10 @@ def _pad(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     sizes = {}
     for d, size in operand.sizes.items():
         padding = op.padding_config[d]
-        gaps = site.product(site.largest(site.difference(size, 1), 0), padding.interior_padding)
+        gaps = site.product(site.maximum(site.difference(size, 1), 0), padding.interior_padding)
         dilated = site.sum(size, gaps, padding.edge_padding_low, padding.edge_padding_high)
-        sizes[d] = site.largest(dilated, 0)
-    return [Padded(site.plain(site.masked(operand.array, operand.sizes, value), value), sizes)]
+        sizes[d] = site.maximum(dilated, 0)
+    return [Padded(site.apply(site.masked(operand.array, operand.sizes, value), value), sizes)]
 
 
 def _concatenate(site: Site, operands: Sequence[Padded]) -> list[Padded]:
@@ -104,10 +104,10 @@ def _concatenate(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     along, shape = op.dimension, site.old.shape.static()
     across = site.joint_sizes([Padded(o.array, {d: s for d, s in o.sizes.items() if d != along}) for o in operands])
     if not site.old.shape.dynamic_dimensions[along]:
-        return [Padded(site.plain(*(operand.array for operand in operands)), across)]
-    joined, end = site.everywhere(site.build.constant(0, shape.element_type), shape), site.number(0)
+        return [Padded(site.apply(*(operand.array for operand in operands)), across)]
+    joined, end = site.splat(site.build.constant(0, shape.element_type), shape), site.s32(0)
     for operand in operands:
-        starts = [end if d == along else site.number(0) for d in range(shape.rank)]
+        starts = [end if d == along else site.s32(0) for d in range(shape.rank)]
         joined = site.build(DynamicUpdateSlice(), joined, operand.array, *starts)
         end = site.sum(end, site.size(operand, along))
     return [Padded(joined, {**across, along: end})]
@@ -117,8 +117,8 @@ def _slice(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     """A part of a dynamic dimension is static; it has zeros beyond the size."""
     (operand,) = operands
     whole = {d: size for d, size in operand.sizes.items() if site.old.shape.dynamic_dimensions[d]}
-    cut = {d: size for d, size in operand.sizes.items() if d not in whole}
-    return [Padded(site.plain(site.masked(operand.array, cut, site.zero(operand.array))), whole)]
+    sliced = {d: size for d, size in operand.sizes.items() if d not in whole}
+    return [Padded(site.apply(site.masked(operand.array, sliced, site.zero(operand.array))), whole)]
 
 
 def _dynamic_slice(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
@@ -127,11 +127,11 @@ def _dynamic_slice(site: Site, operands: Sequence[Padded]) -> list[Padded] | Non
     if any(start.shape.rank for start in starts):
         return None
     whole = {d: size for d, size in operand.sizes.items() if site.old.shape.dynamic_dimensions[d]}
-    cut = {d: size for d, size in operand.sizes.items() if d not in whole}
-    array = site.masked(operand.array, cut, site.zero(operand.array))
-    for d, size in cut.items():
+    sliced = {d: size for d, size in operand.sizes.items() if d not in whole}
+    array = site.masked(operand.array, sliced, site.zero(operand.array))
+    for d, size in sliced.items():
         starts[d] = _clamped(site, starts[d], size, op.size_indices[d])
-    return [Padded(site.plain(array, *starts), whole)]
+    return [Padded(site.apply(array, *starts), whole)]
 
 
 def _dynamic_update_slice(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
@@ -140,12 +140,12 @@ def _dynamic_update_slice(site: Site, operands: Sequence[Padded]) -> list[Padded
         return None
     for d, size in operand.sizes.items():
         starts[d] = _clamped(site, starts[d], size, update.bounds[d])
-    return [Padded(site.plain(operand.array, update.array, *starts), operand.sizes)]
+    return [Padded(site.apply(operand.array, update.array, *starts), operand.sizes)]
 
 
 def _clamped(site: Site, start: Instruction, size: Instruction, part: int) -> Instruction:
     """A start such that a part ends before the size (DYNAMICSLICE-2); one that is negative stays."""
-    limit = site.build.convert(site.largest(site.difference(size, part), 0), start.shape.element_type)
+    limit = site.build.convert(site.maximum(site.difference(size, part), 0), start.shape.element_type)
     return site.build(Minimum(), start, limit)
 
 
@@ -157,13 +157,13 @@ def _reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     if {kept.get(d) for d in operand.sizes} <= set(sizes) == set(dynamic):
         return [Padded(site.build(Reshape(), operand.array, shape=shape.static()), sizes)]
     total = site.product(*(site.size(operand, d) for d in range(len(operand.bounds))))
-    open_ = [d for d in dynamic if d not in sizes]
-    for d in open_[1:]:
-        sizes[d] = site.number(shape.dimensions[d])
-    if open_:
+    unknown = [d for d in dynamic if d not in sizes]
+    for d in unknown[1:]:
+        sizes[d] = site.s32(shape.dimensions[d])
+    if unknown:
         # The first of the others takes what is left; those after it are as large as they may be.
-        rest = site.product(*(sizes.get(d) or n for d, n in enumerate(shape.dimensions) if d != open_[0]))
-        sizes[open_[0]] = site.quotient(total, site.largest(rest, 1))
+        rest = site.product(*(sizes.get(d) or n for d, n in enumerate(shape.dimensions) if d != unknown[0]))
+        sizes[unknown[0]] = site.quotient(total, site.maximum(rest, 1))
     return [_refilled(site, operand, total, sizes)]
 
 
@@ -190,25 +190,23 @@ def _refilled(site: Site, operand: Padded, total: Instruction, sizes: Sizes) -> 
     total = site.checked(total, site.compare(total, ComparisonDirection.EQ, filled), message)
     if set(operand.sizes) <= {0} and set(sizes) <= {0} and math.prod(operand.bounds) == shape.element_count:
         return Padded(site.build(Reshape(), operand.array, shape=shape), sizes)
-    order: Instruction = site.everywhere(site.number(0), Shape.array(PrimitiveType.S32, shape.dimensions))
+    order: Instruction = site.splat(site.s32(0), Shape.array(PrimitiveType.S32, shape.dimensions))
     for d, bound in enumerate(shape.dimensions):
-        scaled = site.build(Multiply(), order, site.everywhere(sizes.get(d) or site.number(bound), order.shape))
+        scaled = site.build(Multiply(), order, site.splat(sizes.get(d) or site.s32(bound), order.shape))
         order = site.build(Add(), scaled, site.positions(shape, d))
-    place = site.everywhere(site.number(0), order.shape)
+    offset = site.splat(site.s32(0), order.shape)
     stride = 1
     for d in reversed(range(len(operand.bounds))):
-        size = site.everywhere(site.largest(site.size(operand, d), 1), order.shape)
+        size = site.splat(site.maximum(site.size(operand, d), 1), order.shape)
         index = site.build(Remainder(), order, size)
         order = site.build(Divide(), order, size)
-        place = site.build(
-            Add(), place, site.build(Multiply(), index, site.everywhere(site.number(stride), place.shape))
-        )
+        offset = site.build(Add(), offset, site.build(Multiply(), index, site.splat(site.s32(stride), offset.shape)))
         stride *= operand.bounds[d]
     flat = site.build(Reshape(), operand.array, shape=Shape.array(shape.element_type, (math.prod(operand.bounds),)))
     look_up = Gather(
         offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,), index_vector_dim=shape.rank, slice_sizes=(1,)
     )
-    return Padded(site.build(look_up, flat, place), sizes)
+    return Padded(site.build(look_up, flat, offset), sizes)
 
 
 def _custom_call(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:

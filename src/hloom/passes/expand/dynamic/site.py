@@ -49,12 +49,12 @@ class Site:
 
     # Numbers
 
-    def number(self, value: Instruction | int) -> Instruction:
+    def s32(self, value: Instruction | int) -> Instruction:
         """An s32[]."""
         return self.build.constant(value, PrimitiveType.S32) if isinstance(value, int) else value
 
     def _chain(self, op: Operation, values: Iterable[Instruction | int]) -> Instruction:
-        return functools.reduce(lambda a, b: self.build(op, a, b), map(self.number, values))
+        return functools.reduce(lambda a, b: self.build(op, a, b), map(self.s32, values))
 
     def sum(self, *terms: Instruction | int) -> Instruction:
         return self._chain(Add(), terms)
@@ -68,20 +68,20 @@ class Site:
     def quotient(self, a: Instruction | int, b: Instruction | int) -> Instruction:
         return self._chain(Divide(), (a, b))
 
-    def largest(self, *values: Instruction | int) -> Instruction:
+    def maximum(self, *values: Instruction | int) -> Instruction:
         return self._chain(Maximum(), values)
 
-    def smallest(self, *values: Instruction | int) -> Instruction:
+    def minimum(self, *values: Instruction | int) -> Instruction:
         return self._chain(Minimum(), values)
 
     def compare(self, a: Instruction | int, direction: ComparisonDirection, b: Instruction | int) -> Instruction:
-        return self.build(Compare(direction=direction), self.number(a), self.number(b))
+        return self.build(Compare(direction=direction), self.s32(a), self.s32(b))
 
     # Sizes
 
     def size(self, operand: Padded, dimension: int) -> Instruction:
         """The size of any dimension."""
-        return operand.sizes.get(dimension) or self.number(operand.bounds[dimension])
+        return operand.sizes.get(dimension) or self.s32(operand.bounds[dimension])
 
     def checked(self, size: Instruction, is_right: Instruction, message: str) -> Instruction:
         """The size; a RunError where it is not right."""
@@ -118,14 +118,14 @@ class Site:
 
     # Arrays
 
-    def plain(self, *arrays: Instruction) -> Instruction:
+    def apply(self, *arrays: Instruction) -> Instruction:
         """The operation as it is, on arrays of the bounds."""
         return self.build(self.old.op, *arrays, shape=self.old.shape.static())
 
     def zero(self, array: Instruction) -> Instruction:
         return self.build.constant(0, array.shape.element_type)
 
-    def everywhere(self, value: Instruction, shape: Shape) -> Instruction:
+    def splat(self, value: Instruction, shape: Shape) -> Instruction:
         """A scalar in the dimensions of a shape."""
         return self.build.broadcast(value, shape)
 
@@ -135,7 +135,7 @@ class Site:
     def valid(self, shape: Shape, sizes: Sizes) -> Instruction:
         """Which elements of the shape lie below all the sizes."""
         below = [
-            self.compare(self.positions(shape, d), ComparisonDirection.LT, self.everywhere(size, shape))
+            self.compare(self.positions(shape, d), ComparisonDirection.LT, self.splat(size, shape))
             for d, size in sizes.items()
         ]
         return self._chain(And(), below)
@@ -144,12 +144,12 @@ class Site:
         """The array with a scalar in place of what lies beyond some of its sizes."""
         if not sizes:
             return array
-        return self.build(Select(), self.valid(array.shape, sizes), array, self.everywhere(fill, array.shape))
+        return self.build(Select(), self.valid(array.shape, sizes), array, self.splat(fill, array.shape))
 
     def shifted(self, array: Instruction, starts: Sizes) -> Instruction:
         """The array in its own sizes from `starts` on; anything after its end."""
         bounds = array.shape.dimensions
-        room = tuple(PaddingDimension(0, bound if d in starts else 0) for d, bound in enumerate(bounds))
-        padded = self.build(Pad(padding_config=room), array, self.zero(array))
-        at = [starts.get(d) or self.number(0) for d in range(len(bounds))]
+        padding = tuple(PaddingDimension(0, bound if d in starts else 0) for d, bound in enumerate(bounds))
+        padded = self.build(Pad(padding_config=padding), array, self.zero(array))
+        at = [starts.get(d) or self.s32(0) for d in range(len(bounds))]
         return self.build(DynamicSlice(size_indices=bounds), padded, *at)

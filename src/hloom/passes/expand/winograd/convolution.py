@@ -111,7 +111,7 @@ def _large_window(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Bl
 
 def _whole(tiling: Tiling, blocks: Blocks) -> tuple[int, ...]:
     """The images and tiles of all blocks."""
-    return blocks.along[0] * blocks.images, blocks.along[1] * blocks.rows, *tiling.tiles[1:]
+    return blocks.counts[0] * blocks.images, blocks.counts[1] * blocks.rows, *tiling.tiles[1:]
 
 
 def _padded(build: OpBuilder, operand: Instruction, low: Sequence[int], sizes: Sequence[int]) -> Instruction:
@@ -163,7 +163,7 @@ def _filtered(build: OpBuilder, products: _Products, old: Instruction, tiling: T
     windows = [f.window for f in tiling.filterings]
     factor = factors(build, _window(build, old), n.kernel_spatial_dimensions, windows, [1] * len(windows))
     sizes = blocks.images, blocks.rows, *tiling.tiles[1:], tiling.features
-    high = tiling.outputs[0] if blocks.along[1] == 1 else blocks.rows * len(tiling.filterings[0].result)
+    high = tiling.outputs[0] if blocks.counts[1] == 1 else blocks.rows * len(tiling.filterings[0].result)
     result_sizes = [blocks.images, high, *tiling.outputs[1:], tiling.features]
 
     def block(build: OpBuilder, image: Instruction, factor: Instruction) -> Instruction:
@@ -173,15 +173,17 @@ def _filtered(build: OpBuilder, products: _Products, old: Instruction, tiling: T
         found = side_by_side(build, results(build, dot, [f.result for f in tiling.filterings]), sizes)
         return _first(build, found, result_sizes)
 
-    def written(
+    def write_block(
         build: OpBuilder, step: Instruction, image: Instruction, factor: Instruction, total: Instruction
     ) -> Instruction:
         result = block(build, _image_block(build, image, step, tiling, blocks), factor)
         return build(DynamicUpdateSlice(), total, result, *_starts(build, step, blocks, high, total.shape.rank))
 
     def in_blocks(build: OpBuilder, image: Instruction, factor: Instruction) -> Instruction:
-        images, rows = map(operator.mul, result_sizes, blocks.along)
-        return _rounds(build, products.module, blocks, (image, factor), (images, rows, *result_sizes[2:]), written)
+        images, rows = map(operator.mul, result_sizes, blocks.counts)
+        return _loop_over_blocks(
+            build, products.module, blocks, (image, factor), (images, rows, *result_sizes[2:]), write_block
+        )
 
     operands = _image(build, old, tiling, blocks), factor
     return products(build, (tiling, blocks, contracting), operands, block if blocks.count == 1 else in_blocks)
@@ -198,7 +200,7 @@ def _window_gradient(
         right = factors(build, window, tiling.axes, [f.window for f in tiling.filterings], steps)
         return build(_batches(1, 1), left, right)
 
-    def added(
+    def add_block(
         build: OpBuilder, step: Instruction, image: Instruction, window: Instruction, total: Instruction
     ) -> Instruction:
         part = _rows_block(build, window, step, blocks, steps[0], blocks.rows * steps[0])
@@ -206,7 +208,7 @@ def _window_gradient(
 
     def in_blocks(build: OpBuilder, image: Instruction, window: Instruction) -> Instruction:
         sizes = tiling.products, tiling.channels, tiling.features
-        return _rounds(build, products.module, blocks, (image, window), sizes, added)
+        return _loop_over_blocks(build, products.module, blocks, (image, window), sizes, add_block)
 
     def whole(build: OpBuilder, image: Instruction, window: Instruction) -> Instruction:
         sums = (block if blocks.count == 1 else in_blocks)(build, image, window)
@@ -216,19 +218,19 @@ def _window_gradient(
     return products(build, (tiling, blocks), operands, whole)
 
 
-def _rounds(
+def _loop_over_blocks(
     build: OpBuilder,
     module: Module,
     blocks: Blocks,
     operands: tuple[Instruction, Instruction],
     sizes: tuple[int, ...],
-    more: Callable[[OpBuilder, Instruction, Instruction, Instruction, Instruction], Instruction],
+    process_block: Callable[[OpBuilder, Instruction, Instruction, Instruction, Instruction], Instruction],
 ) -> Instruction:
-    """Zeros of some sizes, to which `more(build, step, *operands, total)` adds each block."""
+    """Zeros of some sizes, to which `process_block(build, step, *operands, total)` adds each block."""
 
     def body(build: OpBuilder, step: Instruction, values: list[Instruction]) -> list[Instruction]:
         image, other, total = values
-        return [image, other, more(build, step, image, other, total)]
+        return [image, other, process_block(build, step, image, other, total)]
 
     empty = Shape.array(operands[0].shape.element_type, sizes)
     zeros = build.broadcast(build.constant(0, empty.element_type), empty)
@@ -258,9 +260,9 @@ def _rows_block(
     return build(DynamicSlice(size_indices=(blocks.images, size, *dims[2:])), operand, *starts)
 
 
-def _starts(build: OpBuilder, step: Instruction, blocks: Blocks, along_rows: int, rank: int) -> list[Instruction]:
+def _starts(build: OpBuilder, step: Instruction, blocks: Blocks, row_step: int, rank: int) -> list[Instruction]:
     """Where the block of a round starts: its image, and its first row."""
-    rows = build.constant(blocks.along[1], S32)
+    rows = build.constant(blocks.counts[1], S32)
     image = build(Multiply(), build(Divide(), step, rows), build.constant(blocks.images, S32))
-    row = build(Multiply(), build(Remainder(), step, rows), build.constant(along_rows, S32))
+    row = build(Multiply(), build(Remainder(), step, rows), build.constant(row_step, S32))
     return [image, row, *(build.constant(0, S32) for _ in range(rank - 2))]

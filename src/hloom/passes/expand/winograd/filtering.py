@@ -81,10 +81,10 @@ def factors(
 def results(build: OpBuilder, products: Instruction, matrices: Sequence[Matrix]) -> Instruction:
     """[products, rows, inner] -> [results.., rows, inner]: the sums of each row's products."""
     _, rows, inner = products.shape.dimensions
-    numbers = itertools.product(*(range(len(matrix[0])) for matrix in matrices))
+    indices = itertools.product(*(range(len(matrix[0])) for matrix in matrices))
     others = SliceDimension(0, rows, 1), SliceDimension(0, inner, 1)
     parts = {
-        index: build(Slice(slice=(SliceDimension(k, k + 1, 1), *others)), products) for k, index in enumerate(numbers)
+        index: build(Slice(slice=(SliceDimension(k, k + 1, 1), *others)), products) for k, index in enumerate(indices)
     }
     joined = build(Concatenate(dimension=0), *_transformed(build, parts, matrices).values())
     return build.reshape(joined, (*map(len, matrices), rows, inner))

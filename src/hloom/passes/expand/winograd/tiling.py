@@ -87,11 +87,11 @@ class Blocks:
 
     images: int
     rows: int
-    along: tuple[int, int]
+    counts: tuple[int, int]
 
     @property
     def count(self) -> int:
-        return math.prod(self.along)
+        return math.prod(self.counts)
 
     @staticmethod
     def of(tiling: Tiling, byte_width: int, block_bytes: int) -> Blocks:
@@ -107,11 +107,11 @@ class Blocks:
         if count * rows * row_bytes <= 2 * block_bytes:
             return Blocks(count, rows, (1, 1))
         images = _block_size(count, block_bytes // (rows * row_bytes))
-        height = _block_size(rows, block_bytes // row_bytes)
-        return Blocks(images, height, (-(-count // images), -(-rows // height)))
+        block_rows = _block_size(rows, block_bytes // row_bytes)
+        return Blocks(images, block_rows, (-(-count // images), -(-rows // block_rows)))
 
 
-def _block_size(count: int, most: int) -> int:
+def _block_size(count: int, limit: int) -> int:
     """At most so many, and such that little is left over."""
-    most = max(1, min(count, most))
-    return min(range((most + 1) // 2, most + 1), key=lambda size: (-count % size, -size))
+    limit = max(1, min(count, limit))
+    return min(range((limit + 1) // 2, limit + 1), key=lambda size: (-count % size, -size))

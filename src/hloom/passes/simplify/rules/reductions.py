@@ -20,11 +20,11 @@ def _single_step(computation: Computation) -> Operation | None:
     root = computation.root
     if len(computation.instructions) != 3 or not root.op.elementwise or len(root.operands) != 2:
         return None
-    numbers = [getattr(operand.op, "number", None) for operand in root.operands]
-    return root.op if numbers == [0, 1] and not root.op.has_side_effect else None
+    parameter_indices = [getattr(operand.op, "number", None) for operand in root.operands]
+    return root.op if parameter_indices == [0, 1] and not root.op.has_side_effect else None
 
 
-def _reduces_ones(m: Match) -> bool:
+def _reduces_single_elements(m: Match) -> bool:
     """One operand, one element to reduce into each result, by an operation that works on whole arrays."""
     if len(m.root.operands) != 2 or _single_step(m.op.computation) is None:
         return False
@@ -48,7 +48,7 @@ def _reduces_nothing(m: Match) -> bool:
 
 REDUCTIONS = [
     Rule("reduce-of-ones", "reduce(*)", _apply_once,
-         "one element each: the computation is applied once, to all of them", when=_reduces_ones),
+         "one element each: the computation is applied once, to all of them", when=_reduces_single_elements),
     Rule("reduce-of-none", "reduce(*)", lambda m: m.spread(m.root.operands[1], m.root.shape),
          "nothing to reduce gives the initial value", when=_reduces_nothing),
 ]  # fmt: skip
@@ -56,14 +56,14 @@ REDUCTIONS = [
 # Sorts
 
 
-def _sorts_ones(m: Match) -> bool:
+def _sorts_single_elements(m: Match) -> bool:
     return m.root.operands[0].shape.dimensions[m.op.dimension] <= 1
 
 
 SORTS = [
     Rule("sort-of-ones", "sort(*)",
          lambda m: m.result(Tuple(), *m.root.operands) if m.root.shape.is_tuple else m.root.operands[0],
-         "one element is in order", when=_sorts_ones),
+         "one element is in order", when=_sorts_single_elements),
 ]  # fmt: skip
 
 # Products
@@ -86,7 +86,7 @@ def _untranspose(m: Match, side: str) -> Instruction:
     return m.result(op, m.x, m.y)
 
 
-def _ends_with_rows(m: Match) -> bool:
+def _ends_with_left_dimension(m: Match) -> bool:
     """Whether the last dimension is one of the left operand's, which stands before those of the right in a product."""
     dot, last = m.root.operands[0], m.op.permutation[-1:]
     op = dot.op
@@ -111,8 +111,8 @@ def _swap_operands(m: Match) -> Instruction:
         operand_precision=op.operand_precision[::-1],
     )
     order = [*range(batch), *range(batch + left, dot.shape.rank), *range(batch, batch + left)]
-    places = {old: new for new, old in enumerate(order)}
-    permutation = tuple(places[d] for d in m.op.permutation)
+    new_position = {old: new for new, old in enumerate(order)}
+    permutation = tuple(new_position[d] for d in m.op.permutation)
     if permutation == tuple(range(batch + right + left)):
         return m.result(swapped, m.y, m.x)
     sizes = [dot.shape.dimensions[d] for d in order]
@@ -122,7 +122,7 @@ def _swap_operands(m: Match) -> Instruction:
 
 PRODUCTS = [
     Rule("transpose-dot", "transpose(dot(x, y))", _swap_operands, "(x y) transposed is (y x), of the transposes",
-         when=_ends_with_rows),
+         when=_ends_with_left_dimension),
     Rule("dot-transpose-left", "dot(transpose(x), y)", lambda m: _untranspose(m, "lhs"),
          "the same products are added in the same order",
          when=lambda m: _untransposed(m, "lhs", m.root.operands[0]) is not None),

@@ -16,7 +16,7 @@ from hloom.shape import Shape
 Ints = tuple[int, ...]
 
 
-def _large(shape: Shape) -> list[int]:
+def _non_unit_dimensions(shape: Shape) -> list[int]:
     """The dimensions whose size is not 1."""
     return [d for d, size in enumerate(shape.dimensions) if size != 1]
 
@@ -39,7 +39,7 @@ def _spread(m: Match, operand: Instruction, dimensions: Ints) -> Instruction:
 
 def _reshape_of_broadcast(m: Match) -> Instruction:
     """Dimension k of those that are not 1 before is dimension k of those that are not 1 after."""
-    renamed = dict(zip(_large(m.root.operands[0].shape), _large(m.root.shape), strict=True))
+    renamed = dict(zip(_non_unit_dimensions(m.root.operands[0].shape), _non_unit_dimensions(m.root.shape), strict=True))
     return _spread(m, m.x, tuple(renamed[d] for d in m.inner.broadcast_dimensions))
 
 
@@ -58,7 +58,7 @@ RESHAPES = [
 
 def _squeeze_operand(m: Match) -> Instruction:
     operand = m.build(Reshape(), [m.x], _squeezed(m.x.shape))
-    return _spread(m, operand, tuple(m.op.broadcast_dimensions[d] for d in _large(m.x.shape)))
+    return _spread(m, operand, tuple(m.op.broadcast_dimensions[d] for d in _non_unit_dimensions(m.x.shape)))
 
 
 BROADCASTS = [
@@ -83,7 +83,7 @@ def _moves_only_ones(m: Match) -> bool:
     return moved == sorted(moved)
 
 
-def _places_after_transpose(m: Match) -> Ints:
+def _transposed_dimensions(m: Match) -> Ints:
     return tuple(m.op.permutation.index(d) for d in m.inner.broadcast_dimensions)
 
 
@@ -107,9 +107,9 @@ TRANSPOSES = [
     Rule("transpose-transpose", "transpose(transpose(x))", _transpose_transpose, "permutations compose"),
     Rule("transpose-of-ones", "transpose(x)", lambda m: m.result(Reshape(), m.x),
          "moving dimensions of size 1 keeps the row-major order", when=_moves_only_ones),
-    Rule("transpose-broadcast", "transpose(broadcast(x))", lambda m: _spread(m, m.x, _places_after_transpose(m)),
+    Rule("transpose-broadcast", "transpose(broadcast(x))", lambda m: _spread(m, m.x, _transposed_dimensions(m)),
          "the operand's dimensions go to their places at once",
-         when=lambda m: list(_places_after_transpose(m)) == sorted(_places_after_transpose(m))),
+         when=lambda m: list(_transposed_dimensions(m)) == sorted(_transposed_dimensions(m))),
     Rule("reverse-of-ones", "reverse(x)",
          lambda m: m.result(Reverse(dimensions=tuple(_visibly_reversed(m))), m.x) if _visibly_reversed(m) else m.x,
          "sizes 0 and 1 have no other order", when=lambda m: len(_visibly_reversed(m)) < len(m.op.dimensions)),
@@ -165,20 +165,20 @@ def _broadcast_of_elementwise(m: Match) -> Instruction:
     return m.result(widest.op, m.build(m.op, operands, shape))
 
 
-def _moved_alike(m: Match, opcode: str) -> Instruction | None:
+def _common_movement(m: Match, opcode: str) -> Instruction | None:
     """The first of the operands, where all of them move in the same way and for the root alone; splats may be between.
 
     One operand is enough where it is a reshape that adds or drops dimensions of size 1.
     """
-    moves = [operand for operand in m.root.operands if splat_source(operand) is None]
-    if not moves or any(len(operand.users) > 1 or operand.opcode != opcode for operand in moves):
+    movements = [operand for operand in m.root.operands if splat_source(operand) is None]
+    if not movements or any(len(operand.users) > 1 or operand.opcode != opcode for operand in movements):
         return None
-    first, root = moves[0], m.edit.computation.root
+    first, root = movements[0], m.edit.computation.root
     source = first.operands[0].shape
-    for operand in moves:
+    for operand in movements:
         if operand.op != first.op or not operand.operands[0].shape.same_dimensions(source) or operand is root:
             return None
-    several = any(operand is not first for operand in moves)
+    several = any(operand is not first for operand in movements)
     return first if several or (opcode == "reshape" and _is_degenerate(source, first.shape)) else None
 
 
@@ -194,7 +194,7 @@ def _respread(m: Match, splat: Instruction, shape: Shape) -> Instruction:
 
 
 def _move_after(m: Match, opcode: str) -> Instruction:
-    first = _moved_alike(m, opcode)
+    first = _common_movement(m, opcode)
     assert first is not None
     source = first.operands[0].shape
     operands = [
@@ -212,7 +212,7 @@ MOVEMENT = [
         Rule(f"elementwise-of-{opcode}s", f"elementwise({opcode}*)",
              lambda m, opcode=opcode: _move_after(m, opcode),  # type: ignore[misc]
              "move the result once, instead of every operand and as late as possible",
-             when=lambda m, opcode=opcode: _moved_alike(m, opcode) is not None)  # type: ignore[misc]
+             when=lambda m, opcode=opcode: _common_movement(m, opcode) is not None)  # type: ignore[misc]
         for opcode in ("reshape", "transpose")
     ),
 ]  # fmt: skip

@@ -23,7 +23,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import Value, type_of
 from hloom.ir import Instruction
 from hloom.ops.attributes import FftType
-from hloom.passes.expand.fft_lengths import MAX, has_code, product_of_two, radices_of
+from hloom.passes.expand.fft_lengths import MAX_LENGTH, has_code, product_of_two, radices_of
 from hloom.types import PrimitiveType
 
 MIN_SPLIT = 64
@@ -69,7 +69,7 @@ class _Writer:
     @staticmethod
     def _split(n: int, lanes_are_empty: bool) -> tuple[int, int]:
         """A length as a product of two that are nearly equal, where it is long or lanes are empty; else (1, n)."""
-        wants_two = n > MAX or (lanes_are_empty and n >= MIN_SPLIT)
+        wants_two = n > MAX_LENGTH or (lanes_are_empty and n >= MIN_SPLIT)
         found = product_of_two(n) if wants_two else (1, n)
         assert found is not None
         return found
@@ -131,7 +131,7 @@ class _Writer:
 
     def _half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         is_even = n % 2 == 0
-        if is_even and (n > MAX or self._split(n // 2, 2 * rows <= self.width) != (1, n // 2)):
+        if is_even and (n > MAX_LENGTH or self._split(n // 2, 2 * rows <= self.width) != (1, n // 2)):
             self._long_half(n, rows, source, target, scale)
             return
         half = View.along(self.complex, n // 2 + 1, 1)
