@@ -19,7 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PATHS = ("src/hloom", "tools", "benchmarks", "examples", "tests", "docs", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+PATHS = (
+    "src/hloom",
+    "tools",
+    "benchmarks",
+    "examples",
+    "tests",
+    "docs",
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+)
 QUOTED = ("docs/specification/", "docs/glossary.md", "tools/prose.py")
 """Files that quote others, or the retired words."""
 
@@ -152,7 +162,9 @@ def undocumented(path: str, tree: ast.Module, inherited: dict[str, set[str]]) ->
         known = set().union(*(inherited.get(base, set()) for base in bases))
         for node in owner.body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
-                is_overload = any("overload" in ast.unparse(d) or ".setter" in ast.unparse(d) for d in node.decorator_list)
+                is_overload = any(
+                    "overload" in ast.unparse(d) or ".setter" in ast.unparse(d) for d in node.decorator_list
+                )
                 if node.name not in known and not is_overload and ast.get_docstring(node) is None:
                     yield Finding(path, node.lineno, "undocumented", node.name)
 
@@ -165,7 +177,11 @@ def methods(trees: dict[str, ast.Module]) -> dict[str, set[str]]:
     def of(name: str) -> set[str]:
         if name not in found and name in classes:
             found[name] = {n.name for n in classes[name].body if isinstance(n, ast.FunctionDef)}
-            found[name] |= {n.target.id for n in classes[name].body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+            found[name] |= {
+                n.target.id
+                for n in classes[name].body
+                if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
+            }
             for base in classes[name].bases:
                 found[name] |= of(ast.unparse(base).split("[")[0].split(".")[-1])
         return found.get(name, set())

@@ -288,7 +288,7 @@ class XlaBuilder(BuilderCore):
     def recv(self, shape: Shape, channel_handle: int) -> XlaOp:
         """Receives what the Send of the channel sends (RECV-1)."""
     def reduce(self, operands: Any, init_values: Any, computation: Computationlike, dimensions: Sequence[int]) -> XlaOp:
-        """Folds dimensions of one or several operands into scalars (REDUCE-1)."""
+        """Reduces dimensions of one or several operands into scalars (REDUCE-1)."""
     def reduce_precision(self, operand: Any, exponent_bits: int, mantissa_bits: int) -> XlaOp:
         """Rounds to a float format of fewer bits and back (REDUCEPRECISION-1 to -5).
 
@@ -315,7 +315,7 @@ class XlaBuilder(BuilderCore):
         window_dilations: Sequence[int] | None = ...,
         padding: Any = ...,
     ) -> XlaOp:
-        """Folds the elements of each window (REDUCEWINDOW-1)."""
+        """Reduces the elements of each window (REDUCEWINDOW-1)."""
     def rem(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = ...) -> XlaOp:
         """The sign of the dividend: -7 rem 2 = -1; integers: x rem 0 = x, minimum rem -1 = 0; floats: fmod (REM-1, -2)."""
     def replica_id(self) -> XlaOp:

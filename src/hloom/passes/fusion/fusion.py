@@ -197,7 +197,8 @@ class _ComputationFusion:
         names = ", ".join(sorted(f"%{root.name}" for root in roots)[:4])
         return (
             f"each element would be computed {max(evaluations, len(roots)):.3g} times, in {len(roots)} kernels "
-            f"({names}), at {self.cost[instruction]:.3g} additions each: more than reading it again takes ({RECOMPUTED_COST})"
+            f"({names}), at {self.cost[instruction]:.3g} additions each: more than reading it again takes "
+            f"({RECOMPUTED_COST})"
         )
 
     # Which instructions are computed inside their users
