@@ -66,7 +66,7 @@ def measure(instructions: int) -> list[float]:
     """Microseconds an instruction of the stages: reading the text, passes, the rest of the compilation."""
     import hloom as hl
     from hloom.backends.cpu.compiler import Topology, compile_module, cpu_pipeline
-    from hloom.garbage import older_objects_at_rest
+    from hloom.garbage import older_objects_frozen
     from hloom.passes import clone_module, run_passes
 
     started = time.perf_counter()
@@ -74,7 +74,7 @@ def measure(instructions: int) -> list[float]:
     read = time.perf_counter() - started
     copy = clone_module(module)
     gc.collect()
-    with older_objects_at_rest():
+    with older_objects_frozen():
         started = time.perf_counter()
         run_passes(copy, cpu_pipeline(Topology.SINGLE))
         passes = time.perf_counter() - started

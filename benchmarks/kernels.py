@@ -124,9 +124,9 @@ def _attention(length: int, causal: bool) -> None:
     heads = max(1, 4096 // length)
 
     def through_jax(q: Array, k: Array, v: Array) -> Array:
-        turned = [x.swapaxes(1, 2) for x in (q, k, v)]
+        transposed = [x.swapaxes(1, 2) for x in (q, k, v)]
         attention = nn().dot_product_attention
-        return attention(*turned, is_causal=causal).swapaxes(1, 2)
+        return attention(*transposed, is_causal=causal).swapaxes(1, 2)
 
     add(
         f"{'causal ' if causal else ''}attention, {heads} x {length}",

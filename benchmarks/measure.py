@@ -13,9 +13,9 @@ import numpy as np
 from benchmarks.process import Process
 from benchmarks.program import PROGRAMS
 
-TURNS = 5
+REPETITIONS = 5
 COMPILES = 3
-TURN_SECONDS = 1.0
+REPETITION_SECONDS = 1.0
 REST_SECONDS = 0.3
 """Threads of the one that just ran may spin for a while."""
 
@@ -65,22 +65,22 @@ def measure(name: str) -> Result:
         folder = Path(made)
         with Worker(name, "hloom", folder) as ours, Worker(name, "cpu", folder) as theirs:
             workers = (ours, theirs)
-            compiled = [_compile_in_turns(workers)]
+            compiled = [_compile_alternately(workers)]
             times: list[list[float]] = [[], []]
             for worker in workers:
-                worker.ask("step 0")  # warms up
-            for worker, found in [*zip(workers, times, strict=True)] * TURNS:
+                worker.request("step 0")  # warms up
+            for worker, found in [*zip(workers, times, strict=True)] * REPETITIONS:
                 time.sleep(REST_SECONDS)
-                found += worker.ask(f"step {TURN_SECONDS}")
-            difference = _difference([worker.ask("result") for worker in workers], PROGRAMS[name].tolerance)
-            memory = [worker.ask("memory") for worker in workers]
+                found += worker.request(f"step {REPETITION_SECONDS}")
+            difference = _difference([worker.request("result") for worker in workers], PROGRAMS[name].tolerance)
+            memory = [worker.request("memory") for worker in workers]
         with Worker(name, "hloom", folder) as again:
-            cached = again.ask("compile")["compile"]
+            cached = again.request("compile")["compile"]
     for _ in range(COMPILES - 1):
         with tempfile.TemporaryDirectory() as made:
             folder = Path(made)
             with Worker(name, "hloom", folder) as ours, Worker(name, "cpu", folder) as theirs:
-                compiled.append(_compile_in_turns((ours, theirs)))
+                compiled.append(_compile_alternately((ours, theirs)))
     sides = [
         Side(float(np.median(found)), **_medians(each), memory=held)
         for found, each, held in zip(times, zip(*compiled, strict=True), memory, strict=True)
@@ -88,14 +88,14 @@ def measure(name: str) -> Result:
     return Result(name, sides[0], sides[1], cached, difference)
 
 
-def _compile_in_turns(workers: tuple[Worker, Worker]) -> list[dict[str, float]]:
+def _compile_alternately(workers: tuple[Worker, Worker]) -> list[dict[str, float]]:
     """What compiling takes each, with empty caches."""
     for worker in workers:
-        worker.ask("ready")  # what one of them imports is not to slow the other's compilation
+        worker.request("ready")  # what one of them imports is not to slow the other's compilation
     found = []
     for worker in workers:
         time.sleep(REST_SECONDS)
-        found.append(worker.ask("compile"))
+        found.append(worker.request("compile"))
     return found
 
 

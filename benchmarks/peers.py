@@ -27,7 +27,7 @@ from benchmarks.kernels import KERNELS, Array, Kernel
 from benchmarks.process import Process
 from benchmarks.swept import SWEPT
 
-TURNS, TURN_SECONDS, REST_SECONDS = 4, 0.3, 0.3
+REPETITIONS, REPETITION_SECONDS, REST_SECONDS = 4, 0.3, 0.3
 MAX_SECONDS = 30.0
 """Of an answer: a peer that takes longer leaves the kernel out."""
 
@@ -107,7 +107,7 @@ PEERS: dict[str, tuple[Peer, dict[str, str]]] = {
 def work(peer: str, folder: str) -> None:
     """A peer's process: answers the lines `load KERNEL` and `time SECONDS` with a line of JSON each."""
     # Some write to what the answers go to.
-    answers = os.fdopen(os.dup(1), "w")
+    replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     run: Prepared | None = None
     given: list[Array] = []
@@ -115,16 +115,16 @@ def work(peer: str, folder: str) -> None:
         word, _, rest = line.strip().partition(" ")
         if word == "load":
             kernel = (KERNELS | SWEPT)[rest]
-            answer: Any = None
+            reply: Any = None
             with contextlib.suppress(ImportError, NotImplementedError):
                 given = kernel.arrays(np.random.default_rng(0))
                 run = PEERS[peer][0](kernel, given)
-                answer = str(Path(folder) / f"{peer}.npy")
-                np.save(answer, _plain(_bound(run, given)()))
+                reply = str(Path(folder) / f"{peer}.npy")
+                np.save(reply, _plain(_bound(run, given)()))
         else:
             assert run is not None
-            answer = _times(_bound(run, [x.copy() for x in given]), float(rest))
-        print(json.dumps(answer), file=answers, flush=True)
+            reply = _times(_bound(run, [x.copy() for x in given]), float(rest))
+        print(json.dumps(reply), file=replies, flush=True)
 
 
 def _bound(prepared: Prepared, given: list[Array]) -> Callable[[], Array]:
@@ -165,10 +165,10 @@ class Worker:
     def _start(self) -> None:
         self.process = Process("benchmarks.peers", "--work", self.peer, self.folder, **PEERS[self.peer][1])
 
-    def ask(self, question: str) -> Any:
+    def request(self, command: str) -> Any:
         """The answer; None where there is none."""
         try:
-            return self.process.ask(question, MAX_SECONDS)
+            return self.process.request(command, MAX_SECONDS)
         except RuntimeError as error:
             click.secho(f"{self.peer}: {error}", fg="red", err=True)
             self._start()
@@ -177,7 +177,7 @@ class Worker:
 
 def measure(kernel: Kernel, workers: dict[str, Worker]) -> dict[str, float]:
     """Seconds of each peer that has the kernel: the median of the calls of all turns."""
-    results = {peer: worker.ask(f"load {kernel.name}") for peer, worker in workers.items()}
+    results = {peer: worker.request(f"load {kernel.name}") for peer, worker in workers.items()}
     able = [peer for peer, result in results.items() if result is not None]
     expected = np.load(results["hloom"])
     for peer in able:
@@ -186,9 +186,9 @@ def measure(kernel: Kernel, workers: dict[str, Worker]) -> dict[str, float]:
         if not error <= kernel.tolerance:
             click.secho(f"{kernel.name}: {peer} differs by {error:.3g} of the largest number", fg="red", err=True)
     times: dict[str, list[float]] = {peer: [] for peer in able}
-    for peer in able * TURNS:
+    for peer in able * REPETITIONS:
         time.sleep(REST_SECONDS)
-        times[peer] += workers[peer].ask(f"time {TURN_SECONDS}") or []
+        times[peer] += workers[peer].request(f"time {REPETITION_SECONDS}") or []
     return {peer: float(np.median(found)) for peer, found in times.items() if found}
 
 

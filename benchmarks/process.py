@@ -27,16 +27,16 @@ class Process:
             text=True,
         )
 
-    def ask(self, question: str, seconds: float | None = None) -> Any:
+    def request(self, command: str, seconds: float | None = None) -> Any:
         """Raises: RuntimeError: the process ended instead of answering, or took longer, for which it is ended."""
         assert self.process.stdin is not None and self.process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            print(question, file=self.process.stdin, flush=True)
-        answers, _, _ = select.select([self.process.stdout], [], [], seconds)
-        line = self.process.stdout.readline() if answers else ""
+            print(command, file=self.process.stdin, flush=True)
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
+        line = self.process.stdout.readline() if ready else ""
         if not line:
             self.process.kill()
-            raise RuntimeError(f"a worker ended with {self.process.wait()} when asked to {question}")
+            raise RuntimeError(f"a worker ended with {self.process.wait()} when asked to {command}")
         return json.loads(line)
 
     def __enter__(self) -> Self:

@@ -34,8 +34,8 @@ def integers(low: int, high: int, *sizes: tuple[int, ...], type: Any = np.int32)
     return lambda rng: [rng.integers(low, high, size).astype(type) for size in sizes]
 
 
-def both(*makers: Arrays) -> Arrays:
-    return lambda rng: [array for maker in makers for array in maker(rng)]
+def both(*generators: Arrays) -> Arrays:
+    return lambda rng: [array for generator in generators for array in generator(rng)]
 
 
 def gradient(function: Function) -> Function:

@@ -35,17 +35,17 @@ def main(name: str, results: str) -> None:
             traced = jax.jit(program.step).lower(*state)
             lowered = time.perf_counter()
             run = traced.compile()
-            answer: Any = {"initialise": initialised - started, "compile": time.perf_counter() - lowered}
+            reply: Any = {"initialise": initialised - started, "compile": time.perf_counter() - lowered}
         elif word == "ready":
-            answer = name
+            reply = name
         elif word == "step":
-            answer = _times(functools.partial(run, *state), float(arguments[0]))
+            reply = _times(functools.partial(run, *state), float(arguments[0]))
         elif word == "result":
             np.savez(results, *map(_plain, jax.tree.leaves(run(*state))))
-            answer = results
+            reply = results
         else:
-            answer = _peak_bytes()
-        print(json.dumps(answer), flush=True)
+            reply = _peak_bytes()
+        print(json.dumps(reply), flush=True)
 
 
 def _times(work: Any, seconds: float) -> list[float]:

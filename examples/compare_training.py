@@ -66,10 +66,10 @@ class Comparison:
         )
 
 
-def compare(name: str, rounds: int) -> Comparison:
+def compare(name: str, repetitions: int) -> Comparison:
     """Trains on both platforms in turns, and keeps the fastest round's times of each."""
     runs: dict[str, list[History]] = {PEER: [], MINE: []}
-    for _ in range(rounds):
+    for _ in range(repetitions):
         for platform, histories in runs.items():
             histories.append(train(name, platform))
     peer, mine = (min(histories, key=lambda run: statistics.median(run.step_seconds)) for histories in runs.values())
@@ -115,9 +115,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("examples", nargs="*", default=EXAMPLES)
     parser.add_argument("--plot", type=Path, help="Draw the loss curves as a .png or .svg file (with matplotlib).")
-    parser.add_argument("--rounds", type=int, default=1, help="Runs of each; the fastest counts for times.")
+    parser.add_argument("--repetitions", type=int, default=1, help="Runs of each; the fastest counts for times.")
     options = parser.parse_args()
-    comparisons = [compare(Path(name).stem, options.rounds) for name in options.examples]
+    comparisons = [compare(Path(name).stem, options.repetitions) for name in options.examples]
     for comparison in comparisons:
         print(comparison.report())
     if options.plot:

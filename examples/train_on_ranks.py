@@ -20,7 +20,7 @@ from digits import digits
 from train_transformer import Transformer, apply
 
 STEPS, BATCH, RATE = 60, 128, 3e-3
-CUT = {"query": 1, "key": 1, "value": 1, "out": 0, "Dense_0": -1, "Dense_1": 0}
+SHARDED_DIMENSION = {"query": 1, "key": 1, "value": 1, "out": 0, "Dense_0": -1, "Dense_1": 0}
 """The dimension of a layer's kernel that the processes of a row share: heads of attention, hidden units."""
 
 
@@ -29,7 +29,7 @@ def main() -> int:
     columns = 2 if jax.process_count() % 2 == 0 else 1
     sizes = jax.process_count() // columns, columns
     mesh = jax.make_mesh(sizes, ("batch", "layer"), axis_types=(AxisType.Auto,) * 2)
-    together, bytes_here, bytes_all = train(lambda path, x: place(mesh, layer_spec(path, x), x), mesh)
+    together, bytes_here, bytes_all = train(lambda path, x: shard(mesh, layer_spec(path, x), x), mesh)
     if jax.process_index() == 0:
         alone, _, _ = train(lambda path, x: jax.device_put(x, jax.local_devices()[0]), None)
         print(f"\n{'step':>4} {'on ' + str(jax.process_count()) + ' processes':>16} {'on one':>10}")
@@ -66,7 +66,7 @@ def train(put: Callable[[str, Any], jax.Array], mesh: Any) -> tuple[list[float],
         chosen = order.integers(0, len(images), BATCH)
         rows = [images[chosen], labels[chosen]]
         if mesh is not None:
-            rows = [place(mesh, PartitionSpec("batch"), each) for each in rows]
+            rows = [shard(mesh, PartitionSpec("batch"), each) for each in rows]
         state, loss = step(state, *rows, np.uint32(number))
         losses.append(float(np.asarray(loss.addressable_data(0))))
     leaves = jax.tree.leaves(state)
@@ -76,14 +76,16 @@ def train(put: Callable[[str, Any], jax.Array], mesh: Any) -> tuple[list[float],
 
 def layer_spec(path: str, x: np.ndarray) -> PartitionSpec:
     """How an array of the state is cut: kernels of layers along CUT, and biases of what is cut at its end."""
-    dimension = next((CUT[name] for name in CUT if f"'{name}'" in path and "Block" in path), None)
+    dimension = next(
+        (SHARDED_DIMENSION[name] for name in SHARDED_DIMENSION if f"'{name}'" in path and "Block" in path), None
+    )
     if dimension is None or (x.ndim == 1 and dimension != -1) or ("'out'" in path and x.ndim < 3):
         return PartitionSpec()
     dimension = (dimension - ("'bias'" in path and x.ndim == 2)) % x.ndim
     return PartitionSpec(*("layer" if d == dimension else None for d in range(x.ndim)))
 
 
-def place(mesh: Any, spec: PartitionSpec, x: np.ndarray) -> jax.Array:
+def shard(mesh: Any, spec: PartitionSpec, x: np.ndarray) -> jax.Array:
     """An array that all processes have alike, cut among them."""
     return jax.make_array_from_callback(x.shape, NamedSharding(mesh, spec), lambda index: x[index])
 

@@ -322,13 +322,13 @@ class Generator:
         self.rtol, self.atol = (2e-2, 5e-2) if element_type.bits == 16 else (1e-4, 1e-4)
         x = self.parameter(element_type, [size[c] for c in lhs])
         y = self.parameter(element_type, [size[c] for c in rhs])
-        numbers = {
+        dimension_numbers = {
             "lhs_contracting_dimensions": [lhs.index("k")],
             "rhs_contracting_dimensions": [rhs.index("k")],
             "lhs_batch_dimensions": [lhs.index("b")] if batched else [],
             "rhs_batch_dimensions": [rhs.index("b")] if batched else [],
         }
-        return self.builder.dot_general(x, y, numbers)
+        return self.builder.dot_general(x, y, dimension_numbers)
 
     def draw_convolution(self) -> hl.XlaOp:
         spatial = int(self.rng.integers(0, 4))

@@ -60,7 +60,7 @@ def softmax(rows: int, columns: int) -> str:
 def loop(state: str, body: str) -> str:
     """A condition and a body named so: `state` are the shapes of x0, x1 ..; the body gives y0, y1 ..
 
-    The state ends with a counter `i` and the number of rounds, which the compiler does not know.
+    The state ends with a counter `i` and the number of iterations, which the compiler does not know.
     """
     shapes = state.split(" ")
     whole = f"({', '.join([*shapes, 's32[]', 's32[]'])})"
@@ -68,11 +68,11 @@ def loop(state: str, body: str) -> str:
     results = ", ".join(f"y{k}" for k in range(len(shapes)))
     counter = f"""t = {whole} parameter(0)
   i = s32[] get-tuple-element(t), index={len(shapes)}
-  rounds = s32[] get-tuple-element(t), index={len(shapes) + 1}"""
+  iterations = s32[] get-tuple-element(t), index={len(shapes) + 1}"""
     return f"""
 condition {{
   {counter}
-  ROOT less = pred[] compare(i, rounds), direction=LT
+  ROOT less = pred[] compare(i, iterations), direction=LT
 }}
 body {{
   {counter}
@@ -80,19 +80,23 @@ body {{
   one = s32[] constant(1)
   next = s32[] add(i, one)
   {body}
-  ROOT r = {whole} tuple({results}, next, rounds)
+  ROOT r = {whole} tuple({results}, next, iterations)
 }}
 """
 
 
-def run_loop(state: str, rounds: int = 5) -> str:
+def run_loop(state: str, iterations: int = 5) -> str:
     """Lines of an entry: runs the loop on parameters; y0, y1 .. are the state afterwards, `count` is the counter."""
     shapes = state.split(" ")
     count = len(shapes)
     whole = f"({', '.join([*shapes, 's32[]', 's32[]'])})"
     lines = [f"p{k} = {s} parameter({k})" for k, s in enumerate(shapes)]
-    lines += ["start = s32[] constant(0)", f"known = s32[] constant({rounds})", "rounds = s32[] opt-barrier(known)"]
-    lines.append(f"t = {whole} tuple({', '.join(f'p{k}' for k in range(count))}, start, rounds)")
+    lines += [
+        "start = s32[] constant(0)",
+        f"known = s32[] constant({iterations})",
+        "iterations = s32[] opt-barrier(known)",
+    ]
+    lines.append(f"t = {whole} tuple({', '.join(f'p{k}' for k in range(count))}, start, iterations)")
     lines.append(f"w = {whole} while(t), condition=condition, body=body")
     lines += [f"y{k} = {s} get-tuple-element(w), index={k}" for k, s in enumerate(shapes)]
     return "\n".join([*lines, f"count = s32[] get-tuple-element(w), index={count}"])

@@ -66,10 +66,10 @@ def parsing() -> Callable[[], None]:
 
 
 def compiling() -> Callable[[], None]:
-    numbers = iter(range(1, 1 << 30))
+    values = iter(range(1, 1 << 30))
 
     def work() -> None:
-        constant = next(numbers)
+        constant = next(values)
         check(hl.compile(program(constant)), constant)
 
     return work
@@ -77,10 +77,10 @@ def compiling() -> Callable[[], None]:
 
 def loading() -> Callable[[], None]:
     os.environ["HLOOM_CACHE_DIR"] = folder
-    numbers = random.Random(1)
+    values = random.Random(1)
 
     def work() -> None:
-        constant = numbers.randrange(1, 9)
+        constant = values.randrange(1, 9)
         check(hl.compile(program(constant)), constant)
 
     return work

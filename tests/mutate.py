@@ -89,8 +89,8 @@ def mutate_text(text: str, rng: np.random.Generator) -> str:
             tokens[at] = str(int(rng.integers(-3, 12)))
         else:
             token = tokens[at]
-            cut = int(rng.integers(len(token) + 1))
-            tokens[at] = token[:cut] + chr(int(rng.integers(32, 127))) + token[cut + 1 :]
+            split = int(rng.integers(len(token) + 1))
+            tokens[at] = token[:split] + chr(int(rng.integers(32, 127))) + token[split + 1 :]
     return "".join(tokens)
 
 

@@ -191,7 +191,7 @@ def test_archives_that_python_does_not_unpack_give_hloom_errors(entry: str, tmp_
 
 
 MANY_DIGITS = "9" * 5000
-WITH_NUMBERS = [
+LONG_INTEGERS = [
     """HloModule m, replica_count=2, num_partitions=2, input_output_alias={ {0}: (0, {}, may-alias) }
 add { a = f32[] parameter(0)
   ROOT s = f32[] add(a, a) }
@@ -225,8 +225,8 @@ module @m attributes {mhlo.num_partitions = 2 : i32} {
 ]
 
 
-@pytest.mark.parametrize("text", WITH_NUMBERS, ids=["hlo", "stablehlo"])
-def test_numbers_longer_than_python_converts_give_hloom_errors(text: str) -> None:
+@pytest.mark.parametrize("text", LONG_INTEGERS, ids=["hlo", "stablehlo"])
+def test_integers_longer_than_python_converts_give_hloom_errors(text: str) -> None:
     """Each number of a text in turn."""
     for number in re.finditer(r"\d+", text):
         longer = text[: number.start()] + MANY_DIGITS + text[number.end() :]

@@ -115,7 +115,7 @@ def test_parse_print_parse_gives_the_same_graph(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_a_proto_loses_nothing_that_xla_has_a_place_for(path: Path) -> None:
+def test_a_proto_loses_nothing_that_xla_has_a_field_for(path: Path) -> None:
     module = hl.load(path)
     again = module_from_bytes(module_to_bytes(module))
     names = [instruction.name for instruction in module.instructions()]

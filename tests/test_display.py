@@ -37,7 +37,7 @@ def test_elements_are_drawn_as_they_lie_in_memory(shape: hl.Shape, memory: str) 
     assert "".join(text or " " for text in drawn[count:]) == memory
 
 
-def test_more_elements_than_letters_have_numbers() -> None:
+def test_more_elements_than_letters_are_labelled_by_index() -> None:
     assert cells(shape_svg(hl.f32[30]))[:3] == ["0", "1", "2"]
 
 

@@ -26,7 +26,7 @@ def test_values_are_arrays_tuples_and_tokens(backend: str) -> None:
     assert [(s.is_array, s.is_token) for s in shapes.elements] == [(True, False)] * 3 + [(False, True)]
 
 
-NUMBERS: dict[str, Callable[..., Any]] = {
+WITH_DIMENSIONS: dict[str, Callable[..., Any]] = {
     "transpose": lambda b, x, d: b.transpose(x, d),
     "rev": lambda b, x, d: b.rev(x, d),
     "reduce": lambda b, x, d: b.reduce(x, np.float32(0), lambda a, c: a + c, d),
@@ -36,18 +36,18 @@ NUMBERS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_dimension_numbers_are_in_the_rank_and_distinct(name: str) -> None:
+@pytest.mark.parametrize("name", WITH_DIMENSIONS)
+def test_dimensions_are_in_range_and_distinct(name: str) -> None:
     """GEN-4."""
     x = np.ones((2, 3), np.float32)
     wrong = [(0, 2), (0, 5)] if name not in ("concat_in_dim", "sort") else [(2,), (5,)]
     wrong += [(1, 1)] if name not in ("concat_in_dim", "sort") else []
-    for numbers in wrong:
-        if name == "broadcast_in_dim" and numbers == (0, 2):
-            numbers = (0, 3)
+    for wrong_dimensions in wrong:
+        if name == "broadcast_in_dim" and wrong_dimensions == (0, 2):
+            wrong_dimensions = (0, 3)
         with pytest.raises(hl.RuleError, match=re.escape("[")) as error:
-            built(lambda b, x, numbers=numbers: NUMBERS[name](b, x, numbers), x)
-        assert any(str(number) in str(error.value) for number in numbers)
+            built(lambda b, x, wrong_dimensions=wrong_dimensions: WITH_DIMENSIONS[name](b, x, wrong_dimensions), x)
+        assert any(str(number) in str(error.value) for number in wrong_dimensions)
 
 
 LAYOUTS = """HloModule m

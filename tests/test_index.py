@@ -109,7 +109,7 @@ def test_only_arrays_have_linear_indices(shape: hl.Shape) -> None:
             call()
 
 
-def test_stepping_goes_round_in_the_order_given() -> None:
+def test_stepping_wraps_in_the_order_given() -> None:
     """SL-19."""
     shape, index = hl.f32[2, 2], [0, 0]
     walk = []

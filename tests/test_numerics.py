@@ -100,7 +100,7 @@ def test_predicates() -> None:
         assert convert(np.array([True, False]), BY_NAME[name].dtype).astype(np.complex64).tolist() == [1, 0]
 
 
-def test_complex_numbers() -> None:
+def test_complex() -> None:
     """CONVERT-5."""
     assert convert(np.array([1.5, -2.0]), np.dtype(np.complex64)).tolist() == [1.5, -2]
     z = np.array([1.9 + 5j, -300.5 - 1j], np.complex64)
@@ -179,15 +179,15 @@ def test_total_order_of_types_with_one_zero(name: str) -> None:
     everything = of_bits(name, list(range(256)))
     values = everything.astype(np.float64)
     keys = total_order_key(everything).astype(np.int64)
-    numbers = np.flatnonzero(~np.isnan(values))
-    ascending = numbers[np.argsort(values[numbers], kind="stable")]
+    ordered = np.flatnonzero(~np.isnan(values))
+    ascending = ordered[np.argsort(values[ordered], kind="stable")]
     assert bool(np.all(np.diff(keys[ascending]) > 0))
     for nan in np.flatnonzero(np.isnan(values)):
-        assert keys[nan] < keys[numbers].min() or keys[nan] > keys[numbers].max()
+        assert keys[nan] < keys[ordered].min() or keys[nan] > keys[ordered].max()
 
 
 @given(st.lists(st.floats(width=64, allow_nan=False), min_size=2, max_size=2))
-def test_total_order_extends_the_order_of_numbers(pair: list[float]) -> None:
+def test_total_order_extends_the_usual_order(pair: list[float]) -> None:
     """TOTALORDER-1."""
     x, y = np.array(pair[:1]), np.array(pair[1:])
     if x[0] != y[0]:

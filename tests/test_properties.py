@@ -164,9 +164,9 @@ def test_sorting_is_stable_and_correct_for_any_strict_weak_order(values: list[in
     m = modulus + 1
     root = b.sort([x, order], lambda p, q, i, j: p.builder.lt(p % m, q % m), is_stable=True)
     arguments = [np.array(values, np.int32)] + ([] if values else [np.array([], np.int32)])
-    got, places = hl.compile(b.build(root), backend="interpreter")(*arguments)
+    got, indices = hl.compile(b.build(root), backend="interpreter")(*arguments)
     want = sorted(range(len(values)), key=lambda i: values[i] % m)
-    assert places.tolist() == want and got.tolist() == [values[i] for i in want]
+    assert indices.tolist() == want and got.tolist() == [values[i] for i in want]
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=30), st.integers(0, 2**16))

@@ -24,7 +24,7 @@ def test_rank_and_true_rank() -> None:
     assert (hl.f32[0, 3].rank, hl.f32[0, 3].true_rank) == (2, 1)
 
 
-def test_negative_dimension_numbers_count_from_the_end() -> None:
+def test_negative_dimensions_count_from_the_end() -> None:
     """SL-5."""
     shape = hl.f32[2, 3, 4]
     assert [shape.dimension_size(d) for d in (-3, -2, -1, 0)] == [2, 3, 4, 2]
@@ -101,7 +101,7 @@ def test_shapes_that_are_refused(make: object, clause: str) -> None:
     assert error.value.clause == clause
 
 
-def test_sizes_stand_in_the_order_of_dimension_numbers() -> None:
+def test_sizes_are_in_dimension_order() -> None:
     """SL-3, SL-4, SL-7: the layout does not reorder the sizes."""
     for order in itertools.permutations(range(4)):
         shape = hl.f32[5, 6, 7, 8].with_layout(order)
@@ -160,11 +160,11 @@ def test_bytes_of_an_element(name: str, width: int) -> None:
     assert element_type[7].byte_size == 7 * width and element_type.dtype.itemsize == width
 
 
-def test_element_types_have_the_numbers_of_the_proto() -> None:
+def test_element_types_have_the_values_of_the_proto() -> None:
     """SL-23: the values of PrimitiveType in xla_data.proto."""
-    numbers = {"PRED": 1, "S8": 2, "S32": 4, "U8": 6, "F16": 10, "F32": 11, "F64": 12, "TUPLE": 13, "C64": 15}
-    numbers |= {"BF16": 16, "TOKEN": 17, "C128": 18, "F8E5M2": 19, "F8E4M3FN": 20, "S4": 21, "U4": 22}
-    for name, number in numbers.items():
+    proto_values = {"PRED": 1, "S8": 2, "S32": 4, "U8": 6, "F16": 10, "F32": 11, "F64": 12, "TUPLE": 13, "C64": 15}
+    proto_values |= {"BF16": 16, "TOKEN": 17, "C128": 18, "F8E5M2": 19, "F8E4M3FN": 20, "S4": 21, "U4": 22}
+    for name, number in proto_values.items():
         assert BY_NUMBER[number] is PrimitiveType[name] and PrimitiveType[name].value == number
     assert {t for t in PrimitiveType if t.kind is Kind.OTHER} == {
         BY_NAME[n] for n in ("tuple", "opaque", "token", "buffer")
@@ -253,7 +253,7 @@ def test_tiles_after_tiles() -> None:
     assert tiled_dimensions([4, 3], hl.Tile((hl.Tile.COMBINE, 2))) == [6, 2]
 
 
-def test_dimension_numbers_from_the_end() -> None:
+def test_dimensions_from_the_end() -> None:
     """SL-5."""
     assert [normalize_dimension(d, 3) for d in range(-3, 3)] == [0, 1, 2, 0, 1, 2]
     for rank, wrong in ((0, 0), (0, -1), (2, 2), (2, -3)):
@@ -302,7 +302,7 @@ def test_a_tiled_buffer_has_whole_tiles(sizes: list[int], data: st.DataObject) -
     assert tiled_buffer_size(shape) == math.prod(physical[: rank - k]) * math.prod(whole)
 
 
-def test_dimensions_have_numbers_and_no_letters() -> None:
+def test_dimensions_are_integers_not_letters() -> None:
     """SL-6: x, y, z and p are habits of messages and diagrams: no shape knows them, and the last dimension stays last."""
     with pytest.raises(hl.ParseError):
         hl.parse_shape("f32[y=2,x=3]")

@@ -98,7 +98,7 @@ def test_a_child_forked_while_another_thread_is_not_at_rest_says_so() -> None:
     fork(
         """
 from hloom import shield
-shield.REST_SECONDS = 0.1
+shield.FORK_TIMEOUT_SECONDS = 0.1
 begun, stop = threading.Event(), threading.Event()
 
 @shield.shielded

@@ -39,39 +39,39 @@ class XlaPeer:
             )
         return self.process
 
-    def ask(self, request: tuple[str, Any, Any]) -> Any:
+    def call(self, request: tuple[str, Any, Any]) -> Any:
         process = self._start()
         assert process.stdin and process.stdout
         try:
             pickle.dump(request, process.stdin)
             process.stdin.flush()
-            kind, answer = pickle.load(process.stdout)
+            kind, reply = pickle.load(process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             process.wait()
             raise XlaCrash from None
         if kind == "error":
-            raise XlaError(answer)
-        return answer
+            raise XlaError(reply)
+        return reply
 
     def run(self, text: str, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """The results of a program on arrays, one array for each leaf."""
-        return self.ask(("run", text, [_plain(array) for array in arrays]))
+        return self.call(("run", text, [_plain(array) for array in arrays]))
 
     def run_stablehlo(self, text: str, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """The results of a program in StableHLO on arrays, one array for each leaf."""
-        return self.ask(("run stablehlo", text, [_plain(array) for array in arrays]))
+        return self.call(("run stablehlo", text, [_plain(array) for array in arrays]))
 
     def from_stablehlo(self, text: str) -> bytes:
         """The serialised module that the peer makes of StableHLO."""
-        return self.ask(("from stablehlo", text, None))
+        return self.call(("from stablehlo", text, None))
 
     def parse(self, text: str) -> str:
         """The program as the peer prints it."""
-        return self.ask(("parse", text, None))
+        return self.call(("parse", text, None))
 
     def read_proto(self, content: bytes) -> str:
         """The program in a serialised module as the peer prints it."""
-        return self.ask(("proto", content, None))
+        return self.call(("proto", content, None))
 
     def close(self) -> None:
         if self.process is not None:
@@ -112,7 +112,7 @@ def _serve() -> None:
         results = executable.execute_sharded(arrays).disassemble_into_single_device_arrays()
         return [np.array(result[0]) for result in results]
 
-    def answer(kind: str, content: Any, extra: Any) -> Any:
+    def handle(kind: str, content: Any, extra: Any) -> Any:
         if kind == "run":
             return run(stablehlo(content), extra)
         if kind == "run stablehlo":
@@ -131,7 +131,7 @@ def _serve() -> None:
         except EOFError:
             return
         try:
-            reply = ("ok", answer(*request))
+            reply = ("ok", handle(*request))
         except Exception as error:
             reply = ("error", str(error))
         pickle.dump(reply, out)

@@ -41,14 +41,14 @@ def check_contents(sdist: Path, wheel: Path) -> None:
 
 def run_demo(wheel: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        venv.create(place / "venv", with_pip=True)
-        python = place / "venv" / "bin" / "python"
+        root = Path(folder)
+        venv.create(root / "venv", with_pip=True)
+        python = root / "venv" / "bin" / "python"
         subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True)
         for name in ("demo.py", "attention.hlo"):
-            shutil.copy(ROOT / "examples" / name, place)
-        subprocess.run([python, "demo.py"], cwd=place, check=True)
-        subprocess.run([place / "venv" / "bin" / "hloom", "--version"], cwd=place, check=True)
+            shutil.copy(ROOT / "examples" / name, root)
+        subprocess.run([python, "demo.py"], cwd=root, check=True)
+        subprocess.run([root / "venv" / "bin" / "hloom", "--version"], cwd=root, check=True)
 
 
 if __name__ == "__main__":

@@ -84,23 +84,27 @@ def page() -> str:
     """The text of the page."""
     order, shown = clauses(), examples()
     declared, tests = citations(ROOT / "src" / "hloom"), citations(ROOT / "tests")
-    homes: dict[str, Counter[str]] = defaultdict(Counter)
+    files_by_family: dict[str, Counter[str]] = defaultdict(Counter)
     for clause, files in declared.items():
-        homes[clause.partition("-")[0]].update(
+        files_by_family[clause.partition("-")[0]].update(
             {file: len(names) + 9 * file.startswith("ops/") for file, names in files.items()}
         )
     count = sum(tested(clause, tests, shown) for clause in order)
     lines = [INTRODUCTION, f"{count} of {len(order)} clauses have a test.\n"]
     lines += ["| clause | declaration | tests | examples |", "|---|---|---|---|"]
     for clause, source in order.items():
-        home = homes[clause.partition("-")[0]].most_common(1)
-        declaration = places(declared.get(clause, {})) or (f"[`{home[0][0]}`]" if home else "")
+        declaring_file = files_by_family[clause.partition("-")[0]].most_common(1)
+        declaration = format_names(declared.get(clause, {})) or (
+            f"[`{declaring_file[0][0]}`]" if declaring_file else ""
+        )
         examples_shown = shown[clause] or ""
-        lines.append(f"| [{clause}]({source}) | {declaration} | {places(tests.get(clause, {}))} | {examples_shown} |")
+        lines.append(
+            f"| [{clause}]({source}) | {declaration} | {format_names(tests.get(clause, {}))} | {examples_shown} |"
+        )
     return "\n".join(lines) + "\n"
 
 
-def places(files: dict[str, set[str]]) -> str:
+def format_names(files: dict[str, set[str]]) -> str:
     """`pad.py`: Pad; `shape.py`."""
     return "; ".join(
         f"`{file}`" + (f": {', '.join(sorted(filter(None, names)))}" if any(names) else "")

@@ -54,8 +54,8 @@ def serve() -> None:
 
 
 @click.command(help=__doc__)
-@click.option("--rounds", default=40, show_default=True)
-def main(rounds: int) -> None:
+@click.option("--repetitions", default=40, show_default=True)
+def main(repetitions: int) -> None:
     servers = {
         platform: subprocess.Popen(
             [sys.executable, __file__, "serve"],
@@ -67,10 +67,10 @@ def main(rounds: int) -> None:
         for platform in PLATFORMS
     }
     times: dict[tuple[str, str], list[float]] = {}
-    for _ in range(rounds):
+    for _ in range(repetitions):
         for measure in MEASURES:
             for platform, server in servers.items():
-                times.setdefault((measure, platform), []).append(ask(server, measure))
+                times.setdefault((measure, platform), []).append(request_time(server, measure))
     for server in servers.values():
         server.communicate()
     for measure in MEASURES:
@@ -78,7 +78,7 @@ def main(rounds: int) -> None:
         click.echo(f"{measure:6} {peer:7.2f} us on {PLATFORMS[0]}, {mine:7.2f} us on {PLATFORMS[1]}: {mine / peer:.2f}")
 
 
-def ask(server: subprocess.Popen[str], measure: str) -> float:
+def request_time(server: subprocess.Popen[str], measure: str) -> float:
     assert server.stdin and server.stdout
     server.stdin.write(measure + "\n")
     server.stdin.flush()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-Answer = Callable[[Any], Any]
+Handler = Callable[[Any], Any]
 
 
 class Died(Exception):
@@ -25,30 +25,30 @@ class TookTooLong(Exception):
 class Process:
     """A process that makes an answering function with `make`, a function of a module, and calls it for each request."""
 
-    def __init__(self, make: Callable[[], Answer], memory: int | None = None) -> None:
+    def __init__(self, make: Callable[[], Handler], memory: int | None = None) -> None:
         self.make = make
         self.memory = memory
         self.process: Any = None
         self.connection: Connection | None = None
         self.log: Any = None
 
-    def ask(self, request: Any, seconds: float) -> Any:
+    def call(self, request: Any, seconds: float) -> Any:
         """The answer to a request; raises Died, TookTooLong."""
-        self.give(request)
+        self.send(request)
         assert self.connection is not None
         if not self.connection.poll(seconds):
             self.stop()
             raise TookTooLong(f"took more than {seconds:g} s")
-        return self.take()
+        return self.receive()
 
-    def give(self, request: Any) -> None:
-        """Hands in a request; `connection` is ready when `take` has its answer."""
+    def send(self, request: Any) -> None:
+        """Hands in a request; `connection` is ready when `receive` has its answer."""
         if self.process is None or not self.process.is_alive():
             self.start()
         assert self.connection is not None
         self.connection.send(request)
 
-    def take(self) -> Any:
+    def receive(self) -> Any:
         assert self.connection is not None
         try:
             return self.connection.recv()
@@ -82,14 +82,14 @@ class Process:
         self.process = None
 
 
-def _serve(connection: Connection, make: Callable[[], Answer], log: str, memory: int | None) -> None:
+def _serve(connection: Connection, make: Callable[[], Handler], log: str, memory: int | None) -> None:
     os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND), 2)
     if memory is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    answer = make()
+    handle = make()
     while True:
         try:
             request = connection.recv()
         except EOFError:
             return
-        connection.send(answer(request))
+        connection.send(handle(request))

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from processes import Answer, Died, Process, TookTooLong
+from processes import Died, Handler, Process, TookTooLong
 
 FOLDERS = ("stablehlo/tests/interpret", "stablehlo/testdata")
 
 
-def answer_with(backend: str) -> Answer:
+def make_handler(backend: str) -> Handler:
     """The answering function of a process that runs files."""
     from stablehlo_checks import run_file
 
@@ -50,12 +50,12 @@ def run_all(files: list[Path], backend: str, jobs: int, limit: float) -> Iterato
     """Each file with its outcome: "" for passed, else the cause."""
     idle: queue.SimpleQueue[Process] = queue.SimpleQueue()
     for _ in range(jobs):
-        idle.put(Process(partial(answer_with, backend)))
+        idle.put(Process(partial(make_handler, backend)))
 
     def run(file: Path) -> tuple[Path, str]:
         process = idle.get()
         try:
-            return file, process.ask(str(file), limit)
+            return file, process.call(str(file), limit)
         except (Died, TookTooLong) as error:
             return file, str(error)
         finally:

@@ -44,7 +44,12 @@ def parameters(key: Any, c: Config, dtype: Any = jnp.float32) -> dict[str, Any]:
         }
         for _ in range(c.layers)
     ]
-    return {"tokens": matrix(c.vocabulary, c.width), "places": matrix(1024, c.width), "layers": layers, "last": norm()}
+    return {
+        "tokens": matrix(c.vocabulary, c.width),
+        "positions": matrix(1024, c.width),
+        "layers": layers,
+        "last": norm(),
+    }
 
 
 def normed(p: dict[str, Any], x: Any) -> Any:
@@ -67,7 +72,7 @@ def attend(qkv: tuple[Any, ...], mask: Any) -> Any:
 
 def forward(p: dict[str, Any], tokens: Any, heads: int) -> Any:
     length = tokens.shape[-1]
-    x = p["tokens"][tokens] + p["places"][:length]
+    x = p["tokens"][tokens] + p["positions"][:length]
     mask = jnp.tril(jnp.ones((length, length), bool))
     for layer in p["layers"]:
         parts = jnp.split(normed(layer["before attention"], x) @ layer["qkv"], 3, -1)
@@ -76,15 +81,15 @@ def forward(p: dict[str, Any], tokens: Any, heads: int) -> Any:
     return normed(p["last"], x) @ p["tokens"].T
 
 
-def one_token(p: dict[str, Any], caches: Any, token: Any, place: Any, heads: int) -> Any:
+def one_token(p: dict[str, Any], caches: Any, token: Any, position: Any, heads: int) -> Any:
     """The next token's scores, and the caches of keys and values with it."""
-    x = p["tokens"][token] + p["places"][place]
-    mask = jnp.arange(caches.shape[-2]) <= place
+    x = p["tokens"][token] + p["positions"][position]
+    mask = jnp.arange(caches.shape[-2]) <= position
     made = []
     for layer, cache in zip(p["layers"], caches, strict=True):
         q, k, v = jnp.split(normed(layer["before attention"], x) @ layer["qkv"], 3)
         kv = jnp.stack([split_heads(k[None], heads), split_heads(v[None], heads)])
-        cache = jax.lax.dynamic_update_slice(cache, kv, (0, 0, place, 0))
+        cache = jax.lax.dynamic_update_slice(cache, kv, (0, 0, position, 0))
         made.append(cache)
         x += attend((split_heads(q[None], heads), cache[0], cache[1]), mask)[0] @ layer["out"]
         x += jax.nn.gelu(normed(layer["before mlp"], x) @ layer["up"]) @ layer["down"]
@@ -125,8 +130,8 @@ def experts(router: Any, up: Any, down: Any, x: Any, capacity: int = 256) -> Any
     """Each token goes to the two experts that score it highest, as far as they have room."""
     weights, chosen = jax.lax.top_k(jax.nn.softmax(x @ router), 2)
     flat = chosen.reshape(-1)
-    place = jnp.take_along_axis(jnp.cumsum(jax.nn.one_hot(flat, 8, dtype=jnp.int32), 0), flat[:, None], 1)[:, 0] - 1
-    slots = jnp.where(place < capacity, flat * capacity + place, 8 * capacity)
+    position = jnp.take_along_axis(jnp.cumsum(jax.nn.one_hot(flat, 8, dtype=jnp.int32), 0), flat[:, None], 1)[:, 0] - 1
+    slots = jnp.where(position < capacity, flat * capacity + position, 8 * capacity)
     given = jnp.zeros((8 * capacity + 1, 512)).at[slots].set(jnp.repeat(x, 2, 0))[:-1].reshape(8, capacity, 512)
     made = jnp.einsum("ech,ehd->ecd", jax.nn.gelu(jnp.einsum("ecd,edh->ech", given, up)), down)
     found = jnp.concatenate([made.reshape(-1, 512), jnp.zeros((1, 512))])[slots].reshape(-1, 2, 512)
@@ -152,7 +157,7 @@ add(
         jnp.asarray(11),
         jnp.asarray(500),
     ),
-    lambda p, caches, token, place: one_token(p, caches, token, place, 12),
+    lambda p, caches, token, position: one_token(p, caches, token, position, 12),
 )
 add("GPT training step, 4 layers", training_state, train, tolerance=2e-2)
 add(

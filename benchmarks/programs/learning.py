@@ -80,13 +80,13 @@ def rollouts(weights: Any, starts: Any) -> Any:
     """Poles on carts, for 200 steps under a policy."""
 
     def step(state: Any, _: Any) -> Any:
-        x, v, angle, turning = state
+        x, v, angle, angular_speed = state
         force = 10 * jnp.tanh(jnp.tanh(state @ weights[0]) @ weights[1])[0]
         sine, cosine = jnp.sin(angle), jnp.cos(angle)
-        push = (force + 0.05 * turning**2 * sine) / 1.1
+        push = (force + 0.05 * angular_speed**2 * sine) / 1.1
         swing = (9.8 * sine - cosine * push) / (0.5 * (4 / 3 - 0.1 * cosine**2 / 1.1))
         pull = push - 0.05 * swing * cosine / 1.1
-        new = jnp.stack([x + 0.02 * v, v + 0.02 * pull, angle + 0.02 * turning, turning + 0.02 * swing])
+        new = jnp.stack([x + 0.02 * v, v + 0.02 * pull, angle + 0.02 * angular_speed, angular_speed + 0.02 * swing])
         return new, jnp.abs(angle) < 0.2
 
     return jax.vmap(lambda start: jax.lax.scan(step, start, None, 200)[1].sum())(starts)
@@ -144,13 +144,13 @@ def hamiltonian(start: Any, x: Any, y: Any, key: Any) -> Any:
 def cluster(centres: Any, points: Any) -> Any:
     """Ten rounds of k-means."""
 
-    def round_of(centres: Any, _: Any) -> Any:
+    def iterate(centres: Any, _: Any) -> Any:
         nearest = jnp.square(points[:, None] - centres[None]).sum(-1).argmin(-1)
         sums = jax.ops.segment_sum(points, nearest, len(centres))
         counts = jax.ops.segment_sum(jnp.ones(len(points)), nearest, len(centres))
         return sums / jnp.maximum(counts, 1)[:, None], None
 
-    return jax.lax.scan(round_of, centres, None, 10)[0]
+    return jax.lax.scan(iterate, centres, None, 10)[0]
 
 
 add("LSTM gradient", lstm_state, lstm_gradient)

@@ -20,8 +20,8 @@ def product(a: Any, b: Any) -> Any:
 
 def spectrogram(sound: Any) -> Any:
     """Windows of 1024 samples, every 256, their spectra in 80 bands."""
-    places = jnp.arange(0, sound.shape[0] - 1024, 256)[:, None] + jnp.arange(1024)
-    power = jnp.abs(jnp.fft.rfft(sound[places] * jnp.hanning(1024))) ** 2
+    indices = jnp.arange(0, sound.shape[0] - 1024, 256)[:, None] + jnp.arange(1024)
+    power = jnp.abs(jnp.fft.rfft(sound[indices] * jnp.hanning(1024))) ** 2
     centres = jnp.geomspace(4, 500, 80)
     bands = jnp.exp(-0.5 * ((jnp.arange(513)[:, None] - centres) / (0.1 * centres)) ** 2)
     return jnp.log(power @ bands + 1e-6)

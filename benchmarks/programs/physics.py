@@ -47,7 +47,7 @@ def particles(key: Any) -> Any:
     return grid, 0.1 * jax.random.normal(key, grid.shape)
 
 
-def molecules(places: Any, speeds: Any, box: float = 12.0) -> Any:
+def molecules(positions: Any, speeds: Any, box: float = 12.0) -> Any:
     """Ten steps of Lennard-Jones particles, all pairs."""
 
     def forces(x: Any) -> Any:
@@ -66,7 +66,7 @@ def molecules(places: Any, speeds: Any, box: float = 12.0) -> Any:
         f = forces(x)
         return (x, v + 0.0025 * f, f), (v**2).sum()
 
-    (x, v, _), energies = jax.lax.scan(step, (places, speeds, forces(places)), None, 10)
+    (x, v, _), energies = jax.lax.scan(step, (positions, speeds, forces(positions)), None, 10)
     return x, v, energies
 
 

@@ -115,7 +115,7 @@ def compile(
     from hloom.runtime.executable import RunOptions
 
     _check_options(backend, replicas, partitions, timeout, seed, step_limit, observer)
-    module = prepared(module, fill_elided)
+    module = prepare(module, fill_elided)
     count = module.replica_count if replicas is None else replicas
     if any(instruction.shape.is_unbounded for instruction in module.instructions()):
         from hloom.passes.unbounded import specialized
@@ -178,7 +178,7 @@ def _partitioned(
 
 
 @shielded
-def prepared(source: Module | XlaComputation | Computation | str, fill_elided: int | None = None) -> Module:
+def prepare(source: Module | XlaComputation | Computation | str, fill_elided: int | None = None) -> Module:
     """The verified module as backends take it: with all values and conversions written out.
 
     Arguments and errors are those of `compile`.

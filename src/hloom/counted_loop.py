@@ -34,14 +34,17 @@ def counted_loop(loop: Instruction) -> CountedLoop | None:
     """
     op = loop.op
     assert isinstance(op, While)
-    test = seen(op.condition.root)
+    test = resolve(op.condition.root)
     direction = test.instruction.op
     if not isinstance(direction, Compare) or op.body.root.opcode != "tuple" or loop.operands[0].opcode != "tuple":
         return None
-    index, limit = element_of(test.operand(0).instruction, op.condition), _known(test.operand(1).instruction, loop, op)
+    index, limit = (
+        carried_index(test.operand(0).instruction, op.condition),
+        _known(test.operand(1).instruction, loop, op),
+    )
     if index is None or limit is None or not loop.shape.elements[index].element_type.is_integer:
         return None
-    start, step = integer_of(seen(loop.operands[0].operands[index]).instruction), _step(op.body, index)
+    start, step = constant_integer(resolve(loop.operands[0].operands[index]).instruction), _step(op.body, index)
     if start is None or not step:
         return None
     trips = _trips(direction.direction, start, step, limit)
@@ -58,30 +61,30 @@ def trip_count(loop: Instruction) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Resolved:
     """An instruction, and the fusion that it is in: the operands of that fusion stand for its parameters."""
 
     instruction: Instruction
-    fusion: Seen | None = None
+    fusion: Resolved | None = None
 
-    def operand(self, position: int) -> Seen:
-        return seen(self.instruction.operands[position], self.fusion)
+    def operand(self, position: int) -> Resolved:
+        return resolve(self.instruction.operands[position], self.fusion)
 
 
-def seen(instruction: Instruction, fusion: Seen | None = None) -> Seen:
+def resolve(instruction: Instruction, fusion: Resolved | None = None) -> Resolved:
     """The instruction that computes a value: one in a fusion for that fusion, an argument for a parameter."""
     while True:
         op = instruction.op
         if isinstance(op, Parameter) and fusion is not None:
             instruction, fusion = fusion.instruction.operands[op.number], fusion.fusion
         elif isinstance(op, Fusion) and op.calls.root.opcode != "tuple":
-            instruction, fusion = op.calls.root, Seen(instruction, fusion)
+            instruction, fusion = op.calls.root, Resolved(instruction, fusion)
         elif isinstance(op, GetTupleElement) and (of := _fused_tuple(instruction.operands[0])) is not None:
-            instruction, fusion = of.operands[op.index], Seen(instruction.operands[0], fusion)
-        elif instruction.opcode in ("reshape", "bitcast", "copy") and is_index(instruction):
+            instruction, fusion = of.operands[op.index], Resolved(instruction.operands[0], fusion)
+        elif instruction.opcode in ("reshape", "bitcast", "copy") and is_scalar_integer_op(instruction):
             (instruction,) = instruction.operands
         else:
-            return Seen(instruction, fusion)
+            return Resolved(instruction, fusion)
 
 
 def _fused_tuple(instruction: Instruction) -> Instruction | None:
@@ -90,7 +93,7 @@ def _fused_tuple(instruction: Instruction) -> Instruction | None:
     return op.calls.root if isinstance(op, Fusion) and op.calls.root.opcode == "tuple" else None
 
 
-def element_of(value: Instruction, computation: Computation) -> int | None:
+def carried_index(value: Instruction, computation: Computation) -> int | None:
     """Which element of the tuple that a computation is given a value is."""
     op = value.op
     if not isinstance(op, GetTupleElement):
@@ -100,39 +103,39 @@ def element_of(value: Instruction, computation: Computation) -> int | None:
     return op.index if is_given else None
 
 
-def integer_of(value: Instruction) -> int | None:
+def constant_integer(value: Instruction) -> int | None:
     """The integer that a constant of one element is."""
     op = value.op
-    return int(op.literal.value.item()) if isinstance(op, Constant) and is_index(value) else None
+    return int(op.literal.value.item()) if isinstance(op, Constant) and is_scalar_integer_op(value) else None
 
 
-def is_index(instruction: Instruction) -> bool:
+def is_scalar_integer_op(instruction: Instruction) -> bool:
     """Whether all it is computed with are integers of one element, of one type."""
     shapes = (instruction.shape, *instruction.operand_shapes)
-    return all(map(is_one_integer, shapes)) and len({shape.element_type for shape in shapes}) == 1
+    return all(map(is_single_integer, shapes)) and len({shape.element_type for shape in shapes}) == 1
 
 
-def is_one_integer(shape: Shape) -> bool:
+def is_single_integer(shape: Shape) -> bool:
     return shape.is_array and shape.element_count == 1 and shape.element_type.is_integer
 
 
 def _known(value: Instruction, loop: Instruction, op: While) -> int | None:
     """A constant, or the constant that an element is all the time."""
-    index = element_of(value, op.condition)
+    index = carried_index(value, op.condition)
     if index is None:
-        return integer_of(value)
-    if element_of(seen(op.body.root.operands[index]).instruction, op.body) != index:
+        return constant_integer(value)
+    if carried_index(resolve(op.body.root.operands[index]).instruction, op.body) != index:
         return None
-    return integer_of(seen(loop.operands[0].operands[index]).instruction)
+    return constant_integer(resolve(loop.operands[0].operands[index]).instruction)
 
 
 def _step(body: Computation, index: int) -> int | None:
     """What the body adds to an element."""
-    following = seen(body.root.operands[index])
+    following = resolve(body.root.operands[index])
     if isinstance(following.instruction.op, Add):
         for counter in (0, 1):
-            if element_of(following.operand(counter).instruction, body) == index:
-                return integer_of(following.operand(1 - counter).instruction)
+            if carried_index(following.operand(counter).instruction, body) == index:
+                return constant_integer(following.operand(1 - counter).instruction)
     return None
 
 

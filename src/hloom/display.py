@@ -30,9 +30,9 @@ def label(x: float, y: float, text: str, size: int, color: str = "currentColor")
     return f'<text x="{x}" y="{y}" font-size="{size}" fill="{color}" text-anchor="middle">{escape(text)}</text>'
 
 
-def hue(number: int, count: int) -> str:
+def hue(ordinal: int, count: int) -> str:
     """A colour for one of `count` things in a row."""
-    return f"hsl({330 * number / max(1, count):.0f} 70% 82%)"
+    return f"hsl({330 * ordinal / max(1, count):.0f} 70% 82%)"
 
 
 def picture(parts: Sequence[str], width: float, height: float) -> str:
@@ -63,15 +63,15 @@ def shape_svg(shape: Shape) -> str:
 def _planes(shape: Shape) -> tuple[list[str], float]:
     """The cells of the array, and where they end."""
     rows, columns = (1, 1, *shape.dimensions)[-2:]
-    numbers = np.arange(shape.element_count).reshape(-1, rows, columns)
+    ordinals = np.arange(shape.element_count).reshape(-1, rows, columns)
     outer = shape.dimensions[:-2]
     parts, x = [], GAP / 2
-    for index, plane in zip(np.ndindex(outer), numbers, strict=True):
+    for index, plane in zip(np.ndindex(outer), ordinals, strict=True):
         title = f"[{','.join(map(str, [*index, ':', ':']))}]" if outer else "array"
         parts.append(label(x + columns * CELL / 2, HEAD - 8, title, 12))
-        for (i, j), number in np.ndenumerate(plane):
-            color = hue(int(number), shape.element_count)
-            parts.append(cell(x + j * CELL, HEAD + i * CELL, name_of(int(number), shape.element_count), color))
+        for (i, j), ordinal in np.ndenumerate(plane):
+            color = hue(int(ordinal), shape.element_count)
+            parts.append(cell(x + j * CELL, HEAD + i * CELL, element_name(int(ordinal), shape.element_count), color))
         x += columns * CELL + GAP / 2
     return parts, x
 
@@ -79,16 +79,16 @@ def _planes(shape: Shape) -> tuple[list[str], float]:
 def _memory(shape: Shape, size: int, top: float) -> list[str]:
     """The places of memory in lines, with what lies there."""
     count = shape.element_count
-    elements = {int(place): number for number, place in enumerate(linear_indices(shape).ravel())}
+    elements = {int(address): ordinal for ordinal, address in enumerate(linear_indices(shape).ravel())}
     parts = [label(GAP / 2 + min(size, LINE) * CELL / 2, top - 8, "memory", 12)]
-    for place in range(size):
-        x, y = GAP / 2 + place % LINE * CELL, top + place // LINE * CELL
-        number = elements.get(place)
-        text, color = ("", PADDING) if number is None else (name_of(number, count), hue(number, count))
+    for address in range(size):
+        x, y = GAP / 2 + address % LINE * CELL, top + address // LINE * CELL
+        ordinal = elements.get(address)
+        text, color = ("", PADDING) if ordinal is None else (element_name(ordinal, count), hue(ordinal, count))
         parts.append(cell(x, y, text, color))
     return parts
 
 
-def name_of(number: int, count: int) -> str:
+def element_name(ordinal: int, count: int) -> str:
     """a, b, c .. where there are letters enough, else the number."""
-    return _LETTERS[number] if count <= len(_LETTERS) else str(number)
+    return _LETTERS[ordinal] if count <= len(_LETTERS) else str(ordinal)

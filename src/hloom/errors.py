@@ -13,16 +13,16 @@ class HloomError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
-        self.places: list[str] = []
+        self.locations: list[str] = []
 
-    def at(self, place: str) -> HloomError:
+    def at(self, location: str) -> HloomError:
         """Adds a place (an instruction, a line of text, the user's line) and returns the error itself."""
-        if place not in self.places:
-            self.places.append(place)
+        if location not in self.locations:
+            self.locations.append(location)
         return self
 
     def __str__(self) -> str:
-        return "\n  ".join([self.message, *(f"at {place}" for place in self.places)])
+        return "\n  ".join([self.message, *(f"at {location}" for location in self.locations)])
 
 
 class RuleError(HloomError):

@@ -18,7 +18,7 @@ _usual = gc.get_threshold()
 
 
 @contextmanager
-def older_objects_at_rest() -> Iterator[None]:
+def older_objects_frozen() -> Iterator[None]:
     """Objects from before are not looked at by the collector meanwhile: with a framework, they are many.
 
     What arises inside is collected, but less often: most of it stays. Where somebody has set objects at rest already,

@@ -124,16 +124,16 @@ def _apply_tile(index: list[Any], sizes: list[int], tile: Tile) -> list[Any]:
     extents = [extent for extent in tile.dimensions if extent != Tile.COMBINE]
     lead = len(kept) - len(extents)
     counts = [entry // extent for entry, extent in zip(kept[lead:], extents, strict=True)]
-    places = [entry % extent for entry, extent in zip(kept[lead:], extents, strict=True)]
-    return [*kept[:lead], *counts, *places]
+    offsets = [entry % extent for entry, extent in zip(kept[lead:], extents, strict=True)]
+    return [*kept[:lead], *counts, *offsets]
 
 
 def _untile(index: list[int], sizes: list[int], tile: Tile) -> list[int]:
     """The index before a tile was applied; entries past `sizes` mean padding."""
     extents = [extent for extent in tile.dimensions if extent != Tile.COMBINE]
     lead = len(index) - 2 * len(extents)
-    counts, places = index[lead : lead + len(extents)], index[lead + len(extents) :]
-    kept = [*index[:lead], *(c * e + p for c, e, p in zip(counts, extents, places, strict=True))]
+    counts, offsets = index[lead : lead + len(extents)], index[lead + len(extents) :]
+    kept = [*index[:lead], *(c * e + p for c, e, p in zip(counts, extents, offsets, strict=True))]
     missing = max(0, len(tile.dimensions) - len(sizes))
     sizes = [1] * missing + sizes
     start = len(sizes) - len(tile.dimensions)

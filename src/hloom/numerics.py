@@ -67,13 +67,13 @@ def pairwise_sum(terms: Iterable[Array], zero: Array) -> Array:
 
 def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
     """The computed value, in its type; a type without NaN would show the sign of a NaN, which is open (GEN-7)."""
-    if x.dtype == F32 != dtype and not holds_nan(dtype):
+    if x.dtype == F32 != dtype and not has_nan(dtype):
         x = np.where(np.isnan(x), np.abs(x), x)
     return x.astype(dtype, copy=False)
 
 
 @functools.cache
-def holds_nan(dtype: np.dtype[Any]) -> bool:
+def has_nan(dtype: np.dtype[Any]) -> bool:
     """Whether a float type has a NaN; f4e2m1fn has none."""
     return bool(np.isnan(np.array(np.nan, F32).astype(dtype).astype(F32)))
 
@@ -107,7 +107,7 @@ def convert(x: Array, dtype: np.dtype[Any]) -> Array:
     if source.is_integer and target.is_float and target.bits < 32:
         return _integer_to_narrow_float(x, dtype)
     if x.dtype == F64 and is_narrow_float(dtype):
-        return _round_to_odd(x).astype(dtype)
+        return _rounded_to_odd(x).astype(dtype)
     return widen(x).astype(dtype)
 
 
@@ -116,7 +116,7 @@ def _integer_to_narrow_float(x: Array, dtype: np.dtype[Any]) -> Array:
     return widen(x).astype(F32).astype(dtype)
 
 
-def _round_to_odd(x: Array) -> Array:
+def _rounded_to_odd(x: Array) -> Array:
     """f64 to f32 such that a further rounding to a narrower type rounds the f64 value once.
 
     Where the f32 is inexact and its last bit even, the neighbour on the side of `x` has an odd last bit: it cannot be
@@ -179,10 +179,10 @@ def has_infinity(dtype: np.dtype[Any]) -> bool:
 
 
 @functools.cache
-def signed_nans(dtype: np.dtype[Any]) -> bool:
+def has_signed_nans(dtype: np.dtype[Any]) -> bool:
     """Whether a float type has NaNs with a sign and without; some of the narrow ones have one NaN, or none."""
     both = np.array([np.nan, -np.nan], F32).astype(dtype)
-    return holds_nan(dtype) and len(np.unique(bits_of(both))) == 2
+    return has_nan(dtype) and len(np.unique(bits_of(both))) == 2
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:

@@ -103,9 +103,11 @@ class Layout:
 
     def permute(self, permutation: Sequence[int]) -> Layout:
         """The layout that the array has in memory when its dimension i is renamed from `permutation[i]`."""
-        new_number = {old: new for new, old in enumerate(permutation)}
+        new_dimension = {old: new for new, old in enumerate(permutation)}
         padded = tuple(self.padded_dimensions[old] for old in permutation) if self.padded_dimensions else ()
-        return replace(self, minor_to_major=tuple(new_number[d] for d in self.minor_to_major), padded_dimensions=padded)
+        return replace(
+            self, minor_to_major=tuple(new_dimension[d] for d in self.minor_to_major), padded_dimensions=padded
+        )
 
     def __str__(self) -> str:
         """The text form without `padded_dimensions` and `padding_value`, which have none (SL-24)."""
@@ -207,7 +209,7 @@ class Shape:
         dynamic, unbounded = True in self.dynamic_dimensions, UNBOUNDED in self.dimensions
         if elements:
             dynamic, unbounded = True in [e.is_dynamic for e in elements], True in [e.is_unbounded for e in elements]
-        types = self.element_type.alone
+        types = self.element_type.singleton
         if self.element_type is PrimitiveType.TUPLE:
             types = _NO_TYPES.union(*[e.leaf_types for e in elements])
         _put(self, "is_dynamic", dynamic)
@@ -375,24 +377,24 @@ class Shape:
 
     def insert_dimension(self, position: int, size: int) -> Shape:
         """A dimension of `size` inserted before `position`; it becomes the most major one in memory."""
-        numbers = tuple(d + (d >= position) for d in self._layout.minor_to_major)
+        order = tuple(d + (d >= position) for d in self._layout.minor_to_major)
         dimensions = (*self.dimensions[:position], size, *self.dimensions[position:])
         dynamic = (*self.dynamic_dimensions[:position], False, *self.dynamic_dimensions[position:])
         padded = self._layout.padded_dimensions
         if padded:
             padded = (*padded[:position], size, *padded[position:])
-        layout = replace(self._layout, minor_to_major=(*numbers, position), padded_dimensions=padded)
+        layout = replace(self._layout, minor_to_major=(*order, position), padded_dimensions=padded)
         return Shape.array(self.element_type, dimensions, dynamic, layout)
 
-    def delete_dimensions(self, numbers: Iterable[int]) -> Shape:
+    def delete_dimensions(self, dimensions: Iterable[int]) -> Shape:
         """The shape without the dimensions named; those left keep their order, in memory too."""
-        gone = set(numbers)
-        kept = [d for d in range(self.rank) if d not in gone]
-        new_number = {old: new for new, old in enumerate(kept)}
+        deleted = set(dimensions)
+        kept = [d for d in range(self.rank) if d not in deleted]
+        new_dimension = {old: new for new, old in enumerate(kept)}
         padded = self._layout.padded_dimensions
         layout = replace(
             self._layout,
-            minor_to_major=tuple(new_number[d] for d in self._layout.minor_to_major if d in new_number),
+            minor_to_major=tuple(new_dimension[d] for d in self._layout.minor_to_major if d in new_dimension),
             padded_dimensions=tuple(padded[d] for d in kept) if padded else (),
         )
         return Shape.array(

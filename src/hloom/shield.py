@@ -28,7 +28,7 @@ from hloom.errors import ResourceExhaustedError, RunError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-REST_SECONDS = 10.0
+FORK_TIMEOUT_SECONDS = 10.0
 """How long a fork waits for work on other threads."""
 
 
@@ -88,11 +88,11 @@ def shielded(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         thread = _thread.get_ident()
-        if thread in _at_work or _is_ending:
+        if thread in _working or _is_ending:
             return function(*args, **kwargs)
         if thread == threading.main_thread().ident:
             return _on_worker(functools.partial(function, *args, **kwargs))
-        with _working(None):
+        with _registered(None):
             return function(*args, **kwargs)
 
     return call
@@ -100,36 +100,36 @@ def shielded(function: Callable[P, T]) -> Callable[P, T]:
 
 def checkpoint() -> None:
     """Ends work that was abandoned, and lets others fork: long work calls it where it holds no lock."""
-    job = _at_work.get(_thread.get_ident())
+    job = _working.get(_thread.get_ident())
     if job is not None and job.is_abandoned:
         raise Abandoned
     if _gate.locked():
-        with resting():
+        with fork_allowed():
             pass
 
 
 @contextmanager
-def resting() -> Iterator[None]:
+def fork_allowed() -> Iterator[None]:
     """Inside, work waits for work on other threads, and holds no lock: others may fork."""
     thread = _thread.get_ident()
-    if thread not in _at_work:
+    if thread not in _working:
         yield
         return
-    job = _at_work.pop(thread)
+    job = _working.pop(thread)
     try:
         yield
     finally:
         _begin(job)
 
 
-_at_work: dict[int, Job[Any] | None] = {}
+_working: dict[int, Job[Any] | None] = {}
 """The threads that work; for the main thread's worker its job."""
 _gate = _thread.allocate_lock()
 """Whoever forks holds it, and meanwhile no work begins."""
 _inbox: SimpleQueue[Job[Any] | None] | None = None
 """The jobs of the main thread's worker, while that is idle."""
 _is_ending = False
-_is_damaged = False
+_lacks_thread = False
 """Whether this is a forked child that lacks a thread which worked."""
 
 
@@ -137,7 +137,7 @@ def _on_worker(function: Callable[[], T]) -> T:
     global _inbox
 
     def work() -> T:
-        with _working(job):
+        with _registered(job):
             return function()
 
     job = Job(work)
@@ -173,50 +173,50 @@ def _serve(inbox: SimpleQueue[Job[Any] | None]) -> None:
 
 
 @contextmanager
-def _working(job: Job[Any] | None) -> Iterator[None]:
+def _registered(job: Job[Any] | None) -> Iterator[None]:
     _begin(job)
     try:
         yield
     finally:
-        _at_work.pop(_thread.get_ident(), None)
+        _working.pop(_thread.get_ident(), None)
 
 
 def _begin(job: Job[Any] | None) -> None:
     with _gate:
-        if _is_damaged:
+        if _lacks_thread:
             raise RunError(
                 "this process was forked while another thread compiled, and lacks that thread: fork before or after, "
                 "or start processes with multiprocessing's method 'spawn'"
             )
-        _at_work[_thread.get_ident()] = job
+        _working[_thread.get_ident()] = job
 
 
-def _others_at_work() -> bool:
-    return bool(_at_work.keys() - {_thread.get_ident()})
+def _others_working() -> bool:
+    return bool(_working.keys() - {_thread.get_ident()})
 
 
-def _let_rest() -> None:
+def _wait_for_others() -> None:
     """Closes the gate, and waits until no other thread is at work."""
     _gate.acquire()
-    deadline = time.monotonic() + REST_SECONDS
-    while _others_at_work() and time.monotonic() < deadline:
+    deadline = time.monotonic() + FORK_TIMEOUT_SECONDS
+    while _others_working() and time.monotonic() < deadline:
         time.sleep(1e-4)
 
 
 def _in_child() -> None:
-    global _inbox, _is_damaged
-    _is_damaged = _is_damaged or _others_at_work()
-    for thread in _at_work.keys() - {_thread.get_ident()}:
-        del _at_work[thread]
+    global _inbox, _lacks_thread
+    _lacks_thread = _lacks_thread or _others_working()
+    for thread in _working.keys() - {_thread.get_ident()}:
+        del _working[thread]
     _inbox = None
     _gate._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 def _end() -> None:
     global _is_ending
-    _let_rest()
+    _wait_for_others()
     _is_ending = True
 
 
-os.register_at_fork(before=_let_rest, after_in_parent=_gate.release, after_in_child=_in_child)
+os.register_at_fork(before=_wait_for_others, after_in_parent=_gate.release, after_in_child=_in_child)
 atexit.register(_end)

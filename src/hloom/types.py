@@ -40,7 +40,7 @@ class PrimitiveType(enum.Enum):
     kind: Kind
     bits: int
     dtype: np.dtype[Any]
-    alone: frozenset[PrimitiveType]
+    singleton: frozenset[PrimitiveType]
     """The set of this type."""
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class PrimitiveType(enum.Enum):
         return {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveType.F64}.get(self, self)
 
     @property
-    def computed(self) -> PrimitiveType:
+    def computation_type(self) -> PrimitiveType:
         """The type that it is computed and added up in: f32 of narrower floats, else the type itself."""
         return PrimitiveType.F32 if self.is_float and self.bits < 32 else self
 
@@ -136,7 +136,7 @@ BY_DTYPE: dict[np.dtype[Any], PrimitiveType] = {}
 
 for _type in PrimitiveType:
     _type.text = _type.name.lower()
-    _type.alone = frozenset({_type})
+    _type.singleton = frozenset({_type})
     _type.kind, _type.bits = _kind_and_bits(_type.text)
     BY_NAME[_type.text] = _type
     BY_NUMBER[_type.value] = _type

@@ -52,7 +52,7 @@ def test_both_backends_keep_the_bound_where_it_is_hard(name: str, backend: str) 
         ("logistic", [-80 + 0j, 80 + 0j], [np.exp(-80.0), 1]),
     ],
 )
-def test_complex_numbers_of_any_size(name: str, x: list[complex], expected: list[complex], backend: str) -> None:
+def test_complex_values_of_any_magnitude(name: str, x: list[complex], expected: list[complex], backend: str) -> None:
     """SIGN-1, EXPM1-1, LOGISTIC-1: x / |x|, and what functions give for real numbers, part by part."""
     text = f"HloModule m\nENTRY e {{ x = c64[{len(x)}] parameter(0)\n ROOT r = c64[{len(x)}] {name}(x) }}"
     got = np.asarray(hl.compile(text, backend)(np.array(x, np.complex64)))

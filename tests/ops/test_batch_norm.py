@@ -45,13 +45,13 @@ def test_the_gradient_with_the_moments_of_training_is_that_of_the_training(backe
     found = evaluate(backend, gradient, OPERAND, SCALE, OFFSET, weights)
     inputs = [a.astype(np.float64) for a in (OPERAND, SCALE, OFFSET)]
     for k, got in enumerate(found):
-        for place in [(0, 1, 2), (3, 2, 4), (1, 0, 0)] if k == 0 else [(0,), (2,)]:
+        for index in [(0, 1, 2), (3, 2, 4), (1, 0, 0)] if k == 0 else [(0,), (2,)]:
             changed = []
             for step in (1e-5, -1e-5):
                 moved = [a.copy() for a in inputs]
-                moved[k][place] += step
+                moved[k][index] += step
                 changed.append(loss(*moved, weights.astype(np.float64)))
-            assert got[place] == pytest.approx((changed[0] - changed[1]) / 2e-5, rel=1e-3, abs=1e-4)
+            assert got[index] == pytest.approx((changed[0] - changed[1]) / 2e-5, rel=1e-3, abs=1e-4)
 
 
 def test_the_variance_of_a_constant_feature_is_not_negative(backend: str) -> None:

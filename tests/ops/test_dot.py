@@ -30,7 +30,7 @@ def test_truth_values_are_multiplied_where_the_result_is_named(backend: str, n: 
     assert np.array_equal(found, counts > 0 if result == "pred" else counts)
 
 
-def test_the_builder_takes_numbers_alone() -> None:
+def test_the_builder_rejects_predicates() -> None:
     b = hl.XlaBuilder("products")
     x = b.parameter(0, hl.pred[2, 2], "x")
     with pytest.raises(hl.RuleError, match=r"dot\[DOT-2\]: takes numbers, got pred\[2,2\]"):
@@ -42,12 +42,12 @@ def test_a_product_is_a_sum_over_contracting_dimensions_for_each_batch(backend: 
     random = np.random.default_rng(0)
     lhs = random.normal(size=(3, 2, 5, 4)).astype(np.float32)  # contracting, batch, free, contracting
     rhs = random.normal(size=(4, 6, 3, 2)).astype(np.float32)  # contracting, free, contracting, batch
-    numbers = {
+    dimension_numbers = {
         "lhs_contracting_dimensions": (0, 3),
         "rhs_contracting_dimensions": (2, 0),
         "lhs_batch_dimensions": (1,),
         "rhs_batch_dimensions": (3,),
     }
-    found = evaluate(backend, lambda b, x, y: b.dot_general(x, y, numbers), lhs, rhs)
+    found = evaluate(backend, lambda b, x, y: b.dot_general(x, y, dimension_numbers), lhs, rhs)
     wanted = np.einsum("kbfm,mgkb->bfg", lhs.astype(np.float64), rhs.astype(np.float64))
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

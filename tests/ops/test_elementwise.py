@@ -155,7 +155,7 @@ def test_unary(clause: str, opcode: str, element_type: str, x: Any, want: Any) -
     assert same(apply(opcode, element_type, x), want), clause
 
 
-def test_parts_of_complex_numbers() -> None:
+def test_real_and_imaginary_parts() -> None:
     """REAL-1, IMAG-1, ABS-1, COMPLEX-1."""
     z = np.array([3 - 4j, complex(-0.0, INF)], np.complex64)
     assert same(apply("real", "c64", z, result="f32"), [3, -0.0])
@@ -194,8 +194,8 @@ def test_comparisons_of_floats(direction: str) -> None:
 def test_total_order_of_floats(direction: str) -> None:
     """TOTALORDER-1: -NaN < -Inf < -Finite < -0 < +0 < +Finite < +Inf < +NaN."""
     chain = np.array([0xFFC00000, 0xFF800000, 0xBF800000, 0x80000000, 0, 0x3F800000, 0x7F800000, 0x7FC00000], np.uint32)
-    places = range(len(chain))
-    i, j = np.array([i for i in places for _ in places]), np.array([j for _ in places for j in places])
+    indices = range(len(chain))
+    i, j = np.array([i for i in indices for _ in indices]), np.array([j for _ in indices for j in indices])
     x, y = chain[i].view(np.float32), chain[j].view(np.float32)
     got = apply("compare", "f32", x, y, attributes=f", direction={direction}, type=TOTALORDER", result="pred")
     assert got.tolist() == DIRECTIONS[direction](i, j).tolist()
@@ -319,9 +319,7 @@ INTEGER_MODEL: dict[str, Callable[[int, int], int]] = {
 
 
 @given(st.sampled_from(sorted(INTEGER_MODEL)), st.sampled_from([t for t in BY_NAME if t[0] in "su"]), st.data())
-def test_integer_arithmetic_is_that_of_whole_numbers_modulo_two_to_the_bits(
-    opcode: str, element_type: str, data: st.DataObject
-) -> None:
+def test_integer_arithmetic_is_modulo_two_to_the_width(opcode: str, element_type: str, data: st.DataObject) -> None:
     """GEN-6, DIV-1, DIV-2, REM-1, REM-2: by Python's integers and exact fractions."""
     bits, signed = int(element_type[1:]), element_type[0] == "s"
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)

@@ -18,11 +18,11 @@ from xla_peer import XlaPeer
 
 @dataclass
 class Dims:
-    """The dimension numbers of both operations: `window` and `gone` are offset and collapsed dimensions for gather,
+    """The dimension numbers of both operations: `window` and `collapsed` are offset and collapsed dimensions for gather,
     update window and inserted window dimensions for scatter."""
 
     window: list[int]
-    gone: list[int]
+    collapsed: list[int]
     index_map: list[int]
     index_vector_dim: int
     operand_batching: list[int] = field(default_factory=list)
@@ -56,7 +56,7 @@ def start_of(indices: np.ndarray, batch: list[int], dims: Dims, rank: int) -> li
 
 def remapped(dims: Dims, rank: int) -> list[int]:
     """GATHER-6: the increasing map onto the operand's dimensions that are left."""
-    return [d for d in range(rank) if d not in dims.gone and d not in dims.operand_batching]
+    return [d for d in range(rank) if d not in dims.collapsed and d not in dims.operand_batching]
 
 
 def naive_gather(operand: np.ndarray, indices: np.ndarray, dims: Dims, slice_sizes: list[int]) -> np.ndarray:
@@ -70,10 +70,10 @@ def naive_gather(operand: np.ndarray, indices: np.ndarray, dims: Dims, slice_siz
     for index in itertools.product(*map(range, result_sizes)):
         batch = [index[d] for d in range(len(index)) if d not in dims.window]
         start = start_of(indices, batch, dims, operand.ndim)
-        place = [min(max(s, 0), n - size) for s, n, size in zip(start, operand.shape, slice_sizes)]
+        start = [min(max(s, 0), n - size) for s, n, size in zip(start, operand.shape, slice_sizes)]
         for k, d in enumerate(dims.window):
-            place[left[k]] += index[d]
-        out[index] = operand[tuple(place)]
+            start[left[k]] += index[d]
+        out[index] = operand[tuple(start)]
     return out
 
 
@@ -88,7 +88,7 @@ def gather_text(operand: np.ndarray, indices: np.ndarray, dims: Dims, slice_size
 ENTRY e {{
   x = s32{sizes(operand.shape)} parameter(0)
   i = s64{sizes(indices.shape)} parameter(1)
-  ROOT r = s32{sizes(result)} gather(x, i), offset_dims={braces(dims.window)}, collapsed_slice_dims={braces(dims.gone)},
+  ROOT r = s32{sizes(result)} gather(x, i), offset_dims={braces(dims.window)}, collapsed_slice_dims={braces(dims.collapsed)},
     start_index_map={braces(dims.index_map)}, index_vector_dim={dims.index_vector_dim},
     slice_sizes={braces(slice_sizes)}{batching}
 }}"""
@@ -224,21 +224,21 @@ def cases(draw: Any) -> tuple[np.ndarray, np.ndarray, Dims, list[int]]:
             operand_sizes[d] = batch_sizes[e]
             operand_batching, batch_positions = [d], [e]
             free.remove(d)
-    gone = [d for d in free if draw(st.booleans())]
+    collapsed = [d for d in free if draw(st.booleans())]
     index_map = draw(st.permutations(free))[: draw(st.integers(0, len(free)))]
     index_vector_dim = draw(st.integers(0, len(batch_sizes)))
     indices_sizes = [*batch_sizes[:index_vector_dim], len(index_map), *batch_sizes[index_vector_dim:]]
     if len(index_map) == 1 and index_vector_dim == len(batch_sizes) and draw(st.booleans()):
         indices_sizes = batch_sizes
     slice_sizes = [
-        1 if d in gone or d in operand_batching else draw(st.integers(0, n)) for d, n in enumerate(operand_sizes)
+        1 if d in collapsed or d in operand_batching else draw(st.integers(0, n)) for d, n in enumerate(operand_sizes)
     ]
-    windowed = rank - len(gone) - len(operand_batching)
+    windowed = rank - len(collapsed) - len(operand_batching)
     window = sorted(draw(st.permutations(range(windowed + len(batch_sizes))))[:windowed])
     rng = np.random.default_rng(draw(st.integers(0, 999)))
     dims = Dims(
         window,
-        gone,
+        collapsed,
         list(index_map),
         index_vector_dim,
         operand_batching,
@@ -270,12 +270,12 @@ def naive_scatter(
     for ordered in itertools.product(*(range(updates.shape[u]) for u in order)):
         index = tuple(ordered[order.index(u)] for u in range(updates.ndim))
         batch = [index[u] for u in scattered]
-        place = start_of(indices, batch, dims, operand.ndim)
-        if any(not 0 <= s <= n - extent for s, n, extent in zip(place, operand.shape, extents)):
+        start = start_of(indices, batch, dims, operand.ndim)
+        if any(not 0 <= s <= n - extent for s, n, extent in zip(start, operand.shape, extents)):
             continue
         for k, u in enumerate(dims.window):
-            place[left[k]] += index[u]
-        out[tuple(place)] = function(int(out[tuple(place)]), int(updates[index]))
+            start[left[k]] += index[u]
+        out[tuple(start)] = function(int(out[tuple(start)]), int(updates[index]))
     return out
 
 
@@ -308,7 +308,7 @@ ENTRY e {{
   i = s64{sizes(indices.shape)} parameter(1)
   u = s32{sizes(updates.shape)} parameter(2)
   ROOT r = s32{sizes(operand.shape)} scatter(x, i, u), update_window_dims={braces(dims.window)},
-    inserted_window_dims={braces(dims.gone)}, scatter_dims_to_operand_dims={braces(dims.index_map)},
+    inserted_window_dims={braces(dims.collapsed)}, scatter_dims_to_operand_dims={braces(dims.index_map)},
     index_vector_dim={dims.index_vector_dim}{batching}{more}, to_apply=f
 }}"""
 

@@ -50,7 +50,7 @@ TYPES = {
 CASES = [*(("f32", kind) for kind in PRODUCTS), *((type, kind) for type, kinds in TYPES.items() for kind in kinds)]
 
 
-def numbers(dims: str, type: str, seed: int) -> np.ndarray:
+def random_array(dims: str, type: str, seed: int) -> np.ndarray:
     """None is negative, so that sums grow and so do their roundings."""
     r, shape = np.random.default_rng(seed), tuple(map(int, dims.split(",")))
     values = r.random(shape) + (1j * r.random(shape) if type == "c64" else 0)
@@ -84,7 +84,7 @@ ENTRY e {{
   b = {type}[{rhs}] parameter(1)
   ROOT r = {result}[{out}] {product}
 }}"""
-    a, b = numbers(lhs, type, 1), numbers(rhs, type, 2)
+    a, b = random_array(lhs, type, 1), random_array(rhs, type, 2)
     found = np.asarray(hl.compile(text, backend=backend)(a, b))
     exact = np.einsum(meaning, wide(a), wide(b), optimize=type != "f64")
     sizes = np.einsum(meaning, np.abs(wide(a)), np.abs(wide(b)), optimize=type != "f64")
@@ -139,7 +139,7 @@ ENTRY e {{
   b = f32[{rhs}] parameter(1)
   ROOT r = f32[{out}] convolution(a, b), window={{{window}}}, dim_labels={labels}, feature_group_count={groups}
 }}"""
-    a, b = numbers(lhs, "f32", 1), numbers(rhs, "f32", 2)
+    a, b = random_array(lhs, "f32", 1), random_array(rhs, "f32", 2)
     exact = np.asarray(meaning(wide(a), wide(b)))
     check(hl.compile(text)(a, b), exact, np.asarray(meaning(np.abs(wide(a)), np.abs(wide(b)))), terms)
 
@@ -188,6 +188,6 @@ ENTRY e {{
   zero = f32[] constant(0)
   {reduction}
 }}"""
-    a = numbers("1500,16", "f32", 1)
+    a = random_array("1500,16", "f32", 1)
     exact = meaning(wide(a))
     check(hl.compile(text, backend=backend)(a), exact, exact, 1500)

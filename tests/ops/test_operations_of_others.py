@@ -96,17 +96,17 @@ def test_a_package_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_protos_keep_attributes_that_xla_has_no_field_for() -> None:
     class Chosen(Operation, opcode="chosen"):
         operands = ("operand",)
-        places: tuple[int, ...] = attribute(INTS)
+        positions: tuple[int, ...] = attribute(INTS)
 
         def infer(self, operand: hl.Shape) -> hl.Shape:
             return operand.without_layout()
 
     module = hl.parse(
         "HloModule m\nENTRY e { x = f32[4] parameter(0)\n"
-        ' ROOT y = f32[4] chosen(x), places={3,1}, frontend_attributes={mine="1"} }'
+        ' ROOT y = f32[4] chosen(x), positions={3,1}, frontend_attributes={mine="1"} }'
     )
     again = module_from_bytes(module_to_bytes(module))
-    assert again.entry.root.op == Chosen(places=(3, 1))
+    assert again.entry.root.op == Chosen(positions=(3, 1))
     assert again.entry.root.frontend_attributes == {"mine": "1"}
     assert again.to_text() == module.to_text()
 

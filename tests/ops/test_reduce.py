@@ -19,8 +19,8 @@ def test_the_sum_runs_over_the_reduced_dimensions_from_the_initial_value(backend
         program = built(lambda b, x, i, d=dimensions: b.reduce(x, i, lambda p, q: p + q, d), x, np.float32(0))
         found = np.asarray(hl.compile(program, backend=backend)(x, np.float32(7)))
         wanted = np.zeros([n for d, n in enumerate(x.shape) if d not in dimensions])
-        for place in np.ndindex(x.shape):
-            wanted[tuple(i for d, i in enumerate(place) if d not in dimensions)] += x[place]
+        for index in np.ndindex(x.shape):
+            wanted[tuple(i for d, i in enumerate(index) if d not in dimensions)] += x[index]
         assert np.array_equal(found, wanted + 7)
 
 

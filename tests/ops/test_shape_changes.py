@@ -22,7 +22,7 @@ def test_a_bitcast_to_another_width_adds_or_takes_a_dimension(backend: str) -> N
     assert wider.entry_computation.result_shape.dimensions == (3, 2)
 
 
-def test_named_dimensions_keep_their_place_and_others_repeat(backend: str) -> None:
+def test_named_dimensions_are_kept_and_others_repeat(backend: str) -> None:
     """BROADCASTINDIM-1."""
     x = np.array([[1], [2], [3]], np.float32)
     found = evaluate(backend, lambda b, x: b.broadcast_in_dim(x, (2, 3, 4), (1, 2)), x)

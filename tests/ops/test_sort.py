@@ -52,9 +52,9 @@ def test_three_operands_are_sorted_as_tuples() -> None:
 
 def test_equal_elements_keep_their_order() -> None:
     """SORT-5: hloom is always stable."""
-    keys, places = np.array([1, 0, 1, 0, 1], np.int32), np.arange(5, dtype=np.int32)
+    keys, indices = np.array([1, 0, 1, 0, 1], np.int32), np.arange(5, dtype=np.int32)
     for more in ("", ", is_stable=true", ", is_stable=false"):
-        assert sort(keys, places, more=more) == [[0, 0, 1, 1, 1], [1, 3, 0, 2, 4]]
+        assert sort(keys, indices, more=more) == [[0, 0, 1, 1, 1], [1, 3, 0, 2, 4]]
 
 
 def test_a_total_order_comparator_puts_nans_at_the_ends() -> None:
@@ -75,7 +75,7 @@ def test_every_kind_of_element(name: str) -> None:
     assert got.dtype == dtype and got.astype(float).tolist() == sorted(x.astype(float).tolist())
 
 
-def test_whole_range_of_unsigned_numbers() -> None:
+def test_whole_range_of_unsigned_integers() -> None:
     x = np.array([2**64 - 1, 0, 2**63, 1], np.uint64)
     assert sort(x) == [0, 1, 2**63, 2**64 - 1]
 
@@ -143,9 +143,9 @@ ORDERS: dict[str, tuple[str, Callable[[int], Any]]] = {
 def test_every_strict_weak_order_sorts_stably(name: str, values: list[int]) -> None:
     """SORT-1, SORT-5: as Python's sorted() with the same key."""
     comparator, key = ORDERS[name]
-    keys, places = np.array(values, np.int32), np.arange(len(values), dtype=np.int32)
+    keys, indices = np.array(values, np.int32), np.arange(len(values), dtype=np.int32)
     want = sorted(range(len(values)), key=lambda i: key(values[i]))
-    assert sort(keys, places, comparator=comparator) == [[values[i] for i in want], want]
+    assert sort(keys, indices, comparator=comparator) == [[values[i] for i in want], want]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30))
@@ -199,8 +199,8 @@ ENTRY e {{
   x = {t}[{",".join(map(str, x.shape))}] parameter(0)
   ROOT r = ({t}[{lead}{k}], s32[{lead}{k}]) topk(x), k={k}, largest={str(largest).lower()}
 }}"""
-    values, places = hl.compile(text, backend="interpreter")(x)
-    return [values, places.tolist()]
+    values, indices = hl.compile(text, backend="interpreter")(x)
+    return [values, indices.tolist()]
 
 
 def test_the_best_come_first() -> None:
@@ -236,19 +236,19 @@ def test_k_outside_is_refused(k: int) -> None:
 
 
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=12), st.booleans(), st.data())
-def test_top_k_is_a_cut_of_the_stable_sort(values: list[int], largest: bool, data: st.DataObject) -> None:
+def test_top_k_is_a_prefix_of_the_stable_sort(values: list[int], largest: bool, data: st.DataObject) -> None:
     """TOPK-1, TOPK-2."""
     k = data.draw(st.integers(0, len(values)))
     sign = -1 if largest else 1
     want = sorted(range(len(values)), key=lambda i: sign * values[i])[:k]
-    got, places = topk(np.array(values, np.int32), k, largest)
-    assert places == want and got.tolist() == [values[i] for i in want]
+    got, indices = topk(np.array(values, np.int32), k, largest)
+    assert indices == want and got.tolist() == [values[i] for i in want]
 
 
 def test_stable_sorts_agree_with_xla(peer: XlaPeer) -> None:
     """SORT-5."""
     rng = np.random.default_rng(2)
-    keys, places = rng.integers(0, 5, (3, 50)).astype(np.int32), np.tile(np.arange(50, dtype=np.int32), (3, 1))
-    text = sort_text([keys, places], LESS, 1, ", is_stable=true")
-    ours, theirs = hl.compile(text, backend="interpreter")(keys, places), peer.run(text, [keys, places])
+    keys, indices = rng.integers(0, 5, (3, 50)).astype(np.int32), np.tile(np.arange(50, dtype=np.int32), (3, 1))
+    text = sort_text([keys, indices], LESS, 1, ", is_stable=true")
+    ours, theirs = hl.compile(text, backend="interpreter")(keys, indices), peer.run(text, [keys, indices])
     assert functools.reduce(operator.and_, (np.array_equal(a, b) for a, b in zip(ours, theirs)))

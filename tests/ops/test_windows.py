@@ -129,7 +129,7 @@ def test_same_padding_gives_ceil_positions(
     assert (d.padding_low, d.padding_high) == (low, high)
 
 
-def test_several_operands_fold_together() -> None:
+def test_several_operands_reduce_together() -> None:
     """REDUCEWINDOW-1, REDUCE-8: the maximum of each window and where it stands."""
     text = """HloModule m
 f {
@@ -149,8 +149,8 @@ ENTRY e {
   none = s32[] constant(-1)
   ROOT r = (f32[4], s32[4]) reduce-window(x, k, low, none), window={size=3}, to_apply=f
 }"""
-    values, places = hl.compile(text, backend="interpreter")(vector(3, 1, 4, 1, 5, 9))
-    assert values.tolist() == [4, 4, 5, 9] and places.tolist() == [2, 2, 4, 5]
+    values, indices = hl.compile(text, backend="interpreter")(vector(3, 1, 4, 1, 5, 9))
+    assert values.tolist() == [4, 4, 5, 9] and indices.tolist() == [2, 2, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def windows(draw: Any) -> tuple[np.ndarray, Window]:
     dimensions = []
     for _ in sizes:
         low, high = draw(st.integers(-3, 4)), draw(st.integers(-3, 4))
-        numbers = [draw(st.integers(1, 3)) for _ in range(4)]
-        dimensions.append(WindowDimension(numbers[0], numbers[1], low, high, numbers[2], numbers[3]))
+        entries = [draw(st.integers(1, 3)) for _ in range(4)]
+        dimensions.append(WindowDimension(entries[0], entries[1], low, high, entries[2], entries[3]))
     array = np.random.default_rng(draw(st.integers(0, 999))).integers(-50, 50, sizes)
     return array.astype(np.int32), tuple(dimensions)
 
@@ -199,8 +199,8 @@ def elements(array: np.ndarray, window: Window, position: tuple[int, ...]) -> li
     found = []
     for k in itertools.product(*(range(d.size) for d in window)):
         index = []
-        for o, place, d, n in zip(position, k, window, array.shape):
-            q = o * d.stride + place * d.window_dilation - d.padding_low
+        for o, element, d, n in zip(position, k, window, array.shape):
+            q = o * d.stride + element * d.window_dilation - d.padding_low
             if 0 <= q < (n - 1) * d.base_dilation + 1 and n and q % d.base_dilation == 0:
                 index.append(q // d.base_dilation)
         if len(index) == len(window):
@@ -225,9 +225,9 @@ def test_reduce_window_is_the_loop_of_the_specification(
     """WIN-1 to WIN-4, REDUCEWINDOW-1, REDUCEWINDOW-2."""
     array, window = case
     got = reduce_window(array, init, window, opcode, "s32")
-    places = positions(array, window)
-    assert got.size == len(places)
-    for position in places:
+    indices = positions(array, window)
+    assert got.size == len(indices)
+    for position in indices:
         want = init
         for index in elements(array, window, position):
             want = REDUCTIONS[opcode](want, int(array[index]))
@@ -235,7 +235,7 @@ def test_reduce_window_is_the_loop_of_the_specification(
 
 
 @given(windows(), st.integers(-9, 9))
-def test_any_fold_keeps_the_left_element_left(case: tuple[np.ndarray, Window], init: int) -> None:
+def test_every_reduction_keeps_the_left_element_left(case: tuple[np.ndarray, Window], init: int) -> None:
     """REDUCEWINDOW-2, REDUCEWINDOW-6: `second argument` is associative and does not commute: the last element wins."""
     array, window = case
     text_window = window_text(window)
@@ -306,13 +306,13 @@ def ints(*values: int) -> np.ndarray:
     return np.array(values, np.int32)
 
 
-def test_the_selected_places_receive_the_source() -> None:
+def test_the_selected_elements_receive_the_source() -> None:
     """SELECTANDSCATTER-1, SELECTANDSCATTER-3: windows that overlap add up."""
     assert select_and_scatter(ints(1, 3, 2, 5), ints(10, 20), 0, "{size=2 stride=2}").tolist() == [0, 10, 0, 20]
     assert select_and_scatter(ints(1, 9, 2), ints(2, 6), 100, "{size=2}").tolist() == [100, 108, 100]
 
 
-def test_ties() -> None:
+def test_equal_elements() -> None:
     """SELECTANDSCATTER-2: with GE the lower index wins, with GT the higher."""
     for direction, want in (("GE", [1, 0, 0]), ("GT", [0, 0, 1])):
         assert select_and_scatter(ints(4, 4, 4), ints(1), 0, "{size=3}", direction).tolist() == want
@@ -355,12 +355,12 @@ def test_select_and_scatter_is_the_loop_of_the_specification(
     array, window = case
     window = tuple(WindowDimension(d.size, d.stride, d.padding_low, d.padding_high) for d in window)
     array = array % 4
-    places = positions(array, window)
+    indices = positions(array, window)
     counts = [d.count(n) for d, n in zip(window, array.shape)]
-    source = np.arange(1, len(places) + 1, dtype=np.int32).reshape(counts)
+    source = np.arange(1, len(indices) + 1, dtype=np.int32).reshape(counts)
     want = np.full(array.shape, init)
     keep = {"GE": operator.ge, "GT": operator.gt, "LE": operator.le, "LT": operator.lt}[direction]
-    for position in places:
+    for position in indices:
         found = elements(array, window, position)
         if found:
             best = found[0]

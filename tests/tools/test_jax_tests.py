@@ -48,7 +48,7 @@ def test_only_what_passes_on_the_peer_is_expected_to_pass() -> None:
         ("shapes (3, 4) [1, 2]", "shapes () [7]"),
     ],
 )
-def test_errors_that_differ_by_numbers_and_shapes_have_one_cause(one: str, other: str) -> None:
+def test_errors_that_differ_in_values_and_shapes_have_one_cause(one: str, other: str) -> None:
     failures = [result("f.py::T::t1", results.FAILED, one), result("f.py::T::t2", results.FAILED, other)]
     (cause,) = results.causes(failures)
     assert cause.results == failures

@@ -127,7 +127,7 @@ def test_what_loads_without_a_meaning_does_not_run(case: str, message: str) -> N
         hl.compile(f"HloModule m\n{ADD}ENTRY e {{\n{ACCEPTED[case]}\n}}")
 
 
-def test_who_partitions_asks_for_one_sharding_of_a_loop() -> None:
+def test_partitioning_requires_one_sharding_of_a_loop() -> None:
     case = ACCEPTED["loops whose state is sharded in several ways"]
     text = f"HloModule m\n{ADD}{NEG}{OTHERS}ENTRY e {{\n{case}\n}}"
     with pytest.raises(hl.RuleError, match="must have one sharding"):

@@ -25,12 +25,12 @@ def python(folder: Path, library: Library, own: Path) -> Path:
     return _environment(folder / library.name, library.requirements, base)
 
 
-def _environment(place: Path, requirements: tuple[str, ...], base: Path | None = None) -> Path:
+def _environment(path: Path, requirements: tuple[str, ...], base: Path | None = None) -> Path:
     """A virtual environment that holds the requirements, and sees the packages of another one."""
-    interpreter, installed = place / "bin" / "python", place / INSTALLED
+    interpreter, installed = path / "bin" / "python", path / INSTALLED
     if installed.exists() and installed.read_text().splitlines() == list(requirements):
         return interpreter
-    _call(sys.executable, "-m", "venv", "--clear", *(["--without-pip"] if base else []), place)
+    _call(sys.executable, "-m", "venv", "--clear", *(["--without-pip"] if base else []), path)
     if base is not None:
         link = f"import site; site.addsitedir({str(_packages(base))!r})\n"
         (_packages(interpreter) / "base.pth").write_text(link)
@@ -52,10 +52,10 @@ def version(interpreter: Path, distribution: str) -> str:
 
 def source(folder: Path, library: Library, interpreter: Path) -> Path:
     """The unpacked source distribution of the version that is installed, or a clone of the repository."""
-    place = folder / library.name
-    if library.repository and not place.exists():
-        _call("git", "clone", "--quiet", "--depth=1", "--recurse-submodules", library.repository, place)
-    elif library.files and not place.exists():
+    path = folder / library.name
+    if library.repository and not path.exists():
+        _call("git", "clone", "--quiet", "--depth=1", "--recurse-submodules", library.repository, path)
+    elif library.files and not path.exists():
         wanted = f"{library.distribution}=={version(interpreter, library.distribution)}"
         with tempfile.TemporaryDirectory() as scratch:
             options = ("--quiet", "--no-deps", f"--no-binary={library.distribution}", "--dest", scratch)
@@ -64,9 +64,9 @@ def source(folder: Path, library: Library, interpreter: Path) -> Path:
             (archive,) = Path(scratch).glob("*.tar.gz")
             with tarfile.open(archive) as opened:
                 opened.extractall(scratch, filter="data")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(Path(scratch, archive.name.removesuffix(".tar.gz")), place)
-    return place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(Path(scratch, archive.name.removesuffix(".tar.gz")), path)
+    return path
 
 
 def _call(*command: str | Path) -> str:

@@ -31,15 +31,15 @@ class Pair:
 
     def compare(self, text: HloText) -> Record:
         record = Record(text.digest, text.file, text.line)
-        parsed = self._ask(self.peer, "parse", text.text)
+        parsed = self._call(self.peer, "parse", text.text)
         record.xla_error = parsed.get("error", "")
-        loaded = self._ask(self.mine, "load", text.text, parsed.get("text"))
+        loaded = self._call(self.mine, "load", text.text, parsed.get("text"))
         record.error, record.round_trip = loaded.get("error", ""), loaded.get("difference", "")
         record.random = loaded.get("random", False)
         for written in loaded.get("written", ()) if record.accepted else ():
-            record.unread = record.unread or self._ask(self.peer, "parse", written).get("error", "")
+            record.unread = record.unread or self._call(self.peer, "parse", written).get("error", "")
         if record.accepted and record.error:
-            refused = self._ask(self.peer, "compile", text.text).get("error", "")
+            refused = self._call(self.peer, "compile", text.text).get("error", "")
             record.xla_error = refused and f"parses, and does not compile: {refused}"
         if record.accepted and not record.error and not self.load_only:
             self._run(record, text.text, *loaded["devices"])
@@ -49,11 +49,11 @@ class Pair:
         if replicas * partitions > peer.DEVICES:
             record.xla_run_error = f"needs {replicas * partitions} devices"
             return
-        drawn = self._ask(self.mine, "draw", SEED, replicas, partitions)
+        drawn = self._call(self.mine, "draw", SEED, replicas, partitions)
         if "error" in drawn:
             record.xla_run_error = drawn["error"]
             return
-        theirs = self._ask(self.peer, "run", drawn["text"] or text, replicas, partitions, drawn["arguments"])
+        theirs = self._call(self.peer, "run", drawn["text"] or text, replicas, partitions, drawn["arguments"])
         record.ran, record.xla_run_error = "results" in theirs, theirs.get("error", "")
         expected = None
         if record.ran:
@@ -61,23 +61,23 @@ class Pair:
             expected = None if record.random else theirs["results"]
         for backend in BACKENDS:
             if self.mine.process is None:  # it took too long over the one before
-                self._ask(self.mine, "load", text)
-                self._ask(self.mine, "draw", SEED, replicas, partitions)
+                self._call(self.mine, "load", text)
+                self._call(self.mine, "draw", SEED, replicas, partitions)
             self._run_mine(record, backend, replicas, expected)
 
     def _run_mine(self, record: Record, backend: str, replicas: int, expected: Any) -> None:
         if record.ran:
             time.sleep(SETTLED)
-        ran = self._ask(self.mine, "run", backend, replicas, expected, backend == "cpu")
+        ran = self._call(self.mine, "run", backend, replicas, expected, backend == "cpu")
         record.results[backend] = ran.get("difference", f"cannot: {ran.get('error')}")
         if "seconds" in ran:
             record.seconds[backend] = ran["seconds"]
         if backend == "cpu":
             record.compiling, record.host = ran.get("compiling", 0.0), ran.get("host", [])
 
-    def _ask(self, process: Process, *request: Any) -> dict[str, Any]:
+    def _call(self, process: Process, *request: Any) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = process.ask(request, self.seconds)
-            return answer
+            result: dict[str, Any] = process.call(request, self.seconds)
+            return result
         except (Died, TookTooLong) as error:
             return {"error": str(error)}

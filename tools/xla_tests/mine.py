@@ -16,7 +16,7 @@ RANDOM = {"rng", "rng-get-and-update-state"}
 
 def make() -> Any:
     """The answering function of a process."""
-    return Mine().answer
+    return Mine().handle
 
 
 class Mine:
@@ -25,7 +25,7 @@ class Mine:
     module: Any
     arguments: list[list[Any]]
 
-    def answer(self, request: tuple[Any, ...]) -> dict[str, Any]:
+    def handle(self, request: tuple[Any, ...]) -> dict[str, Any]:
         from hloom.errors import HloomError
 
         kind, *rest = request
@@ -62,7 +62,7 @@ class Mine:
         }
 
     def _devices(self) -> tuple[int, int]:
-        from hloom.verifier.running import devices_needed
+        from hloom.verifier.runnable import devices_needed
 
         replicas, partitions = devices_needed(self.module)
         self.module.num_partitions = partitions

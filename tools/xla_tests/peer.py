@@ -21,10 +21,10 @@ def make() -> Any:
     lapack._lapack.initialize()
     jax.config.update("jax_enable_x64", True)
     jax.devices()
-    return answer
+    return handle
 
 
-def answer(request: tuple[Any, ...]) -> Any:
+def handle(request: tuple[Any, ...]) -> Any:
     kind, *rest = request
     try:
         return {"parse": _parse, "compile": _compile, "run": _run}[kind](*rest)

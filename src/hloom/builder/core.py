@@ -68,10 +68,10 @@ class BuilderCore:
             op.check(shape, *bound)
         instruction = Instruction(self._unique(name or op.opcode), shape, op, instructions)
         self._computation.add(instruction)
-        self._place(instruction)
+        self._record_location(instruction)
         return XlaOp(self, instruction)
 
-    def _place(self, instruction: Instruction) -> None:
+    def _record_location(self, instruction: Instruction) -> None:
         """Notes where the program adds the instruction."""
         instruction.location = caller()
 

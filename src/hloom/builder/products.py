@@ -40,13 +40,13 @@ class ProductMethods(BuilderCore):
         `lhs_batch_dimensions` and `rhs_batch_dimensions`; missing ones are empty.
         """
         lhs, rhs = self._operands(lhs, rhs)
-        numbers = {}
+        attributes = {}
         for field in ("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch"):
             name = f"{field}_dimensions"
             mapping = isinstance(dimension_numbers, dict)
             value = dimension_numbers.get(name, ()) if mapping else getattr(dimension_numbers, name, ())
-            numbers[f"{field}_dims"] = value
-        op: Any = OPERATIONS["dot"](**numbers)
+            attributes[f"{field}_dims"] = value
+        op: Any = OPERATIONS["dot"](**attributes)
         shape = None
         if preferred_element_type is not None:
             op.check_sides(lhs.shape, rhs.shape)
@@ -96,11 +96,11 @@ class ProductMethods(BuilderCore):
                 "CONVGENERAL-11",
                 f"operands have one rank of at least 2, got {lhs.shape} and {rhs.shape}",
             )
-        numbers = dimension_numbers or ConvolutionDimensionNumbers.default(rank - 2)
+        dims = dimension_numbers or ConvolutionDimensionNumbers.default(rank - 2)
         window = make_window(
             "convolution",
-            [lhs.shape.dimensions[d] for d in numbers.input_spatial_dimensions],
-            [rhs.shape.dimensions[d] for d in numbers.kernel_spatial_dimensions],
+            [lhs.shape.dimensions[d] for d in dims.input_spatial_dimensions],
+            [rhs.shape.dimensions[d] for d in dims.kernel_spatial_dimensions],
             window_strides,
             padding,
             lhs_dilation,
@@ -108,7 +108,7 @@ class ProductMethods(BuilderCore):
         )
         op: Any = OPERATIONS["convolution"](
             window=window,
-            dimension_numbers=numbers,
+            dimension_numbers=dims,
             feature_group_count=feature_group_count,
             batch_group_count=batch_group_count,
         )

@@ -23,12 +23,12 @@ def make_window(
     count = len(base)
 
     def listed(what: str, values: Sequence[int] | None, default: int) -> list[int]:
-        numbers = [default] * count if values is None else ints(opcode, what, values)
-        if len(numbers) != count:
-            raise RuleError(opcode, "WIN-6", f"{what} needs {count} entries, got {numbers}")
-        if any(number < 1 for number in numbers):
-            raise RuleError(opcode, "WIN-6", f"{what} must be >= 1, got {numbers}")
-        return numbers
+        entries = [default] * count if values is None else ints(opcode, what, values)
+        if len(entries) != count:
+            raise RuleError(opcode, "WIN-6", f"{what} needs {count} entries, got {entries}")
+        if any(entry < 1 for entry in entries):
+            raise RuleError(opcode, "WIN-6", f"{what} must be >= 1, got {entries}")
+        return entries
 
     window_sizes = ints(opcode, "window_dimensions", sizes)
     if len(window_sizes) != count:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from hloom.api import load, prepared
+from hloom.api import load, prepare
 from hloom.cli.pipelines import STAGES, pipeline_named, stage_text
 from hloom.errors import HloomError
 from hloom.text import print_module
@@ -53,7 +53,7 @@ def opt(
         loaded = load(module)
         verify_module(loaded)
         runs = run_passes(loaded, pipeline, verify=verify or None, dump=dump)
-        text = print_module(loaded, short=short) if stage == "hlo" else stage_text(prepared(loaded), stage)
+        text = print_module(loaded, short=short) if stage == "hlo" else stage_text(prepare(loaded), stage)
         click.echo(text, nl=False)
         if statistics:
             click.echo(statistics_text(runs), err=True)

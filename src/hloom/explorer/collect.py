@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hloom.api import prepared
+from hloom.api import prepare
 from hloom.backends.cpu.compiler import Topology, cpu_pipeline
 from hloom.backends.cpu.llvm.half import provide_half_conversions
 from hloom.backends.cpu.llvm.processor import processor
@@ -36,7 +36,7 @@ THUMBNAIL = 32
 
 def collect(source: Any, arguments: Sequence[Value] | None = None) -> Json:
     """The page's data. Raises HloomError where the module does not compile or the arguments do not fit."""
-    module = prepared(source)
+    module = prepare(source)
     optimized, passes, unfused = _run_passes(module)
     provide_half_conversions()
     program = build_program(optimized, processor().vector_bytes, shared_pool().threads)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hloom.api import compile, prepared
+from hloom.api import compile, prepare
 from hloom.errors import ArgumentError
 from hloom.faults.instrument import Site, instrumented
 from hloom.ir import Instruction, Module
@@ -67,7 +67,7 @@ def check(
     unknown = set(kinds) - set(KINDS)
     if unknown:
         raise ArgumentError(f"checks are {', '.join(KINDS)}; got {', '.join(sorted(unknown))}")
-    ready = prepared(module)
+    ready = prepare(module)
     if ready.replica_count * ready.num_partitions != 1:
         raise ArgumentError(f"a check is of one device, and {ready.name} is for several")
     found = instrumented(ready, frozenset(kinds))

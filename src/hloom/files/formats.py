@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hloom.errors import ArgumentError, ProtoError
-from hloom.garbage import older_objects_at_rest
+from hloom.garbage import older_objects_frozen
 from hloom.shield import shielded
 
 if TYPE_CHECKING:
@@ -121,11 +121,11 @@ def _from_text(text: str) -> Module:
     return parse_module(text)
 
 
-_from_long_text = shielded(older_objects_at_rest()(_from_text))
+_from_long_text = shielded(older_objects_frozen()(_from_text))
 
 
 @shielded
-@older_objects_at_rest()
+@older_objects_frozen()
 def module_from_content(content: bytes) -> Module:
     """The verified module in the bytes of a file of any format."""
     kind = content_format(content)

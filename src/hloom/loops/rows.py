@@ -160,7 +160,7 @@ def _reduced_in_pairs(space: ExpressionSpace, reduction: Reduction, values: list
     """A balanced tree of a reorderable combiner; of narrow floats in f32, rounded once."""
     (combiner,), (initial,) = reduction.combine, reduction.initial
     assert isinstance(combiner, Apply)
-    own, type = combiner.type, combiner.type.computed
+    own, type = combiner.type, combiner.type.computation_type
     if type is not own:
         values = [space.apply(Convert(), type, value) for value in values]
         initial = space.apply(Convert(), type, initial)

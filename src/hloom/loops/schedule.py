@@ -218,7 +218,7 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
             twin = space.substitute([expression], {own: space.indices.of(vector)}, in_reductions=False)[0]
             if id(twin) in outside and id(twin) not in replaced and twin is not expression:
                 buffer = len(kernel.buffers)
-                type = expression.type.computed  # as registers hold it: no narrow float is rounded again
+                type = expression.type.computation_type  # as registers hold it: no narrow float is rounded again
                 kernel.buffers.append(BufferType(type, vector.extent, "scratch"))
                 space.buffer_sizes.append(vector.extent)
                 staged.append((expression, buffer, space.indices.of(own)))

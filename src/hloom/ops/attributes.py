@@ -177,16 +177,16 @@ class MeshReplicaGroups:
         """The sizes of the mesh with axes that are used in part cut into coarser, used and finer positions; and the
         places of the pieces that `axes` are, in their order, before those of the rest."""
         sizes: list[int] = []
-        place: dict[AxisRef, int] = {}
+        piece_index: dict[AxisRef, int] = {}
         for axis, size in enumerate(self.axis_sizes):
             done = 1
             for ref in sorted((r for r in self.axes if r.axis == axis), key=lambda r: r.pre_size):
                 sizes.append(max(ref.pre_size, 1) // done)
-                place[ref] = len(sizes)
+                piece_index[ref] = len(sizes)
                 sizes.append(ref.size or size)
                 done = max(ref.pre_size, 1) * (ref.size or size)
             sizes.append(size // done)
-        used = [place[ref] for ref in self.axes]
+        used = [piece_index[ref] for ref in self.axes]
         return sizes, used + [d for d in range(len(sizes)) if d not in used]
 
     def check(self) -> None:

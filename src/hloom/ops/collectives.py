@@ -299,9 +299,9 @@ class ReduceScatter(Collective, opcode="reduce-scatter"):
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
         members = len(self.group(ctx))
-        place = self.position(ctx)
+        position = self.position(ctx)
         blocks = tuple(
-            np.split(array, members, axis=self.scatter_dimension)[place]
+            np.split(array, members, axis=self.scatter_dimension)[position]
             for array in self.exchange(ctx, operands, partial(reduce_members, ctx, self.computation))
         )
         return blocks if ctx.shape.is_tuple else blocks[0]
@@ -340,13 +340,13 @@ class AllToAll(Collective, opcode="all-to-all"):
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
         members = self.exchange(ctx, operands)
-        place = self.position(ctx)
+        position = self.position(ctx)
         if self.split_dimension is None:
-            return tuple(arrays[place] for arrays in members)
+            return tuple(arrays[position] for arrays in members)
         axis = self.split_dimension
         if operands[0].shape[axis] % len(members):
             self.reject("ALLTOALL-5", f"size {operands[0].shape[axis]} is not divisible by {len(members)} members")
-        return np.concatenate([np.split(array, len(members), axis)[place] for (array,) in members], axis)
+        return np.concatenate([np.split(array, len(members), axis)[position] for (array,) in members], axis)
 
 
 class CollectivePermute(Operation, opcode="collective-permute"):
@@ -489,11 +489,11 @@ class RaggedAllToAll(Collective, opcode="ragged-all-to-all"):
     def evaluate(self, ctx: Context, *operands: Array) -> Array:
         operand, output, input_offsets, send_sizes, output_offsets, _ = operands
         members = self.exchange(ctx, (operand, input_offsets, send_sizes, output_offsets))
-        place = self.position(ctx)
+        position = self.position(ctx)
         per_member = max(1, len(input_offsets) // len(members))
         result = output.copy()
         for rows, starts, sizes, targets in members:
-            for k in range(place * per_member, (place + 1) * per_member):
+            for k in range(position * per_member, (position + 1) * per_member):
                 start, size, target = int(starts[k]), int(sizes[k]), int(targets[k])
                 if min(start, size, target) < 0 or start + size > len(rows) or target + size > len(result):
                     self.reject("COLL-7", f"{size} rows from {start} to {target} lie outside the arrays")

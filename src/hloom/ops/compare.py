@@ -9,7 +9,7 @@ from typing import Any
 from hloom.numerics import total_order_key, widen
 from hloom.ops.attributes import ComparisonDirection, ComparisonOrder, ComparisonType, EnumKind
 from hloom.ops.context import Context
-from hloom.ops.elementwise_binary import agree, joint_shape
+from hloom.ops.elementwise_binary import check_actual_sizes, joint_shape
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_same_type
 from hloom.shape import Shape
@@ -73,7 +73,7 @@ class Compare(Operation, opcode="compare"):
         return joint_shape(self, "COMPARE-1", lhs, rhs).with_element_type(PrimitiveType.PRED)
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
-        agree(lhs, rhs)
+        check_actual_sizes(lhs, rhs)
         if self.is_total_order and BY_DTYPE[lhs.dtype].is_float:
             lhs, rhs = total_order_key(lhs), total_order_key(rhs)
         else:

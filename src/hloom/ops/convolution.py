@@ -29,7 +29,7 @@ from hloom.shape import Ints, Shape
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
 
-WORTH_EXCHANGING = 2
+MIN_WINDOW_IMAGE_RATIO = 2
 """How many times larger than the image the window has to be."""
 
 
@@ -61,7 +61,7 @@ class Convolution(Operation, opcode="convolution"):
 
     def result_shape(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
         n = self.dimension_numbers
-        self._check_numbers(lhs, rhs)
+        self._check_dim_labels(lhs, rhs)
         counts = check_window(
             self, "CONVGENERAL-11", self.window, [lhs.dimensions[d] for d in n.input_spatial_dimensions]
         )
@@ -91,11 +91,11 @@ class Convolution(Operation, opcode="convolution"):
         dynamic[n.output_batch_dimension] = lhs.dynamic_dimensions[n.input_batch_dimension]
         return Shape.array(element_type, sizes, dynamic)
 
-    def _check_numbers(self, lhs: Shape, rhs: Shape) -> None:
+    def _check_dim_labels(self, lhs: Shape, rhs: Shape) -> None:
         n = self.dimension_numbers
         if lhs.rank != rhs.rank or lhs.rank < 2:
             self.reject("CONVGENERAL-11", f"operands have one rank of at least 2, got {lhs} and {rhs}")
-        for what, numbers in (
+        for what, dimensions in (
             ("input", (n.input_batch_dimension, n.input_feature_dimension, *n.input_spatial_dimensions)),
             (
                 "kernel",
@@ -103,8 +103,8 @@ class Convolution(Operation, opcode="convolution"):
             ),
             ("output", (n.output_batch_dimension, n.output_feature_dimension, *n.output_spatial_dimensions)),
         ):
-            if sorted(numbers) != list(range(lhs.rank)):
-                self.reject("CONVGENERAL-1", f"{what} dimension numbers must be 0 .. {lhs.rank - 1}, got {numbers}")
+            if sorted(dimensions) != list(range(lhs.rank)):
+                self.reject("CONVGENERAL-1", f"{what} dimension numbers must be 0 .. {lhs.rank - 1}, got {dimensions}")
 
     def exchanged(self, image: Ints) -> tuple[Convolution, Ints] | None:
         """The convolution of the kernel by the image, where the window is much larger than the image.
@@ -117,7 +117,7 @@ class Convolution(Operation, opcode="convolution"):
         has_groups = self.feature_group_count != 1 or self.batch_group_count != 1
         if has_groups or 0 in sizes or not all(w.is_plain for w in window):
             return None
-        if math.prod(d.size for d in window) < WORTH_EXCHANGING * math.prod(sizes):
+        if math.prod(d.size for d in window) < MIN_WINDOW_IMAGE_RATIO * math.prod(sizes):
             return None
         backward = tuple(d for d, w in zip(n.kernel_spatial_dimensions, window, strict=True) if not w.window_reversal)
         exchanged = tuple(

@@ -17,7 +17,7 @@ from hloom.shape import Ints, Shape
 from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
 
-SUMMED_TERMS = 128
+MAX_UNSPLIT_TERMS = 128
 """Products of so many terms, or the root of all of them, are left to NumPy, which may add them one after another."""
 
 
@@ -146,14 +146,14 @@ def matmul(a: Array, b: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:
     return _sums_of_products(a, b)
 
 
-def _sums_of_products(a: Array, b: Array, most: int = 0) -> Array:
-    """A batched matrix product whose sums are those of two halves of their terms, and so on to `most` (GEN-13)."""
+def _sums_of_products(a: Array, b: Array, max_terms: int = 0) -> Array:
+    """A batched matrix product whose sums are those of two halves of their terms, and so on to `max_terms` (GEN-13)."""
     terms = a.shape[-1]
-    most = most or max(SUMMED_TERMS, math.isqrt(terms))
-    if a.dtype.kind in "iu" or terms <= most:
+    max_terms = max_terms or max(MAX_UNSPLIT_TERMS, math.isqrt(terms))
+    if a.dtype.kind in "iu" or terms <= max_terms:
         return np.matmul(a, b)
     parts = slice(None, terms // 2), slice(terms // 2, None)
-    left, right = (_sums_of_products(a[..., part], b[..., part, :], most) for part in parts)
+    left, right = (_sums_of_products(a[..., part], b[..., part, :], max_terms) for part in parts)
     return left + right
 
 

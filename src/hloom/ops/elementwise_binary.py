@@ -21,7 +21,7 @@ from hloom.values import Array
 
 INTEGERS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
 REALS = INTEGERS | {Kind.FLOAT}
-NUMBERS = REALS | {Kind.COMPLEX}
+NUMERIC = REALS | {Kind.COMPLEX}
 BITS = INTEGERS | {Kind.PRED}
 
 
@@ -49,7 +49,7 @@ def _with_known_sizes(shape: Shape, shapes: Sequence[Shape]) -> Shape:
     return Shape.array(shape.element_type, sizes, dynamic)
 
 
-def agree(*arrays: Array) -> tuple[Array, ...]:
+def check_actual_sizes(*arrays: Array) -> tuple[Array, ...]:
     """The arrays, whose actual sizes must be equal (SETDIMENSIONSIZE-3); scalars stand for all elements."""
     sizes = {array.shape for array in arrays if array.ndim}
     if len(sizes) > 1:
@@ -62,7 +62,7 @@ class Binary(Operation):
 
     operands = ("lhs", "rhs")
     elementwise = True
-    kinds: ClassVar[frozenset[Kind]] = NUMBERS
+    kinds: ClassVar[frozenset[Kind]] = NUMERIC
 
     def infer(self, lhs: Shape, rhs: Shape) -> Shape:
         check_array(self, "BINARY-1", lhs, rhs)
@@ -73,7 +73,7 @@ class Binary(Operation):
         return joint_shape(self, "BINARY-1", lhs, rhs)
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
-        return compute(self.function, *agree(lhs, rhs))
+        return compute(self.function, *check_actual_sizes(lhs, rhs))
 
     function: ClassVar[Callable[..., Any]]
     """The function on f32, f64, c64, c128, whole integers or predicates."""
@@ -82,7 +82,7 @@ class Binary(Operation):
 class Add(Binary, opcode="add", builder="add"):
     """lhs + rhs; PRED: logical or (ADD-1)."""
 
-    kinds = NUMBERS | {Kind.PRED}
+    kinds = NUMERIC | {Kind.PRED}
     function = staticmethod(np.add)
 
 
@@ -95,7 +95,7 @@ class Subtract(Binary, opcode="subtract", builder="sub"):
 class Multiply(Binary, opcode="multiply", builder="mul"):
     """lhs * rhs; PRED: logical and (MUL-1)."""
 
-    kinds = NUMBERS | {Kind.PRED}
+    kinds = NUMERIC | {Kind.PRED}
     function = staticmethod(np.multiply)
 
 
@@ -165,7 +165,7 @@ class Power(Binary, opcode="power", builder="pow"):
     """lhs to the power rhs; floats: IEEE pow; integers wrap, negative exponents as POW-2 says (POW-1, POW-2)."""
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
-        lhs, rhs = agree(lhs, rhs)
+        lhs, rhs = check_actual_sizes(lhs, rhs)
         return compute_accurately(self.function, lhs, rhs)
 
     @staticmethod
@@ -243,7 +243,7 @@ class Shift(Binary):
     kinds = INTEGERS
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
-        agree(lhs, rhs)
+        check_actual_sizes(lhs, rhs)
         bits = BY_DTYPE[lhs.dtype].bits
         x, amount = widen(lhs), widen(rhs)
         inside = (amount >= 0) & (amount < bits)
@@ -293,7 +293,7 @@ class Atan2(Binary, opcode="atan2", builder="atan2"):
     kinds = frozenset({Kind.FLOAT, Kind.COMPLEX})
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
-        return compute_accurately(self.function, *agree(lhs, rhs))
+        return compute_accurately(self.function, *check_actual_sizes(lhs, rhs))
 
     @staticmethod
     def function(x: Array, y: Array) -> Array:
@@ -315,7 +315,7 @@ class Complex(Binary, opcode="complex", builder="complex"):
         return shape.with_element_type(complex_type)
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
-        lhs, rhs = np.broadcast_arrays(*agree(lhs, rhs))
+        lhs, rhs = np.broadcast_arrays(*check_actual_sizes(lhs, rhs))
         result = np.empty(lhs.shape, np.complex64 if lhs.dtype == np.float32 else np.complex128)
         result.real, result.imag = lhs, rhs
         return result
@@ -327,7 +327,7 @@ class Mulhi(Binary, opcode="mulhi", builder="mulhi"):
     kinds = INTEGERS
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
-        lhs, rhs = agree(lhs, rhs)
+        lhs, rhs = check_actual_sizes(lhs, rhs)
         bits = BY_DTYPE[lhs.dtype].bits
         if bits < 64:
             wide = np.int64 if BY_DTYPE[lhs.dtype].is_signed else np.uint64

@@ -15,7 +15,7 @@ from hloom.shape import Ints, Shape
 from hloom.types import PrimitiveType
 from hloom.values import Array
 
-WORTH_THREADS = 1 << 15
+MIN_PARALLEL_ELEMENTS = 1 << 15
 """A transform of fewer elements is done before other threads have begun."""
 
 
@@ -80,12 +80,12 @@ class Fft(Operation, opcode="fft", builder="fft"):
             FftType.IRFFT: scipy.fft.irfftn,
         }[self.fft_type]
         axes = range(operand.ndim - len(self.fft_length), operand.ndim)
-        threads = ctx.threads if operand.size >= WORTH_THREADS else 1
-        place = ctx.destination
-        if place is not None and self.fft_type in (FftType.FFT, FftType.IFFT):
+        threads = ctx.threads if operand.size >= MIN_PARALLEL_ELEMENTS else 1
+        destination = ctx.destination
+        if destination is not None and self.fft_type in (FftType.FFT, FftType.IFFT):
             # In place: large transforms wait for memory.
-            place[...] = operand
-            done: Array = function(place, s=self.fft_length, axes=axes, overwrite_x=True, workers=threads)
-            return place if np.may_share_memory(done, place) else done
+            destination[...] = operand
+            done: Array = function(destination, s=self.fft_length, axes=axes, overwrite_x=True, workers=threads)
+            return destination if np.may_share_memory(done, destination) else done
         result: Array = function(operand, s=self.fft_length, axes=axes, workers=threads)
         return result.astype(ctx.shape.element_type.dtype, copy=False)

@@ -39,20 +39,20 @@ class Gather(Operation, opcode="gather"):
             self.reject("GATHER-11", f"start_indices are integers, got {start_indices}")
         check_dimensions(self, "GATHER-11", self.collapsed_slice_dims, rank, "collapsed_slice_dims", increasing=True)
         check_dimensions(self, "GATHER-13", self.operand_batching_dims, rank, "operand_batching_dims", increasing=True)
-        gone = {*self.collapsed_slice_dims, *self.operand_batching_dims}
-        if len(gone) != len(self.collapsed_slice_dims) + len(self.operand_batching_dims):
+        collapsed = {*self.collapsed_slice_dims, *self.operand_batching_dims}
+        if len(collapsed) != len(self.collapsed_slice_dims) + len(self.operand_batching_dims):
             self.reject("GATHER-13", "collapsed_slice_dims and operand_batching_dims must not share dimensions")
-        if rank != len(self.offset_dims) + len(gone):
+        if rank != len(self.offset_dims) + len(collapsed):
             self.reject(
                 "GATHER-11",
                 f"the rank of {operand} must be the number of offset_dims {list(self.offset_dims)} and of collapsed "
-                f"and batching dimensions {sorted(gone)}",
+                f"and batching dimensions {sorted(collapsed)}",
             )
         if len(sizes) != rank:
             self.reject("GATHER-11", f"slice_sizes needs {rank} entries for {operand}, got {list(sizes)}")
         for d, (part, size) in enumerate(zip(sizes, operand.dimensions, strict=True)):
-            if not 0 <= part <= size or (d in gone and part > 1):
-                bound = min(size, 1) if d in gone else size
+            if not 0 <= part <= size or (d in collapsed and part > 1):
+                bound = min(size, 1) if d in collapsed else size
                 self.reject("GATHER-11", f"slice size {part} of dimension {d} must be in [0, {bound}]")
             if d in self.collapsed_slice_dims and part != 1:
                 self.reject("GATHER-11", f"collapsed dimension {d} has slice size 1, got {part}")
@@ -69,7 +69,7 @@ class Gather(Operation, opcode="gather"):
         )
         result_rank = len(batch) + len(self.offset_dims)
         check_dimensions(self, "GATHER-11", self.offset_dims, result_rank, "offset_dims", increasing=True)
-        offsets = iter(d for d in range(rank) if d not in gone)
+        offsets = iter(d for d in range(rank) if d not in collapsed)
         batches = iter(batch)
         result, dynamic = [], []
         for d in range(result_rank):
@@ -84,12 +84,12 @@ class Gather(Operation, opcode="gather"):
         return Shape.array(operand.element_type, result, dynamic)
 
     def evaluate(self, ctx: Context, operand: Array, start_indices: Array) -> Array:
-        gone = (*self.collapsed_slice_dims, *self.operand_batching_dims)
+        collapsed = (*self.collapsed_slice_dims, *self.operand_batching_dims)
         sizes = [min(part, size) for part, size in zip(self.slice_sizes, operand.shape, strict=True)]
         starts = index_columns(start_indices, self.index_vector_dim, self.start_index_map)
         batch_sizes = [n for d, n in enumerate(start_indices.shape) if d != self.index_vector_dim]
         count = len(batch_sizes)
-        offsets = [d for d in range(operand.ndim) if d not in gone]
+        offsets = [d for d in range(operand.ndim) if d not in collapsed]
         # One index array for each operand dimension, over the result's batch and then offset dimensions.
         index = []
         for d in range(operand.ndim):
@@ -102,10 +102,8 @@ class Gather(Operation, opcode="gather"):
                 axes = np.arange(operand.shape[d]).reshape([-1 if k == axis else 1 for k in range(count)])
             axes = axes.reshape(axes.shape + (1,) * len(offsets))
             if d in offsets:
-                place = count + offsets.index(d)
-                axes = axes + np.arange(sizes[d]).reshape(
-                    [-1 if k == place else 1 for k in range(count + len(offsets))]
-                )
+                axis = count + offsets.index(d)
+                axes = axes + np.arange(sizes[d]).reshape([-1 if k == axis else 1 for k in range(count + len(offsets))])
             index.append(axes)
         result_sizes = [*batch_sizes, *(sizes[d] for d in offsets)]
         gathered = operand[tuple(index)] if index else operand

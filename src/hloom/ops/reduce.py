@@ -8,7 +8,7 @@ import numpy as np
 
 from hloom.ops.attributes import COMPUTATION, INTS
 from hloom.ops.context import Computation, Context
-from hloom.ops.elementwise_binary import agree
+from hloom.ops.elementwise_binary import check_actual_sizes
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimensions, reduction_signature
 from hloom.shape import Ints, Shape, scalar
@@ -17,7 +17,7 @@ from hloom.values import Array, Value
 Arrays = tuple[Array, ...]
 
 
-def reduction(ctx: Context, computation: Computation, left: Arrays, right: Arrays) -> Arrays:
+def combine(ctx: Context, computation: Computation, left: Arrays, right: Arrays) -> Arrays:
     """One step of a reduction on whole arrays: running values on the left, next values on the right."""
     value = ctx.map(computation, *left, *right)
     return value if len(left) > 1 else (value,)
@@ -27,7 +27,7 @@ def reduce_axis(ctx: Context, computation: Computation, arrays: Arrays) -> Array
     """Reduces the last axis, of size >= 1, as a balanced tree in order: as accurate as pairwise summation."""
     while (size := arrays[0].shape[-1]) > 1:
         even = size - size % 2
-        reduced = reduction(
+        reduced = combine(
             ctx,
             computation,
             tuple(array[..., 0:even:2] for array in arrays),
@@ -80,7 +80,7 @@ class Reduce(Operation, opcode="reduce"):
         return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
 
     def evaluate(self, ctx: Context, operands: Arrays, init_values: Arrays) -> Value:
-        agree(*operands)
+        check_actual_sizes(*operands)
         kept = [d for d in range(operands[0].ndim) if d not in self.dimensions]
         kept_sizes = [operands[0].shape[d] for d in kept]
         count = int(np.prod([operands[0].shape[d] for d in self.dimensions], dtype=np.int64))
@@ -88,7 +88,7 @@ class Reduce(Operation, opcode="reduce"):
         init = tuple(np.broadcast_to(value, kept_sizes) for value in init_values)
         if count and operands[0].size:
             rows = tuple(operand.transpose(order).reshape(*kept_sizes, count) for operand in operands)
-            init = reduction(ctx, self.computation, init, reduce_axis(ctx, self.computation, rows))
+            init = combine(ctx, self.computation, init, reduce_axis(ctx, self.computation, rows))
         return init if len(init) > 1 else init[0]
 
 
@@ -123,6 +123,6 @@ class Map(Operation, opcode="map"):
         return Shape.array(result.element_type, first.dimensions, first.dynamic_dimensions)
 
     def evaluate(self, ctx: Context, operands: Arrays) -> Array:
-        agree(*operands)
+        check_actual_sizes(*operands)
         mapped: Array = ctx.map(self.computation, *operands)
         return mapped

@@ -9,9 +9,9 @@ import numpy as np
 
 from hloom.ops.attributes import COMPUTATION, WINDOW, Window, WindowDimension
 from hloom.ops.context import Computation, Context
-from hloom.ops.elementwise_binary import agree
+from hloom.ops.elementwise_binary import check_actual_sizes
 from hloom.ops.operation import Operation, attribute
-from hloom.ops.reduce import Arrays, check_reduction, reduction
+from hloom.ops.reduce import Arrays, check_reduction, combine
 from hloom.ops.rules import check_array, check_computation
 from hloom.ops.scatter import apply_updates
 from hloom.shape import Shape, scalar
@@ -60,14 +60,14 @@ class ReduceWindow(Operation, opcode="reduce-window"):
         return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
 
     def evaluate(self, ctx: Context, operands: Arrays, init_values: Arrays) -> Value:
-        agree(*operands)
+        check_actual_sizes(*operands)
         arrays = operands
         present = np.ones(arrays[0].shape, bool)
         for axis, d in enumerate(self.window):
             if d != WindowDimension():
                 arrays, present = _reduce_window_axis(ctx, self.computation, arrays, present, axis, d)
         init = tuple(np.broadcast_to(value, present.shape) for value in init_values)
-        reduced = reduction(ctx, self.computation, init, arrays) if present.size else init
+        reduced = combine(ctx, self.computation, init, arrays) if present.size else init
         results = tuple(np.where(present, new, old) for new, old in zip(reduced, init, strict=True))
         return results if len(results) > 1 else results[0]
 
@@ -92,8 +92,8 @@ def _reduce_window_axis(
     offset = 0
     while True:
         if window.size & length:
-            places = starts + offset * window.window_dilation
-            piece, piece_present = tuple(a[..., places] for a in run), run_present[..., places]
+            positions = starts + offset * window.window_dilation
+            piece, piece_present = tuple(a[..., positions] for a in run), run_present[..., positions]
             if result is None:
                 result, result_present = piece, piece_present
             else:
@@ -135,7 +135,7 @@ def _join(
     ctx: Context, computation: Computation, left: Arrays, left_present: Array, right: Arrays, right_present: Array
 ) -> tuple[Arrays, Array]:
     """Reduces two runs where both are present; else takes the one that is."""
-    reduced = reduction(ctx, computation, left, right) if left_present.size else left
+    reduced = combine(ctx, computation, left, right) if left_present.size else left
     both = left_present & right_present
     values = tuple(
         np.where(both, f, np.where(left_present, a, b)) for f, a, b in zip(reduced, left, right, strict=True)
@@ -171,8 +171,8 @@ class SelectAndScatter(Operation, opcode="select-and-scatter"):
         result = np.full(operand.size, init_value, operand.dtype)
         if source.size and operand.size:
             chosen, found = self._select(ctx, operand, source.shape)
-            places, values = chosen[found], source[found]
-            apply_updates(ctx, self.scatter, [result], places, [values])
+            positions, values = chosen[found], source[found]
+            apply_updates(ctx, self.scatter, [result], positions, [values])
         return result.reshape(operand.shape)
 
     def _select(self, ctx: Context, operand: Array, counts: tuple[int, ...]) -> tuple[Array, Array]:
@@ -186,9 +186,9 @@ class SelectAndScatter(Operation, opcode="select-and-scatter"):
             linear = np.zeros((1,) * len(counts), np.int64)
             inside = np.ones((1,) * len(counts), bool)
             for grid, k, d, size in zip(grids, offsets, self.window, operand.shape, strict=True):
-                place = grid * d.stride + k * d.window_dilation - d.padding_low
-                index = place // d.base_dilation
-                inside = inside & (place >= 0) & (place % d.base_dilation == 0) & (index < size)
+                position = grid * d.stride + k * d.window_dilation - d.padding_low
+                index = position // d.base_dilation
+                inside = inside & (position >= 0) & (position % d.base_dilation == 0) & (index < size)
                 linear = linear * size + index
             linear, inside = np.broadcast_to(linear, counts), np.broadcast_to(inside, counts)
             value = flat[np.where(inside, linear, 0)]

@@ -59,15 +59,15 @@ class Reshape(Operation, opcode="reshape"):
 
 def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
     """Operand dimension -> the result dimension that has the same size and as many elements before and after it."""
-    places: dict[tuple[int, int, int], list[int]] = {}
+    targets: dict[tuple[int, int, int], list[int]] = {}
     for d, size in enumerate(result.dimensions):
-        place = (size, math.prod(result.dimensions[:d]), math.prod(result.dimensions[d + 1 :]))
-        places.setdefault(place, []).append(d) if size != 1 or result.dynamic_dimensions[d] else None
+        key = (size, math.prod(result.dimensions[:d]), math.prod(result.dimensions[d + 1 :]))
+        targets.setdefault(key, []).append(d) if size != 1 or result.dynamic_dimensions[d] else None
     kept = {}
     for d, size in enumerate(operand.dimensions):
-        place = (size, math.prod(operand.dimensions[:d]), math.prod(operand.dimensions[d + 1 :]))
-        if places.get(place):
-            kept[d] = places[place].pop(0)
+        key = (size, math.prod(operand.dimensions[:d]), math.prod(operand.dimensions[d + 1 :]))
+        if targets.get(key):
+            kept[d] = targets[key].pop(0)
     if all(d in kept for d, dynamic in enumerate(operand.dynamic_dimensions) if dynamic):
         return kept
     # What a dynamic dimension that is not kept leaves is told from those that are.

@@ -56,8 +56,10 @@ class Scatter(Operation, opcode="scatter"):
         check_dimensions(
             self, "SCATTER-11", self.input_batching_dims, operand.rank, "input_batching_dims", increasing=True
         )
-        gone = {*inserted, *self.input_batching_dims}
-        if len(gone) != len(inserted) + len(self.input_batching_dims) or operand.rank != len(window) + len(gone):
+        collapsed = {*inserted, *self.input_batching_dims}
+        if len(collapsed) != len(inserted) + len(self.input_batching_dims) or operand.rank != len(window) + len(
+            collapsed
+        ):
             self.reject(
                 "SCATTER-10",
                 f"the rank of {operand} must be the number of update_window_dims {list(window)}, inserted_window_dims "
@@ -80,7 +82,7 @@ class Scatter(Operation, opcode="scatter"):
                 f"updates need rank {len(window) + len(batch)} = windows + scatter dimensions, got {update}",
             )
         check_dimensions(self, "SCATTER-10", window, update.rank, "update_window_dims", increasing=True)
-        targets = [d for d in range(operand.rank) if d not in gone]
+        targets = [d for d in range(operand.rank) if d not in collapsed]
         for u, d in zip(window, targets, strict=True):
             if update.dimensions[u] > operand.dimensions[d]:
                 self.reject("SCATTER-10", f"window size {update.dimensions[u]} exceeds dimension {d} of {operand}")
@@ -108,8 +110,8 @@ class Scatter(Operation, opcode="scatter"):
         """For each element of `update` its linear index in the operand, and whether its whole window lies inside."""
         starts = index_columns(indices, self.index_vector_dim, self.scatter_dims_to_operand_dims)
         scatter_dims = [u for u in range(update.ndim) if u not in self.update_window_dims]
-        gone = {*self.inserted_window_dims, *self.input_batching_dims}
-        windowed = [d for d in range(operand.ndim) if d not in gone]
+        collapsed = {*self.inserted_window_dims, *self.input_batching_dims}
+        windowed = [d for d in range(operand.ndim) if d not in collapsed]
         linear = np.zeros((1,) * update.ndim, np.int64)
         inside = np.ones((1,) * update.ndim, bool)
         for d in range(operand.ndim):
@@ -138,11 +140,11 @@ def apply_updates(
 
     The k-th updates of all targets are applied at once, so as many passes are made as one target has updates.
     """
-    for places, chosen in _rounds(targets):
-        current = [result[places] for result in results]
-        combined = ctx.map(computation, *current, *(value[chosen] for value in values))
+    for indices, ordinals in _batches(targets):
+        current = [result[indices] for result in results]
+        combined = ctx.map(computation, *current, *(value[ordinals] for value in values))
         for result, new in zip(results, combined if len(results) > 1 else (combined,), strict=True):
-            result[places] = new
+            result[indices] = new
 
 
 def _aligned(values: Array, axes: list[int], rank: int) -> Array:
@@ -153,7 +155,7 @@ def _aligned(values: Array, axes: list[int], rank: int) -> Array:
     return values.reshape(sizes)
 
 
-def _rounds(targets: Array) -> list[tuple[Array, Array]]:
+def _batches(targets: Array) -> list[tuple[Array, Array]]:
     """Cuts updates into rounds: the k-th round has the k-th update of each target: (targets, update numbers)."""
     if not targets.size:
         return []
@@ -163,10 +165,10 @@ def _rounds(targets: Array) -> list[tuple[Array, Array]]:
     counts = np.diff(np.r_[starts, len(ordered)])
     if counts.max() == 1:
         return [(ordered, order)]
-    turn = np.arange(len(ordered)) - np.repeat(starts, counts)
-    by_turn = np.argsort(turn, kind="stable")
-    ends = np.cumsum(np.bincount(turn))
+    batch = np.arange(len(ordered)) - np.repeat(starts, counts)
+    by_batch = np.argsort(batch, kind="stable")
+    ends = np.cumsum(np.bincount(batch))
     return [
-        (ordered[by_turn[start:end]], order[by_turn[start:end]])
+        (ordered[by_batch[start:end]], order[by_batch[start:end]])
         for start, end in zip(np.r_[0, ends[:-1]], ends, strict=True)
     ]

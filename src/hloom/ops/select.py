@@ -6,7 +6,7 @@ import numpy as np
 
 from hloom.numerics import compute
 from hloom.ops.context import Context
-from hloom.ops.elementwise_binary import Maximum, Minimum, agree, joint_shape
+from hloom.ops.elementwise_binary import Maximum, Minimum, check_actual_sizes, joint_shape
 from hloom.ops.operation import Operation
 from hloom.ops.rules import check_array, check_same_type
 from hloom.shape import Shape
@@ -30,7 +30,7 @@ class Select(Operation, opcode="select"):
         return shape
 
     def evaluate(self, ctx: Context, pred: Array, on_true: Array, on_false: Array) -> Array:
-        agree(pred, on_true, on_false)
+        check_actual_sizes(pred, on_true, on_false)
         return np.where(pred, on_true, on_false)
 
 
@@ -54,5 +54,5 @@ class Clamp(Operation, opcode="clamp"):
         return joint_shape(self, "CLAMP-2", operand, *(bound for bound in (min, max) if not bound.is_scalar))
 
     def evaluate(self, ctx: Context, min: Array, operand: Array, max: Array) -> Array:
-        agree(min, operand, max)
+        check_actual_sizes(min, operand, max)
         return compute(lambda low, x, high: Minimum.function(Maximum.function(low, x), high), min, operand, max)

@@ -7,7 +7,7 @@ import numpy as np
 from hloom.numerics import total_order_key, widen
 from hloom.ops.attributes import BOOL, COMPUTATION, DIMENSION, INT
 from hloom.ops.context import Computation, Context
-from hloom.ops.elementwise_binary import agree
+from hloom.ops.elementwise_binary import check_actual_sizes
 from hloom.ops.operation import Operation, attribute
 from hloom.ops.rules import check_array, check_computation, check_dimension
 from hloom.shape import Shape, scalar
@@ -41,7 +41,7 @@ class Sort(Operation, opcode="sort"):
         return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
-        agree(*operands)
+        check_actual_sizes(*operands)
         size = operands[0].shape[self.dimension]
         moved = [np.moveaxis(operand, self.dimension, -1) for operand in operands]
         sizes = moved[0].shape
@@ -57,12 +57,12 @@ def _merge_sort(ctx: Context, comparator: Computation, rows: list[Array]) -> Arr
     """The stable order of each row: runs of 1, 2, 4 .. elements are merged, all of them at once."""
     count, size = rows[0].shape
     order = np.broadcast_to(np.arange(size), (count, size)).copy()
-    row_numbers = np.arange(count)[:, None]
+    row_indices = np.arange(count)[:, None]
 
     def less(left: Array, right: Array) -> Array:
         arguments = []
         for row in rows:
-            arguments += [row[row_numbers, left], row[row_numbers, right]]
+            arguments += [row[row_indices, left], row[row_indices, right]]
         result: Array = ctx.map(comparator, *arguments)
         return result
 

@@ -20,7 +20,7 @@ from hloom.backends.cpu.executable import CpuExecutable
 from hloom.backends.cpu.llvm.disk_cache import find_program, keep_program
 from hloom.errors import ArgumentError
 from hloom.flops import count_flops
-from hloom.garbage import older_objects_at_rest
+from hloom.garbage import older_objects_frozen
 from hloom.ir import Module
 from hloom.passes import run_passes
 from hloom.passes.spmd import partition
@@ -332,7 +332,7 @@ def _compile(arguments: Any) -> None:
 
 
 @shielded
-@older_objects_at_rest()
+@older_objects_frozen()
 def _loaded(source: Source, options: bytes) -> Loaded:
     return Loaded(source, options)
 

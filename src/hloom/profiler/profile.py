@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hloom.api import prepared
+from hloom.api import prepare
 from hloom.backends.cpu.codegen.step_timer import COUNTER_WORDS, COUNTERS, EVENT_COUNT, EVENTS, MAX_EVENTS, READ_CLOCK
 from hloom.backends.cpu.compiler import compile_timed
 from hloom.backends.cpu.executable import CpuExecutable
@@ -57,7 +57,7 @@ def profile(
     It runs on one device. Raises HloomError where the module does not compile or the arguments do not fit.
     """
     program, arguments = traced(module, arguments)
-    ready = prepared(program)
+    ready = prepare(program)
     if ready.replica_count * ready.num_partitions != 1:
         raise ArgumentError(f"a profile is of one device, and {ready.name} is for several")
     compiled = compile_timed(ready)

@@ -24,7 +24,7 @@ from hloom.shape import UNBOUNDED, Shape
 from hloom.shield import Job
 from hloom.text import fingerprint
 from hloom.values import TOKEN_VALUE, Value
-from hloom.verifier.running import check_running
+from hloom.verifier.runnable import check_runnable
 
 if TYPE_CHECKING:
     from hloom.runtime.mpi.reductions import MakeReduction
@@ -131,7 +131,7 @@ class DeviceExecutable(Executable):
         replica_count, devices = options.replicas, options.devices
         if replica_count < 1:
             raise ArgumentError(f"a module runs on at least one replica, got {replica_count}")
-        check_running(module, replica_count, module.num_partitions)
+        check_runnable(module, replica_count, module.num_partitions)
         _check_elided(module)
         self.module = module
         self.replica_count = replica_count

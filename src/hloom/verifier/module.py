@@ -21,7 +21,7 @@ An instruction
 12. that starts something is matched: its context goes to one done, with the same channel (RECV-3, RECVDONE-2,
     SENDDONE-1).
 
-What only matters when a module runs is checked then (`verifier.running`).
+What only matters when a module runs is checked then (`verifier.runnable`).
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def verify_instruction(instruction: Instruction) -> None:
         op.check(instruction.shape, *op.bind([operand.shape for operand in instruction.operands]))
     except HloomError as error:
         if not fits_in_one_precision(instruction):
-            raise error.at(_place(instruction)) from None
+            raise error.at(_location(instruction)) from None
 
 
 def _verify_structure(computation: Computation) -> None:
     seen: set[Instruction] = set()
     names: set[str] = set()
-    numbers: list[int] = []
+    positions: list[int] = []
     if not computation.instructions:
         _fail(f"computation {computation.name} has no instructions")
     for instruction in computation.instructions:
@@ -88,7 +88,7 @@ def _verify_structure(computation: Computation) -> None:
             if instruction not in operand.users:
                 _fail(f"operand %{operand.name} does not list it among its users", instruction)
         if instruction.opcode == "parameter":
-            numbers.append(instruction.op.number)  # type: ignore[attr-defined]
+            positions.append(instruction.op.number)  # type: ignore[attr-defined]
         seen.add(instruction)
     reads: dict[Instruction, set[Instruction]] = {i: set(i.operands) for i in computation.instructions}
     for instruction in computation.instructions:
@@ -97,8 +97,8 @@ def _verify_structure(computation: Computation) -> None:
                 _fail(f"user %{user.name} does not have it as an operand", instruction)
     if computation.root not in seen:
         _fail(f"the root of {computation.name} is not one of its instructions")
-    if sorted(numbers) != list(range(len(numbers))):
-        _fail(f"GEN-12: parameters of {computation.name} must be numbered 0 .. n-1 once each, got {sorted(numbers)}")
+    if sorted(positions) != list(range(len(positions))):
+        _fail(f"GEN-12: parameters of {computation.name} must be numbered 0 .. n-1 once each, got {sorted(positions)}")
     _verify_control_edges(computation, seen)
 
 
@@ -195,7 +195,7 @@ def _subshape(shape: Shape, index: tuple[int, ...], what: str) -> Shape:
         _fail(f"an alias or donor names {what} at {list(index)}, which {shape} does not have")
 
 
-def _place(instruction: Instruction) -> str:
+def _location(instruction: Instruction) -> str:
     where = f" ({instruction.location})" if instruction.location else ""
     return f"{instruction!r}{where}"
 
@@ -206,4 +206,4 @@ def _listed(shapes: list[Shape]) -> str:
 
 def _fail(message: str, instruction: Instruction | None = None) -> NoReturn:
     error = VerifyError(message if instruction is None else f"%{instruction.name}: {message}")
-    raise error.at(_place(instruction)) if instruction is not None else error
+    raise error.at(_location(instruction)) if instruction is not None else error

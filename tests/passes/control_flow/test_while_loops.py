@@ -7,7 +7,7 @@ import pytest
 
 import hloom as hl
 from hloom.backends.cpu.compiler import cpu_pipeline
-from hloom.counted_loop import CountedLoop, counted_loop, seen
+from hloom.counted_loop import CountedLoop, counted_loop, resolve
 from hloom.passes import clone_module, run_passes, simplification_pipeline
 from hloom.passes.control_flow.while_loops import (
     WhileLoopInvariantCodeMotion,
@@ -116,7 +116,7 @@ def test_state_may_come_from_a_fusion_whose_root_is_a_reduction_of_several_array
     module = hl.parse(FUSED_REDUCTION)
     (while_,) = loops_of(module)
     at = while_.op.body.root.operands[2]
-    assert seen(at).instruction is at
+    assert resolve(at).instruction is at
     assert hl.compile(module)(np.array([3, 1, 4, 1, 5, 9, 2, 6], np.float32)) == 1
 
 

@@ -39,7 +39,7 @@ from hloom.backends.cpu.program.program import (
 )
 from hloom.backends.cpu.runtime.thread_pool import shared_pool
 from hloom.backends.interpreter.plan import Plan
-from hloom.garbage import older_objects_at_rest
+from hloom.garbage import older_objects_frozen
 from hloom.ir import Module
 from hloom.loops.lower import can_lower
 from hloom.loops.nest import nest_cost
@@ -220,7 +220,7 @@ def compile_timed(module: Module) -> CompiledModule:
     return _compile(module, False, Topology.SINGLE, StepTimer())
 
 
-@older_objects_at_rest()
+@older_objects_frozen()
 def _compile(module: Module, donate: bool, topology: Topology, timer: StepTimer | None = None) -> CompiledModule:
     return without_defects(module, lambda: _compile_once(clone_module(module), donate, topology, timer))
 

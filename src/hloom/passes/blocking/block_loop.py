@@ -133,7 +133,7 @@ def _empty(build: OpBuilder, region: Region, cut: Cut) -> Iterator[Instruction]:
 def result_type(member: Instruction, cut: Cut) -> PrimitiveType:
     """Sums over blocks have the width in which a product adds up its terms."""
     element_type = member.shape.element_type
-    return element_type.computed if member in cut.sums else element_type
+    return element_type.computation_type if member in cut.sums else element_type
 
 
 def block_inputs(region: Region, cut: Cut) -> list[Instruction]:

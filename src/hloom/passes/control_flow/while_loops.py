@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hloom.counted_loop import element_of, trip_count
+from hloom.counted_loop import carried_index, trip_count
 from hloom.ir import Computation, Instruction, Module
 from hloom.ops.control_flow import While
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
@@ -20,8 +20,8 @@ def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
     root = body.root
     readers: dict[int | None, list[Instruction]] = {}
     for reader in body.parameters[0].users if root.opcode == "tuple" else ():
-        readers.setdefault(element_of(reader, body), []).append(reader)
-    forwarded = (k for k, value in enumerate(root.operands) if k in readers and element_of(value, body) == k)
+        readers.setdefault(carried_index(reader, body), []).append(reader)
+    forwarded = (k for k, value in enumerate(root.operands) if k in readers and carried_index(value, body) == k)
     return {k: readers[k] for k in forwarded}
 
 
@@ -159,7 +159,7 @@ def _copy_outside(edit: Edit, loop: Instruction, hoisted: Sequence[Instruction])
     stack = [*reversed(hoisted)]
     while stack:
         old = stack[-1]
-        index = element_of(old, old.parent) if old.parent is not None else None
+        index = carried_index(old, old.parent) if old.parent is not None else None
         missing = [] if index is not None else [operand for operand in old.operands if operand not in copies]
         if missing:
             stack += missing

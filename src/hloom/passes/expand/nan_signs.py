@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hloom.ir import Computation, Instruction, Module
-from hloom.numerics import signed_nans
+from hloom.numerics import has_signed_nans
 from hloom.ops.attributes import ComparisonDirection, ComparisonType
 from hloom.ops.compare import Compare
 from hloom.ops.select import Select
@@ -75,7 +75,7 @@ def _observed(instruction: Instruction) -> Iterable[Position]:
             operands = instruction.operands[:1] if op.target_name in TOP_K_TARGETS else ()
         case "convert":
             result = instruction.shape.element_type
-            operands = instruction.operands if result.is_float and not signed_nans(result.dtype) else ()
+            operands = instruction.operands if result.is_float and not has_signed_nans(result.dtype) else ()
         case _:
             return ()
     return [(operand, ()) for operand in operands]
@@ -110,7 +110,7 @@ class _Origins:
         shape = instruction.shape
         for k in index:
             shape = shape.elements[k]
-        if not shape.is_array or not shape.element_type.is_float or not signed_nans(shape.element_type.dtype):
+        if not shape.is_array or not shape.element_type.is_float or not has_signed_nans(shape.element_type.dtype):
             return []
         op: Any = instruction.op
         opcode, operands = instruction.opcode, instruction.operands

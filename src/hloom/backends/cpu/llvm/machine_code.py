@@ -20,7 +20,7 @@ from hloom.backends.cpu.llvm.calls import LlvmCalls, llvm_calls
 from hloom.backends.cpu.llvm.disk_cache import cached
 from hloom.backends.cpu.llvm.processor import processor
 from hloom.runtime.machine import thread_count
-from hloom.shield import checkpoint, resting, shielded
+from hloom.shield import checkpoint, fork_allowed, shielded
 
 _lock = threading.Lock()
 
@@ -158,7 +158,7 @@ class Compilation:
         self.begin(others)
         made = [compile_text(own)]
         made += [compile_text(text) for text, future in self._begun if future is None or future.cancel()]
-        with resting():
+        with fork_allowed():
             return made + [future.result() for _, future in self._begun if future and not future.cancelled()]
 
 

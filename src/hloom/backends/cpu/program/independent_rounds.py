@@ -19,7 +19,15 @@ from hloom.backends.cpu.program.program import (
     WhileStep,
     all_steps,
 )
-from hloom.counted_loop import CountedLoop, Seen, counted_loop, element_of, integer_of, is_one_integer, seen
+from hloom.counted_loop import (
+    CountedLoop,
+    Resolved,
+    carried_index,
+    constant_integer,
+    counted_loop,
+    is_single_integer,
+    resolve,
+)
 from hloom.ir import Computation, Instruction
 from hloom.loops.nest import nest_cost
 from hloom.ops.control_flow import Fusion, While
@@ -49,7 +57,7 @@ def independent_rounds(loop: Instruction) -> tuple[CountedLoop, list[int]] | Non
 
 
 def _stays(body: Computation, index: int) -> bool:
-    return element_of(seen(body.root.operands[index]).instruction, body) == index
+    return carried_index(resolve(body.root.operands[index]).instruction, body) == index
 
 
 def may_run_at_once(body: Sequence[Step]) -> bool:
@@ -76,12 +84,12 @@ class _Digit:
     count: int = 1 << 62
 
 
-def _start(value: Seen, body: Computation, counter: int) -> _Digit | None:
+def _start(value: Resolved, body: Computation, counter: int) -> _Digit | None:
     """A scalar as a multiple of a digit of the counter; None where it is something else."""
     instruction, op = value.instruction, value.instruction.op
-    if element_of(instruction, body) == counter:
+    if carried_index(instruction, body) == counter:
         return _Digit(1)
-    constant = integer_of(instruction)
+    constant = constant_integer(instruction)
     if constant is not None:
         return _Digit(0, constant)
     if not _holds_sizes(instruction):
@@ -97,7 +105,7 @@ def _start(value: Seen, body: Computation, counter: int) -> _Digit | None:
 def _holds_sizes(instruction: Instruction) -> bool:
     """Whether all it is computed with are integers of one element that hold the size of any array."""
     shapes = (instruction.shape, *instruction.operand_shapes)
-    return all(is_one_integer(shape) and shape.element_type.bits >= 32 for shape in shapes)
+    return all(is_single_integer(shape) and shape.element_type.bits >= 32 for shape in shapes)
 
 
 def _combined(op: Operation, left: _Digit, right: _Digit) -> _Digit | None:
@@ -118,10 +126,10 @@ def _combined(op: Operation, left: _Digit, right: _Digit) -> _Digit | None:
 
 def _is_written_in_parts(body: Computation, index: int, rounds: CountedLoop) -> bool:
     """Whether each round replaces a part of the array, and nothing else reads it."""
-    after = seen(body.root.operands[index])
+    after = resolve(body.root.operands[index])
     if (
         not isinstance(after.instruction.op, DynamicUpdateSlice)
-        or element_of(after.operand(0).instruction, body) != index
+        or carried_index(after.operand(0).instruction, body) != index
     ):
         return False
     if not _is_read_once(body, index, after.instruction) or not _is_only_handed_on(body, index, after.instruction):

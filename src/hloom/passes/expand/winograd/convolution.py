@@ -61,7 +61,7 @@ class WinogradConvolution:
             return None
         op, element_type = old.op, old.shape.element_type
         assert isinstance(op, Convolution)
-        blocks = Blocks.of(tiling, element_type.computed.byte_width, self.block_bytes)
+        blocks = Blocks.of(tiling, element_type.computation_type.byte_width, self.block_bytes)
         whole = (_window_gradient if tiling.sums_tiles else _filtered)(build, products, old, tiling, blocks)
         n = op.dimension_numbers
         batch, axes = n.output_batch_dimension, n.output_spatial_dimensions
@@ -80,7 +80,7 @@ def _image(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -
     n = op.dimension_numbers
     sides = n.input_batch_dimension, n.input_feature_dimension
     outer, inner = reversed(sides) if tiling.sums_tiles else sides
-    image = build.convert(old.operands[0], old.shape.element_type.computed)
+    image = build.convert(old.operands[0], old.shape.element_type.computation_type)
     image = build.transpose(image, (outer, *n.input_spatial_dimensions, inner))
     images, *tiles = _whole(tiling, blocks)
     reach = [(t - 1) * f.step + f.products for t, f in zip(tiles, tiling.filterings, strict=True)]
@@ -91,7 +91,7 @@ def _window(build: OpBuilder, old: Instruction) -> Instruction:
     """The window forward, in its own order."""
     op = old.op
     assert isinstance(op, Convolution)
-    window = build.convert(old.operands[1], old.shape.element_type.computed)
+    window = build.convert(old.operands[1], old.shape.element_type.computation_type)
     axes = zip(op.dimension_numbers.kernel_spatial_dimensions, op.window, strict=True)
     backward = tuple(d for d, w in axes if w.window_reversal)
     return build(Reverse(dimensions=backward), window) if backward else window

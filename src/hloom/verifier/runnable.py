@@ -14,7 +14,7 @@ from hloom.ops.collectives import Collective, CollectivePermute
 from hloom.ops.communication import Transfer, transfer_pairs
 
 
-def check_running(module: Module, replicas: int, partitions: int) -> None:
+def check_runnable(module: Module, replicas: int, partitions: int) -> None:
     """Checks what a run on so many devices needs; RuleError says which instruction cannot run, and why."""
     check_infeed_order(callees_first(module.entry))
     check_channels(module)
