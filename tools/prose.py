@@ -83,7 +83,7 @@ PROSE = {
 }
 """The words that are retired in prose, by what to say instead."""
 IDIOMS = re.compile(
-    r"\bin[- ]places?\b|\bin turns?\b|\btak(e|es|ing) place\b|\btook place\b|decimal places?|\bround trips?\b"
+    r"\bin[-\s]+places?\b|\bin\s+turns?\b|\btak(e|es|ing)\s+place\b|\btook place\b|decimal places?|\bround trips?\b"
     r"|constant[- ]fold(s|ed|ing)?|`[^`\n]*`|\bmake room\b|\bno room\b|\broom for\b|round[- ]to[- ]\w+"
 )
 """What prose may say all the same: quoted code, and fixed phrases."""
@@ -93,6 +93,9 @@ OPENING = re.compile(
     r"|Others?|The same|There|Here|For|From|With|By|In|At|To|If)\b(?! (of the )?[A-Z_]{2,})"
 )
 """How no docstring begins: its first sentence is a verb, or names the thing."""
+
+CODE = re.compile(r"(?ms)^```.*?^```$|^ {4}.*?$")
+"""Code blocks of Markdown."""
 
 SUBWORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
@@ -133,11 +136,15 @@ def name_findings(path: str, tokens: Iterable[tokenize.TokenInfo]) -> Iterator[F
 
 def prose_findings(path: str, line: int, text: str) -> Iterator[Finding]:
     """Retired words in a text that begins on a line."""
-    for offset, row in enumerate(text.split("\n")):
-        plain = IDIOMS.sub("", row)
-        for term, pattern in TEXTS.items():
-            for match in pattern.finditer(plain):
-                yield Finding(path, line + offset, "word", f"{match[0]}: {term}")
+    plain = IDIOMS.sub(blank, text)
+    for term, pattern in TEXTS.items():
+        for match in pattern.finditer(plain):
+            yield Finding(path, line + plain.count("\n", 0, match.start()), "word", f"{match[0]}: {term}")
+
+
+def blank(match: re.Match[str]) -> str:
+    """The lines of a match, empty."""
+    return "\n" * match[0].count("\n")
 
 
 def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
@@ -217,7 +224,7 @@ def findings(paths: Iterable[str]) -> Iterator[Finding]:
     inherited = methods(every)
     for path, text in source.items():
         if path.endswith(".md"):
-            yield from prose_findings(path, 1, re.sub(r"(?ms)^( {4}|```).*?$", "", text))
+            yield from prose_findings(path, 1, CODE.sub(blank, text))
         else:
             yield from python_findings(path, text, trees[path], inherited)
 

@@ -32,15 +32,14 @@ PLUGINS = ROOT / "tools" / "library_tests" / "plugins"
 NAMES = [library.name for library in LIBRARIES]
 PAGE = """# Libraries on hloom
 
-Tests of libraries that are built on JAX run on `JAX_PLATFORMS=hloom` as on JAX's CPU backend:
+Tests of libraries that are built on JAX, on `JAX_PLATFORMS=hloom` and on JAX's CPU backend:
 
     python tools/run_library_tests.py run --sample 10      # then: report --page docs/libraries.md
 
-A test counts where it passes on JAX's CPU backend; it differs where it does not pass on hloom. The tests are those of
-the files in `tools/library_tests/libraries.py`, or a sample of them that is always the same; `examples/` beside it has
-examples of ours for libraries whose own tests do not show what they are for. MJX, and Brax which
-loads models with it, choose an implementation on platforms named `cpu`, `gpu` and `tpu` alone: elsewhere programs say
-`mjx.put_model(model, impl="jax")`, and a plugin of pytest says so for their tests.
+A test counts if it passes on JAX's CPU backend, and differs if it then fails on hloom. The tests are a reproducible sample
+of the files in `tools/library_tests/libraries.py`, and of `examples/` beside it for libraries whose own tests do not show
+their purpose. MJX, and Brax which loads models with it, choose an implementation only on platforms named `cpu`, `gpu` or
+`tpu`: elsewhere programs pass `mjx.put_model(model, impl="jax")`, as a pytest plugin does for their tests.
 
 """
 
