@@ -83,7 +83,7 @@ PROSE = {
 }
 """The words that are retired in prose, by what to say instead."""
 IDIOMS = re.compile(
-    r"\bin[-\s]+places?\b|\bin\s+turns?\b|\btak(e|es|ing)\s+place\b|\btook place\b|decimal places?|\bround trips?\b"
+    r"\bin[-\s]+places?\b|\bin\s+turns?\b|\btak(e|es|ing)\s+place\b|\btook place\b|decimal\s+places?|last\s+place\b|\bround trips?\b"
     r"|constant[- ]fold(s|ed|ing)?|`[^`\n]*`|\bmake room\b|\bno room\b|\broom for\b|round[- ]to[- ]\w+"
 )
 """What prose may say all the same: quoted code, and fixed phrases."""

@@ -36,10 +36,11 @@ Tests of libraries that are built on JAX, on `JAX_PLATFORMS=hloom` and on JAX's 
 
     python tools/run_library_tests.py run --sample 10      # then: report --page docs/libraries.md
 
-A test counts if it passes on JAX's CPU backend, and differs if it then fails on hloom. The tests are a reproducible sample
-of the files in `tools/library_tests/libraries.py`, and of `examples/` beside it for libraries whose own tests do not show
-their purpose. MJX, and Brax which loads models with it, choose an implementation only on platforms named `cpu`, `gpu` or
-`tpu`: elsewhere programs pass `mjx.put_model(model, impl="jax")`, as a pytest plugin does for their tests.
+A test counts if it passes on JAX's CPU backend, and differs if it then fails on hloom. The tests are a reproducible
+sample of the files in `tools/library_tests/libraries.py`, and of `examples/` beside it for libraries whose own tests
+do not show their purpose. MJX, and Brax which loads models with it, choose an implementation only on platforms named
+`cpu`, `gpu` or `tpu`: elsewhere programs pass `mjx.put_model(model, impl="jax")`, as a pytest plugin does for their
+tests.
 
 """
 
