@@ -83,8 +83,8 @@ PROSE = {
 }
 """The words that are retired in prose, by what to say instead."""
 IDIOMS = re.compile(
-    r"\bin[-\s]+places?\b|\bin\s+turns?\b|\btak(e|es|ing)\s+place\b|\btook place\b|decimal\s+places?|last\s+place\b|\bround trips?\b"
-    r"|constant[- ]fold(s|ed|ing)?|`[^`\n]*`|\bmake room\b|\bno room\b|\broom for\b|round[- ]to[- ]\w+"
+    r"\bin[-\s]+places?\b|\bin\s+turns?\b|\bt(ak(es?|ing)|ook)\s+place\b|\b(decimal|last)\s+places?\b|\bround\s+trips?\b"
+    r"|constant[-\s]fold(s|ed|ing)?|`[^`\n]*`|\b(make|no)\s+room\b|\broom\s+for\b|round[-\s]to[-\s]\w+"
 )
 """What prose may say all the same: quoted code, and fixed phrases."""
 
