@@ -129,8 +129,8 @@ def test_moves_read_what_the_interpreter_moves() -> None:
         if isinstance(element, Load) and "clamp" not in expected and element.buffer == 0:
             (wanted,) = interpreted(module, *arrays_for(module))
             flat = arrays_for(module)[0].reshape(-1)
-            places = np.indices(wanted.shape)
-            names = {f"i{d}": places[d] for d in range(wanted.ndim)}
+            positions = np.indices(wanted.shape)
+            names = {f"i{d}": positions[d] for d in range(wanted.ndim)}
             at = eval(str(element.index).replace("mod", "%"), {}, names)
             np.testing.assert_array_equal(flat[at], wanted)
             checked += 1
@@ -144,7 +144,7 @@ def test_equal_elements_are_one_object() -> None:
     assert len(walk([element])) == 3
 
 
-def test_results_of_one_reduction_share_its_fold() -> None:
+def test_results_of_one_reduction_share_it() -> None:
     _, results = pulled(
         Z + "both = (f32[4], f32[4]) reduce(x, x, zero, zero), dimensions={1}, to_apply=sums\n"
         "a = f32[4] get-tuple-element(both), index=0\nb = f32[4] get-tuple-element(both), index=1\n"

@@ -147,7 +147,7 @@ def test_a_full_sum_is_split_into_parts() -> None:
     ]
 
 
-def test_small_sums_and_folds_that_have_an_order_are_not_split() -> None:
+def test_small_sums_and_ordered_reductions_are_not_split() -> None:
     assert nests(SUM.replace("1000,1000", "10,10")) == "b1[0] = reduce[r3 < 100; add](b0[r3])"
     assert "b2" not in scheduled(SUM.replace("sum", "second")).to_text()
 
@@ -188,7 +188,7 @@ def test_narrow_floats_are_kept_as_registers_hold_them() -> None:
     assert kept == ["f32"]
 
 
-def test_short_rows_are_written_out() -> None:
+def test_short_rows_are_unrolled() -> None:
     """One store for each element of a row, so that all share the row's sum; sums of rows are expressions."""
     row = "add(0.0, add(sine(b0[2*i0]), sine(b0[2*i0 + 1])))"
     assert normalised(1000, 2).split("\n") == [
@@ -198,14 +198,14 @@ def test_short_rows_are_written_out() -> None:
     ]
 
 
-def test_folds_of_short_rows_are_trees_of_their_elements() -> None:
+def test_reductions_of_short_rows_are_trees() -> None:
     """Narrow floats are added up in f32 and rounded once."""
     text = module_text(ROW_SUM.replace("1000,1000", "1000,3")).replace("f32", "bf16")
     a, b, c = (f"convert(b0[3*i0{plus}])" for plus in ("", " + 1", " + 2"))
     assert nests(text).endswith(f"  b1[i0] = convert(add(convert(0.0), add(add({a}, {b}), {c})))")
 
 
-def test_longer_rows_are_folded_along_themselves() -> None:
+def test_longer_rows_are_reduced_along_themselves() -> None:
     assert "reduce[r2 < 17; add](b0[17*i0 + r2])" in nests(ROW_SUM.replace("1000,1000", "1000,17"))
 
 
@@ -229,7 +229,7 @@ def test_threads_get_chunks_where_there_is_enough_work() -> None:
         assert chunk % nest.schedule.lanes == 0
 
 
-def test_updates_in_place_may_share_memory_and_moved_elements_may_not() -> None:
+def test_buffers_are_shared_by_updates_but_not_by_moved_elements() -> None:
     add = scheduled("x = f32[100] parameter(0)\ny = f32[100] parameter(1)\nROOT r = f32[100] add(x, y)")
     assert add.in_place == {(2, 0), (2, 1)}
     mixed = scheduled("x = f32[100] parameter(0)\ny = f32[100] reverse(x), dimensions={0}\nROOT r = f32[100] add(x, y)")

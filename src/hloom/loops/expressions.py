@@ -182,21 +182,21 @@ class ExpressionSpace:
     def __init__(self, buffer_sizes: Sequence[int]) -> None:
         self.indices = IndexSpace()
         self.buffer_sizes = list(buffer_sizes)
-        self._made: dict[Any, Any] = {}
+        self._expressions: dict[Any, Any] = {}
         self._reduction_variables: dict[tuple[int, int, int], Variable] = {}
 
     def constant(self, type: PrimitiveType, value: Any) -> Expression:
         array = value
-        return self._once((Constant, type, array.tobytes()), lambda: Constant(type, value))
+        return self._interned((Constant, type, array.tobytes()), lambda: Constant(type, value))
 
     def load(self, type: PrimitiveType, buffer: int, index: Index) -> Expression:
-        return self._once((Load, buffer, index), lambda: Load(type, buffer, index, self.buffer_sizes[buffer]))
+        return self._interned((Load, buffer, index), lambda: Load(type, buffer, index, self.buffer_sizes[buffer]))
 
     def from_index(self, type: PrimitiveType, index: Index) -> Expression:
-        return self._once((FromIndex, type, index), lambda: FromIndex(type, index))
+        return self._interned((FromIndex, type, index), lambda: FromIndex(type, index))
 
     def apply(self, op: Operation, type: PrimitiveType, *operands: Expression) -> Expression:
-        return self._once((op, type, *map(id, operands)), lambda: Apply(op, type, operands))
+        return self._interned((op, type, *map(id, operands)), lambda: Apply(op, type, operands))
 
     def in_range(self, index: Index, low: int, high: int) -> Expression | bool:
         """low <= index < high, decided where ranges decide it."""
@@ -204,17 +204,19 @@ class ExpressionSpace:
             return True
         if index.high < low or index.low >= high:
             return False
-        return self._once((InRange, index, low, high), lambda: InRange(index, low, high))
+        return self._interned((InRange, index, low, high), lambda: InRange(index, low, high))
 
     def where(self, condition: Expression | bool, then: Expression, otherwise: Expression) -> Expression:
         if isinstance(condition, bool):
             return then if condition else otherwise
         if then is otherwise:
             return then
-        return self._once((Where, id(condition), id(then), id(otherwise)), lambda: Where(condition, then, otherwise))
+        return self._interned(
+            (Where, id(condition), id(then), id(otherwise)), lambda: Where(condition, then, otherwise)
+        )
 
     def argument(self, type: PrimitiveType, number: int) -> Expression:
-        return self._once((Argument, type, number), lambda: Argument(type, number))
+        return self._interned((Argument, type, number), lambda: Argument(type, number))
 
     def reduction(
         self,
@@ -226,32 +228,32 @@ class ExpressionSpace:
     ) -> list[Expression]:
         """The results of a reduction, one for each accumulator."""
         key = (Reduction, over, *map(id, values), *map(id, initial), *map(id, combine))
-        reduction: Reduction = self._once(key, lambda: Reduction(over, values, initial, combine, opcode))
+        reduction: Reduction = self._interned(key, lambda: Reduction(over, values, initial, combine, opcode))
         first = self._result(reduction, 0, None)
         return [first, *(self._result(reduction, position, first) for position in range(1, len(initial)))]
 
     def _result(self, reduction: Reduction, position: int, first: ReductionResult | None) -> ReductionResult:
-        made: ReductionResult = self._once(
+        result: ReductionResult = self._interned(
             (ReductionResult, id(reduction), position), lambda: ReductionResult(reduction, position, first)
         )
-        return made
+        return result
 
-    def reduction_variable(self, extent: int, height: int, position: int) -> Variable:
+    def reduction_variable(self, extent: int, depth: int, position: int) -> Variable:
         """The variable of a reduction's loop: the same for all reductions of one extent and height, so that they share
         loops.
 
         The height of a reduction is greater than that of every reduction inside its values; so no loop contains itself.
         """
-        key = (extent, height, position)
-        made = self._reduction_variables.get(key)
-        if made is None:
-            made = self._reduction_variables[key] = self.indices.variable(f"r{self.indices.number()}", extent)
-        return made
+        key = (extent, depth, position)
+        variable = self._reduction_variables.get(key)
+        if variable is None:
+            variable = self._reduction_variables[key] = self.indices.variable(f"r{self.indices.next_ordinal()}", extent)
+        return variable
 
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        found = self._made.get(key)
+    def _interned(self, key: Any, make: Callable[[], Any]) -> Any:
+        found = self._expressions.get(key)
         if found is None:
-            found = self._made[key] = make()
+            found = self._expressions[key] = make()
         return found
 
     def substitute(

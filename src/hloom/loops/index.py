@@ -36,9 +36,9 @@ class Atom:
     `variables`: what it depends on; `reads`: the integers inside that the program computes.
     """
 
-    __slots__ = ("high", "low", "number", "reads", "variables")
+    __slots__ = ("high", "low", "ordinal", "reads", "variables")
 
-    number: int
+    ordinal: int
     low: int
     high: int
     variables: frozenset[Variable]
@@ -50,9 +50,9 @@ class Variable(Atom):
 
     __slots__ = ("name",)
 
-    def __init__(self, name: str, number: int, extent: int, low: int = 0) -> None:
+    def __init__(self, name: str, ordinal: int, extent: int, low: int = 0) -> None:
         self.name = name
-        self.number = number
+        self.ordinal = ordinal
         self.low = low
         self.high = low + extent - 1
         self.variables = frozenset((self,))
@@ -71,8 +71,8 @@ class Quotient(Atom):
 
     __slots__ = ("divisor", "operand")
 
-    def __init__(self, number: int, operand: Index, divisor: int) -> None:
-        self.number = number
+    def __init__(self, ordinal: int, operand: Index, divisor: int) -> None:
+        self.ordinal = ordinal
         self.operand, self.divisor = operand, divisor
         self.low, self.high = operand.low // divisor, operand.high // divisor
         self.variables = operand.variables
@@ -87,8 +87,8 @@ class Remainder(Atom):
 
     __slots__ = ("divisor", "operand")
 
-    def __init__(self, number: int, operand: Index, divisor: int) -> None:
-        self.number = number
+    def __init__(self, ordinal: int, operand: Index, divisor: int) -> None:
+        self.ordinal = ordinal
         self.operand, self.divisor = operand, divisor
         self.low, self.high = 0, divisor - 1
         self.variables = operand.variables
@@ -103,8 +103,8 @@ class Dynamic(Atom):
 
     __slots__ = ("value",)
 
-    def __init__(self, number: int, value: Expression, low: int, high: int) -> None:
-        self.number = number
+    def __init__(self, ordinal: int, value: Expression, low: int, high: int) -> None:
+        self.ordinal = ordinal
         self.value = value
         self.low, self.high = low, max(low, high)
         self.variables = value.variables
@@ -173,12 +173,12 @@ class IndexSpace:
         self._atoms: dict[Any, Atom] = {}
         self._count = 0
 
-    def number(self) -> int:
+    def next_ordinal(self) -> int:
         self._count += 1
         return self._count
 
     def variable(self, name: str, extent: int, low: int = 0) -> Variable:
-        return Variable(name, self.number(), extent, low)
+        return Variable(name, self.next_ordinal(), extent, low)
 
     def constant(self, value: int) -> Index:
         return Index((), value)
@@ -192,7 +192,7 @@ class IndexSpace:
         key = (id(value), low, high)
         atom = self._atoms.get(key)
         if atom is None:
-            atom = self._atoms[key] = Dynamic(self.number(), value, low, high)
+            atom = self._atoms[key] = Dynamic(self.next_ordinal(), value, low, high)
         return self.of(atom)
 
     def add(self, *indices: Index) -> Index:
@@ -253,20 +253,20 @@ class IndexSpace:
         key = (kind, operand, divisor)
         atom = self._atoms.get(key)
         if atom is None:
-            atom = self._atoms[key] = kind(self.number(), operand, divisor)
+            atom = self._atoms[key] = kind(self.next_ordinal(), operand, divisor)
         return atom
 
     def _sum(self, terms: dict[Atom, int], constant: int) -> Index:
         for atom in list(terms):
             # q * (x // d) * d + q * (x mod d) = q * x
             if isinstance(atom, Quotient) and terms.get(atom):
-                twin = self._atoms.get((Remainder, atom.operand, atom.divisor))
-                if twin is not None and terms.get(twin) and terms[atom] == terms[twin] * atom.divisor:
-                    factor = terms.pop(twin)
+                remainder = self._atoms.get((Remainder, atom.operand, atom.divisor))
+                if remainder is not None and terms.get(remainder) and terms[atom] == terms[remainder] * atom.divisor:
+                    factor = terms.pop(remainder)
                     del terms[atom]
-                    rest = Index(tuple(sorted(terms.items(), key=_by_number)), constant)
+                    rest = Index(tuple(sorted(terms.items(), key=_by_ordinal)), constant)
                     return self.add(rest, self.scale(atom.operand, factor))
-        return Index(tuple(sorted(((a, c) for a, c in terms.items() if c), key=_by_number)), constant)
+        return Index(tuple(sorted(((a, c) for a, c in terms.items() if c), key=_by_ordinal)), constant)
 
 
 def _operand(index: Index) -> str:
@@ -274,5 +274,5 @@ def _operand(index: Index) -> str:
     return f"({index})" if len(index.terms) + (index.constant != 0) > 1 else str(index)
 
 
-def _by_number(term: tuple[Atom, int]) -> int:
-    return term[0].number
+def _by_ordinal(term: tuple[Atom, int]) -> int:
+    return term[0].ordinal

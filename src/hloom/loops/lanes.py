@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hloom.loops.expressions import Apply, Load, Reduction, Where, walk
 from hloom.loops.index import Expression, Index, Variable
-from hloom.loops.nest import loads_of, weight
+from hloom.loops.nest import expression_cost, loads_of
 
 
 def native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
@@ -17,23 +17,23 @@ def native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
     # A few wide steps among narrow ones take two registers each.
     widest = 64 if 4 * wide > len(widths) else 32
     if all(e.type.is_pred or (e.type.is_integer and e.type.bits <= 8) for e in expressions):
-        contiguous = all(atom_is_variable for e in expressions for i in e.indices for atom_is_variable in _plain(i))
-        return vector_bytes if contiguous else 16
+        is_affine = all(_is_affine(index) for e in expressions for index in e.indices)
+        return vector_bytes if is_affine else 16
     return vector_bytes * 8 // widest
 
 
-def _plain(index: Index) -> list[bool]:
-    """Whether each part of an index is a loop variable."""
-    return [isinstance(atom, Variable) for atom, _ in index.terms]
+def _is_affine(index: Index) -> bool:
+    """Whether an index is affine in all loop variables."""
+    return all(isinstance(atom, Variable) for atom, _ in index.terms)
 
 
 def emulates_masks(expressions: Sequence[Expression], vector_bytes: int) -> bool:
     """Whether there are conditional loads that the processor does one element after another."""
-    narrow = any(isinstance(e, Load) and e.type.bits < masked_bits(vector_bytes) for e in expressions)
+    narrow = any(isinstance(e, Load) and e.type.bits < min_masked_bits(vector_bytes) for e in expressions)
     return narrow and any(isinstance(e, Where) for e in expressions)
 
 
-def masked_bits(vector_bytes: int) -> float:
+def min_masked_bits(vector_bytes: int) -> float:
     """The least elements that the processor loads and stores under masks; LLVM writes a branch a lane for others.
 
     AVX-512 has masks for all elements, AVX for those of 32 bits and more, others have none.
@@ -41,16 +41,16 @@ def masked_bits(vector_bytes: int) -> float:
     return 8 if vector_bytes >= 64 else 32 if vector_bytes == 32 else math.inf
 
 
-def fitting(lanes: int, least: int, extent: int) -> int:
+def fitting_lanes(lanes: int, minimum: int, extent: int) -> int:
     """Fewer lanes where the loop is short: a power of two that wastes little."""
-    while lanes > least and extent < lanes:
+    while lanes > minimum and extent < lanes:
         lanes //= 2
     while lanes > 4 and extent <= lanes // 2:
         lanes //= 2
     return lanes
 
 
-def unit(index: Index, loop: Variable) -> float:
+def stride_score(index: Index, loop: Variable) -> float:
     """How well vectors along the loop read or write at the index."""
     if loop not in index.variables:
         return 0.0
@@ -66,14 +66,16 @@ def reduction_lanes(reductions: Sequence[Reduction], vector_bytes: int) -> tuple
         return None, 0
     values = [value for reduction in reductions for value in reduction.values]
     loads = loads_of(values)
-    best = max(reductions[0].over, key=lambda v: (sum(unit(load.index, v) for load in loads), v.extent), default=None)
+    best = max(
+        reductions[0].over, key=lambda v: (sum(stride_score(load.index, v) for load in loads), v.extent), default=None
+    )
     if best is None or best.extent < 8:
         return None, 0
     expressions = walk(values)
     width = native_lanes(expressions, vector_bytes)
-    cost = sum(weight(e) for e in expressions)
+    cost = sum(expression_cost(e) for e in expressions)
     factor = 8 if cost <= 8 else 4 if cost <= 30 else 2 if cost <= 60 else 1
     if emulates_masks(expressions, vector_bytes):
         width, factor = min(width, 16), 1
     factor = max(1, factor // len(reductions))
-    return best, fitting(width * factor, width, best.extent)
+    return best, fitting_lanes(width * factor, width, best.extent)

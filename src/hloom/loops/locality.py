@@ -14,47 +14,47 @@ from hloom.loops.index import Index, Variable
 from hloom.loops.nest import Nest, split_loop
 
 LINE_BYTES = 64
-STRIPS = (2048, 1024, 512, 256, 128)
+TILE_EXTENTS = (2048, 1024, 512, 256, 128)
 """Elements of a vector loop that threads take at a time."""
 
 
-def in_strips(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int) -> tuple[Nest, Variable]:
+def strip_mine(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int) -> tuple[Nest, Variable]:
     """The nest with rounds that share cache lines next to each other, and its vector loop, maybe a part of the old one.
 
     The result runs strips of the loops of `nest` that share lines inside of one vector of `lanes`; loops that those do
     not divide stay whole. Nests with reductions or stores outside of the innermost loop stay as they are, and so do
     those that read what they write.
     """
-    near = _sharing_lines(nest, vector)
-    if not near or nest.reductions or not nest.is_perfect or nest.reads_what_it_writes:
+    near = _line_sharing_loops(nest, vector)
+    if not near or nest.reductions or not nest.is_perfect or nest.reads_written_buffers:
         return nest, vector
     outer = [loop for loop in nest.loops if loop not in near and loop is not vector]
     inner = {loop: loop for loop in nest.loops if loop in near}
     for loop, size in near.items():
         if loop.extent % size == 0 and size < loop.extent:
-            nest, strip, inner[loop] = _in_strips(nest, space, loop, size)
-            outer.append(strip)
+            nest, outer_loop, inner[loop] = _strip_mine_loop(nest, space, loop, size)
+            outer.append(outer_loop)
     if vector.extent % lanes == 0 and vector.extent > lanes:
-        nest, strip, vector = _in_strips(nest, space, vector, lanes)
-        outer.append(strip)
+        nest, outer_loop, vector = _strip_mine_loop(nest, space, vector, lanes)
+        outer.append(outer_loop)
     return replace(nest, loops=(*outer, *inner.values(), vector)), vector
 
 
-def strips_of_tiles(nest: Nest, space: ExpressionSpace, vector: Variable) -> tuple[Nest, Variable]:
+def strip_mine_tiles(nest: Nest, space: ExpressionSpace, vector: Variable) -> tuple[Nest, Variable]:
     """A nest of a tile's loop and a vector loop alone, in strips of the latter that threads share, if any divide it."""
-    size = next((size for size in STRIPS if vector.extent % size == 0 and size < vector.extent), None)
+    size = next((size for size in TILE_EXTENTS if vector.extent % size == 0 and size < vector.extent), None)
     if size is None:
         return nest, vector
-    nest, strip, vector = _in_strips(nest, space, vector, size)
-    return replace(nest, loops=(strip, *(loop for loop in nest.loops if loop is not strip))), vector
+    nest, outer_loop, vector = _strip_mine_loop(nest, space, vector, size)
+    return replace(nest, loops=(outer_loop, *(loop for loop in nest.loops if loop is not outer_loop))), vector
 
 
-def _in_strips(nest: Nest, space: ExpressionSpace, loop: Variable, size: int) -> tuple[Nest, Variable, Variable]:
+def _strip_mine_loop(nest: Nest, space: ExpressionSpace, loop: Variable, size: int) -> tuple[Nest, Variable, Variable]:
     """The nest, the loop over strips, and that inside of one."""
     return split_loop(nest, space, loop, size, f"{loop.name}s")
 
 
-def _sharing_lines(nest: Nest, vector: Variable) -> dict[Variable, int]:
+def _line_sharing_loops(nest: Nest, vector: Variable) -> dict[Variable, int]:
     """Loops whose next rounds find their elements in the lines of this one, where those of the vector loop are in lines
     of their own; and in how many rounds they go through a line."""
     found: dict[Variable, int] = {}

@@ -25,10 +25,10 @@ Loops = tuple[tuple[Variable, ...], tuple[Index, ...]]
 
 MAX_WINDOW = 128
 """Windows of more elements are not reduced element by element, unless the combiner is a function."""
-MAX_RUN = 12
+MAX_CUMULATIVE_WINDOW = 12
 """The same of windows that give a running reduction of elements that lie side by side, or are few."""
-RUN_ELEMENTS = 1 << 14
-MAX_TOGETHER = 128
+CUMULATIVE_ELEMENTS = 1 << 14
+MAX_GROUPED_STORES = 128
 """Pieces of a concatenation in one nest: the time of LLVM is not linear in the length of a function."""
 
 
@@ -63,8 +63,10 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
         return False
     if op.opcode in ("reduce", "reduce-window", "map"):
         (computation,) = op.computations
-        is_large = not any_window and isinstance(op, ReduceWindow) and _is_large(op, operands[0].dimensions)
-        if is_large and not any(i.opcode == "scalar-function-call" for i in computation.instructions):
+        has_large_windows = (
+            not any_window and isinstance(op, ReduceWindow) and _has_large_windows(op, operands[0].dimensions)
+        )
+        if has_large_windows and not any(i.opcode == "scalar-function-call" for i in computation.instructions):
             return False
         return can_compute(computation, can_apply)
     if op.opcode == "constant":
@@ -76,13 +78,13 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
     return True
 
 
-def _is_large(op: ReduceWindow, sizes: tuple[int, ...]) -> bool:
+def _has_large_windows(op: ReduceWindow, sizes: tuple[int, ...]) -> bool:
     """Whether each window takes longer than a kernel that makes use of the one before it."""
     dimension, length = cumulative_dimension(op.window, sizes), math.prod(d.size for d in op.window)
     if dimension is None:
         return length > MAX_WINDOW
-    is_short = math.prod(sizes[dimension + 1 :]) == 1 or math.prod(sizes) < RUN_ELEMENTS
-    return length > (MAX_RUN if is_short else 2)
+    is_short = math.prod(sizes[dimension + 1 :]) == 1 or math.prod(sizes) < CUMULATIVE_ELEMENTS
+    return length > (MAX_CUMULATIVE_WINDOW if is_short else 2)
 
 
 @functools.cache
@@ -105,8 +107,8 @@ def lower(instruction: Instruction) -> Lowered:
         roots = outputs_of(computation)
     else:
         sources = {}
-        for number, operand in enumerate(instruction.operands):
-            sources.setdefault(operand, number)
+        for operand_index, operand in enumerate(instruction.operands):
+            sources.setdefault(operand, operand_index)
         roots = [instruction]
     return _Lowering(instruction, sources, roots).lowered()
 
@@ -129,18 +131,18 @@ def outputs_of(computation: Computation) -> list[Instruction]:
 class _Lowering:
     def __init__(self, instruction: Instruction, sources: dict[Instruction, int], roots: list[Instruction]) -> None:
         self.roots = roots
-        numbers: dict[int, int] = {}
+        buffer_indices: dict[int, int] = {}
         inputs: list[int] = []
         distinct: dict[Instruction, int] = {}
-        for source, number in sources.items():
-            operand = instruction.operands[number]
-            if id(operand) not in numbers:
-                numbers[id(operand)] = len(inputs)
-                inputs.append(number)
-            distinct[source] = numbers[id(operand)]
-        self.read = {source: instruction.operands[number].name for source, number in sources.items()}
+        for source, operand_index in sources.items():
+            operand = instruction.operands[operand_index]
+            if id(operand) not in buffer_indices:
+                buffer_indices[id(operand)] = len(inputs)
+                inputs.append(operand_index)
+            distinct[source] = buffer_indices[id(operand)]
+        self.read = {source: instruction.operands[operand_index].name for source, operand_index in sources.items()}
         self.inputs = tuple(inputs)
-        shapes = [instruction.operands[number].shape for number in inputs]
+        shapes = [instruction.operands[operand_index].shape for operand_index in inputs]
         self.buffers = [BufferType(s.element_type, s.element_count, "input") for s in shapes]
         results = [leaf for root in roots for leaf in root.shape.leaves()]
         self.buffers += [BufferType(s.element_type, s.element_count, "output") for s in results]
@@ -154,9 +156,9 @@ class _Lowering:
         plain: list[tuple[Instruction, int]] = []
         for root in self.roots:
             if root.opcode == "dynamic-update-slice" and root.operands[0] in self.puller.buffers:
-                nests.append(self._update(root, output))
+                nests.append(self._dynamic_update_slice(root, output))
             elif root.opcode == "concatenate":
-                nests += self._pieces(root, output)
+                nests += self._concatenate(root, output)
             else:
                 plain.append((root, output))
             output += sum(1 for _ in root.shape.leaves())
@@ -204,16 +206,16 @@ class _Lowering:
             nests.append(Nest(loops, tuple(stores)))
         return nests
 
-    def _update(self, root: Instruction, output: int) -> Nest:
+    def _dynamic_update_slice(self, root: Instruction, output: int) -> Nest:
         """Only the updated part is stored; the rest is what the operand holds."""
         operand, update = root.operands[:2]
         self.copies.append((output, self.puller.buffers[operand]))
         starts = start_indices(self.puller, root.operands[2:], operand.shape, update.shape.dimensions)
-        return self._part(root.shape, output, update, starts, self._loops(update.shape.dimensions))
+        return self._store_part(root.shape, output, update, starts, self._loops(update.shape.dimensions))
 
-    def _pieces(self, root: Instruction, output: int) -> list[Nest]:
+    def _concatenate(self, root: Instruction, output: int) -> list[Nest]:
         """A store for each operand of a concatenation: in one nest for neighbours that lie in rows or read the same."""
-        groups: list[_Together] = []
+        groups: list[_StoreGroup] = []
         start = 0
         dimension: int = root.op.dimension  # type: ignore[attr-defined]
         loops_of = functools.cache(self._loops)
@@ -221,33 +223,33 @@ class _Lowering:
             sizes = operand.shape.dimensions
             starts = [self.space.indices.constant(0)] * root.shape.rank
             starts[dimension] = self.space.indices.constant(start)
-            piece = self._part(root.shape, output, operand, starts, loops_of(sizes))
-            if not groups or not groups[-1].takes(piece, is_thin=math.prod(sizes[dimension:]) == 1):
-                groups.append(_Together(piece.loops))
+            piece = self._store_part(root.shape, output, operand, starts, loops_of(sizes))
+            if not groups or not groups[-1].accepts(piece, is_thin=math.prod(sizes[dimension:]) == 1):
+                groups.append(_StoreGroup(piece.loops))
             groups[-1].add(piece)
             start += sizes[dimension]
         return [Nest(group.loops, tuple(group.stores)) for group in groups]
 
-    def _part(self, whole: Shape, output: int, part: Instruction, starts: Sequence[Index], over: Loops) -> Nest:
+    def _store_part(self, whole: Shape, output: int, part: Instruction, starts: Sequence[Index], over: Loops) -> Nest:
         """Stores the elements of `part` into the result from `starts` on."""
         loops, index = over
         indices = self.space.indices
-        places = [indices.add(i, s) for i, s in zip(index, starts, strict=True)]
-        offset = indices.linear(places, row_major_strides(whole.dimensions))
+        positions = [indices.add(i, s) for i, s in zip(index, starts, strict=True)]
+        offset = indices.linear(positions, row_major_strides(whole.dimensions))
         return Nest(loops, (Store(output, offset, self.puller.element(part, index)),))
 
 
 @dataclass
-class _Together:
+class _StoreGroup:
     """Pieces of a concatenation in one nest."""
 
     loops: tuple[Variable, ...]
     stores: list[Store] = field(default_factory=list)
     loads: set[Load] = field(default_factory=set)
 
-    def takes(self, piece: Nest, is_thin: bool) -> bool:
+    def accepts(self, piece: Nest, is_thin: bool) -> bool:
         """Whether another piece belongs here: thin ones lie in rows, others read the same."""
-        has_room = len(self.stores) < MAX_TOGETHER
+        has_room = len(self.stores) < MAX_GROUPED_STORES
         return has_room and self.loops == piece.loops and (is_thin or not self.loads.isdisjoint(piece.loads))
 
     def add(self, piece: Nest) -> None:

@@ -84,7 +84,7 @@ class Nest:
         return len(self.stores) == 1 or all(s.index.variables.issuperset(self.loops) for s in self.stores)
 
     @property
-    def reads_what_it_writes(self) -> bool:
+    def reads_written_buffers(self) -> bool:
         return any(load.buffer in self.written for load in self.loads)
 
     @cached_property
@@ -218,7 +218,7 @@ def collapse(nest: Nest, space: ExpressionSpace) -> Nest:
     position = len(loops) - 2
     while position >= 0:
         outer, inner = loops[position], loops[position + 1]
-        if all(_joins(index, outer, inner) for index in indices_of(nest)):
+        if all(_is_collapsible(index, outer, inner) for index in indices_of(nest)):
             joint = space.indices.variable(inner.name, outer.extent * inner.extent)
             values = {outer: space.indices.constant(0), inner: space.indices.of(joint)}
             nest = substitute(nest, space, values)
@@ -237,7 +237,7 @@ def collapse_reductions(nest: Nest, space: ExpressionSpace) -> Nest:
             if outer in nest.loops or inner in nest.loops:
                 continue
             others = [f for f in nest.reductions if (outer in f.over) != (inner in f.over)]
-            if others or not all(_joins(index, outer, inner) for index in indices_of(nest)):
+            if others or not all(_is_collapsible(index, outer, inner) for index in indices_of(nest)):
                 continue
             joint = space.indices.variable(inner.name, outer.extent * inner.extent)
             nest = substitute(nest, space, {outer: space.indices.constant(0), inner: space.indices.of(joint)})
@@ -245,7 +245,7 @@ def collapse_reductions(nest: Nest, space: ExpressionSpace) -> Nest:
     return nest
 
 
-def _joins(index: Index, outer: Variable, inner: Variable) -> bool:
+def _is_collapsible(index: Index, outer: Variable, inner: Variable) -> bool:
     if outer not in index.variables and inner not in index.variables:
         return True
     if not (index.is_affine_in(outer) and index.is_affine_in(inner)):
@@ -253,11 +253,11 @@ def _joins(index: Index, outer: Variable, inner: Variable) -> bool:
     return index.coefficient(outer) == index.coefficient(inner) * inner.extent
 
 
-MIN_PART = 16
+MIN_SPLIT = 16
 """The shortest loop that is worth dividing another one for on its own."""
 
 
-def divide(nest: Nest, space: ExpressionSpace) -> Nest:
+def split_at_divisors(nest: Nest, space: ExpressionSpace) -> Nest:
     """Divides loops so that quotients become loops: (i < 32) with indices i // 8 and i mod 8 -> (j < 4, k < 8).
 
     Loops shorter than MIN_PART come of it only where they join those inside of them.
@@ -265,8 +265,8 @@ def divide(nest: Nest, space: ExpressionSpace) -> Nest:
     position = 0
     while position < len(nest.loops):
         loop = nest.loops[position]
-        parts = sorted(_divisors(nest, loop), reverse=True)
-        divided = next((new for part in parts if (new := _divided(nest, space, loop, part)) is not None), None)
+        parts = sorted(_split_factors(nest, loop), reverse=True)
+        divided = next((new for part in parts if (new := _split_by(nest, space, loop, part)) is not None), None)
         if divided is None:
             position += 1
         else:
@@ -274,9 +274,9 @@ def divide(nest: Nest, space: ExpressionSpace) -> Nest:
     return nest
 
 
-def _divided(nest: Nest, space: ExpressionSpace, loop: Variable, part: int) -> Nest | None:
+def _split_by(nest: Nest, space: ExpressionSpace, loop: Variable, part: int) -> Nest | None:
     new, *_ = split_loop(nest, space, loop, part, f"{loop.name}o")
-    if part >= MIN_PART:
+    if part >= MIN_SPLIT:
         return new
     joined = collapse(new, space)
     return joined if len(joined.loops) <= len(nest.loops) else None
@@ -294,7 +294,7 @@ def split_loop(
     return replace(substitute(nest, space, {loop: both}), loops=loops), outer, inner
 
 
-def _divisors(nest: Nest, loop: Variable) -> set[int]:
+def _split_factors(nest: Nest, loop: Variable) -> set[int]:
     """What the loop's counter is divided by in indices, where that divides the loop too."""
     atoms = {atom for index in indices_of(nest) for atom, _ in index.terms if loop in atom.variables}
     divisors = {
@@ -352,7 +352,7 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class InvariantSelect:
     """Which of two values a whole array has: where `condition` is `keeps`, what another buffer has at each place."""
 
     condition: Expression
@@ -361,7 +361,7 @@ class Choice:
     other: Expression
 
 
-def whole_choice(nest: Nest) -> Choice | None:
+def invariant_select(nest: Nest) -> InvariantSelect | None:
     """The choice that is all of a nest, as of `select(is_valid, result, nan)`: in place it often changes nothing."""
     (store, *more) = nest.stores
     value = store.value
@@ -370,19 +370,19 @@ def whole_choice(nest: Nest) -> Choice | None:
     condition, then, otherwise = value.operands
     for keeps, kept, other in ((True, then, otherwise), (False, otherwise, then)):
         if isinstance(kept, Load) and kept.index == store.index and not condition.variables:
-            return Choice(condition, keeps, kept, other)
+            return InvariantSelect(condition, keeps, kept, other)
     return None
 
 
-BF16_COST = 4
+BF16_ROUNDING_COST = 4
 """Of rounding to bf16, which no instruction does as the specification has it."""
 
 
-def weight(expression: Expression) -> int:
+def expression_cost(expression: Expression) -> int:
     """What one evaluation costs, in units of an addition."""
     is_bf16, is_narrow = expression.type is PrimitiveType.BF16, expression.type.bits < 32
     if isinstance(expression, Apply):
-        return element_cost(expression.op.opcode) + (BF16_COST if is_bf16 else is_narrow)
+        return element_cost(expression.op.opcode) + (BF16_ROUNDING_COST if is_bf16 else is_narrow)
     return 2 + is_bf16 if isinstance(expression, Load) else 1
 
 
@@ -393,15 +393,15 @@ def nest_cost(nest: Nest) -> int:
     total = 2 * len(nest.stores) * nest.iterations
     for expression in nest.expressions:
         if id(expression) not in inside:
-            total += weight(expression) * _times(nest, expression.variables)
+            total += expression_cost(expression) * _evaluations(nest, expression.variables)
     for reduction in reductions:
         steps = math.prod(variable.extent for variable in reduction.over)
-        body = sum(weight(e) for e in walk(reduction.values) if not e.variables.isdisjoint(reduction.over))
-        total += body * steps * _times(nest, reduction.variables)
+        body = sum(expression_cost(e) for e in walk(reduction.values) if not e.variables.isdisjoint(reduction.over))
+        total += body * steps * _evaluations(nest, reduction.variables)
     return total
 
 
-def _times(nest: Nest, variables: frozenset[Variable]) -> int:
+def _evaluations(nest: Nest, variables: frozenset[Variable]) -> int:
     """How often something is computed that depends on these variables: in the innermost of their loops."""
     depth = max((d + 1 for d, loop in enumerate(nest.loops) if loop in variables), default=0)
     own = math.prod(loop.extent for loop in nest.loops[:depth])

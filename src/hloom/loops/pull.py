@@ -45,21 +45,21 @@ class Puller:
         self.buffers = buffers
         self.pulled: dict[tuple[Instruction, Indices], list[Expression]] = {}
         """What the elements of an instruction at an index are: of those that it is made of first."""
-        self._heights: dict[Instruction, int] = {}
+        self._depths: dict[Instruction, int] = {}
 
-    def height(self, instruction: Instruction) -> int:
+    def reduction_depth(self, instruction: Instruction) -> int:
         """How many reductions lie on a path from the buffers to the instruction, itself included, at most."""
         stack = [instruction]
         while stack:
             top = stack[-1]
-            missing = [] if top in self.buffers else [o for o in top.operands if o not in self._heights]
+            missing = [] if top in self.buffers else [o for o in top.operands if o not in self._depths]
             if missing:
                 stack += missing
                 continue
             stack.pop()
-            before = 0 if top in self.buffers else max((self._heights[o] for o in top.operands), default=0)
-            self._heights[top] = before + (top.opcode in ("reduce", "reduce-window") and top not in self.buffers)
-        return self._heights[instruction]
+            before = 0 if top in self.buffers else max((self._depths[o] for o in top.operands), default=0)
+            self._depths[top] = before + (top.opcode in ("reduce", "reduce-window") and top not in self.buffers)
+        return self._depths[instruction]
 
     def element(self, instruction: Instruction, index: Indices) -> Expression:
         """The element of an array instruction at an index."""
@@ -102,7 +102,7 @@ class Puller:
             return self.space.indices.constant(max(low, min(int(value.value), high)))
         return self.space.indices.dynamic(value, low, high)
 
-    def both(self, a: Expression | bool, b: Expression | bool) -> Expression | bool:
+    def logical_and(self, a: Expression | bool, b: Expression | bool) -> Expression | bool:
         """Logical and of conditions, some of which are known."""
         if isinstance(a, bool):
             return b if a else False
@@ -138,7 +138,7 @@ def _broadcast(puller: Puller, instruction: Instruction, index: Indices) -> Expr
     return puller.element(instruction.operands[0], tuple(index[d] for d in dimensions))
 
 
-def _same(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
+def _forwarded(puller: Puller, instruction: Instruction, index: Indices) -> list[Expression]:
     return puller.elements(instruction.operands[0], index)
 
 
@@ -161,11 +161,11 @@ def _transpose(puller: Puller, instruction: Instruction, index: Indices) -> Expr
 
 def _reverse(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
     indices = puller.space.indices
-    turned = [
+    reversed_index = [
         indices.shift(indices.scale(i, -1), size - 1) if d in instruction.op.dimensions else i  # type: ignore[attr-defined]
         for d, (i, size) in enumerate(zip(index, instruction.shape.dimensions, strict=True))
     ]
-    return puller.element(instruction.operands[0], tuple(turned))
+    return puller.element(instruction.operands[0], tuple(reversed_index))
 
 
 def _slice(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
@@ -197,7 +197,7 @@ def _dynamic_update_slice(puller: Puller, instruction: Instruction, index: Indic
     inner = tuple(indices.add(i, indices.scale(s, -1)) for i, s in zip(index, starts, strict=True))
     inside: Expression | bool = True
     for i, size in zip(inner, update.shape.dimensions, strict=True):
-        inside = puller.both(inside, space.in_range(i, 0, size))
+        inside = puller.logical_and(inside, space.in_range(i, 0, size))
     if inside is False:
         return puller.element(operand, index)
     return space.where(inside, puller.element(update, inner), puller.element(operand, index))
@@ -212,7 +212,7 @@ def _pad(puller: Puller, instruction: Instruction, index: Indices) -> Expression
         position, here = dilated_index(
             puller, puller.space.indices.shift(i, -p.edge_padding_low), size, p.interior_padding + 1
         )
-        inside = puller.both(inside, here)
+        inside = puller.logical_and(inside, here)
         inner.append(position)
     filler = puller.element(padding, ())
     return filler if inside is False else puller.space.where(inside, puller.element(operand, tuple(inner)), filler)
@@ -225,7 +225,7 @@ def dilated_index(puller: Puller, position: Index, size: int, step: int) -> tupl
     if step == 1 or inside is False:
         return position, inside
     here = space.in_range(indices.remainder(position, step), 0, 1)
-    return indices.quotient(position, step), puller.both(inside, here)
+    return indices.quotient(position, step), puller.logical_and(inside, here)
 
 
 def _concatenate(puller: Puller, instruction: Instruction, index: Indices) -> Expression:
@@ -254,14 +254,14 @@ def _gather(puller: Puller, instruction: Instruction, index: Indices) -> Express
     batch = [index[d] for d in range(len(index)) if d not in op.offset_dims]
     offsets = [index[d] for d in op.offset_dims]
     inner: list[Index] = [puller.space.indices.constant(0)] * operand.shape.rank
-    gone = {*op.collapsed_slice_dims, *op.operand_batching_dims}
-    for d, offset in zip((d for d in range(operand.shape.rank) if d not in gone), offsets, strict=True):
+    collapsed = {*op.collapsed_slice_dims, *op.operand_batching_dims}
+    for d, offset in zip((d for d in range(operand.shape.rank) if d not in collapsed), offsets, strict=True):
         inner[d] = offset
     for component, d in enumerate(op.start_index_map):
-        place = list(batch)
-        place.insert(op.index_vector_dim, puller.space.indices.constant(component))
-        place = place if op.index_vector_dim < starts.shape.rank else batch
-        value = puller.element(starts, tuple(place))
+        start_index = list(batch)
+        start_index.insert(op.index_vector_dim, puller.space.indices.constant(component))
+        start_index = start_index if op.index_vector_dim < starts.shape.rank else batch
+        value = puller.element(starts, tuple(start_index))
         start = puller.clamped(value, 0, operand.shape.dimensions[d] - op.slice_sizes[d])
         inner[d] = puller.space.indices.add(inner[d], start)
     for d, source in zip(op.operand_batching_dims, op.start_indices_batching_dims, strict=True):
@@ -275,12 +275,12 @@ def _reduce(puller: Puller, instruction: Instruction, index: Indices) -> list[Ex
     operands, initial = instruction.operands[:count], instruction.operands[count:]
     sizes = operands[0].shape.dimensions
     kept = iter(index)
-    height = puller.height(instruction)
+    depth = puller.reduction_depth(instruction)
     inner: list[Index] = []
     over = []
     for d, size in enumerate(sizes):
         if d in op.dimensions:
-            variable = puller.space.reduction_variable(size, height, len(inner))
+            variable = puller.space.reduction_variable(size, depth, len(inner))
             if size != 1:
                 over.append(variable)
             inner.append(puller.space.indices.of(variable) if size else puller.space.indices.constant(0))
@@ -315,19 +315,19 @@ def _reduce_window(puller: Puller, instruction: Instruction, index: Indices) -> 
     operands, initial = instruction.operands[:count], instruction.operands[count:]
     window: Sequence[WindowDimension] = op.window
     indices = puller.space.indices
-    height = puller.height(instruction)
+    depth = puller.reduction_depth(instruction)
     inside: Expression | bool = True
     inner: list[Index] = []
     over: list[Variable] = []
     for i, d, size in zip(index, window, operands[0].shape.dimensions, strict=True):
         step = indices.constant(0)
         if d.size > 1:
-            variable = puller.space.reduction_variable(d.size, height, len(inner))
+            variable = puller.space.reduction_variable(d.size, depth, len(inner))
             over.append(variable)
             step = indices.scale(indices.of(variable), d.window_dilation)
         position = indices.shift(indices.add(indices.scale(i, d.stride), step), -d.padding_low)
         element, here = dilated_index(puller, position, size, d.base_dilation)
-        inside = puller.both(inside, here)
+        inside = puller.logical_and(inside, here)
         inner.append(element)
     starts = tuple(puller.element(i, ()) for i in initial)
     if inside is False:
@@ -346,8 +346,8 @@ def _guarded_reduction(
     space = puller.space
     opcode = combiner_opcode(computation)
     if opcode:
-        neutral = space.constant(values[0].type, identity(opcode, values[0].type))
-        return _reduction(puller, computation, over, (space.where(inside, values[0], neutral),), initial)
+        unchanging = space.constant(values[0].type, identity(opcode, values[0].type))
+        return _reduction(puller, computation, over, (space.where(inside, values[0], unchanging),), initial)
     types = [value.type for value in values]
     arguments = [space.argument(type, k) for k, type in enumerate([*types, *types])]
     flag = space.argument(PrimitiveType.PRED, len(arguments))
@@ -395,7 +395,7 @@ ELEMENT_FUNCTIONS: dict[str, Callable[[Puller, Instruction, Indices], Expression
     "broadcast": _broadcast,
     "concatenate": _concatenate,
     "constant": _constant,
-    "copy": _same,
+    "copy": _forwarded,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
     "gather": _gather,
@@ -403,7 +403,7 @@ ELEMENT_FUNCTIONS: dict[str, Callable[[Puller, Instruction, Indices], Expression
     "get-tuple-element": _get_tuple_element,
     "iota": _iota,
     "map": _map,
-    "opt-barrier": _same,
+    "opt-barrier": _forwarded,
     "pad": _pad,
     "reduce": _reduce,
     "reduce-window": _reduce_window,

@@ -25,14 +25,14 @@ from hloom.types import PrimitiveType
 # Whether the target can compute an element-wise operation: (operation, result type, operand types).
 CanApply = Callable[[Operation, PrimitiveType, Sequence[PrimitiveType]], bool]
 
-_PASSING = {"copy", "reshape", "bitcast", "broadcast", "opt-barrier", "transpose"}
-_GROUPING = {"parameter", "constant", "tuple", "get-tuple-element"}
+_FORWARDING = {"copy", "reshape", "bitcast", "broadcast", "opt-barrier", "transpose"}
+_STRUCTURAL = {"parameter", "constant", "tuple", "get-tuple-element"}
 _CALLING = {"call", "map", "fusion", "conditional"}
 MAX_BRANCH = 64
 """Conditionals whose branches have more instructions are not computed in line."""
-MAX_CALLED = 4096
+MAX_INLINED = 4096
 """Instructions of what a computation calls, as often as it does."""
-MAX_STEPS_IN_A_ROW = 100
+MAX_DEPTH = 100
 
 
 def is_scalar_computation(computation: Computation) -> bool:
@@ -41,11 +41,11 @@ def is_scalar_computation(computation: Computation) -> bool:
     What it calls is written out in it, so that must not be too much; and it is looked at from its result on, step by
     step inside of each other, so there must not be too many in a row.
     """
-    extent = _extent(computation, {}, MAX_STEPS_IN_A_ROW)
-    return extent is not None and extent[0] - len(computation.instructions) <= MAX_CALLED
+    size_and_depth = _size_and_depth(computation, {}, MAX_DEPTH)
+    return size_and_depth is not None and size_and_depth[0] - len(computation.instructions) <= MAX_INLINED
 
 
-def _extent(
+def _size_and_depth(
     computation: Computation, known: dict[Computation, tuple[int, int] | None], levels: int
 ) -> tuple[int, int] | None:
     """How many instructions there are with those that it calls, and how many in a row; None where some are no scalars,
@@ -59,13 +59,13 @@ def _extent(
         for instruction in computation.instructions:
             inside: Sequence[tuple[int, int] | None] = ()
             if instruction.opcode in _CALLING:
-                inside = [_extent(called, known, levels - 1) for called in instruction.op.computations]
+                inside = [_size_and_depth(called, known, levels - 1) for called in instruction.op.computations]
             if None in inside or not _is_scalar(instruction):
                 return None
             size += sum(called[0] for called in inside if called)
             before = max((depths[operand] for operand in instruction.operands), default=0)
             depths[instruction] = before + max((called[1] for called in inside if called), default=1)
-            if depths[instruction] > MAX_STEPS_IN_A_ROW:
+            if depths[instruction] > MAX_DEPTH:
                 return None
         known[computation] = (size, depths[computation.root])
     return known[computation]
@@ -75,9 +75,9 @@ def _is_scalar(instruction: Instruction) -> bool:
     if not all(leaf.is_scalar for leaf in instruction.shape.leaves()):
         return False
     opcode, op = instruction.opcode, instruction.op
-    if op.elementwise or opcode in _GROUPING:
+    if op.elementwise or opcode in _STRUCTURAL:
         return True
-    if opcode in _PASSING:
+    if opcode in _FORWARDING:
         operand = instruction.operands[0].shape
         return all(a.compatible(b) for a, b in zip(operand.leaves(), instruction.shape.leaves(), strict=True))
     if opcode == "conditional":
@@ -153,18 +153,18 @@ def _conditional(space: ExpressionSpace, branches: Sequence[Computation], operan
     selector, *arguments = operands
     results = [_evaluate(space, branch, [argument]) for branch, argument in zip(branches, arguments, strict=True)]
     if selector.type is PrimitiveType.PRED:
-        return _chosen(space, selector, results[0], results[1])
+        return _selected(space, selector, results[0], results[1])
     chosen = results[-1]
-    for number, result in enumerate(results[:-1]):
-        wanted = space.constant(selector.type, np.asarray(number, selector.type.dtype))
+    for branch_index, result in enumerate(results[:-1]):
+        wanted = space.constant(selector.type, np.asarray(branch_index, selector.type.dtype))
         equal = space.apply(Compare(direction=ComparisonDirection.EQ), PrimitiveType.PRED, selector, wanted)
-        chosen = _chosen(space, equal, result, chosen)
+        chosen = _selected(space, equal, result, chosen)
     return chosen
 
 
-def _chosen(space: ExpressionSpace, condition: Expression, then: Value, otherwise: Value) -> Value:
+def _selected(space: ExpressionSpace, condition: Expression, then: Value, otherwise: Value) -> Value:
     if isinstance(then, tuple):
-        return tuple(_chosen(space, condition, t, o) for t, o in zip(then, otherwise, strict=True))
+        return tuple(_selected(space, condition, t, o) for t, o in zip(then, otherwise, strict=True))
     return then if then is otherwise else space.apply(Select(), then.type, condition, then, otherwise)
 
 

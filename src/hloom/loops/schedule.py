@@ -8,43 +8,43 @@ from dataclasses import replace
 
 from hloom.loops.expressions import Apply, ExpressionSpace, is_function_call, walk
 from hloom.loops.index import Expression, Variable
-from hloom.loops.lanes import emulates_masks, fitting, native_lanes, unit
-from hloom.loops.locality import in_strips, strips_of_tiles
+from hloom.loops.interleaved_accesses import (
+    MAX_LANES,
+    interleaved_loops,
+    is_transposable,
+    max_record_length,
+    needs_transposition,
+    unroll,
+)
+from hloom.loops.lanes import emulates_masks, fitting_lanes, native_lanes, stride_score
+from hloom.loops.locality import strip_mine, strip_mine_tiles
 from hloom.loops.nest import (
     BufferType,
     Kernel,
     Nest,
     collapse,
     collapse_reductions,
-    divide,
+    expression_cost,
     loads_of,
     nest_cost,
-    weight,
-)
-from hloom.loops.rows import (
-    MAX_LANES,
-    is_turned,
-    max_row_length,
-    short_rows,
-    turns_rows,
-    write_out,
+    split_at_divisors,
 )
 from hloom.loops.split_reduction import split_reductions
 from hloom.passes.fusion.fusion import MAX_COLUMN
 
-PARALLEL_COST = 160_000
+MIN_PARALLEL_COST = 160_000
 """Work, in element additions, below which a nest runs on one thread."""
-CHUNK_COST = 20_000
-STAGE_WEIGHT = 8
+MIN_CHUNK_COST = 20_000
+MIN_STAGED_COST = 8
 """Expressions that cost as much are kept rather than computed again."""
-STAGED_ELEMENTS = 1 << 14
-TILED_SQUARES = 4
+MAX_STAGED_ELEMENTS = 1 << 14
+SQUARES_PER_STEP = 4
 TILES_PER_THREAD = 8
-MIN_VECTOR = 8
+MIN_VECTOR_EXTENT = 8
 """Loops of at least so many iterations are better vectors than rows that are turned."""
-ROWS_SCORE = 3.0
+INTERLEAVED_SCORE = 3.0
 """What vectors gain whose rows are turned in registers instead of being scattered."""
-UNROLLED_LOOP = 4
+MAX_UNROLLED_LOOP = 4
 """Loops of at most so many iterations may be written out around a reduction."""
 
 
@@ -53,24 +53,24 @@ def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
     nests = []
     for nest in kernel.nests:
         nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
-        nest = collapse_reductions(divide(collapse(nest, kernel.space), kernel.space), kernel.space)
-        nests += split_reductions(kernel, _write_out_short_loops(nest, kernel.space))
+        nest = collapse_reductions(split_at_divisors(collapse(nest, kernel.space), kernel.space), kernel.space)
+        nests += split_reductions(kernel, _unroll_short_loops(nest, kernel.space))
     kernel.nests = [_schedule_nest(kernel, nest, vector_bytes, threads) for nest in nests]
 
 
 def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) -> Nest:
     nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
     vector = _vector_loop(nest, vector_bytes)
-    rows = short_rows(nest, vector, vector_bytes) if vector else []
-    nest = write_out(nest, kernel.space, rows)
-    tile = _tile_loop(nest, vector) if vector and not rows else None
+    interleaved = interleaved_loops(nest, vector, vector_bytes) if vector else []
+    nest = unroll(nest, kernel.space, interleaved)
+    tile = _tile_loop(nest, vector) if vector and not interleaved else None
     nest = _order_loops(nest, vector, tile)
     nest = _stage(kernel, nest, vector)
     lanes = _lanes(nest, vector, tile, vector_bytes) if vector else 0
     if vector and tile is None:
-        nest, vector = in_strips(nest, kernel.space, vector, lanes)
+        nest, vector = strip_mine(nest, kernel.space, vector, lanes)
     elif vector and tile and nest.loops == (tile, vector) and tile.extent < threads * TILES_PER_THREAD * lanes:
-        nest, vector = strips_of_tiles(nest, kernel.space, vector)
+        nest, vector = strip_mine_tiles(nest, kernel.space, vector)
     chunk = _chunk(nest, vector, tile, lanes, threads)
     chosen = replace(nest.schedule, vector=vector, lanes=lanes, transposed=tile, chunk=chunk)
     return replace(nest, schedule=chosen)
@@ -86,13 +86,13 @@ def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
         return None
     longest = max((loop.extent for loop in nest.loops), default=0)
     loops = [loop for loop in nest.loops if loop.extent >= 4 or loop.extent == longest]
-    along_rows = [loop for loop in loops if short_rows(nest, loop, vector_bytes)]
-    if nest.reductions and along_rows and not any(_is_contiguous(nest, loop) for loop in loops):
-        return max(along_rows, key=lambda loop: (_contiguity(nest, loop), loop.extent))
+    interleaved = [loop for loop in loops if interleaved_loops(nest, loop, vector_bytes)]
+    if nest.reductions and interleaved and not any(_is_contiguous(nest, loop) for loop in loops):
+        return max(interleaved, key=lambda loop: (_contiguity(nest, loop), loop.extent))
     best, best_score = None, 0.0
     for loop in loops:
         score = _contiguity(nest, loop) + (0.1 if loop is nest.loops[-1] else 0.0)
-        score += ROWS_SCORE if loop in along_rows else 0.0
+        score += INTERLEAVED_SCORE if loop in interleaved else 0.0
         if best is None or score > best_score:
             best, best_score = loop, score
     if best is None:
@@ -101,26 +101,27 @@ def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
         if not (reduction.opcode and reduction.over) or best not in reduction.variables:
             continue
         loads = loads_of(reduction.values)
-        own = max(sum(unit(load.index, v) for load in loads) for v in reduction.over)
-        if own > sum(unit(load.index, best) for load in loads) and max(v.extent for v in reduction.over) >= 8:
+        inner = max(sum(stride_score(load.index, v) for load in loads) for v in reduction.over)
+        if inner > sum(stride_score(load.index, best) for load in loads) and max(v.extent for v in reduction.over) >= 8:
             return None
     return best
 
 
 def _is_contiguous(nest: Nest, loop: Variable) -> bool:
     """Whether all that vectors along the loop read and write is contiguous, with reductions side by side."""
-    accesses = [unit(load.index, loop) for load in nest.loads] + [unit(store.index, loop) - 1 for store in nest.stores]
+    scores = [stride_score(load.index, loop) for load in nest.loads]
+    scores += [stride_score(store.index, loop) - 1 for store in nest.stores]
     return (
-        loop.extent >= MIN_VECTOR
-        and min(accesses) >= 0
+        loop.extent >= MIN_VECTOR_EXTENT
+        and min(scores) >= 0
         and all(loop in reduction.variables for reduction in nest.reductions)
     )
 
 
 def _contiguity(nest: Nest, loop: Variable) -> float:
-    score = sum(2.0 * unit(store.index, loop) for store in nest.stores)
+    score = sum(2.0 * stride_score(store.index, loop) for store in nest.stores)
     for load in nest.loads:
-        score += unit(load.index, loop)
+        score += stride_score(load.index, loop)
     return score
 
 
@@ -130,12 +131,16 @@ def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
         return None
     for load in nest.loads:
         for loop in nest.loops:
-            if loop is not vector and min(loop.extent, vector.extent) >= MAX_LANES and is_turned(load, loop, vector):
+            if (
+                loop is not vector
+                and min(loop.extent, vector.extent) >= MAX_LANES
+                and is_transposable(load, loop, vector)
+            ):
                 return loop
     return None
 
 
-def _loops_along_columns(nest: Nest, vector: Variable | None) -> list[Variable]:
+def _reduction_invariant_loops(nest: Nest, vector: Variable | None) -> list[Variable]:
     """Loops that need the same reductions in each round: these are computed before them, for vectors of columns."""
     if vector is None or not nest.reductions or len(nest.stores) > 1:
         return []
@@ -151,16 +156,16 @@ def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> 
     """The vector loop innermost but for those that use the reductions of columns, the tile's around it, of the others
     the largest outermost if it gives threads work.
     """
-    last = [loop for loop in (tile, vector) if loop is not None] + _loops_along_columns(nest, vector)
+    last = [loop for loop in (tile, vector) if loop is not None] + _reduction_invariant_loops(nest, vector)
     others = [loop for loop in nest.loops if loop not in last]
-    if nest.is_perfect and not nest.reads_what_it_writes and others and others[0].extent < 8:
+    if nest.is_perfect and not nest.reads_written_buffers and others and others[0].extent < 8:
         others.sort(key=lambda loop: -loop.extent)
     return replace(nest, loops=(*others, *last))
 
 
 def tile_step(tile: Variable, lanes: int) -> int:
     """Rows of a tile that are worked on together: several squares of lanes, so that each visit reads longer runs."""
-    return lanes * TILED_SQUARES if tile.extent % (lanes * TILED_SQUARES) == 0 else lanes
+    return lanes * SQUARES_PER_STEP if tile.extent % (lanes * SQUARES_PER_STEP) == 0 else lanes
 
 
 # How wide
@@ -169,11 +174,11 @@ def tile_step(tile: Variable, lanes: int) -> int:
 def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: int) -> int:
     expressions = nest.expressions
     width = native_lanes(expressions, vector_bytes)
-    if tile is not None or turns_rows(nest, vector, max_row_length(nest, vector, vector_bytes)):
+    if tile is not None or needs_transposition(nest, vector, max_record_length(nest, vector, vector_bytes)):
         return min(width, MAX_LANES)
     if emulates_masks(expressions, vector_bytes):
-        return fitting(min(width, 16), 1, vector.extent)
-    cost = sum(weight(e) for e in expressions)
+        return fitting_lanes(min(width, 16), 1, vector.extent)
+    cost = sum(expression_cost(e) for e in expressions)
     reductions = [f for f in nest.reductions if vector in f.variables]
     only_reductions = reductions and len(nest.stores) == 1  # not rows that are written out
     factor = (
@@ -185,18 +190,18 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
         if cost <= 12 or only_reductions
         else 1
     )
-    return fitting(width * factor, width, vector.extent)
+    return fitting_lanes(width * factor, width, vector.extent)
 
 
 # Work that is shared
 
 
-def _write_out_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
+def _unroll_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
     """Short loops around reductions become one store for each iteration, so that the reductions share their loops and
     work.
     """
-    is_short = len(nest.loops) > 1 and nest.loops[-1].extent <= UNROLLED_LOOP
-    return write_out(nest, space, nest.loops[-1:]) if nest.reductions and is_short else nest
+    is_short = len(nest.loops) > 1 and nest.loops[-1].extent <= MAX_UNROLLED_LOOP
+    return unroll(nest, space, nest.loops[-1:]) if nest.reductions and is_short else nest
 
 
 def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
@@ -209,20 +214,20 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
     staged = []
     replaced: dict[int, Expression] = {}
     for reduction in nest.reductions:
-        if len(reduction.over) != 1 or reduction.over[0].extent != vector.extent or vector.extent > STAGED_ELEMENTS:
+        if len(reduction.over) != 1 or reduction.over[0].extent != vector.extent or vector.extent > MAX_STAGED_ELEMENTS:
             continue
         if vector in reduction.variables or not reduction.opcode:
             continue
-        own = reduction.over[0]
-        for expression in _costly(reduction.values, own):
-            twin = space.substitute([expression], {own: space.indices.of(vector)}, in_reductions=False)[0]
-            if id(twin) in outside and id(twin) not in replaced and twin is not expression:
+        inner = reduction.over[0]
+        for expression in _expensive(reduction.values, inner):
+            counterpart = space.substitute([expression], {inner: space.indices.of(vector)}, in_reductions=False)[0]
+            if id(counterpart) in outside and id(counterpart) not in replaced and counterpart is not expression:
                 buffer = len(kernel.buffers)
                 type = expression.type.computation_type  # as registers hold it: no narrow float is rounded again
                 kernel.buffers.append(BufferType(type, vector.extent, "scratch"))
                 space.buffer_sizes.append(vector.extent)
-                staged.append((expression, buffer, space.indices.of(own)))
-                replaced[id(twin)] = space.load(type, buffer, space.indices.of(vector))
+                staged.append((expression, buffer, space.indices.of(inner)))
+                replaced[id(counterpart)] = space.load(type, buffer, space.indices.of(vector))
                 break
     if not staged:
         return nest
@@ -231,13 +236,13 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
     return replace(nest, stores=stores, schedule=replace(nest.schedule, staged=tuple(staged)))
 
 
-def _costly(values: Sequence[Expression], own: Variable) -> list[Expression]:
+def _expensive(values: Sequence[Expression], inner: Variable) -> list[Expression]:
     """Expressions worth keeping, the largest first."""
     found: list[Expression] = []
     for expression in reversed(walk(values)):
-        if isinstance(expression, Apply) and own in expression.variables:
-            work = sum(weight(e) for e in walk([expression]) if own in e.variables)
-            found += [expression] * (work >= STAGE_WEIGHT)
+        if isinstance(expression, Apply) and inner in expression.variables:
+            work = sum(expression_cost(e) for e in walk([expression]) if inner in e.variables)
+            found += [expression] * (work >= MIN_STAGED_COST)
     return found
 
 
@@ -247,12 +252,12 @@ def _costly(values: Sequence[Expression], own: Variable) -> list[Expression]:
 def _chunk(nest: Nest, vector: Variable | None, tile: Variable | None, lanes: int, threads: int) -> int:
     """How many iterations of the first loop a thread takes at a time; 0: the nest runs on one thread."""
     cost = nest_cost(nest)
-    if threads <= 1 or not nest.loops or cost < PARALLEL_COST:
+    if threads <= 1 or not nest.loops or cost < MIN_PARALLEL_COST:
         return 0
     first = nest.loops[0]
     step = tile_step(first, lanes) if first is tile else lanes if first is vector else 1
-    pieces = min(threads * 8, max(1, cost // CHUNK_COST), -(-first.extent // step))
-    if pieces <= 1:
+    chunks = min(threads * 8, max(1, cost // MIN_CHUNK_COST), -(-first.extent // step))
+    if chunks <= 1:
         return 0
-    each = -(-first.extent // pieces)
+    each = -(-first.extent // chunks)
     return -(-each // step) * step

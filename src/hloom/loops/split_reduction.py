@@ -22,12 +22,12 @@ from hloom.loops.pull import row_major_strides
 
 MIN_WORK = 150_000
 """Work, in additions, below which a reduction stays whole."""
-PARTS, MAX_PARTS = 16, 128
-PART_STEPS = 1 << 16
+MIN_PARTS, MAX_PARTS = 16, 128
+PART_ITERATIONS = 1 << 16
 """Parts that keep nothing are as long where there are enough: the places from which one reads lie close together."""
-ROWS_AT_ONCE = 8
+ROWS_PER_STEP = 8
 MAX_ROW_BYTES = 1 << 18
-MIN_PART = 64
+MIN_PART_ITERATIONS = 64
 """Steps of a part, at least."""
 
 
@@ -40,19 +40,19 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
     if not reductions or nest_cost(nest) < MIN_WORK:
         return [nest]
     variable = reductions[0].over[0]
-    by_rows = _walks_rows(nest, reductions, variable)
-    parts = min(_parts(variable.extent, by_rows), variable.extent // MIN_PART)
-    if parts < 2 or not (by_rows or nest.iterations < PARTS):
+    by_rows = _reduces_rows(nest, reductions, variable)
+    parts = min(_part_count(variable.extent, by_rows), variable.extent // MIN_PART_ITERATIONS)
+    if parts < 2 or not (by_rows or nest.iterations < MIN_PARTS):
         return [nest]
     return _Split(kernel, nest, reductions, variable, parts, by_rows).nests()
 
 
-def _parts(steps: int, by_rows: bool) -> int:
+def _part_count(steps: int, by_rows: bool) -> int:
     """The more of them the longer each is, so that no chain of additions is long (GEN-13): errors within parts cancel
     each other more than those of adding up the parts."""
     if by_rows:
-        return max(PARTS, math.isqrt(steps // ROWS_AT_ONCE) // 2)
-    return min(MAX_PARTS, max(PARTS, steps // PART_STEPS))
+        return max(MIN_PARTS, math.isqrt(steps // ROWS_PER_STEP) // 2)
+    return min(MAX_PARTS, max(MIN_PARTS, steps // PART_ITERATIONS))
 
 
 def _splittable(nest: Nest) -> list[Reduction]:
@@ -69,7 +69,7 @@ def _splittable(nest: Nest) -> list[Reduction]:
     return outer if alike and own_type and all(not reduction.initial[0].variables for reduction in outer) else []
 
 
-def _walks_rows(nest: Nest, reductions: list[Reduction], variable: Variable) -> bool:
+def _reduces_rows(nest: Nest, reductions: list[Reduction], variable: Variable) -> bool:
     """Whether what is read lies contiguously along a kept loop and far apart along the reduction's."""
     if not nest.loops or len(nest.loops) > 1:
         return False
@@ -99,22 +99,22 @@ class _Split:
         self.kernel, self.nest, self.reductions, self.variable = kernel, nest, reductions, variable
         self.space: ExpressionSpace = kernel.space
         self.parts, self.by_rows = parts, by_rows
-        step = ROWS_AT_ONCE if by_rows else 1
+        step = ROWS_PER_STEP if by_rows else 1
         self.length = variable.extent // parts // step * step
         self.part = self.space.indices.variable("p", parts)
         self.partials = [self._temporary(reduction) for reduction in reductions]
 
     def _temporary(self, reduction: Reduction) -> int:
-        number = len(self.kernel.buffers)
+        buffer = len(self.kernel.buffers)
         size = self.parts * self.nest.iterations
         self.kernel.buffers.append(BufferType(reduction.initial[0].type, size, "temporary"))
         self.space.buffer_sizes.append(size)
-        return number
+        return buffer
 
     def nests(self) -> list[Nest]:
-        return [*(self._row_parts() if self.by_rows else [self._whole_parts()]), self._joined()]
+        return [*(self._row_nests() if self.by_rows else [self._single_nest()]), self._combining_nest()]
 
-    def _place(self, part: Index) -> Index:
+    def _partial_index(self, part: Index) -> Index:
         """Where a part's value of the current element lies."""
         indices, loops = self.space.indices, self.nest.loops
         own = indices.linear([indices.of(v) for v in loops], row_major_strides([v.extent for v in loops]))
@@ -122,37 +122,37 @@ class _Split:
 
     def _reduced(self, reduction: Reduction, over: Variable, at: Index) -> Expression:
         """The reduction over another variable, from the identity on."""
-        neutral = self.space.constant(reduction.initial[0].type, identity(reduction.opcode, reduction.initial[0].type))
+        start = self.space.constant(reduction.initial[0].type, identity(reduction.opcode, reduction.initial[0].type))
         value = self.space.substitute([reduction.values[0]], {self.variable: at}, in_reductions=False)[0]
-        return self.space.reduction((over,), (value,), (neutral,), reduction.combine, reduction.opcode)[0]
+        return self.space.reduction((over,), (value,), (start,), reduction.combine, reduction.opcode)[0]
 
-    def _whole_parts(self) -> Nest:
+    def _single_nest(self) -> Nest:
         indices = self.space.indices
         step = indices.variable("s", self.length)
         at = indices.add(indices.scale(indices.of(self.part), self.length), indices.of(step))
         stores = [
-            Store(buffer, self._place(indices.of(self.part)), self._reduced(reduction, step, at))
+            Store(buffer, self._partial_index(indices.of(self.part)), self._reduced(reduction, step, at))
             for reduction, buffer in zip(self.reductions, self.partials, strict=True)
         ]
         return Nest((self.part, *self.nest.loops), tuple(stores))
 
-    def _row_parts(self) -> list[Nest]:
+    def _row_nests(self) -> list[Nest]:
         """Several rows at a time are added to the part's row of sums."""
         indices, space = self.space.indices, self.space
-        place = self._place(indices.of(self.part))
-        rows = indices.variable("t", self.length // ROWS_AT_ONCE)
-        step = indices.variable("s", ROWS_AT_ONCE)
+        index = self._partial_index(indices.of(self.part))
+        rows = indices.variable("t", self.length // ROWS_PER_STEP)
+        step = indices.variable("s", ROWS_PER_STEP)
         at = indices.add(
             indices.scale(indices.of(self.part), self.length),
-            indices.scale(indices.of(rows), ROWS_AT_ONCE),
+            indices.scale(indices.of(rows), ROWS_PER_STEP),
             indices.of(step),
         )
         start, add = [], []
         for reduction, buffer in zip(self.reductions, self.partials, strict=True):
             type = reduction.initial[0].type
-            start.append(Store(buffer, place, space.constant(type, identity(reduction.opcode, type))))
-            so_far = space.load(type, buffer, place)
-            add.append(Store(buffer, place, self._combined(reduction, so_far, self._reduced(reduction, step, at))))
+            start.append(Store(buffer, index, space.constant(type, identity(reduction.opcode, type))))
+            so_far = space.load(type, buffer, index)
+            add.append(Store(buffer, index, self._combined(reduction, so_far, self._reduced(reduction, step, at))))
         loops = self.nest.loops
         return [Nest((self.part, *loops), tuple(start)), Nest((self.part, rows, *loops), tuple(add))]
 
@@ -160,7 +160,7 @@ class _Split:
         combiner = reduction.combine[0]
         return self.space.apply(combiner.op, combiner.type, a, b)  # type: ignore[attr-defined]
 
-    def _joined(self) -> Nest:
+    def _combining_nest(self) -> Nest:
         """The stores of the nest, with reductions of the parts and of what is left over."""
         space, indices = self.space, self.space.indices
         results = {e.reduction: e for s in self.nest.stores for e in walk([s.value]) if isinstance(e, ReductionResult)}
@@ -168,13 +168,13 @@ class _Split:
         part = indices.variable("p", self.parts)
         for reduction, buffer in zip(self.reductions, self.partials, strict=True):
             type = reduction.initial[0].type
-            value = space.load(type, buffer, self._place(indices.of(part)))
+            value = space.load(type, buffer, self._partial_index(indices.of(part)))
             joined = space.reduction((part,), (value,), reduction.initial, reduction.combine, reduction.opcode)[0]
             done = self.parts * self.length
             if done < self.variable.extent:
-                rest = indices.variable("q", self.variable.extent - done)
-                at = indices.shift(indices.of(rest), done)
-                joined = self._combined(reduction, joined, self._reduced(reduction, rest, at))
+                remainder = indices.variable("q", self.variable.extent - done)
+                at = indices.shift(indices.of(remainder), done)
+                joined = self._combined(reduction, joined, self._reduced(reduction, remainder, at))
             new[id(results[reduction])] = joined
         roots = space.replace(self.nest.values, new)
         stores = tuple(replace(s, value=v) for s, v in zip(self.nest.stores, roots, strict=True))

@@ -47,13 +47,13 @@ def _loop(emit: Callable[..., Any], element: str, width: int, operands: int, res
     pointers = [Value(f"%p{k}", PTR) for k in range(operands + results)]
     b.branch("loop")
     b.start("loop")
-    place = len(b.lines)
+    phi_line = len(b.lines)
     values = [b.load(b.element_pointer(p, i, element), type, type.bits // 8) for p in pointers[:operands]]
     result = emit(b, *values)
     for value, pointer in zip((result,) if results == 1 else result, pointers[operands:]):
         b.store(value, b.element_pointer(pointer, i, element), type.bits // 8)
     following = b.emit(f"add i64 %i, {max(width, 1)}", I64)
-    b.lines.insert(place, f"  %i = phi i64 [ 0, %entry ], [ {following.text}, %{b.block} ]")
+    b.lines.insert(phi_line, f"  %i = phi i64 [ 0, %entry ], [ {following.text}, %{b.block} ]")
     b.branch_if(b.compare("ult", following, Value("%n", I64)), "loop", "done")
     b.start("done")
     b.line("ret void")

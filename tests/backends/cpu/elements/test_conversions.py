@@ -21,9 +21,9 @@ EDGES = [0.0, -0.0, 0.5, -0.5, 0.999, -0.999, math.inf, -math.inf, math.nan] + [
 @pytest.mark.parametrize("source", FLOATS)
 def test_floats_to_integers(source: str, target: str) -> None:
     random = np.random.default_rng(0)
-    numbers = np.array([*EDGES, *random.standard_normal(60) * 10.0 ** random.integers(-2, 22, 60)])
+    values = np.array([*EDGES, *random.standard_normal(60) * 10.0 ** random.integers(-2, 22, 60)])
     with np.errstate(over="ignore"):
-        x = numbers.astype(FLOATS[source])
+        x = values.astype(FLOATS[source])
     shape = f"[{x.size}]"
     text = f"HloModule m\nENTRY e {{\n p = {source}{shape} parameter(0)\n ROOT c = {target}{shape} convert(p)\n}}"
     found = [int(value) for value in np.asarray(hl.compile(text)(x))]

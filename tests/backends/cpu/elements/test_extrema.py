@@ -11,14 +11,14 @@ import pytest
 from backends.cpu.elements.compile_elementwise import compile_elementwise
 from hloom.backends.cpu.elements.extrema import float_extremum
 
-NUMBERS = [-math.inf, -2.5, -1e-310, -0.0, 0.0, 1e-310, 3.0, math.inf, math.nan, -math.nan]
+SPECIAL_VALUES = [-math.inf, -2.5, -1e-310, -0.0, 0.0, 1e-310, 3.0, math.inf, math.nan, -math.nan]
 
 
 @pytest.mark.parametrize("width", [0, 2, 4, 8, 16, 32])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("intrinsic", "sign"), [("maximum", 1.0), ("minimum", -1.0)])
-def test_every_pair_of_special_numbers(intrinsic: str, sign: float, dtype: type, width: int) -> None:
-    pairs = list(itertools.product(NUMBERS, NUMBERS))
+def test_every_pair_of_special_values(intrinsic: str, sign: float, dtype: type, width: int) -> None:
+    pairs = list(itertools.product(SPECIAL_VALUES, SPECIAL_VALUES))
     pairs += pairs[: -len(pairs) % 32]
     x, y = np.array(pairs, dtype).T.copy()
     found = compile_elementwise(lambda b, x, y: float_extremum(b, intrinsic, x, y), dtype, width, 2)(x, y)

@@ -90,15 +90,15 @@ def check(text: str, *inputs: Array, steps: int = 0, exact: bool = False) -> Non
     compiled = hl.compile(text, backend="cpu")
     assert not compiled.report()
     results = zip(flat(compiled(*inputs)), flat(hl.compile(text, backend="interpreter")(*inputs)), strict=True)
-    for number, (got, want) in enumerate(results):
+    for position, (got, want) in enumerate(results):
         type = BY_DTYPE[got.dtype]
         if type.is_float and not exact:
             is_nan = np.isnan(want.astype(np.float64))
-            assert np.array_equal(np.isnan(got.astype(np.float64)), is_nan), number
+            assert np.array_equal(np.isnan(got.astype(np.float64)), is_nan), position
             apart = total_order_key(got)[~is_nan].astype(np.int64) - total_order_key(want)[~is_nan]
-            assert np.abs(apart).max(initial=0) <= steps, number
+            assert np.abs(apart).max(initial=0) <= steps, position
         else:
-            assert Literal.from_numpy(got) == Literal.from_numpy(want), number
+            assert Literal.from_numpy(got) == Literal.from_numpy(want), position
 
 
 def module(parameters: list[str], lines: list[str], computations: str = "") -> str:
@@ -195,7 +195,7 @@ def test_movements(type: PrimitiveType) -> None:
 
 @each_type
 @pytest.mark.parametrize("opcode", ["add", "multiply", "maximum", "minimum"])
-def test_folds(type: PrimitiveType, opcode: str) -> None:
+def test_reductions(type: PrimitiveType, opcode: str) -> None:
     """All partial results are representable, or beyond what the type holds."""
     x = np.random.default_rng(0).choice([1.0, 2.0] if opcode == "multiply" else [0.5, 1.0, 2.0], (6, 40))
     x[:, 4:] = 1 if opcode == "multiply" else 0.5

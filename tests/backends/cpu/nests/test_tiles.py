@@ -20,7 +20,7 @@ def test_transposes_of_matrices(type: str, rows: int, columns: int) -> None:
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_what_is_fused_with_transposes(type: str) -> None:
+def test_transposes_fused_with_arithmetic(type: str) -> None:
     text = f"""
         ENTRY e {{
           a = {type}[3,600,128] parameter(0)
@@ -31,7 +31,7 @@ def test_what_is_fused_with_transposes(type: str) -> None:
           more = {type}[3,128,600] add(at, c)
           ROOT r = {type}[3,128,600] multiply(more, bt)
         }}"""
-    numbers = np.random.default_rng(1).integers(0, 5, (3, 3, 600 * 128)).astype(TYPES[type])
-    a, b, c = numbers[0].reshape(3, 600, 128), numbers[1].reshape(3, 600, 128), numbers[2].reshape(3, 128, 600)
+    values = np.random.default_rng(1).integers(0, 5, (3, 3, 600 * 128)).astype(TYPES[type])
+    a, b, c = values[0].reshape(3, 600, 128), values[1].reshape(3, 600, 128), values[2].reshape(3, 128, 600)
     got = hl.compile(hl.parse(text))(a, b, c)
     np.testing.assert_array_equal(got, (a.swapaxes(1, 2) + c) * b.swapaxes(1, 2))

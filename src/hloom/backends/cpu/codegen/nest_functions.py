@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hloom.backends.cpu.codegen.call_tables import from_frame
 from hloom.backends.cpu.llvm.text import I64, Builder, Value, constant
 from hloom.backends.cpu.nests.emitter import emit_nest
-from hloom.backends.cpu.nests.state import TIE
+from hloom.backends.cpu.nests.state import LOCATION_MARK
 from hloom.loops.nest import Kernel, Nest
 
 
@@ -69,7 +69,7 @@ class NestFunctions:
     def _write(self, name: str, kernel: Kernel, nest: Nest) -> NestFunction:
         text, buffers, declarations = emit_nest(name, kernel, nest, self.vector_bytes, self.tied)
         lines = text.split("\n")
-        ties = [line.partition(TIE)[2] for line in lines] if self.tied else []
-        lines = [line.partition(TIE)[0] for line in lines] if self.tied else lines
+        ties = [line.partition(LOCATION_MARK)[2] for line in lines] if self.tied else []
+        lines = [line.partition(LOCATION_MARK)[0] for line in lines] if self.tied else lines
         extent = nest.loops[0].extent if nest.loops else 1
         return NestFunction(name, buffers, lines, declarations, nest.schedule.chunk, extent, ties)

@@ -52,7 +52,7 @@ from hloom.backends.cpu.program.program import (
     WhileStep,
 )
 from hloom.loops.expressions import Constant
-from hloom.loops.nest import Nest, nest_cost, whole_choice
+from hloom.loops.nest import Nest, invariant_select, nest_cost
 
 INLINED_LINES = 200
 """Functions of at most so many lines that run on one thread become part of the loop that calls them."""
@@ -378,7 +378,7 @@ class StepEmitter:
 
     def _chunk(self, step: KernelStep, nest: Nest) -> int:
         """No thread is woken for a nest that looks at a result in place, where there is mostly nothing to do."""
-        choice = whole_choice(nest)
+        choice = invariant_select(nest)
         if choice is None or not isinstance(choice.other, Constant):
             return nest.schedule.chunk
         written, kept = (self.assignment.of(step.buffers[k]) for k in (nest.stores[0].buffer, choice.kept.buffer))

@@ -318,8 +318,8 @@ def arc_sine(z: Pair) -> Pair:
     minus, plus = _roots(z)
     angle = atan2(_finite(z)[0], minus[0] * plus[0] - minus[1] * plus[1])
     length = _arc_length(z, minus[0] * plus[1] - minus[1] * plus[0])
-    on_cut = z[1].equals(0.0) & (abs(z[0]) <= 1.0)
-    return where(z[0].equals(0.0), z[0], angle), where(on_cut, z[1], with_sign_of(length, z[1]))
+    has_real_result = z[1].equals(0.0) & (abs(z[0]) <= 1.0)
+    return where(z[0].equals(0.0), z[0], angle), where(has_real_result, z[1], with_sign_of(length, z[1]))
 
 
 def arc_cosine(z: Pair) -> Pair:
@@ -356,8 +356,8 @@ def arc_tangent_of_quotient(y: Pair, x: Pair) -> Pair:
     """-i log((x + i y) / sqrt(x^2 + y^2))."""
     squares = multiply(x, x), multiply(y, y)
     root = square_root((squares[0][0] + squares[1][0], squares[0][1] + squares[1][1]))
-    turned = _times_i(y)
-    return _over_i(logarithm(divide((x[0] + turned[0], x[1] + turned[1]), root)))
+    iy = _times_i(y)
+    return _over_i(logarithm(divide((x[0] + iy[0], x[1] + iy[1]), root)))
 
 
 # Tables

@@ -22,7 +22,7 @@ SIGN_MASK = 1 << 31
 _QUIET_NAN = 0x7FC00000
 _SMALLEST_POWER = 1 << (MANTISSA - 1)
 """2^-127, which is subnormal in f32."""
-_HALF_WAY = 1 << (MANTISSA - 1)
+_MIDPOINT = 1 << (MANTISSA - 1)
 """From a power of two to the middle between it and the next."""
 
 
@@ -223,11 +223,11 @@ def _rounded_to_exponent(b: Builder, value: Value) -> Value:
     """To a power of two, ties up; what is not positive, or too large, becomes NaN (as ml_dtypes has it)."""
     bits = b.bitcast(value, value.type.integer)
     word = bits.type
-    up = b.binary("add", bits, constant(word, _HALF_WAY))
+    up = b.binary("add", bits, constant(word, _MIDPOINT))
     power = b.binary("and", up, constant(word, EXPONENT_MASK))
     is_least = b.compare("ule", bits, constant(word, _SMALLEST_POWER))
     power = b.select(is_least, constant(word, _SMALLEST_POWER), power)
     # One comparison for all: 0 and what has a sign come out above the largest.
     before = b.binary("sub", bits, constant(word, 1))
-    is_number = b.compare("ult", before, constant(word, EXPONENT_MASK - _HALF_WAY - 1))
+    is_number = b.compare("ult", before, constant(word, EXPONENT_MASK - _MIDPOINT - 1))
     return b.bitcast(b.select(is_number, power, constant(word, _QUIET_NAN)), value.type)

@@ -109,14 +109,14 @@ def _wrapper(op: ScalarFunctionCall) -> str:
     type = function.results[op.position]
     memory = type_of(memory_element(type))
     returned = f"{{ {memory}, {memory} }}" if type.is_complex else str(memory)
-    for number, taken in enumerate([*function.parameters, *function.results]):
+    for parameter, taken in enumerate([*function.parameters, *function.results]):
         element, count = type_of(memory_element(taken)), 2 if taken.is_complex else 1
-        place = b.emit(f"alloca [{count} x {element}], align 16", PTR)
-        pointers.append(place)
-        for part in range(count if number < len(function.parameters) else 0):
-            names.append(f"{element} %p{number}.{part}")
-            target = b.emit(f"getelementptr {element}, {place}, i64 {part}", PTR)
-            b.line(f"store {element} %p{number}.{part}, {target}, align {max(1, taken.byte_width // count)}")
+        slot = b.emit(f"alloca [{count} x {element}], align 16", PTR)
+        pointers.append(slot)
+        for part in range(count if parameter < len(function.parameters) else 0):
+            names.append(f"{element} %p{parameter}.{part}")
+            target = b.emit(f"getelementptr {element}, {slot}, i64 {part}", PTR)
+            b.line(f"store {element} %p{parameter}.{part}, {target}, align {max(1, taken.byte_width // count)}")
     if op.is_guarded:
         run, skip = b.label("run"), b.label("skip")
         b.branch_if(Value("%go", type_of("i1")), run, skip)

@@ -146,8 +146,8 @@ def _reduce_large(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     zero = wide.like(0.0)
     b.declarations[DIGITS_OF_TWO_OVER_PI] = None
     with b.loop(9 if single else len(DIGITS), carried=[wide.value, zero.value, zero.value]) as loop:
-        place = b.element_pointer(Value("@two_over_pi", PTR), b.index(loop.index), "double")
-        digits = Lanes(b, b.splat(b.load(place, F64, 8), wide.type.width))
+        pointer = b.element_pointer(Value("@two_over_pi", PTR), b.index(loop.index), "double")
+        digits = Lanes(b, b.splat(b.load(pointer, F64, 8), wide.type.width))
         scaled, total, rest = (Lanes(b, value) for value in loop.carried)
         scaled = scaled * 2.0**-DIGIT_BITS
         # Both factors have at most 27 bits, so that products are exact.
@@ -236,11 +236,11 @@ def tan(x: Lanes) -> Lanes:
     return where(x.equals(0.0), x, fma(residue, inverse, quotient))
 
 
-def _turned(turns: Lanes, angle: Lanes, rest: Lanes) -> Lanes:
+def _add_octants(octants: Lanes, angle: Lanes, rest: Lanes) -> Lanes:
     """turns * pi / 4 + angle + rest, where turns is 0 .. 4 and the rest small."""
-    high, low = turns.pick(*QUARTER_PI_HIGH), turns.pick(*QUARTER_PI_LOW)
-    base = turns * high
-    return base + (angle + (rest + fma(turns, low, fma(turns, high, -base))))
+    high, low = octants.pick(*QUARTER_PI_HIGH), octants.pick(*QUARTER_PI_LOW)
+    base = octants * high
+    return base + (angle + (rest + fma(octants, low, fma(octants, high, -base))))
 
 
 def _negate_where(condition: Lanes, x: Lanes) -> Lanes:
@@ -260,12 +260,12 @@ def atan2(y: Lanes, x: Lanes) -> Lanes:
     quotient = where(above, small - large, small) / where(above, small + large, large)
     # 0 / 0 and inf - inf.
     t = where(small.equals(large), 0.0, quotient)
-    turns = where(above, t.like(1.0), 0.0)
-    turns = where(steep, 2.0 - turns, turns)
-    turns = where(behind, 4.0 - turns, turns)
+    octants = where(above, t.like(1.0), 0.0)
+    octants = where(steep, 2.0 - octants, octants)
+    octants = where(behind, 4.0 - octants, octants)
     t = _negate_where(steep ^ behind, t)
     square = t * t
-    return with_sign_of(_turned(turns, t, t * square * square.polynomial(ATAN)), y)
+    return with_sign_of(_add_octants(octants, t, t * square * square.polynomial(ATAN)), y)
 
 
 def atan(x: Lanes) -> Lanes:
@@ -283,13 +283,13 @@ def _asin_parts(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 def asin(x: Lanes) -> Lanes:
     large, main, rest = _asin_parts(x)
-    turns = where(large, x.like(2.0), 0.0)
-    return with_sign_of(_turned(turns, _negate_where(large, main), _negate_where(large, rest)), x)
+    octants = where(large, x.like(2.0), 0.0)
+    return with_sign_of(_add_octants(octants, _negate_where(large, main), _negate_where(large, rest)), x)
 
 
 def acos(x: Lanes) -> Lanes:
     large, main, rest = _asin_parts(x)
     negative = x < 0.0
-    turns = where(large, where(negative, x.like(4.0), 0.0), 2.0)
+    octants = where(large, where(negative, x.like(4.0), 0.0), 2.0)
     subtract = ~(large ^ negative)
-    return _turned(turns, _negate_where(subtract, main), _negate_where(subtract, rest))
+    return _add_octants(octants, _negate_where(subtract, main), _negate_where(subtract, rest))

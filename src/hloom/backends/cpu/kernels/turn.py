@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
-from hloom.backends.cpu.nests.rows import transpose_vectors
+from hloom.backends.cpu.nests.interleaved_accesses import transpose_vectors
 
 _LINE = 64  # bytes
 

@@ -19,31 +19,31 @@ from hloom.backends.cpu.elements.types import (
 )
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_value
+from hloom.backends.cpu.nests.interleaved_accesses import load_group, store_group
 from hloom.backends.cpu.nests.memory import emit_load, emit_store
 from hloom.backends.cpu.nests.reductions import emit_ready_reductions, emit_reductions, results_of
-from hloom.backends.cpu.nests.rows import load_rows, store_rows
 from hloom.backends.cpu.nests.state import NestState
-from hloom.backends.cpu.nests.tiles import allocate_turned, emit_tiles
+from hloom.backends.cpu.nests.tiles import allocate_transposed, emit_tiles
 from hloom.loops.expressions import Apply, Argument, Constant, FromIndex, InRange, Load, ReductionResult, Where
 from hloom.loops.index import Expression, Variable
-from hloom.loops.nest import Kernel, Nest, Store, expressions_of, whole_choice
+from hloom.loops.nest import Kernel, Nest, Store, expressions_of, invariant_select
 
 
 def emit_nest(
-    name: str, kernel: Kernel, nest: Nest, vector_bytes: int, tied: bool = False
+    name: str, kernel: Kernel, nest: Nest, vector_bytes: int, with_locations: bool = False
 ) -> tuple[str, list[int], dict[str, None]]:
     """The text of `void @name(ptr of each buffer used.., i64 first, i64 last)`, those buffers, and declarations.
 
-    The function runs iterations first <= i < last of the outermost loop. With `tied` lines end with a comment that
-    names the instruction that they are for.
+    The function runs iterations first <= i < last of the outermost loop. `with_locations` appends to each line the name
+    of the HLO instruction that it was emitted for, as a comment.
     """
     used = used_buffers(nest)
     arguments = [b for b in used if kernel.buffers[b].role != "scratch"]
-    emitter = NestEmitter(kernel.buffers, nest, vector_bytes, kernel.names() if tied else None)
+    emitter = NestEmitter(kernel.buffers, nest, vector_bytes, kernel.names() if with_locations else None)
     for buffer in used:
         if kernel.buffers[buffer].role == "scratch":
             emitter.allocate_scratch(buffer)
-    allocate_turned(emitter)
+    allocate_transposed(emitter)
     emitter.emit()
     parameters = ", ".join(f"ptr {'' if b in nest.written else 'readonly '}%b{b}" for b in arguments)
     head = f"define internal void @{name}({parameters}, i64 %first, i64 %last) nounwind #0 {{\nentry:"
@@ -66,12 +66,12 @@ class NestEmitter(NestState):
     # Loops
 
     def emit(self) -> None:
-        with self.builder.when(self._changes()):
+        with self.builder.when(self._changes_output()):
             self.emit_loops(0)
 
-    def _changes(self) -> Value | None:
+    def _changes_output(self) -> Value | None:
         """Whether anything is written that is not there already; None: always."""
-        choice, b = whole_choice(self.nest), self.builder
+        choice, b = invariant_select(self.nest), self.builder
         if choice is None:
             return None
         written, kept = (Value(f"%b{buffer}", PTR) for buffer in (self.nest.stores[0].buffer, choice.kept.buffer))
@@ -86,24 +86,24 @@ class NestEmitter(NestState):
         self.hoist(_roots(stores + rest))
         if depth < len(nest.loops) and rest:
             self._loop(depth)
-        for together in self._stored_together(stores):
+        for together in self._grouped_stores(stores):
             values = [self.value(store.value) for store in together]
             start = len(self.builder.lines)
             self._store(together, values)
-            self.tie(start, together[0].value)
+            self.add_location(start, together[0].value)
 
-    def _stored_together(self, stores: Sequence[Store]) -> Iterator[tuple[Store, ...]]:
+    def _grouped_stores(self, stores: Sequence[Store]) -> Iterator[tuple[Store, ...]]:
         """The stores in turn, each with all those whose values lie in rows with its own where rows are written."""
         for store in stores:
-            rows = self.rows_of_stores.get(id(store)) if self.lanes else None
-            if rows is None:
+            group = self.store_groups.get(id(store)) if self.lanes else None
+            if group is None:
                 yield (store,)
-            elif store is rows.accesses[0]:
-                yield rows.accesses
+            elif store is group.accesses[0]:
+                yield group.accesses
 
     def _store(self, stores: tuple[Store, ...], values: list[Element]) -> None:
         if len(stores) > 1:
-            store_rows(self, self.rows_of_stores[id(stores[0])], values)
+            store_group(self, self.store_groups[id(stores[0])], values)
         else:
             emit_store(self, stores[0].buffer, stores[0].index, values[0])
 
@@ -129,7 +129,7 @@ class NestEmitter(NestState):
         elif variable is schedule.vector:
             self._vector_loop(variable, schedule.lanes, first, last, body)
         else:
-            self.steps(first, last, 1, body)
+            self.counted_loop(first, last, 1, body)
 
     def _vector_loop(
         self, variable: Variable, lanes: int, first: Index, last: Index, body: Callable[[Value], None]
@@ -149,10 +149,10 @@ class NestEmitter(NestState):
                 some = b.compare("ult", first, end)
                 at_end = b.compare("eq", last, b.index(variable.high + 1))
             with b.when(some):
-                self.steps(first, end, lanes, body)
+                self.counted_loop(first, end, lanes, body)
             if rest:
                 with b.when(at_end):
-                    self._masked(main, rest, body)
+                    self._masked_iteration(main, rest, body)
         self.vector, self.lanes = saved
 
     def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
@@ -163,7 +163,7 @@ class NestEmitter(NestState):
             body(constant(I64, at))
             at, rest = at + width, rest - width
 
-    def _masked(self, at: int, active: int, body: Callable[[Value], None]) -> None:
+    def _masked_iteration(self, at: int, active: int, body: Callable[[Value], None]) -> None:
         self.tail = mask_constant(active, self.lanes)
         body(constant(I64, at))
         self.tail = None
@@ -186,7 +186,7 @@ class NestEmitter(NestState):
             return results[expression.position]
         start = len(self.builder.lines)
         result = self._emit(expression)
-        self.tie(start, expression)
+        self.add_location(start, expression)
         self.scopes[-1][key] = result
         if key in self.staged:
             buffer, index = self.staged[key]
@@ -210,13 +210,13 @@ class NestEmitter(NestState):
 
     def _apply(self, expression: Apply) -> Element:
         operands = [self.value(operand) for operand in expression.operands]
-        return element_ops.apply(self.builder, expression, self.level(operands))
+        return element_ops.apply(self.builder, expression, self.to_common_width(operands))
 
     def _load(self, load: Load) -> Element:
-        rows = self.rows_of_loads.get(id(load))
-        if rows is None or self.vector is not self.nest.schedule.vector:
+        group = self.load_groups.get(id(load))
+        if group is None or self.vector is not self.nest.schedule.vector:
             return emit_load(self, load)
-        load_rows(self, rows)
+        load_group(self, group)
         return cast(Element, self.scopes[-1][id(load)])
 
     def _constant(self, expression: Constant) -> Element:
@@ -257,7 +257,7 @@ class NestEmitter(NestState):
         if not self.is_safe(expression.otherwise):
             negated = b.binary("xor", condition, constant(condition.type, 1))
         otherwise = self._under(negated, expression.otherwise)
-        chosen, then, otherwise = cast(list[Any], self.level([condition, then, otherwise]))
+        chosen, then, otherwise = cast(list[Any], self.to_common_width([condition, then, otherwise]))
         return select_element(b, chosen, then, otherwise)
 
     def _under(self, condition: Value, expression: Expression) -> Element:
@@ -265,7 +265,7 @@ class NestEmitter(NestState):
         if self.is_safe(expression):
             return self.value(expression)
         saved = self.mask
-        self.mask = condition if saved is None else self.both(saved, condition)
+        self.mask = condition if saved is None else self.logical_and(saved, condition)
         self.scopes.append({})
         result = self.value(expression)
         self.scopes.pop()

@@ -9,14 +9,14 @@ from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.index import Atom, Dynamic, Index, Quotient, Remainder, Variable
 
 
-def index_parts(e: NestState, index: Index, ignore: bool = False) -> tuple[Value, int, Value | None]:
+def index_parts(e: NestState, index: Index, uncached: bool = False) -> tuple[Value, int, Value | None]:
     """(base, c, extra): the index is base + c * lane + extra, extra a vector of what is not affine in the lanes."""
     b = e.builder
     key = ("terms", index.terms)
     found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
     if found is None:
         found = sum_terms(e, index.terms)
-        if not ignore:
+        if not uncached:
             e.scopes[-1][key] = found
     base, coefficient, extra = found
     if base is None:
@@ -70,7 +70,7 @@ def atom_vector(e: NestState, atom: Atom) -> Value:
 def emit_atom(e: NestState, atom: Atom) -> Value:
     b = e.builder
     if isinstance(atom, Dynamic):
-        return dynamic(e, atom)
+        return emit_dynamic(e, atom)
     assert isinstance(atom, (Quotient, Remainder))
     operand = index_value(e, atom.operand)
     divisor = constant(operand.type, atom.divisor)
@@ -85,7 +85,7 @@ def emit_atom(e: NestState, atom: Atom) -> Value:
     return b.binary("sdiv", b.binary("sub", operand, rest), divisor)
 
 
-def dynamic(e: NestState, atom: Dynamic) -> Value:
+def emit_dynamic(e: NestState, atom: Dynamic) -> Value:
     """An integer of the program, clamped; it is compared in its own type, which may be wider than an index."""
     b, type = e.builder, atom.value.type
     value = cast(Value, e.value(atom.value))
@@ -115,7 +115,7 @@ def index_value(e: NestState, index: Index) -> Value:
         scalar = constant(type.scalar, int(base.text))
     result = b.splat(scalar, e.lanes)
     if coefficient:
-        steps = lane_numbers(type)
-        scaled = b.binary("mul", steps, constant(type, coefficient)) if coefficient != 1 else steps
+        lanes = lane_numbers(type)
+        scaled = b.binary("mul", lanes, constant(type, coefficient)) if coefficient != 1 else lanes
         result = b.binary("add", result, scaled)
     return b.binary("add", result, extra) if extra is not None else result

@@ -16,7 +16,7 @@ from hloom.types import PrimitiveType
 
 ALIGNMENT = 64
 """Large buffers start at a multiple of it, in bytes: a cache line."""
-STREAMED_BYTES = 40 << 20
+MIN_NONTEMPORAL_BYTES = 40 << 20
 """Kernels that touch at least so many bytes, more than the last cache holds, write their results past the caches."""
 
 
@@ -24,14 +24,14 @@ def active_mask(e: NestState) -> Value | None:
     """The mask of the lanes that may touch memory; None for all."""
     if e.tail is None:
         return e.mask
-    return e.tail if e.mask is None else e.both(e.tail, e.mask)
+    return e.tail if e.mask is None else e.logical_and(e.tail, e.mask)
 
 
 def emit_load(e: NestState, load: Load) -> Element:
     b, type = e.builder, load.type
     mask = active_mask(e) if not load.in_bounds or e.tail is not None else None
     if e.vector is not None and e.vector in load.index.variables and not type.is_complex:
-        quotient = _repeated(e, load.index)
+        quotient = _repetition(e, load.index)
         if quotient is not None:
             return repeated_load(e, load, quotient, mask)
     base, coefficient, extra = index_parts(e, load.index)
@@ -55,10 +55,10 @@ def scalar_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType) 
     b, element = e.builder, memory_element(type)
     if type.is_complex:
         first = b.binary("mul", base, constant(I64, 2)) if base.text.startswith("%") else _doubled(base)
-        at = b.element_pointer(pointer, first, element)
+        pointer = b.element_pointer(pointer, first, element)
         size = type.byte_width // 2
-        real = b.load(at, type_of(element), size)
-        return real, b.load(b.element_pointer(at, constant(I64, 1), element), type_of(element), size)
+        real = b.load(pointer, type_of(element), size)
+        return real, b.load(b.element_pointer(pointer, constant(I64, 1), element), type_of(element), size)
     raw = b.load(b.element_pointer(pointer, base, element), type_of(element), type.byte_width)
     return load_element(b, raw, type)
 
@@ -82,26 +82,27 @@ def any_lane(e: NestState, mask: Value) -> Value:
 def contiguous_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
     b, element = e.builder, memory_element(type)
     if type.is_complex:
-        at = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
-        both = vector_load(e, at, type_of(element, 2 * e.lanes), type.byte_width // 2, repeated(e, mask, 2))
-        return b.shuffle(both, None, range(0, 2 * e.lanes, 2)), b.shuffle(both, None, range(1, 2 * e.lanes, 2))
-    at = b.element_pointer(pointer, base, element)
-    return load_element(b, vector_load(e, at, type_of(element, e.lanes), type.byte_width, mask), type)
+        pointer = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
+        interleaved = vector_load(e, pointer, type_of(element, 2 * e.lanes), type.byte_width // 2, repeated(e, mask, 2))
+        real = b.shuffle(interleaved, None, range(0, 2 * e.lanes, 2))
+        return real, b.shuffle(interleaved, None, range(1, 2 * e.lanes, 2))
+    pointer = b.element_pointer(pointer, base, element)
+    return load_element(b, vector_load(e, pointer, type_of(element, e.lanes), type.byte_width, mask), type)
 
 
 def reversed_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
     """Lanes whose elements lie one before the other: the vector that ends at the first lane's, turned round."""
-    b, turned = e.builder, range(e.lanes - 1, -1, -1)
+    b, reversed_lanes = e.builder, range(e.lanes - 1, -1, -1)
     first = b.binary("sub", base, constant(I64, e.lanes - 1))
-    mask = None if mask is None else b.shuffle(mask, None, turned)
+    mask = None if mask is None else b.shuffle(mask, None, reversed_lanes)
     found = contiguous_load(e, pointer, first, type, mask)
     if isinstance(found, tuple):
-        return b.shuffle(found[0], None, turned), b.shuffle(found[1], None, turned)
-    return b.shuffle(found, None, turned)
+        return b.shuffle(found[0], None, reversed_lanes), b.shuffle(found[1], None, reversed_lanes)
+    return b.shuffle(found, None, reversed_lanes)
 
 
-def vector_load(e: NestState, at: Value, type: Type, align: int, mask: Value | None) -> Value:
-    return e.builder.load(at, type, align) if mask is None else e.builder.load_masked(at, type, align, mask)
+def vector_load(e: NestState, pointer: Value, type: Type, align: int, mask: Value | None) -> Value:
+    return e.builder.load(pointer, type, align) if mask is None else e.builder.load_masked(pointer, type, align, mask)
 
 
 def repeated(e: NestState, mask: Value | None, count: int) -> Value | None:
@@ -115,21 +116,21 @@ def strided_loads(
     base: Value,
     type: PrimitiveType,
     stride: int,
-    columns: Sequence[int],
+    offsets: Sequence[int],
     mask: Value | None,
 ) -> list[Element]:
     """Every stride-th element from some columns on, of one long vector, which ends with the last one that is needed."""
     b, element = e.builder, memory_element(type)
-    length = (e.lanes - 1) * stride + columns[-1] + 1
-    at = b.element_pointer(pointer, base, element)
+    length = (e.lanes - 1) * stride + offsets[-1] + 1
+    pointer = b.element_pointer(pointer, base, element)
     if mask is not None:
-        nowhere = Value("zeroinitializer", mask.type)
-        mask = b.shuffle(mask, nowhere, [k // stride if k % stride in columns else e.lanes for k in range(length)])
-    whole = vector_load(e, at, type_of(element, length), type.byte_width, mask)
-    return [load_element(b, b.shuffle(whole, None, range(k, length, stride)), type) for k in columns]
+        no_lanes = Value("zeroinitializer", mask.type)
+        mask = b.shuffle(mask, no_lanes, [k // stride if k % stride in offsets else e.lanes for k in range(length)])
+    whole = vector_load(e, pointer, type_of(element, length), type.byte_width, mask)
+    return [load_element(b, b.shuffle(whole, None, range(k, length, stride)), type) for k in offsets]
 
 
-def _repeated(e: NestState, index: Index) -> Quotient | None:
+def _repetition(e: NestState, index: Index) -> Quotient | None:
     """i // d in an index that is i // d beside what is the same in all lanes, where d divides the lanes."""
     (atom, coefficient), *more = [(a, c) for a, c in index.terms if e.vector in a.variables]
     if more or coefficient != 1 or not isinstance(atom, Quotient) or e.vector is None or e.vector.low:
@@ -147,12 +148,12 @@ def repeated_load(e: NestState, load: Load, quotient: Quotient, mask: Value | No
     first = b.binary("udiv", e.variables[e.vector], constant(I64, times))
     start = b.binary("add", base, first)
     start = start if load.in_bounds else guarded_index(e, start)
-    at = b.element_pointer(Value(f"%b{load.buffer}", PTR), start, element)
+    pointer = b.element_pointer(Value(f"%b{load.buffer}", PTR), start, element)
     if mask is not None:
         whole = b.splat(mask, e.lanes)
-        turns = [b.shuffle(whole, None, range(turn, e.lanes, times)) for turn in range(times)]
-        mask = functools.reduce(lambda a, c: b.binary("or", a, c), turns)
-    part = vector_load(e, at, type_of(element, e.lanes // times), load.type.byte_width, mask)
+        phases = [b.shuffle(whole, None, range(phase, e.lanes, times)) for phase in range(times)]
+        mask = functools.reduce(lambda a, c: b.binary("or", a, c), phases)
+    part = vector_load(e, pointer, type_of(element, e.lanes // times), load.type.byte_width, mask)
     return load_element(b, b.shuffle(part, None, [lane // times for lane in range(e.lanes)]), load.type)
 
 
@@ -184,8 +185,8 @@ def lane_pointers(
     b, element = e.builder, memory_element(type)
     count = 2 if type.is_complex else 1
     offsets = lane_offsets(e, coefficient, extra, count)
-    at = b.binary("mul", base, constant(I64, 2)) if type.is_complex else base
-    start = b.element_pointer(pointer, at, element)
+    index = b.binary("mul", base, constant(I64, 2)) if type.is_complex else base
+    start = b.element_pointer(pointer, index, element)
     for part in range(count):
         origin = b.element_pointer(start, constant(I64, part), element) if part else start
         yield b.emit(f"getelementptr {element}, ptr {origin.text}, {offsets}", type_of("ptr", e.lanes))
@@ -200,8 +201,8 @@ def lane_offsets(e: NestState, coefficient: int, extra: Value | None, factor: in
     wide = type_of(e.index_element, e.lanes)
     offsets = extra
     if coefficient:
-        steps = b.binary("mul", lane_numbers(wide), constant(wide, coefficient))
-        offsets = steps if offsets is None else b.binary("add", offsets, steps)
+        affine = b.binary("mul", lane_numbers(wide), constant(wide, coefficient))
+        offsets = affine if offsets is None else b.binary("add", offsets, affine)
     assert offsets is not None
     return b.binary("mul", offsets, constant(wide, factor)) if factor != 1 else offsets
 
@@ -220,20 +221,20 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
     if coefficient != 1 or extra is not None:
         scatter(e, pointer, base, coefficient, extra, value, type, mask)
     elif isinstance(value, tuple):
-        at = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
+        pointer = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
         order = [k // 2 + (k % 2) * e.lanes for k in range(2 * e.lanes)]
-        both = b.shuffle(value[0], value[1], order)
-        vector_store(e, both, at, type.byte_width // 2, repeated(e, mask, 2))
+        interleaved = b.shuffle(value[0], value[1], order)
+        vector_store(e, interleaved, pointer, type.byte_width // 2, repeated(e, mask, 2))
     else:
-        at = b.element_pointer(pointer, base, element)
+        pointer = b.element_pointer(pointer, base, element)
         stored = store_element(b, value, type)
-        if mask is None and is_streamed(e, buffer, index):
-            b.store(stored, at, ALIGNMENT, "!nontemporal !0")
+        if mask is None and is_nontemporal(e, buffer, index):
+            b.store(stored, pointer, ALIGNMENT, "!nontemporal !0")
         else:
-            vector_store(e, stored, at, type.byte_width, mask)
+            vector_store(e, stored, pointer, type.byte_width, mask)
 
 
-def is_streamed(e: NestState, buffer: int, index: Index) -> bool:
+def is_nontemporal(e: NestState, buffer: int, index: Index) -> bool:
     """Whether the stores to a large result are whole cache lines that nobody reads soon."""
     kind = e.buffers[buffer]
     per_line = ALIGNMENT // kind.type.byte_width
@@ -242,37 +243,37 @@ def is_streamed(e: NestState, buffer: int, index: Index) -> bool:
         and e.lanes % per_line == 0
         and index.constant % per_line == 0
         and all(c % per_line == 0 for atom, c in index.terms if atom is not e.vector)
-        and is_past_caches(e.buffers, kind.byte_size)
+        and exceeds_caches(e.buffers, kind.byte_size)
     )
 
 
-def is_past_caches(buffers: Sequence[BufferType], written: int) -> bool:
+def exceeds_caches(buffers: Sequence[BufferType], written: int) -> bool:
     """Whether so many bytes written pay beside the caches: where these could not hold what the kernel touches, and what
     it reads is worth keeping in them. What is hardly more than written goes through caches as fast as past them."""
-    if written * len(buffers) < STREAMED_BYTES:
+    if written * len(buffers) < MIN_NONTEMPORAL_BYTES:
         return False
     # An input that is larger than the result may be a table of which little is read.
     read = sum(min(kind.byte_size, written) for kind in buffers if kind.role == "input")
-    return read + written >= STREAMED_BYTES and 2 * read >= written
+    return read + written >= MIN_NONTEMPORAL_BYTES and 2 * read >= written
 
 
 def scalar_store(e: NestState, pointer: Value, base: Value, value: Element, type: PrimitiveType) -> None:
     b, element = e.builder, memory_element(type)
     if isinstance(value, tuple):
         first = b.binary("mul", base, constant(I64, 2)) if base.text.startswith("%") else _doubled(base)
-        at = b.element_pointer(pointer, first, element)
-        b.store(value[0], at, type.byte_width // 2)
-        b.store(value[1], b.element_pointer(at, constant(I64, 1), element), type.byte_width // 2)
+        pointer = b.element_pointer(pointer, first, element)
+        b.store(value[0], pointer, type.byte_width // 2)
+        b.store(value[1], b.element_pointer(pointer, constant(I64, 1), element), type.byte_width // 2)
         return
     b.store(store_element(b, value, type), b.element_pointer(pointer, base, element), type.byte_width)
 
 
-def vector_store(e: NestState, value: Value, at: Value, align: int, mask: Value | None) -> None:
+def vector_store(e: NestState, value: Value, pointer: Value, align: int, mask: Value | None) -> None:
     b = e.builder
     if mask is None:
-        b.store(value, at, align)
+        b.store(value, pointer, align)
     else:
-        b.store_masked(value, at, align, mask)
+        b.store_masked(value, pointer, align, mask)
 
 
 def scatter(
@@ -288,8 +289,8 @@ def scatter(
     b = e.builder
     mask = mask if mask is not None else _all_lanes(e)
     align = constant(type_of("i32"), type.byte_width // (2 if type.is_complex else 1))
-    places = lane_pointers(e, pointer, base, coefficient, extra, type)
-    for part, pointers in zip(parts(value), places, strict=True):
+    addresses = lane_pointers(e, pointer, base, coefficient, extra, type)
+    for part, pointers in zip(parts(value), addresses, strict=True):
         stored = part if type.is_complex else store_element(b, part, type)
         b.call_void(f"llvm.masked.scatter.{stored.type.suffix}.v{e.lanes}p0", stored, pointers, align, mask)
 

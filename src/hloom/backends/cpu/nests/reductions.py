@@ -22,11 +22,11 @@ States = list[list[Element]]
 """The running values of several reductions."""
 Step = Callable[[Value, States], States]
 
-UNROLLED_REDUCTION = 12
+MAX_UNROLLED_REDUCTION = 12
 """Reductions of at most so many steps are written out."""
 SUMMATION_BLOCK = 64
 """Sums of floats longer than this are sums of sums of blocks, which keeps their error small."""
-BLOCKS_OF_BLOCK = 8
+BLOCKS_PER_BLOCK = 8
 """The sums of so many blocks are added up, and those of as many of these, and so on."""
 
 
@@ -49,8 +49,8 @@ def emit_reductions(e: NestState, reductions: list[Reduction]) -> None:
     if not reductions:
         return
     start = len(e.builder.lines)
-    depends = e.vector is not None and any(e.vector in reduction.variables for reduction in reductions)
-    if depends:
+    is_vector = e.vector is not None and any(e.vector in reduction.variables for reduction in reductions)
+    if is_vector:
         results = serial_reductions(e, reductions)
     else:
         saved = e.vector, e.lanes, e.tail, e.mask
@@ -60,7 +60,7 @@ def emit_reductions(e: NestState, reductions: list[Reduction]) -> None:
         variable, lanes = reduction_lanes(reductions, e.vector_bytes)
         results = vector_reductions(e, reductions, variable, lanes) if variable else serial_reductions(e, reductions)
         e.vector, e.lanes, e.tail, e.mask = saved
-    e.tie(start, reductions[0])
+    e.add_location(start, reductions[0])
     for reduction, values in zip(reductions, results, strict=True):
         e.scopes[-1]["reduction", id(reduction)] = values
 
@@ -116,20 +116,20 @@ def summed_in_blocks(
     Each block is summed from zero, so that no chain of additions is long (GEN-13).
     """
     b, main, sizes = e.builder, variable.extent // step * step, [step, SUMMATION_BLOCK * step]
-    while main > 2 * BLOCKS_OF_BLOCK * sizes[-1]:
-        sizes.append(BLOCKS_OF_BLOCK * sizes[-1])
+    while main > 2 * BLOCKS_PER_BLOCK * sizes[-1]:
+        sizes.append(BLOCKS_PER_BLOCK * sizes[-1])
     zeros = [
-        [neutral_element(reduction, value) for value in values]
+        [identity_element(reduction, value) for value in values]
         for reduction, values in zip(reductions, initial, strict=True)
     ]
-    inner = at_each(e, reductions, variable, body)
+    inner = loop_body(e, reductions, variable, body)
 
     def summed(first: Index, last: Index, level: int, states: States) -> States:
         def one_block(at: Value, states: States) -> States:
             end = b.intrinsic("smin", b.binary("add", at, b.index(sizes[level])), b.index(last))
             sums = summed(at, end, level - 1, zeros)
             return [
-                [combine_plain(e, reduction, x, y) for x, y in zip(old, new, strict=True)]
+                [combine_unrounded(e, reduction, x, y) for x, y in zip(old, new, strict=True)]
                 for reduction, old, new in zip(reductions, states, sums, strict=True)
             ]
 
@@ -143,8 +143,8 @@ def reduction_loops(e: NestState, reductions: list[Reduction], over: tuple[Varia
     if not over:
         return [reduction_step(e, reduction, state) for reduction, state in zip(reductions, states, strict=True)]
     variable, rest = over[0], over[1:]
-    body = at_each(e, reductions, variable, lambda inner: reduction_loops(e, reductions, rest, inner))
-    if math.prod(v.extent for v in over) <= UNROLLED_REDUCTION:
+    body = loop_body(e, reductions, variable, lambda inner: reduction_loops(e, reductions, rest, inner))
+    if math.prod(v.extent for v in over) <= MAX_UNROLLED_REDUCTION:
         for k in range(variable.extent):
             states = body(constant(I64, k), states)
         return states
@@ -153,7 +153,7 @@ def reduction_loops(e: NestState, reductions: list[Reduction], over: tuple[Varia
     return loop_elements(e, 0, variable.extent, 1, states, body)
 
 
-def at_each(e: NestState, reductions: list[Reduction], variable: Variable, body: Callable[[States], States]) -> Step:
+def loop_body(e: NestState, reductions: list[Reduction], variable: Variable, body: Callable[[States], States]) -> Step:
     """The body of a loop: `body` with the loop's variable bound, and before it what depends on no inner loop."""
 
     def step(at: Value, states: States) -> States:
@@ -167,7 +167,7 @@ def at_each(e: NestState, reductions: list[Reduction], variable: Variable, body:
 def reduction_step(e: NestState, reduction: Reduction, states: list[Element]) -> list[Element]:
     values = [e.value(value) for value in reduction.values]
     if reduction.opcode:
-        return [combine_plain(e, reduction, states[0], values[0])]
+        return [combine_unrounded(e, reduction, states[0], values[0])]
     return combine(e, reduction, states, values)
 
 
@@ -183,9 +183,9 @@ def combine(e: NestState, reduction: Reduction, states: list[Element], values: l
     return [e.splat(result, width) for result, width in zip(results, widths, strict=True)]
 
 
-def combine_plain(e: NestState, reduction: Reduction, x: Element, y: Element) -> Element:
+def combine_unrounded(e: NestState, reduction: Reduction, x: Element, y: Element) -> Element:
     """One operation of a reorderable combiner, not rounded to narrow types."""
-    x, y = e.level([x, y])
+    x, y = e.to_common_width([x, y])
     expression = reduction.combine[0]
     assert isinstance(expression, Apply)
     type = expression.type
@@ -196,7 +196,7 @@ def combine_plain(e: NestState, reduction: Reduction, x: Element, y: Element) ->
     return element_ops.apply(e.builder, expression, [x, y])
 
 
-def neutral_element(reduction: Reduction, like: Element) -> Element:
+def identity_element(reduction: Reduction, like: Element) -> Element:
     type = reduction.initial[0].type
     value = identity(reduction.opcode, type)
     if isinstance(like, tuple):
@@ -206,9 +206,9 @@ def neutral_element(reduction: Reduction, like: Element) -> Element:
 
 def loop_elements(e: NestState, first: Index, last: Index, step: int, states: States, body: Step) -> States:
     """A loop that carries the states of several reductions."""
-    with e.builder.loop(last, step, _flat(states), first) as loop:
-        loop.carried = _flat(body(e.builder.index(loop.index), _like(states, loop.carried)))
-    return _like(states, loop.carried)
+    with e.builder.loop(last, step, _flatten(states), first) as loop:
+        loop.carried = _flatten(body(e.builder.index(loop.index), _unflatten(states, loop.carried)))
+    return _unflatten(states, loop.carried)
 
 
 def vector_reductions(e: NestState, reductions: list[Reduction], variable: Variable, lanes: int) -> States:
@@ -216,15 +216,15 @@ def vector_reductions(e: NestState, reductions: list[Reduction], variable: Varia
     start = [[e.value(initial) for initial in reduction.initial] for reduction in reductions]
     e.vector, e.lanes = variable, lanes
     others = tuple(v for v in reductions[0].over if v is not variable)
-    neutral = [
-        [neutral_element(reduction, e.splat(value, lanes)) for value in values]
+    identities = [
+        [identity_element(reduction, e.splat(value, lanes)) for value in values]
         for reduction, values in zip(reductions, start, strict=True)
     ]
 
     def all_steps(states: States) -> States:
         return reduction_loops(e, reductions, (), states)
 
-    step = at_each(e, reductions, variable, all_steps)
+    step = loop_body(e, reductions, variable, all_steps)
 
     def lanes_reduced(states: States) -> States:
         main = variable.extent // lanes * lanes
@@ -235,23 +235,23 @@ def vector_reductions(e: NestState, reductions: list[Reduction], variable: Varia
                 states = loop_elements(e, 0, main, lanes, states, step)
         if main < variable.extent:
             e.tail = tail = mask_constant(variable.extent - main, lanes)
-            new = step(constant(I64, main), neutral)
+            new = step(constant(I64, main), identities)
             states = [
                 [
-                    combine_plain(e, reduction, x, select_element(e.builder, tail, y, z))
+                    combine_unrounded(e, reduction, x, select_element(e.builder, tail, y, z))
                     for x, y, z in zip(old, values, zero, strict=True)
                 ]
-                for reduction, old, values, zero in zip(reductions, states, new, neutral, strict=True)
+                for reduction, old, values, zero in zip(reductions, states, new, identities, strict=True)
             ]
             e.tail = None
         return states
 
-    states = around(e, others, neutral, lanes_reduced, reductions)
+    states = outer_loops(e, others, identities, lanes_reduced, reductions)
     e.vector, e.lanes = None, 0
     results = []
     for reduction, first, values in zip(reductions, start, states, strict=True):
-        total = horizontal(e, reduction, values[0])
-        results.append(rounded_results(e, reduction, [combine_plain(e, reduction, first[0], total)]))
+        total = horizontal_reduction(e, reduction, values[0])
+        results.append(rounded_results(e, reduction, [combine_unrounded(e, reduction, first[0], total)]))
     return results
 
 
@@ -260,7 +260,7 @@ def needs_vector_blocks(reduction: Reduction, variable: Variable, lanes: int) ->
     return reduction.opcode == "add" and not type.is_integer and variable.extent > 2 * SUMMATION_BLOCK * lanes
 
 
-def around(
+def outer_loops(
     e: NestState,
     over: tuple[Variable, ...],
     states: States,
@@ -269,11 +269,11 @@ def around(
 ) -> States:
     if not over:
         return body(states)
-    step = at_each(e, reductions, over[0], lambda inner: around(e, over[1:], inner, body, reductions))
+    step = loop_body(e, reductions, over[0], lambda inner: outer_loops(e, over[1:], inner, body, reductions))
     return loop_elements(e, 0, over[0].extent, 1, states, step)
 
 
-def horizontal(e: NestState, reduction: Reduction, lanes: Element) -> Element:
+def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> Element:
     """The lanes of a vector reduced into one value."""
     b, type = e.builder, reduction.initial[0].type
     if isinstance(lanes, Value) and not (
@@ -284,12 +284,14 @@ def horizontal(e: NestState, reduction: Reduction, lanes: Element) -> Element:
             name = "fadd" if reduction.opcode == "add" else "fmul"
             start = constant(vector.scalar, -0.0 if name == "fadd" else 1.0)
             return b.call(f"llvm.vector.reduce.{name}.{vector.suffix}", vector.scalar, start, lanes, flags="reassoc")
-        return b.call(f"llvm.vector.reduce.{_reduction(reduction.opcode, type)}.{vector.suffix}", vector.scalar, lanes)
+        return b.call(
+            f"llvm.vector.reduce.{_reduction_intrinsic(reduction.opcode, type)}.{vector.suffix}", vector.scalar, lanes
+        )
     width = width_of(lanes)
     while width > 1:
         low = shuffled(e, lanes, range(width // 2))
         high = shuffled(e, lanes, range(width // 2, width))
-        lanes = combine_plain(e, reduction, low, high)
+        lanes = combine_unrounded(e, reduction, low, high)
         width //= 2
     if isinstance(lanes, tuple):
         return b.extract(lanes[0], 0), b.extract(lanes[1], 0)
@@ -302,7 +304,7 @@ def shuffled(e: NestState, element: Element, lanes: Sequence[int]) -> Element:
     return e.builder.shuffle(element, None, lanes)
 
 
-def _reduction(opcode: str, type: PrimitiveType) -> str:
+def _reduction_intrinsic(opcode: str, type: PrimitiveType) -> str:
     """The name of LLVM's reduction of a vector."""
     if opcode in ("and", "or", "xor"):
         return opcode
@@ -314,11 +316,11 @@ def _reduction(opcode: str, type: PrimitiveType) -> str:
     return ("s" if type.is_signed else "u") + short
 
 
-def _flat(states: States) -> list[Value]:
+def _flatten(states: States) -> list[Value]:
     return [value for row in states for element in row for value in parts(element)]
 
 
-def _like(states: States, values: list[Value]) -> States:
+def _unflatten(states: States, values: list[Value]) -> States:
     """Flat registers grouped as `states` are."""
     rest = iter(values)
     return [[(next(rest), next(rest)) if isinstance(e, tuple) else next(rest) for e in row] for row in states]

@@ -11,10 +11,10 @@ from hloom.backends.cpu.elements.types import Element, width_of
 from hloom.backends.cpu.llvm.text import Builder, Index, Value
 from hloom.loops.expressions import Load, Reduction, Where
 from hloom.loops.index import Expression, Quotient, Remainder, Variable
+from hloom.loops.interleaved_accesses import AccessGroup, load_groups, max_record_length, store_groups
 from hloom.loops.nest import BufferType, Nest, Store, atoms_of, indices_of
-from hloom.loops.rows import Rows, max_row_length, rows_of_loads, rows_of_stores
 
-TIE = " ; %"
+LOCATION_MARK = " ; %"
 """Before the name of the instruction that a line is for: a comment of LLVM's."""
 
 
@@ -50,23 +50,23 @@ class NestState(ABC):
         self.mask: Value | None = None
         self.index_element = "i32" if _fits_32_bits(nest) else "i64"
         self.staged = {id(expression): (buffer, index) for expression, buffer, index in nest.schedule.staged}
-        self.rows_of_loads, self.rows_of_stores = _rows(nest, vector_bytes)
+        self.load_groups, self.store_groups = _access_groups(nest, vector_bytes)
         """The rows that each load and store, by its identity, is made with."""
         self._safe: dict[int, bool] = {}
 
-    def tie(self, start: int, expression: Expression | Reduction) -> None:
+    def add_location(self, start: int, expression: Expression | Reduction) -> None:
         """Says of the lines from `start` on, but those that say it already, which instruction they are for."""
         name = self.names.get(id(expression)) if self.names is not None else None
         if name is not None:
             lines = self.builder.lines
             for k in range(start, len(lines)):
-                lines[k] += "" if TIE in lines[k] else f"{TIE}{name}"
+                lines[k] += "" if LOCATION_MARK in lines[k] else f"{LOCATION_MARK}{name}"
 
     def allocate_scratch(self, buffer: int) -> None:
         kind = self.buffers[buffer]
         self.builder.lines.append(f"  %b{buffer} = alloca [{max(kind.byte_size, 1)} x i8], align 64")
 
-    def steps(self, first: Index, last: Index, step: int, body: Callable[[Value], None]) -> None:
+    def counted_loop(self, first: Index, last: Index, step: int, body: Callable[[Value], None]) -> None:
         with self.builder.loop(last, step, first=first) as loop:
             body(self.builder.index(loop.index))
 
@@ -78,7 +78,7 @@ class NestState(ABC):
         self.scopes.pop()
         del self.variables[variable]
 
-    def level(self, operands: list[Element]) -> list[Element]:
+    def to_common_width(self, operands: list[Element]) -> list[Element]:
         """The operands as vectors where one of them is a vector."""
         width = max((width_of(operand) for operand in operands), default=0)
         return [self.splat(operand, width) for operand in operands] if width else operands
@@ -88,8 +88,8 @@ class NestState(ABC):
             return self.builder.splat(element[0], width), self.builder.splat(element[1], width)
         return self.builder.splat(element, width)
 
-    def both(self, a: Value, c: Value) -> Value:
-        a, c = cast(list[Value], self.level([a, c]))
+    def logical_and(self, a: Value, c: Value) -> Value:
+        a, c = cast(list[Value], self.to_common_width([a, c]))
         return self.builder.binary("and", a, c)
 
     def is_safe(self, expression: Expression) -> bool:
@@ -106,13 +106,13 @@ class NestState(ABC):
         return known
 
 
-def _rows(nest: Nest, vector_bytes: int) -> tuple[dict[int, Rows[Load]], dict[int, Rows[Store]]]:
+def _access_groups(nest: Nest, vector_bytes: int) -> tuple[dict[int, AccessGroup[Load]], dict[int, AccessGroup[Store]]]:
     vector = nest.schedule.vector
     if vector is None:
         return {}, {}
-    limit = max_row_length(nest, vector, vector_bytes)
-    loads = {id(load): rows for rows in rows_of_loads(nest, vector, limit) for load in rows.accesses}
-    stores = {id(store): rows for rows in rows_of_stores(nest, vector, limit) for store in rows.accesses}
+    limit = max_record_length(nest, vector, vector_bytes)
+    loads = {id(load): group for group in load_groups(nest, vector, limit) for load in group.accesses}
+    stores = {id(store): group for group in store_groups(nest, vector, limit) for store in group.accesses}
     return loads, stores
 
 

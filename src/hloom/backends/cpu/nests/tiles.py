@@ -5,12 +5,12 @@ from __future__ import annotations
 from hloom.backends.cpu.elements.types import load_element, memory_element
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, mask_constant, type_of
 from hloom.backends.cpu.nests.indices import index_parts
-from hloom.backends.cpu.nests.rows import transpose_vectors
+from hloom.backends.cpu.nests.interleaved_accesses import transpose_vectors
 from hloom.backends.cpu.nests.state import NestState
 from hloom.loops.expressions import Load, walk
 from hloom.loops.index import Variable
+from hloom.loops.interleaved_accesses import is_transposable
 from hloom.loops.nest import Nest
-from hloom.loops.rows import is_turned
 from hloom.loops.schedule import tile_step
 
 LINE_BYTES = 64
@@ -27,24 +27,24 @@ def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
     b, step = e.builder, tile_step(tile, lanes)
     vector_end = vector.extent // lanes * lanes
     tiled_end = tile.extent // step * step if vector_end else 0
-    wide = _wide(e, tile, vector)
+    wide = _staged_width(e, tile, vector)
     wide_end = vector_end // wide * wide if wide > lanes else 0
 
-    def strip(row: Value) -> None:
+    def emit_rows(row: Value) -> None:
         """`step` rows: whole blocks, and then what is left of each row."""
         end = b.binary("add", row, constant(I64, step))
         if wide_end:
-            e.steps(0, wide_end, wide, lambda column: _staged_blocks(e, depth, (row, step), (column, wide)))
+            e.counted_loop(0, wide_end, wide, lambda column: _staged_blocks(e, depth, (row, step), (column, wide)))
         if wide_end < vector_end:
-            e.steps(wide_end, vector_end, lanes, lambda column: blocks(row, end, column))
+            e.counted_loop(wide_end, vector_end, lanes, lambda column: blocks(row, end, column))
         if vector_end < vector.extent:
-            e.steps(row, end, 1, lambda r: _row(e, depth, r, vector_end))
+            e.counted_loop(row, end, 1, lambda r: _row(e, depth, r, vector_end))
 
     def blocks(row: Value, end: Value, column: Value) -> None:
         if step == lanes:
             _block(e, depth, row, column)
         else:
-            e.steps(row, end, lanes, lambda r: _block(e, depth, r, column))
+            e.counted_loop(row, end, lanes, lambda r: _block(e, depth, r, column))
 
     if tiled_end:
         end, some = b.index(tiled_end), None
@@ -52,26 +52,26 @@ def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
             end = b.intrinsic("umin", last, end)
             some = b.compare("ult", first, end)
         with b.when(some):
-            e.steps(first, end, step, strip)
+            e.counted_loop(first, end, step, emit_rows)
     if tiled_end < tile.extent:
         start = b.intrinsic("umax", b.index(first), b.index(tiled_end))
         with b.when(b.compare("ult", start, b.index(last))):
-            e.steps(start, last, 1, lambda row: _row(e, depth, row, 0))
+            e.counted_loop(start, last, 1, lambda row: _row(e, depth, row, 0))
 
 
-def allocate_turned(e: NestState) -> None:
+def allocate_transposed(e: NestState) -> None:
     """Memory on the stack for what `_staged_blocks` turns."""
     tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
-    if tile is not None and vector is not None and _wide(e, tile, vector) > lanes:
-        for k, load in enumerate(turned_loads(e.nest, tile, vector)):
-            count, element = tile_step(tile, lanes) * _wide(e, tile, vector), memory_element(load.type)
-            e.builder.line(f"%turned{k} = alloca [{count} x {element}], align {LINE_BYTES}")
+    if tile is not None and vector is not None and _staged_width(e, tile, vector) > lanes:
+        for k, load in enumerate(transposed_loads(e.nest, tile, vector)):
+            count, element = tile_step(tile, lanes) * _staged_width(e, tile, vector), memory_element(load.type)
+            e.builder.line(f"%transposed{k} = alloca [{count} x {element}], align {LINE_BYTES}")
 
 
-def _wide(e: NestState, tile: Variable, vector: Variable) -> int:
+def _staged_width(e: NestState, tile: Variable, vector: Variable) -> int:
     """How many elements of a row are stored together: a line of them where they are narrow and rows are far apart."""
     lanes, index = e.nest.schedule.lanes, e.nest.stores[0].index
-    widest = max((load.type.byte_width for load in turned_loads(e.nest, tile, vector)), default=LINE_BYTES)
+    widest = max((load.type.byte_width for load in transposed_loads(e.nest, tile, vector)), default=LINE_BYTES)
     far = index.is_affine_in(tile) and index.coefficient(tile) * widest >= FAR_BYTES
     wide = LINE_BYTES // widest if tile_step(tile, lanes) > lanes else lanes
     return wide if far and widest <= NARROW_BYTES and lanes < wide <= vector.extent else lanes
@@ -84,28 +84,28 @@ def _staged_blocks(e: NestState, depth: int, rows: tuple[Value, int], columns: t
     (row, step), (column, wide) = rows, columns
     e.vector, e.lanes = vector, e.nest.schedule.lanes
 
-    def place(k: int, load: Load, r: Value, c: Index) -> Value:
+    def address(k: int, load: Load, r: Value, c: Index) -> Value:
         offset = b.binary("add", b.binary("mul", r, constant(I64, wide)), b.index(c))
-        return b.element_pointer(Value(f"%turned{k}", PTR), offset, memory_element(load.type))
+        return b.element_pointer(Value(f"%transposed{k}", PTR), offset, memory_element(load.type))
 
-    def turn(r: Value, c: Value) -> None:
+    def transpose(r: Value, c: Value) -> None:
         with e.bound(vector, b.binary("add", column, c)):
-            for k, (load, vectors) in enumerate(turn_loads(e, tile, b.binary("add", row, r))):
-                for n, numbers in enumerate(vectors):
+            for k, (load, vectors) in enumerate(load_transposed(e, tile, b.binary("add", row, r))):
+                for n, elements in enumerate(vectors):
                     at = b.binary("add", r, constant(I64, n))
-                    b.store(numbers, place(k, load, at, c), load.type.byte_width)
+                    b.store(elements, address(k, load, at, c), load.type.byte_width)
 
     def run(r: Value) -> None:
         for c in range(0, wide, e.lanes):
             with e.bound(vector, b.binary("add", column, constant(I64, c))), e.bound(tile, b.binary("add", row, r)):
-                for k, load in enumerate(turned_loads(e.nest, tile, vector)):
+                for k, load in enumerate(transposed_loads(e.nest, tile, vector)):
                     type = type_of(memory_element(load.type), e.lanes)
-                    numbers = b.load(place(k, load, r, c), type, load.type.byte_width)
-                    e.scopes[-1][id(load)] = load_element(b, numbers, load.type)
+                    elements = b.load(address(k, load, r, c), type, load.type.byte_width)
+                    e.scopes[-1][id(load)] = load_element(b, elements, load.type)
                 e.emit_loops(depth + 2)
 
-    e.steps(0, wide, e.lanes, lambda c: e.steps(0, step, e.lanes, lambda r: turn(r, c)))
-    e.steps(0, step, 1, run)
+    e.counted_loop(0, wide, e.lanes, lambda c: e.counted_loop(0, step, e.lanes, lambda r: transpose(r, c)))
+    e.counted_loop(0, step, 1, run)
     e.vector, e.lanes = None, 0
 
 
@@ -115,11 +115,11 @@ def _block(e: NestState, depth: int, row: Value, column: Value) -> None:
     assert tile is not None and vector is not None
     e.vector, e.lanes = vector, e.nest.schedule.lanes
     with e.bound(vector, column):
-        turned = turn_loads(e, tile, row)
+        transposed = load_transposed(e, tile, row)
         for k in range(e.lanes):
             at = b.binary("add", row, constant(I64, k)) if k else row
             with e.bound(tile, at):
-                for load, vectors in turned:
+                for load, vectors in transposed:
                     e.scopes[-1][id(load)] = load_element(b, vectors[k], load.type)
                 e.emit_loops(depth + 2)
     e.vector, e.lanes = None, 0
@@ -139,7 +139,7 @@ def _row(e: NestState, depth: int, row: Value, first_column: int) -> None:
     e.vector, e.lanes = vector, lanes
     with e.bound(tile, row):
         if first_column < whole_end:
-            e.steps(first_column, whole_end, lanes, part)
+            e.counted_loop(first_column, whole_end, lanes, part)
         if rest:
             e.tail = mask_constant(rest, lanes)
             part(constant(I64, whole_end))
@@ -147,17 +147,17 @@ def _row(e: NestState, depth: int, row: Value, first_column: int) -> None:
     e.vector, e.lanes = None, 0
 
 
-def turn_loads(e: NestState, tile: Variable, row: Value) -> list[tuple[Load, list[Value]]]:
+def load_transposed(e: NestState, tile: Variable, row: Value) -> list[tuple[Load, list[Value]]]:
     """The loads that are contiguous along the tile's rows, read as vectors and transposed."""
     b, vector = e.builder, e.vector
     assert vector is not None
     result = []
-    for load in turned_loads(e.nest, tile, vector):
+    for load in transposed_loads(e.nest, tile, vector):
         pieces = []
         element = memory_element(load.type)
         for k in range(e.lanes):
             e.variables[tile] = row
-            offset, _, _ = index_parts(e, load.index, ignore=True)
+            offset, _, _ = index_parts(e, load.index, uncached=True)
             del e.variables[tile]
             shifted = b.binary("add", offset, constant(I64, k * load.index.coefficient(vector)))
             pointer = b.element_pointer(Value(f"%b{load.buffer}", type_of("ptr")), shifted, element)
@@ -167,10 +167,10 @@ def turn_loads(e: NestState, tile: Variable, row: Value) -> list[tuple[Load, lis
     return result
 
 
-def turned_loads(nest: Nest, tile: Variable, vector: Variable) -> list[Load]:
+def transposed_loads(nest: Nest, tile: Variable, vector: Variable) -> list[Load]:
     """The loads that are contiguous along `tile` and not along `vector`: those that a tile turns."""
     return [
         e
         for e in walk(nest.values)
-        if isinstance(e, Load) and is_turned(e, tile, vector) and e.variables <= set(nest.loops)
+        if isinstance(e, Load) and is_transposable(e, tile, vector) and e.variables <= set(nest.loops)
     ]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import hloom as hl
+from hloom.loops.interleaved_accesses import store_groups
 from hloom.loops.lower import lower
-from hloom.loops.rows import rows_of_stores
 from hloom.loops.schedule import schedule
 
 TYPES = {
@@ -24,7 +24,7 @@ def _text(line: str) -> str:
     return f"ENTRY e {{ {line} }}"
 
 
-def _numbers(size: tuple[int, ...], dtype: type, below: int = 50) -> np.ndarray:
+def _integers(size: tuple[int, ...], dtype: type, below: int = 50) -> np.ndarray:
     return np.random.default_rng(sum(size)).integers(-below, below, size).astype(dtype)
 
 
@@ -32,13 +32,15 @@ def _numbers(size: tuple[int, ...], dtype: type, below: int = 50) -> np.ndarray:
 def test_elements_in_reverse(type: str) -> None:
     for n in SIZES:
         run = hl.compile(_text(f"x = {type}[3,{n}] parameter(0) ROOT r = {type}[3,{n}] reverse(x), dimensions={{1}}"))
-        x = _numbers((3, n), TYPES[type])
+        x = _integers((3, n), TYPES[type])
         assert np.array_equal(run(x), x[:, ::-1])
 
 
 def _check_transpose(type: str, size: tuple[int, ...], order: tuple[int, ...]) -> None:
-    x = _numbers(size, TYPES[type])
-    given, wanted, dimensions = (",".join(map(str, numbers)) for numbers in (size, [size[k] for k in order], order))
+    x = _integers(size, TYPES[type])
+    given, wanted, dimensions = (
+        ",".join(map(str, dimensions)) for dimensions in (size, [size[k] for k in order], order)
+    )
     line = f"x = {type}[{given}] parameter(0) ROOT r = {type}[{wanted}] transpose(x), dimensions={{{dimensions}}}"
     assert np.array_equal(hl.compile(_text(line))(x), x.transpose(order)), order
 
@@ -60,7 +62,7 @@ def test_short_runs_in_any_order(type: str, size: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_rows_are_turned_inside_of_arithmetic(n: int) -> None:
+def test_transposes_inside_of_arithmetic(n: int) -> None:
     """Operands of both orders, one that is the same for all rows, and one that a condition guards."""
     text = f"""
       x = f32[{n},6] parameter(0)
@@ -75,7 +77,7 @@ def test_rows_are_turned_inside_of_arithmetic(n: int) -> None:
       product = f32[6,{n}] multiply(sum, b)
       back = f32[{n},6] transpose(product), dimensions={{1,0}}
       ROOT r = (f32[6,{n}], f32[{n},6]) tuple(product, back)"""
-    x, y, z = _numbers((n, 6), np.float32), _numbers((6, n), np.float32), _numbers((6,), np.float32)
+    x, y, z = _integers((n, 6), np.float32), _integers((6, n), np.float32), _integers((6,), np.float32)
     expected = (x.T + np.pad(y, ((0, 0), (1, 1)))[:, :n]) * z[:, None]
     found = hl.compile(_text(text))(x, y, z)
     assert np.array_equal(found[0], expected)
@@ -85,7 +87,7 @@ def test_rows_are_turned_inside_of_arithmetic(n: int) -> None:
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("row", [2, 3, 4, 5, 8, 13, 16, 17])
 @pytest.mark.parametrize("opcode", ["add", "maximum"])
-def test_folds_of_short_rows(opcode: str, row: int, type: str) -> None:
+def test_reductions_of_short_rows(opcode: str, row: int, type: str) -> None:
     """Of numbers whose sums are exact in all types."""
     if (type, opcode) in (("c64", "maximum"), ("pred", "add")):
         return
@@ -97,14 +99,14 @@ def test_folds_of_short_rows(opcode: str, row: int, type: str) -> None:
           f = {type}[{n}] reduce(x, i), dimensions={{1}}, to_apply=combiner
           b = {type}[{n},{row}] broadcast(f), dimensions={{0}}
           ROOT r = {type}[{n},{row}] {opcode}(b, x)"""
-        x, i = _numbers((n, row), TYPES[type], 4), _numbers((), TYPES[type], 4)
+        x, i = _integers((n, row), TYPES[type], 4), _integers((), TYPES[type], 4)
         text = combiner + _text(line)
         expected = hl.compile(text, backend="interpreter")(x, i)
         assert np.array_equal(hl.compile(text, backend="cpu")(x, i), expected)
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_the_largest_of_short_rows_and_its_place(n: int) -> None:
+def test_argmax_of_short_rows(n: int) -> None:
     combiner = """
     larger {
       a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3)
@@ -119,10 +121,10 @@ def test_the_largest_of_short_rows_and_its_place(n: int) -> None:
       least = f32[] constant(-inf)
       zero = s32[] constant(0)
       ROOT r = (f32[{n}], s32[{n}]) reduce(x, k, least, zero), dimensions={{1}}, to_apply=larger"""
-    x = _numbers((n, 10), np.float32)
-    value, place = hl.compile(combiner + _text(line))(x)
+    x = _integers((n, 10), np.float32)
+    value, index = hl.compile(combiner + _text(line))(x)
     assert np.array_equal(value, x.max(1))
-    assert np.array_equal(place, x.argmax(1))
+    assert np.array_equal(index, x.argmax(1))
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -133,7 +135,7 @@ def test_columns_are_joined_to_rows(pieces: int, type: str) -> None:
             f"p{k} = {type}[{n}] parameter({k}) r{k} = {type}[{n},1] reshape(p{k})\n" for k in range(pieces)
         )
         names = ", ".join(f"r{k}" for k in range(pieces))
-        columns = [_numbers((n,), TYPES[type]) + np.asarray(k, TYPES[type]) for k in range(pieces)]
+        columns = [_integers((n,), TYPES[type]) + np.asarray(k, TYPES[type]) for k in range(pieces)]
         columns = [column.astype(TYPES[type]) for column in columns]
         run = hl.compile(_text(f"{reshapes} ROOT r = {type}[{n},{pieces}] concatenate({names}), dimensions={{1}}"))
         assert np.array_equal(run(*columns), np.stack(columns, 1))
@@ -146,5 +148,5 @@ def test_planes_are_stored_as_one_vector() -> None:
     (nest,) = kernel.nests
     assert nest.schedule.lanes == 128
     assert [str(store.index) for store in nest.stores] == ["150528*i0 + 3*i2" + plus for plus in ("", " + 1", " + 2")]
-    (rows,) = rows_of_stores(nest, nest.loops[-1], limit=0)
-    assert rows.is_one_vector
+    (group,) = store_groups(nest, nest.loops[-1], limit=0)
+    assert group.is_one_vector

@@ -44,7 +44,7 @@ def test_either_value(made: str, choices: str, condition: bool) -> None:
 @pytest.mark.parametrize(
     ("made", "choices", "forks"), [(SORT, "y, nans", False), (SORT, "y, x", True), (PARAMETER, "y, nans", True)]
 )
-def test_checks_in_place_wake_no_thread(made: str, choices: str, forks: bool) -> None:
+def test_in_place_checks_wake_no_thread(made: str, choices: str, forks: bool) -> None:
     module = hl.parse(SORTED.format(made=made, choices=choices))
     run_passes(module, cpu_pipeline())
     program = build_program(module, 32, 2)

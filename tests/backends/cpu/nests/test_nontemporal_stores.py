@@ -12,7 +12,7 @@ from hloom.loops.schedule import schedule
 MILLION = 1 << 20
 
 
-def _is_past_caches(line: str) -> bool:
+def _is_nontemporal(line: str) -> bool:
     kernel = lower(hl.parse(f"ENTRY e {{ {line} }}").entry.root).kernel
     schedule(kernel, vector_bytes=64, threads=2)
     (nest,) = kernel.nests
@@ -23,16 +23,16 @@ def _is_past_caches(line: str) -> bool:
 @pytest.mark.parametrize(("millions", "expected"), [(1, False), (2, False), (4, True), (16, True)])
 def test_a_sum_of_arrays_that_no_cache_holds(millions: int, expected: bool) -> None:
     shape = f"f32[{millions * MILLION}]"
-    assert _is_past_caches(f"x = {shape} parameter(0) y = {shape} parameter(1) ROOT r = {shape} add(x, y)") is expected
+    assert _is_nontemporal(f"x = {shape} parameter(0) y = {shape} parameter(1) ROOT r = {shape} add(x, y)") is expected
 
 
 @pytest.mark.parametrize("millions", [4, 16, 64])
-def test_what_is_hardly_more_than_written_stays_in_the_caches(millions: int) -> None:
+def test_results_much_larger_than_operands_are_cached(millions: int) -> None:
     size = millions * MILLION
-    assert not _is_past_caches(f"x = u8[{size}] parameter(0) ROOT r = f32[{size}] convert(x)")
+    assert not _is_nontemporal(f"x = u8[{size}] parameter(0) ROOT r = f32[{size}] convert(x)")
 
 
-def test_a_large_table_of_which_little_is_read_does_not_count() -> None:
+def test_a_large_table_that_is_hardly_read_does_not_count() -> None:
     line = "x = f32[50000,256] parameter(0) i = s32[8192] parameter(1) ROOT r = f32[8192,256] gather(x, i), "
     line += "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,256}"
-    assert not _is_past_caches(line)
+    assert not _is_nontemporal(line)

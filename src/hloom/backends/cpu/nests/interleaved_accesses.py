@@ -1,0 +1,131 @@
+"""Loads and stores of short rows, of which each lane has its own: all elements of the rows that are wanted, at once.
+
+Rows are loaded under a mask and turned in registers, a row for each lane; rows of the result are turned and stored
+likewise. What is as dense as a few vectors, element by element in turns, is read and stored as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from hloom.backends.cpu.elements.types import Element, load_element, memory_element, store_element
+from hloom.backends.cpu.llvm.text import I64, PTR, Builder, Value, constant, mask_constant, type_of
+from hloom.backends.cpu.nests.indices import index_parts
+from hloom.backends.cpu.nests.memory import active_mask, repeated, strided_loads, vector_store
+from hloom.backends.cpu.nests.state import NestState
+from hloom.loops.expressions import Load
+from hloom.loops.index import Index
+from hloom.loops.interleaved_accesses import AccessGroup
+from hloom.loops.nest import Store
+
+
+def load_group(e: NestState, group: AccessGroup[Load]) -> None:
+    """Loads what is wanted of the rows of all lanes, and remembers it."""
+    elements = _load_one_vector(e, group) if group.has_small_stride else _load_transposed(e, group)
+    e.scopes[-1].update({id(load): element for load, element in zip(group.accesses, elements, strict=True)})
+
+
+def _load_one_vector(e: NestState, group: AccessGroup[Load]) -> list[Element]:
+    load = group.accesses[0]
+    base, *_ = index_parts(e, group.first)
+    return strided_loads(e, Value(f"%b{load.buffer}", PTR), base, load.type, group.stride, group.offsets, e.tail)
+
+
+def _load_transposed(e: NestState, group: AccessGroup[Load]) -> list[Element]:
+    b, load = e.builder, group.accesses[0]
+    type = type_of(memory_element(load.type), e.lanes)
+    mask = mask_constant(group.length, e.lanes)
+    pointers = _record_pointers(e, load.buffer, group, type.element)
+    records = [b.load_masked(pointer, type, load.type.byte_width, mask) for pointer in pointers]
+    elements = transpose_vectors(b, _padded(records, e.lanes))
+    return [load_element(b, elements[k], load.type) for k in group.offsets]
+
+
+def store_group(e: NestState, group: AccessGroup[Store], values: Sequence[Element]) -> None:
+    """Stores vectors, of which each has an element of the row of each lane."""
+    if group.is_one_vector:
+        _store_one_vector(e, group.accesses[0].buffer, group.first, values)
+    else:
+        _store_transposed(e, group, values)
+
+
+def _store_transposed(e: NestState, group: AccessGroup[Store], values: Sequence[Element]) -> None:
+    """Rows that lie one behind the other are joined to whole vectors."""
+    buffer, length = group.accesses[0].buffer, group.length
+    b, type = e.builder, e.buffers[buffer].type
+    elements = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
+    pointers = _record_pointers(e, buffer, group, memory_element(type))
+    records = transpose_vectors(b, _padded(elements, e.lanes))[: len(pointers)]
+    if not group.is_dense:
+        for record, pointer in zip(records, pointers, strict=True):
+            b.store(b.shuffle(record, None, range(length)), pointer, type.byte_width)
+        return
+    for start in range(0, len(records) * length, e.lanes):
+        pointer = b.element_pointer(pointers[0], constant(I64, start), memory_element(type))
+        b.store(_concatenated(b, records, length, start), pointer, type.byte_width)
+
+
+def _concatenated(b: Builder, records: list[Value], length: int, start: int) -> Value:
+    """A vector of the elements of rows one behind the other, so many of each, from one of them on; a shorter one at the
+    end of them."""
+    width = records[0].type.width
+    last = min(start + width, len(records) * length) - 1
+    positions = [divmod(min(start + lane, last), length) for lane in range(width)]
+    (first, offset), (final, _) = positions[0], positions[-1]
+    result = records[first]
+    if offset:
+        lanes = [offset if record == first else lane for lane, (record, offset) in enumerate(positions)]
+        result = b.shuffle(result, None, lanes)
+    for k in range(first + 1, final + 1):
+        lanes = [width + offset if record == k else lane for lane, (record, offset) in enumerate(positions)]
+        result = b.shuffle(result, records[k], lanes)
+    return result if last == start + width - 1 else b.shuffle(result, None, range(last + 1 - start))
+
+
+def _store_one_vector(e: NestState, buffer: int, index: Index, values: Sequence[Element]) -> None:
+    """Stores vectors element by element in turns: the first of each, then the second of each."""
+    b, type, count = e.builder, e.buffers[buffer].type, len(values)
+    base, _, _ = index_parts(e, index)
+    stored = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
+    if count > 2:
+        stored = [b.joined(stored[0], stored[1]), b.joined(stored[2], stored[-1])]
+    order = [k * e.lanes + lane for lane in range(e.lanes) for k in range(count)]
+    mask = active_mask(e)
+    mask = repeated(e, b.splat(mask, e.lanes), count) if mask is not None else None
+    pointer = b.element_pointer(Value(f"%b{buffer}", PTR), base, memory_element(type))
+    vector_store(e, b.shuffle(stored[0], stored[1], order), pointer, type.byte_width, mask)
+
+
+def _record_pointers(
+    e: NestState, buffer: int, group: AccessGroup[Load] | AccessGroup[Store], element: str
+) -> list[Value]:
+    """Where the rows of the lanes that count begin."""
+    assert e.vector is not None
+    b, active = e.builder, e.lanes if e.tail is None else e.vector.extent % e.lanes
+    base, *_ = index_parts(e, group.first)
+    indices = [b.binary("add", base, constant(I64, lane * group.stride)) if lane else base for lane in range(active)]
+    return [b.element_pointer(Value(f"%b{buffer}", PTR), index, element) for index in indices]
+
+
+def _padded(vectors: list[Value], count: int) -> list[Value]:
+    return vectors + [Value("poison", vectors[0].type)] * (count - len(vectors))
+
+
+def transpose_vectors(b: Builder, rows: list[Value]) -> list[Value]:
+    """The columns of a square of registers, in log2(n) rounds of two-register shuffles."""
+    n = len(rows)
+    distance = n // 2
+    while distance:
+        new = list(rows)
+        for i in range(n):
+            if i & distance:
+                continue
+            j = i | distance
+            low = [k if not k & distance else n + (k ^ distance) for k in range(n)]
+            high = [(k | distance) if not k & distance else n + k for k in range(n)]
+            new[i] = b.shuffle(rows[i], rows[j], low)
+            new[j] = b.shuffle(rows[i], rows[j], high)
+        rows = new
+        distance //= 2
+    return rows

@@ -1,0 +1,258 @@
+"""Short rows: a few elements side by side, of which each lane of a vector has its own.
+
+    for i < n: for k < 3: b1[3 i + k] = b0[i + n k]
+    for i < n: b1[i] = reduce[k < 10; add](b0[10 i + k])
+    for i < n: b1[i] = subtract(multiply(b0[4 i], b0[4 i + 3]), multiply(b0[4 i + 1], b0[4 i + 2]))
+
+Loops along rows, those of reductions included, are written out, which leaves the loop over i, whose lanes are the
+vectors'. Loads, or stores, whose indices then differ in a constant alone lie in one row: they are read, or written, at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from hloom.loops.expressions import Apply, ExpressionSpace, Load, Reduction, ReductionResult
+from hloom.loops.index import Expression, Index, Variable
+from hloom.loops.lanes import min_masked_bits, native_lanes
+from hloom.loops.nest import Nest, Store, loads_of, substitute
+from hloom.ops.convert import Convert
+
+MAX_LANES = 16
+"""Of the squares that are turned in registers."""
+MAX_VECTOR_STRIDE = 4
+"""The longest rows that are read and written as one vector, element by element in turns."""
+MAX_UNROLLED_EXPRESSIONS = 512
+"""What reductions may become that are written out."""
+
+Access = TypeVar("Access", Load, Store)
+
+
+# Loops along rows
+
+
+def interleaved_loops(nest: Nest, vector: Variable, vector_bytes: int) -> list[Variable]:
+    """The loops along rows of which each lane of vectors along `vector` has one; none: the nest is better as it is."""
+    is_stored = all(vector in store.index.variables for store in nest.stores)
+    if not is_stored or not nest.is_perfect or any(store.value.type.is_complex for store in nest.stores):
+        return []
+    limit = max_record_length(nest, vector, vector_bytes)
+    short = [loop for loop in nest.loops if loop is not vector and loop.extent <= MAX_LANES]
+    return (
+        _reduction_loops(nest, vector, short, limit)
+        if nest.reductions
+        else _elementwise_loops(nest, vector, short, limit)
+    )
+
+
+def max_record_length(nest: Nest, vector: Variable, vector_bytes: int) -> int:
+    """The longest rows that are turned in registers, as many as there are lanes; 0: none."""
+    lanes = min(MAX_LANES, native_lanes(nest.expressions, vector_bytes))
+    types = [*(store.value.type for store in nest.stores), *(load.type for load in nest.loads)]
+    masked = all(type.bits >= min_masked_bits(vector_bytes) for type in types)
+    return lanes if masked and vector.extent >= lanes else 0
+
+
+def _elementwise_loops(nest: Nest, vector: Variable, short: list[Variable], limit: int) -> list[Variable]:
+    return next(([loop] for loop in short if _is_interleaved_along(nest, vector, loop, limit)), [])
+
+
+def _reduction_loops(nest: Nest, vector: Variable, short: list[Variable], limit: int) -> list[Variable]:
+    """The loops of reductions, each along rows, and those along rows of what is made of them."""
+    for reduction in nest.reductions:
+        own_loads = loads_of(reduction.values)
+        if len(reduction.over) != 1 or not any(
+            _is_interleaved_load(load, vector, reduction.over[0], limit) for load in own_loads
+        ):
+            return []
+    elementwise = [loop for loop in short if _is_interleaved_along(nest, vector, loop, limit)]
+    grouped = {id(store) for group in store_groups(nest, vector, limit) for store in group.accesses}
+    if not all(id(store) in grouped or _is_dense_store(store, vector, elementwise, limit) for store in nest.stores):
+        return []
+    loops = [*(reduction.over[0] for reduction in nest.reductions), *elementwise]
+    size = max(loop.extent for loop in loops) * len(nest.expressions)
+    return list(dict.fromkeys(loops)) if size <= MAX_UNROLLED_EXPRESSIONS else []
+
+
+def _is_interleaved_along(nest: Nest, vector: Variable, loop: Variable, limit: int) -> bool:
+    stored = any(_is_interleaved_store(store, vector, loop, limit) for store in nest.stores)
+    return stored or any(_is_interleaved_load(load, vector, loop, limit) for load in nest.loads)
+
+
+def _is_dense_store(store: Store, vector: Variable, loops: list[Variable], limit: int) -> bool:
+    """Whether what vectors store lies side by side, as vectors or as rows."""
+    return store.index.coefficient(vector) == 1 or any(
+        _is_interleaved_store(store, vector, loop, limit) for loop in loops
+    )
+
+
+def _is_interleaved_store(store: Store, vector: Variable, loop: Variable, limit: int) -> bool:
+    if not _is_interleaved(store.index, vector, loop):
+        return False
+    return loop.extent <= limit or store.index.coefficient(vector) == loop.extent <= MAX_VECTOR_STRIDE
+
+
+def _is_interleaved_load(load: Load, vector: Variable, loop: Variable, limit: int) -> bool:
+    if not is_transposable(load, loop, vector) or not _is_interleaved(load.index, vector, loop):
+        return False
+    return loop.extent <= limit or load.index.coefficient(vector) <= MAX_VECTOR_STRIDE
+
+
+def is_transposable(load: Load, loop: Variable, vector: Variable) -> bool:
+    """Whether a load may be made of rows along a loop that are turned in registers to run along the vector loop."""
+    return load.in_bounds and not load.type.is_complex and _is_transposed(load.index, loop, vector)
+
+
+def _is_transposed(index: Index, loop: Variable, vector: Variable) -> bool:
+    """Whether the elements of a loop are neighbours, and those of the vector loop are not."""
+    affine = index.is_affine_in(loop) and index.is_affine_in(vector)
+    return affine and index.coefficient(loop) == 1 and index.coefficient(vector) > 1
+
+
+def _is_interleaved(index: Index, vector: Variable, loop: Variable) -> bool:
+    """Whether the elements of a loop are neighbours, and those of the vector loop at least that far apart."""
+    return _is_transposed(index, loop, vector) and index.coefficient(vector) >= loop.extent
+
+
+# Written out
+
+
+def unroll(nest: Nest, space: ExpressionSpace, loops: Sequence[Variable]) -> Nest:
+    """The nest without some loops, of reductions and of its own: for each round of these there are stores of their
+    own.
+    """
+    while (
+        reduction := next(
+            (reduction for reduction in nest.reductions if not set(reduction.over).isdisjoint(loops)), None
+        )
+    ) is not None:
+        nest = _unroll_reduction(nest, space, reduction)
+    for loop in [loop for loop in nest.loops if loop in loops]:
+        copies = [substitute(nest, space, {loop: space.indices.constant(k)}) for k in range(loop.extent)]
+        stores = tuple(store for copy in copies for store in copy.stores)
+        nest = replace(nest, loops=tuple(v for v in nest.loops if v is not loop), stores=stores)
+    return nest
+
+
+def _unroll_reduction(nest: Nest, space: ExpressionSpace, reduction: Reduction) -> Nest:
+    results = [e for e in nest.expressions if isinstance(e, ReductionResult) and e.reduction is reduction]
+    unrolled = _unrolled_results(space, reduction)
+    values = space.replace(nest.values, {id(e): unrolled[e.position] for e in results})
+    return replace(nest, stores=tuple(replace(s, value=v) for s, v in zip(nest.stores, values, strict=True)))
+
+
+def _unrolled_results(space: ExpressionSpace, reduction: Reduction) -> list[Expression]:
+    """The results of a reduction as expressions of all its values."""
+    (loop,) = reduction.over
+    iterations = [{loop: space.indices.constant(k)} for k in range(loop.extent)]
+    values = [space.substitute(reduction.values, counter, in_reductions=False) for counter in iterations]
+    if reduction.opcode:
+        return [_reduction_tree(space, reduction, [value for (value,) in values])]
+    accumulators = list(reduction.initial)
+    for new in values:
+        arguments = {id(space.argument(e.type, n)): e for n, e in enumerate([*accumulators, *new])}
+        accumulators = space.replace(reduction.combine, arguments)
+    return accumulators
+
+
+def _reduction_tree(space: ExpressionSpace, reduction: Reduction, values: list[Expression]) -> Expression:
+    """A balanced tree of a reorderable combiner; of narrow floats in f32, rounded once."""
+    (combiner,), (initial,) = reduction.combine, reduction.initial
+    assert isinstance(combiner, Apply)
+    own, type = combiner.type, combiner.type.computation_type
+    if type is not own:
+        values = [space.apply(Convert(), type, value) for value in values]
+        initial = space.apply(Convert(), type, initial)
+    while len(values) > 1:
+        pairs = [space.apply(combiner.op, type, a, b) for a, b in zip(values[::2], values[1::2])]
+        values = pairs + values[len(values) // 2 * 2 :]
+    total = space.apply(combiner.op, type, initial, values[0])
+    return total if type is own else space.apply(Convert(), own, total)
+
+
+# Rows in memory
+
+
+@dataclass(frozen=True, slots=True)
+class AccessGroup(Generic[Access]):
+    """Loads or stores of one buffer whose indices differ in a constant alone: for each lane elements of one row."""
+
+    accesses: tuple[Access, ...]
+    """From the first element of a row on."""
+    stride: int
+    """Elements from the row of a lane to that of the next one."""
+
+    @property
+    def first(self) -> Index:
+        return self.accesses[0].index
+
+    @property
+    def offsets(self) -> list[int]:
+        """Which elements of a row they are."""
+        return [access.index.constant - self.first.constant for access in self.accesses]
+
+    @property
+    def length(self) -> int:
+        return self.offsets[-1] + 1
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether nothing lies between the rows."""
+        return self.length == self.stride
+
+    @property
+    def has_small_stride(self) -> bool:
+        """Whether the rows are so near to each other that they are read in one piece."""
+        return self.stride <= MAX_VECTOR_STRIDE
+
+    @property
+    def is_one_vector(self) -> bool:
+        """Whether the rows are written as one vector, element by element in turns."""
+        return self.is_dense and self.has_small_stride
+
+
+def load_groups(nest: Nest, vector: Variable, limit: int) -> list[AccessGroup[Load]]:
+    """The loads that are made together, rows of at most `limit` elements and what is interleaved."""
+    loads = [load for load in nest.loads if load.in_bounds and not load.type.is_complex]
+    groups = _access_groups(loads, vector, limit)
+    return [group for group in groups if len(group.accesses) > 1]
+
+
+def store_groups(nest: Nest, vector: Variable, limit: int) -> list[AccessGroup[Store]]:
+    """The stores that are made together, those of whole rows."""
+    groups = _access_groups([store for store in nest.stores if not store.value.type.is_complex], vector, limit)
+    whole = [group for group in groups if group.length == len(group.accesses) > 1]
+    return [group for group in whole if group.is_one_vector or group.length <= limit]
+
+
+def needs_transposition(nest: Nest, vector: Variable, limit: int) -> bool:
+    """Whether rows that are read or written are turned in registers."""
+    loads, stores = load_groups(nest, vector, limit), store_groups(nest, vector, limit)
+    return not all(group.has_small_stride for group in loads) or not all(group.is_one_vector for group in stores)
+
+
+def _access_groups(accesses: Sequence[Access], vector: Variable, limit: int) -> list[AccessGroup[Access]]:
+    by_terms: dict[object, list[Access]] = {}
+    for access in accesses:
+        if access.index.is_affine_in(vector) and access.index.coefficient(vector) > 1:
+            by_terms.setdefault((access.buffer, access.index.terms), []).append(access)
+    groups = []
+    for similar in by_terms.values():
+        stride = similar[0].index.coefficient(vector)
+        longest = stride if stride <= MAX_VECTOR_STRIDE else min(stride, limit)
+        groups += [AccessGroup(record, stride) for record in _records(similar, longest)]
+    return groups
+
+
+def _records(accesses: list[Access], longest: int) -> list[tuple[Access, ...]]:
+    """Accesses from the lowest to the highest place, as many together as lie within so many elements."""
+    records: list[list[Access]] = []
+    for access in sorted(accesses, key=lambda access: access.index.constant):
+        if records and access.index.constant - records[-1][0].index.constant < longest:
+            records[-1].append(access)
+        else:
+            records.append([access])
+    return [tuple(record) for record in records]
