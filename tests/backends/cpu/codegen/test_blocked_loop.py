@@ -124,7 +124,7 @@ def test_a_condition_on_all_elements_is_not_one_of_each_block() -> None:
         "m = f32[] reduce(x, zero), dimensions={0}, to_apply=largest\nhalf = f32[] constant(0.1)\n"
         "ROOT less = pred[] compare(m, half), direction=GT"
     )
-    text = loop_module(X, body).replace("ROOT less = pred[] compare(i, rounds), direction=LT", condition)
+    text = loop_module(X, body).replace("ROOT less = pred[] compare(i, iterations), direction=LT", condition)
     assert blocking(text) is None
     check_results(text)
 
@@ -132,6 +132,6 @@ def test_a_condition_on_all_elements_is_not_one_of_each_block() -> None:
 def test_a_condition_on_a_scalar_of_the_state_ends_every_block_in_the_same_round() -> None:
     body = f"b = {X} broadcast(x1), dimensions={{}}\ny0 = {X} add(x0, b)\ny1 = f32[] multiply(x1, x1)"
     condition = "x = f32[] get-tuple-element(t), index=1\nten = f32[] constant(1000)\nROOT less = pred[] compare(x, ten), direction=LT"
-    text = loop_module(f"{X} f32[]", body).replace("ROOT less = pred[] compare(i, rounds), direction=LT", condition)
+    text = loop_module(f"{X} f32[]", body).replace("ROOT less = pred[] compare(i, iterations), direction=LT", condition)
     assert blocking(text) is not None
     check_results(text, np.linspace(0, 1, SIZE, dtype=np.float32), np.float32(1.5))

@@ -270,7 +270,7 @@ def test_what_a_condition_computes_does_not_overwrite_the_state_that_the_loop_en
         "x = f32[64] get-tuple-element(t), index=0\na = f32[64] sine(x)\n"
         "s = f32[64] sort(a), dimensions={0}, to_apply=less\nf = f32[1] slice(s), slice={[0:1]}\n"
         "g = f32[] reshape(f)\ntwo = f32[] constant(2)\nsmall = pred[] compare(g, two), direction=LT\n"
-        "few = pred[] compare(i, rounds), direction=LT\nROOT less = pred[] and(small, few)"
+        "few = pred[] compare(i, iterations), direction=LT\nROOT less = pred[] and(small, few)"
     )
-    computations = loop(state, body).replace("ROOT less = pred[] compare(i, rounds), direction=LT", sorts)
+    computations = loop(state, body).replace("ROOT less = pred[] compare(i, iterations), direction=LT", sorts)
     check_results(module_text(run_loop(state) + "\nROOT r = f32[64] copy(y0)", computations))
