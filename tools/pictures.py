@@ -14,7 +14,7 @@ import numpy as np
 
 import hloom as hl
 from hloom.display import CELL, GAP, HEAD, PADDING, cell, hue, label, picture, shape_svg
-from hloom.runtime.blocks import places_of
+from hloom.runtime.blocks import block_slices
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 
@@ -123,7 +123,7 @@ def draw_sharding(text: str) -> str:
     sharding = module.entry.root.sharding
     assert sharding is not None
     holders = np.full(SHARDED, "", object)
-    for device, where in enumerate(places_of(sharding, SHARDED, 6)):
+    for device, where in enumerate(block_slices(sharding, SHARDED, 6)):
         holders[where] = [[f"{held},{device}".strip(",") for held in row] for row in holders[where]]
     parts = [label(GAP / 2 + SHARDED[1] * CELL / 2, HEAD - 8, "device", 12)]
     for (i, j), held in np.ndenumerate(holders):

@@ -17,7 +17,7 @@ from jaxlib.mlir import ir
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
-from hloom.passes.spmd.custom import Part, register_inspector, register_partitioner
+from hloom.passes.spmd.custom import PartitionedCall, register_inspector, register_partitioner
 from hloom.pjrt.programs import read_stablehlo
 from hloom.proto.annotations import read_sharding, write_sharding
 from hloom.proto.schema import message_class
@@ -55,7 +55,7 @@ def _inspect(call: Instruction, sharding: Sharding) -> None:
     inspector(_to_jax(sharding))
 
 
-def _partition(call: Instruction, operands: list[Sharding], results: list[Sharding]) -> Part:
+def _partition(call: Instruction, operands: list[Sharding], results: list[Sharding]) -> PartitionedCall:
     """What `custom_partitioning` makes of a call."""
     shapes, result_shape = [*map(_shape, call.operand_shapes)], _shape(call.shape)
     wanted = [*map(_to_jax, results)]
@@ -72,7 +72,7 @@ def _partition(call: Instruction, operands: list[Sharding], results: list[Shardi
     except Exception as error:  # the user's function, or JAX's checks of what it returns
         raise ArgumentError(f"custom_partitioning: {type(error).__name__}: {error}").at(repr(call)) from error
     parts = made.tuple_elements() if call.shape.is_tuple else [made]
-    return Part(read_stablehlo(program), _from_jax(operand_shardings), _from_jax(parts))
+    return PartitionedCall(read_stablehlo(program), _from_jax(operand_shardings), _from_jax(parts))
 
 
 def _shape(shape: Shape) -> Any:

@@ -13,7 +13,7 @@ from hloom.values import Array
 _WHOLE = (ShardingType.REPLICATED, ShardingType.MAXIMAL, ShardingType.UNREDUCED)
 
 
-def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
+def shard(array: Array, sharding: Sharding, count: int) -> list[Array]:
     """The block of each of `count` partitions. What reaches over the end is zero; of partial sums the first is the
     array.
 
@@ -21,7 +21,7 @@ def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
     """
     found = []
     for where, partial_sum in zip(
-        places_of(sharding, array.shape, count), partial_sums_of(sharding, count), strict=True
+        block_slices(sharding, array.shape, count), partial_sum_indices(sharding, count), strict=True
     ):
         part = array[where]
         block = np.zeros([s.stop - s.start for s in where], array.dtype)
@@ -33,21 +33,23 @@ def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
 
 def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> Array:
     """The array of a shape that the blocks of all partitions make up; partial sums are added."""
-    parts = [joined_partial_sum(blocks, sharding, shape, k) for k in sorted({*partial_sums_of(sharding, len(blocks))})]
+    parts = [
+        join_partial_sum(blocks, sharding, shape, k) for k in sorted({*partial_sum_indices(sharding, len(blocks))})
+    ]
     return parts[0] if len(parts) == 1 else np.sum(parts, axis=0, dtype=parts[0].dtype)
 
 
-def joined_partial_sum(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], number: int) -> Array:
+def join_partial_sum(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int], index: int) -> Array:
     """The array of a shape that those blocks make up which hold one partial sum; where there are no others, all."""
     whole = np.zeros(shape, blocks[0].dtype)
-    partial_sums = partial_sums_of(sharding, len(blocks))
-    for block, where, held in zip(blocks, places_of(sharding, shape, len(blocks)), partial_sums, strict=True):
-        if held == number:
+    partial_sums = partial_sum_indices(sharding, len(blocks))
+    for block, where, held_index in zip(blocks, block_slices(sharding, shape, len(blocks)), partial_sums, strict=True):
+        if held_index == index:
             whole[where] = block[tuple(slice(0, n) for n in whole[where].shape)]
     return whole
 
 
-def places_of(sharding: Sharding, shape: Sequence[int], count: int) -> list[tuple[slice, ...]]:
+def block_slices(sharding: Sharding, shape: Sequence[int], count: int) -> list[tuple[slice, ...]]:
     """Where the block of each partition lies in an array of a shape; blocks at the end may reach over it."""
     if sharding.type in _WHOLE:
         return [tuple(slice(0, n) for n in shape)] * count
@@ -72,7 +74,7 @@ def _tiles(sharding: Sharding, count: int) -> list[tuple[int, ...]]:
     return [found[partition] for partition in range(count)]
 
 
-def partial_sums_of(sharding: Sharding, count: int) -> list[int]:
+def partial_sum_indices(sharding: Sharding, count: int) -> list[int]:
     """Which partial sum of its block each partition holds."""
     if sharding.type is ShardingType.UNREDUCED:
         return [*range(count)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from hloom.errors import ArgumentError
 from hloom.ir import Module
-from hloom.runtime.blocks import cut, join
+from hloom.runtime.blocks import join, shard
 from hloom.runtime.executable import DeviceExecutable, Executable, check_argument
 from hloom.shape import Shape
 from hloom.sharding import Sharding
@@ -61,37 +61,37 @@ class PartitionedExecutable(Executable):
     def run_replicas(self, arguments: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Value]:
         if len(arguments) != self.list_count:
             raise ArgumentError(f"{self.list_count} replicas need as many lists of arguments, got {len(arguments)}")
-        given = [values for each in arguments for values in self._cut(each)]
+        given = [values for each in arguments for values in self._shard_arguments(each)]
         results = self.blocks.run_replicas(self.blocks.own(given), timeout)
         results = self.blocks.gathered(results)
         count = self.partition_count
-        return [self._join(results[k : k + count]) for k in range(0, len(results), count)]
+        return [self._join_results(results[k : k + count]) for k in range(0, len(results), count)]
 
-    def _cut(self, arrays: Sequence[Any]) -> list[list[Value]]:
+    def _shard_arguments(self, arrays: Sequence[Any]) -> list[list[Value]]:
         """The arguments of each partition."""
         shapes = self.input_shapes
         if len(arrays) != len(shapes):
             raise ArgumentError(f"{self.name} takes {len(shapes)} arguments, got {len(arrays)}")
         values = [check_argument(a, s, f"argument {k}") for k, (a, s) in enumerate(zip(arrays, shapes, strict=True))]
         shardings = iter(self.parameters)
-        parts = [self._blocks(value, shape, shardings) for value, shape in zip(values, shapes, strict=True)]
+        parts = [self._shard(value, shape, shardings) for value, shape in zip(values, shapes, strict=True)]
         return [[part[partition] for part in parts] for partition in range(self.partition_count)]
 
-    def _blocks(self, value: Value, shape: Shape, shardings: Any) -> list[Value]:
+    def _shard(self, value: Value, shape: Shape, shardings: Any) -> list[Value]:
         if shape.is_tuple:
             pairs = zip(value, shape.elements, strict=True)
-            parts = [self._blocks(element, of, shardings) for element, of in pairs]
+            parts = [self._shard(element, of, shardings) for element, of in pairs]
             return [tuple(part[k] for part in parts) for k in range(self.partition_count)]
         sharding = next(shardings)
-        return [*cut(value, sharding, self.partition_count)] if shape.is_array else [value] * self.partition_count
+        return [*shard(value, sharding, self.partition_count)] if shape.is_array else [value] * self.partition_count
 
-    def _join(self, results: list[Value]) -> Value:
-        return self._joined(results, self.output_shape, iter(self.results))
+    def _join_results(self, results: list[Value]) -> Value:
+        return self._join(results, self.output_shape, iter(self.results))
 
-    def _joined(self, parts: list[Value], shape: Shape, shardings: Any) -> Value:
+    def _join(self, parts: list[Value], shape: Shape, shardings: Any) -> Value:
         if shape.is_tuple:
             elements = enumerate(shape.elements)
-            return tuple(self._joined([part[k] for part in parts], element, shardings) for k, element in elements)
+            return tuple(self._join([part[k] for part in parts], element, shardings) for k, element in elements)
         sharding = next(shardings)
         arrays: list[Array] = parts
         return join(arrays, sharding, shape.dimensions) if shape.is_array else parts[0]

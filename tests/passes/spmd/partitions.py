@@ -15,8 +15,8 @@ from hloom.ops.custom_call import CustomCall
 from hloom.passes import clone_module
 from hloom.passes.edit import Edit
 from hloom.passes.spmd import Partitioned, partition
+from hloom.runtime.blocks import block_slices, join_partial_sum, partial_sum_indices
 from hloom.runtime.blocks import join as joined
-from hloom.runtime.blocks import joined_partial_sum, partial_sums_of, places_of
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 from hloom.verifier import verify_module
@@ -25,12 +25,12 @@ Array = np.ndarray[Any, Any]
 COLLECTIVES = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
 
 
-def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
+def shard_array(array: Array, sharding: Sharding, count: int) -> list[Array]:
     """The blocks of an array, filled up with noise where they reach over its end; partial sums are small numbers, and what
     then is missing in the first one."""
     found = []
-    partial_sums = partial_sums_of(sharding, count)
-    for block, partial_sum in zip(places_of(sharding, array.shape, count), partial_sums, strict=True):
+    partial_sums = partial_sum_indices(sharding, count)
+    for block, partial_sum in zip(block_slices(sharding, array.shape, count), partial_sums, strict=True):
         whole = np.full([s.stop - s.start for s in block], 1, array.dtype)
         part = array[block]
         if max(partial_sums):
@@ -47,10 +47,10 @@ def cut(array: Array, sharding: Sharding, count: int) -> list[Array]:
 
 def join(blocks: Sequence[Array], sharding: Sharding, shape: Sequence[int]) -> Array:
     """The array that blocks make up; copies must be equal, partial sums are added."""
-    partial_sums = partial_sums_of(sharding, len(blocks))
-    wholes = {k: joined_partial_sum(blocks, sharding, shape, k) for k in {*partial_sums}}
+    partial_sums = partial_sum_indices(sharding, len(blocks))
+    wholes = {k: join_partial_sum(blocks, sharding, shape, k) for k in {*partial_sums}}
     seen = {k: np.zeros(shape, np.bool_) for k in wholes}
-    for block, where, k in zip(blocks, places_of(sharding, shape, len(blocks)), partial_sums, strict=True):
+    for block, where, k in zip(blocks, block_slices(sharding, shape, len(blocks)), partial_sums, strict=True):
         part = np.asarray(wholes[k][where])
         kept = np.ascontiguousarray(block[tuple(slice(0, n) for n in part.shape)])
         assert kept.tobytes() == part.tobytes(), "copies differ"
@@ -63,7 +63,7 @@ def run(partitioned: Partitioned, arrays: Sequence[Array], shapes: Sequence[Shap
     """The results of a partitioned program, put together; `shapes` are those of the whole results."""
     module = partitioned.module
     count = module.num_partitions
-    parts = [cut(a, s, count) for a, s in zip(arrays, partitioned.parameters, strict=True)]
+    parts = [shard_array(a, s, count) for a, s in zip(arrays, partitioned.parameters, strict=True)]
     results = hl.compile(module, backend=backend).run_replicas([[part[p] for part in parts] for p in range(count)])
     leaves = [flat(result) for result in results]
     return [
@@ -118,8 +118,8 @@ class Shardings:
         tiles = [1] * shape.rank
         left = self.count
         for d in self.rng.permutation(shape.rank).tolist():
-            fits = self.rng.random() > self.uneven
-            factors = [f for f in range(1, left + 1) if left % f == 0 and (shape.dimensions[d] % f == 0 or not fits)]
+            is_even = self.rng.random() > self.uneven
+            factors = [f for f in range(1, left + 1) if left % f == 0 and (shape.dimensions[d] % f == 0 or not is_even)]
             tiles[d] = int(self.rng.choice(factors)) if self.rng.random() < 0.7 and shape.dimensions[d] else 1
             left //= tiles[d]
         if left == self.count:
@@ -150,7 +150,7 @@ class Shardings:
 
     def _may_have_partial_sums(self, shape: Shape, tiles: Sequence[int]) -> bool:
         """Integers add up exactly, whatever the order; partitions make one mesh where their divisors form a chain."""
-        even = all(size % ways == 0 for size, ways in zip(shape.dimensions, tiles))
+        even = all(size % tile_count == 0 for size, tile_count in zip(shape.dimensions, tiles))
         return shape.element_type.is_integer and even and self.count != 6 and self.rng.random() < 0.5
 
 

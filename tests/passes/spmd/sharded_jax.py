@@ -120,7 +120,7 @@ def a_ring_in_a_loop(a):
 
 
 @program(X)
-def two_values_cross_the_border(a):
+def two_values_cross_the_boundary(a):
     body = jax.shard_map(
         lambda u, v: (u * 2, lax.all_gather(v, "x", tiled=True)),
         mesh=mesh,
@@ -146,7 +146,7 @@ def nested_manual(a):
 
 
 @program(X)
-def random_numbers(a):
+def random_values(a):
     return lax.with_sharding_constraint(jax.random.normal(jax.random.key(0), (8, 4)), sharded("x", "y")) + a
 
 
@@ -239,10 +239,10 @@ def sharded_parameters_step(parameters, inputs, targets):
     return jax.tree.map(lambda p, g: p - 0.1 * g, parameters, gradients)
 
 
-CUTS = ((P(None, "y"), P("y")), (P("y"), P()), (P(None, "y"), P("y")))
+SPECS = ((P(None, "y"), P("y")), (P("y"), P()), (P(None, "y"), P("y")))
 TENSOR = tuple(
-    tuple(jax.device_put(a, NamedSharding(mesh, s)) for a, s in zip(pair, cuts, strict=True))
-    for pair, cuts in zip(layers(64), CUTS, strict=True)
+    tuple(jax.device_put(a, NamedSharding(mesh, s)) for a, s in zip(pair, specs, strict=True))
+    for pair, specs in zip(layers(64), SPECS, strict=True)
 )
 
 
@@ -267,16 +267,16 @@ def proto_of(jitted: Any, arguments: tuple[Any, ...]) -> bytes:
 
 
 def main() -> None:
-    answers = {}
+    expected = {}
     for name, (jitted, arguments) in PROGRAMS.items():
         results = [np.asarray(leaf) for leaf in jax.tree.leaves(jitted(*arguments))]
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
-        answers[name] = (proto_of(jitted, arguments), leaves, results)
+        expected[name] = (proto_of(jitted, arguments), leaves, results)
     with jax.set_mesh(explicit_mesh):
         a = jax.device_put(np.asarray(X), NamedSharding(explicit_mesh, P("x", "y")))
         jitted = jax.jit(explicit)
-        answers["explicit"] = (proto_of(jitted, (a,)), [np.asarray(a)], [np.asarray(jitted(a))])
-    sys.stdout.buffer.write(pickle.dumps(answers))
+        expected["explicit"] = (proto_of(jitted, (a,)), [np.asarray(a)], [np.asarray(jitted(a))])
+    sys.stdout.buffer.write(pickle.dumps(expected))
 
 
 if __name__ == "__main__":

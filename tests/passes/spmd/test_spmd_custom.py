@@ -9,13 +9,19 @@ import hloom as hl
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
 from hloom.passes.spmd import partition
-from hloom.passes.spmd.custom import Part, register_inspector, register_local, register_partitioner, sharding_rule
+from hloom.passes.spmd.custom import (
+    PartitionedCall,
+    register_inspector,
+    register_local,
+    register_partitioner,
+    sharding_rule,
+)
 from hloom.runtime.custom_calls import register_custom_call
 from hloom.sharding import Sharding
 from hloom.text.scanner import Scanner
 from hloom.text.sharding import scan_sharding
 from hloom.verifier import verify_module
-from passes.spmd.partitions import collectives, cut, run
+from passes.spmd.partitions import collectives, run, shard_array
 
 ROWS, COLUMNS = "{devices=[4,1]<=[4]}", "{devices=[1,4]<=[4]}"
 RULE = 'frontend_attributes={xla.sdy.sharding_rule="#sdy.op_sharding_rule<RULE, custom>"}'
@@ -58,9 +64,9 @@ ENTRY main {{
 def test_a_partitioner_decides_on_shardings_and_writes_the_program(operand: str, result: str) -> None:
     seen: list[list[Sharding]] = []
 
-    def by_rows(call: Instruction, operands: list[Sharding], results: list[Sharding]) -> Part:
+    def by_rows(call: Instruction, operands: list[Sharding], results: list[Sharding]) -> PartitionedCall:
         seen.append([*operands, *results])
-        return Part(row_sums(2), [sharding(operand)], [sharding(result)])
+        return PartitionedCall(row_sums(2), [sharding(operand)], [sharding(result)])
 
     register_partitioner("test.by_rows", by_rows)
     rule = RULE.replace("RULE", "([i, j])->([i]) {i=8, j=4}")
@@ -79,7 +85,7 @@ def test_a_partitioner_decides_on_shardings_and_writes_the_program(operand: str,
 
 
 def test_shardings_spread_along_the_rule_of_a_call() -> None:
-    register_partitioner("test.same", lambda call, operands, results: Part(row_sums(2), operands, results))
+    register_partitioner("test.same", lambda call, operands, results: PartitionedCall(row_sums(2), operands, results))
     rule = RULE.replace("RULE", "([i, j])->([i]) {i=8, j=4}")
     program = module(
         f"x = f32[8,4] parameter(0), sharding={ROWS}\n"
@@ -102,7 +108,7 @@ def test_local_calls_see_the_blocks_of_their_partition() -> None:
     )
     (got,) = run(partition(program, 4), [X], [program.entry.result_shape], "cpu")
     np.testing.assert_array_equal(got, -2 * X)
-    want = [2 * block for block in cut(X, sharding(ROWS), 4)]
+    want = [2 * block for block in shard_array(X, sharding(ROWS), 4)]
     np.testing.assert_array_equal(sorted(map(np.ndarray.tolist, seen)), [block.tolist() for block in want])
 
 

@@ -32,14 +32,14 @@ def names() -> list[str]:
 
 
 @functools.cache
-def answers(form: str) -> dict[str, tuple[bytes, list[Any], list[Any]]]:
+def expected_results(form: str) -> dict[str, tuple[bytes, list[Any], list[Any]]]:
     done = subprocess.run([sys.executable, str(SCRIPT), form], capture_output=True, timeout=280)
     assert done.returncode == 0, done.stderr.decode()
     return pickle.loads(done.stdout)
 
 
 def partitioned(form: str, name: str) -> tuple[Partitioned, list[Any], list[Any]]:
-    proto, arguments, results = answers(form)[name]
+    proto, arguments, results = expected_results(form)[name]
     return partition(module_from_bytes(proto), 8), arguments, results
 
 
@@ -48,7 +48,7 @@ def partitioned(form: str, name: str) -> tuple[Partitioned, list[Any], list[Any]
 def test_partitions_compute_what_jax_computes(name: str, form: str) -> None:
     made, arguments, results = partitioned(form, name)
     verify_module(made.module)
-    module = module_from_bytes(answers(form)[name][0])
+    module = module_from_bytes(expected_results(form)[name][0])
     backend = "cpu" if form == "shardy" else "interpreter"
     got = run(made, arguments, [*module.entry.result_shape.leaves()], backend)
     for k, (mine, theirs) in enumerate(zip(got, results, strict=True)):

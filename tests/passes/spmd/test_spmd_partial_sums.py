@@ -137,7 +137,7 @@ ENTRY e {{ x = f32[8,4] parameter(0), {PARTIAL_SUMS}
 """
 
 
-def test_loops_accumulate_summands() -> None:
+def test_loops_accumulate_partial_sums() -> None:
     module = hl.parse(LOOP)
     assert check(module, arrays_for(module), 4, 1e-5, 1e-5) is None
     made = partition(module, 4).module
@@ -178,7 +178,7 @@ def region(annotation: str) -> hl.Module:
 
 
 @pytest.mark.parametrize(("unreduced", "factor"), [(r", unreduced={\"y\"}", 1), ("", 2)])
-def test_manual_regions_take_and_give_summands(unreduced: str, factor: int) -> None:
+def test_manual_regions_take_and_return_partial_sums(unreduced: str, factor: int) -> None:
     """Blocks only change their meaning: two copies that are taken for partial sums make up twice the array."""
     module = region(r"<[<@mesh, [{\"x\"}, {}]" + unreduced + ">]>")
     made = partition(module, 4)

@@ -19,7 +19,7 @@ import numpy as np
 
 from hloom.errors import ArgumentError
 from hloom.ir import Instruction
-from hloom.passes.spmd.mesh import Cut, cuts_of
+from hloom.passes.spmd.mesh import SubAxis, sub_axes_of
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
 
@@ -30,18 +30,18 @@ Assignment = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 class Annotation:
     """What one sharding says of one array.
 
-    `cuts[d]` are the digits of the partition number that cut dimension d, and None where the blocks lie on partitions
-    in no such order; `assignment` has the partitions that hold each block, copies along its last dimension. `open[d]`:
-    dimension d may be cut further. `manual` are the digits along which the array is not one array but the blocks of a
-    manual region. `device` is the only partition that holds the array, if it is one. `unreduced` are the digits along
-    which partitions hold partial sums.
+    `sub_axes[d]` are the digits of the partition number that cut dimension d, and None where the blocks lie on
+    partitions in no such order; `assignment` has the partitions that hold each block, copies along its last dimension.
+    `open[d]`: dimension d may be cut further. `manual` are the digits along which the array is not one array but the
+    blocks of a manual region. `device` is the only partition that holds the array, if it is one. `unreduced` are the
+    digits along which partitions hold partial sums.
     """
 
     assignment: Assignment
-    cuts: tuple[tuple[Cut, ...], ...] | None
+    sub_axes: tuple[tuple[SubAxis, ...], ...] | None
     open: tuple[bool, ...]
-    manual: tuple[Cut, ...] = ()
-    unreduced: tuple[Cut, ...] = ()
+    manual: tuple[SubAxis, ...] = ()
+    unreduced: tuple[SubAxis, ...] = ()
     device: int | None = None
 
     @property
@@ -50,15 +50,15 @@ class Annotation:
         return self.assignment.shape[:-1]
 
 
-def _make(assignment: Assignment, open_: Sequence[bool], unreduced: Sequence[Cut] = ()) -> Annotation:
-    cuts = cuts_of(assignment)
-    cut = None if cuts is None else tuple(cuts[:-1])
-    return Annotation(assignment, cut, tuple(open_), unreduced=tuple(unreduced))
+def _annotation(assignment: Assignment, is_open: Sequence[bool], unreduced: Sequence[SubAxis] = ()) -> Annotation:
+    sub_axes = sub_axes_of(assignment)
+    sub_axis = None if sub_axes is None else tuple(sub_axes[:-1])
+    return Annotation(assignment, sub_axis, tuple(is_open), unreduced=tuple(unreduced))
 
 
-def replicated(rank: int, count: int, open_: bool = False) -> Annotation:
+def replicated(rank: int, count: int, is_open: bool = False) -> Annotation:
     """Every partition holds the whole array."""
-    return _make(np.arange(count).reshape((1,) * rank + (count,)), [open_] * rank)
+    return _annotation(np.arange(count).reshape((1,) * rank + (count,)), [is_open] * rank)
 
 
 # GSPMD
@@ -73,25 +73,25 @@ def read_sharding(sharding: Sharding, rank: int, count: int, open_dimensions: Se
         (device,) = sharding.tile_assignment_devices
         return Annotation(np.full((1,) * rank + (1,), device), ((),) * rank, (False,) * rank, device=device)
     if kind is not ShardingType.OTHER:
-        everywhere = replicated(rank, count, kind is ShardingType.UNKNOWN)
-        digits: dict[ShardingType, tuple[Cut, ...]] = {kind: (Cut(1, count),) if count > 1 else ()}
-        manual, unreduced = (digits.get(k, ()) for k in (ShardingType.MANUAL, ShardingType.UNREDUCED))
-        return Annotation(everywhere.assignment, everywhere.cuts, everywhere.open, manual, unreduced)
+        whole = replicated(rank, count, kind is ShardingType.UNKNOWN)
+        axes_by_kind: dict[ShardingType, tuple[SubAxis, ...]] = {kind: (SubAxis(1, count),) if count > 1 else ()}
+        manual, unreduced = (axes_by_kind.get(k, ()) for k in (ShardingType.MANUAL, ShardingType.UNREDUCED))
+        return Annotation(whole.assignment, whole.sub_axes, whole.open, manual, unreduced)
     tiled = _tile_assignment(sharding, rank, count)
     kinds = sharding.last_tile_dims or (ShardingType.REPLICATED,) * (tiled.ndim - rank)
-    open_ = [d in open_dimensions for d in range(rank)]
-    found = cuts_of(tiled)
+    is_open = [d in open_dimensions for d in range(rank)]
+    found = sub_axes_of(tiled)
     if found is None and ShardingType.UNREDUCED in kinds:
         raise ArgumentError(
             f"partitions that hold partial sums are listed in the order of a mesh, got {tiled.ravel().tolist()}"
         )
-    special: dict[ShardingType, list[Cut]] = {kind: [] for kind in ShardingType}
-    for last, cuts_along in zip(kinds, found[rank:] if found is not None else ()):
-        special[last] += cuts_along
-    cuts = None if found is None else tuple(found[:rank])
+    special: dict[ShardingType, list[SubAxis]] = {kind: [] for kind in ShardingType}
+    for last, trailing in zip(kinds, found[rank:] if found is not None else ()):
+        special[last] += trailing
+    sub_axes = None if found is None else tuple(found[:rank])
     blocks = tiled.reshape((*tiled.shape[:rank], -1))
     return Annotation(
-        blocks, cuts, tuple(open_), tuple(special[ShardingType.MANUAL]), tuple(special[ShardingType.UNREDUCED])
+        blocks, sub_axes, tuple(is_open), tuple(special[ShardingType.MANUAL]), tuple(special[ShardingType.UNREDUCED])
     )
 
 
@@ -129,7 +129,7 @@ _VALUE = re.compile(
 )
 _DIMENSION = re.compile(r"\{([^{}]*)\}")
 _AXIS = re.compile(r'"([^"]*)"(?::\((\d{1,9})\)(\d{1,9}))?')
-AxisPart = tuple[str, int, int]
+AxisRef = tuple[str, int, int]
 """An axis by name, and which part of it: the digits above it multiply to `pre`, and it has `size`; 0 is all of it."""
 
 
@@ -140,35 +140,37 @@ class NamedMesh:
     sizes: dict[str, int]
     devices: Assignment
 
-    def cut(self, part: AxisPart) -> tuple[Cut, ...]:
+    def sub_axes(self, ref: AxisRef) -> tuple[SubAxis, ...]:
         """The digits of one axis or a part of it; where the partitions count in no order, as if they did."""
-        pieces = self._pieces({part})
+        pieces = self._split_axes({ref})
         sizes = [size for _, _, size in pieces]
-        digits = cuts_of(self.devices.reshape(sizes)) or cuts_of(np.arange(math.prod(sizes)).reshape(sizes)) or []
-        return tuple(cut for piece in _parts_in(pieces, part) for cut in digits[pieces.index(piece)])
+        sub_axes = (
+            sub_axes_of(self.devices.reshape(sizes)) or sub_axes_of(np.arange(math.prod(sizes)).reshape(sizes)) or []
+        )
+        return tuple(sub_axis for piece in _pieces_of(pieces, ref) for sub_axis in sub_axes[pieces.index(piece)])
 
-    def assignment(self, dims: Sequence[Sequence[AxisPart]]) -> Assignment:
+    def assignment(self, dims: Sequence[Sequence[AxisRef]]) -> Assignment:
         """The partitions over the blocks of an array, copies last."""
-        pieces = self._pieces({part for axes in dims for part in axes})
-        used = [piece for axes in dims for part in axes for piece in _parts_in(pieces, part)]
+        pieces = self._split_axes({ref for axes in dims for ref in axes})
+        used = [piece for axes in dims for ref in axes for piece in _pieces_of(pieces, ref)]
         order = [pieces.index(piece) for piece in (*used, *(p for p in pieces if p not in used))]
-        blocks = [math.prod(size for part in axes for _, _, size in _parts_in(pieces, part)) for axes in dims]
+        blocks = [math.prod(size for ref in axes for _, _, size in _pieces_of(pieces, ref)) for axes in dims]
         return self.devices.reshape([size for _, _, size in pieces]).transpose(order).reshape((*blocks, -1))
 
-    def _pieces(self, parts: set[AxisPart]) -> list[AxisPart]:
+    def _split_axes(self, refs: set[AxisRef]) -> list[AxisRef]:
         """The axes, cut where parts of them begin and end."""
-        pieces: list[AxisPart] = []
+        pieces: list[AxisRef] = []
         for name, full in self.sizes.items():
             bounds = {1, full}
-            for _, pre, size in (part for part in parts if part[0] == name and part[2]):
+            for _, pre, size in (ref for ref in refs if ref[0] == name and ref[2]):
                 bounds |= {pre, pre * size}
             ordered = sorted(bounds)
             pieces += [(name, a, b // a) for a, b in zip(ordered, ordered[1:])] or [(name, 1, 1)]
         return pieces
 
 
-def _parts_in(pieces: Sequence[AxisPart], part: AxisPart) -> list[AxisPart]:
-    name, pre, size = part
+def _pieces_of(pieces: Sequence[AxisRef], ref: AxisRef) -> list[AxisRef]:
+    name, pre, size = ref
     return [p for p in pieces if p[0] == name and (not size or (pre <= p[1] and p[1] * p[2] <= pre * size))]
 
 
@@ -185,25 +187,25 @@ class Shardy:
 
     def read(self, text: str, shapes: Sequence[Shape]) -> list[Annotation]:
         """What an attribute says of some arrays, in order."""
-        found = [self._value(*match) for match in _VALUE.findall(text)]
+        found = [self._read_value(*match) for match in _VALUE.findall(text)]
         if len(found) != len(shapes):
             raise ArgumentError(f"the attribute {text!r} has {len(found)} shardings for {len(shapes)} values")
         return found
 
-    def manual(self, text: str, shardings: str) -> list[Cut]:
+    def manual(self, text: str, shardings: str) -> list[SubAxis]:
         """The digits of the manual axes that `xla.sdy.manual_axes` lists, over the mesh of some shardings."""
         found = _VALUE.search(shardings)
         if found is None:
-            return [Cut(1, self.count)] if self.count > 1 else []
+            return [SubAxis(1, self.count)] if self.count > 1 else []
         mesh = self._mesh(found[1])
-        return [cut for name in re.findall(r'"([^"]*)"', text) for cut in mesh.cut((name, 0, 0))]
+        return [sub_axis for name in re.findall(r'"([^"]*)"', text) for sub_axis in mesh.sub_axes((name, 0, 0))]
 
     def _mesh(self, name: str) -> NamedMesh:
         if name not in self.meshes:
             raise ArgumentError(f"the module declares no mesh @{name}; it has: {', '.join(self.meshes) or 'none'}")
         return self.meshes[name]
 
-    def _value(self, name: str, dims: str, unreduced: str) -> Annotation:
+    def _read_value(self, name: str, dims: str, unreduced: str) -> Annotation:
         mesh = self._mesh(name)
         texts = _DIMENSION.findall(dims)
         rank = len(texts)
@@ -212,12 +214,14 @@ class Shardy:
             return Annotation(np.full((1,) * rank + (1,), device), ((),) * rank, (False,) * rank, device=device)
         axes = [[(n, int(pre or 0), int(size or 0)) for n, pre, size in _AXIS.findall(text)] for text in texts]
         partial = [
-            cut for n, pre, size in _AXIS.findall(unreduced) for cut in mesh.cut((n, int(pre or 0), int(size or 0)))
+            sub_axis
+            for n, pre, size in _AXIS.findall(unreduced)
+            for sub_axis in mesh.sub_axes((n, int(pre or 0), int(size or 0)))
         ]
         assignment = (
             mesh.assignment(axes) if mesh.devices.size == self.count else replicated(rank, self.count).assignment
         )
-        return _make(assignment, ["?" in text for text in texts], unreduced=partial)
+        return _annotation(assignment, ["?" in text for text in texts], unreduced=partial)
 
 
 def annotation_of(instruction: Instruction, shapes: Sequence[Shape], shardy: Shardy) -> list[Annotation] | None:
@@ -232,8 +236,11 @@ def annotation_of(instruction: Instruction, shapes: Sequence[Shape], shardy: Sha
     if instruction.sharding is None:
         return None
     found = re.search(r"unspecified_dims=\[([\d,\s]*)\]", instruction.backend_config)
-    open_ = [int(d) for d in re.findall(r"\d{1,9}", found[1])] if found else []
+    open_dimensions = [int(d) for d in re.findall(r"\d{1,9}", found[1])] if found else []
     parts = instruction.sharding.tuple_shardings or (instruction.sharding,) * len(shapes)
     if len(parts) != len(shapes):
         return None
-    return [read_sharding(part, shape.rank, shardy.count, open_) for part, shape in zip(parts, shapes, strict=True)]
+    return [
+        read_sharding(part, shape.rank, shardy.count, open_dimensions)
+        for part, shape in zip(parts, shapes, strict=True)
+    ]

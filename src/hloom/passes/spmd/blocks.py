@@ -59,8 +59,8 @@ def _reshape(op: Any, whole: Instruction, operands: list[Shape], result: Shape) 
 def _custom_call(op: Any, whole: Instruction, operands: list[Shape], result: Shape) -> Operation:
     if op.operand_layout_constraints is None:
         return cast(Operation, op)
-    asked = zip(operands, op.operand_layout_constraints, strict=True)
-    layouts = [new.with_layout(old.layout) if old.is_array else old for new, old in asked]
+    pairs = zip(operands, op.operand_layout_constraints, strict=True)
+    layouts = [new.with_layout(old.layout) if old.is_array else old for new, old in pairs]
     return cast(Operation, op.replace(operand_layout_constraints=tuple(layouts)))
 
 
@@ -77,23 +77,23 @@ def write_iota(moves: Resharding, whole: Instruction, spec: Spec) -> Instruction
     """The block of an iota: it counts from where the block begins."""
     op, build = whole.op, moves.build
     assert isinstance(op, Iota)
-    block = moves.mesh.local(whole.shape, spec)
+    block = moves.mesh.local_shape(whole.shape, spec)
     axes = spec[op.iota_dimension]
     if not axes:
         return build(op, shape=block)
     size = block.dimensions[op.iota_dimension]
-    starts = [moves.mesh.block(p, axes) * size for p in range(moves.mesh.count)]
+    starts = [moves.mesh.block_index(p, axes) * size for p in range(moves.mesh.count)]
     counting = Shape.array(PrimitiveType.S32, block.dimensions)
     counted = build(op, shape=counting)
-    shifted = build(Add(), counted, build.broadcast(moves.choose(starts), counting))
+    shifted = build(Add(), counted, build.broadcast(moves.select_by_partition(starts), counting))
     return shifted if block.element_type is PrimitiveType.S32 else build(Convert(), shifted, shape=block)
 
 
-def is_constant(value: Instruction, number: Any) -> bool:
+def is_constant(value: Instruction, element: Any) -> bool:
     """True for a constant, or a broadcast of one, whose elements all are a number."""
     if value.opcode == "broadcast":
         value = value.operands[0]
     if not isinstance(value.op, Constant):
         return False
     array = np.asarray(value.op.literal.value)
-    return bool(np.all(array == np.asarray(number).astype(array.dtype)))
+    return bool(np.all(array == np.asarray(element).astype(array.dtype)))

@@ -25,7 +25,7 @@ from hloom.sharding import Sharding
 
 
 @dataclass(frozen=True)
-class Part:
+class PartitionedCall:
     """What one partition runs for a custom call: an entry of blocks of the operands that returns a tuple of blocks of
     the results, and the sharding of each operand and each result."""
 
@@ -34,7 +34,7 @@ class Part:
     results: list[Sharding]
 
 
-Partitioner = Callable[[Instruction, list[Sharding], list[Sharding]], Part]
+Partitioner = Callable[[Instruction, list[Sharding], list[Sharding]], PartitionedCall]
 """Takes the call, and the shardings that its operands have and that its results are wanted in; may decide on others."""
 
 Inspector = Callable[[Instruction, Sharding], None]

@@ -37,13 +37,13 @@ class Placement:
     unreduced: Axes = ()
 
     @staticmethod
-    def whole(rank: int) -> Placement:
+    def replicated(rank: int) -> Placement:
         """Every partition has all of the array."""
         return Placement(((),) * rank)
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SubAxis:
     """The digit (partition // stride) % size: as shardings of a module name it, before the mesh is known."""
 
     stride: int
@@ -57,12 +57,12 @@ class Mesh:
     sizes: tuple[int, ...]
 
     @staticmethod
-    def over(count: int, cuts: Iterable[Cut]) -> Mesh:
+    def over(count: int, sub_axes: Iterable[SubAxis]) -> Mesh:
         """The coarsest mesh of `count` partitions that can express the cuts; earlier cuts win where cuts exclude
         each other, as strides 2 and 3 do."""
         bounds = [1, count]
-        for cut in cuts:
-            wanted = sorted({*bounds, cut.stride, cut.stride * cut.size})
+        for sub_axis in sub_axes:
+            wanted = sorted({*bounds, sub_axis.stride, sub_axis.stride * sub_axis.size})
             if all(large % small == 0 for small, large in zip(wanted, wanted[1:])):
                 bounds = wanted
         return Mesh(tuple(large // small for small, large in zip(bounds, bounds[1:]))[::-1])
@@ -74,44 +74,45 @@ class Mesh:
     def stride(self, axis: int) -> int:
         return math.prod(self.sizes[axis + 1 :])
 
-    def ways(self, axes: Axes) -> int:
+    def shard_count(self, axes: Axes) -> int:
         """Into how many blocks the axes cut."""
         return math.prod(self.sizes[axis] for axis in axes)
 
-    def axes_of(self, cut: Cut) -> Axes | None:
+    def axes_of(self, sub_axis: SubAxis) -> Axes | None:
         """The axes that make up a cut; None where this mesh cannot express it."""
         axes = tuple(
             axis
             for axis in range(len(self.sizes))
-            if cut.stride <= self.stride(axis) and self.stride(axis) * self.sizes[axis] <= cut.stride * cut.size
+            if sub_axis.stride <= self.stride(axis)
+            and self.stride(axis) * self.sizes[axis] <= sub_axis.stride * sub_axis.size
         )
-        return axes if self.ways(axes) == cut.size else None
+        return axes if self.shard_count(axes) == sub_axis.size else None
 
-    def block(self, partition: int, axes: Axes) -> int:
+    def block_index(self, partition: int, axes: Axes) -> int:
         """Which block of those that the axes cut a partition holds."""
-        block = 0
+        block_index = 0
         for axis in axes:
-            block = block * self.sizes[axis] + partition // self.stride(axis) % self.sizes[axis]
-        return block
+            block_index = block_index * self.sizes[axis] + partition // self.stride(axis) % self.sizes[axis]
+        return block_index
 
     def groups(self, axes: Axes) -> list[list[int]]:
         """The partitions that differ along these axes alone, in the order of the blocks that they hold."""
         groups: dict[tuple[int, ...], list[int]] = {}
         rest = [axis for axis in range(len(self.sizes)) if axis not in axes]
-        for partition in sorted(range(self.count), key=lambda p: self.block(p, axes)):
-            groups.setdefault(tuple(self.block(partition, (axis,)) for axis in rest), []).append(partition)
+        for partition in sorted(range(self.count), key=lambda p: self.block_index(p, axes)):
+            groups.setdefault(tuple(self.block_index(partition, (axis,)) for axis in rest), []).append(partition)
         return list(groups.values())
 
-    def local(self, shape: Shape, spec: Spec) -> Shape:
+    def local_shape(self, shape: Shape, spec: Spec) -> Shape:
         """The shape of one block of an array."""
         if not any(spec):
             return shape
-        sizes = [size // self.ways(axes) for size, axes in zip(shape.dimensions, spec, strict=True)]
+        sizes = [size // self.shard_count(axes) for size, axes in zip(shape.dimensions, spec, strict=True)]
         return Shape.array(shape.element_type, sizes, shape.dynamic_dimensions, shape.layout)
 
-    def fits(self, size: int, axes: Axes) -> bool:
+    def divides(self, size: int, axes: Axes) -> bool:
         """True where a dimension is cut into equal blocks that are not empty."""
-        return size > 0 and size % self.ways(axes) == 0
+        return size > 0 and size % self.shard_count(axes) == 0
 
     def sharding(self, placement: Placement) -> Sharding:
         """The annotation that says the same as a placement."""
@@ -125,7 +126,7 @@ class Mesh:
         sizes, transpose = simplest_iota(self.sizes, order)
         return Sharding(
             ShardingType.OTHER,
-            (*map(self.ways, placement.spec), *(self.ways(axes) for _, axes in last)),
+            (*map(self.shard_count, placement.spec), *(self.shard_count(axes) for _, axes in last)),
             iota_reshape_dims=sizes,
             iota_transpose_perm=transpose,
             replicate_on_last_tile_dim=bool(rest) and not placement.unreduced,
@@ -133,20 +134,20 @@ class Mesh:
         )
 
 
-def cuts_of(assignment: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> list[tuple[Cut, ...]] | None:
+def sub_axes_of(assignment: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> list[tuple[SubAxis, ...]] | None:
     """For each dimension of an array of partition numbers the digits that grow along it; None if it is not regular."""
     origin = (0,) * assignment.ndim
     along = [np.moveaxis(assignment, d, -1)[origin[1:]] for d in range(assignment.ndim)]
     total = sum((line.reshape([-1 if d == k else 1 for k in range(assignment.ndim)]) for d, line in enumerate(along)))
     if assignment[origin] != 0 or not np.array_equal(total, assignment):
         return None
-    digits = [_digits(line.tolist()) for line in along]
+    digits = [_sub_axes_along(line.tolist()) for line in along]
     return None if any(d is None for d in digits) else [d for d in digits if d is not None]
 
 
-def _digits(line: Sequence[int]) -> tuple[Cut, ...] | None:
+def _sub_axes_along(line: Sequence[int]) -> tuple[SubAxis, ...] | None:
     """The digits, major first, of numbers that start at 0 and count in mixed radix."""
-    found: list[Cut] = []
+    found: list[SubAxis] = []
     while len(line) > 1:
         step = line[1]
         run = next((n for n in range(2, len(line)) if line[n] != n * step), len(line))
@@ -154,6 +155,6 @@ def _digits(line: Sequence[int]) -> tuple[Cut, ...] | None:
             return None
         if any(line[n] != line[n - n % run] + n % run * step for n in range(len(line))):
             return None
-        found.append(Cut(step, run))
+        found.append(SubAxis(step, run))
         line = line[::run]
     return tuple(reversed(found))

@@ -23,10 +23,10 @@ from hloom.passes.spmd.propagation import Cell, Cells
 from hloom.passes.spmd.rules import Rule
 from hloom.types import PrimitiveType
 
-Carried = dict[int, frozenset[int]]
+UnreducedOperands = dict[int, frozenset[int]]
 """For each axis along which an operation passes partial sums on: the operands that have them."""
 
-_TOGETHER = frozenset(
+_LINEAR_IN_ALL = frozenset(
     {"add", "subtract", "negate", "copy", "convert", "complex", "real", "imag"}
     | {"broadcast", "reshape", "transpose", "reverse", "slice", "concatenate", "pad"}
 )
@@ -52,16 +52,16 @@ def linear_in(instruction: Instruction, rule: Rule) -> tuple[frozenset[int], ...
         return ()  # sums of integers overflow, and rounding to them is not linear
     if opcode in ("reduce", "scatter") and rule.monoid is not Add:
         return ()
-    return (frozenset(range(len(instruction.operands))),) if opcode in _TOGETHER else _LINEAR_IN.get(opcode, ())
+    return (frozenset(range(len(instruction.operands))),) if opcode in _LINEAR_IN_ALL else _LINEAR_IN.get(opcode, ())
 
 
 def _types(instruction: Instruction) -> list[PrimitiveType]:
     return [shape.element_type for shape in (instruction.shape, *instruction.operand_shapes)]
 
 
-def carried(instruction: Instruction, rule: Rule, operands: Sequence[Cell]) -> Carried:
+def unreduced_operands(instruction: Instruction, rule: Rule, operands: Sequence[Cell]) -> UnreducedOperands:
     """The axes along which an operation may work on partial sums."""
-    found: Carried = {}
+    found: UnreducedOperands = {}
     for together in linear_in(instruction, rule):
         having = {k: {*operands[k].unreduced} for k in together if not is_constant(instruction.operands[k], 0)}
         for axis in set.intersection(*having.values()) if having else ():
@@ -69,12 +69,12 @@ def carried(instruction: Instruction, rule: Rule, operands: Sequence[Cell]) -> C
     return found
 
 
-def handed(passed: Carried, operand: int) -> Axes:
+def unreduced_axes(unreduced: UnreducedOperands, operand: int) -> Axes:
     """The axes along which an operation takes partial sums of one of its operands."""
-    return tuple(sorted(axis for axis, having in passed.items() if operand in having))
+    return tuple(sorted(axis for axis, having in unreduced.items() if operand in having))
 
 
-def spread(cells: Cells, rules: dict[Instruction, Rule]) -> None:
+def propagate_partial_sums(cells: Cells, rules: dict[Instruction, Rule]) -> None:
     """Hands partial sums on, from where annotations say that there are some, as far as operations are linear."""
     if not any(cell.unreduced for found in cells.of.values() for cell in found):
         return
@@ -83,12 +83,14 @@ def spread(cells: Cells, rules: dict[Instruction, Rule]) -> None:
         changed = False
         for instruction, rule in rules.items():
             for cell in cells.of[instruction] if linear_in(instruction, rule) else ():
-                changed |= cell.add_unreduced(sorted(carried(instruction, rule, cells.operands(instruction))))
+                changed |= cell.add_unreduced(
+                    sorted(unreduced_operands(instruction, rule, cells.operands(instruction)))
+                )
         for source, target in cells.flows:
             changed |= target.add_unreduced(source.unreduced)
 
 
-def leave_open(value: Instruction, axes: Axes, cells: Cells, rules: dict[Instruction, Rule]) -> None:
+def keep_unreduced(value: Instruction, axes: Axes, cells: Cells, rules: dict[Instruction, Rule]) -> None:
     """A sum over partitions that nobody wants complete ends as partial sums: `value` is wanted so along `axes`."""
     while len(value.users) == 1 and len(value.operands) == 1 and value in rules and linear_in(value, rules[value]):
         (value,) = value.operands

@@ -20,10 +20,10 @@ from hloom.passes.op_builder import OpBuilder, ScalarComputations, adopt, new_co
 from hloom.passes.pipeline import clone_module
 from hloom.passes.spmd.annotations import Annotation, maximal_device, read_sharding
 from hloom.passes.spmd.blocks import is_constant, on_blocks, write_iota
-from hloom.passes.spmd.choice import choose, scattered, spec, summed_axes
+from hloom.passes.spmd.choice import choose_assignment, reduce_scatter_axes, spec_of_labels, summed_axes
 from hloom.passes.spmd.custom import Partitioner, inspector_of, is_local, partitioner_of
 from hloom.passes.spmd.mesh import Axes, Mesh, Placement, Spec
-from hloom.passes.spmd.partial_sums import Carried, carried, handed
+from hloom.passes.spmd.partial_sums import UnreducedOperands, unreduced_axes, unreduced_operands
 from hloom.passes.spmd.planning import (
     CONSTRAINTS,
     ENTRIES,
@@ -32,10 +32,10 @@ from hloom.passes.spmd.planning import (
     MANUAL,
     Plan,
     marker,
+    normalize,
     placement_of,
-    plan,
+    plan_shardings,
     remove_annotations,
-    simplify,
 )
 from hloom.passes.spmd.propagation import Cell
 from hloom.passes.spmd.resharding import Resharding, block_shape
@@ -78,21 +78,21 @@ def partition(
         parameters = [whole for parameter in own.entry.parameters for _ in parameter.shape.leaves()]
         return Partitioned(own, parameters, [whole for _ in own.entry.result_shape.leaves()])
     check_loop_shardings(own)
-    simplify(own)
-    made = plan(own, num_partitions, open_results, open_parameters)
-    _Partitioner(made).run()
+    normalize(own)
+    plan = plan_shardings(own, num_partitions, open_results, open_parameters)
+    _Partitioner(plan).run()
     own.num_partitions = num_partitions
-    mesh = made.mesh
+    mesh = plan.mesh
     parameters = [
-        _reported(mesh, cell, made.irregular.get((number, k)))
-        for number, cells in enumerate(made.parameters)
+        _reported_sharding(mesh, cell, plan.irregular.get((parameter_number, k)))
+        for parameter_number, cells in enumerate(plan.parameters)
         for k, cell in enumerate(cells)
     ]
-    results = [_reported(mesh, cell, made.irregular_results.get(k)) for k, cell in enumerate(made.results)]
+    results = [_reported_sharding(mesh, cell, plan.irregular_results.get(k)) for k, cell in enumerate(plan.results)]
     return Partitioned(own, parameters, results)
 
 
-def _reported(mesh: Mesh, cell: Cell, irregular: Annotation | None) -> Sharding:
+def _reported_sharding(mesh: Mesh, cell: Cell, irregular: Annotation | None) -> Sharding:
     if irregular is None:
         return mesh.sharding(cell.placement)
     copies = irregular.assignment.shape[-1]
@@ -108,10 +108,10 @@ def _reported(mesh: Mesh, cell: Cell, irregular: Annotation | None) -> Sharding:
 class _Partitioner:
     """Writes the entry and everything that it runs anew."""
 
-    def __init__(self, made: Plan) -> None:
-        self.plan = made
-        self.module = made.module
-        used = [getattr(i.op, "channel_id", None) or 0 for i in made.module.instructions()]
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.module = plan.module
+        used = [getattr(i.op, "channel_id", None) or 0 for i in plan.module.instructions()]
         self.channels = itertools.count(max([0, *used]) + 1)
         self.combiners = ScalarComputations(self.module)
 
@@ -124,9 +124,9 @@ class _Partitioner:
         parameters, result = module.entry_parameter_layouts, module.entry_result_layout
         if parameters is not None:
             pairs = zip(entry.parameter_shapes, parameters, strict=True)
-            module.entry_parameter_layouts = [_laid_out(new, layout) for new, layout in pairs]
+            module.entry_parameter_layouts = [_with_layouts(new, layout) for new, layout in pairs]
         if result is not None:
-            module.entry_result_layout = _laid_out(entry.result_shape, result)
+            module.entry_result_layout = _with_layouts(entry.result_shape, result)
         module.input_output_alias = [
             alias
             for alias in donors
@@ -138,15 +138,15 @@ class _Partitioner:
         """The computation for one partition, whose result is sharded as `results` are."""
         return _Writer(self, old).write(results)
 
-    def reduction(self, monoid: type[Operation], element_type: PrimitiveType) -> Computation:
+    def combiner(self, monoid: type[Operation], element_type: PrimitiveType) -> Computation:
         """The computation that applies an operation to two scalars."""
         return self.combiners(monoid(), element_type)
 
 
-def _laid_out(shape: Shape, like: Shape) -> Shape:
+def _with_layouts(shape: Shape, like: Shape) -> Shape:
     """A shape with the layouts of another one."""
     if shape.is_tuple:
-        return Shape.tuple_of(map(_laid_out, shape.elements, like.elements))
+        return Shape.tuple_of(map(_with_layouts, shape.elements, like.elements))
     return shape.with_layout(like.layout) if shape.is_array else shape
 
 
@@ -161,20 +161,20 @@ class _Writer:
     moved: dict[tuple[Instruction, Placement, Placement], Instruction] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        made = self.partitioner.plan
-        self.plan, self.mesh, self.cells = made, made.mesh, made.cells
+        plan = self.partitioner.plan
+        self.plan, self.mesh, self.cells = plan, plan.mesh, plan.cells
         self.new = Computation(self.old.name)
         self.new.execution_thread = self.old.execution_thread
         self.new.parent = self.partitioner.module
         self.current: Instruction | None = None
         self.names = {instruction.name for instruction in self.old.instructions}
-        self.numbers = itertools.count(len(self.names))
+        self.name_counter = itertools.count(len(self.names))
         self.build = OpBuilder(self._add)
         self.moves = Resharding(self.mesh, self.partitioner.module, self.partitioner.channels, self.build)
 
     def _add(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
         """Appends an instruction, with the metadata of the one that it works for."""
-        name = next(n for k in self.numbers if (n := f"{op.opcode}.{k}") not in self.names)
+        name = next(n for k in self.name_counter if (n := f"{op.opcode}.{k}") not in self.names)
         instruction = self.new.add(Instruction(name, shape, op, operands))
         if self.current is not None:
             instruction.metadata = dict(self.current.metadata)
@@ -187,7 +187,7 @@ class _Writer:
             self.values[instruction] = self.write_instruction(instruction)
         root = self.old.root
         if self.old is self.partitioner.module.entry:
-            self.new.root = self.deal_results(self.move_leaves(root, self.values[root], results))
+            self.new.root = self.distribute_results(self.move_leaves(root, self.values[root], results))
         else:
             self.new.root = self.move_leaves(root, self.values[root], results)
         for instruction in self.old.instructions:
@@ -196,11 +196,11 @@ class _Writer:
                     self.values[before].add_control_dependency(self.values[instruction])
         return self.new
 
-    def remake(
+    def build_like(
         self, old: Instruction, op: Operation, *operands: Instruction, shape: Shape | None = None
     ) -> Instruction:
         """The instruction that takes the place of an old one, with what the user wrote on that."""
-        return _keep(old, self.build(op, *operands, shape=shape))
+        return _copy_attributes(old, self.build(op, *operands, shape=shape))
 
     def write_instruction(self, old: Instruction) -> Instruction:
         op = old.op
@@ -217,11 +217,11 @@ class _Writer:
             inspect(old, self.mesh.sharding(cell.placement))
             return self.values[old.operands[0]]
         if (partitioner := partitioner_of(old)) is not None:
-            return self.write_part(old, partitioner)
+            return self.write_custom_partition(old, partitioner)
         if is_local(old):
             return self.write_local(old)
         if old not in self.plan.rules:
-            return self.remake(old, op, *(self.values[operand] for operand in old.operands))
+            return self.build_like(old, op, *(self.values[operand] for operand in old.operands))
         device = maximal_device(old)
         if device is not None and old.opcode not in ("constant", "iota"):
             return self.write_on_one_device(old, device)
@@ -233,20 +233,20 @@ class _Writer:
         """The array in another placement: moved there once, however many users want it there."""
         key = (value, source.placement, target)
         if key not in self.moved:
-            self.moved[key] = self.place(*key)
+            self.moved[key] = self.reshard(*key)
         return self.moved[key]
 
-    def place(self, value: Instruction, source: Placement, target: Placement) -> Instruction:
+    def reshard(self, value: Instruction, source: Placement, target: Placement) -> Instruction:
         """Sums up what is wanted as a sum, moves the blocks, and makes partial sums, most of them zeros, where they are
         wanted: a block is one without being moved."""
         spec = source.spec
         if sums := tuple(axis for axis in source.unreduced if axis not in target.unreduced):
-            adding = self.partitioner.reduction(Add, value.shape.element_type)
-            value, spec = self.complete(value, spec, target.spec, sums, adding)
+            adding = self.partitioner.combiner(Add, value.shape.element_type)
+            value, spec = self.reduce_over(value, spec, target.spec, sums, adding)
         new = {*target.unreduced} - {*source.unreduced}
         for d, axes in enumerate(spec):
             tail = axes[next((k for k in range(len(axes)) if new >= {*axes[k:]}), len(axes)) :]
-            value = self.moves.among_zeros(value, d, tail)
+            value = self.moves.pad_to_partial_sums(value, d, tail)
             spec, new = (*spec[:d], axes[: len(axes) - len(tail)], *spec[d + 1 :]), new - {*tail}
         value = self.moves.move(value, spec, target.spec)
         return self.moves.keep_one_partial_sum(value, tuple(sorted(new)))
@@ -288,10 +288,12 @@ class _Writer:
         entry = self.old is self.partitioner.module.entry
         irregular = [self.plan.irregular.get((op.number, k)) if entry else None for k in range(len(cells))]
         blocks = [
-            self.mesh.local(cell.shape, tuple(cell.spec)) if annotation is None else block_shape(cell.shape, annotation)
+            self.mesh.local_shape(cell.shape, tuple(cell.spec))
+            if annotation is None
+            else block_shape(cell.shape, annotation)
             for cell, annotation in zip(cells, irregular, strict=True)
         ]
-        value = self.remake(old, op, shape=_shape_of(old.shape, iter(blocks)))
+        value = self.build_like(old, op, shape=_shape_of(old.shape, iter(blocks)))
         if not any(irregular):
             return value
         whole = [
@@ -300,13 +302,15 @@ class _Writer:
         ]
         return self.rebuild(value.shape, iter(whole))
 
-    def deal_results(self, value: Instruction) -> Instruction:
+    def distribute_results(self, value: Instruction) -> Instruction:
         irregular = self.plan.irregular_results
         if not irregular:
             return value
         leaves = self.leaves(value)
-        dealt = [self.moves.deal(leaf, irregular[k]) if k in irregular else leaf for k, leaf in enumerate(leaves)]
-        return self.rebuild(value.shape, iter(dealt))
+        distributed = [
+            self.moves.distribute(leaf, irregular[k]) if k in irregular else leaf for k, leaf in enumerate(leaves)
+        ]
+        return self.rebuild(value.shape, iter(distributed))
 
     def write_marker(self, old: Instruction) -> Instruction:
         target = marker(old)
@@ -318,24 +322,26 @@ class _Writer:
         entering = target in ENTRIES
         leaves = [leaf for o in old.operands for leaf in self.leaves(self.values[o])]
         crossed = [
-            self.cross(leaf, source, result, border, entering)
-            for leaf, source, result, border in zip(
-                leaves, self.cells.operands(old), self.cells.of[old], self.plan.borders[old], strict=True
+            self.cross_boundary(leaf, source, result, boundary, entering)
+            for leaf, source, result, boundary in zip(
+                leaves, self.cells.operands(old), self.cells.of[old], self.plan.boundaries[old], strict=True
             )
         ]
         return self.rebuild(old.shape, iter(crossed))
 
-    def cross(
-        self, leaf: Instruction, source: Cell, result: Cell, border: Placement | Annotation, entering: bool
+    def cross_boundary(
+        self, leaf: Instruction, source: Cell, result: Cell, boundary: Placement | Annotation, entering: bool
     ) -> Instruction:
         """A value that enters or leaves a manual region: the block stays the same, its meaning changes."""
-        if isinstance(border, Annotation):
-            leaf = self.move(leaf, source, Placement.whole(source.shape.rank))
-            return self.moves.deal(leaf, border) if entering else self.moves.assemble(leaf, result.shape, border)
+        if isinstance(boundary, Annotation):
+            leaf = self.move(leaf, source, Placement.replicated(source.shape.rank))
+            return (
+                self.moves.distribute(leaf, boundary) if entering else self.moves.assemble(leaf, result.shape, boundary)
+            )
         if entering:
-            outer = tuple(a + b for a, b in zip(border.spec, result.spec, strict=True))
-            return self.move(leaf, source, Placement(outer, border.unreduced))
-        inner = tuple(axes[len(cut) :] for axes, cut in zip(result.spec, border.spec, strict=True))
+            outer = tuple(a + b for a, b in zip(boundary.spec, result.spec, strict=True))
+            return self.move(leaf, source, Placement(outer, boundary.unreduced))
+        inner = tuple(axes[len(manual) :] for axes, manual in zip(result.spec, boundary.spec, strict=True))
         return self.move(leaf, source, Placement(inner))
 
     def write_while(self, old: Instruction) -> Instruction:
@@ -346,21 +352,21 @@ class _Writer:
         value = self.move_leaves(init, self.values[init], state)
         body = self.partitioner.write(op.body, state)
         condition = self.partitioner.write(op.condition, [Cell.of(op.condition.root.shape)])
-        return self.remake(old, op.replace(body=body, condition=condition), value)
+        return self.build_like(old, op.replace(body=body, condition=condition), value)
 
     def write_conditional(self, old: Instruction) -> Instruction:
         op = old.op
         assert isinstance(op, Conditional)
         branches = tuple(self.partitioner.write(branch, self.cells.of[old]) for branch in op.branch_computations)
         index, *operands = old.operands
-        chosen = self.move_to(index, self.values[index], [Placement.whole(0)])
-        return self.remake(
+        chosen = self.move_to(index, self.values[index], [Placement.replicated(0)])
+        return self.build_like(
             old, Conditional(branch_computations=branches), chosen, *(self.values[operand] for operand in operands)
         )
 
     def whole_operands(self, old: Instruction) -> list[Instruction]:
         return [
-            self.move_to(o, self.values[o], [Placement.whole(cell.shape.rank) for cell in self.cells.of[o]])
+            self.move_to(o, self.values[o], [Placement.replicated(cell.shape.rank) for cell in self.cells.of[o]])
             for o in old.operands
         ]
 
@@ -377,15 +383,15 @@ class _Writer:
         build = OpBuilder.of(run)
         values = build.parameter(0, arguments.shape)
         operands = [build.element(values, k) for k in range(len(old.operands))]
-        _keep(old, build(old.op, *operands, shape=old.shape))
+        _copy_attributes(old, build(old.op, *operands, shape=old.shape))
         build = OpBuilder.of(skip)
         build.parameter(0, arguments.shape)
-        _write_nothing(build, old.shape)
+        _write_zeros(build, old.shape)
         branches = Conditional(branch_computations=(run, skip))
         value = self.build(branches, is_here, arguments, arguments)
-        sent = [self.moves.send_from(leaf, device) if leaf.shape.is_array else leaf for leaf in self.leaves(value)]
+        sent = [self.moves.broadcast_from(leaf, device) if leaf.shape.is_array else leaf for leaf in self.leaves(value)]
         moved = [
-            self.place(leaf, Placement.whole(cell.shape.rank), cell.placement)
+            self.reshard(leaf, Placement.replicated(cell.shape.rank), cell.placement)
             for leaf, cell in zip(sent, self.cells.of[old], strict=True)
         ]
         return self.rebuild(old.shape, iter(moved))
@@ -393,39 +399,47 @@ class _Writer:
     def write_by_rule(self, old: Instruction, rule: Rule) -> Instruction:
         """Operands are moved to where the rule wants them, the operation works on blocks, sums are completed."""
         cells, sources = self.cells.of[old], self.cells.operands(old)
-        passed = {axis: having for axis, having in carried(old, rule, sources).items() if axis in cells[0].unreduced}
-        assigned = choose(rule, sources, cells, self.mesh, passed)
+        unreduced = {
+            axis: having
+            for axis, having in unreduced_operands(old, rule, sources).items()
+            if axis in cells[0].unreduced
+        }
+        assigned = choose_assignment(rule, sources, cells, self.mesh, unreduced)
         labels = iter(rule.operands)
         operands = [
             self.move_to(
                 o,
                 self.values[o],
-                [Placement(spec(next(labels), assigned), handed(passed, k)) for _ in self.cells.of[o]],
+                [
+                    Placement(spec_of_labels(next(labels), assigned), unreduced_axes(unreduced, k))
+                    for _ in self.cells.of[o]
+                ],
             )
             for k, o in enumerate(old.operands)
         ]
-        made = [Placement(spec(result, assigned), tuple(sorted(passed))) for result in rule.results]
+        produced = [Placement(spec_of_labels(result, assigned), tuple(sorted(unreduced))) for result in rule.results]
         if old.opcode != "iota" and (summed := summed_axes(rule, assigned)):
-            return self.write_reduction(old, rule, operands, made[0], summed, passed)
-        value = self.write_blocks(old, operands, [placement.spec for placement in made])
-        if all(cell.placement == m for cell, m in zip(cells, made, strict=True)):
+            return self.write_reduction(old, rule, operands, produced[0], summed, unreduced)
+        value = self.write_blocks(old, operands, [placement.spec for placement in produced])
+        if all(cell.placement == m for cell, m in zip(cells, produced, strict=True)):
             return value
         moved = [
-            self.place(leaf, m, cell.placement) for leaf, m, cell in zip(self.leaves(value), made, cells, strict=True)
+            self.reshard(leaf, m, cell.placement)
+            for leaf, m, cell in zip(self.leaves(value), produced, cells, strict=True)
         ]
         return self.rebuild(old.shape, iter(moved))
 
-    def write_blocks(self, old: Instruction, operands: Sequence[Instruction], made: Sequence[Spec]) -> Instruction:
+    def write_blocks(self, old: Instruction, operands: Sequence[Instruction], produced: Sequence[Spec]) -> Instruction:
         if old.opcode == "iota":
-            return write_iota(self.moves, old, made[0])
-        blocks = iter([self.mesh.local(s, m) for s, m in zip(old.shape.leaves(), made, strict=True)])
+            return write_iota(self.moves, old, produced[0])
+        blocks = iter([self.mesh.local_shape(s, m) for s, m in zip(old.shape.leaves(), produced, strict=True)])
         shape = _shape_of(old.shape, blocks)
         op = on_blocks(old.op, old, [o.shape for o in operands], shape)
-        value = self.remake(old, op, *operands, shape=shape)
+        value = self.build_like(old, op, *operands, shape=shape)
         if old.opcode == "rng" and old.sharding != MANUAL:
-            value = self.moves.send_from(value, 0)  # every partition would draw numbers of its own
+            value = self.moves.broadcast_from(value, 0)  # every partition would draw numbers of its own
         if isinstance(op, Reverse):
-            value = self.moves.mirror(value, sum((made[0][d] for d in op.dimensions), ()))
+            value = self.moves.reverse_blocks(value, sum((produced[0][d] for d in op.dimensions), ()))
         return value
 
     def write_local(self, old: Instruction) -> Instruction:
@@ -435,9 +449,9 @@ class _Writer:
             for o in old.operands
         ]
         op = on_blocks(old.op, old, [operand.shape for operand in operands], old.shape)
-        return self.remake(old, op, *operands, shape=old.shape)
+        return self.build_like(old, op, *operands, shape=old.shape)
 
-    def write_part(self, old: Instruction, partitioner: Partitioner) -> Instruction:
+    def write_custom_partition(self, old: Instruction, partitioner: Partitioner) -> Instruction:
         """A call of the program that a custom partitioner makes; operands and results are moved to where it wants
         them and from where it has them."""
         sources, cells = self.cells.operands(old), self.cells.of[old]
@@ -448,8 +462,8 @@ class _Writer:
         entry = part.module.entry
         adopt(self.partitioner.module, entry)
         called = self.build(Call(computation=entry), *blocks, shape=entry.result_shape)
-        made = [self.from_block(*each) for each in zip(self.leaves(called), cells, part.results, strict=True)]
-        return self.rebuild(old.shape, iter(made))
+        produced = [self.from_block(*each) for each in zip(self.leaves(called), cells, part.results, strict=True)]
+        return self.rebuild(old.shape, iter(produced))
 
     def block_of(self, value: Instruction, cell: Cell, sharding: Sharding) -> Instruction:
         """The block of a value under any sharding."""
@@ -457,56 +471,66 @@ class _Writer:
         placement = placement_of(annotation, cell.shape, self.mesh)
         if placement is not None:
             return self.move(value, cell, placement)
-        return self.moves.deal(self.move(value, cell, Placement.whole(cell.shape.rank)), annotation)
+        return self.moves.distribute(self.move(value, cell, Placement.replicated(cell.shape.rank)), annotation)
 
     def from_block(self, block: Instruction, cell: Cell, sharding: Sharding) -> Instruction:
         """The value of a cell, from its block under any sharding."""
         annotation = read_sharding(sharding, cell.shape.rank, self.mesh.count)
         placement = placement_of(annotation, cell.shape, self.mesh)
         if placement is None:
-            block, placement = self.moves.assemble(block, cell.shape, annotation), Placement.whole(cell.shape.rank)
-        return self.place(block, placement, cell.placement)
+            block, placement = self.moves.assemble(block, cell.shape, annotation), Placement.replicated(cell.shape.rank)
+        return self.reshard(block, placement, cell.placement)
 
     def write_reduction(
-        self, old: Instruction, rule: Rule, operands: list[Instruction], made: Placement, summed: Axes, passed: Carried
+        self,
+        old: Instruction,
+        rule: Rule,
+        operands: list[Instruction],
+        produced: Placement,
+        summed: Axes,
+        unreduced: UnreducedOperands,
     ) -> Instruction:
         """Each partition reduces its part; the parts are reduced over the axes `summed`, unless they are wanted as
         partial sums, then with what enters once."""
         monoid = rule.monoid
         assert monoid is not None
-        once = [(k, operands[k]) for k in rule.accumulators]
-        for k, value in once:
-            neutral = self.build.constant(identity(monoid.opcode, value.shape.element_type), value.shape.element_type)
-            operands[k] = self.build.broadcast(neutral, value.shape)
-        part = self.write_blocks(old, operands, [made.spec])
-        combiner = self.partitioner.reduction(monoid, part.shape.element_type)
+        accumulators = [(k, operands[k]) for k in rule.accumulators]
+        for k, value in accumulators:
+            initial = self.build.constant(identity(monoid.opcode, value.shape.element_type), value.shape.element_type)
+            operands[k] = self.build.broadcast(initial, value.shape)
+        part = self.write_blocks(old, operands, [produced.spec])
+        combiner = self.partitioner.combiner(monoid, part.shape.element_type)
         (wanted,) = (cell.placement for cell in self.cells.of[old])
-        left = tuple(axis for axis in summed if monoid is Add and axis in wanted.unreduced)
-        sums = tuple(axis for axis in summed if axis not in left)
-        value, found = self.complete(part, made.spec, wanted.spec, sums, combiner)
-        done = Placement(found, tuple(sorted(made.unreduced + left)))
-        for k, first in once:
-            if not is_constant(old.operands[k], identity(monoid.opcode, first.shape.element_type)):
-                before, after = (made.spec, done.spec) if first.shape.rank else ((), ())
-                first = self.place(first, Placement(before, handed(passed, k)), Placement(after, done.unreduced))
-                value = self.build(monoid(), self.build.broadcast(first, value.shape), value)
-        return self.place(value, done, wanted)
+        kept = tuple(axis for axis in summed if monoid is Add and axis in wanted.unreduced)
+        sums = tuple(axis for axis in summed if axis not in kept)
+        value, spec = self.reduce_over(part, produced.spec, wanted.spec, sums, combiner)
+        reduced_placement = Placement(spec, tuple(sorted(produced.unreduced + kept)))
+        for k, accumulator in accumulators:
+            if not is_constant(old.operands[k], identity(monoid.opcode, accumulator.shape.element_type)):
+                before, after = (produced.spec, reduced_placement.spec) if accumulator.shape.rank else ((), ())
+                accumulator = self.reshard(
+                    accumulator,
+                    Placement(before, unreduced_axes(unreduced, k)),
+                    Placement(after, reduced_placement.unreduced),
+                )
+                value = self.build(monoid(), self.build.broadcast(accumulator, value.shape), value)
+        return self.reshard(value, reduced_placement, wanted)
 
-    def complete(
-        self, part: Instruction, made: Spec, wanted: Spec, axes: tuple[int, ...], combiner: Computation
+    def reduce_over(
+        self, part: Instruction, produced: Spec, wanted: Spec, axes: tuple[int, ...], combiner: Computation
     ) -> tuple[Instruction, Spec]:
         """The reduction over some axes: a reduce-scatter over those that cut the result as it is wanted, and an
         all-reduce over the others.
         """
-        d, tail = scattered(made, wanted, axes)
-        if tail and self.mesh.fits(part.shape.dimensions[d], tail):
+        d, tail = reduce_scatter_axes(produced, wanted, axes)
+        if tail and self.mesh.divides(part.shape.dimensions[d], tail):
             part = self.moves.reduce_scatter(part, d, tail, combiner)
-            made = (*made[:d], wanted[d], *made[d + 1 :])
+            produced = (*produced[:d], wanted[d], *produced[d + 1 :])
             axes = tuple(axis for axis in axes if axis not in tail)
-        return self.moves.all_reduce(part, axes, combiner), made
+        return self.moves.all_reduce(part, axes, combiner), produced
 
 
-def _keep(old: Instruction, new: Instruction) -> Instruction:
+def _copy_attributes(old: Instruction, new: Instruction) -> Instruction:
     new.name = old.name
     new.extra_attributes, new.backend_config = dict(old.extra_attributes), old.backend_config
     new.frontend_attributes = {k: v for k, v in old.frontend_attributes.items() if not k.startswith("xla.sdy")}
@@ -520,10 +544,10 @@ def _shape_of(whole: Shape, blocks: Iterator[Shape]) -> Shape:
     return next(blocks)
 
 
-def _write_nothing(build: OpBuilder, shape: Shape) -> Instruction:
+def _write_zeros(build: OpBuilder, shape: Shape) -> Instruction:
     """Zeros and tokens."""
     if shape.is_tuple:
-        return build.tuple(*[_write_nothing(build, element) for element in shape.elements])
+        return build.tuple(*[_write_zeros(build, element) for element in shape.elements])
     if shape.is_token:
         return build(AfterAll())
     zero = build.constant(0, shape.element_type)

@@ -16,9 +16,9 @@ from hloom.passes.edit import Edit, callees_first_of, has_control_edges
 from hloom.passes.simplify.dead_code import DeadCodeElimination
 from hloom.passes.spmd.annotations import Annotation, Shardy, annotation_of, replicated
 from hloom.passes.spmd.custom import inspector_of, is_local, partitioner_of, sharding_rule
-from hloom.passes.spmd.mesh import Axes, Cut, Mesh, Placement, Spec
-from hloom.passes.spmd.partial_sums import leave_open, spread
-from hloom.passes.spmd.propagation import Cell, Cells, Link, Port, usable
+from hloom.passes.spmd.mesh import Axes, Mesh, Placement, Spec, SubAxis
+from hloom.passes.spmd.partial_sums import keep_unreduced, propagate_partial_sums
+from hloom.passes.spmd.propagation import Cell, Cells, Link, Port, usable_prefix
 from hloom.passes.spmd.rules import Rule, rule_of
 from hloom.shape import Shape
 from hloom.sharding import Sharding, ShardingType
@@ -41,28 +41,28 @@ def marker(instruction: Instruction) -> str:
 # The simple form
 
 
-def simplify(module: Module) -> None:
+def normalize(module: Module) -> None:
     """Inlines calls, gives every loop and branch computations of its own, every user its own cheap sources, and takes
     markers out of computations of scalars. What is left to partition are the entry and the bodies of control flow."""
-    _mark_draws(module)
+    _mark_manual_rngs(module)
     for computation in callees_first_of(module):
         _inline_calls(computation)
     module.computations = callees_first(module.entry)
-    _separate_bodies(module)
-    partitioned = controlled(module)
+    _duplicate_shared_bodies(module)
+    partitioned = control_flow_computations(module)
     for computation in module.computations:
         if computation in partitioned:
-            _separate_sources(computation)
+            _duplicate_sources(computation)
         else:
             _remove_markers(computation)
     DeadCodeElimination().run(module)
 
 
-def _mark_draws(module: Module) -> None:
+def _mark_manual_rngs(module: Module) -> None:
     """Random numbers drawn in the body of a manual region are those of one partition; elsewhere all have the same."""
     for call in [i for i in module.instructions() if isinstance(i.op, Call)]:
-        if any(marker(source) in ENTRIES for source in _nearby(call, lambda i: i.operands)) or any(
-            marker(user) in EXITS for user in _nearby(call, lambda i: i.users)
+        if any(marker(source) in ENTRIES for source in _neighbors(call, lambda i: i.operands)) or any(
+            marker(user) in EXITS for user in _neighbors(call, lambda i: i.users)
         ):
             (body,) = call.op.computations
             for instruction in (i for computation in callees_first(body) for i in computation.instructions):
@@ -70,15 +70,15 @@ def _mark_draws(module: Module) -> None:
                     instruction.sharding = MANUAL
 
 
-def _nearby(start: Instruction, following: Callable[[Instruction], Iterable[Instruction]]) -> Iterator[Instruction]:
+def _neighbors(start: Instruction, following: Callable[[Instruction], Iterable[Instruction]]) -> Iterator[Instruction]:
     """What comes next, and what comes behind tuples and constraints."""
     for instruction in following(start):
         yield instruction
         if instruction.opcode in ("get-tuple-element", "tuple") or marker(instruction) in CONSTRAINTS:
-            yield from _nearby(instruction, following)
+            yield from _neighbors(instruction, following)
 
 
-def controlled(module: Module) -> set[Computation]:
+def control_flow_computations(module: Module) -> set[Computation]:
     """The entry and the computations that loops and branches run, also inside each other."""
     found = {module.entry}
     for computation in reversed(callees_first(module.entry)):
@@ -98,12 +98,12 @@ def _inline_calls(computation: Computation) -> None:
     edit.finish()
 
 
-def _separate_bodies(module: Module) -> None:
+def _duplicate_shared_bodies(module: Module) -> None:
     """Copies the computations that several loops or branches run: in each they may be sharded differently."""
     seen: set[Computation] = set()
     names = {computation.name for computation in module.computations}
 
-    def own(computation: Computation) -> Computation:
+    def unshared(computation: Computation) -> Computation:
         if computation not in seen:
             seen.add(computation)
             return computation
@@ -118,12 +118,12 @@ def _separate_bodies(module: Module) -> None:
     while waiting:
         for instruction in waiting.pop().instructions:
             if isinstance(instruction.op, (While, Conditional)):
-                instruction.op = instruction.op.with_computations(own)
+                instruction.op = instruction.op.with_computations(unshared)
                 waiting += instruction.op.computations
     module.computations = callees_first(module.entry)
 
 
-def _separate_sources(computation: Computation) -> None:
+def _duplicate_sources(computation: Computation) -> None:
     """A constant that two users want in different shardings would be moved between them: making it twice is cheaper."""
     edit = Edit(computation)
     for source in computation.instructions:
@@ -173,10 +173,10 @@ def _remove_markers(computation: Computation) -> None:
 class Plan:
     """The shardings of a module in simple form.
 
-    `cells` has those of all values, `rules` the rules of operations that follow one. `borders` says how each value that
-    enters or leaves a manual region lies there: along the manual axes, or by an annotation that is no spec; `manual`
-    are the manual axes. `parameters` and `results` are the cells of the entry's parameters and results, `irregular`
-    and `irregular_results` the annotations of those among them that are cut by no spec outside the program.
+    `cells` has those of all values, `rules` the rules of operations that follow one. `boundaries` says how each value
+    that enters or leaves a manual region lies there: along the manual axes, or by an annotation that is no spec;
+    `manual` are the manual axes. `parameters` and `results` are the cells of the entry's parameters and results,
+    `irregular` and `irregular_results` the annotations of those among them that are cut by no spec outside the program.
     """
 
     module: Module
@@ -184,7 +184,7 @@ class Plan:
     shardy: Shardy
     cells: Cells
     rules: dict[Instruction, Rule] = field(default_factory=dict)
-    borders: dict[Instruction, list[Placement | Annotation]] = field(default_factory=dict)
+    boundaries: dict[Instruction, list[Placement | Annotation]] = field(default_factory=dict)
     manual: dict[Instruction, frozenset[int]] = field(default_factory=dict)
     parameters: list[list[Cell]] = field(default_factory=list)
     irregular: dict[tuple[int, int], Annotation] = field(default_factory=dict)
@@ -193,43 +193,43 @@ class Plan:
     groups: dict[str, list[Cell]] = field(default_factory=dict)
 
 
-def plan(
+def plan_shardings(
     module: Module, count: int, open_results: Sequence[bool] | None, open_parameters: Sequence[bool] | None
 ) -> Plan:
     """Decides on the sharding of every value of a module in simple form."""
     shardy = Shardy(module.frontend_attributes.get("xla.sdy.meshes", ""), count)
-    mesh = Mesh.over(count, _cuts(module, shardy))
-    made = Plan(module, mesh, shardy, Cells(mesh))
+    mesh = Mesh.over(count, _sub_axes(module, shardy))
+    plan = Plan(module, mesh, shardy, Cells(mesh))
     leaves = len(flatten(module.entry.parameter_shapes))
     flags = iter([False] * leaves if open_parameters is None else _flags(open_parameters, leaves, "parameters"))
-    made.parameters = [_entry_parameter(made, parameter, flags) for parameter in module.entry.parameters]
-    _visit(made, module.entry, made.parameters)
-    _demand_results(made, open_results)
-    spread(made.cells, made.rules)
-    before = made.cells.specs()
-    made.cells.propagate()
-    if agreed := _agreed(made):
+    plan.parameters = [_entry_parameter_cells(plan, parameter, flags) for parameter in module.entry.parameters]
+    _visit(plan, module.entry, plan.parameters)
+    _demand_results(plan, open_results)
+    propagate_partial_sums(plan.cells, plan.rules)
+    before = plan.cells.specs()
+    plan.cells.propagate()
+    if agreed := _group_specs(plan):
         for cell, spec in (*before, *agreed):
             cell.spec = spec
-        made.cells.propagate()
-    return made
+        plan.cells.propagate()
+    return plan
 
 
-def _cuts(module: Module, shardy: Shardy) -> list[Cut]:
+def _sub_axes(module: Module, shardy: Shardy) -> list[SubAxis]:
     """The digits that annotations of the module name, those of the entry parameters first."""
     annotations: list[Annotation] = []
     ordered = [*module.entry.parameters, *(i for c in reversed(module.computations) for i in c.instructions)]
     for instruction in ordered:
         shapes = [*instruction.shape.leaves()]
         if marker(instruction) in ENTRIES | EXITS:
-            annotations += [side for sides in _border_annotations(instruction, shardy) for side in sides]
+            annotations += [side for sides in _boundary_annotations(instruction, shardy) for side in sides]
         elif instruction.sharding is not None or "xla.sdy.sharding" in instruction.frontend_attributes:
             annotations += annotation_of(instruction, shapes, shardy) or []
     return [
-        cut
+        sub_axis
         for annotation in annotations
-        for cuts in (*(annotation.cuts or ()), annotation.manual, annotation.unreduced)
-        for cut in cuts
+        for sub_axes in (*(annotation.sub_axes or ()), annotation.manual, annotation.unreduced)
+        for sub_axis in sub_axes
     ]
 
 
@@ -248,78 +248,78 @@ def placement_of(annotation: Annotation, shape: Shape, mesh: Mesh) -> Placement 
 
 def spec_of(annotation: Annotation, shape: Shape, mesh: Mesh) -> Spec | None:
     """How an annotation cuts; None where the mesh has no such axes, or blocks are not of one size."""
-    if annotation.cuts is None:
+    if annotation.sub_axes is None:
         return None
-    found = [axes_of(mesh, cuts) for cuts in annotation.cuts]
+    found = [axes_of(mesh, sub_axes) for sub_axes in annotation.sub_axes]
     if any(
-        axes is None or not mesh.fits(n, axes) for axes, n in zip(found, shape.dimensions, strict=True) if axes != ()
+        axes is None or not mesh.divides(n, axes) for axes, n in zip(found, shape.dimensions, strict=True) if axes != ()
     ):
         return None
     return tuple(axes or () for axes in found)
 
 
-def axes_of(mesh: Mesh, cuts: Sequence[Cut]) -> Axes | None:
-    parts = [mesh.axes_of(cut) for cut in cuts]
+def axes_of(mesh: Mesh, sub_axes: Sequence[SubAxis]) -> Axes | None:
+    parts = [mesh.axes_of(sub_axis) for sub_axis in sub_axes]
     return None if any(part is None for part in parts) else tuple(axis for part in parts if part for axis in part)
 
 
 def _constrain(cell: Cell, annotation: Annotation, mesh: Mesh) -> None:
     """A constraint is a wish: axes that the mesh lacks or that do not divide the dimension are left out."""
-    if annotation.device is not None or (annotation.manual and not any(annotation.cuts or ())):
+    if annotation.device is not None or (annotation.manual and not any(annotation.sub_axes or ())):
         return
-    if annotation.cuts is None or cell.shape.is_dynamic:
+    if annotation.sub_axes is None or cell.shape.is_dynamic:
         return
     spec = [
-        usable(axes_of(mesh, cuts) or (), (), [n], mesh)
-        for cuts, n in zip(annotation.cuts, cell.shape.dimensions, strict=True)
+        usable_prefix(axes_of(mesh, sub_axes) or (), (), [n], mesh)
+        for sub_axes, n in zip(annotation.sub_axes, cell.shape.dimensions, strict=True)
     ]
     used = {axis for axes in spec for axis in axes}
     cell.set(spec, annotation.open, tuple(a for a in axes_of(mesh, annotation.unreduced) or () if a not in used))
 
 
-def _entry_parameter(made: Plan, parameter: Instruction, open_: Iterator[bool]) -> list[Cell]:
+def _entry_parameter_cells(plan: Plan, parameter: Instruction, open_leaves: Iterator[bool]) -> list[Cell]:
     leaves = [*parameter.shape.leaves()]
-    annotations = annotation_of(parameter, leaves, made.shardy)
-    cells = [Cell.of(leaf, closed=annotations is not None or not flag) for leaf, flag in zip(leaves, open_)]
+    annotations = annotation_of(parameter, leaves, plan.shardy)
+    cells = [Cell.of(leaf, closed=annotations is not None or not flag) for leaf, flag in zip(leaves, open_leaves)]
     for k, (cell, annotation) in enumerate(zip(cells, annotations or ())):
         if not cell.shape.is_array or annotation.device is not None:
             continue
-        placement = placement_of(annotation, cell.shape, made.mesh)
+        placement = placement_of(annotation, cell.shape, plan.mesh)
         if placement is None:
-            made.irregular[parameter.op.number, k] = annotation  # type: ignore[attr-defined]
+            plan.irregular[parameter.op.number, k] = annotation  # type: ignore[attr-defined]
         else:
             cell.set(placement.spec, [False] * cell.shape.rank, placement.unreduced)
     return cells
 
 
-def _demand_results(made: Plan, open_results: Sequence[bool] | None) -> None:
+def _demand_results(plan: Plan, open_results: Sequence[bool] | None) -> None:
     """The entry returns its results as annotated; those without annotation, or that are open, as they come."""
-    root = made.module.entry.root
+    root = plan.module.entry.root
     leaves = [*root.shape.leaves()]
-    flags = _open_flags(made, open_results, len(leaves))
-    annotations = annotation_of(root, leaves, made.shardy) if root.opcode == "tuple" else None
-    for k, (source, leaf) in enumerate(zip(made.cells.of[root], leaves, strict=True)):
+    flags = _open_flags(plan, open_results, len(leaves))
+    annotations = annotation_of(root, leaves, plan.shardy) if root.opcode == "tuple" else None
+    for k, (source, leaf) in enumerate(zip(plan.cells.of[root], leaves, strict=True)):
         cell = Cell.of(leaf)
         annotation = annotations[k] if annotations and leaf.is_array else None
-        if flags[k] and annotation is not None and not any(annotation.cuts or ()) and not annotation.unreduced:
+        if flags[k] and annotation is not None and not any(annotation.sub_axes or ()) and not annotation.unreduced:
             annotation = None  # what says `replicated` here says nothing
         if annotation is not None and annotation.device is None:
-            placement = placement_of(annotation, leaf, made.mesh)
+            placement = placement_of(annotation, leaf, plan.mesh)
             if placement is None:
-                made.irregular_results[k] = annotation
-            placement = placement or Placement.whole(leaf.rank)
+                plan.irregular_results[k] = annotation
+            placement = placement or Placement.replicated(leaf.rank)
             cell.set(placement.spec, [False] * leaf.rank, placement.unreduced)
-        cell.settled = True
-        made.results.append(cell)
-        made.cells.connect([source], [cell])
+        cell.unreduced_closed = True
+        plan.results.append(cell)
+        plan.cells.connect([source], [cell])
 
 
-def _open_flags(made: Plan, given: Sequence[bool] | None, count: int) -> list[bool]:
+def _open_flags(plan: Plan, given: Sequence[bool] | None, count: int) -> list[bool]:
     """For each result whether `replicated` may mean that nobody asked for anything."""
-    root = made.module.entry.root
+    root = plan.module.entry.root
     if given is not None:
         return _flags(given, count, "results")
-    if not made.shardy.meshes or len(root.operands) != count:
+    if not plan.shardy.meshes or len(root.operands) != count:
         return [False] * count
     return [marker(operand) != "xla.sdy.FuncResultSharding" for operand in root.operands]
 
@@ -331,25 +331,25 @@ def _flags(given: Sequence[bool], count: int, what: str) -> list[bool]:
     return [*given] * count if len(given) == 1 else [*given]
 
 
-def _visit(made: Plan, computation: Computation, parameters: Sequence[list[Cell]]) -> None:
+def _visit(plan: Plan, computation: Computation, parameters: Sequence[list[Cell]]) -> None:
     """Gives every value of a computation its cells, and links them."""
-    cells = made.cells
+    cells = plan.cells
     for instruction in computation.instructions:
         op = instruction.op
         if instruction.opcode == "parameter":
             cells.of[instruction] = parameters[op.number]  # type: ignore[attr-defined]
         elif marker(instruction):
-            _visit_marker(made, instruction)
+            _visit_marker(plan, instruction)
         elif isinstance(op, While):
             state = cells.new(instruction)
-            _visit(made, op.body, [state])
-            _visit(made, op.condition, [state])
+            _visit(plan, op.body, [state])
+            _visit(plan, op.condition, [state])
             cells.connect(cells.operands(instruction), state)
             cells.connect(cells.of[op.body.root], state)
         elif isinstance(op, Conditional):
             result = cells.new(instruction)
             for branch, operand in zip(op.branch_computations, instruction.operands[1:], strict=True):
-                _visit(made, branch, [cells.of[operand]])
+                _visit(plan, branch, [cells.of[operand]])
                 cells.connect(cells.of[branch.root], result)
         elif inspector_of(instruction):
             cells.of[instruction] = cells.operands(instruction)
@@ -360,51 +360,51 @@ def _visit(made: Plan, computation: Computation, parameters: Sequence[list[Cell]
             cells.follow(instruction, sharding_rule(instruction))
         elif not cells.share(instruction):
             cells.new(instruction)
-            made.rules[instruction] = rule_of(instruction)
-            cells.follow(instruction, made.rules[instruction])
+            plan.rules[instruction] = rule_of(instruction)
+            cells.follow(instruction, plan.rules[instruction])
 
 
-def _visit_marker(made: Plan, instruction: Instruction) -> None:
-    cells, target = made.cells, marker(instruction)
+def _visit_marker(plan: Plan, instruction: Instruction) -> None:
+    cells, target = plan.cells, marker(instruction)
     operands = cells.operands(instruction)
     if target in GROUPS:
-        _join_group(made, instruction.frontend_attributes.get("xla.sdy.sharding_group_id", ""), operands)
+        _join_group(plan, instruction.frontend_attributes.get("xla.sdy.sharding_group_id", ""), operands)
         cells.of[instruction] = []
         return
     results = cells.new(instruction)
     if target in CONSTRAINTS:
-        annotations = annotation_of(instruction, [cell.shape for cell in results], made.shardy)
+        annotations = annotation_of(instruction, [cell.shape for cell in results], plan.shardy)
         for cell, annotation in zip(results, annotations or ()):
-            _constrain(cell, annotation, made.mesh)
+            _constrain(cell, annotation, plan.mesh)
         group = re.search(r"shard_(?:as|like) (\d{1,18})\b", instruction.sharding.extra if instruction.sharding else "")
         if group:
-            _join_group(made, group[1], results)
+            _join_group(plan, group[1], results)
         cells.connect(operands, results)
         for result in results if len(results) == 1 else ():
-            leave_open(instruction.operands[0], result.unreduced, cells, made.rules)
+            keep_unreduced(instruction.operands[0], result.unreduced, cells, plan.rules)
     elif target in ENTRIES | EXITS:
-        made.borders[instruction] = _borders(made, instruction)
-        for source, result, border in zip(operands, results, made.borders[instruction], strict=True):
-            _link_border(made, source, result, border, made.manual[instruction], entering=target in ENTRIES)
-        for operand, border in zip(instruction.operands, made.borders[instruction]) if target in ENTRIES else ():
-            if isinstance(border, Placement):
-                leave_open(operand, border.unreduced, cells, made.rules)
+        plan.boundaries[instruction] = _boundaries(plan, instruction)
+        for source, result, boundary in zip(operands, results, plan.boundaries[instruction], strict=True):
+            _link_boundary(plan, source, result, boundary, plan.manual[instruction], entering=target in ENTRIES)
+        for operand, boundary in zip(instruction.operands, plan.boundaries[instruction]) if target in ENTRIES else ():
+            if isinstance(boundary, Placement):
+                keep_unreduced(operand, boundary.unreduced, cells, plan.rules)
 
 
-def _join_group(made: Plan, group: str, cells: Sequence[Cell]) -> None:
+def _join_group(plan: Plan, group: str, cells: Sequence[Cell]) -> None:
     """Values of one group are sharded alike."""
-    members = made.groups.setdefault(group, [])
+    members = plan.groups.setdefault(group, [])
     for cell in cells:
         if members:
-            made.cells.align([members[0]], [cell])
+            plan.cells.align([members[0]], [cell])
         members.append(cell)
 
 
-def _agreed(made: Plan) -> list[tuple[Cell, list[Axes]]]:
+def _group_specs(plan: Plan) -> list[tuple[Cell, list[Axes]]]:
     """For members of groups that came by different shardings: that of the smallest blocks among them."""
     found = []
-    for members in made.groups.values():
-        best = max(members, key=lambda cell: made.mesh.ways(sum(cell.spec, ())))
+    for members in plan.groups.values():
+        best = max(members, key=lambda cell: plan.mesh.shard_count(sum(cell.spec, ())))
         used = sum(best.spec, ())
         free = [cell for cell in members if not any(cell.closed) and {*cell.unreduced}.isdisjoint(used)]
         if any(cell.spec != best.spec for cell in free):
@@ -415,7 +415,7 @@ def _agreed(made: Plan) -> list[tuple[Cell, list[Axes]]]:
 # Manual regions
 
 
-def _border_annotations(instruction: Instruction, shardy: Shardy) -> list[tuple[Annotation, Annotation]]:
+def _boundary_annotations(instruction: Instruction, shardy: Shardy) -> list[tuple[Annotation, Annotation]]:
     """For each value that enters or leaves a manual region: the sharding outside, and one with the manual digits."""
     entering = marker(instruction) in ENTRIES
     outside = flatten(instruction.operand_shapes) if entering else [*instruction.shape.leaves()]
@@ -425,57 +425,57 @@ def _border_annotations(instruction: Instruction, shardy: Shardy) -> list[tuple[
         names = instruction.frontend_attributes.get("xla.sdy.manual_axes", "")
         manual = tuple(shardy.manual(names, text))
         whole = replicated(0, shardy.count)
-        inside = Annotation(whole.assignment, whole.cuts, (), manual)
+        inside = Annotation(whole.assignment, whole.sub_axes, (), manual)
         return [(annotation, inside) for annotation in shardy.read(text, outside)]
     full, part = (instruction.operands[0], instruction) if entering else (instruction, instruction.operands[0])
-    a = annotation_of(full, [full.shape], shardy)
-    b = annotation_of(part, [part.shape], shardy)
-    if a is None or b is None:
+    full_annotations = annotation_of(full, [full.shape], shardy)
+    part_annotations = annotation_of(part, [part.shape], shardy)
+    if full_annotations is None or part_annotations is None:
         raise ArgumentError(
             f"{marker(instruction)} needs the sharding of the whole array on %{full.name}, and the manual sharding of "
             f"the block on %{part.name}"
         ).at(repr(instruction))
-    return [(a[0], b[0])]
+    return [(full_annotations[0], part_annotations[0])]
 
 
-def _borders(made: Plan, instruction: Instruction) -> list[Placement | Annotation]:
+def _boundaries(plan: Plan, instruction: Instruction) -> list[Placement | Annotation]:
     """How each value lies along the manual axes; notes which axes are manual."""
     found: list[Placement | Annotation] = []
     results, operands = [*instruction.shape.leaves()], flatten(instruction.operand_shapes)
     outer, inner = (operands, results) if marker(instruction) in ENTRIES else (results, operands)
-    sides = _border_annotations(instruction, made.shardy)
-    made.manual[instruction] = frozenset()
+    sides = _boundary_annotations(instruction, plan.shardy)
+    plan.manual[instruction] = frozenset()
     for (outside, inside), block, whole in zip(sides, inner, outer, strict=True):
-        manual = axes_of(made.mesh, inside.manual)
-        placement = placement_of(outside, whole, made.mesh)
+        manual = axes_of(plan.mesh, inside.manual)
+        placement = placement_of(outside, whole, plan.mesh)
         if manual is None or placement is None:
             found.append(outside)
             continue
-        made.manual[instruction] |= {*manual}
-        cut = tuple(tuple(axis for axis in axes if axis in manual) for axes in placement.spec)
-        local = made.mesh.local(whole, cut)
-        if local.dimensions != block.dimensions:
-            raise ArgumentError(f"the manual axes cut {whole} into blocks of {local}, but the region has {block}").at(
-                repr(instruction)
-            )
-        found.append(Placement(cut, tuple(axis for axis in placement.unreduced if axis in manual)))
+        plan.manual[instruction] |= {*manual}
+        manual_spec = tuple(tuple(axis for axis in axes if axis in manual) for axes in placement.spec)
+        block_shape = plan.mesh.local_shape(whole, manual_spec)
+        if block_shape.dimensions != block.dimensions:
+            raise ArgumentError(
+                f"the manual axes cut {whole} into blocks of {block_shape}, but the region has {block}"
+            ).at(repr(instruction))
+        found.append(Placement(manual_spec, tuple(axis for axis in placement.unreduced if axis in manual)))
     return found
 
 
-def _link_border(
-    made: Plan, source: Cell, result: Cell, border: Placement | Annotation, manual: frozenset[int], entering: bool
+def _link_boundary(
+    plan: Plan, source: Cell, result: Cell, boundary: Placement | Annotation, manual: frozenset[int], entering: bool
 ) -> None:
     """Outside, the manual axes come before those that the region leaves to the partitioner."""
     outer, inner = (source, result) if entering else (result, source)
-    if isinstance(border, Annotation):
+    if isinstance(boundary, Annotation):
         outer.closed, inner.closed = ([True] * cell.shape.rank for cell in (outer, inner))
         return
     labels = tuple(range(outer.shape.rank))
     none = ((),) * outer.shape.rank
     if entering:
-        made.cells.links.append(Link((Port(outer, labels, border.spec, manual),), (Port(inner, labels, none),)))
-        for d, axes in enumerate(border.spec):
-            outer.extend(d, axes, made.mesh)
+        plan.cells.links.append(Link((Port(outer, labels, boundary.spec, manual),), (Port(inner, labels, none),)))
+        for d, axes in enumerate(boundary.spec):
+            outer.extend(d, axes, plan.mesh)
     else:
-        outer.set(border.spec, [True] * outer.shape.rank, border.unreduced)
-        made.cells.links.append(Link((Port(inner, labels, none),), (Port(outer, labels, border.spec, manual),)))
+        outer.set(boundary.spec, [True] * outer.shape.rank, boundary.unreduced)
+        plan.cells.links.append(Link((Port(inner, labels, none),), (Port(outer, labels, boundary.spec, manual),)))

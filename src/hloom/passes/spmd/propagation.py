@@ -35,7 +35,7 @@ class Cell:
     spec: list[Axes]
     closed: list[bool]
     unreduced: Axes = ()
-    settled: bool = False
+    unreduced_closed: bool = False
 
     @staticmethod
     def of(shape: Shape, closed: bool = False) -> Cell:
@@ -46,15 +46,15 @@ class Cell:
     def placement(self) -> Placement:
         return Placement(tuple(self.spec), self.unreduced)
 
-    def set(self, spec: Sequence[Axes], open_: Sequence[bool], unreduced: Axes = ()) -> None:
+    def set(self, spec: Sequence[Axes], is_open: Sequence[bool], unreduced: Axes = ()) -> None:
         """The annotation of the array; it replaces what was there."""
-        self.spec, self.closed = [*spec], [not o for o in open_]
-        self.unreduced, self.settled = tuple(sorted(unreduced)), True
+        self.spec, self.closed = [*spec], [not open_dimension for open_dimension in is_open]
+        self.unreduced, self.unreduced_closed = tuple(sorted(unreduced)), True
 
     def add_unreduced(self, axes: Iterable[int]) -> bool:
         """There are partial sums along more axes; True where that is so only now."""
-        used = {axis for cut in self.spec for axis in cut}
-        new = () if self.settled else {*axes} - used - {*self.unreduced}
+        used = {axis for axes_of_dimension in self.spec for axis in axes_of_dimension}
+        new = () if self.unreduced_closed else {*axes} - used - {*self.unreduced}
         self.unreduced = tuple(sorted({*self.unreduced, *new}))
         return bool(new)
 
@@ -64,17 +64,17 @@ class Cell:
         if self.closed[dimension] or axes == have or axes[: len(have)] != have:
             return False
         used = {axis for d, other in enumerate(self.spec) if d != dimension for axis in other} | {*self.unreduced}
-        taken = usable(axes, used, [self.shape.dimensions[dimension]], mesh)
+        taken = usable_prefix(axes, used, [self.shape.dimensions[dimension]], mesh)
         if len(taken) <= len(have):
             return False
         self.spec[dimension] = taken
         return True
 
 
-def usable(axes: Axes, used: Iterable[int], sizes: Iterable[int], mesh: Mesh) -> Axes:
+def usable_prefix(axes: Axes, used: Iterable[int], sizes: Iterable[int], mesh: Mesh) -> Axes:
     """The first axes, as long as none is used and all sizes are multiples of their number."""
     taken, sizes = {*used}, [*sizes]
-    while axes and (not taken.isdisjoint(axes) or not all(mesh.fits(size, axes) for size in sizes)):
+    while axes and (not taken.isdisjoint(axes) or not all(mesh.divides(size, axes) for size in sizes)):
         axes = axes[:-1]
     return axes
 
@@ -87,33 +87,33 @@ class Port:
     cell: Cell
     labels: Labels
     prefix: Spec
-    barred: frozenset[int] = frozenset()
+    excluded: frozenset[int] = frozenset()
 
     def axes(self, dimension: int) -> Axes:
         prefix, axes = self.prefix[dimension], self.cell.spec[dimension]
         if axes[: len(prefix)] != prefix:
             return ()
-        return tuple(itertools.takewhile(lambda axis: axis not in self.barred, axes[len(prefix) :]))
+        return tuple(itertools.takewhile(lambda axis: axis not in self.excluded, axes[len(prefix) :]))
 
 
 @dataclass(frozen=True)
 class Link:
-    """What an operation says of the shardings of its operands and results; `repeats`: it is a broadcast."""
+    """What an operation says of the shardings of its operands and results; `is_broadcast`: it is a broadcast."""
 
     operands: tuple[Port, ...]
     results: tuple[Port, ...]
-    repeats: bool = False
+    is_broadcast: bool = False
 
     def forward(self, mesh: Mesh) -> bool:
         ordered = sorted(self.operands, key=lambda port: -port.cell.shape.byte_size)
-        return _spread(ordered, self.results, mesh)
+        return _extend_targets(ordered, self.results, mesh)
 
     def backward(self, mesh: Mesh) -> bool:
-        return _spread([*self.results, *self.operands], self.operands, mesh)
+        return _extend_targets([*self.results, *self.operands], self.operands, mesh)
 
 
-def _spread(sources: Sequence[Port], targets: Sequence[Port], mesh: Mesh) -> bool:
-    moved = False
+def _extend_targets(sources: Sequence[Port], targets: Sequence[Port], mesh: Mesh) -> bool:
+    changed = False
     for source in sources:
         for d, label in enumerate(source.labels):
             axes = source.axes(d) if label is not None else ()
@@ -122,8 +122,8 @@ def _spread(sources: Sequence[Port], targets: Sequence[Port], mesh: Mesh) -> boo
             for target in targets:
                 for e, other in enumerate(target.labels):
                     if other == label and target.cell is not source.cell:
-                        moved |= target.cell.extend(e, target.prefix[e] + axes, mesh)
-    return moved
+                        changed |= target.cell.extend(e, target.prefix[e] + axes, mesh)
+    return changed
 
 
 def identity(source: Cell, target: Cell) -> Link:
@@ -172,8 +172,8 @@ class Cells:
             for cell, labels in zip(cells, all_labels, strict=True)
         ]
         count = len(rule.operands)
-        repeats = instruction.opcode == "broadcast"
-        self.links.append(Link(tuple(ports[:count]), tuple(ports[count:]), repeats))
+        is_broadcast = instruction.opcode == "broadcast"
+        self.links.append(Link(tuple(ports[:count]), tuple(ports[count:]), is_broadcast))
 
     def share(self, instruction: Instruction) -> bool:
         """Gives an instruction that only arranges values the cells of its operands; False where it is no such one."""
@@ -197,10 +197,10 @@ class Cells:
 
     def propagate(self) -> None:
         """Spreads what is known until nothing changes."""
-        self._spread([link for link in self.links if not link.repeats])
-        self._spread(self.links)
+        self._propagate_along([link for link in self.links if not link.is_broadcast])
+        self._propagate_along(self.links)
 
-    def _spread(self, forward: Sequence[Link]) -> None:
+    def _propagate_along(self, forward: Sequence[Link]) -> None:
         changed = True
         while changed:
             changed = False

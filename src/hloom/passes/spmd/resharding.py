@@ -54,22 +54,22 @@ class Resharding:
         """The array in the sharding `target`, from one in `source`."""
         current = list(source)
         for d, e in itertools.permutations(range(len(source)), 2):
-            axes = _moving(current, target, d, e)
-            if axes and value.shape.dimensions[e] % self.mesh.ways(axes) == 0:
-                value = self.exchange(value, e, d, axes)
+            axes = _exchanged_axes(current, target, d, e)
+            if axes and value.shape.dimensions[e] % self.mesh.shard_count(axes) == 0:
+                value = self.all_to_all(value, e, d, axes)
                 current[d], current[e] = current[d][: -len(axes)], current[e] + axes
         for d, (have, want) in enumerate(zip(current, target, strict=True)):
-            kept = _common(have, want)
+            kept = _common_prefix(have, want)
             value = self.all_gather(value, d, have[len(kept) :])
             current[d] = kept
-        return self.cut(value, [want[len(have) :] for have, want in zip(current, target, strict=True)])
+        return self.slice_block(value, [want[len(have) :] for have, want in zip(current, target, strict=True)])
 
     def all_gather(self, value: Instruction, dimension: int, axes: Axes) -> Instruction:
         """Joins the blocks along some axes: every partition of a group gets the whole dimension."""
         if not axes:
             return value
         sizes = [*value.shape.dimensions]
-        sizes[dimension] *= self.mesh.ways(axes)
+        sizes[dimension] *= self.mesh.shard_count(axes)
         op = AllGather(
             all_gather_dim=dimension,
             replica_groups=self.groups(axes),
@@ -93,7 +93,7 @@ class Resharding:
     def reduce_scatter(self, value: Instruction, dimension: int, axes: Axes, computation: Computation) -> Instruction:
         """Combines the values of the partitions that differ along some axes, each of which gets a block."""
         sizes = [*value.shape.dimensions]
-        sizes[dimension] //= self.mesh.ways(axes)
+        sizes[dimension] //= self.mesh.shard_count(axes)
         op = ReduceScatter(
             scatter_dimension=dimension,
             computation=computation,
@@ -103,36 +103,38 @@ class Resharding:
         )
         return self.build(op, value, shape=Shape.array(value.shape.element_type, sizes))
 
-    def exchange(self, value: Instruction, split: int, join: int, axes: Axes) -> Instruction:
+    def all_to_all(self, value: Instruction, split: int, join: int, axes: Axes) -> Instruction:
         """An all-to-all: dimension `split` is cut along the axes, which no longer cut `join`."""
-        ways = self.mesh.ways(axes)
-        part = value.shape.dimensions[split] // ways
-        pieces = [self.section(value, split, k * part, part) for k in range(ways)]
-        shape = Shape.tuple_of([pieces[0].shape] * ways)
+        shard_count = self.mesh.shard_count(axes)
+        part = value.shape.dimensions[split] // shard_count
+        pieces = [self.slice_dimension(value, split, k * part, part) for k in range(shard_count)]
+        shape = Shape.tuple_of([pieces[0].shape] * shard_count)
         groups = ReplicaGroups(tuple(map(tuple, self.mesh.groups(axes))))  # ids of partitions: it has no global ones
         sent = self.build(AllToAll(replica_groups=groups, channel_id=next(self.channels)), *pieces, shape=shape)
-        return self.build(Concatenate(dimension=join), *(self.build.element(sent, k) for k in range(ways)))
+        return self.build(Concatenate(dimension=join), *(self.build.element(sent, k) for k in range(shard_count)))
 
-    def section(self, value: Instruction, dimension: int, start: int, size: int) -> Instruction:
+    def slice_dimension(self, value: Instruction, dimension: int, start: int, size: int) -> Instruction:
         """A slice of one dimension at a constant place."""
         whole = [SliceDimension(0, n) for n in value.shape.dimensions]
         whole[dimension] = SliceDimension(start, start + size)
         return self.build(Slice(slice=tuple(whole)), value) if size != value.shape.dimensions[dimension] else value
 
-    def cut(self, value: Instruction, axes: Sequence[Axes]) -> Instruction:
+    def slice_block(self, value: Instruction, axes: Sequence[Axes]) -> Instruction:
         """Each partition's block of a value that is the same along the axes."""
         if not any(axes):
             return value
-        sizes = [n // self.mesh.ways(a) for n, a in zip(value.shape.dimensions, axes, strict=True)]
-        starts = [[self.mesh.block(p, a) * n for p in range(self.mesh.count)] for n, a in zip(sizes, axes, strict=True)]
+        sizes = [n // self.mesh.shard_count(a) for n, a in zip(value.shape.dimensions, axes, strict=True)]
+        starts = [
+            [self.mesh.block_index(p, a) * n for p in range(self.mesh.count)] for n, a in zip(sizes, axes, strict=True)
+        ]
         return self.slice_at(value, starts, sizes)
 
     def slice_at(self, value: Instruction, starts: Sequence[Sequence[int]], sizes: Sequence[int]) -> Instruction:
         """A slice at a place of its own for each partition: `starts[dimension][partition]`."""
-        indices = [self.choose(places) for places in starts]
+        indices = [self.select_by_partition(offsets) for offsets in starts]
         return self.build(DynamicSlice(size_indices=tuple(sizes)), value, *indices)
 
-    def choose(self, numbers: Sequence[int]) -> Instruction:
+    def select_by_partition(self, numbers: Sequence[int]) -> Instruction:
         """The number at the place of this partition: a look-up in a constant table."""
         if len(set(numbers)) == 1:
             return self.constant(np.asarray(numbers[0], np.int32))
@@ -155,36 +157,36 @@ class Resharding:
         partitions = self.mesh.groups(axes)
         return ReplicaGroups(tuple(tuple(r * count + p for p in g) for r in range(self.replicas) for g in partitions))
 
-    def among_zeros(self, value: Instruction, dimension: int, axes: Axes) -> Instruction:
+    def pad_to_partial_sums(self, value: Instruction, dimension: int, axes: Axes) -> Instruction:
         """Partial sums of a whole dimension that some axes have cut: each block at its place."""
         if not axes:
             return value
         size = value.shape.dimensions[dimension]
         sizes = [*value.shape.dimensions]
-        sizes[dimension] *= self.mesh.ways(axes)
+        sizes[dimension] *= self.mesh.shard_count(axes)
         zero = self.build.constant(0, value.shape.element_type)
         zeros = self.build.broadcast(zero, Shape.array(value.shape.element_type, sizes))
-        places = [self.mesh.block(p, axes) * size for p in range(self.mesh.count)]
-        starts = [self.choose(places if d == dimension else [0]) for d in range(len(sizes))]
+        offsets = [self.mesh.block_index(p, axes) * size for p in range(self.mesh.count)]
+        starts = [self.select_by_partition(offsets if d == dimension else [0]) for d in range(len(sizes))]
         return self.build(DynamicUpdateSlice(), zeros, value, *starts)
 
     def keep_one_partial_sum(self, value: Instruction, axes: Axes) -> Instruction:
         """Partial sums along some axes of a value that all partitions have there: the value itself, and zeros."""
         if not axes:
             return value
-        block = self.choose([self.mesh.block(p, axes) for p in range(self.mesh.count)])
+        block = self.select_by_partition([self.mesh.block_index(p, axes) for p in range(self.mesh.count)])
         first = self.build(Compare(direction=ComparisonDirection.EQ), block, self.constant(np.asarray(0, np.int32)))
         everywhere = self.build.broadcast(first, value.shape)
         zero = self.build.broadcast(self.build.constant(0, value.shape.element_type), value.shape)
         return self.build(Select(), everywhere, value, zero)
 
-    def send_from(self, value: Instruction, device: int) -> Instruction:
+    def broadcast_from(self, value: Instruction, device: int) -> Instruction:
         """The value that one partition has, on all partitions."""
         others = [p for p in range(self.mesh.count) if p != device]
         op = CollectiveBroadcast(replica_groups=ReplicaGroups(((device, *others),)), channel_id=next(self.channels))
         return self.build(op, value)
 
-    def mirror(self, value: Instruction, axes: Axes) -> Instruction:
+    def reverse_blocks(self, value: Instruction, axes: Axes) -> Instruction:
         """Each block from the partition at the other end of the axes."""
         if not axes:
             return value
@@ -210,27 +212,28 @@ class Resharding:
             d = len(index)
             if d == shape.rank:
                 place = order.index(int(annotation.assignment[index][0]))
-                return self.build(Reshape(), self.section(gathered, 0, place, 1), shape=block)
+                return self.build(Reshape(), self.slice_dimension(gathered, 0, place, 1), shape=block)
             parts = [joined((*index, k)) for k in range(annotation.tiles[d])]
             return parts[0] if len(parts) == 1 else self.build(Concatenate(dimension=d), *parts)
 
         whole = joined(())
         for d, size in enumerate(shape.dimensions):
-            whole = self.section(whole, d, 0, size)
+            whole = self.slice_dimension(whole, d, 0, size)
         return whole
 
-    def deal(self, value: Instruction, annotation: Annotation) -> Instruction:
+    def distribute(self, value: Instruction, annotation: Annotation) -> Instruction:
         """Each partition's block of an array that all hold, as an annotation says; the last ones are filled up."""
         sizes = [-(-n // tiles) for n, tiles in zip(value.shape.dimensions, annotation.tiles, strict=True)]
         for d, (size, tiles) in enumerate(zip(sizes, annotation.tiles, strict=True)):
-            value = self._lengthened(value, d, size * tiles)
-        places = {int(p): index for index in np.ndindex(annotation.tiles) for p in annotation.assignment[index]}
+            value = self._padded(value, d, size * tiles)
+        offsets = {int(p): index for index in np.ndindex(annotation.tiles) for p in annotation.assignment[index]}
         starts = [
-            [places.get(p, (0,) * len(sizes))[d] * size for p in range(self.mesh.count)] for d, size in enumerate(sizes)
+            [offsets.get(p, (0,) * len(sizes))[d] * size for p in range(self.mesh.count)]
+            for d, size in enumerate(sizes)
         ]
         return self.slice_at(value, starts, sizes)
 
-    def _lengthened(self, value: Instruction, dimension: int, size: int) -> Instruction:
+    def _padded(self, value: Instruction, dimension: int, size: int) -> Instruction:
         missing = size - value.shape.dimensions[dimension]
         if not missing:
             return value
@@ -242,36 +245,36 @@ class Resharding:
 
 
 def block_shape(shape: Shape, annotation: Annotation) -> Shape:
-    """The shape of the blocks of `assemble` and `deal`."""
+    """The shape of the blocks of `assemble` and `distribute`."""
     sizes = [-(-n // tiles) for n, tiles in zip(shape.dimensions, annotation.tiles, strict=True)]
     return Shape.array(shape.element_type, sizes, layout=shape.layout)
 
 
-def _common(a: Axes, b: Axes) -> Axes:
+def _common_prefix(a: Axes, b: Axes) -> Axes:
     """The axes with which both begin."""
     count = next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
     return a[:count]
 
 
-def _moving(current: Sequence[Axes], target: Spec, d: int, e: int) -> Axes:
+def _exchanged_axes(current: Sequence[Axes], target: Spec, d: int, e: int) -> Axes:
     """The axes that go from the end of dimension d to the end of dimension e, one array dimension each way."""
-    gone = current[d][len(_common(current[d], target[d])) :]
-    if not gone or target[d] != current[d][: -len(gone)]:
+    removed = current[d][len(_common_prefix(current[d], target[d])) :]
+    if not removed or target[d] != current[d][: -len(removed)]:
         return ()
-    return gone if target[e][: len(current[e]) + len(gone)] == current[e] + gone else ()
+    return removed if target[e][: len(current[e]) + len(removed)] == current[e] + removed else ()
 
 
-def cost(mesh: Mesh, shape: Shape, source: Spec, target: Spec) -> float:
+def resharding_cost(mesh: Mesh, shape: Shape, source: Spec, target: Spec) -> float:
     """About how many bytes a partition receives in `Resharding.move`; `shape` is that of the whole array."""
     current, received = list(source), 0.0
     size = float(shape.byte_size) if any(source) and source != target else 0.0
     for d, e in itertools.permutations(range(len(source)), 2):
-        axes = _moving(current, target, d, e)
+        axes = _exchanged_axes(current, target, d, e)
         if axes:
-            received += size / mesh.ways(sum(current, ()))
+            received += size / mesh.shard_count(sum(current, ()))
             current[d], current[e] = current[d][: -len(axes)], current[e] + axes
     for d, want in enumerate(target):
-        have, current[d] = current[d], _common(current[d], want)
+        have, current[d] = current[d], _common_prefix(current[d], want)
         if current[d] != have:
-            received += size / mesh.ways(sum(current, ()))
+            received += size / mesh.shard_count(sum(current, ()))
     return received

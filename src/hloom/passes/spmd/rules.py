@@ -81,13 +81,13 @@ def _labelled(instruction: Instruction, labels: Callable[[int], Labels]) -> Rule
     return Rule(tuple(map(labels, operands)), tuple(map(labels, results)))
 
 
-def _but(whole: Iterable[int]) -> Callable[[Instruction], Rule]:
+def _all_but(whole: Iterable[int]) -> Callable[[Instruction], Rule]:
     """Element by element along all dimensions but some."""
     missing = frozenset(whole)
     return lambda i: _labelled(i, lambda rank: tuple(None if d in missing else d for d in range(rank)))
 
 
-_elementwise = _but(())
+_elementwise = _all_but(())
 
 
 def _leading(count: Callable[[Instruction], int]) -> Callable[[Instruction], Rule]:
@@ -202,11 +202,11 @@ def _windows(instruction: Instruction) -> Rule:
 
 
 def _sort(instruction: Instruction) -> Rule:
-    return _but([cast(Sort, instruction.op).dimension])(instruction)
+    return _all_but([cast(Sort, instruction.op).dimension])(instruction)
 
 
 def _concatenate(instruction: Instruction) -> Rule:
-    return _but([cast(Concatenate, instruction.op).dimension])(instruction)
+    return _all_but([cast(Concatenate, instruction.op).dimension])(instruction)
 
 
 def _pad(instruction: Instruction) -> Rule:
@@ -249,8 +249,8 @@ def _gather(instruction: Instruction) -> Rule:
     operand, indices = (list[Label | None]([None] * o.shape.rank) for o in instruction.operands)
     result: list[Label | None] = [None] * instruction.shape.rank
     sizes = instruction.operands[0].shape.dimensions
-    gone = {*op.collapsed_slice_dims, *op.operand_batching_dims}
-    for d, r in zip((d for d in range(len(sizes)) if d not in gone), op.offset_dims, strict=True):
+    collapsed = {*op.collapsed_slice_dims, *op.operand_batching_dims}
+    for d, r in zip((d for d in range(len(sizes)) if d not in collapsed), op.offset_dims, strict=True):
         if op.slice_sizes[d] == sizes[d]:
             operand[d] = result[r] = f"slice{d}"
     batch = [e for e in range(len(indices)) if e != op.index_vector_dim]
@@ -270,8 +270,8 @@ def _scatter(instruction: Instruction) -> Rule:
     indices: list[Label | None] = [None] * shapes[count].rank
     updates: list[Label | None] = [None] * shapes[-1].rank
     monoid = monoid_of(op.update_computation) if count == 1 else None
-    gone = {*op.inserted_window_dims, *op.input_batching_dims}
-    for d, u in zip((d for d in range(len(operand)) if d not in gone), op.update_window_dims, strict=True):
+    collapsed = {*op.inserted_window_dims, *op.input_batching_dims}
+    for d, u in zip((d for d in range(len(operand)) if d not in collapsed), op.update_window_dims, strict=True):
         if shapes[0].dimensions[d] == shapes[-1].dimensions[u]:
             operand[d] = updates[u] = f"slice{d}"
     batch = [e for e in range(len(indices)) if e != op.index_vector_dim]
@@ -293,16 +293,16 @@ def _custom_call(instruction: Instruction) -> Rule:
 
 
 def _all_gather(instruction: Instruction) -> Rule:
-    return _but([cast(C.AllGather, instruction.op).all_gather_dim])(instruction)
+    return _all_but([cast(C.AllGather, instruction.op).all_gather_dim])(instruction)
 
 
 def _reduce_scatter(instruction: Instruction) -> Rule:
-    return _but([cast(C.ReduceScatter, instruction.op).scatter_dimension])(instruction)
+    return _all_but([cast(C.ReduceScatter, instruction.op).scatter_dimension])(instruction)
 
 
 def _all_to_all(instruction: Instruction) -> Rule:
     split = cast(C.AllToAll, instruction.op).split_dimension
-    return _but([] if split is None else [split])(instruction)
+    return _all_but([] if split is None else [split])(instruction)
 
 
 RULES: dict[str, Callable[[Instruction], Rule]] = {

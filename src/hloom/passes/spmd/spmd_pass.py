@@ -20,11 +20,11 @@ class SpmdPartitioner:
     partitions: int = 2
 
     def run(self, module: Module) -> int:
-        made = partition(module, self.partitions).module
-        changes = sum(len(computation.instructions) for computation in made.computations)
-        module.computations, module.entry_computation = made.computations, made.entry_computation
-        for computation in made.computations:
+        partitioned = partition(module, self.partitions).module
+        changes = sum(len(computation.instructions) for computation in partitioned.computations)
+        module.computations, module.entry_computation = partitioned.computations, partitioned.entry_computation
+        for computation in partitioned.computations:
             computation.parent = module
-        module.num_partitions = made.num_partitions
+        module.num_partitions = partitioned.num_partitions
         module.set_default_entry_layouts()
         return changes

@@ -55,16 +55,16 @@ def run_counts(entry: Computation, runs_of: Callable[[Instruction], Runs]) -> di
     for computation in reversed(callees_first(entry)):
         times = found.get(computation, 0)
         for instruction in computation.instructions if times != 0 else ():
-            for called, rounds in runs_of(instruction):
-                inner = None if times is None or rounds is None else times * rounds
+            for called, trips in runs_of(instruction):
+                inner = None if times is None or trips is None else times * trips
                 before = found.get(called, 0)
                 found[called] = None if inner is None or before is None else before + inner
     return found
 
 
 def _runs_of(instruction: Instruction) -> Runs:
-    rounds = trip_count(instruction) if instruction.opcode == "while" else 1
-    return [(called, rounds) for called in instruction.op.computations if instruction.opcode in _RUNNING]
+    trips = trip_count(instruction) if instruction.opcode == "while" else 1
+    return [(called, trips) for called in instruction.op.computations if instruction.opcode in _RUNNING]
 
 
 def _collectives(computation: Computation, seen: set[Computation]) -> Iterator[tuple[Instruction, Computation]]:
