@@ -11,7 +11,7 @@ import pytest
 import hloom as hl
 from hlo_text import COMBINERS
 from hloom.passes import clone_module, run_passes, simplification_pipeline
-from hloom.passes.blocking.masks import keys_in_reach
+from hloom.passes.blocking.masks import visible_key_count
 from hloom.passes.blocking.product_blocking import ProductBlocking
 from hloom.passes.edit import Edit
 from hloom.passes.op_builder import OpBuilder
@@ -138,7 +138,7 @@ def reach(text: str, dimension: int, *arguments: Any, shows: bool = True) -> int
     found = hl.parse(f"HloModule m\nENTRY e {{{text}\n ROOT number = s32[] constant(-1)}}")
     mask = next(i for i in found.entry.instructions if i.name == "mask")
     edit = Edit(found.entry)
-    number = keys_in_reach(OpBuilder.at(edit, found.entry.root), found, mask, dimension, shows)
+    number = visible_key_count(OpBuilder.at(edit, found.entry.root), found, mask, dimension, shows)
     edit.replace(found.entry.root, number)
     edit.finish()
     verify_module(found)
@@ -162,7 +162,7 @@ MATRICES = """rows = s32[5,16] iota(), iota_dimension=0
 @pytest.mark.parametrize("shows", [False, True])
 @pytest.mark.parametrize("first", [-3, 0, 4, 30])
 @pytest.mark.parametrize("positions", [VECTORS, MATRICES], ids=["vectors", "matrices"])
-def test_keys_in_reach_of_compared_positions(
+def test_visible_keys_of_compared_positions(
     direction: str, keys: int, shows: bool, first: int, positions: str
 ) -> None:
     """The rows are first, first + 1, .., the columns 0, 1, .."""
@@ -187,7 +187,7 @@ def test_positions_of_several_dimensions_are_not_taken_for_those_of_one(shape: s
     assert reach(text, 2) == min(16, planes - 1 + 4)
 
 
-def test_keys_in_reach_of_any_mask() -> None:
+def test_visible_keys_of_any_mask() -> None:
     mask = np.zeros((3, 5, 16), bool)
     text = "mask = pred[3,5,16] parameter(0)"
     assert reach(text, 2, mask) == 0

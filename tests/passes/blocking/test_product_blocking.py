@@ -296,7 +296,7 @@ def test_what_is_read_elsewhere_stays(rest: str) -> None:
     assert ProductBlocking(1, 1000, 1, 5, 6, 24, 1).run(found) == 0
 
 
-def test_a_softmax_along_both_dimensions_is_not_cut() -> None:
+def test_a_softmax_along_both_dimensions_is_not_tiled() -> None:
     text = f"""{SCORES}
   least = f32[] constant(-inf)
   most = f32[] reduce(scaled, least), dimensions={{0,1,2,3}}, to_apply=largest

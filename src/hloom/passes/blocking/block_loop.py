@@ -11,9 +11,9 @@ from hloom.ops.broadcast import Iota
 from hloom.ops.elementwise_binary import Add, Divide, Multiply, Remainder
 from hloom.ops.reshape import Copy
 from hloom.ops.slice import DynamicSlice, DynamicUpdateSlice, Slice
-from hloom.passes.blocking.cuts import Cut, is_zero
-from hloom.passes.blocking.dimensions import Place, Uncuttable, operand_place
+from hloom.passes.blocking.dimensions import TiledDimension, Untileable, operand_dimension
 from hloom.passes.blocking.regions import SLICES, Region, is_view
+from hloom.passes.blocking.tiling import Tiling, is_zero
 from hloom.passes.edit import Edit
 from hloom.passes.op_builder import OpBuilder, below, loop
 from hloom.shape import Shape
@@ -21,11 +21,11 @@ from hloom.types import PrimitiveType
 
 S32 = PrimitiveType.S32
 
-ChooseCut = Callable[[Region], Cut | None]
+ChooseTiling = Callable[[Region], Tiling | None]
 
 
 def make_loop(
-    module: Module, computation: Computation, region: Region, cut: Cut, choose_next: ChooseCut
+    module: Module, computation: Computation, region: Region, tiling: Tiling, choose_next: ChooseTiling
 ) -> tuple[Computation, Region]:
     """Replaces the region's outputs by those of a loop over blocks; gives its body, and the region as it is there.
 
@@ -35,29 +35,31 @@ def make_loop(
     """
     edit = Edit(computation)
     build = OpBuilder.at(edit, region.members[-1])
-    inputs = block_inputs(region, cut)
-    trips, rest = divmod(cut.extent, cut.size)
-    made: list[_Blocks] = []
+    inputs = block_inputs(region, tiling)
+    trips, rest = divmod(tiling.extent, tiling.size)
+    bodies: list[_Blocks] = []
 
     def body(build: OpBuilder, step: Instruction, values: list[Instruction]) -> list[Instruction]:
         blocks = _Blocks(build, step)
-        made.append(blocks)
-        blocks.add(region, cut, dict(zip(inputs, values, strict=False)))
-        while not (rest or cut.sums) and (following := choose_next(blocks.region)) is not None:
+        bodies.append(blocks)
+        blocks.add(region, tiling, dict(zip(inputs, values, strict=False)))
+        while not (rest or tiling.sums) and (following := choose_next(blocks.region)) is not None:
             if following.extent % following.size or following.sums:
                 break
             blocks.add(blocks.region, following, {i: i for i in block_inputs(blocks.region, following)})
-        return [*values[: len(inputs)], *blocks.added_to(values[len(inputs) :])]
+        return [*values[: len(inputs)], *blocks.add_to(values[len(inputs) :])]
 
-    def goes_on(build: OpBuilder, step: Instruction, _: list[Instruction]) -> Instruction:
-        return below(build, step, made[0].rounds)
+    def condition(build: OpBuilder, step: Instruction, _: list[Instruction]) -> Instruction:
+        return below(build, step, bodies[0].trip_count)
 
-    values = loop(build, module, "blocks", [*inputs, *_empty(build, region, cut)], body, goes_on)[len(inputs) :]
+    values = loop(build, module, "blocks", [*inputs, *_initial_outputs(build, region, tiling)], body, condition)[
+        len(inputs) :
+    ]
     if rest:
-        start = build.constant(trips * cut.size, S32)
-        values = Block(build, region, cut, {i: i for i in inputs}, start, rest).added_to(values)
+        start = build.constant(trips * tiling.size, S32)
+        values = Block(build, region, tiling, {i: i for i in inputs}, start, rest).add_to(values)
     replace_outputs(edit, build, region.outputs, values)
-    return made[0].finished()
+    return bodies[0].finish()
 
 
 class _Blocks:
@@ -66,37 +68,37 @@ class _Blocks:
     def __init__(self, build: OpBuilder, step: Instruction) -> None:
         self.build, self.step = build, step
         self.blocks: list[Block] = []
-        self.rounds = 1
+        self.trip_count = 1
 
     @property
     def region(self) -> Region:
         """The last block."""
         return self.blocks[-1].region
 
-    def add(self, region: Region, cut: Cut, inputs: Mapping[Instruction, Instruction]) -> None:
+    def add(self, region: Region, tiling: Tiling, inputs: Mapping[Instruction, Instruction]) -> None:
         """Cuts a region, which is the last block, or the first of all."""
-        build, trips = self.build, cut.extent // cut.size
-        digit = self.step if self.rounds == 1 else build(Divide(), self.step, build.constant(self.rounds, S32))
+        build, trips = self.build, tiling.extent // tiling.size
+        digit = self.step if self.trip_count == 1 else build(Divide(), self.step, build.constant(self.trip_count, S32))
         digit = build(Remainder(), digit, build.constant(trips, S32))
-        start = digit if cut.size == 1 else build(Multiply(), digit, build.constant(cut.size, S32))
+        start = digit if tiling.size == 1 else build(Multiply(), digit, build.constant(tiling.size, S32))
         cheap = {*region.cheap} if self.blocks else set[Instruction]()
-        self.blocks.append(Block(build, region, cut, inputs, start, cut.size, cheap))
-        self.rounds *= trips
+        self.blocks.append(Block(build, region, tiling, inputs, start, tiling.size, cheap))
+        self.trip_count *= trips
 
-    def added_to(self, totals: Sequence[Instruction]) -> list[Instruction]:
+    def add_to(self, totals: Sequence[Instruction]) -> list[Instruction]:
         """The outputs of all rounds with those of this one."""
         first, *others = self.blocks
         if not others:
-            return first.added_to(totals)
+            return first.add_to(totals)
         merged = []
         for k, (total, part) in enumerate(zip(totals, self.region.outputs, strict=True)):
             starts = first.starts_of(k)
             for block in others:
-                starts = [_added(self.build, a, b) for a, b in zip(starts, block.starts_of(k), strict=True)]
+                starts = [_add_starts(self.build, a, b) for a, b in zip(starts, block.starts_of(k), strict=True)]
             merged.append(self.build(DynamicUpdateSlice(), total, part, *starts))
         return merged
 
-    def finished(self) -> tuple[Computation, Region]:
+    def finish(self) -> tuple[Computation, Region]:
         """The body, without the blocks that only served to be cut further, and the last one."""
         computation = self.step.parent
         assert computation is not None
@@ -108,7 +110,7 @@ class _Blocks:
         return computation, self.region
 
 
-def _added(build: OpBuilder, a: Instruction, b: Instruction) -> Instruction:
+def _add_starts(build: OpBuilder, a: Instruction, b: Instruction) -> Instruction:
     return a if is_zero(b) else b if is_zero(a) else build(Add(), a, b)
 
 
@@ -123,48 +125,48 @@ def replace_outputs(
     edit.computation.instructions = post_order(edit.computation)
 
 
-def _empty(build: OpBuilder, region: Region, cut: Cut) -> Iterator[Instruction]:
+def _initial_outputs(build: OpBuilder, region: Region, tiling: Tiling) -> Iterator[Instruction]:
     """What the outputs are before the first block."""
     for output in region.outputs:
-        element_type = result_type(output, cut)
+        element_type = result_type(output, tiling)
         yield build.broadcast(build.constant(0, element_type), output.shape.with_element_type(element_type))
 
 
-def result_type(member: Instruction, cut: Cut) -> PrimitiveType:
+def result_type(member: Instruction, tiling: Tiling) -> PrimitiveType:
     """Sums over blocks have the width in which a product adds up its terms."""
     element_type = member.shape.element_type
-    return element_type.computation_type if member in cut.sums else element_type
+    return element_type.computation_type if member in tiling.sums else element_type
 
 
-def block_inputs(region: Region, cut: Cut) -> list[Instruction]:
+def block_inputs(region: Region, tiling: Tiling) -> list[Instruction]:
     """What a block reads: all that is no member, and not cheap."""
-    return [*dict.fromkeys(_inputs(region, cut))]
+    return [*dict.fromkeys(_inputs(region, tiling))]
 
 
-def _inputs(region: Region, cut: Cut) -> Iterator[Instruction]:
+def _inputs(region: Region, tiling: Tiling) -> Iterator[Instruction]:
     inside = set(region.members)
-    stack = [(member, k, cut.needed(member, k)) for member in region.members for k in range(len(member.operands))]
+    stack = [(member, k, tiling.needed(member, k)) for member in region.members for k in range(len(member.operands))]
     while stack:
-        user, position, place = stack.pop()
+        user, position, tiled = stack.pop()
         operand = user.operands[position]
         if operand in inside:
             continue
-        parts = _parts(operand, place) if operand in region.cheap else None
+        parts = _operand_parts(operand, tiled) if operand in region.cheap else None
         if parts is None:
             yield operand
         else:
             stack += [(operand, k, part) for k, part in enumerate(parts)]
 
 
-def _parts(cheap: Instruction, place: Place | None) -> list[Place | None] | None:
+def _operand_parts(cheap: Instruction, tiled: TiledDimension | None) -> list[TiledDimension | None] | None:
     """The parts of its operands that a part of something cheap needs; None where it cannot be cut there."""
-    if place is None and is_view(cheap):
+    if tiled is None and is_view(cheap):
         return None
-    if place is None or cheap.opcode in SLICES:
+    if tiled is None or cheap.opcode in SLICES:
         return [None] * len(cheap.operands)
     try:
-        return [operand_place(cheap, k, place) for k in range(len(cheap.operands))]
-    except Uncuttable:
+        return [operand_dimension(cheap, k, tiled) for k in range(len(cheap.operands))]
+    except Untileable:
         return None
 
 
@@ -173,8 +175,8 @@ class Block:
     """A copy of a region for one block of the dimension that is cut."""
 
     build: OpBuilder
-    of: Region
-    cut: Cut
+    original: Region
+    tiling: Tiling
     inputs: Mapping[Instruction, Instruction]
     """What stands for each input."""
     start: Instruction
@@ -182,100 +184,100 @@ class Block:
     cheap: set[Instruction] = field(default_factory=set)
     """What the next block computes anew, here."""
     copies: dict[Instruction, Instruction] = field(init=False, default_factory=dict)
-    read: dict[tuple[Instruction, Place | None], Instruction] = field(init=False, default_factory=dict)
+    parts: dict[tuple[Instruction, TiledDimension | None], Instruction] = field(init=False, default_factory=dict)
     """Parts of what is no member."""
 
     def __post_init__(self) -> None:
-        for member in self.of.members:
+        for member in self.original.members:
             operands = [self.operand(member, k) for k in range(len(member.operands))]
-            self.copies[member] = self.copy(member, operands, self.cut.places.get(member))
+            self.copies[member] = self.copy(member, operands, self.tiling.dimensions.get(member))
 
     @functools.cached_property
     def region(self) -> Region:
         """The copy, as a region."""
-        old = self.of
+        old = self.original
         members, outputs, products = (
             [self.copies[i] for i in found] for found in (old.members, old.outputs, old.products)
         )
         return Region(members, outputs, products, self.cheap)
 
-    def added_to(self, totals: Sequence[Instruction]) -> list[Instruction]:
+    def add_to(self, totals: Sequence[Instruction]) -> list[Instruction]:
         """The outputs of all blocks with those of this one: written into their places, or added."""
         merged = []
-        for output, total in zip(self.of.outputs, totals, strict=True):
-            place, block = self.cut.places.get(output), self.copies[output]
-            if place is None:
+        for output, total in zip(self.original.outputs, totals, strict=True):
+            tiled, block = self.tiling.dimensions.get(output), self.copies[output]
+            if tiled is None:
                 merged.append(self.build(Add(), total, block))
             else:
-                starts = self._starts(total.shape.rank, place)
+                starts = self._block_starts(total.shape.rank, tiled)
                 merged.append(self.build(DynamicUpdateSlice(), total, block, *starts))
         return merged
 
     def starts_of(self, output: int) -> list[Instruction]:
         """Where the block of an output that has its place lies in the whole."""
-        member = self.of.outputs[output]
-        return self._starts(member.shape.rank, self.cut.places[member])
+        member = self.original.outputs[output]
+        return self._block_starts(member.shape.rank, self.tiling.dimensions[member])
 
     def operand(self, member: Instruction, position: int) -> Instruction:
         operand = member.operands[position]
         if operand in self.copies:
             return self.copies[operand]
-        return self._part(operand, self.cut.needed(member, position))
+        return self._part(operand, self.tiling.needed(member, position))
 
-    def _part(self, operand: Instruction, place: Place | None) -> Instruction:
+    def _part(self, operand: Instruction, tiled: TiledDimension | None) -> Instruction:
         """A part of what is no member: computed if that is cheap, else read from an input."""
-        if (operand, place) not in self.read:
-            parts = _parts(operand, place) if operand in self.of.cheap else None
+        if (operand, tiled) not in self.parts:
+            parts = _operand_parts(operand, tiled) if operand in self.original.cheap else None
             if parts is None:
-                part = self._slice(self.inputs[operand], place)
+                part = self._slice(self.inputs[operand], tiled)
             else:
                 before = [self._part(o, p) for o, p in zip(operand.operands, parts, strict=True)]
-                if operand.opcode in SLICES and place is not None:
-                    part = self._slice_of_slice(operand, before, place)
+                if operand.opcode in SLICES and tiled is not None:
+                    part = self._slice_of_slice(operand, before, tiled)
                 else:
-                    part = self.copy(operand, before, place)
+                    part = self.copy(operand, before, tiled)
                 self.cheap.add(part)
-            self.read[operand, place] = part
-        return self.read[operand, place]
+            self.parts[operand, tiled] = part
+        return self.parts[operand, tiled]
 
-    def copy(self, old: Instruction, operands: Iterable[Instruction], place: Place | None) -> Instruction:
-        shape = Shape.array(result_type(old, self.cut), self._sizes(old.shape, place))
+    def copy(self, old: Instruction, operands: Iterable[Instruction], tiled: TiledDimension | None) -> Instruction:
+        shape = Shape.array(result_type(old, self.tiling), self._sizes(old.shape, tiled))
         new = self.build(old.op, *operands, shape=shape)
         new.metadata, new.location = dict(old.metadata), old.location
-        if place is not None and isinstance(old.op, Iota) and old.op.iota_dimension == place.dimension:
-            first = self.build.broadcast(self.build.convert(self._scaled(place.multiple), shape.element_type), shape)
+        if tiled is not None and isinstance(old.op, Iota) and old.op.iota_dimension == tiled.index:
+            first = self.build.broadcast(self.build.convert(self._scaled(tiled.multiple), shape.element_type), shape)
             self.cheap |= {new, first}
             return self.build(Add(), new, first)
         return new
 
-    def _sizes(self, shape: Shape, place: Place | None) -> tuple[int, ...]:
-        if place is None:
+    def _sizes(self, shape: Shape, tiled: TiledDimension | None) -> tuple[int, ...]:
+        if tiled is None:
             return shape.dimensions
-        size = self.size * place.multiple
-        return tuple(size if d == place.dimension else n for d, n in enumerate(shape.dimensions))
+        size = self.size * tiled.multiple
+        return tuple(size if d == tiled.index else n for d, n in enumerate(shape.dimensions))
 
-    def _slice(self, array: Instruction, place: Place | None) -> Instruction:
-        if place is None:
+    def _slice(self, array: Instruction, tiled: TiledDimension | None) -> Instruction:
+        if tiled is None:
             return array
-        sizes = self._sizes(array.shape, place)
-        part = self.build(DynamicSlice(size_indices=sizes), array, *self._starts(len(sizes), place))
+        sizes = self._sizes(array.shape, tiled)
+        part = self.build(DynamicSlice(size_indices=sizes), array, *self._block_starts(len(sizes), tiled))
         self.cheap.add(part)
         return part
 
-    def _slice_of_slice(self, old: Instruction, operands: Sequence[Instruction], place: Place) -> Instruction:
+    def _slice_of_slice(self, old: Instruction, operands: Sequence[Instruction], tiled: TiledDimension) -> Instruction:
         """A part of a slice, of the whole that the slice is of."""
         whole, *before = operands
         if isinstance(old.op, Slice):
             before = [self.build.constant(part.start, S32) for part in old.op.slice]
             self.cheap.update(before)
-        within = self._starts(len(before), place)
-        starts = [_added(self.build, a, b) for a, b in zip(before, within, strict=True)]
-        return self.build(DynamicSlice(size_indices=self._sizes(old.shape, place)), whole, *starts)
+        within = self._block_starts(len(before), tiled)
+        starts = [_add_starts(self.build, a, b) for a, b in zip(before, within, strict=True)]
+        return self.build(DynamicSlice(size_indices=self._sizes(old.shape, tiled)), whole, *starts)
 
-    def _starts(self, rank: int, place: Place) -> list[Instruction]:
-        zero, first = self.build.constant(0, S32), self._scaled(place.multiple)
+    def _block_starts(self, rank: int, tiled: TiledDimension) -> list[Instruction]:
+        zero, first = self.build.constant(0, S32), self._scaled(tiled.multiple)
         self.cheap.add(zero)
-        return [first if d == place.dimension else zero for d in range(rank)]
+        return [first if d == tiled.index else zero for d in range(rank)]
 
     def _scaled(self, multiple: int) -> Instruction:
         return self.start if multiple == 1 else self.build(Multiply(), self.start, self.build.constant(multiple, S32))

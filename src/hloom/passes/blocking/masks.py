@@ -27,73 +27,86 @@ _OPPOSITE = {_LT: _GE, _LE: _GT, _GT: _LE, _GE: _LT}
 
 @dataclass(frozen=True, slots=True)
 class Masking:
-    """What scores are where a mask is not `shows`: a constant."""
+    """What scores are where a mask is not `kept_where`: a constant."""
 
     mask: Instruction
-    shows: bool
+    kept_where: bool
     value: float
 
 
 def masking_of(scores: Instruction) -> Masking | None:
     """How scores are masked, by a select; None where they are not."""
     if scores.opcode == "select" and scores.operands[0].shape.rank:
-        for position, shows in ((2, True), (1, False)):
+        for position, kept_where in ((2, True), (1, False)):
             hidden = scores.operands[position]
             value = hidden.operands[0] if hidden.opcode == "broadcast" else hidden
             if isinstance(value.op, Constant) and value.shape.is_scalar:
-                return Masking(scores.operands[0], shows, float(value.op.literal.value))
+                return Masking(scores.operands[0], kept_where, float(value.op.literal.value))
     return None
 
 
-def keys_in_reach(
-    build: OpBuilder, module: Module, mask: Instruction, dimension: int, shows: bool = True
+def visible_key_count(
+    build: OpBuilder, module: Module, mask: Instruction, dimension: int, kept_where: bool = True
 ) -> Instruction:
-    """A number of keys, as s32[]: for those after them, along a dimension of the mask, it is nowhere `shows`."""
+    """A number of keys, as s32[]: for those after them, along a dimension of the mask, it is nowhere `kept_where`."""
     if mask.opcode == "not":
-        return keys_in_reach(build, module, mask.operands[0], dimension, not shows)
-    if mask.opcode == ("and" if shows else "or"):
-        return build(Minimum(), *(keys_in_reach(build, module, part, dimension, shows) for part in mask.operands))
+        return visible_key_count(build, module, mask.operands[0], dimension, not kept_where)
+    if mask.opcode == ("and" if kept_where else "or"):
+        return build(
+            Minimum(), *(visible_key_count(build, module, part, dimension, kept_where) for part in mask.operands)
+        )
     if mask.opcode == "broadcast":
         source = mask.op.broadcast_dimensions  # type: ignore[attr-defined]
         if dimension in source:
-            return keys_in_reach(build, module, mask.operands[0], source.index(dimension), shows)
-    reach = _compared(build, module, mask, dimension, shows)
-    return _last(build, module, _anywhere(build, module, mask, dimension, shows)) if reach is None else reach
+            return visible_key_count(build, module, mask.operands[0], source.index(dimension), kept_where)
+    count = _count_from_comparison(build, module, mask, dimension, kept_where)
+    return (
+        _one_past_last(build, module, _keys_kept_anywhere(build, module, mask, dimension, kept_where))
+        if count is None
+        else count
+    )
 
 
-def _anywhere(build: OpBuilder, module: Module, mask: Instruction, dimension: int, shows: bool) -> Instruction:
-    """pred[keys]: whether the mask is `shows` for a key anywhere."""
+def _keys_kept_anywhere(
+    build: OpBuilder, module: Module, mask: Instruction, dimension: int, kept_where: bool
+) -> Instruction:
+    """pred[keys]: whether the mask is `kept_where` for a key anywhere."""
     others = tuple(d for d in range(mask.shape.rank) if d != dimension)
-    mask = mask if shows else build(Not(), mask)
+    mask = mask if kept_where else build(Not(), mask)
     return reduced(build, module, Or(), mask, False, others) if others else mask
 
 
-def _last(build: OpBuilder, module: Module, reached: Instruction) -> Instruction:
+def _one_past_last(build: OpBuilder, module: Module, reached: Instruction) -> Instruction:
     """One more than the last key that is reached."""
     shape = Shape.array(S32, reached.shape.dimensions)
     one, none = (build.broadcast(build.constant(value, S32), shape) for value in (1, 0))
-    number = build(Add(), build(Iota(iota_dimension=0), shape=shape), one)
-    return reduced(build, module, Maximum(), build(Select(), reached, number, none), 0)
+    ordinals = build(Add(), build(Iota(iota_dimension=0), shape=shape), one)
+    return reduced(build, module, Maximum(), build(Select(), reached, ordinals, none), 0)
 
 
-def _compared(build: OpBuilder, module: Module, mask: Instruction, dimension: int, shows: bool) -> Instruction | None:
+def _count_from_comparison(
+    build: OpBuilder, module: Module, mask: Instruction, dimension: int, kept_where: bool
+) -> Instruction | None:
     """Where integers of keys are compared with integers of queries, the extreme one of those decides."""
     op = mask.op
     if not isinstance(op, Compare) or not mask.operands[0].shape.element_type.is_integer:
         return None
     if op.direction not in _OPPOSITE:
         return None
-    direction = op.direction if shows else _OPPOSITE[op.direction]
+    direction = op.direction if kept_where else _OPPOSITE[op.direction]
     for position, operand in enumerate(mask.operands):
-        keys, queries = _along(build, operand, dimension), _across(build, mask.operands[1 - position], dimension)
+        keys, queries = (
+            _key_vector(build, operand, dimension),
+            _query_values(build, mask.operands[1 - position], dimension),
+        )
         if keys is None or queries is None:
             continue
-        takes_most = (direction in _ASCENDING) == (position == 0)
-        extreme = _extreme(build, module, queries, takes_most)
-        if takes_most and isinstance(keys.op, Iota):
+        wants_maximum = (direction in _ASCENDING) == (position == 0)
+        extreme = _extreme(build, module, queries, wants_maximum)
+        if wants_maximum and isinstance(keys.op, Iota):
             return _positions_below(build, extreme, keys, direction in _INCLUSIVE)
         both = keys, build.broadcast(extreme, keys.shape)
-        return _last(build, module, build(Compare(direction=direction), *both[:: 1 if position == 0 else -1]))
+        return _one_past_last(build, module, build(Compare(direction=direction), *both[:: 1 if position == 0 else -1]))
     return None
 
 
@@ -101,12 +114,12 @@ def _positions_below(build: OpBuilder, limit: Instruction, positions: Instructio
     """How many of the positions 0, 1, .. are less than a limit, or equal to it."""
     element_type, more = limit.shape.element_type, int(inclusive)
     (count,) = positions.shape.dimensions
-    least = build(Maximum(), limit, build.constant(-more if element_type.is_signed else 0, element_type))
-    last = build.convert(build(Minimum(), least, build.constant(count - more, element_type)), S32)
+    clamped = build(Maximum(), limit, build.constant(-more if element_type.is_signed else 0, element_type))
+    last = build.convert(build(Minimum(), clamped, build.constant(count - more, element_type)), S32)
     return build(Add(), last, build.constant(more, S32)) if inclusive else last
 
 
-def _extreme(build: OpBuilder, module: Module, values: Instruction, takes_most: bool) -> Instruction:
+def _extreme(build: OpBuilder, module: Module, values: Instruction, wants_maximum: bool) -> Instruction:
     """The largest or least of some integers."""
     element_type = values.shape.element_type
     if values.opcode == "add" and values.operands[0].opcode == "iota" and values.operands[1].opcode == "broadcast":
@@ -114,14 +127,14 @@ def _extreme(build: OpBuilder, module: Module, values: Instruction, takes_most: 
         iota, (first,) = values.operands[0], values.operands[1].operands
         if iota.shape.rank == 1 and first.shape.is_scalar:
             (count,) = iota.shape.dimensions
-            return build(Add(), first, build.constant(count - 1 if takes_most else 0, element_type))
+            return build(Add(), first, build.constant(count - 1 if wants_maximum else 0, element_type))
     limits = ml_dtypes.iinfo(element_type.dtype)
-    if takes_most:
+    if wants_maximum:
         return reduced(build, module, Maximum(), values, int(limits.min))
     return reduced(build, module, Minimum(), values, int(limits.max))
 
 
-def _along(build: OpBuilder, operand: Instruction, dimension: int) -> Instruction | None:
+def _key_vector(build: OpBuilder, operand: Instruction, dimension: int) -> Instruction | None:
     """The vector that an array repeats along a dimension."""
     op = operand.op
     if isinstance(op, Iota) and op.iota_dimension == dimension:
@@ -130,7 +143,7 @@ def _along(build: OpBuilder, operand: Instruction, dimension: int) -> Instructio
     return operand.operands[0] if along else None
 
 
-def _across(build: OpBuilder, operand: Instruction, dimension: int) -> Instruction | None:
+def _query_values(build: OpBuilder, operand: Instruction, dimension: int) -> Instruction | None:
     """Integers of all that an array repeats for each place of a dimension."""
     op = operand.op
     if isinstance(op, Iota) and op.iota_dimension != dimension:
@@ -138,7 +151,7 @@ def _across(build: OpBuilder, operand: Instruction, dimension: int) -> Instructi
     if operand.opcode == "broadcast" and dimension not in op.broadcast_dimensions:  # type: ignore[attr-defined]
         return operand.operands[0]
     if isinstance(op, Add):
-        positions, first = (_across(build, part, dimension) for part in operand.operands)
+        positions, first = (_query_values(build, part, dimension) for part in operand.operands)
         if positions is not None and first is not None and first.shape.is_scalar:
             return build(Add(), positions, build.broadcast(first, positions.shape))
     return None

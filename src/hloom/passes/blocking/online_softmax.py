@@ -24,10 +24,10 @@ from hloom.ops.elementwise_binary import Add, And, Maximum, Multiply, Or, Subtra
 from hloom.ops.elementwise_unary import Exponential, Not
 from hloom.ops.select import Select
 from hloom.passes.blocking.block_loop import Block, block_inputs, replace_outputs, result_type
-from hloom.passes.blocking.cuts import Cut
-from hloom.passes.blocking.masks import keys_in_reach, masking_of
+from hloom.passes.blocking.masks import masking_of, visible_key_count
 from hloom.passes.blocking.regions import Region
 from hloom.passes.blocking.softmax import Softmax
+from hloom.passes.blocking.tiling import Tiling
 from hloom.passes.edit import Edit
 from hloom.passes.expand.bits import UNSIGNED
 from hloom.passes.op_builder import OpBuilder, below, loop, reduced
@@ -35,7 +35,7 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 S32, U32, PRED, F32 = PrimitiveType.S32, PrimitiveType.U32, PrimitiveType.PRED, PrimitiveType.F32
-_VANISHES = {F32: 104.0, PrimitiveType.F64: 746.0}
+_UNDERFLOW = {F32: 104.0, PrimitiveType.F64: 746.0}
 """The exponential of less than minus so much is 0."""
 
 
@@ -49,10 +49,10 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the loop may end: no key from `reach` on passes the mask, and `finite` says that all values are."""
+    """Where the loop may end: no key from `visible_keys` on passes the mask, and `finite` says that all values are."""
 
     masked: float
-    reach: Instruction
+    visible_keys: Instruction
     finite: Instruction
 
 
@@ -61,25 +61,25 @@ def make_online_softmax(module: Module, computation: Computation, region: Region
     edit = Edit(computation)
     build = OpBuilder.at(edit, region.members[-1])
     online = _Online(module, region, softmax, size)
-    state = online.looped(build)
-    finals = online.finals(build, state)
-    replace_outputs(edit, build, region.outputs, [finals[output] for output in region.outputs])
+    state = online.emit_loop(build)
+    emit_finals = online.emit_finals(build, state)
+    replace_outputs(edit, build, region.outputs, [emit_finals[output] for output in region.outputs])
 
 
 class _Online:
     def __init__(self, module: Module, region: Region, softmax: Softmax, size: int) -> None:
         self.module, self.region, self.softmax, self.size = module, region, softmax, size
-        self.cut = Cut(softmax.places, softmax.totals, softmax.extent, size, is_batch=False)
-        self.scored = Region(softmax.made, [softmax.scores], region.products, region.cheap)
-        self.inputs = block_inputs(region, self.cut)
+        self.tiling = Tiling(softmax.key_dimensions, softmax.totals, softmax.extent, size, is_batch=False)
+        self.score_region = Region(softmax.score_members, [softmax.scores], region.products, region.cheap)
+        self.inputs = block_inputs(region, self.tiling)
 
-    def looped(self, build: OpBuilder) -> _State:
+    def emit_loop(self, build: OpBuilder) -> _State:
         """The state after all keys; the last ones, where they fill no block, come after the loop."""
-        trips, rest = divmod(self.cut.extent, self.size)
+        trips, rest = divmod(self.tiling.extent, self.size)
         inputs = len(self.inputs)
         end = self._end(build)
-        ends = [end.reach, end.finite, build.constant(False, PRED)] if end else []
-        first = self._first(build)
+        ends = [end.visible_keys, end.finite, build.constant(False, PRED)] if end else []
+        first = self._initial_state(build)
 
         def body(build: OpBuilder, step: Instruction, values: list[Instruction]) -> list[Instruction]:
             given, ended = values[:inputs], values[inputs : inputs + len(ends)]
@@ -88,32 +88,32 @@ class _Online:
             read = dict(zip(self.inputs, given, strict=True))
             state = self._block(build, read, start, self.size, _State(maximum, totals))
             if end:
-                ended[2] = self._settled(build, state, end.masked, ended[1])
+                ended[2] = self._masked_keys_vanish(build, state, end.masked, ended[1])
             return [*given, *ended, state.maximum, *state.totals]
 
-        def goes_on(build: OpBuilder, step: Instruction, values: list[Instruction]) -> Instruction:
-            is_left = below(build, step, trips)
+        def condition(build: OpBuilder, step: Instruction, values: list[Instruction]) -> Instruction:
+            has_blocks = below(build, step, trips)
             if end is None:
-                return is_left
-            reach, _, settled = values[inputs : inputs + 3]
+                return has_blocks
+            visible_keys, _, vanishes = values[inputs : inputs + 3]
             start = build(Multiply(), step, build.constant(self.size, S32))
-            within = build(Compare(direction=ComparisonDirection.LT), start, reach)
-            return build(And(), is_left, build(Or(), within, build(Not(), settled)))
+            within = build(Compare(direction=ComparisonDirection.LT), start, visible_keys)
+            return build(And(), has_blocks, build(Or(), within, build(Not(), vanishes)))
 
         values = [*self.inputs, *ends, first.maximum, *first.totals]
-        maximum, *totals = loop(build, self.module, "keys", values, body, goes_on)[inputs + len(ends) :]
+        maximum, *totals = loop(build, self.module, "keys", values, body, condition)[inputs + len(ends) :]
         state = _State(maximum, totals)
         if rest:
             start = build.constant(trips * self.size, S32)
             state = self._block(build, {i: i for i in self.inputs}, start, rest, state)
         return state
 
-    def _first(self, build: OpBuilder) -> _State:
+    def _initial_state(self, build: OpBuilder) -> _State:
         """Of no keys."""
         maximum = self.softmax.maximum
         zeros = []
         for total in self.softmax.totals:
-            element_type = result_type(total, self.cut)
+            element_type = result_type(total, self.tiling)
             zeros.append(build.broadcast(build.constant(0, element_type), total.shape.with_element_type(element_type)))
         return _State(build.broadcast(maximum.operands[1], maximum.shape), zeros)
 
@@ -121,18 +121,18 @@ class _Online:
         self, build: OpBuilder, inputs: Mapping[Instruction, Instruction], start: Instruction, size: int, before: _State
     ) -> _State:
         softmax = self.softmax
-        block = Block(build, self.scored, self.cut, inputs, start, size)
+        block = Block(build, self.score_region, self.tiling, inputs, start, size)
 
         def copied(member: Instruction) -> Instruction:
             operands = [block.operand(member, k) for k in range(len(member.operands))]
-            return block.copy(member, operands, self.cut.places.get(member))
+            return block.copy(member, operands, self.tiling.dimensions.get(member))
 
         maximum = build(Maximum(), before.maximum, copied(softmax.maximum))
         # exp(-inf - -inf) is no number: a row that has only -inf so far has no weights yet.
         least = build.broadcast(build.constant(float("-inf"), maximum.shape.element_type), maximum.shape)
         zero = build.broadcast(build.constant(0, maximum.shape.element_type), maximum.shape)
-        none = build(Compare(direction=ComparisonDirection.EQ), maximum, least)
-        block.copies[softmax.maximum] = shift = build(Select(), none, zero, maximum)
+        is_empty = build(Compare(direction=ComparisonDirection.EQ), maximum, least)
+        block.copies[softmax.maximum] = shift = build(Select(), is_empty, zero, maximum)
         for member in (*softmax.shifts, *softmax.weights):
             is_scale = softmax.weights.get(member) is member
             block.copies[member] = block.copies[softmax.weight_of(member)] if is_scale else copied(member)
@@ -148,15 +148,19 @@ class _Online:
         if not isinstance(total.op, Dot):
             return build.reshape(value, shape.dimensions)
         softmax = self.softmax
-        return self._spread(build, value, softmax.rows_in(total, softmax.shift, softmax.exponentials), shape)
+        return self._broadcast_rows(
+            build, value, softmax.row_dimensions(total, softmax.shift, softmax.exponentials), shape
+        )
 
-    def _spread(self, build: OpBuilder, rows: Instruction, places: tuple[int, ...] | None, shape: Shape) -> Instruction:
-        assert places is not None
+    def _broadcast_rows(
+        self, build: OpBuilder, rows: Instruction, dimensions: tuple[int, ...] | None, shape: Shape
+    ) -> Instruction:
+        assert dimensions is not None
         rows = build.convert(rows, shape.element_type)
-        sizes = tuple(shape.dimensions[d] for d in places)
-        return build.broadcast(build.reshape(rows, sizes), shape, places)
+        sizes = tuple(shape.dimensions[d] for d in dimensions)
+        return build.broadcast(build.reshape(rows, sizes), shape, dimensions)
 
-    def finals(self, build: OpBuilder, state: _State) -> dict[Instruction, Instruction]:
+    def emit_finals(self, build: OpBuilder, state: _State) -> dict[Instruction, Instruction]:
         """The members without keys after all keys."""
         softmax = self.softmax
         found = {softmax.maximum: state.maximum}
@@ -164,7 +168,7 @@ class _Online:
         for member in self.region.members:
             if member in totals:
                 found[member] = self._scaled(build, member, totals[member], found)
-            elif member in softmax.small or (member in softmax.shifts and member not in softmax.places):
+            elif member in softmax.small or (member in softmax.shifts and member not in softmax.key_dimensions):
                 found[member] = build(member.op, *(found.get(o, o) for o in member.operands), shape=member.shape)
         return found
 
@@ -177,8 +181,8 @@ class _Online:
             return value
         scale, repeated = found_scale
         (rows,) = repeated.operands
-        places = self.softmax.rows_in(total, repeated, scale)
-        return build(scale.op, value, self._spread(build, found.get(rows, rows), places, value.shape))
+        dimensions = self.softmax.row_dimensions(total, repeated, scale)
+        return build(scale.op, value, self._broadcast_rows(build, found.get(rows, rows), dimensions, value.shape))
 
     # The end
 
@@ -189,11 +193,11 @@ class _Online:
             return None
         if not all(value.shape.element_type.is_float and value.shape.element_type.bits >= 8 for value in values):
             return None
-        reach = keys_in_reach(build, self.module, masking.mask, self.softmax.dimension, masking.shows)
+        visible_keys = visible_key_count(build, self.module, masking.mask, self.softmax.dimension, masking.kept_where)
         finite = build.constant(True, PRED)
         for value in values:
             finite = build(And(), finite, self._is_finite(build, value))
-        return _End(masking.value, reach, finite)
+        return _End(masking.value, visible_keys, finite)
 
     def _values(self) -> Iterator[Instruction]:
         """What weights are multiplied with."""
@@ -213,13 +217,13 @@ class _Online:
         most = reduced(build, self.module, Maximum(), exponents, 0)
         return build(Compare(direction=ComparisonDirection.LT), most, build.constant(infinity, word))
 
-    def _settled(self, build: OpBuilder, state: _State, masked: float, finite: Instruction) -> Instruction:
+    def _masked_keys_vanish(self, build: OpBuilder, state: _State, masked: float, finite: Instruction) -> Instruction:
         """Whether what is masked adds nothing to any row."""
         shape = state.maximum.shape
         value = build.broadcast(build.constant(masked, shape.element_type), shape)
-        limit = build.broadcast(build.constant(_VANISHES[shape.element_type], shape.element_type), shape)
+        limit = build.broadcast(build.constant(_UNDERFLOW[shape.element_type], shape.element_type), shape)
         above = build(Compare(direction=ComparisonDirection.GT), build(Subtract(), state.maximum, value), limit)
         counted = (build.broadcast(build.constant(k, U32), shape) for k in (0, 1))
-        unsettled = reduced(build, self.module, Maximum(), build(Select(), above, *counted), 0)
-        none = build(Compare(direction=ComparisonDirection.EQ), unsettled, build.constant(0, U32))
-        return build(And(), finite, none)
+        remaining = reduced(build, self.module, Maximum(), build(Select(), above, *counted), 0)
+        none_remain = build(Compare(direction=ComparisonDirection.EQ), remaining, build.constant(0, U32))
+        return build(And(), finite, none_remain)

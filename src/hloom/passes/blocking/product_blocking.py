@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from hloom.ir import Computation, Module
 from hloom.passes.blocking.block_loop import make_loop
-from hloom.passes.blocking.cuts import BlockSizes, Cut, block_size, choose_cut
 from hloom.passes.blocking.online_softmax import make_online_softmax
 from hloom.passes.blocking.regions import Region, find_regions
 from hloom.passes.blocking.softmax import Softmax, find_softmax
+from hloom.passes.blocking.tiling import BlockSizes, Tiling, block_size, choose_tiling
 from hloom.passes.edit import applied_computations, callees_first_of
 
 
@@ -65,20 +65,20 @@ class ProductBlocking:
     def _block(self, module: Module, computation: Computation, region: Region) -> bool:
         """Makes loops of a region, one within the other, until a block is small enough."""
         softmax = find_softmax(region)
-        cut = self._choose_cut(region, softmax)
-        if cut is not None:
-            self._block(module, *make_loop(module, computation, region, cut, self._choose_next))
+        tiling = self._choose_tiling(region, softmax)
+        if tiling is not None:
+            self._block(module, *make_loop(module, computation, region, tiling, self._choose_next))
             return True
         if softmax is None or softmax.extent <= self.softmax_keys or not softmax.can_be_in_blocks:
             return False
         make_online_softmax(module, computation, region, softmax, block_size(softmax.extent, self.softmax_keys))
         return True
 
-    def _choose_next(self, region: Region) -> Cut | None:
-        return self._choose_cut(region, find_softmax(region))
+    def _choose_next(self, region: Region) -> Tiling | None:
+        return self._choose_tiling(region, find_softmax(region))
 
-    def _choose_cut(self, region: Region, softmax: Softmax | None) -> Cut | None:
+    def _choose_tiling(self, region: Region, softmax: Softmax | None) -> Tiling | None:
         if softmax is None:
-            return choose_cut(region, BlockSizes(self.block_bytes, self.min_rows))
+            return choose_tiling(region, BlockSizes(self.block_bytes, self.min_rows))
         row = softmax.extent * softmax.scores.shape.element_type.byte_width
-        return choose_cut(region, BlockSizes(row * self.softmax_rows, self.softmax_rows))
+        return choose_tiling(region, BlockSizes(row * self.softmax_rows, self.softmax_rows))

@@ -92,28 +92,28 @@ class _Finder:
     def __init__(self, computation: Computation, products: set[Instruction]) -> None:
         self.computation, self.products = computation, products
         self.min_count = min(product.shape.element_count for product in products)
-        self.kept = self._leading_to_large(self._made_of_products())
+        self.kept = self._needed_for_large(self._derived_from_products())
         self.outputs = self._find_outputs()
         self.component = self._components()
 
     def _is_large(self, instruction: Instruction) -> bool:
         return instruction.shape.element_count >= self.min_count
 
-    def _made_of_products(self) -> dict[Instruction, None]:
+    def _derived_from_products(self) -> dict[Instruction, None]:
         """The products, and what is computed from them without another product."""
         found: dict[Instruction, None] = {}
         for instruction in self.computation.instructions:
-            is_made = any(operand in found for operand in instruction.operands)
+            is_derived = any(operand in found for operand in instruction.operands)
             if instruction in self.products or (
-                is_made and instruction.opcode != "dot" and _can_be_member(instruction)
+                is_derived and instruction.opcode != "dot" and _can_be_member(instruction)
             ):
                 found[instruction] = None
         return found
 
-    def _leading_to_large(self, made: dict[Instruction, None]) -> set[Instruction]:
+    def _needed_for_large(self, derived: dict[Instruction, None]) -> set[Instruction]:
         """Of small values those that large ones are computed from, such as the sums of rows."""
         kept: set[Instruction] = set()
-        for instruction in reversed(made):
+        for instruction in reversed(derived):
             if self._is_large(instruction) or any(user in kept for user in instruction.users):
                 kept.add(instruction)
         return kept
@@ -151,11 +151,11 @@ class _Finder:
         return {instruction: find(instruction) for instruction in [*self.kept, *self.outputs]}
 
     def regions(self, min_repeated_bytes: int) -> list[Region]:
-        bad = {self.component[i] for i in self.kept if self._escapes(i)}
+        escaping = {self.component[i] for i in self.kept if self._escapes(i)}
         small = {self.component[i] for i in self.products if _matrix_bytes(i) < min_repeated_bytes}
         groups: dict[tuple[Instruction, int], list[Instruction]] = {}
         for output, level in self._levels().items():
-            if self.component[output] not in bad:
+            if self.component[output] not in escaping:
                 groups.setdefault((self.component[output], level), []).append(output)
         levels = Counter(component for component, _ in groups)
         chosen = {key: outputs for key, outputs in groups.items() if levels[key[0]] == 1 or key[0] not in small}
@@ -201,13 +201,13 @@ class _Finder:
         if instruction.opcode == "constant":
             return instruction.shape.is_scalar
         if is_view(instruction):
-            return _is_plain(instruction) and self._is_part_of_what_is_stored(instruction)
+            return _is_plain(instruction) and self._is_view_of_stored(instruction)
         if instruction.opcode in ("dot", "reduce") or not _can_be_member(instruction):
             return False
-        spreads = instruction.opcode in ("broadcast", "iota")
-        return spreads or (self._is_wide(instruction) and element_cost(instruction.opcode) <= CHEAP_COST)
+        is_repeated = instruction.opcode in ("broadcast", "iota")
+        return is_repeated or (self._is_wide(instruction) and element_cost(instruction.opcode) <= CHEAP_COST)
 
-    def _is_part_of_what_is_stored(self, view: Instruction) -> bool:
+    def _is_view_of_stored(self, view: Instruction) -> bool:
         source = view.operands[0]
         if is_view(source):
             return self._is_cheap(source)

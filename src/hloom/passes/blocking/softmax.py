@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from hloom.ir import Instruction
 from hloom.ops.dot import Dot
 from hloom.ops.reduce import Reduce
-from hloom.passes.blocking.cuts import is_zero
-from hloom.passes.blocking.dimensions import Place, Uncuttable, follow, result_place
+from hloom.passes.blocking.dimensions import TiledDimension, Untileable, follow, result_dimension
 from hloom.passes.blocking.regions import Region
+from hloom.passes.blocking.tiling import is_zero
 from hloom.types import PrimitiveType
 
 WIDE = (PrimitiveType.F32, PrimitiveType.F64)
@@ -28,7 +28,7 @@ class Softmax:
     totals = reduce(exponentials, add), dot(weights, values)
     """
 
-    places: Mapping[Instruction, Place]
+    key_dimensions: Mapping[Instruction, TiledDimension]
     """Where the keys lie in the members that have them."""
     dimension: int
     """Of the scores."""
@@ -36,7 +36,7 @@ class Softmax:
     maximum: Instruction
     shift: Instruction
     exponentials: Instruction
-    made: list[Instruction] = field(default_factory=list)
+    score_members: list[Instruction] = field(default_factory=list)
     """The scores, what the maximum is of, and the members that they are made of."""
     shifts: list[Instruction] = field(default_factory=list)
     """From the maximum to the exponentials."""
@@ -61,23 +61,23 @@ class Softmax:
             return None
         return scale, next(operand for operand in scale.operands if operand not in self.weights)
 
-    def rows_in(self, total: Instruction, repeated: Instruction, start: Instruction) -> tuple[int, ...] | None:
+    def row_dimensions(self, total: Instruction, repeated: Instruction, start: Instruction) -> tuple[int, ...] | None:
         """The dimensions of a product in which the rows lie that a broadcast repeats, where more than one is.
 
         `start` is the member that reads the broadcast. None where they are no dimensions of their own, in order.
         """
         broadcast = repeated.op.broadcast_dimensions  # type: ignore[attr-defined]
-        places = [Place(d) for d in broadcast if repeated.shape.dimensions[d] > 1]
+        tiled_dimensions = [TiledDimension(d) for d in broadcast if repeated.shape.dimensions[d] > 1]
         try:
             for member, position in self._path(start, total):
-                found = [result_place(member, position, place) for place in places]
-                places = [place for place in found if place is not None and place.multiple == 1]
-        except Uncuttable:
+                found = [result_dimension(member, position, tiled) for tiled in tiled_dimensions]
+                tiled_dimensions = [tiled for tiled in found if tiled is not None and tiled.multiple == 1]
+        except Untileable:
             return None
-        dimensions = tuple(place.dimension for place in places)
-        count = math.prod(total.shape.dimensions[d] for d in dimensions)
-        ordered = all(a < b for a, b in itertools.pairwise(dimensions))
-        return dimensions if ordered and count == repeated.operands[0].shape.element_count else None
+        row_dimensions = tuple(tiled.index for tiled in tiled_dimensions)
+        count = math.prod(total.shape.dimensions[d] for d in row_dimensions)
+        ordered = all(a < b for a, b in itertools.pairwise(row_dimensions))
+        return row_dimensions if ordered and count == repeated.operands[0].shape.element_count else None
 
     def _path(self, start: Instruction, total: Instruction) -> list[tuple[Instruction, int]]:
         """The members from one that makes weights to a total, each with the number of the operand before it."""
@@ -92,8 +92,8 @@ class Softmax:
     def can_be_in_blocks(self) -> bool:
         """Whether each product has the rows as dimensions, so that a block of keys can correct those before."""
         return all(
-            self.rows_in(total, self.shift, self.exponentials) is not None
-            and ((scale := self.scale_of(total)) is None or self.rows_in(total, scale[1], scale[0]) is not None)
+            self.row_dimensions(total, self.shift, self.exponentials) is not None
+            and ((scale := self.scale_of(total)) is None or self.row_dimensions(total, scale[1], scale[0]) is not None)
             for total in self.totals
             if isinstance(total.op, Dot)
         )
@@ -101,14 +101,14 @@ class Softmax:
 
 def find_softmax(region: Region) -> Softmax | None:
     """The softmax of a region that is nothing else."""
-    softmax = _core(region)
+    softmax = _find_scores_and_shift(region)
     if softmax is None:
         return None
-    softmax.made = _made(region, {softmax.scores, softmax.maximum.operands[0]})
-    return softmax if _Sorter(softmax, region).fits() else None
+    softmax.score_members = _members_leading_to(region, {softmax.scores, softmax.maximum.operands[0]})
+    return softmax if _Classifier(softmax, region).classify_all() else None
 
 
-def _core(region: Region) -> Softmax | None:
+def _find_scores_and_shift(region: Region) -> Softmax | None:
     exponentials = [member for member in region.members if member.opcode == "exponential"]
     if len(exponentials) != 1 or exponentials[0].operands[0].opcode != "subtract":
         return None
@@ -116,17 +116,17 @@ def _core(region: Region) -> Softmax | None:
     if shift.opcode != "broadcast" or scores.shape.element_type not in WIDE:
         return None
     maximum = _unshaped(shift.operands[0])
-    if not _reductions(maximum, "maximum") or _unshaped(maximum.operands[0]) is not _unshaped(scores):
+    if not _reduces_by(maximum, "maximum") or _unshaped(maximum.operands[0]) is not _unshaped(scores):
         return None
     assert isinstance(maximum.op, Reduce)
     (dimension,) = maximum.op.dimensions
     try:
-        places = follow(maximum.operands[0], dimension, region.members)
-    except Uncuttable:
+        key_dimensions = follow(maximum.operands[0], dimension, region.members)
+    except Untileable:
         return None
-    if scores not in places or any(place.multiple != 1 for place in places.values()):
+    if scores not in key_dimensions or any(tiled.multiple != 1 for tiled in key_dimensions.values()):
         return None
-    return Softmax(places, places[scores].dimension, scores, maximum, shift, exponentials[0])
+    return Softmax(key_dimensions, key_dimensions[scores].index, scores, maximum, shift, exponentials[0])
 
 
 def _unshaped(instruction: Instruction) -> Instruction:
@@ -135,7 +135,7 @@ def _unshaped(instruction: Instruction) -> Instruction:
     return instruction
 
 
-def _reductions(member: Instruction, opcode: str) -> bool:
+def _reduces_by(member: Instruction, opcode: str) -> bool:
     """Whether it reduces one dimension of one array by an operation."""
     op = member.op
     return (
@@ -146,7 +146,7 @@ def _reductions(member: Instruction, opcode: str) -> bool:
     )
 
 
-def _made(region: Region, needed: set[Instruction]) -> list[Instruction]:
+def _members_leading_to(region: Region, needed: set[Instruction]) -> list[Instruction]:
     """The members that some are made of, and these."""
     for member in reversed(region.members):
         if member in needed:
@@ -154,45 +154,45 @@ def _made(region: Region, needed: set[Instruction]) -> list[Instruction]:
     return [member for member in region.members if member in needed]
 
 
-class _Sorter:
+class _Classifier:
     """Says what each member is for the softmax."""
 
     def __init__(self, softmax: Softmax, region: Region) -> None:
         self.softmax, self.region = softmax, region
         self.inside = {*region.members}
-        self.spread: dict[Instruction, None] = {}
+        self.repeated: dict[Instruction, None] = {}
         """Small values, repeated for each key."""
-        self.made = {*softmax.made}
+        self.score_members = {*softmax.score_members}
 
-    def fits(self) -> bool:
+    def classify_all(self) -> bool:
         """Sorts the members; whether all could be, and nothing with keys is needed elsewhere."""
         softmax = self.softmax
         return (
-            all(member in softmax.places for member in self.made)
-            and all(member in self.made or self._sort(member) for member in self.region.members)
-            and all(output not in softmax.places for output in self.region.outputs)
+            all(member in softmax.key_dimensions for member in self.score_members)
+            and all(member in self.score_members or self._classify(member) for member in self.region.members)
+            and all(output not in softmax.key_dimensions for output in self.region.outputs)
         )
 
-    def _sort(self, member: Instruction) -> bool:
-        softmax, less = self.softmax, self.softmax.exponentials.operands[0]
+    def _classify(self, member: Instruction) -> bool:
+        softmax, shifted = self.softmax, self.softmax.exponentials.operands[0]
         operands = [operand for operand in member.operands if operand in self.inside]
         if member is softmax.maximum:
             return True
-        if self.made.intersection(operands) and member is not less:
+        if self.score_members.intersection(operands) and member is not shifted:
             return False
-        if member is less:
+        if member is shifted:
             softmax.shifts.append(member)
         elif member is softmax.exponentials:
             softmax.weights[member] = None
         elif any(operand in softmax.weights for operand in operands):
-            return self._sort_user(member)
-        elif member in softmax.places:
-            return self._sort_spread(member, operands)
+            return self._classify_weight_user(member)
+        elif member in softmax.key_dimensions:
+            return self._classify_broadcast(member, operands)
         elif self._leads_to_shift(member):
             softmax.shifts.append(member)
         else:
             softmax.small.append(member)
-        return all(operand not in self.spread for operand in operands)
+        return all(operand not in self.repeated for operand in operands)
 
     def _leads_to_shift(self, member: Instruction) -> bool:
         found = self.softmax.shift
@@ -200,16 +200,16 @@ class _Sorter:
             found = found.operands[0]
         return found is member
 
-    def _sort_spread(self, member: Instruction, operands: Sequence[Instruction]) -> bool:
+    def _classify_broadcast(self, member: Instruction, operands: Sequence[Instruction]) -> bool:
         if member is self.softmax.shift:
             self.softmax.shifts.append(member)
         elif member.opcode == "broadcast":
-            self.spread[member] = None
+            self.repeated[member] = None
         else:
             return False
-        return all(operand not in self.softmax.places for operand in operands)
+        return all(operand not in self.softmax.key_dimensions for operand in operands)
 
-    def _sort_user(self, member: Instruction) -> bool:
+    def _classify_weight_user(self, member: Instruction) -> bool:
         """What is made of weights: others, or totals."""
         softmax = self.softmax
         weights = [operand for operand in member.operands if operand in softmax.weights]
@@ -218,9 +218,9 @@ class _Sorter:
             return False
         (weight,) = weights
         scale = softmax.weights[weight]
-        if member.opcode in ("convert", "reshape", "transpose") and member in softmax.places:
+        if member.opcode in ("convert", "reshape", "transpose") and member in softmax.key_dimensions:
             softmax.weights[member] = scale
-        elif member.opcode in ("divide", "multiply") and scale is None and others[0] in self.spread:
+        elif member.opcode in ("divide", "multiply") and scale is None and others[0] in self.repeated:
             softmax.weights[member] = member
             return member.opcode == "multiply" or member.operands[0] is weight
         elif self._is_total(member, others, scale):
@@ -230,10 +230,10 @@ class _Sorter:
         return True
 
     def _is_total(self, member: Instruction, others: Sequence[Instruction], scale: Instruction | None) -> bool:
-        if member in self.softmax.places:
+        if member in self.softmax.key_dimensions:
             return False
         if isinstance(member.op, Dot):
             return others[0] not in self.inside
         same = member.shape.element_count == self.softmax.maximum.shape.element_count
         wide = member.shape.element_type in WIDE and is_zero(member.operands[-1])
-        return _reductions(member, "add") and wide and same and scale is None
+        return _reduces_by(member, "add") and wide and same and scale is None

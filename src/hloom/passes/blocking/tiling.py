@@ -10,7 +10,14 @@ from hloom.ir import Instruction
 from hloom.ops.dot import Dot
 from hloom.ops.reduce import Reduce
 from hloom.ops.structure import Constant
-from hloom.passes.blocking.dimensions import Place, Uncuttable, contracted_place, follow, operand_place, result_place
+from hloom.passes.blocking.dimensions import (
+    TiledDimension,
+    Untileable,
+    contracted_dimension,
+    follow,
+    operand_dimension,
+    result_dimension,
+)
 from hloom.passes.blocking.regions import Region
 
 
@@ -23,10 +30,10 @@ class BlockSizes:
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class Tiling:
     """A dimension that is cut into blocks."""
 
-    places: Mapping[Instruction, Place]
+    dimensions: Mapping[Instruction, TiledDimension]
     """Where it lies in the members that have it."""
     sums: Sequence[Instruction]
     """The outputs that are added up over the blocks."""
@@ -35,62 +42,66 @@ class Cut:
     """Steps of a block."""
     is_batch: bool
 
-    def needed(self, member: Instruction, position: int) -> Place | None:
+    def needed(self, member: Instruction, position: int) -> TiledDimension | None:
         """The part that a member's block needs of an operand that is no member; None: all of it."""
-        if member in self.places:
-            return operand_place(member, position, self.places[member])
+        if member in self.dimensions:
+            return operand_dimension(member, position, self.dimensions[member])
         for other, operand in enumerate(member.operands):
-            place = self.places.get(operand)
-            if other != position and place is not None and result_place(member, other, place) is None:
-                contracted = contracted_place(member, other, place)
+            tiled = self.dimensions.get(operand)
+            if other != position and tiled is not None and result_dimension(member, other, tiled) is None:
+                contracted = contracted_dimension(member, other, tiled)
                 return contracted[1] if contracted is not None and contracted[0] == position else None
         return None
 
 
-def choose_cut(region: Region, sizes: BlockSizes) -> Cut | None:
+def choose_tiling(region: Region, sizes: BlockSizes) -> Tiling | None:
     """The dimension to cut next: a batch first, then one whose blocks need not be added up; None if none can be."""
     largest = max(region.products, key=lambda product: product.shape.byte_size)
     pieces = math.ceil(largest.shape.byte_size / sizes.bytes)
     assert isinstance(largest.op, Dot)
     batch = len(largest.op.lhs_batch_dims)
-    cuts = []
+    tilings = []
     for dimension in range(largest.shape.rank) if pieces > 1 else ():
-        least = 1 if dimension < batch else sizes.min_rows
-        wanted = max(least, largest.shape.dimensions[dimension] // pieces)
-        cut = _cut(region, largest, dimension, wanted, dimension < batch)
-        if cut is not None:
-            cuts.append(cut)
-    return min(cuts, key=lambda cut: (not cut.is_batch, len(cut.sums)), default=None)
+        min_size = 1 if dimension < batch else sizes.min_rows
+        target_size = max(min_size, largest.shape.dimensions[dimension] // pieces)
+        tiling = _tiling(region, largest, dimension, target_size, dimension < batch)
+        if tiling is not None:
+            tilings.append(tiling)
+    return min(tilings, key=lambda tiling: (not tiling.is_batch, len(tiling.sums)), default=None)
 
 
-def _cut(region: Region, product: Instruction, dimension: int, wanted: int, is_batch: bool) -> Cut | None:
+def _tiling(region: Region, product: Instruction, dimension: int, target_size: int, is_batch: bool) -> Tiling | None:
     extent = product.shape.dimensions[dimension]
-    size = block_size(extent, wanted, is_batch)
+    size = block_size(extent, target_size, is_batch)
     if size >= extent:
         return None
     try:
-        places = follow(product, dimension, region.members)
-    except Uncuttable:
+        dimensions = follow(product, dimension, region.members)
+    except Untileable:
         return None
-    sums = [output for output in region.outputs if output not in places]
-    cut = Cut(places, sums, extent, size, is_batch)
-    return cut if _is_valid(region, cut) else None
+    sums = [output for output in region.outputs if output not in dimensions]
+    tiling = Tiling(dimensions, sums, extent, size, is_batch)
+    return tiling if _is_valid(region, tiling) else None
 
 
-def block_size(extent: int, wanted: int, is_batch: bool = False) -> int:
-    """Near `wanted`: a divisor of the extent, unless the next one is less than half of it."""
-    divisor = max(d for d in range(1, min(wanted, extent) + 1) if extent % d == 0)
-    return divisor if is_batch or 2 * divisor > wanted else wanted
+def block_size(extent: int, target_size: int, is_batch: bool = False) -> int:
+    """Near `target_size`: a divisor of the extent, unless the next one is less than half of it."""
+    divisor = max(d for d in range(1, min(target_size, extent) + 1) if extent % d == 0)
+    return divisor if is_batch or 2 * divisor > target_size else target_size
 
 
-def _is_valid(region: Region, cut: Cut) -> bool:
+def _is_valid(region: Region, tiling: Tiling) -> bool:
     """Whether each member is made of its own block alone, but for outputs that are sums over the blocks."""
     return all(
-        member in cut.places
-        or (member in cut.sums and _adds_up(member) and any(operand in cut.places for operand in member.operands))
-        or not any(operand in cut.places for operand in member.operands)
+        member in tiling.dimensions
+        or (
+            member in tiling.sums
+            and _adds_up(member)
+            and any(operand in tiling.dimensions for operand in member.operands)
+        )
+        or not any(operand in tiling.dimensions for operand in member.operands)
         for member in region.members
-    ) and all(any(operand in cut.places for operand in output.operands) for output in cut.sums)
+    ) and all(any(operand in tiling.dimensions for operand in output.operands) for output in tiling.sums)
 
 
 def _adds_up(member: Instruction) -> bool:
