@@ -39,8 +39,8 @@ def check(case: Case, devices: Devices, element_type: PrimitiveType, reducer: st
     given = arguments(devices, element_type)
     run = hl.compile(text, backend, distributed=True, timeout=20)
     for _ in range(2):
-        own = run.run_replicas(run.own([[array] for array in given]))
-        for got, want in zip(own, run.own(case.expected(given)), strict=True):
+        own = run.run_replicas(run.local_lists([[array] for array in given]))
+        for got, want in zip(own, run.local_lists(case.expected(given)), strict=True):
             for g, w in zip(flat((got,)), flat((want,)), strict=True):
                 assert g.dtype == element_type.dtype and np.array_equal(g, w), f"{text}\n{g}\n{w}"
 
@@ -151,7 +151,7 @@ def overlaps() -> None:
         x, y = np.broadcast_to(x.sum(0), x.shape), y @ x + np.roll(y, 1, 0)
     run = hl.compile(text, distributed=True, timeout=20)
     for _ in range(3):
-        ((sums, gathered),) = run.run_replicas(run.own(given))
+        ((sums, gathered),) = run.run_replicas(run.local_lists(given))
         assert np.array_equal(gathered, x.reshape(-1, 64))
         np.testing.assert_allclose(sums, (x @ y + y.sum(0))[world().rank], rtol=1e-5)
 
@@ -193,7 +193,7 @@ def messages() -> None:
     )
     given = [np.full((3, 2), k + 1, np.float32) for k in range(count)]
     for _ in range(3):
-        ((received, turned),) = run.run_replicas(run.own([[array] for array in given]))
+        ((received, turned),) = run.run_replicas(run.local_lists([[array] for array in given]))
         want = given[world().rank - 1] if world().rank or count == 1 else np.zeros((3, 2))
         assert np.array_equal(received, want) and np.array_equal(turned, -want)
     assert run.native_entry() is not None

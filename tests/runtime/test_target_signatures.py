@@ -15,7 +15,7 @@ import pytest
 import hloom as hl
 from hloom.passes.expand.top_k import TopKCalls
 from hloom.runtime.custom_calls import ROUTINES, declare_routine
-from hloom.runtime.fortran import Place, RoutineCall, Status
+from hloom.runtime.fortran import ArrayArgument, RoutineCall, Status
 from hloom.runtime.lapack import Batch
 from hloom.runtime.signature import Attribute, Binding, Signature
 from hloom.runtime.targets import signatures
@@ -201,7 +201,7 @@ ENTRY e { x = f32[4] parameter(0)
 
 def unhandled_potrf(binding: Binding) -> RoutineCall:
     batch = Batch(binding)
-    arguments = ("U", np.int32(3), Place(0, 0), np.int32(3), Status())
+    arguments = ("U", np.int32(3), ArrayArgument(0, 0), np.int32(3), Status())
     return RoutineCall("spotrf", arguments, batch.operands, batch.results, batch.count)
 
 

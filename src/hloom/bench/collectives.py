@@ -17,7 +17,7 @@ import numpy as np
 from hloom.api import compile
 from hloom.bench.machine import Limits
 from hloom.errors import ArgumentError
-from hloom.runtime.mpi.world import World, share
+from hloom.runtime.mpi.world import World, all_gather_values
 from hloom.scaling.cluster import Cluster, Level
 
 SIZES = (4, 1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26)
@@ -116,7 +116,7 @@ def _by_mpi(world: World, opcode: str, data: np.ndarray[Any, Any]) -> Work:
     """MPI's blocking function on memory that is used again."""
     from mpi4py import MPI
 
-    comm, size = world.everybody, world.size
+    comm, size = world.comm, world.size
     parts = {"reduce-scatter": data.size // size, "all-gather": data.size * size}
     result = np.empty(parts.get(opcode, data.size), np.float32)
     if opcode == "all-reduce":
@@ -163,7 +163,7 @@ def start_gloo(world: World) -> bool:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     host = socket.gethostbyname(socket.gethostname())
-    address = share(world.everybody, f"{host}:{port}")[0]
+    address = all_gather_values(world.comm, f"{host}:{port}")[0]
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, world.size, world.rank)
@@ -177,15 +177,15 @@ def _median(world: World, work: Work) -> float:
     times = []
     start = time.perf_counter()
     work()
-    calls = sum(share(world.everybody, max(1, int(ROUND_SECONDS / max(time.perf_counter() - start, 1e-7)))))
+    calls = sum(all_gather_values(world.comm, max(1, int(ROUND_SECONDS / max(time.perf_counter() - start, 1e-7)))))
     calls = max(1, calls // world.size)
     for _ in range(ROUNDS):
-        world.everybody.Barrier()
+        world.comm.Barrier()
         start = time.perf_counter()
         for _ in range(calls):
             work()
         times.append((time.perf_counter() - start) / calls)
-    return float(np.median(np.max(share(world.everybody, times), axis=0)))
+    return float(np.median(np.max(all_gather_values(world.comm, times), axis=0)))
 
 
 def _alone(world: World, work: Work) -> float:
@@ -198,10 +198,10 @@ def _alone(world: World, work: Work) -> float:
             work()
             times.append(time.perf_counter() - start)
         seconds = float(np.median(times[2:]))
-    waiting = world.everybody.Ibarrier()
+    waiting = world.comm.Ibarrier()
     while not waiting.Test():
         time.sleep(1e-3)
-    return float(share(world.everybody, seconds)[0])
+    return float(all_gather_values(world.comm, seconds)[0])
 
 
 def fit(rows: Sequence[Row], ranks: int, limits: Limits) -> Cluster:

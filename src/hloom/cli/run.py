@@ -131,7 +131,7 @@ def _run(
     inputs = [snapshot.arguments] if snapshot is not None else _inputs(executable, input_path, random_seed)
     compiled = time.perf_counter()
     with _progress(console, executable):
-        results = executable.gathered(executable.run_replicas(executable.own(inputs), timeout))
+        results = executable.gather(executable.run_replicas(executable.local_lists(inputs), timeout))
     if executable.rank:
         return True  # the first process shows what all have
     _show(console, results)

@@ -76,7 +76,8 @@ def declare_routine(name: str, signature: Signature, plan: Callable[[Binding], R
 
 
 class HostFunctionCaller:
-    """Calls a function that a user registered. It may keep its operands, so the caller gives it `handed_out` ones."""
+    """Calls a function that a user registered. It may keep its operands, so the caller gives it `read_only_copy` ones.
+    """
 
     def __init__(self, function: Callable[..., Any], wants_site: bool) -> None:
         self.function, self.wants_site = function, wants_site
@@ -94,10 +95,10 @@ class HostFunctionCaller:
         return _checked(result, instruction.shape, name)
 
 
-def handed_out(value: Value, empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty) -> Value:
+def read_only_copy(value: Value, empty: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty) -> Value:
     """Read-only copies, in memory from `empty`, of arrays whose memory the program writes over or others read."""
     if isinstance(value, tuple):
-        return tuple(handed_out(element, empty) for element in value)
+        return tuple(read_only_copy(element, empty) for element in value)
     if not isinstance(value, np.ndarray):
         return value
     array = empty(value.shape, value.dtype)

@@ -61,11 +61,11 @@ class Executable(ABC):
         """The number of this process among those that share the devices."""
         return 0
 
-    def own(self, lists: Sequence[Any]) -> list[Any]:
+    def local_lists(self, lists: Sequence[Any]) -> list[Any]:
         """Of lists of arguments for all processes those that `run_replicas` takes on this one."""
         return [*lists]
 
-    def gathered(self, results: list[Value]) -> list[Value]:
+    def gather(self, results: list[Value]) -> list[Value]:
         """The results of all processes from those of this one; called on all of them."""
         return results
 
@@ -173,7 +173,7 @@ class DeviceExecutable(Executable):
     def total_count(self) -> int:
         return self.device_count
 
-    def own(self, lists: Sequence[Any]) -> list[Any]:
+    def local_lists(self, lists: Sequence[Any]) -> list[Any]:
         return [lists[device] for device in self.local_devices]
 
     def run_replicas(self, arguments: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Value]:
@@ -181,15 +181,15 @@ class DeviceExecutable(Executable):
             raise ArgumentError(f"{self.list_count} devices need as many lists of arguments, got {len(arguments)}")
         rendezvous = self._rendezvous(timeout)
         try:
-            checked = self._kept_apart([self._check_arguments(list(each)) for each in arguments])
+            checked = self._copy_shared_arguments([self._check_arguments(list(each)) for each in arguments])
             if self.list_count == 1:
-                return [self._guarded(self.local_devices[0], checked[0], rendezvous)]
+                return [self._run_checked(self.local_devices[0], checked[0], rendezvous)]
             return self._run_threads(checked, rendezvous)
         except BaseException as error:
             rendezvous.fail(error)
             raise
 
-    def gathered(self, results: list[Value]) -> list[Value]:
+    def gather(self, results: list[Value]) -> list[Value]:
         return results if self.world is None else self.world.gather(results, self._all_ranks, self.timeout)
 
     def _rendezvous(self, limit: float | None) -> Rendezvous:
@@ -200,10 +200,10 @@ class DeviceExecutable(Executable):
 
         self.world.check()
         if not self._is_agreed:
-            self.world.agree(self._facts(), self._all_ranks, self.timeout)
-            self.world.meet(groups_of(self.module, self.replica_count), self.ranks, self.timeout)
+            self.world.check_agreement(self._facts_to_agree_on(), self._all_ranks, self.timeout)
+            self.world.create_communicators(groups_of(self.module, self.replica_count), self.ranks, self.timeout)
             self._is_agreed = True
-            self._meet()
+            self._on_first_run()
         return MpiRendezvous(self.world, self.ranks, self._make_reduction, *counts)
 
     @property
@@ -213,7 +213,7 @@ class DeviceExecutable(Executable):
 
         return no_reduction
 
-    def _meet(self) -> None:
+    def _on_first_run(self) -> None:
         """Called once, when all ranks have agreed and their groups have met."""
 
     @property
@@ -224,7 +224,7 @@ class DeviceExecutable(Executable):
     def _all_ranks(self) -> list[int]:
         return sorted({*self.ranks})
 
-    def _facts(self) -> dict[str, str]:
+    def _facts_to_agree_on(self) -> dict[str, str]:
         """What all processes must have alike."""
         from hloom.runtime.mpi.world import mpi_version
 
@@ -240,7 +240,7 @@ class DeviceExecutable(Executable):
     def _run(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         """Runs the entry computation on one device, on values that fit its parameters; the caller owns the result."""
 
-    def _guarded(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
+    def _run_checked(self, device: int, arguments: list[Value], rendezvous: Rendezvous) -> Value:
         try:
             # NumPy's settings are the context's: an interrupt cannot leave those of a copy behind.
             return contextvars.copy_context().run(self._run_quietly, device, arguments, rendezvous)
@@ -258,16 +258,16 @@ class DeviceExecutable(Executable):
         results: list[Value] = [None] * self.list_count
         failures: list[tuple[int, BaseException]] = []
 
-        def work(place: int) -> None:
-            device = self.local_devices[place]
+        def work(index: int) -> None:
+            device = self.local_devices[index]
             try:
-                results[place] = self._guarded(device, arguments[place], rendezvous)
+                results[index] = self._run_checked(device, arguments[index], rendezvous)
                 rendezvous.end(device, "has ended its program")
             except BaseException as error:
                 failures.append((device, error))
                 rendezvous.end(device, f"failed: {str(error).splitlines()[0] if str(error) else error!r}")
 
-        jobs = [Job(functools.partial(work, place)) for place in range(self.list_count)]
+        jobs = [Job(functools.partial(work, index)) for index in range(self.list_count)]
         try:
             for job in jobs:
                 job.start()
@@ -282,7 +282,7 @@ class DeviceExecutable(Executable):
             raise error.at(f"device {device}") if isinstance(error, HloomError) else error
         return results
 
-    def _kept_apart(self, lists: list[list[Value]]) -> list[list[Value]]:
+    def _copy_shared_arguments(self, lists: list[list[Value]]) -> list[list[Value]]:
         """The arguments of all devices, those copied that one device may write to while another reads them."""
         return lists
 
@@ -365,13 +365,13 @@ def _check_elided(module: Module) -> None:
         )
 
 
-def located(error: Exception, shape: Shape, place: str) -> Exception:
+def located(error: Exception, shape: Shape, location: str) -> Exception:
     """The error of an operation that gives `shape`, with its place; NumPy's about an array's size become hloom's."""
     if isinstance(error, HloomError):
-        return error.at(place)
+        return error.at(location)
     if isinstance(error, ValueError) and not any(words in str(error) for words in _TOO_LARGE):
         return error
-    return ResourceExhaustedError(f"no memory: the result has {shape.byte_size:,} bytes ({error})").at(place)
+    return ResourceExhaustedError(f"no memory: the result has {shape.byte_size:,} bytes ({error})").at(location)
 
 
 _TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded")

@@ -33,7 +33,7 @@ class Matrices:
         return math.prod(self.sizes)
 
     @property
-    def own_elements(self) -> int:
+    def copy_elements(self) -> int:
         """What a copy for the routine has: some work on a first column whether there is one or not."""
         return max(1, self.elements, *self.sizes)
 
@@ -43,7 +43,7 @@ class Matrices:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArrayArgument:
     """An operand that is read where it lies, a result that is written, or a result that starts as an operand's copy.
 
     With `columns` it is memory of the routine's own, in which the matrix lies column by column: the operand is
@@ -59,7 +59,7 @@ class Place:
     bounds: tuple[int, int] | None = None
 
     @property
-    def is_own(self) -> bool:
+    def is_copy(self) -> bool:
         """Whether it is memory of the routine's own."""
         return self.columns or self.bounds is not None
 
@@ -84,13 +84,13 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WorkspaceQuery:
     """Two arguments: a workspace of the size that the routine asks for when it is told a length of -1, and its size."""
 
     dtype: np.dtype[Any]
 
 
-Argument = np.generic | str | None | Place | Workspace | Status
+Argument = np.generic | str | None | ArrayArgument | Workspace | Status
 """What the pointer to an argument points to: a number, a character, or memory; None is a null pointer."""
 
 
@@ -104,12 +104,12 @@ class RoutineCall:
     results: tuple[Matrices, ...]
     count: int
 
-    def matrices(self, place: Place) -> Matrices:
+    def matrices(self, argument: ArrayArgument) -> Matrices:
         """What lies at a place; where `columns`, with rows and columns as operand and result have them."""
-        if place.operand is not None:
-            return self.operands[place.operand]
-        assert place.result is not None
-        return self.results[place.result]
+        if argument.operand is not None:
+            return self.operands[argument.operand]
+        assert argument.result is not None
+        return self.results[argument.result]
 
 
 def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -121,21 +121,26 @@ def run(call: RoutineCall, operands: tuple[Array, ...]) -> tuple[Array, ...]:
     ]
     memory = [_in_memory(call, argument, sources, results) for argument in call.arguments]
     addresses = [0 if array is None else array.ctypes.data for array in memory]
-    steps = [
-        array.strides[0] if isinstance(argument, Place) and array is not None else 0
+    strides = [
+        array.strides[0] if isinstance(argument, ArrayArgument) and array is not None else 0
         for argument, array in zip(call.arguments, memory, strict=True)
     ]
-    for number, argument in enumerate(call.arguments):
-        if isinstance(argument, Place):
-            addresses[number] += argument.offset * call.matrices(argument).dtype.itemsize
+    for index, argument in enumerate(call.arguments):
+        if isinstance(argument, ArrayArgument):
+            addresses[index] += argument.offset * call.matrices(argument).dtype.itemsize
     function = _callable(routine_address(call.routine), len(addresses))
     status = next((array for a, array in zip(call.arguments, memory, strict=True) if isinstance(a, Status)), None)
     failed = np.zeros(call.count, bool)
     for k in range(call.count):
-        function(*[address + k * step for address, step in zip(addresses, steps, strict=True)])
+        function(*[address + k * step for address, step in zip(addresses, strides, strict=True)])
         failed[k] = status is not None and status[0] != 0
     for argument, array in zip(call.arguments, memory, strict=True):
-        if isinstance(argument, Place) and argument.columns and argument.result is not None and array is not None:
+        if (
+            isinstance(argument, ArrayArgument)
+            and argument.columns
+            and argument.result is not None
+            and array is not None
+        ):
             columns = call.results[argument.result].sizes[::-1]
             elements = math.prod(columns)
             results[argument.result][...] = array[:, :elements].reshape(call.count, *columns).transpose(0, 2, 1)
@@ -148,11 +153,11 @@ def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], res
     """The argument of all calls as an array that lies in memory as Fortran takes it."""
     if isinstance(argument, (Workspace, Status)):
         return np.zeros(argument.size, argument.dtype)
-    if not isinstance(argument, Place):
+    if not isinstance(argument, ArrayArgument):
         return None if argument is None else _scalar(argument)
     if argument.columns:
         matrices = call.matrices(argument)
-        memory = np.zeros((call.count, matrices.own_elements), matrices.dtype)
+        memory = np.zeros((call.count, matrices.copy_elements), matrices.dtype)
         if argument.operand is not None:
             transposed = operands[argument.operand].transpose(0, 2, 1)
             memory[:, : matrices.elements] = transposed.reshape(call.count, matrices.elements)
@@ -166,10 +171,10 @@ def _in_memory(call: RoutineCall, argument: Argument, operands: list[Array], res
     return results[argument.result]
 
 
-def with_workspaces(routine: str, arguments: tuple[Argument | Asked, ...]) -> tuple[Argument, ...]:
+def with_workspaces(routine: str, arguments: tuple[Argument | WorkspaceQuery, ...]) -> tuple[Argument, ...]:
     """The arguments with workspaces of the size that the routine asks for."""
-    if not any(isinstance(argument, Asked) for argument in arguments):
-        return tuple(argument for argument in arguments if not isinstance(argument, Asked))
+    if not any(isinstance(argument, WorkspaceQuery) for argument in arguments):
+        return tuple(argument for argument in arguments if not isinstance(argument, WorkspaceQuery))
     memory: list[Array | None] = []
     for argument in arguments:
         if isinstance(argument, (np.generic, str)):
@@ -177,24 +182,24 @@ def with_workspaces(routine: str, arguments: tuple[Argument | Asked, ...]) -> tu
         else:
             # Nothing else is looked at but the first element of the workspaces.
             memory.append(None if argument is None else np.zeros(16, np.complex128))
-            if isinstance(argument, Asked):
+            if isinstance(argument, WorkspaceQuery):
                 memory.append(_scalar(np.int32(-1)))
     function = _callable(routine_address(routine), len(memory))
     function(*[0 if array is None else array.ctypes.data for array in memory])
-    answers = iter(memory)
-    given: list[Argument] = []
+    queried = iter(memory)
+    resolved: list[Argument] = []
     for argument in arguments:
-        array = next(answers)
-        if isinstance(argument, Asked):
+        array = next(queried)
+        if isinstance(argument, WorkspaceQuery):
             assert array is not None
-            next(answers)
-            answer = array.view(argument.dtype)[0].real
+            next(queried)
+            size_reply = array.view(argument.dtype)[0].real
             # A size in single precision may have been rounded down.
-            size = max(1, int(answer) if argument.dtype.kind in "iu" else int(np.nextafter(answer, np.inf)))
-            given += [Workspace(argument.dtype, size), np.int32(size)]
+            size = max(1, int(size_reply) if argument.dtype.kind in "iu" else int(np.nextafter(size_reply, np.inf)))
+            resolved += [Workspace(argument.dtype, size), np.int32(size)]
         else:
-            given.append(argument)
-    return tuple(given)
+            resolved.append(argument)
+    return tuple(resolved)
 
 
 def _scalar(value: np.generic | str) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from hloom.runtime import fortran
 from hloom.runtime.custom_calls import declare_routine, declare_target
-from hloom.runtime.fortran import Argument, Asked, Matrices, Place, RoutineCall, Status, Workspace
+from hloom.runtime.fortran import Argument, ArrayArgument, Matrices, RoutineCall, Status, Workspace, WorkspaceQuery
 from hloom.runtime.signature import Attribute, Binding, Signature
 from hloom.shape import Shape
 from hloom.types import BY_DTYPE, PrimitiveType
@@ -32,7 +32,7 @@ _INT = np.dtype(np.int32)
 NOT_FINITE = -4
 """The info of geev for a matrix with infinities or NaN: LAPACK would not end."""
 
-Arguments = tuple[int | Argument | Asked, ...]
+Arguments = tuple[int | Argument | WorkspaceQuery, ...]
 
 
 class Batch:
@@ -65,28 +65,28 @@ class Batch:
     def sizes(self, names: str) -> tuple[int, ...]:
         return tuple(map(self.size, names.split()))
 
-    def operand(self, name: str, bounds: tuple[int, int] | None = None) -> Place:
+    def operand(self, name: str, bounds: tuple[int, int] | None = None) -> ArrayArgument:
         """An operand to be read only, the values of which are moved into the bounds."""
-        return Place(operand=self._binding.operands[name][0], bounds=bounds)
+        return ArrayArgument(operand=self._binding.operands[name][0], bounds=bounds)
 
-    def result(self, name: str) -> Place:
-        return Place(result=self._binding.results[name][0])
+    def result(self, name: str) -> ArrayArgument:
+        return ArrayArgument(result=self._binding.results[name][0])
 
-    def changed(self, operand: str, result: str, offset: int = 0) -> Place:
+    def updated(self, operand: str, result: str, offset: int = 0) -> ArrayArgument:
         """A result that starts as a copy of an operand."""
-        return Place(self._binding.operands[operand][0], self._binding.results[result][0], offset=offset)
+        return ArrayArgument(self._binding.operands[operand][0], self._binding.results[result][0], offset=offset)
 
-    def columns(self, operand: str | None, result: str | None) -> Place:
+    def columns(self, operand: str | None, result: str | None) -> ArrayArgument:
         """A matrix in Fortran's order: an operand's copy, a result, or both."""
         source = None if operand is None else self._binding.operands[operand][0]
-        return Place(source, None if result is None else self._binding.results[result][0], columns=True)
+        return ArrayArgument(source, None if result is None else self._binding.results[result][0], columns=True)
 
-    def info(self) -> Place | Status:
+    def info(self) -> ArrayArgument | Status:
         """Where the routine says how it went: the result of that name, where the target hands that on."""
         return self.result("info") if "info" in self._binding.results else Status()
 
-    def work(self) -> Asked:
-        return Asked(self.dtype)
+    def work(self) -> WorkspaceQuery:
+        return WorkspaceQuery(self.dtype)
 
     def real_work(self, size: int) -> tuple[Workspace, ...]:
         """The real workspace that complex routines take in addition."""
@@ -176,7 +176,7 @@ def _routine_call(name: str, letter: str, binding: Binding) -> RoutineCall:
 def _potrf(b: Batch) -> Arguments:
     """The mirror image: the transpose's other triangle, and conj(a) = conj(l) conj(l)^H."""
     n, uplo = b.size("n"), b.attributes["uplo"]
-    return ("U" if uplo == "L" else "L", n, b.changed("a", "factor"), max(1, n), b.info())
+    return ("U" if uplo == "L" else "L", n, b.updated("a", "factor"), max(1, n), b.info())
 
 
 @_target(
@@ -193,7 +193,7 @@ def _trsm(b: Batch) -> Arguments:
     side, uplo, *kind = (b.attributes[name] for name in ("side", "uplo", "trans_x", "diag"))
     m, n, order = b.sizes("m n p")
     mirrored = "R" if side == "L" else "L", "U" if uplo == "L" else "L"
-    a, x = b.operand("a"), b.changed("b", "x")
+    a, x = b.operand("a"), b.updated("b", "x")
     return (*mirrored, *kind, n, m, b.dtype.type(1), a, max(1, order), x, max(1, n))
 
 
@@ -207,7 +207,7 @@ def _getrf(b: Batch) -> Arguments:
 def _laswp(b: Batch) -> Arguments:
     """A vector with its elements swapped: of a matrix that getrf changed, the rows that are where now."""
     m, k = b.sizes("m k")
-    return (1, b.changed("a", "swapped"), max(1, m), 1, k, b.operand("pivots", bounds=(1, m)), 1)
+    return (1, b.updated("a", "swapped"), max(1, m), 1, k, b.operand("pivots", bounds=(1, m)), 1)
 
 
 @_target("geqrf", "a: T[*, m, n] -> packed: T[*, m, n], tau: T[*, min(m, n)]")
@@ -222,7 +222,7 @@ def _geqrf(b: Batch) -> Arguments:
 )
 def _geqp3(b: Batch) -> Arguments:
     m, n = b.sizes("m n")
-    pivots, tau = b.changed("columns", "pivots"), b.result("tau")
+    pivots, tau = b.updated("columns", "pivots"), b.result("tau")
     return (m, n, b.columns("a", "packed"), max(1, m), pivots, tau, b.work(), *b.real_work(2 * n), b.info())
 
 
@@ -269,7 +269,7 @@ def _gesvd(b: Batch) -> Arguments:
     return (mode, mode, *_svd(b), b.work(), *b.real_work(5 * min(b.sizes("m n"))), b.info())
 
 
-def _svd(b: Batch) -> tuple[int | Place | Workspace, ...]:
+def _svd(b: Batch) -> tuple[int | ArrayArgument | Workspace, ...]:
     """Of tall matrices, which LAPACK takes faster: of a wide one the mirror image, a^T = (vt)^T s u^T."""
     m, n = b.sizes("m n")
     mode, s = b.attributes["mode"], b.result("s")
@@ -281,7 +281,7 @@ def _svd(b: Batch) -> tuple[int | Place | Workspace, ...]:
         u, vt = b.result("u"), b.result("vt")
     if is_tall:
         return (m, n, b.columns("a", "left"), m, s, u, m, vt, max(1, columns))
-    return (n, m, b.changed("a", "left"), max(1, n), s, vt, max(1, n), u, max(1, rows))
+    return (n, m, b.updated("a", "left"), max(1, n), s, vt, max(1, n), u, max(1, rows))
 
 
 @_target(
@@ -292,9 +292,9 @@ def _svd(b: Batch) -> tuple[int | Place | Workspace, ...]:
 )
 def _syevd(b: Batch) -> Arguments:
     n, kind = b.size("n"), (b.attributes["mode"], b.attributes["uplo"])
-    real = (Asked(b.real_dtype),) if b.is_complex else ()
+    real = (WorkspaceQuery(b.real_dtype),) if b.is_complex else ()
     a = b.columns("a", "vectors")
-    return (*kind, n, a, max(1, n), b.result("w"), b.work(), *real, Asked(_INT), b.info())
+    return (*kind, n, a, max(1, n), b.result("w"), b.work(), *real, WorkspaceQuery(_INT), b.info())
 
 
 @_target(
@@ -314,7 +314,7 @@ def _geev(b: Batch) -> Arguments:
     return (*wanted, n, a, max(1, n), *_eigenvalues(b), *vectors, b.work(), *b.real_work(2 * n), b.info())
 
 
-def _eigenvalues(b: Batch) -> list[Place]:
+def _eigenvalues(b: Batch) -> list[ArrayArgument]:
     """One result, of real matrices two: the real and the imaginary parts."""
     return [b.result(name) for name in (("w",) if b.is_complex else ("re", "im"))]
 
@@ -390,5 +390,5 @@ def _sytrd(b: Batch) -> Arguments:
 def _gtsv(b: Batch) -> Arguments:
     """The lower diagonal has its first element to spare, LAPACK wants it to start with the second."""
     n, right_sides = b.sizes("n k")
-    lower, d, upper = b.changed("lower", "dl", offset=1), b.changed("diagonal", "d"), b.changed("upper", "du")
+    lower, d, upper = b.updated("lower", "dl", offset=1), b.updated("diagonal", "d"), b.updated("upper", "du")
     return (n, right_sides, lower, d, upper, b.columns("b", "x"), max(1, n), b.info())

@@ -62,8 +62,8 @@ class PartitionedExecutable(Executable):
         if len(arguments) != self.list_count:
             raise ArgumentError(f"{self.list_count} replicas need as many lists of arguments, got {len(arguments)}")
         given = [values for each in arguments for values in self._shard_arguments(each)]
-        results = self.blocks.run_replicas(self.blocks.own(given), timeout)
-        results = self.blocks.gathered(results)
+        results = self.blocks.run_replicas(self.blocks.local_lists(given), timeout)
+        results = self.blocks.gather(results)
         count = self.partition_count
         return [self._join_results(results[k : k + count]) for k in range(0, len(results), count)]
 

@@ -32,12 +32,12 @@ class Rendezvous:
         self._deadline = math.inf if limit is None else time.monotonic() + limit
         self._is_stopped = False
         self._lock = threading.Lock()
-        self._signals: dict[Any, list[threading.Lock]] = {}
+        self._waiters: dict[Any, list[threading.Lock]] = {}
         """Those who wait, by what for: a held lock each, which whoever brings it releases."""
         self._arrived: dict[Any, dict[int, Value]] = {}
         self._combined: dict[Any, Value] = {}
-        self._taken: Counter[Any] = Counter()
-        self._times: Counter[Any] = Counter()
+        self._take_counts: Counter[Any] = Counter()
+        self._use_counts: Counter[Any] = Counter()
         self._messages: dict[tuple[int, int, int], deque[Value]] = {}
         self._ended: dict[int, str] = {}
 
@@ -45,17 +45,17 @@ class Rendezvous:
         """Ends the run: whoever loops or waits gets an error."""
         self._is_stopped = True
         with self._lock:
-            self._wake(*self._signals)
+            self._wake(*self._waiters)
 
     def fail(self, error: BaseException) -> None:
         """Tells those who are not threads of this process that the run has failed here."""
 
-    def check(self, place: str) -> None:
-        """RunError where the run is over its time, or was stopped; `place` is where it is."""
+    def check(self, location: str) -> None:
+        """RunError where the run is over its time, or was stopped; `location` is where it is."""
         if self._is_stopped:
-            raise RunError("the run was stopped").at(place)
+            raise RunError("the run was stopped").at(location)
         if time.monotonic() > self._deadline:
-            raise RunError(f"the run took longer than {self.limit:g} s").at(place)
+            raise RunError(f"the run took longer than {self.limit:g} s").at(location)
 
     def exchange(
         self,
@@ -78,39 +78,41 @@ class Rendezvous:
         if channel_id is None:
             site = (instruction.parent.name if instruction.parent else "", instruction.name)
         group = (instruction.opcode, site, tuple(members))
-        present = self.present(members)
+        local_members = self.local_members(members)
         with self._lock:
-            time_of_this = self._times[group, device]
-            self._times[group, device] += 1
-            key = (group, time_of_this)
+            use_index = self._use_counts[group, device]
+            self._use_counts[group, device] += 1
+            key = (group, use_index)
             arrived = self._arrived.setdefault(key, {})
             arrived[device] = value
-            is_last = len(arrived) == len(present)
+            is_last = len(arrived) == len(local_members)
         if is_last:
-            combined = self.combined(instruction, members, [arrived[member] for member in present], combine, into)
+            result = self.combine_values(
+                instruction, members, [arrived[member] for member in local_members], combine, into
+            )
             with self._lock:
-                self._combined[key] = combined
+                self._combined[key] = result
                 self._wake(key)
 
         def take() -> Value:
-            combined = self._combined[key]
-            self._taken[key] += 1
-            if self._taken[key] == len(present):
-                del self._arrived[key], self._combined[key], self._taken[key]
-            return combined
+            result = self._combined[key]
+            self._take_counts[key] += 1
+            if self._take_counts[key] == len(local_members):
+                del self._arrived[key], self._combined[key], self._take_counts[key]
+            return result
 
-        return self._taken_when_there(
+        return self._wait_and_take(
             key,
-            lambda: [] if key in self._combined else _late(present, arrived),
+            lambda: [] if key in self._combined else _missing_members(local_members, arrived),
             take,
             lambda: f"{instruction!r}: device {device} waits for the group {list(members)}",
         )
 
-    def present(self, members: Sequence[int]) -> Sequence[int]:
+    def local_members(self, members: Sequence[int]) -> Sequence[int]:
         """The members of a group that are threads of this process, in their order."""
         return members
 
-    def combined(
+    def combine_values(
         self,
         instruction: Instruction,
         members: Sequence[int],
@@ -131,7 +133,7 @@ class Rendezvous:
         key = (channel_id, source, target)
         with self._lock:
             queue = self._messages.setdefault(key, deque())
-        return self._taken_when_there(
+        return self._wait_and_take(
             key,
             lambda: [] if queue else [source],
             queue.popleft,
@@ -142,15 +144,15 @@ class Rendezvous:
         """Notes that a device comes no more: its program has ended or failed."""
         with self._lock:
             self._ended[device] = reason
-            self._wake(*self._signals)
+            self._wake(*self._waiters)
 
     def _wake(self, *keys: Any) -> None:
         """Those who wait for something look again; the lock is held."""
         for key in keys:
-            for signal in self._signals.pop(key, ()):
-                signal.release()
+            for waiter in self._waiters.pop(key, ()):
+                waiter.release()
 
-    def _taken_when_there(
+    def _wait_and_take(
         self, key: Any, missing: Callable[[], list[int]], take: Callable[[], Value], what: Callable[[], str]
     ) -> Value:
         """Waits until nobody is missing, and takes what came; `missing` and `take` are called with the lock held."""
@@ -160,18 +162,18 @@ class Rendezvous:
                 absent = missing()
                 if not absent:
                     return take()
-                gone = [f"device {member} {self._ended[member]}" for member in absent if member in self._ended]
-                if gone:
-                    _fail(f"COLL-6: {what()}, but {'; '.join(gone)}")
+                ended = [f"device {member} {self._ended[member]}" for member in absent if member in self._ended]
+                if ended:
+                    _fail(f"COLL-6: {what()}, but {'; '.join(ended)}")
                 if time.monotonic() >= deadline:
                     _fail(f"COLL-6: {what()}; after {self.timeout:g} s devices {absent} have not come")
-                signal = threading.Lock()
-                signal.acquire()
-                self._signals.setdefault(key, []).append(signal)
-            signal.acquire(timeout=max(0.0, min(1.0, deadline - time.monotonic())))
+                waiter = threading.Lock()
+                waiter.acquire()
+                self._waiters.setdefault(key, []).append(waiter)
+            waiter.acquire(timeout=max(0.0, min(1.0, deadline - time.monotonic())))
 
 
-def _late(members: Sequence[int], arrived: dict[int, Value]) -> list[int]:
+def _missing_members(members: Sequence[int], arrived: dict[int, Value]) -> list[int]:
     """Who has not come; where all have, the last one, who combines."""
     return [member for member in members if member not in arrived] or list(arrived)[-1:]
 

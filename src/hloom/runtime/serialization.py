@@ -52,7 +52,7 @@ class DataFormat:
         """ArgumentError where a value is nested too deeply; TypeError where its class is none of the format's."""
         writer = _Writer(self)
         try:
-            text = json.dumps(writer.written([value]), separators=(",", ":")).encode()
+            text = json.dumps(writer.columns_of([value]), separators=(",", ":")).encode()
         except RecursionError:
             raise ArgumentError("the value is nested too deeply to be stored") from None
         return b"".join([_SIZE.pack(len(text)), text, *writer.blobs])
@@ -63,7 +63,7 @@ class DataFormat:
             start = _SIZE.size + _SIZE.unpack_from(content)[0]
             reader = _Reader(self, memoryview(content)[start:])
             (value,) = reader.read(json.loads(content[_SIZE.size : start]))
-            if reader.rest.nbytes:
+            if reader.remaining.nbytes:
                 raise ValueError("there are more of them")
             return value
         except _MALFORMED as error:
@@ -73,13 +73,13 @@ class DataFormat:
 class _Writer:
     """Values as columns of the JSON text, and the bytes behind it."""
 
-    def __init__(self, form: DataFormat) -> None:
-        self.form = form
+    def __init__(self, data_format: DataFormat) -> None:
+        self.data_format = data_format
         self.blobs: list[bytes] = []
-        self.numbers: dict[int, int] = {}
+        self.record_indices: dict[int, int] = {}
         """Of the records written, by their identities."""
 
-    def written(self, values: Column) -> Column:
+    def columns_of(self, values: Column) -> Column:
         """Values in the same place: those of each kind by themselves, and if there are several kinds, who has which."""
         tags = list(map(self._tag, values))
         kinds = list(dict.fromkeys(tags)) or ["plain"]
@@ -89,7 +89,7 @@ class _Writer:
         return ["mixed", list(map(kinds.index, tags)), *groups]
 
     def _tag(self, value: Any) -> str:
-        tag = self.form.tags.get(type(value))
+        tag = self.data_format.tags.get(type(value))
         if tag is None or (tag == "array" and value.dtype not in BY_DTYPE):
             raise TypeError(f"a value of class {type(value).__qualname__} is none of the format's")
         return tag
@@ -98,10 +98,10 @@ class _Writer:
         if tag == "plain":
             return [tag, values]
         if tag in ("tuple", "list"):
-            return [tag, list(map(len, values)), self.written(list(chain.from_iterable(values)))]
+            return [tag, list(map(len, values)), self.columns_of(list(chain.from_iterable(values)))]
         if tag == "dict":
             keys, items = chain.from_iterable(values), chain.from_iterable(value.values() for value in values)
-            return [tag, list(map(len, values)), self.written(list(keys)), self.written(list(items))]
+            return [tag, list(map(len, values)), self.columns_of(list(keys)), self.columns_of(list(items))]
         if tag == "bytes":
             self.blobs += values
             return [tag, list(map(len, values))]
@@ -110,40 +110,42 @@ class _Writer:
             return [tag, [str(BY_DTYPE[value.dtype]) for value in values], [value.shape for value in values]]
         if tag == "token":
             return [tag, [None] * len(values)]
-        return [tag, [value.value for value in values]] if tag in self.form.enums else self._records(tag, values)
+        return [tag, [value.value for value in values]] if tag in self.data_format.enums else self._records(tag, values)
 
     def _records(self, tag: str, values: Column) -> Column:
         """The columns of those that are new, and the numbers of all."""
-        new = list({id(value): value for value in values if id(value) not in self.numbers}.values())
-        columns = [self.written([getattr(value, name) for value in new]) for name in self.form.records[tag][1]]
+        new = list({id(value): value for value in values if id(value) not in self.record_indices}.values())
+        columns = [
+            self.columns_of([getattr(value, name) for value in new]) for name in self.data_format.records[tag][1]
+        ]
         for value in new:
-            self.numbers[id(value)] = len(self.numbers)
-        return [tag, [self.numbers[id(value)] for value in values], columns]
+            self.record_indices[id(value)] = len(self.record_indices)
+        return [tag, [self.record_indices[id(value)] for value in values], columns]
 
 
 class _Reader:
-    """The values of columns; `rest` are the bytes behind the text that are still to be read."""
+    """The values of columns; `remaining` are the bytes behind the text that are still to be read."""
 
-    def __init__(self, form: DataFormat, rest: memoryview) -> None:
-        self.form = form
-        self.rest = rest
+    def __init__(self, data_format: DataFormat, remaining: memoryview) -> None:
+        self.data_format = data_format
+        self.remaining = remaining
         self.records: Column = []
         self.readers: dict[str, Callable[..., Column]] = {
             "mixed": self._mixed,
             "plain": _plain,
-            "tuple": lambda sizes, items: list(map(tuple, _parts(sizes, self.read(items)))),
-            "list": lambda sizes, items: list(map(list, _parts(sizes, self.read(items)))),
+            "tuple": lambda sizes, items: list(map(tuple, _split_items(sizes, self.read(items)))),
+            "list": lambda sizes, items: list(map(list, _split_items(sizes, self.read(items)))),
             "dict": self._dictionaries,
             "bytes": lambda sizes: [bytes(self._next(size)) for size in sizes],
             "array": lambda types, shapes: list(map(self._array, types, shapes)),
-            "token": lambda found: [TOKEN_VALUE] * len(found),
+            "token": lambda content: [TOKEN_VALUE] * len(content),
         }
 
     def read(self, column: Column) -> Column:
         tag, *parts = column
-        if tag in self.form.enums:
-            return list(map(self.form.enums[tag].__getitem__, *parts))
-        return self._records(tag, *parts) if tag in self.form.records else self.readers[tag](*parts)
+        if tag in self.data_format.enums:
+            return list(map(self.data_format.enums[tag].__getitem__, *parts))
+        return self._records(tag, *parts) if tag in self.data_format.records else self.readers[tag](*parts)
 
     def _mixed(self, kinds: list[int], *groups: Column) -> Column:
         values = [self.read(group)[::-1] for group in groups]
@@ -151,7 +153,7 @@ class _Reader:
 
     def _dictionaries(self, sizes: list[int], keys: Column, items: Column) -> Column:
         pairs = zip(self.read(keys), self.read(items), strict=True)
-        return list(map(dict, _parts(sizes, list(pairs))))
+        return list(map(dict, _split_items(sizes, list(pairs))))
 
     def _array(self, type_name: str, shape: list[int]) -> Array:
         """A copy: bytes lie anywhere, and arrays can be written to."""
@@ -159,30 +161,30 @@ class _Reader:
         return np.frombuffer(self._next(math.prod(shape) * dtype.itemsize), dtype).reshape(shape).copy()
 
     def _next(self, size: int) -> memoryview:
-        if not 0 <= size <= self.rest.nbytes:
+        if not 0 <= size <= self.remaining.nbytes:
             raise ValueError("there are too few of them")
-        found, self.rest = self.rest[:size], self.rest[size:]
-        return found
+        content, self.remaining = self.remaining[:size], self.remaining[size:]
+        return content
 
-    def _records(self, tag: str, numbers: list[int], columns: list[Column]) -> Column:
-        cls, names = self.form.records[tag]
+    def _records(self, tag: str, record_indices: list[int], columns: list[Column]) -> Column:
+        cls, names = self.data_format.records[tag]
         values = list(map(self.read, columns))
-        made = [cls.__new__(cls) for _ in values[0]]
+        instances = [cls.__new__(cls) for _ in values[0]]
         for name, column in zip(names, values, strict=True):
-            if len(column) != len(made):
+            if len(column) != len(instances):
                 raise ValueError("the columns of a record are unequal")
-            deque(map(object.__setattr__, made, repeat(name), column), 0)
-        self.records += made
-        return [self.records[number] for number in numbers]
+            deque(map(object.__setattr__, instances, repeat(name), column), 0)
+        self.records += instances
+        return [self.records[index] for index in record_indices]
 
 
-def _parts(sizes: list[int], items: Column) -> Iterator[Iterator[Any]]:
+def _split_items(sizes: list[int], items: Column) -> Iterator[Iterator[Any]]:
     """The items, cut into pieces of these sizes."""
     if sum(sizes) != len(items):
         raise ValueError("the sizes of containers are wrong")
-    rest = iter(items)
+    remaining = iter(items)
     for size in sizes:
-        yield islice(rest, size)
+        yield islice(remaining, size)
 
 
 def _plain(values: Column) -> Column:

@@ -170,12 +170,12 @@ class _Binder:
         ):
             pairs = self._pairs(role, patterns, shapes)
             for pair in pairs:
-                self._learn(*pair)
+                self._bind_names(*pair)
             given += pairs
         for name, expression in self.signature.where.items():
             self.sizes[name] = self._evaluate(expression)
-        for role, number, pattern, shape in given:
-            self._check(role, number, pattern, shape)
+        for role, index, pattern, shape in given:
+            self._check(role, index, pattern, shape)
         for relation in self.signature.relations:
             if not self._evaluate(relation):
                 values = ", ".join(
@@ -184,11 +184,11 @@ class _Binder:
                     if re.search(rf"\b({name}|largest)\b", relation)
                 )
                 self._reject(f"{relation} must hold, got {values}")
-        places = {
-            role: {pattern.name: (number, shape) for r, number, pattern, shape in given if r == role}
+        arrays_by_role = {
+            role: {pattern.name: (index, shape) for r, index, pattern, shape in given if r == role}
             for role in ("operand", "result")
         }
-        arrays = places["operand"], places["result"]
+        arrays = arrays_by_role["operand"], arrays_by_role["result"]
         return Binding(self.sizes, self.batch or (), self.type, self.attributes, *arrays, self.config)
 
     def _given(self) -> Mapping[str, Any]:
@@ -217,50 +217,50 @@ class _Binder:
         self, role: str, patterns: tuple[Pattern, ...], shapes: Sequence[Shape]
     ) -> list[tuple[str, int, Pattern, Shape]]:
         """Each shape beside its pattern."""
-        wanted = [pattern for pattern in patterns if not pattern.repeat]
-        repeated = patterns[len(wanted) :]
+        expected = [pattern for pattern in patterns if not pattern.repeat]
+        repeated = patterns[len(expected) :]
         if repeated and repeated[0].repeat == "any":
-            wanted += repeated * (len(shapes) - len(wanted))
+            expected += repeated * (len(shapes) - len(expected))
         elif repeated and shapes:
-            wanted += repeated * (shapes[0].rank if self.batch is None else len(self.batch))
-        if len(wanted) != len(shapes):
-            self._reject(f"{len(wanted)} {role}s, got {len(shapes)}")
+            expected += repeated * (shapes[0].rank if self.batch is None else len(self.batch))
+        if len(expected) != len(shapes):
+            self._reject(f"{len(expected)} {role}s, got {len(shapes)}")
         return [
-            (role, number, pattern, shape) for number, (pattern, shape) in enumerate(zip(wanted, shapes, strict=True))
+            (role, index, pattern, shape) for index, (pattern, shape) in enumerate(zip(expected, shapes, strict=True))
         ]
 
-    def _learn(self, role: str, number: int, pattern: Pattern, shape: Shape) -> None:
+    def _bind_names(self, role: str, index: int, pattern: Pattern, shape: Shape) -> None:
         """Takes the names that stand first in this array."""
         if pattern.sizes is None:
             self.shapes.setdefault(pattern.type, shape)
             return
         if not shape.is_array or shape.is_unbounded or (shape.is_dynamic and not self.signature.is_dynamic):
-            self._differs(role, number, pattern, shape)
+            self._reject_shape(role, index, pattern, shape)
         start = pattern.sizes.index("*") if "*" in pattern.sizes else shape.rank
         explicit = [size for size in pattern.sizes if size != "*"]
         more = shape.rank - len(explicit)
         if "*" in pattern.sizes and self.batch is None and more >= 0:
             self.batch = shape.dimensions[start : start + more]
         if more != (len(self.batch or ()) if "*" in pattern.sizes else 0):
-            self._differs(role, number, pattern, shape)
+            self._reject_shape(role, index, pattern, shape)
         for name, size in zip(explicit, shape.dimensions[:start] + shape.dimensions[start + more :], strict=True):
             if name.isidentifier() and name not in self.signature.where:
                 self.sizes.setdefault(name, size)
         if "T" in pattern.type and self.type is None and pattern.type == "T":
             self.type = shape.element_type
             if self.type not in self.signature.types:
-                self._differs(role, number, pattern, shape)
+                self._reject_shape(role, index, pattern, shape)
 
-    def _check(self, role: str, number: int, pattern: Pattern, shape: Shape) -> None:
+    def _check(self, role: str, index: int, pattern: Pattern, shape: Shape) -> None:
         if pattern.sizes is None:
             if pattern.type != "_" and not shape.compatible(self.shapes[pattern.type]):
-                self._reject(f"{role} {number} ({pattern.name}) is {self.shapes[pattern.type]}, got {shape}")
+                self._reject(f"{role} {index} ({pattern.name}) is {self.shapes[pattern.type]}, got {shape}")
             return
-        wanted = self._wanted(pattern, shape)
-        if shape.element_type is not wanted.element_type or shape.dimensions != wanted.dimensions:
-            self._differs(role, number, pattern, shape, wanted)
+        expected = self._expected_shape(pattern, shape)
+        if shape.element_type is not expected.element_type or shape.dimensions != expected.dimensions:
+            self._reject_shape(role, index, pattern, shape, expected)
 
-    def _wanted(self, pattern: Pattern, shape: Shape) -> Shape:
+    def _expected_shape(self, pattern: Pattern, shape: Shape) -> Shape:
         """The shape that the other arrays ask for."""
         assert pattern.sizes is not None
         dimensions: list[int] = []
@@ -286,10 +286,12 @@ class _Binder:
         names = {**self.sizes, **self.attributes, "rank": len(self.batch or ()), "largest": largest, **_FUNCTIONS}
         return int(eval(_code(expression), {"__builtins__": {}}, names))
 
-    def _differs(self, role: str, number: int, pattern: Pattern, shape: Shape, wanted: Shape | None = None) -> NoReturn:
-        exactly = "" if wanted is None else f" = {wanted}"
+    def _reject_shape(
+        self, role: str, index: int, pattern: Pattern, shape: Shape, expected: Shape | None = None
+    ) -> NoReturn:
+        exactly = "" if expected is None else f" = {expected}"
         static = " of static sizes" if shape.is_dynamic and not self.signature.is_dynamic else ""
-        self._reject(f"{role} {number} is {pattern}{exactly}{static}, got {shape}")
+        self._reject(f"{role} {index} is {pattern}{exactly}{static}, got {shape}")
 
     def _reject(self, message: str) -> NoReturn:
         raise RuleError("custom-call", CLAUSE, f"{self.target!r}: {message}; it is declared as {self.signature}")
@@ -321,9 +323,9 @@ def _attribute_value(text: str) -> Any:
         return text[1:-1]
     if text in ("true", "false"):
         return text == "true"
-    for number in (int, float):
+    for parse in (int, float):
         try:
-            return number(text)
+            return parse(text)
         except ValueError:
             continue
     return text

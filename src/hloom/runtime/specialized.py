@@ -19,11 +19,11 @@ class SpecializedExecutable(Executable):
     `for_shapes` is the executable of one set of sizes. All lists of arguments of a run have the same sizes.
     """
 
-    def __init__(self, module: Module, count: int, make: Callable[[list[Shape]], Executable]) -> None:
+    def __init__(self, module: Module, count: int, compile_for: Callable[[list[Shape]], Executable]) -> None:
         self.module = module
         self._count = count
-        self._make = make
-        self._made: dict[tuple[Shape, ...], Executable] = {}
+        self._compile = compile_for
+        self._executables: dict[tuple[Shape, ...], Executable] = {}
         self._lock = threading.Lock()
 
     @property
@@ -42,13 +42,13 @@ class SpecializedExecutable(Executable):
         """The executable for parameters of these static shapes. RuleError where they contradict each other."""
         key = tuple(shapes)
         with self._lock:
-            if key not in self._made:
+            if key not in self._executables:
                 try:
-                    self._made[key] = self._make(list(key))
+                    self._executables[key] = self._compile(list(key))
                 except HloomError as error:
                     pairs = zip(self.module.entry.parameters, shapes, strict=True)
                     raise error.at("a call with " + ", ".join(f"%{p.name} = {s}" for p, s in pairs)) from None
-            return self._made[key]
+            return self._executables[key]
 
     def run_replicas(self, arguments: Sequence[Sequence[Any]], timeout: float | None = None) -> list[Value]:
         if len(arguments) != self._count:

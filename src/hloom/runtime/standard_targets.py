@@ -46,7 +46,7 @@ TOP_K = Signature(
 _FACTORED = tuple(getattr(PrimitiveType, name) for name in ("F16", "BF16", "F32", "F64", "C64", "C128"))
 _LAPACK = tuple(lapack.TYPES.values())
 _ANY = tuple(t for t in PrimitiveType if t.is_array)
-_NUMBERS = tuple(t for t in _ANY if not t.is_pred)
+_ARITHMETIC = tuple(t for t in _ANY if not t.is_pred)
 _EIGH = {
     "lower": Attribute(False),
     "sort": Attribute(False),
@@ -89,7 +89,7 @@ def declare_linear_algebra() -> None:
     diagonals = "lower: T[*, n], diagonal: T[*, n], upper: T[*, n], b: T[*, n, k] -> x: T[*, n, k]"
     declare_target("tridiagonal_solve_perturbed_ffi", Signature(diagonals, _LAPACK), _tridiagonal_solve_perturbed)
     rows = "data: T[z], starts: s32[r + 1], columns: s32[z], dense: T[c, *] -> product: T[r, *]"
-    sparse = Signature(rows, _NUMBERS, relations=("rank <= 1",))
+    sparse = Signature(rows, _ARITHMETIC, relations=("rank <= 1",))
     declare_target("cpu_csr_sparse_dense_ffi", sparse, _csr_times_dense)
 
 
@@ -122,8 +122,8 @@ def _allocate(binding: Binding) -> Array:
 
 def _computable(*arrays: Array) -> tuple[Array, ...]:
     """The arrays in a type that LAPACK has: narrow floats are computed in f32."""
-    is_there = any(arrays[0].dtype == kind.dtype for kind in _LAPACK)
-    return arrays if is_there else tuple(array.astype(np.float32) for array in arrays)
+    is_supported = any(arrays[0].dtype == kind.dtype for kind in _LAPACK)
+    return arrays if is_supported else tuple(array.astype(np.float32) for array in arrays)
 
 
 def _qr(binding: Binding, operand: Array) -> tuple[Array, Array]:
@@ -161,13 +161,13 @@ def _eigh(binding: Binding, operand: Array) -> tuple[Array, Array]:
     """
     (a,) = _computable(operand)
     finite = np.asarray(np.isfinite(a).all(axis=(-2, -1)))
-    given = np.where(finite[..., None, None], a, 0).astype(a.dtype)
+    masked = np.where(finite[..., None, None], a, 0).astype(a.dtype)
     real = np.empty(0, a.dtype).real.dtype
     shapes = [(a.shape, a.dtype), (a.shape[:-1], real), (a.shape[:-2], np.int32)]
     config = f"{{uplo = {ord('L' if binding.attributes['lower'] else 'U')} : ui8}}"
-    v, w, info = lapack.call("syevd", (given,), shapes, config)
-    found = finite & (info == 0)
-    v, w = np.where(found[..., None, None], v, np.nan), np.where(found[..., None], w, np.nan)
+    v, w, info = lapack.call("syevd", (masked,), shapes, config)
+    is_valid = finite & (info == 0)
+    v, w = np.where(is_valid[..., None, None], v, np.nan), np.where(is_valid[..., None], w, np.nan)
     return v.astype(operand.dtype), w.astype(binding.results["w"][1].element_type.dtype)
 
 
@@ -179,15 +179,15 @@ def _tridiagonal_solve_perturbed(binding: Binding, lower: Array, diagonal: Array
     """
     n = diagonal.shape[-1]
     scale = np.max(np.abs(np.stack([lower, diagonal, upper])), axis=(0, -1), initial=0)
-    least = np.finfo(diagonal.dtype).eps * np.where(scale == 0, 1, scale)
+    smallest = np.finfo(diagonal.dtype).eps * np.where(scale == 0, 1, scale)
     rows = np.zeros((*diagonal.shape, 3), diagonal.dtype)
     rows[..., 0], rows[..., :-1, 1] = diagonal, upper[..., :-1]
     right = b.copy()
     for i in range(n):
         if i + 1 < n:
-            _eliminate(rows, right, lower, i, least)
+            _eliminate(rows, right, lower, i, smallest)
         else:
-            rows[..., i, 0] = _not_zero(rows[..., i, 0], least)
+            rows[..., i, 0] = _not_zero(rows[..., i, 0], smallest)
     for i in range(n - 1, -1, -1):
         for offset in (1, 2):
             if i + offset < n:
@@ -196,7 +196,7 @@ def _tridiagonal_solve_perturbed(binding: Binding, lower: Array, diagonal: Array
     return right
 
 
-def _eliminate(rows: Array, right: Array, lower: Array, i: int, least: Array) -> None:
+def _eliminate(rows: Array, right: Array, lower: Array, i: int, smallest: Array) -> None:
     """Clears the element below the diagonal in column i, after a swap of rows i and i + 1 where it is the larger."""
     here, below = rows[..., i, :].copy(), np.zeros_like(rows[..., i, :])
     below[..., 0], below[..., 1:] = lower[..., i + 1], rows[..., i + 1, :2]
@@ -205,15 +205,15 @@ def _eliminate(rows: Array, right: Array, lower: Array, i: int, least: Array) ->
     right_here, right_below = right[..., i, :].copy(), right[..., i + 1, :].copy()
     right[..., i, :] = np.where(swap, right_below, right_here)
     right_below = np.where(swap, right_here, right_below)
-    here[..., 0] = _not_zero(here[..., 0], least)
+    here[..., 0] = _not_zero(here[..., 0], smallest)
     factor = (below[..., 0] / here[..., 0])[..., None]
     rows[..., i, :] = here
     rows[..., i + 1, :2] = below[..., 1:] - factor * here[..., 1:]
     right[..., i + 1, :] = right_below - factor * right[..., i, :]
 
 
-def _not_zero(pivot: Array, least: Array) -> Array:
-    return np.where(np.abs(pivot) < least, np.where(pivot.real < 0, -least, least), pivot).astype(pivot.dtype)
+def _not_zero(pivot: Array, smallest: Array) -> Array:
+    return np.where(np.abs(pivot) < smallest, np.where(pivot.real < 0, -smallest, smallest), pivot).astype(pivot.dtype)
 
 
 def _csr_times_dense(binding: Binding, data: Array, starts: Array, columns: Array, dense: Array) -> Array:
@@ -223,11 +223,11 @@ def _csr_times_dense(binding: Binding, data: Array, starts: Array, columns: Arra
     rows, inside = binding.sizes["r"], dense.shape[0]
     ends = np.concatenate([[0], starts, [len(data)]])
     if (np.diff(ends) < 0).any():
-        _reject_rows(f"starts ascend from 0 to at most {len(data)}, got {_some(starts)}")
+        _reject_rows(f"starts ascend from 0 to at most {len(data)}, got {_range_of(starts)}")
     first, last = int(starts[0]), int(starts[-1])
     columns = columns[first:last]
     if columns.size and not 0 <= columns.min() <= columns.max() < inside:
-        _reject_rows(f"columns are from 0 to {inside - 1}, got {_some(columns)}")
+        _reject_rows(f"columns are from 0 to {inside - 1}, got {_range_of(columns)}")
     narrow = data.dtype.kind not in "biufc" or (data.dtype.itemsize == 2 and data.dtype.kind == "f")
     wide = np.dtype(np.float32) if narrow else data.dtype
     matrix = scipy.sparse.csr_matrix((data[first:last].astype(wide), columns, starts - first), shape=(rows, inside))
@@ -238,6 +238,6 @@ def _reject_rows(message: str) -> NoReturn:
     raise RunError(f"'cpu_csr_sparse_dense_ffi' [{CLAUSE}]: {message}")
 
 
-def _some(values: Array) -> str:
+def _range_of(values: Array) -> str:
     """The values of an index array that are furthest out."""
     return f"values from {values.min()} to {values.max()}" if values.size else "none"

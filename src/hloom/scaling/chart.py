@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_BARS = 24
-COMPUTING, TALKING = "#2a7f62", "#c8553d"
+COMPUTING, COMMUNICATING = "#2a7f62", "#c8553d"
 
 
 def draw(prediction: Prediction, title: str, path: Path) -> None:
@@ -21,7 +21,7 @@ def draw(prediction: Prediction, title: str, path: Path) -> None:
     figure = new_figure((10, 2.2 + 0.28 * len(shown)))
     whole, parts = figure.subplots(2, 1, height_ratios=[1, max(1, len(shown)) / 2 + 1])
     start = 0.0
-    for name, collectives, color in (("computing", False, COMPUTING), ("collectives", True, TALKING)):
+    for name, collectives, color in (("computing", False, COMPUTING), ("collectives", True, COMMUNICATING)):
         seconds = prediction.seconds_of(collectives)
         share = seconds / prediction.seconds if prediction.seconds else 0.0
         whole.barh([0], [1e3 * seconds], left=1e3 * start, color=color, label=f"{name}: {share:.0%}")
@@ -32,7 +32,7 @@ def draw(prediction: Prediction, title: str, path: Path) -> None:
     parts.barh(
         [as_text(f"%{part.instruction.name}") + (f" x {part.times}" if part.times > 1 else "") for part in shown],
         [1e3 * part.seconds for part in shown],
-        color=[TALKING if part.is_collective else COMPUTING for part in shown],
+        color=[COMMUNICATING if part.is_collective else COMPUTING for part in shown],
     )
     parts.set_xlabel("milliseconds of a step")
     parts.tick_params(axis="y", labelsize=8)

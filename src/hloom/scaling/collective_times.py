@@ -34,18 +34,18 @@ def estimate(opcode: str, size: int, members: Sequence[int], cluster: Cluster) -
     if max(members) >= cluster.device_count:
         raise ArgumentError(f"device {max(members)} is none of the {cluster.device_count} that the cluster has")
     kind = opcode.removesuffix("-start")
-    spread = _spread(members, cluster)
-    if not spread:
+    levels = _spanned_levels(members, cluster)
+    if not levels:
         return Estimate(0.0, "alone")
-    outermost = spread[-1][0]
+    outermost = levels[-1][0]
     flat = _SIMPLE[kind](len(members), size, outermost)
-    if len(spread) == 1 or kind not in _LEVELLED:
+    if len(levels) == 1 or kind not in _LEVELLED:
         return flat
-    levelled = Estimate(_LEVELLED[kind](size, spread), "level by level")
+    levelled = Estimate(_LEVELLED[kind](size, levels), "level by level")
     return min(flat, levelled, key=lambda each: each.seconds)
 
 
-def _spread(members: Sequence[int], cluster: Cluster) -> list[tuple[Level, int]]:
+def _spanned_levels(members: Sequence[int], cluster: Cluster) -> list[tuple[Level, int]]:
     """The levels that a group spans, each with how many units of the one before meet there."""
     found, units = [], [*members]
     for level in cluster.levels:
@@ -108,34 +108,34 @@ _SIMPLE: dict[str, Callable[[int, float, Level], Estimate]] = {
 }
 
 
-def _all_reduce_levelled(size: float, spread: Sequence[tuple[Level, int]]) -> float:
+def _all_reduce_levelled(size: float, levels: Sequence[tuple[Level, int]]) -> float:
     """Scattered inside, reduced outside, gathered inside."""
-    (level, n), *outer = spread
+    (level, n), *outer = levels
     if not outer:
         return _all_reduce(n, size, level).seconds
     inside = _reduce_scatter(n, size, level).seconds + _all_gather(n, size / n, level).seconds
     return inside + _all_reduce_levelled(size / n, outer)
 
 
-def _all_gather_levelled(size: float, spread: Sequence[tuple[Level, int]]) -> float:
+def _all_gather_levelled(size: float, levels: Sequence[tuple[Level, int]]) -> float:
     """First outside, where the pieces are small, then inside."""
     seconds = 0.0
-    for level, n in reversed(spread):
+    for level, n in reversed(levels):
         seconds += _all_gather(n, size, level).seconds
         size *= n
     return seconds
 
 
-def _reduce_scatter_levelled(size: float, spread: Sequence[tuple[Level, int]]) -> float:
+def _reduce_scatter_levelled(size: float, levels: Sequence[tuple[Level, int]]) -> float:
     seconds = 0.0
-    for level, n in spread:
+    for level, n in levels:
         seconds += _reduce_scatter(n, size, level).seconds
         size /= n
     return seconds
 
 
-def _broadcast_levelled(size: float, spread: Sequence[tuple[Level, int]]) -> float:
-    return sum(_broadcast(n, size, level).seconds for level, n in spread)
+def _broadcast_levelled(size: float, levels: Sequence[tuple[Level, int]]) -> float:
+    return sum(_broadcast(n, size, level).seconds for level, n in levels)
 
 
 _LEVELLED: dict[str, Callable[[float, Sequence[tuple[Level, int]]], float]] = {

@@ -82,12 +82,12 @@ def predict(module: Module, replicas: int, cluster: Cluster) -> Prediction:
     found = list(_parts(optimized.entry, run))
     program = build_program(optimized, processor().vector_bytes, 1)
     assignment = assign_buffers(program, donate=True)
-    held = sum(b.byte_size for kind in ("parameter", "output", "constant") for b in program.of_kind(kind))
-    shared = sum(program.of_kind("output")[number].byte_size for number in assignment.donated)
+    entry_bytes = sum(b.byte_size for kind in ("parameter", "output", "constant") for b in program.of_kind(kind))
+    donated_bytes = sum(program.of_kind("output")[index].byte_size for index in assignment.donated)
     loops = [i for i in optimized.instructions() if i.opcode == "while"]
     return Prediction(
         sorted(found, key=lambda part: -part.seconds),
-        held - shared + assignment.arena_bytes,
+        entry_bytes - donated_bytes + assignment.arena_bytes,
         any(trip_count(loop) is None for loop in loops),
     )
 

@@ -162,9 +162,7 @@ MATRICES = """rows = s32[5,16] iota(), iota_dimension=0
 @pytest.mark.parametrize("shows", [False, True])
 @pytest.mark.parametrize("first", [-3, 0, 4, 30])
 @pytest.mark.parametrize("positions", [VECTORS, MATRICES], ids=["vectors", "matrices"])
-def test_visible_keys_of_compared_positions(
-    direction: str, keys: int, shows: bool, first: int, positions: str
-) -> None:
+def test_visible_keys_of_compared_positions(direction: str, keys: int, shows: bool, first: int, positions: str) -> None:
     """The rows are first, first + 1, .., the columns 0, 1, .."""
     text = (
         f"first = s32[] constant({first})\n{positions}\nmask = pred[5,16] compare(row, column), direction={direction}"

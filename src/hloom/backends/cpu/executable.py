@@ -132,7 +132,7 @@ class CpuExecutable(DeviceExecutable):
         steps = [step.instruction for step in self.host.steps if isinstance(step, HostStep)]
         return [repr(i) for i in steps if getattr(i.op, "target_name", "") not in _AT_THE_BOUNDARY]
 
-    def _meet(self) -> None:
+    def _on_first_run(self) -> None:
         """Hands collectives to native code, where each rank has one device."""
         if not self.has_one_device_a_rank:
             return
@@ -218,7 +218,7 @@ class CpuExecutable(DeviceExecutable):
             id(arguments), id(results), self._template_address if arena is None else arena.template_address
         )
         if status and self.world is not None:
-            self.world.keep(arena, arguments, results, self._exchanges)
+            self.world.keep_alive(arena, arguments, results, self._exchanges)
         elif arena is not None and self._arena_bytes <= KEPT_ARENA_BYTES:
             self._arenas.append(arena)
         return int(status)
@@ -234,7 +234,7 @@ class CpuExecutable(DeviceExecutable):
         except ResourceExhaustedError as error:
             raise error.at(self._largest_buffers) from None
 
-    def _kept_apart(self, lists: list[list[Value]]) -> list[list[Value]]:
+    def _copy_shared_arguments(self, lists: list[list[Value]]) -> list[list[Value]]:
         if not self._donated or self.list_count == 1:
             return lists
         arrays = _flat_value(tuple(map(tuple, lists)))
@@ -304,7 +304,7 @@ class CpuExecutable(DeviceExecutable):
                 self._runs.waits, self._runs.asked, self._runs.since = answer, 0, time.monotonic()
             self._runs.asked += 1
             what = f"{instruction!r}: its group meets"
-            self.world.look(what, self._runs.since + self.timeout, self.timeout)
+            self.world.check_peers(what, self._runs.since + self.timeout, self.timeout)
             if run is not None:
                 run.rendezvous.check(repr(instruction))
             if self._runs.asked > _BUSY_LOOKS:

@@ -16,7 +16,7 @@ from hloom.backends.interpreter.plan import Plan, Step
 from hloom.errors import HloomError, RunError
 from hloom.ir import Computation, Instruction
 from hloom.ops.context import Context
-from hloom.runtime.custom_calls import HostFunctionCaller, handed_out
+from hloom.runtime.custom_calls import HostFunctionCaller, read_only_copy
 from hloom.runtime.device import Device
 from hloom.runtime.executable import located
 from hloom.runtime.rendezvous import Rendezvous
@@ -205,8 +205,8 @@ class Site(Context):
         caller = lookup(target)
         if not isinstance(caller, HostFunctionCaller):
             return caller(self.instruction, args)
-        value = caller(self.instruction, tuple(handed_out(arg, self.empty) for arg in args))
-        return handed_out(value) if self.shares_results else value
+        value = caller(self.instruction, tuple(read_only_copy(arg, self.empty) for arg in args))
+        return read_only_copy(value) if self.shares_results else value
 
     def update_rng_state(self, delta: int) -> int:
         """The 128-bit state of this execution before `delta` is added to it (rng-get-and-update-state)."""

@@ -15,7 +15,7 @@ from hloom.monoids import monoid_of
 from hloom.runtime.python_api import c_address
 from hloom.types import PrimitiveType
 
-_WORDS = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T", 16: "C_DOUBLE_COMPLEX"}
+_TYPES_BY_SIZE = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T", 16: "C_DOUBLE_COMPLEX"}
 """MPI's types of so many bytes, by which elements travel that MPI has no type for."""
 
 
@@ -25,7 +25,7 @@ class Reduction:
 
     op: Any
     type: Any
-    keep: tuple[Any, ...] = ()
+    keep_alive: tuple[Any, ...] = ()
     """What has to live as long as the operation."""
 
 
@@ -47,10 +47,12 @@ def reduction_of(
     monoid = monoid_of(computation)
     if monoid is None:
         return None
-    return _own(element_type, monoid.opcode) or _made(element_type, monoid.opcode, make_reduction)
+    return _mpi_operation(element_type, monoid.opcode) or _compiled_operation(
+        element_type, monoid.opcode, make_reduction
+    )
 
 
-def _own(element_type: PrimitiveType, opcode: str) -> Reduction | None:
+def _mpi_operation(element_type: PrimitiveType, opcode: str) -> Reduction | None:
     """MPI's own operation. Of floats MPI may lose a NaN in a maximum; of predicates a sum is an or."""
     from mpi4py import MPI
 
@@ -71,7 +73,7 @@ def _own(element_type: PrimitiveType, opcode: str) -> Reduction | None:
 
 
 @functools.cache
-def _made(element_type: PrimitiveType, opcode: str, make_reduction: MakeReduction) -> Reduction | None:
+def _compiled_operation(element_type: PrimitiveType, opcode: str, make_reduction: MakeReduction) -> Reduction | None:
     """An operation of MPI's whose code hloom makes."""
     from mpi4py import MPI
 
@@ -82,10 +84,10 @@ def _made(element_type: PrimitiveType, opcode: str, make_reduction: MakeReductio
     create = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(function)
     if create(reduction[0], 1, MPI._addressof(op)):
         return None
-    return Reduction(op, getattr(MPI, _WORDS[element_type.byte_width]), reduction)
+    return Reduction(op, getattr(MPI, _TYPES_BY_SIZE[element_type.byte_width]), reduction)
 
 
-def as_words(array: np.ndarray[Any, Any], reduction: Reduction) -> list[Any]:
+def as_mpi_buffer(array: np.ndarray[Any, Any], reduction: Reduction) -> list[Any]:
     """An array as mpi4py takes it: bytes, and the type that says what they are."""
     return [array.reshape(-1).view(np.uint8), (array.size, 0), reduction.type]
 

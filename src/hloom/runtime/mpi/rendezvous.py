@@ -12,7 +12,7 @@ import numpy as np
 
 from hloom.ir import Instruction, Module
 from hloom.ops.collectives import AllReduce, Collective, CollectivePermute, ReduceScatter
-from hloom.runtime.mpi.reductions import MakeReduction, Reduction, as_words, reduction_of
+from hloom.runtime.mpi.reductions import MakeReduction, Reduction, as_mpi_buffer, reduction_of
 from hloom.runtime.mpi.world import World, as_arrays, as_bytes, ranks_of
 from hloom.runtime.rendezvous import Rendezvous
 from hloom.values import Array, Value
@@ -21,16 +21,16 @@ from hloom.values import Array, Value
 class MpiRendezvous(Rendezvous):
     """The meeting point of one run whose devices are shared by ranks: `ranks` has that of each device."""
 
-    def __init__(self, all_ranks: World, ranks: Sequence[int], make_reduction: MakeReduction, *counts: Any) -> None:
+    def __init__(self, world: World, ranks: Sequence[int], make_reduction: MakeReduction, *counts: Any) -> None:
         super().__init__(*counts)
         self.make_reduction = make_reduction
-        self.world = all_ranks
+        self.world = world
         self.ranks = ranks
 
-    def present(self, members: Sequence[int]) -> Sequence[int]:
+    def local_members(self, members: Sequence[int]) -> Sequence[int]:
         return [member for member in members if self.ranks[member] == self.world.rank]
 
-    def combined(
+    def combine_values(
         self,
         instruction: Instruction,
         members: Sequence[int],
@@ -42,66 +42,68 @@ class MpiRendezvous(Rendezvous):
         if len(ranks) == 1:
             return combine(values)
         comm, op = self.world.communicator(members, ranks), instruction.op
-        what = f"{instruction!r}: the group {list(members)} meets"
+        purpose = f"{instruction!r}: the group {list(members)} meets"
         if not _have_static_arrays(instruction, values):
-            return combine(self._in_order(members, ranks, self.world.gather_objects(comm, values, what, self.timeout)))
+            return combine(
+                self._by_member(members, ranks, self.world.gather_objects(comm, values, purpose, self.timeout))
+            )
         if isinstance(op, (AllReduce, ReduceScatter)):
             types = [shape.element_type for shape in instruction.operand_shapes]
             reductions = [found for type in types if (found := reduction_of(op.computation, type, self.make_reduction))]
             if len(reductions) == len(types):
-                place = into if len(values) == 1 and isinstance(op, AllReduce) else None
+                target = into if len(values) == 1 and isinstance(op, AllReduce) else None
                 reduced = zip(combine(values), reductions, strict=True)
-                return tuple(self._reduced(comm, array, reduction, what, place) for array, reduction in reduced)
+                return tuple(self._reduce(comm, array, reduction, purpose, target) for array, reduction in reduced)
         if isinstance(op, CollectivePermute):
-            return combine(self._permuted(op, members, comm, ranks, values, what))
+            return combine(self._permute(op, members, comm, ranks, values, purpose))
         counts = [sum(self.ranks[member] == rank for member in members) for rank in ranks]
         return combine(
-            self._in_order(members, ranks, self.world.gather_arrays(comm, values, counts, what, self.timeout))
+            self._by_member(members, ranks, self.world.gather_arrays(comm, values, counts, purpose, self.timeout))
         )
 
-    def _in_order(self, members: Sequence[int], ranks: list[int], by_rank: Sequence[Value]) -> list[Value]:
+    def _by_member(self, members: Sequence[int], ranks: list[int], by_rank: Sequence[Value]) -> list[Value]:
         """The values of members, which come rank after rank."""
         order = sorted(members, key=lambda member: ranks.index(self.ranks[member]))
         return [by_rank[order.index(member)] for member in members]
 
-    def _permuted(
+    def _permute(
         self,
         op: CollectivePermute,
         members: Sequence[int],
         comm: Any,
         ranks: Sequence[int],
-        mine: list[Value],
-        what: str,
+        own: list[Value],
+        purpose: str,
     ) -> list[Value]:
         """The values that devices of this rank receive or have, by member; None for those that nobody here wants."""
-        have = dict(zip(self.present(members), mine, strict=True))
+        have = dict(zip(self.local_members(members), own, strict=True))
         values: list[Value] = [have.get(member) for member in members]
         requests, kept = [], []
-        for number, (source, target) in enumerate(op.source_target_pairs):
+        for tag, (source, target) in enumerate(op.source_target_pairs):
             sender, receiver = self.ranks[members[source]], self.ranks[members[target]]
             if sender == receiver or self.world.rank not in (sender, receiver):
                 continue
             if self.world.rank == sender:
                 data = as_bytes(values[source])
-                requests.append(comm.Isend(data, ranks.index(receiver), number))
+                requests.append(comm.Isend(data, ranks.index(receiver), tag))
             else:
-                data = np.empty(sum(array.nbytes for array in mine[0]), np.uint8)
-                requests.append(comm.Irecv(data, ranks.index(sender), number))
-                values[source] = as_arrays(data, mine[0])
+                data = np.empty(sum(array.nbytes for array in own[0]), np.uint8)
+                requests.append(comm.Irecv(data, ranks.index(sender), tag))
+                values[source] = as_arrays(data, own[0])
             kept.append(data)
         for request in requests:
-            self.world.finish(request, what, self.timeout, kept)
+            self.world.wait(request, purpose, self.timeout, kept)
         return values
 
-    def _reduced(self, comm: Any, array: Array, reduction: Reduction, what: str, into: Array | None) -> Array:
+    def _reduce(self, comm: Any, array: Array, reduction: Reduction, purpose: str, into: Array | None) -> Array:
         """The sum, or another reduction, of all ranks' arrays; in `into` where it fits."""
         given = np.ascontiguousarray(array)
         fits = into is not None and into.shape == given.shape and into.dtype == given.dtype
         target = into if into is not None and fits else np.empty(given.size, given.dtype).reshape(given.shape)
         if np.may_share_memory(given, target):
             given = given.copy()
-        request = comm.Iallreduce(as_words(given, reduction), as_words(target, reduction), reduction.op)
-        self.world.finish(request, what, self.timeout, (given, target))
+        request = comm.Iallreduce(as_mpi_buffer(given, reduction), as_mpi_buffer(target, reduction), reduction.op)
+        self.world.wait(request, purpose, self.timeout, (given, target))
         return target
 
     def send(self, channel_id: int, source: int, target: int, value: Value) -> None:
@@ -114,13 +116,13 @@ class MpiRendezvous(Rendezvous):
         if self.ranks[source] == self.world.rank:
             return super().receive(instruction, channel_id, source, target)
         key, deadline = (channel_id, source, target), time.monotonic() + self.timeout
-        what = f"{instruction!r}: device {target} waits for the send of channel {channel_id} on device {source}"
+        purpose = f"{instruction!r}: device {target} waits for the send of channel {channel_id} on device {source}"
         while not self._messages.get(key):
             message = self.world.received()
             if message is not None:
                 super().send(*message[0], message[1])
             else:
-                self.world.look(what, deadline, self.timeout)
+                self.world.check_peers(purpose, deadline, self.timeout)
                 time.sleep(1e-5)
         return self._messages[key].popleft()
 

@@ -10,7 +10,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.kernels.turn import Turns
 from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
-from hloom.runtime.fortran import Argument, Place, RoutineCall, Status, Workspace
+from hloom.runtime.fortran import Argument, ArrayArgument, RoutineCall, Status, Workspace
 from hloom.runtime.targets import routine_call
 
 CALL_COST = 300
@@ -74,7 +74,7 @@ class _Batch:
                 pointers.append(scalars[number] or self._memory(f, argument, place, sources, targets))
             f.line(f"call void {routine.text}({', '.join(map(str, pointers))})")
             for argument, pointer in zip(call.arguments, pointers, strict=True):
-                if isinstance(argument, Place) and argument.columns and argument.result is not None:
+                if isinstance(argument, ArrayArgument) and argument.columns and argument.result is not None:
                     result = call.results[argument.result]
                     m, n = result.sizes
                     self.turns.turn(f, pointer, targets[argument.result], result.dtype.itemsize, (n, m))
@@ -89,7 +89,7 @@ class _Batch:
 
     def _not_filled(self) -> list[int]:
         """The results that only the routine writes, which may leave out parts."""
-        places = [argument for argument in self.call.arguments if isinstance(argument, Place)]
+        places = [argument for argument in self.call.arguments if isinstance(argument, ArrayArgument)]
         filled = {place.result for place in places if place.operand is not None or place.columns}
         return [number for number in range(len(self.call.results)) if number not in filled]
 
@@ -97,7 +97,7 @@ class _Batch:
         self, f: KernelFunction, argument: Argument, own: Value, sources: list[Value], targets: list[Value]
     ) -> Value:
         """The memory of an argument for one matrix, with what the routine reads there."""
-        if not isinstance(argument, Place):
+        if not isinstance(argument, ArrayArgument):
             return own
         matrices = self.call.matrices(argument)
         if argument.columns:
@@ -133,17 +133,17 @@ def _own_bytes(call: RoutineCall, argument: Argument) -> int:
     """The memory that an argument takes beside operands and results."""
     if isinstance(argument, (Workspace, Status)):
         return argument.size * argument.dtype.itemsize
-    if not isinstance(argument, Place) or not argument.is_own:
+    if not isinstance(argument, ArrayArgument) or not argument.is_copy:
         return 0
     matrices = call.matrices(argument)
-    return matrices.own_elements * matrices.dtype.itemsize
+    return matrices.copy_elements * matrices.dtype.itemsize
 
 
 def _scalar(f: KernelFunction, argument: Argument) -> Value | None:
     """The place of an argument that is the same for all matrices; None for memory."""
     if argument is None:
         return constant(PTR, 0)
-    if isinstance(argument, (Place, Workspace, Status)):
+    if isinstance(argument, (ArrayArgument, Workspace, Status)):
         return None
     slot = f.slot(I64, 2, align=16)
     if isinstance(argument, str):

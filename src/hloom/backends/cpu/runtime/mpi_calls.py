@@ -106,7 +106,7 @@ def exchanges_of(steps: Sequence[HostStep | WaitStep], place: DevicePlace) -> tu
     places, rows = _laid_out([step.site for step in steps], made, waits)
     table, calls = np.array(places, np.uint64), np.array(rows, np.uint64)
     requests = np.zeros(max(len(rows), 1), np.uint64)
-    test, broken = mpi_functions().get("MPI_Test", 0), place.world.broken_word
+    test, broken = mpi_functions().get("MPI_Test", 0), place.world.broken_flag
     words = np.array([test, *(array.ctypes.data for array in (broken, table, calls, requests))], np.uint64)
     are_all = all(each is not None for each in made.values())
     return words, are_all, [table, calls, requests, words, ids, place]
@@ -341,7 +341,7 @@ def _message(step: HostStep, place: DevicePlace) -> list[Row] | None:
     data = len(arrays) - 2
     pairs = transfer_pairs(step.instruction) or [(place.device, place.device)]
     count, type = _items(arrays[data].byte_size)
-    tag, comm = (op.channel_id or 0) % TAGS, _handle(place.world.everybody)
+    tag, comm = (op.channel_id or 0) % TAGS, _handle(place.world.comm)
     size = arrays[data].byte_size
     rows = [_zero(data + 1, 4), _move(0, data, size) if is_send else _zero(data, size)]
     others = [pair[is_send] for pair in pairs if pair[not is_send] == place.device]
