@@ -106,16 +106,16 @@ def _with_global_ids(by: Grouping, reduction: Callable[[Any, Any], Any]) -> dict
     made = {
         "all-reduce": Case(
             f"ROOT r = T[4,4] all-reduce(p), to_apply=f, {by.text}",
-            _by_group(by, lambda group, place, p: reduced(group, p)),
+            _by_group(by, lambda group, position, p: reduced(group, p)),
         ),
         "all-reduce of two": Case(
             "q = T[4,4] transpose(p), dimensions={1,0}\n  ROOT r = (T[4,4], T[4,4]) all-reduce(p, q), to_apply=f, "
             + by.text,
-            _by_group(by, lambda group, place, p: (reduced(group, p), reduced(group, [a.T for a in p]))),
+            _by_group(by, lambda group, position, p: (reduced(group, p), reduced(group, [a.T for a in p]))),
         ),
         "all-reduce, started": Case(
             f"s = T[4,4] all-reduce-start(p), to_apply=f, {by.text}\n  ROOT r = T[4,4] all-reduce-done(s)",
-            _by_group(by, lambda group, place, p: reduced(group, p)),
+            _by_group(by, lambda group, position, p: reduced(group, p)),
         ),
     }
     for axis in (0, 1):
@@ -123,14 +123,14 @@ def _with_global_ids(by: Grouping, reduction: Callable[[Any, Any], Any]) -> dict
         wide[axis] *= size
         made[f"all-gather along {axis}"] = Case(
             f"ROOT r = T[{wide[0]},{wide[1]}] all-gather(p), dimensions={{{axis}}}, {by.text}",
-            _by_group(by, lambda group, place, p, axis=axis: np.concatenate([p[d] for d in group], axis)),
+            _by_group(by, lambda group, position, p, axis=axis: np.concatenate([p[d] for d in group], axis)),
         )
         if 4 % size == 0:
             narrow = [4, 4]
             narrow[axis] //= size
             made[f"reduce-scatter along {axis}"] = Case(
                 f"ROOT r = T[{narrow[0]},{narrow[1]}] reduce-scatter(p), dimensions={{{axis}}}, to_apply=f, {by.text}",
-                _by_group(by, lambda group, place, p, axis=axis: np.split(reduced(group, p), size, axis)[place]),
+                _by_group(by, lambda group, position, p, axis=axis: np.split(reduced(group, p), size, axis)[position]),
             )
     return made
 
@@ -140,12 +140,12 @@ def _without_global_ids(by: Grouping, channel: str, devices: Devices) -> dict[st
     made = {
         "collective-broadcast": Case(
             f"ROOT r = T[4,4] collective-broadcast(p), {by.text}",
-            _by_group(by, lambda group, place, p: p[group[0]]),
+            _by_group(by, lambda group, position, p: p[group[0]]),
         ),
         "all-to-all of a tuple": Case(
             f"n = T[4,4] negate(p)\n  ROOT r = ({', '.join(['T[4,4]'] * size)}) "
             f"all-to-all({', '.join(['p', 'n', 'n', 'p', 'p', 'p', 'n', 'n'][:size])}), {by.text}",
-            _by_group(by, lambda group, place, p: tuple(_sign(place) * p[d] for d in group)),
+            _by_group(by, lambda group, position, p: tuple(_sign(position) * p[d] for d in group)),
         ),
         **_permutes(channel, devices),
     }
@@ -155,16 +155,16 @@ def _without_global_ids(by: Grouping, channel: str, devices: Devices) -> dict[st
                 f"ROOT r = T[4,4] all-to-all(p), dimensions={{{axis}}}, {by.text}",
                 _by_group(
                     by,
-                    lambda group, place, p, axis=axis: np.concatenate(
-                        [np.split(p[d], size, axis)[place] for d in group], axis
+                    lambda group, position, p, axis=axis: np.concatenate(
+                        [np.split(p[d], size, axis)[position] for d in group], axis
                     ),
                 ),
             )
     return made
 
 
-def _sign(place: int) -> int:
-    return (1, -1, -1, 1, 1, 1, -1, -1)[place]
+def _sign(position: int) -> int:
+    return (1, -1, -1, 1, 1, 1, -1, -1)[position]
 
 
 def _permutes(channel: str, devices: Devices) -> dict[str, Case]:
@@ -196,7 +196,7 @@ def _by_group(by: Grouping, of_member: Callable[..., Any]) -> Callable[[Arrays],
     """The results by device, from what each member of a group gets at its place."""
 
     def expected(p: Arrays) -> list[Any]:
-        found = {device: of_member(group, place, p) for group in by.groups for place, device in enumerate(group)}
+        found = {device: of_member(group, position, p) for group in by.groups for position, device in enumerate(group)}
         return [found[device] for device in range(len(p))]
 
     return expected

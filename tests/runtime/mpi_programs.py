@@ -193,9 +193,9 @@ def messages() -> None:
     )
     given = [np.full((3, 2), k + 1, np.float32) for k in range(count)]
     for _ in range(3):
-        ((received, turned),) = run.run_replicas(run.local_lists([[array] for array in given]))
+        ((received, negated),) = run.run_replicas(run.local_lists([[array] for array in given]))
         want = given[world().rank - 1] if world().rank or count == 1 else np.zeros((3, 2))
-        assert np.array_equal(received, want) and np.array_equal(turned, -want)
+        assert np.array_equal(received, want) and np.array_equal(negated, -want)
     assert run.native_entry() is not None
 
 
@@ -205,18 +205,20 @@ def ragged() -> None:
     rng = np.random.default_rng(5)
     sizes = rng.integers(0, 12 // count + 1, (count, count))
     starts = np.cumsum(sizes, 1) - sizes
-    places = np.cumsum(sizes, 0) - sizes + 1
+    offsets = np.cumsum(sizes, 0) - sizes + 1
     rows, old = rng.random((count, 12, 2)).astype(np.float32), np.full((16, 2), 9, np.float32)
     want = old.copy()
     for k in range(count):
-        want[places[k, me] : places[k, me] + sizes[k, me]] = rows[k, starts[k, me] : starts[k, me] + sizes[k, me]]
+        want[offsets[k, me] : offsets[k, me] + sizes[k, me]] = rows[k, starts[k, me] : starts[k, me] + sizes[k, me]]
     for name in ("s32", "s64", "u32"):
         members = ",".join(map(str, range(count)))
         text = RAGGED.replace("COUNT", str(count)).replace("TYPE", name).replace("MEMBERS", members)
         run = hl.compile(text, distributed=True, timeout=20)
-        numbers = [each.astype(type_of(name).dtype) for each in (starts[me], sizes[me], places[me], sizes[:, me])]
+        index_operands = [
+            each.astype(type_of(name).dtype) for each in (starts[me], sizes[me], offsets[me], sizes[:, me])
+        ]
         for _ in range(3):
-            ((got,),) = run.run_replicas([[rows[me], old, *numbers]])
+            ((got,),) = run.run_replicas([[rows[me], old, *index_operands]])
             assert np.array_equal(got, want)
         assert (run.native_entry() is not None) == (count > 1)
 
@@ -225,8 +227,8 @@ def outside() -> None:
     """Rank 1 sends rows that it does not have."""
     text = RAGGED.replace("COUNT", "2").replace("TYPE", "s32").replace("MEMBERS", "0,1")
     run = hl.compile(text, distributed=True, timeout=20)
-    numbers = [np.array([0, 20 * world().rank], np.int32), *[np.array([1, 1], np.int32)] * 3]
-    run.run_replicas([[np.ones((12, 2), np.float32), np.ones((16, 2), np.float32), *numbers]])
+    index_operands = [np.array([0, 20 * world().rank], np.int32), *[np.array([1, 1], np.int32)] * 3]
+    run.run_replicas([[np.ones((12, 2), np.float32), np.ones((16, 2), np.float32), *index_operands]])
 
 
 def is_timed() -> None:

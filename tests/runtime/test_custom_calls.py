@@ -49,7 +49,7 @@ def test_a_c_function_with_tuples_gets_arrays_of_pointers() -> None:
     assert a == 7 and b.tolist() == [0, 0.5]
 
 
-def test_python_functions_may_ask_for_the_site() -> None:
+def test_python_functions_may_take_the_site() -> None:
     seen: list[CustomCallSite] = []
 
     def double(site: CustomCallSite, x: np.ndarray) -> np.ndarray:

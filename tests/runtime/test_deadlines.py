@@ -49,7 +49,7 @@ def loop(size: int = 8, stop: int = -1, kind: str = "add(x, x)") -> hl.Module:
     return hl.parse(text.replace("KIND", kind))
 
 
-ROUNDS = """HloomModule
+PARALLEL_LOOP = """HloomModule
 condition {
   t = (s32[], f32[64,64], f32[1000000]) parameter(0)
   i = s32[] get-tuple-element(t), index=0
@@ -93,12 +93,12 @@ WITHIN = """c = s32[] constant(0)
   q = f32[64,64] get-tuple-element(w2), index=1"""
 
 
-def rounds(endless: bool) -> hl.Module:
-    """A million rounds that run at once, of some 20 us each, or each with a loop that does not end."""
+def parallel_loop(endless: bool) -> hl.Module:
+    """A parallel loop of a million iterations of some 20 us each, or each with a loop that does not end."""
     if not endless:
-        return hl.parse(ROUNDS.replace("WITHIN", "negate(p)"))
+        return hl.parse(PARALLEL_LOOP.replace("WITHIN", "negate(p)"))
     inner = ENDLESS.replace("SIZE", "64,64").replace("STOP", "-1").replace("KIND", "add(x, x)")
-    text = ROUNDS.replace("q = f32[64,64] WITHIN", WITHIN)
+    text = PARALLEL_LOOP.replace("q = f32[64,64] WITHIN", WITHIN)
     return hl.parse(text.replace("condition {", f"{inner}\ncondition {{", 1))
 
 
@@ -120,9 +120,9 @@ def test_a_deadline_names_the_loop(of: str, backend: str) -> None:
     assert "loop" in str(error.value) or "while" in str(error.value)
 
 
-@pytest.mark.parametrize("endless", [False, True], ids=["many rounds", "endless rounds"])
-def test_rounds_at_once_end(endless: bool) -> None:
-    executable, x = hl.compile(rounds(endless)), np.ones(8, np.float32)
+@pytest.mark.parametrize("endless", [False, True], ids=["many iterations", "endless iterations"])
+def test_parallel_iterations_end(endless: bool) -> None:
+    executable, x = hl.compile(parallel_loop(endless)), np.ones(8, np.float32)
     start = time.perf_counter()
     for _ in range(2):
         with pytest.raises(hl.RunError, match=r"longer than 0.2 s"):

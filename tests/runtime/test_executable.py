@@ -22,7 +22,7 @@ def test_shapes_are_told() -> None:
     assert str(executable.output_shape) == "(f32[2,3], s32[])"
 
 
-def test_python_numbers_lists_and_foreign_arrays_are_taken() -> None:
+def test_python_scalars_lists_and_foreign_arrays_are_accepted() -> None:
     class Foreign:
         def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
             return np.ones((2, 3), np.float32)

@@ -16,7 +16,7 @@ from hloom.runtime.float_state import ieee_floats
 from hloom.runtime.machine import architecture
 
 # Where the control register lies in C's fenv_t, and its flush-to-zero (of operands, too) and rounding toward +infinity.
-_PLACES = {"x86_64": (28, 0x8040 | 0x4000), "aarch64": (0, 1 << 24 | 1 << 22)}
+_CONTROL_REGISTER = {"x86_64": (28, 0x8040 | 0x4000), "aarch64": (0, 1 << 24 | 1 << 22)}
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="fenv_t of glibc")
 
 TINY = np.array([1, 71362, 71362 * 3, 1 << 22], np.uint32).view(np.float32)
@@ -27,8 +27,8 @@ def state() -> int:
     """The control register without what only says which exceptions have occurred."""
     environment = (ctypes.c_uint8 * 64)()
     ctypes.PyDLL(None).fegetenv(environment)
-    place, _ = _PLACES[architecture()]
-    return int.from_bytes(environment[place : place + 4], "little") & ~0x3F
+    offset, _ = _CONTROL_REGISTER[architecture()]
+    return int.from_bytes(environment[offset : offset + 4], "little") & ~0x3F
 
 
 @contextmanager
@@ -38,9 +38,9 @@ def flushing() -> Iterator[int]:
     library = ctypes.PyDLL(None)
     library.fegetenv(before)
     library.fegetenv(environment)
-    place, bits = _PLACES[architecture()]
-    word = int.from_bytes(environment[place : place + 4], "little") | bits
-    environment[place : place + 4] = word.to_bytes(4, "little")  # type: ignore[assignment]
+    offset, bits = _CONTROL_REGISTER[architecture()]
+    word = int.from_bytes(environment[offset : offset + 4], "little") | bits
+    environment[offset : offset + 4] = word.to_bytes(4, "little")  # type: ignore[assignment]
     library.fesetenv(environment)
     try:
         assert np.float32(1e-40) * np.ones(3, np.float32)[0] == 0
@@ -58,21 +58,21 @@ ENTRY e {{
   threes = f32[{size}] broadcast(three), dimensions={{}}
   c = f32[3] constant({{1e-40, 1e-40, 1e-40}})
   b = f32[3] broadcast(three), dimensions={{}}
-  folded = f32[3] multiply(c, b)
+  constant = f32[3] multiply(c, b)
   run = f32[{size}] multiply(x, threes)
-  ROOT r = (f32[3], f32[{size}], f32[]) tuple(folded, run, f32[] add(three, little))
+  ROOT r = (f32[3], f32[{size}], f32[]) tuple(constant, run, f32[] add(three, little))
 }}"""
 
 
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("size", [4, 4_000_000])
-def test_subnormal_numbers_are_kept_and_results_rounded_to_nearest(backend: str, size: int) -> None:
+def test_subnormals_are_kept_and_results_rounded_to_nearest(backend: str, size: int) -> None:
     x = np.resize(TINY, size)
     with flushing() as before:
-        folded, run, rounded = hl.compile(text(size), backend)(x)
+        constant, run, rounded = hl.compile(text(size), backend)(x)
         assert state() == before
     expected = np.resize(TINY.view(np.uint32) * 3, size)  # a multiple of the smallest number is one
-    assert np.array_equal(folded.view(np.uint32), np.full(3, 3 * 71362))
+    assert np.array_equal(constant.view(np.uint32), np.full(3, 3 * 71362))
     assert np.array_equal(run.view(np.uint32), expected)
     assert rounded == 3
 

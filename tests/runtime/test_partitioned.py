@@ -102,7 +102,7 @@ def test_what_a_device_sends() -> None:
     assert rows[0].sent == 8 * 8 * 4
 
 
-def test_rounds_of_loops_count() -> None:
+def test_iterations_of_loops_count() -> None:
     text = """HloModule m, num_partitions=2
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
 body { s = (s32[], f32[6]) parameter(0) i = s32[] get-tuple-element(s), index=0 o = s32[] constant(1)

@@ -75,7 +75,7 @@ class Evil:
         return (pytest.fail, ("code of the file has run",))
 
 
-def test_values_of_all_kinds_in_one_place_keep_their_order() -> None:
+def test_values_of_all_kinds_in_one_column_keep_their_order() -> None:
     rng = random.Random(1)
     for _ in range(50):
         values = tuple(rng.choice(VALUES) for _ in range(rng.randrange(20)))

@@ -53,7 +53,7 @@ def cluster(tmp_path: Path) -> Path:
     return path
 
 
-def test_products_take_arithmetic_and_collectives_in_loops_count_each_round(cluster: Path) -> None:
+def test_products_take_arithmetic_and_collectives_in_loops_count_each_iteration(cluster: Path) -> None:
     module = hl.parse(HLO)
     module.num_partitions = 4
     prediction = predict(module, 1, load_cluster(cluster))

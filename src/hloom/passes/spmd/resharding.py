@@ -134,11 +134,11 @@ class Resharding:
         indices = [self.select_by_partition(offsets) for offsets in starts]
         return self.build(DynamicSlice(size_indices=tuple(sizes)), value, *indices)
 
-    def select_by_partition(self, numbers: Sequence[int]) -> Instruction:
+    def select_by_partition(self, values: Sequence[int]) -> Instruction:
         """The number at the place of this partition: a look-up in a constant table."""
-        if len(set(numbers)) == 1:
-            return self.constant(np.asarray(numbers[0], np.int32))
-        table = self.constant(np.asarray(numbers, np.int32))
+        if len(set(values)) == 1:
+            return self.constant(np.asarray(values[0], np.int32))
+        table = self.constant(np.asarray(values, np.int32))
         entry = self.build(DynamicSlice(size_indices=(1,)), table, self.partition)
         return self.build(Reshape(), entry, shape=Shape.array(table.shape.element_type))
 
@@ -193,8 +193,8 @@ class Resharding:
         sizes, strides = self.mesh.sizes, [self.mesh.stride(axis) for axis in range(len(self.mesh.sizes))]
         digits = {p: [p // stride % size for stride, size in zip(strides, sizes)] for p in range(self.mesh.count)}
         pairs = []
-        for p, place in digits.items():
-            there = [sizes[axis] - 1 - k if axis in axes else k for axis, k in enumerate(place)]
+        for p, slot in digits.items():
+            there = [sizes[axis] - 1 - k if axis in axes else k for axis, k in enumerate(slot)]
             pairs.append((p, sum(k * stride for k, stride in zip(there, strides, strict=True))))
         return self.build(CollectivePermute(source_target_pairs=tuple(pairs), channel_id=next(self.channels)), value)
 
@@ -211,8 +211,8 @@ class Resharding:
         def joined(index: tuple[int, ...]) -> Instruction:
             d = len(index)
             if d == shape.rank:
-                place = order.index(int(annotation.assignment[index][0]))
-                return self.build(Reshape(), self.slice_dimension(gathered, 0, place, 1), shape=block)
+                slot = order.index(int(annotation.assignment[index][0]))
+                return self.build(Reshape(), self.slice_dimension(gathered, 0, slot, 1), shape=block)
             parts = [joined((*index, k)) for k in range(annotation.tiles[d])]
             return parts[0] if len(parts) == 1 else self.build(Concatenate(dimension=d), *parts)
 
