@@ -76,7 +76,10 @@ def declare_routine(name: str, signature: Signature, plan: Callable[[Binding], R
 
 
 class HostFunctionCaller:
-    """Calls a function that a user registered. It may keep its operands, so the caller gives it `read_only_copy` ones."""
+    """Calls a function that a user registered.
+
+    The function may keep its operands, so the caller passes copies (`read_only_copy`).
+    """
 
     def __init__(self, function: Callable[..., Any], wants_site: bool) -> None:
         self.function, self.wants_site = function, wants_site
