@@ -61,8 +61,8 @@ def _check(parser: Parser, name: str) -> Operation:
 
 
 def _number(parser: Parser) -> str:
-    found = parser.scanner.match(re.compile(r"[-+.\deE]+"))
-    return found[0] if found else parser.scanner.fail("expected a number")
+    match = parser.scanner.match(re.compile(r"[-+.\deE]+"))
+    return match[0] if match else parser.scanner.fail("expected a number")
 
 
 def _probe(parser: Parser, name: str) -> Operation:

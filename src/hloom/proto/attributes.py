@@ -63,10 +63,10 @@ def write(proto: Any, field: Field, value: Any) -> None:
 
 def frontend_attributes(proto: Any, declaration: type[Operation]) -> dict[str, str]:
     """Those of an instruction proto, without what `write` put among them."""
-    found = dict(proto.frontend_attributes.map)
-    for field in declaration.fields if found else ():
-        found.pop(_ELSEWHERE + field.name, None)
-    return found
+    entries = dict(proto.frontend_attributes.map)
+    for field in declaration.fields if entries else ():
+        entries.pop(_ELSEWHERE + field.name, None)
+    return entries
 
 
 @functools.cache

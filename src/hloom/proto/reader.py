@@ -162,10 +162,10 @@ class _Reader:
     def _shape(self, proto: Any) -> Shape:
         """Instructions have few different shapes: each is read once."""
         key = proto.SerializeToString()
-        found = self.shapes.get(key)
-        if found is None:
-            found = self.shapes[key] = read_shape(proto)
-        return found
+        shape = self.shapes.get(key)
+        if shape is None:
+            shape = self.shapes[key] = read_shape(proto)
+        return shape
 
     def _operation(self, declaration: type[Operation], proto: Any) -> Operation:
         if declaration is Constant and (not proto.HasField("literal") or is_elided(proto.literal)):
@@ -184,12 +184,12 @@ class _Reader:
 
     def _called(self, field: Field, proto: Any) -> Any:
         """The computations of `called_computation_ids`, or the one at the position that the path ends with."""
-        found = [_find(self.computations, identity, "computation") for identity in proto.called_computation_ids]
+        computations = [_find(self.computations, identity, "computation") for identity in proto.called_computation_ids]
         _, _, position = (field.proto or "").partition(".")
         if field.kind is kinds.COMPUTATIONS:
-            return tuple(found) or None
+            return tuple(computations) or None
         index = int(position or 0)
-        return found[index] if index < len(found) else None
+        return computations[index] if index < len(computations) else None
 
 
 def _find(by_id: dict[int, Any], identity: int, what: str) -> Any:

@@ -292,9 +292,9 @@ def _file() -> FileDescriptorProto:
 
 
 def _add_field(message: DescriptorProto, name: str, text: str, enums: dict[str, str]) -> None:
-    found = _FIELD.match(text)
-    assert found, f"{name}: {text}"
-    number, kind, mark, field_name, group = found.groups()
+    match = _FIELD.match(text)
+    assert match, f"{name}: {text}"
+    number, kind, mark, field_name, group = match.groups()
     field: Any = message.field.add(name=field_name, number=int(number), label=3 if mark == "*" else 1)
     if kind.startswith("map<"):
         key, _, value = kind[4:-1].partition(",")

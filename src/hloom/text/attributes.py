@@ -78,25 +78,25 @@ def _braced(values: Any) -> str:
 
 
 def _enum(scanner: Scanner, kind: EnumKind) -> Any:
-    found = scanner.match(_WORD)
+    match = scanner.match(_WORD)
     for member in kind.enumeration:
-        if found and member.value == found[0]:
+        if match and member.value == match[0]:
             return member
     scanner.fail(f"expected {kind.description}", 0)
 
 
 def _bool(scanner: Scanner) -> bool:
-    found = scanner.match(_WORD)
-    if not found or found[0] not in ("true", "false", "1", "0"):
+    match = scanner.match(_WORD)
+    if not match or match[0] not in ("true", "false", "1", "0"):
         scanner.fail("expected true or false", 0)
-    return found[0] in ("true", "1")
+    return match[0] in ("true", "1")
 
 
 def _float(scanner: Scanner) -> float:
-    found = scanner.match(_NUMBER)
-    if not found:
+    match = scanner.match(_NUMBER)
+    if not match:
         scanner.fail(f"expected a number, got {scanner.shown()}")
-    return float(found[0])
+    return float(match[0])
 
 
 def _float_text(value: Any) -> str:
@@ -105,17 +105,17 @@ def _float_text(value: Any) -> str:
 
 
 def _string(scanner: Scanner) -> str:
-    found = scanner.match(STRING)
-    if not found:
+    match = scanner.match(STRING)
+    if not match:
         scanner.fail(f"expected a quoted string, got {scanner.shown()}")
-    return unquote(found[0])
+    return unquote(match[0])
 
 
 def _word(scanner: Scanner) -> str:
-    found = scanner.match(_WORD)
-    if not found:
+    match = scanner.match(_WORD)
+    if not match:
         scanner.fail(f"expected a word, got {scanner.shown()}")
-    return found[0]
+    return match[0]
 
 
 def _ints(scanner: Scanner) -> tuple[int, ...]:
@@ -198,10 +198,10 @@ def _window(scanner: Scanner) -> tuple[WindowDimension, ...]:
     columns: dict[str, list[Any]] = {}
     while not scanner.take("}"):
         start = scanner.pos
-        found = scanner.match(_WINDOW_ITEM)
-        if not found or found[1] in columns:
+        match = scanner.match(_WINDOW_ITEM)
+        if not match or match[1] in columns:
             scanner.fail("expected size=, stride=, pad=, lhs_dilate=, rhs_dilate= or rhs_reversal=, each once", start)
-        columns[found[1]] = _columns(scanner, found[1], found[2], start)
+        columns[match[1]] = _columns(scanner, match[1], match[2], start)
     count = len(columns.get("size", ()))
     if "rhs_reversal" in columns:
         # XLA takes as many of its entries as there are sizes, and 0 for more.
@@ -262,11 +262,11 @@ _LABELS = re.compile(r"([\dbf?]++)_([\dio?]++)->([\dbf?]++)")
 
 
 def _dim_labels(scanner: Scanner) -> ConvolutionDimensionNumbers:
-    found = scanner.match(_LABELS)
-    if not found:
+    match = scanner.match(_LABELS)
+    if not match:
         scanner.fail("expected dimension labels like b01f_01io->b01f", 0)
     sides = []
-    for side, letters in ((found[1], "bf"), (found[2], "oi"), (found[3], "bf")):
+    for side, letters in ((match[1], "bf"), (match[2], "oi"), (match[3], "bf")):
         digits = sorted(c for c in side if c.isdigit())
         known = side.replace("?", "")
         spatial = len(known) - 2
@@ -302,11 +302,11 @@ _PADDING = re.compile(r"-?\d++(?:_-?\d++){1,2}(?:x-?\d++(?:_-?\d++){1,2})*+")
 def _padding(scanner: Scanner) -> tuple[PaddingDimension, ...]:
     if scanner.at_end():
         return ()
-    found = scanner.match(_PADDING)
-    if not found:
+    match = scanner.match(_PADDING)
+    if not match:
         scanner.fail("expected padding like 0_1x2_0_1 (low_high_interior)", 0)
     try:
-        return tuple(PaddingDimension(*(_small_int(n) for n in entry.split("_"))) for entry in found[0].split("x"))
+        return tuple(PaddingDimension(*(_small_int(n) for n in entry.split("_"))) for entry in match[0].split("x"))
     except ValueError:
         scanner.fail("a padding number does not fit", 0)
 
@@ -382,26 +382,26 @@ def _mesh_groups(scanner: Scanner) -> MeshReplicaGroups:
 
 
 def _mesh_axis(scanner: Scanner) -> tuple[str, int]:
-    found = scanner.match(_AXIS_NAME)
-    if not found:
+    match = scanner.match(_AXIS_NAME)
+    if not match:
         scanner.fail(f"expected an axis like 'x'=2, got {scanner.shown()}")
     scanner.expect("=")
-    return found[1], scanner.integer("the size of the axis")
+    return match[1], scanner.integer("the size of the axis")
 
 
 def _axis_ref(scanner: Scanner, names: tuple[str, ...]) -> AxisRef:
-    found = scanner.match(_AXIS_NAME)
-    if not found or found[1] not in names:
+    match = scanner.match(_AXIS_NAME)
+    if not match or match[1] not in names:
         scanner.fail(f"expected one of the axes {', '.join(names)}, got {scanner.shown()}")
     if not scanner.take(":"):
-        return AxisRef(names.index(found[1]))
+        return AxisRef(names.index(match[1]))
     scanner.expect("(")
     before = scanner.integer()
     scanner.expect(")")
     size = scanner.integer()
     if before < 1 or size < 1:
         scanner.fail("the parts of an axis have sizes >= 1")
-    return AxisRef(names.index(found[1]), before, size)
+    return AxisRef(names.index(match[1]), before, size)
 
 
 def _mesh_text(groups: MeshReplicaGroups) -> str:

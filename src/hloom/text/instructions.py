@@ -90,15 +90,15 @@ class InstructionParser:
             if text.startswith("}", position):
                 scanner.pos += 1
                 break
-            found = _INSTRUCTION.match(text, position)
-            if not found:
+            match = _INSTRUCTION.match(text, position)
+            if not match:
                 scanner.fail(f"expected an instruction 'name = shape opcode(..)' or '}}', got {scanner.shown()}")
-            scanner.pos = found.end()
-            name = found[2].strip('"')
+            scanner.pos = match.end()
+            name = match[2].strip('"')
             if name in self.by_name:
                 scanner.fail(f"instruction {name!r} is defined twice", position)
             instruction = self._instruction(name, position)
-            if found[1]:
+            if match[1]:
                 if root is not None:
                     scanner.fail("a computation has one ROOT", position)
                 root = instruction
@@ -113,8 +113,8 @@ class InstructionParser:
         self.computation, self.by_name, self.makes_parameters = computation, {}, True
         scanner.skip()
         start = scanner.pos
-        found = scanner.match(_INSTRUCTION)
-        computation.root = self._instruction(found[2].strip('"') if found else "r", start)
+        match = scanner.match(_INSTRUCTION)
+        computation.root = self._instruction(match[2].strip('"') if match else "r", start)
         if not scanner.at_end():
             scanner.fail("one instruction stands alone, or all of them in a computation: name { .. }")
 
@@ -129,10 +129,10 @@ class InstructionParser:
         shape = scan_shape(scanner) if _SHAPE.match(text, scanner.pos) else None
         scanner.skip()
         opcode_at = scanner.pos
-        found = _OPCODE.match(text, opcode_at)
-        if not found:
+        match = _OPCODE.match(text, opcode_at)
+        if not match:
             scanner.fail(f"expected {'an opcode' if shape else 'a shape'}, got {scanner.shown()}")
-        opcode, scanner.pos = found[0], found.end()
+        opcode, scanner.pos = match[0], match.end()
         scanner.skip()
         parentheses_at = scanner.pos + 1
         declaration = operation_named(opcode)
@@ -219,11 +219,11 @@ class InstructionParser:
         if scanner.take(")"):
             return operands
         while True:
-            found = _OPERAND.match(text, scanner.pos)
-            if found:
-                operands.append(self._operand(found[1], found.start(1)))
-                scanner.pos = found.end()
-                more = found[2] == ","
+            match = _OPERAND.match(text, scanner.pos)
+            if match:
+                operands.append(self._operand(match[1], match.start(1)))
+                scanner.pos = match.end()
+                more = match[2] == ","
             else:
                 operand = self._long_operand()
                 operands += [] if operand is None else [operand]
@@ -250,14 +250,14 @@ class InstructionParser:
         scanner.skip()
         start = scanner.pos
         shape = scan_shape(scanner) if _SHAPE.match(text, start) else None
-        found = _ELEMENT.match(text, scanner.pos)
-        if found:
-            scanner.pos = found.end()
-            if self.makes_parameters and shape and found[1] not in self.by_name:
-                self._parameter(found[1], shape)
-            operand = self._operand(found[1], found.start(1))
-            for index in re.findall(r"\d+", found[2]):
-                operand = self._element(operand, int(index), found.start(2))
+        match = _ELEMENT.match(text, scanner.pos)
+        if match:
+            scanner.pos = match.end()
+            if self.makes_parameters and shape and match[1] not in self.by_name:
+                self._parameter(match[1], shape)
+            operand = self._operand(match[1], match.start(1))
+            for index in re.findall(r"\d+", match[2]):
+                operand = self._element(operand, int(index), match.start(2))
             return operand
         scanner.skip()
         if text.startswith(",", scanner.pos) or (shape is not None and text.startswith(")", scanner.pos)):
@@ -299,11 +299,11 @@ class InstructionParser:
         """Attribute name -> the text of its value and where it stands."""
         raw: Raw = {}
         scanner, text = self.scanner, self.text
-        while found := ATTRIBUTE.match(text, scanner.pos):
-            name = found[1]
+        while match := ATTRIBUTE.match(text, scanner.pos):
+            name = match[1]
             if name in raw:
-                scanner.fail(f"attribute {name} is given twice", found.start(1))
-            scanner.pos = position = found.end()
+                scanner.fail(f"attribute {name} is given twice", match.start(1))
+            scanner.pos = position = match.end()
             mesh = _MESH_GROUPS.match(text, position) if name == "replica_groups" else None
             if mesh:
                 scanner.pos = mesh.end()
@@ -382,10 +382,10 @@ class InstructionParser:
             return (self._nested(position + 1),)
         if text.startswith("{") and "=" in text:
             return tuple(self._listed(position + 1))
-        found = attributes.names(Scanner(text, self.scanner.whole, position))
-        if not found:
+        names = attributes.names(Scanner(text, self.scanner.whole, position))
+        if not names:
             self.scanner.fail("expected a computation's name", position)
-        return tuple(self.named(name, position) for name in found)
+        return tuple(self.named(name, position) for name in names)
 
     def _listed(self, position: int) -> Iterator[Computation]:
         """The computations of a list, some of which stand there in braces."""

@@ -92,14 +92,14 @@ def _parse_tuple(text: str, shape: Shape, depth: int) -> Literal:
 
 def _check_skeleton(text: str, shape: Shape) -> None:
     """Numbers apart, a constant must have the braces of its shape; commas only separate, as blanks do."""
-    found = _SEPARATORS.sub("", _NUMBER.sub("1", text))
-    wanted = "1"
+    skeleton = _SEPARATORS.sub("", _NUMBER.sub("1", text))
+    expected = "1"
     for size in reversed(shape.dimensions):
-        if size * len(wanted) > len(found):
-            wanted = "?"
+        if size * len(expected) > len(skeleton):
+            expected = "?"
             break
-        wanted = "{" + wanted * size + "}"
-    if found != wanted and not (shape.element_count == 0 and re.fullmatch(r"[{}]*", found)):
+        expected = "{" + expected * size + "}"
+    if skeleton != expected and not (shape.element_count == 0 and re.fullmatch(r"[{}]*", skeleton)):
         sizes = " x ".join(map(str, shape.dimensions))
         raise ValueError(f"the braces do not nest as {sizes} numbers do")
 
@@ -193,18 +193,18 @@ def _floats_with_payloads(tokens: list[str]) -> tuple[list[float], list[int]]:
 
 def _set_nan(array: Array, i: int, token: str) -> None:
     """Writes the NaN of a token with its sign and payload, where the element type has them."""
-    found = _NAN.match(token)
+    match = _NAN.match(token)
     element_type = BY_DTYPE[array.dtype]
     mantissa = int(ml_dtypes.finfo(array.dtype).nmant)
-    if found and element_type is PrimitiveType.F8E4M3FN:
-        bits_of(array)[i] = 0xFF if found[1] == "-" else 0x7F
-    if not found or not has_infinity(array.dtype):
+    if match and element_type is PrimitiveType.F8E4M3FN:
+        bits_of(array)[i] = 0xFF if match[1] == "-" else 0x7F
+    if not match or not has_infinity(array.dtype):
         return
-    payload = int(found[2], 16) if found[2] else 1 << (mantissa - 1)
+    payload = int(match[2], 16) if match[2] else 1 << (mantissa - 1)
     if not 0 < payload < 1 << mantissa:
         raise ValueError(f"{token!r}: the payload must be in [1, 2^{mantissa})")
     exponent = ((1 << (element_type.bits - 1 - mantissa)) - 1) << mantissa
-    sign = 1 << (element_type.bits - 1) if found[1] == "-" else 0
+    sign = 1 << (element_type.bits - 1) if match[1] == "-" else 0
     bits_of(array)[i] = sign | exponent | payload
 
 

@@ -21,17 +21,17 @@ def read_metadata(scanner: Scanner) -> dict[str, Any]:
     at = _after_separators(text, 1)
     end = len(text.rstrip()) - 1
     while at < end:
-        found = _METADATA.match(text, at)
-        if not found:
+        match = _METADATA.match(text, at)
+        if not match:
             scanner.fail("cannot read the metadata: expected name=value", at)
-        metadata[found[1]] = _plain_value(found[2])
-        at = _after_separators(text, found.end())
+        metadata[match[1]] = _plain_value(match[2])
+        at = _after_separators(text, match.end())
     return metadata
 
 
 def _after_separators(text: str, position: int) -> int:
-    found = _SEPARATOR.match(text, position)
-    return found.end() if found else position
+    match = _SEPARATOR.match(text, position)
+    return match.end() if match else position
 
 
 def _plain_value(text: str) -> Any:
@@ -50,11 +50,11 @@ def read_frontend_attributes(scanner: Scanner) -> dict[str, str]:
     while not scanner.take("}"):
         if entries:
             scanner.expect(",", "between attributes")
-        found = _FRONTEND.match(scanner.text, scanner.pos)
-        if not found:
+        match = _FRONTEND.match(scanner.text, scanner.pos)
+        if not match:
             scanner.fail(f"expected name=value, got {scanner.shown()}")
-        scanner.pos = found.end()
+        scanner.pos = match.end()
         value = scanner.raw_value()
-        key = unquote(found[1]) if found[1].startswith('"') else found[1]
+        key = unquote(match[1]) if match[1].startswith('"') else match[1]
         entries[key] = unquote(value) if STRING.fullmatch(value) else value
     return entries

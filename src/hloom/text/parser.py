@@ -94,16 +94,16 @@ class _ModuleParser:
 
     def _header(self) -> None:
         scanner = self.scanner
-        found = scanner.match(_HEADER_NAME)
-        self.module.name = found[0].strip('%"') if found else ""
+        match = scanner.match(_HEADER_NAME)
+        self.module.name = match[0].strip('%"') if match else ""
         if not self.module.name:
             scanner.fail(f"expected the module's name, got {scanner.shown()}")
         seen: set[str] = set()
-        while found := ATTRIBUTE.match(self.text, self.scanner.pos):
-            self.scanner.pos = found.end()
-            name = found[1]
+        while match := ATTRIBUTE.match(self.text, self.scanner.pos):
+            self.scanner.pos = match.end()
+            name = match[1]
             if name in seen:
-                self.scanner.fail(f"attribute {name} is given twice", found.start(1))
+                self.scanner.fail(f"attribute {name} is given twice", match.start(1))
             seen.add(name)
             self._header_attribute(name)
 
@@ -149,8 +149,8 @@ class _ModuleParser:
         start = max(self.text.rfind(table, 0, scanner.pos) for table in _TABLES)
         name = self.text[start : scanner.pos]
         rows: list[str] = []
-        while found := scanner.match(_ROW):
-            rows.append(found[1].strip())
+        while match := scanner.match(_ROW):
+            rows.append(match[1].strip())
         self.module.stack_frames[name] = rows
 
     # Computations
@@ -159,26 +159,26 @@ class _ModuleParser:
         scanner = self.scanner
         scanner.skip()
         start = scanner.pos
-        found = _COMPUTATION.match(self.text, start)
-        if not found or found[2] is None:
+        match = _COMPUTATION.match(self.text, start)
+        if not match or match[2] is None:
             scanner.fail(f"expected a computation, got {scanner.shown()}")
-        scanner.pos = found.end()
-        name = found[2]
+        scanner.pos = match.end()
+        name = match[2]
         if not self.module.name and not self.module.computations and not _BODY.match(self.text, scanner.pos):
             scanner.fail(f"HLO text starts with 'HloModule name' or with a computation, got {name!r}", start)
         computation = self.instructions.named(name, None)
         if computation.parent is not None:
             scanner.fail(f"computation {name!r} is defined twice", start)
-        if found[1] and self.module.entry_computation is not None:
+        if match[1] and self.module.entry_computation is not None:
             scanner.fail("a module has one ENTRY computation", start)
         self._signature()
         scanner.expect("{", "at the start of a computation")
         self.instructions.read(computation)
-        self.module.add(computation, entry=bool(found[1]))
-        while found_attribute := ATTRIBUTE.match(self.text, scanner.pos):
-            scanner.pos = found_attribute.end()
+        self.module.add(computation, entry=bool(match[1]))
+        while attribute := ATTRIBUTE.match(self.text, scanner.pos):
+            scanner.pos = attribute.end()
             raw = scanner.raw_value()
-            if found_attribute[1] == "execution_thread":
+            if attribute[1] == "execution_thread":
                 computation.execution_thread = unquote(raw) if raw.startswith('"') else raw
 
     def _instruction_alone(self) -> None:

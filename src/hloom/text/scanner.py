@@ -33,7 +33,7 @@ def without_comments(text: str) -> str:
     """The text with blanks where comments stand, so that places stay where they are; strings are left alone."""
     if "/*" not in text and "//" not in text:
         return text
-    return _COMMENT.sub(lambda found: found[1] or _NOT_NEWLINE.sub(" ", found[0]), text)
+    return _COMMENT.sub(lambda match: match[1] or _NOT_NEWLINE.sub(" ", match[0]), text)
 
 
 class Scanner:
@@ -81,24 +81,24 @@ class Scanner:
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Matches a pattern after white space and moves past it."""
         self.skip()
-        found = pattern.match(self.text, self.pos)
-        if found:
-            self.pos = found.end()
-        return found
+        match = pattern.match(self.text, self.pos)
+        if match:
+            self.pos = match.end()
+        return match
 
     def name(self, what: str) -> str:
-        found = self.match(NAME)
-        if not found:
+        match = self.match(NAME)
+        if not match:
             self.fail(f"expected {what}, got {self.shown()}")
-        return found[1]
+        return match[1]
 
     def integer(self, what: str = "an integer") -> int:
-        found = self.match(INTEGER)
-        if not found:
+        match = self.match(INTEGER)
+        if not match:
             self.fail(f"expected {what}, got {self.shown()}")
-        if len(found[0]) > 20 or not -(2**63) <= int(found[0]) < 2**63:
-            self.fail(f"{found[0][:40]} does not fit 64 bits", found.start())
-        return int(found[0])
+        if len(match[0]) > 20 or not -(2**63) <= int(match[0]) < 2**63:
+            self.fail(f"{match[0][:40]} does not fit 64 bits", match.start())
+        return int(match[0])
 
     def shown(self) -> str:
         """What comes next, for messages."""
@@ -117,10 +117,10 @@ class Scanner:
                 if character != "[" and character != "(":
                     break
             elif character == '"':
-                found = STRING.match(text, self.pos)
-                if not found:
+                match = STRING.match(text, self.pos)
+                if not match:
                     self.fail("the string is not closed")
-                self.pos = found.end()
+                self.pos = match.end()
                 break
             else:
                 plain = _PLAIN.match(text, self.pos)
@@ -135,21 +135,21 @@ class Scanner:
         """The position after the bracket that closes the one at `start`; strings inside count as one."""
         text, stack, position = self.text, [], start
         while True:
-            found = _NESTING.search(text, position)
-            if not found:
+            match = _NESTING.search(text, position)
+            if not match:
                 self.fail(f"the {text[start]!r} is not closed", start)
-            character, position = found[0], found.end()
+            character, position = match[0], match.end()
             if character == '"':
-                string = STRING.match(text, found.start())
+                string = STRING.match(text, match.start())
                 if not string:
-                    self.fail("the string is not closed", found.start())
+                    self.fail("the string is not closed", match.start())
                 position = string.end()
             elif character in _CLOSING:
                 stack.append(_CLOSING[character])
                 if len(stack) > MAX_NESTING:
-                    self.fail(f"brackets nest more than {MAX_NESTING} deep", found.start())
+                    self.fail(f"brackets nest more than {MAX_NESTING} deep", match.start())
             elif stack.pop() != character:
-                self.fail(f"unexpected {character!r}", found.start())
+                self.fail(f"unexpected {character!r}", match.start())
             elif not stack:
                 return position
 
@@ -190,8 +190,8 @@ def quote(text: str) -> str:
     return f'"{_QUOTED.sub(_escaped, text)}"'
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return _ESCAPED.get(found[0]) or f"\\{ord(found[0]) & 0xFF:03o}"
+def _escaped(match: re.Match[str]) -> str:
+    return _ESCAPED.get(match[0]) or f"\\{ord(match[0]) & 0xFF:03o}"
 
 
 def is_printable(text: str) -> bool:

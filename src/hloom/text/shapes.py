@@ -40,14 +40,14 @@ def _cached_shape(text: str) -> Shape:
 def scan_shape(scanner: Scanner) -> Shape:
     """Reads the shape that comes next."""
     scanner.skip()
-    found = ARRAY_SHAPE.match(scanner.text, scanner.pos)
-    if found:
+    match = ARRAY_SHAPE.match(scanner.text, scanner.pos)
+    if match:
         try:
-            shape = _cached_shape(found[0])
+            shape = _cached_shape(match[0])
         except ParseError:
             # Read it again in place, for an error that points into the whole text.
             return _scan(scanner, 0)
-        scanner.pos = found.end()
+        scanner.pos = match.end()
         return shape
     return _scan(scanner, 0)
 
@@ -67,10 +67,10 @@ def _scan(scanner: Scanner, depth: int) -> Shape:
         scanner.expect(")", "at the end of a buffer")
         return buffer
     start = scanner.pos
-    found = scanner.match(_ELEMENT_TYPE)
-    if not found or found[0] not in BY_NAME or found[0] in ("tuple", "buffer"):
+    match = scanner.match(_ELEMENT_TYPE)
+    if not match or match[0] not in BY_NAME or match[0] in ("tuple", "buffer"):
         scanner.fail(f"expected a shape, got {scanner.text[start : start + 20]!r}", start)
-    element_type = BY_NAME[found[0]]
+    element_type = BY_NAME[match[0]]
     dimensions, dynamic = _scan_sizes(scanner)
     if not element_type.is_array:
         if dimensions:
@@ -93,19 +93,19 @@ def _scan_sizes(scanner: Scanner) -> tuple[list[int], list[bool]]:
     while not scanner.take("]"):
         if dimensions:
             scanner.expect(",", "between sizes")
-        found = scanner.match(_SIZE)
-        if not found:
+        match = scanner.match(_SIZE)
+        if not match:
             scanner.fail(f"expected a size, got {scanner.shown()}")
-        if found[2] == "?":
-            if found[1]:
-                scanner.fail("a size is '?', or has a bound as in <=10", found.start())
+        if match[2] == "?":
+            if match[1]:
+                scanner.fail("a size is '?', or has a bound as in <=10", match.start())
             dimensions.append(UNBOUNDED)
             dynamic.append(True)
             continue
-        if len(found[2]) > 19 or int(found[2]) >= 2**63:
-            scanner.fail(f"size {found[2][:30]} does not fit 64 bits", found.start())
-        dimensions.append(int(found[2]))
-        dynamic.append(bool(found[1]))
+        if len(match[2]) > 19 or int(match[2]) >= 2**63:
+            scanner.fail(f"size {match[2][:30]} does not fit 64 bits", match.start())
+        dimensions.append(int(match[2]))
+        dynamic.append(bool(match[1]))
     return dimensions, dynamic
 
 

@@ -25,8 +25,8 @@ def scan_sharding(scanner: Scanner, depth: int = 0) -> Sharding:
             parts.append(scan_sharding(scanner, depth + 1))
         return Sharding(ShardingType.TUPLE, tuple_shardings=tuple(parts))
     start = scanner.pos
-    found = scanner.match(_WORD)
-    word = found[0] if found else ""
+    match = scanner.match(_WORD)
+    word = match[0] if match else ""
     if word == "mesh":
         # Named shardings, over the axes of a mesh, are kept as text.
         scanner.pos = scanner.text.rindex("{", 0, start)
@@ -71,10 +71,10 @@ def _scan_tiled(scanner: Scanner) -> Sharding:
 
 
 def _scan_type(scanner: Scanner) -> ShardingType:
-    found = scanner.match(_WORD)
-    if not found or found[0] not in _SIMPLE:
-        scanner.fail(f"expected one of {', '.join(_SIMPLE)}, got {found[0] if found else scanner.shown()}")
-    return _SIMPLE[found[0]]
+    match = scanner.match(_WORD)
+    if not match or match[0] not in _SIMPLE:
+        scanner.fail(f"expected one of {', '.join(_SIMPLE)}, got {match[0] if match else scanner.shown()}")
+    return _SIMPLE[match[0]]
 
 
 def _extra(scanner: Scanner) -> str:

@@ -104,14 +104,14 @@ class BlockExporter:
 
     def leaves(self, *instructions: Instruction) -> list[Value]:
         """The leaves of the values of some instructions; zeros where nothing defines one."""
-        found: list[Value] = []
+        values: list[Value] = []
         for instruction in instructions:
             leaves = self.values[instruction]
             for i, (leaf, shape) in enumerate(zip(leaves, instruction.shape.leaves(), strict=True)):
                 if leaf is None:
                     leaves[i] = leaf = self.zeros(shape)
-                found.append(leaf)
-        return found
+                values.append(leaf)
+        return values
 
     def zeros(self, shape: Shape) -> Value:
         if shape.is_token:

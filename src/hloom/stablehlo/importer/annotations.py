@@ -108,15 +108,15 @@ def result_sharding(entries: Attribute, shape: Shape, meshes: Meshes) -> Shardin
     """The sharding of the main function's results; results that say nothing are replicated."""
     if not isinstance(entries, list):
         return None
-    found: list[Sharding | None] = []
+    shardings: list[Sharding | None] = []
     for attributes in entries:
         named = attributes.get("sdy.sharding") if attributes else None
         if isinstance(named, DialectAttribute) and isinstance(named.body, str):
-            found += mesh_shardings(with_named_meshes(named.body, meshes), meshes)[:1] or [None]
+            shardings += mesh_shardings(with_named_meshes(named.body, meshes), meshes)[:1] or [None]
         else:
-            found.append(_written(attributes or {}))
-    if not any(found):
+            shardings.append(_written(attributes or {}))
+    if not any(shardings):
         return None
-    if shape.is_tuple and len(found) == len(shape.elements):
-        return Sharding(ShardingType.TUPLE, tuple_shardings=tuple(sharding or REPLICATED for sharding in found))
-    return found[0]
+    if shape.is_tuple and len(shardings) == len(shape.elements):
+        return Sharding(ShardingType.TUPLE, tuple_shardings=tuple(sharding or REPLICATED for sharding in shardings))
+    return shardings[0]

@@ -129,14 +129,14 @@ class Body(XlaBuilder):
 
     def value(self, value: Value, user: Operation) -> XlaOp:
         """What a value has become; constants of outer computations are made again."""
-        found = self.values.get(value)
-        if found is None and value in self.known:
-            found = self.constant(Literal.from_numpy(self.known[value]))
-        if found is None:
-            found = self._moved(value, _MAX_MOVED)
-        if found is None:
+        result = self.values.get(value)
+        if result is None and value in self.known:
+            result = self.constant(Literal.from_numpy(self.known[value]))
+        if result is None:
+            result = self._moved(value, _MAX_MOVED)
+        if result is None:
             self.whole.error(user, f"uses %{value.name} from outside its region, which HLO's computations cannot")
-        return found
+        return result
 
     def _moved(self, value: Value, budget: int) -> XlaOp | None:
         """A value of an outer computation, where it is made of constants alone."""

@@ -15,10 +15,10 @@ from hloom.stablehlo.mlir.ir import Operation, Region, Value
 
 def captured(body: Body, regions: Sequence[Region]) -> list[Value]:
     """The values from outside that regions use, in order, without the constants that they can make themselves."""
-    found: dict[Value, None] = {}
+    used: dict[Value, None] = {}
     for region in regions:
-        found |= dict.fromkeys(_free(body, region))
-    return [value for value in found if not body.is_movable(value)]
+        used |= dict.fromkeys(_free(body, region))
+    return [value for value in used if not body.is_movable(value)]
 
 
 def _free(body: Body, region: Region) -> tuple[Value, ...]:

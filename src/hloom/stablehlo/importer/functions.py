@@ -61,7 +61,7 @@ class Functions:
         return self.defined(self.functions[name])
 
     def function_type(self, function: Operation) -> FunctionType:
-        found = function.attributes.get("function_type")
-        if not isinstance(found, FunctionType) or len(found.inputs) != len(function.regions[0].block.arguments):
+        mlir = function.attributes.get("function_type")
+        if not isinstance(mlir, FunctionType) or len(mlir.inputs) != len(function.regions[0].block.arguments):
             self.error(function, "function_type is missing, or does not fit the arguments")
-        return found
+        return mlir

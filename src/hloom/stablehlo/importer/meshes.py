@@ -47,13 +47,13 @@ def mesh_axes(text: str) -> dict[str, int]:
 
 def device_ids(text: str) -> tuple[int, ...]:
     """The devices in the order of the mesh, where its text lists them."""
-    found = _DEVICE_IDS.search(text)
-    return tuple(map(int, re.findall(r"\d{1,9}", found[1]))) if found else ()
+    match = _DEVICE_IDS.search(text)
+    return tuple(map(int, re.findall(r"\d{1,9}", match[1]))) if match else ()
 
 
 def with_named_meshes(text: str, meshes: Meshes) -> str:
     """Shardings whose meshes stand in them, `mesh<["x"=2]>, [{"x"}]`, by the names of meshes; new ones are added."""
-    return _INLINED.sub(lambda found: f"@{_name_of(found[1], meshes)}", text)
+    return _INLINED.sub(lambda match: f"@{_name_of(match[1], meshes)}", text)
 
 
 def _name_of(mesh: str, meshes: Meshes) -> str:
@@ -95,8 +95,8 @@ def _sharding(mesh: str, dimensions: str, rest: str) -> Sharding:
     if not axes and devices:
         return Sharding(ShardingType.MAXIMAL, tile_assignment_devices=devices[:1])
     cut = [_axis_refs(entry, axes) for entry in _DIMENSION.findall(dimensions)]
-    found = _UNREDUCED.search(rest)
-    summed = _axis_refs(found[1], axes) if found else []
+    match = _UNREDUCED.search(rest)
+    summed = _axis_refs(match[1], axes) if match else []
     used = [ref for refs in cut for ref in refs]
     groups = MeshReplicaGroups(tuple(axes), tuple(axes.values()), (*used, *summed), devices)
     groups.check()
@@ -122,11 +122,11 @@ def _sharding(mesh: str, dimensions: str, rest: str) -> Sharding:
 
 def _axis_refs(text: str, axes: dict[str, int]) -> list[AxisRef]:
     names = list(axes)
-    found = _AXIS.findall(text)
-    unknown = [name for name, _, _ in found if name not in axes]
+    matches = _AXIS.findall(text)
+    unknown = [name for name, _, _ in matches if name not in axes]
     if unknown:
         raise ArgumentError(f"the mesh has no axis {unknown[0]!r}; it has: {', '.join(axes) or 'none'}")
-    return [AxisRef(names.index(name), int(before or 0), int(size or 0)) for name, before, size in found]
+    return [AxisRef(names.index(name), int(before or 0), int(size or 0)) for name, before, size in matches]
 
 
 def _ways(refs: Sequence[AxisRef], groups: MeshReplicaGroups) -> int:

@@ -203,8 +203,8 @@ def _einsum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     if len(reduced) == 1:
         return _arranged(body, reduced[0], labels[0], wanted)
     element_type = body.element_type_of(operation.results[0].type)
-    product, found = _product(body, reduced[0], labels[0], reduced[1], labels[1], wanted, element_type)
-    return _arranged(body, product, found, wanted)
+    product, product_labels = _product(body, reduced[0], labels[0], reduced[1], labels[1], wanted, element_type)
+    return _arranged(body, product, product_labels, wanted)
 
 
 def _ellipsis(term: str, operand: XlaOp) -> int:
@@ -325,7 +325,7 @@ def _failed_assertion(body: Body, attributes: dict[str, Attribute], operands: Op
     """The message is the program's own; {0}, {1} .. stand for the sizes that it looked at."""
     message = string(attributes.get("error_message") or "an assertion about sizes does not hold")
     values = [body.constant_of(operand) for operand in operands]
-    raise ArgumentError(re.sub(r"\{(\d)\}", lambda found: _nth(values, int(found[1])), message))
+    raise ArgumentError(re.sub(r"\{(\d)\}", lambda match: _nth(values, int(match[1])), message))
 
 
 def _nth(values: list[Any], number: int) -> str:

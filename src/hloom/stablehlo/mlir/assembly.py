@@ -115,7 +115,7 @@ _PIECE = re.compile(r"\{(\w+)\}|(\w+|->|[^\s\w])")
 
 def _template(text: str) -> Form:
     """The form that a template says."""
-    pieces = [(found[1] or "", found[2] or "") for found in _PIECE.finditer(text)]
+    pieces = [(match[1] or "", match[2] or "") for match in _PIECE.finditer(text)]
 
     def read(parser: Parser, name: str) -> Operation:
         operation = Operation(name)
@@ -335,12 +335,12 @@ def _reduce_precision(parser: Parser, name: str) -> Operation:
     operand = parser.operand()
     for token in (",", "format", "="):
         scanner.expect(token)
-    found = scanner.match(re.compile(r"e(\d{1,4})m(\d{1,4})"))
-    if not found:
+    match = scanner.match(re.compile(r"e(\d{1,4})m(\d{1,4})"))
+    if not match:
         scanner.fail(f"expected a format like e5m2, got {scanner.shown()}")
     attributes: dict[str, Attribute] = {
-        "exponent_bits": Number(int(found[1]), I32),
-        "mantissa_bits": Number(int(found[2]), I32),
+        "exponent_bits": Number(int(match[1]), I32),
+        "mantissa_bits": Number(int(match[2]), I32),
     }
     attributes |= parser.optional_attributes()
     scanner.expect(":", "and the operation's type")
@@ -420,10 +420,10 @@ def _convolution(parser: Parser, name: str) -> Operation:
     operands = parser.listed("(", ")", parser.operand)
     scanner.expect("dim_numbers")
     scanner.expect("=")
-    found = scanner.match(_DIMENSION_NUMBERS)
-    if not found:
+    match = scanner.match(_DIMENSION_NUMBERS)
+    if not match:
         scanner.fail(f"expected [b, 0, f]x[0, i, o]->[b, 0, f], got {scanner.shown()}")
-    attributes: dict[str, Attribute] = {"dimension_numbers": DialectAttribute("stablehlo.conv", found[0])}
+    attributes: dict[str, Attribute] = {"dimension_numbers": DialectAttribute("stablehlo.conv", match[0])}
     for token in (",", "window", "="):
         scanner.expect(token)
 
@@ -449,8 +449,8 @@ def _convolution(parser: Parser, name: str) -> Operation:
 
 def _flag(parser: Parser) -> bool:
     """`true`, `false`, `1` or `0`."""
-    found = parser.scanner.match(NUMBER)
-    return found[0] != "0" if found else parser.scanner.word("true or false") == "true"
+    match = parser.scanner.match(NUMBER)
+    return match[0] != "0" if match else parser.scanner.word("true or false") == "true"
 
 
 def _while(parser: Parser, name: str) -> Operation:
@@ -459,10 +459,10 @@ def _while(parser: Parser, name: str) -> Operation:
     names: list[str] = []
 
     def entry() -> Value:
-        found = scanner.match(re.compile(r"%([\w$.\-]++)\s*+="))
-        if not found:
+        match = scanner.match(re.compile(r"%([\w$.\-]++)\s*+="))
+        if not match:
             scanner.fail(f"expected %name = %value, got {scanner.shown()}")
-        names.append(found[1])
+        names.append(match[1])
         return parser.operand()
 
     operands = parser.listed("(", ")", entry)

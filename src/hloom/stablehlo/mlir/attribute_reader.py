@@ -63,12 +63,12 @@ class AttributeReader:
         """Any type; functions in parentheses."""
         scanner = self.scanner
         scanner.skip()
-        found = _TENSOR.match(scanner.text, scanner.pos)
-        if found:
-            scanner.pos = found.end()
-            known = self.types.get(found[0])
+        match = _TENSOR.match(scanner.text, scanner.pos)
+        if match:
+            scanner.pos = match.end()
+            known = self.types.get(match[0])
             if known is None:
-                known = self.types[found[0]] = TensorType(_sizes(found[1]), ScalarType(found[2]))
+                known = self.types[match[0]] = TensorType(_sizes(match[1]), ScalarType(match[2]))
             return known
         return self.nested(self._type)
 
@@ -88,9 +88,9 @@ class AttributeReader:
             return self._function_type()
         if scanner.peek("!"):
             return self._dialect_type()
-        found = scanner.match(_SCALAR)
-        if found:
-            return ScalarType(found[0])
+        match = scanner.match(_SCALAR)
+        if match:
+            return ScalarType(match[0])
         start = scanner.pos
         word = scanner.word("a type")
         if word == "tensor":
@@ -121,8 +121,8 @@ class AttributeReader:
         if scanner.take("*"):
             scanner.fail("a tensor needs a rank: tensor<*x..> is not supported")
         sizes: list[int | None] = []
-        while found := scanner.match(_SIZE):
-            sizes.append(None if found[1] == "?" else int(found[1]))
+        while match := scanner.match(_SIZE):
+            sizes.append(None if match[1] == "?" else int(match[1]))
         at = scanner.pos
         element = self.type()
         if not isinstance(element, (ScalarType, QuantizedType)):
@@ -148,16 +148,16 @@ class AttributeReader:
 
     def _dialect_type(self) -> Any:
         scanner = self.scanner
-        found = scanner.match(ALIAS)
-        if not found:
+        match = scanner.match(ALIAS)
+        if not match:
             scanner.fail(f"expected a type, got {scanner.shown()}")
-        name = found[2]
+        name = match[2]
         if name == "quant.uniform":
             return self._quantized()
-        if found[0] in self.definitions:
-            return self._alias(found[0], found.start(), self.type)
+        if match[0] in self.definitions:
+            return self._alias(match[0], match.start(), self.type)
         if "." not in name:
-            scanner.fail(f"the type alias !{name} is not defined", found.start())
+            scanner.fail(f"the type alias !{name} is not defined", match.start())
         return DialectType(f"{name}<{scanner.angled()}>" if scanner.peek("<") else name)
 
     def _quantized(self) -> Any:
@@ -185,11 +185,11 @@ class AttributeReader:
 
     def _scale(self) -> tuple[float, int]:
         scanner = self.scanner
-        found = scanner.match(NUMBER)
-        if not found:
+        match = scanner.match(NUMBER)
+        if not match:
             scanner.fail(f"expected a scale, got {scanner.shown()}")
         zero = scanner.integer("a zero point") if scanner.take(":") else 0
-        return float(found[0]), zero
+        return float(match[0]), zero
 
     def _alias(self, name: str, at: int, read: Callable[[], T]) -> T:
         """What an alias stands for, read where it is defined."""
@@ -273,19 +273,19 @@ class AttributeReader:
     def _number(self, mlir: Type | None = None) -> Number:
         """A number of the type given, or else of the one that follows it."""
         scanner = self.scanner
-        found = scanner.match(NUMBER)
-        if not found:
+        match = scanner.match(NUMBER)
+        if not match:
             scanner.fail(f"expected a number, got {scanner.shown()}")
-        text = found[0]
+        text = match[0]
         whole = "x" in text or text.lstrip("-").isdigit()
         if mlir is None:
             mlir = self.type() if scanner.take(":") else I64 if whole else F64
         if not isinstance(mlir, ScalarType):
-            scanner.fail(f"a number has a scalar type, got {type_text(mlir)}", found.start())
+            scanner.fail(f"a number has a scalar type, got {type_text(mlir)}", match.start())
         if len(text) > 200:
-            scanner.fail("the number has too many digits", found.start())
+            scanner.fail("the number has too many digits", match.start())
         if "f" in mlir.name and "x" in text:
-            return Number(self.checked(found.start(), lambda: _float_of_bits(text, mlir)), mlir)
+            return Number(self.checked(match.start(), lambda: _float_of_bits(text, mlir)), mlir)
         return Number(int(text, 16 if "x" in text else 10) if whole and "f" not in mlir.name else float(text), mlir)
 
     def checked(self, at: int, compute: Callable[[], T]) -> T:
@@ -323,7 +323,7 @@ class AttributeReader:
             return ElidedElements(mlir)
         if self._resources is None:
             sections = "".join(_RESOURCES.findall(scanner.text))
-            self._resources = {found[1]: found[2] for found in _RESOURCE.finditer(sections)}
+            self._resources = {match[1]: match[2] for match in _RESOURCE.finditer(sections)}
         blob = self._resources.get(name)
         if blob is None:
             scanner.fail(f"the resource {name!r} is not in this text: only resources given at its end can be read", at)
@@ -362,15 +362,15 @@ class AttributeReader:
     def _dialect_attribute(self) -> Any:
         """`#dialect.name<..>`, `#dialect<name ..>`, or an alias."""
         scanner = self.scanner
-        found = scanner.match(ALIAS)
-        if not found:
+        match = scanner.match(ALIAS)
+        if not match:
             scanner.fail(f"expected an attribute, got {scanner.shown()}")
-        if found[0] in self.definitions:
-            return self._alias(found[0], found.start(), self.attribute)
-        name = found[2]
+        if match[0] in self.definitions:
+            return self._alias(match[0], match.start(), self.attribute)
+        name = match[2]
         if not scanner.peek("<"):
             if "." not in name:
-                scanner.fail(f"the attribute alias #{name} is not defined", found.start())
+                scanner.fail(f"the attribute alias #{name} is not defined", match.start())
             return DialectAttribute(name, "")
         if "." in name:
             return DialectAttribute(name, self.body(name))
@@ -442,10 +442,10 @@ class AttributeReader:
         """The name that a location gives and its place `"file":line:column`, the first of each where there are many."""
         scanner = self.scanner
         if scanner.peek("#"):
-            found = scanner.match(ALIAS)
-            if found is None or found[0] not in self.definitions:
-                scanner.fail("the location alias is not defined", found.start() if found else None)
-            return self._alias(found[0], found.start(), self._defined_location)
+            match = scanner.match(ALIAS)
+            if match is None or match[0] not in self.definitions:
+                scanner.fail("the location alias is not defined", match.start() if match else None)
+            return self._alias(match[0], match.start(), self._defined_location)
         return self.nested(self._location)
 
     def _defined_location(self) -> tuple[str, str]:
@@ -539,12 +539,12 @@ def location_parts(location: str) -> tuple[str, str, int]:
 
     A name may end with a colon and the kind of operation, which are no part of it.
     """
-    found = STRING.match(location)
-    if not found:
+    match = STRING.match(location)
+    if not match:
         return "", "", 0
     source = _SOURCE.match(location)
     if source:
         return "", unquote_mlir(source[1]), int(source[2])
-    source = _SOURCE.match(location, found.end() + 1)
-    name = unquote_mlir(found[0]).partition(":")[0]
+    source = _SOURCE.match(location, match.end() + 1)
+    name = unquote_mlir(match[0]).partition(":")[0]
     return (name, unquote_mlir(source[1]), int(source[2])) if source else (name, "", 0)

@@ -33,35 +33,35 @@ class MlirScanner(Scanner):
         return self.text.startswith(token, self.pos)
 
     def word(self, what: str = "a word") -> str:
-        found = self.match(WORD)
-        if not found:
+        match = self.match(WORD)
+        if not match:
             self.fail(f"expected {what}, got {self.shown()}")
-        return found[0]
+        return match[0]
 
     def take_word(self, word: str) -> bool:
         """Moves past a whole word if it comes next."""
         self.skip()
-        found = WORD.match(self.text, self.pos)
-        if not found or found[0] != word:
+        match = WORD.match(self.text, self.pos)
+        if not match or match[0] != word:
             return False
-        self.pos = found.end()
+        self.pos = match.end()
         return True
 
     def string(self, what: str = "a string") -> str:
-        found = self.match(STRING)
-        if not found:
+        match = self.match(STRING)
+        if not match:
             self.fail(f"expected {what}, got {self.shown()}")
-        return unquote_mlir(found[0])
+        return unquote_mlir(match[0])
 
     def symbol(self) -> str:
         """`@name` or `@"name"`, without the sign; of nested ones the last."""
-        found = self.match(_SYMBOL)
-        if not found:
+        match = self.match(_SYMBOL)
+        if not match:
             self.fail(f"expected a symbol @name, got {self.shown()}")
         while self.text.startswith("::@", self.pos):
             self.pos += 2
-            found = self.match(_SYMBOL) or self.fail(f"expected a symbol @name, got {self.shown()}")
-        return found[1] or unquote_mlir(found[2])
+            match = self.match(_SYMBOL) or self.fail(f"expected a symbol @name, got {self.shown()}")
+        return match[1] or unquote_mlir(match[2])
 
     def angled(self) -> str:
         """The text inside the angle brackets that come next; moves past them. Arrows and strings count as text."""
@@ -69,25 +69,25 @@ class MlirScanner(Scanner):
         start, depth = self.pos, 1
         position, text = start, self.text
         while depth:
-            found = _ANGLE.search(text, position)
-            if not found:
+            match = _ANGLE.search(text, position)
+            if not match:
                 self.fail("the '<' is not closed", start - 1)
-            position = found.end()
-            if found[0] == '"':
-                string = STRING.match(text, found.start())
+            position = match.end()
+            if match[0] == '"':
+                string = STRING.match(text, match.start())
                 if not string:
-                    self.fail("the string is not closed", found.start())
+                    self.fail("the string is not closed", match.start())
                 position = string.end()
-            elif found[0] == "<":
+            elif match[0] == "<":
                 depth += 1
-            elif text[found.start() - 1] != "-":
+            elif text[match.start() - 1] != "-":
                 depth -= 1
         self.pos = position
         return text[start : position - 1]
 
     def definitions(self) -> dict[str, int]:
         """`#name` and `!name` -> where its value stands: aliases may be used before the line that defines them."""
-        return {found[1]: found.end() for found in _DEFINITION.finditer(self.text)}
+        return {match[1]: match.end() for match in _DEFINITION.finditer(self.text)}
 
 
 def unquote_mlir(text: str) -> str:

@@ -64,8 +64,8 @@ class Parser(AttributeReader):
         while not scanner.at_end():
             character = scanner.text[scanner.pos]
             if character in "#!":
-                found = scanner.match(_ALIAS_DEFINITION)
-                if not found:
+                match = scanner.match(_ALIAS_DEFINITION)
+                if not match:
                     scanner.fail(f"expected an operation, got {scanner.shown()}")
                 self._skip_definition()
             elif scanner.text.startswith("{-#", scanner.pos):
@@ -112,10 +112,10 @@ class Parser(AttributeReader):
     def _result_names(self) -> list[str]:
         """`%a, %b:2 =`, which gives a, b#0 and b#1."""
         scanner, names = self.scanner, list[str]()
-        while found := scanner.match(_RESULTS):
-            count = int(found[2] or 1)
-            names += [found[1]] if found[2] is None else [f"{found[1]}#{i}" for i in range(count)]
-            if found[3] == "=":
+        while match := scanner.match(_RESULTS):
+            count = int(match[2] or 1)
+            names += [match[1]] if match[2] is None else [f"{match[1]}#{i}" for i in range(count)]
+            if match[3] == "=":
                 return names
         if names or scanner.peek("%"):
             scanner.fail(f"expected '%name =', got {scanner.shown()}")
@@ -168,15 +168,15 @@ class Parser(AttributeReader):
     def operand(self) -> Value:
         """A value that is in scope."""
         scanner = self.scanner
-        found = scanner.match(VALUE)
-        if not found:
+        match = scanner.match(VALUE)
+        if not match:
             scanner.fail(f"expected a value %name, got {scanner.shown()}")
-        name = found[1].removesuffix("#0") if found[1].endswith("#0") and found[1] not in self.values else found[1]
+        name = match[1].removesuffix("#0") if match[1].endswith("#0") and match[1] not in self.values else match[1]
         value = self.values.get(name) or self.values.get(f"{name}#0")
         if value is None:
             close = difflib.get_close_matches(name, self.values, 1)
             hint = f"; close is %{close[0]}" if close else ""
-            scanner.fail(f"there is no value %{name} before this{hint}", found.start())
+            scanner.fail(f"there is no value %{name} before this{hint}", match.start())
         return value
 
     def operands(self) -> list[Value]:
@@ -242,13 +242,13 @@ class Parser(AttributeReader):
     def argument(self) -> Value:
         """`%name: type loc(..)`, which comes into scope."""
         scanner = self.scanner
-        found = scanner.match(VALUE)
-        if not found:
+        match = scanner.match(VALUE)
+        if not match:
             scanner.fail(f"expected an argument %name, got {scanner.shown()}")
         scanner.expect(":", "and the argument's type")
         value = Value(self.type())
         value.location = self.trailing_location()
-        self.define(found[1], value, found.start())
+        self.define(match[1], value, match.start())
         return value
 
     # Modules and functions
@@ -305,12 +305,12 @@ class Parser(AttributeReader):
         return self._listed("(", ")", parameter), entries
 
     def _named_parameter(self) -> Value:
-        found = self.scanner.match(VALUE)
-        if not found:
+        match = self.scanner.match(VALUE)
+        if not match:
             self.scanner.fail(f"expected a parameter %name, got {self.scanner.shown()}")
         self.scanner.expect(":", "and the parameter's type")
         value = Value(self.type())
-        self.define(found[1], value, found.start())
+        self.define(match[1], value, match.start())
         return value
 
     def _results(self) -> tuple[list[Type], list[Attribute]]:
@@ -337,8 +337,8 @@ class Parser(AttributeReader):
     def word_ahead(self) -> str:
         """The word that comes next, which is not taken."""
         self.scanner.skip()
-        found = WORD.match(self.scanner.text, self.scanner.pos)
-        return found[0] if found else ""
+        match = WORD.match(self.scanner.text, self.scanner.pos)
+        return match[0] if match else ""
 
     def finish(self, name: str, operands: list[Value], attributes: dict[str, Attribute], at: int) -> Operation:
         """`{..} : (types) -> types` after an op's own part; `at` is where the operands stand."""
@@ -350,13 +350,13 @@ class Parser(AttributeReader):
 
     def named_argument(self) -> tuple[str, Value]:
         """`%name: type loc(..)`, an argument of a region that follows."""
-        found = self.scanner.match(VALUE)
-        if not found:
+        match = self.scanner.match(VALUE)
+        if not match:
             self.scanner.fail(f"expected an argument %name, got {self.scanner.shown()}")
         self.scanner.expect(":", "and the argument's type")
         value = Value(self.type())
         value.location = self.trailing_location()
-        return found[1], value
+        return match[1], value
 
 
 def results_of(types: Sequence[Type]) -> list[Value]:

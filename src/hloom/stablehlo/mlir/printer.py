@@ -220,8 +220,8 @@ class Printer:
                 # An attribute that may be left out goes with its name and comma.
                 template = re.sub(rf",( \w+ =)? \{{{word}\}}", "", template)
 
-        def text(found: re.Match[str]) -> str:
-            word = found[1]
+        def text(match: re.Match[str]) -> str:
+            word = match[1]
             if word in words:
                 return words[word]
             if word in _TYPES:
