@@ -1,8 +1,8 @@
 """How attributes of StableHLO and fields of HLO operations stand for each other: each correspondence once, both ways.
 
-A `Form` converts one value. A `Part` says which attributes of an op hold which fields of the HLO operation: `read`
-makes field values from MLIR attributes, `write` makes MLIR attributes from an HLO operation. `operations.py` lists the
-parts of each op.
+A `ValueCodec` converts one value. An `AttributeCodec` says which attributes of an op hold which fields of the HLO
+operation: `read` converts MLIR attributes to field values, `write` converts fields to MLIR attributes.
+`operations.py` lists the codecs of each op.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def integer(attribute: Attribute) -> int:
     raise ArgumentError(f"expected an integer, got {attribute!r}")
 
 
-def number(attribute: Attribute) -> float:
+def floating_point(attribute: Attribute) -> float:
     if isinstance(attribute, Number):
         return float(attribute.value)
     raise ArgumentError(f"expected a number, got {attribute!r}")
@@ -103,26 +103,26 @@ def table(attribute: Attribute) -> tuple[tuple[int, ...], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ValueCodec:
     """One kind of attribute: how its value is read, and written."""
 
     read: Callable[[Attribute], Any]
     write: Callable[[Any], Attribute]
 
 
-INT64 = Form(integer, i64)
-INT32 = Form(integer, lambda value: Number(value, I32))
-FLOAT32 = Form(number, lambda value: Number(float(value), ScalarType("f32")))
-BOOLEAN = Form(boolean, lambda value: value)
-UNIT = Form(boolean, lambda value: None)
-STRING = Form(string, lambda value: value)
-INT64_ARRAY = Form(integers, i64_array)
+INT64 = ValueCodec(integer, i64)
+INT32 = ValueCodec(integer, lambda value: Number(value, I32))
+FLOAT32 = ValueCodec(floating_point, lambda value: Number(float(value), ScalarType("f32")))
+BOOLEAN = ValueCodec(boolean, lambda value: value)
+UNIT = ValueCodec(boolean, lambda value: None)
+STRING = ValueCodec(string, lambda value: value)
+INT64_ARRAY = ValueCodec(integers, i64_array)
 
 
 # Enumerations
 
 
-def word(attribute: Attribute, name: str) -> str:
+def enum_case(attribute: Attribute, name: str) -> str:
     """`LT` of `#stablehlo<comparison_direction LT>`; also of the older string "LT"."""
     if isinstance(attribute, DialectAttribute) and attribute.name.partition(".")[2] == name:
         return str(attribute.body).strip()
@@ -131,30 +131,30 @@ def word(attribute: Attribute, name: str) -> str:
     raise ArgumentError(f"expected #stablehlo<{name} ..>, got {attribute!r}")
 
 
-def enumeration(name: str, members: Mapping[str, enum.Enum | None]) -> Form:
+def enumeration(name: str, members: Mapping[str, enum.Enum | None]) -> ValueCodec:
     """`#stablehlo<name WORD>`: the words of StableHLO and HLO's members."""
-    words = {member: text for text, member in members.items()}
+    cases = {member: case for case, member in members.items()}
 
     def read(attribute: Attribute) -> enum.Enum | None:
-        text = word(attribute, name)
-        if text not in members:
-            raise ArgumentError(f"there is no {name} {text!r}; there is: {', '.join(members)}")
-        return members[text]
+        case = enum_case(attribute, name)
+        if case not in members:
+            raise ArgumentError(f"there is no {name} {case!r}; there is: {', '.join(members)}")
+        return members[case]
 
-    return Form(read, lambda value: DialectAttribute(f"stablehlo.{name}", words[value]))
+    return ValueCodec(read, lambda value: DialectAttribute(f"stablehlo.{name}", cases[value]))
 
 
-def _same_words(enumeration_type: type[enum.Enum], prefix: str = "") -> dict[str, enum.Enum]:
+def _same_cases(enumeration_type: type[enum.Enum], prefix: str = "") -> dict[str, enum.Enum]:
     return {name.removeprefix(prefix): member for name, member in enumeration_type.__members__.items()}
 
 
-DIRECTION = enumeration("comparison_direction", _same_words(ComparisonDirection))
-COMPARE_TYPE = enumeration("comparison_type", {**_same_words(ComparisonType), "NOTYPE": None})
-FFT_TYPE = enumeration("fft_type", _same_words(FftType))
-TRANSPOSE = enumeration("transpose", _same_words(Transpose))
-RNG_DISTRIBUTION = enumeration("rng_distribution", _same_words(RandomDistribution, "RNG_"))
-RNG_ALGORITHM = enumeration("rng_algorithm", _same_words(RandomAlgorithm, "RNG_"))
-PRECISION = enumeration("precision", _same_words(Precision))
+DIRECTION = enumeration("comparison_direction", _same_cases(ComparisonDirection))
+COMPARE_TYPE = enumeration("comparison_type", {**_same_cases(ComparisonType), "NOTYPE": None})
+FFT_TYPE = enumeration("fft_type", _same_cases(FftType))
+TRANSPOSE = enumeration("transpose", _same_cases(Transpose))
+RNG_DISTRIBUTION = enumeration("rng_distribution", _same_cases(RandomDistribution, "RNG_"))
+RNG_ALGORITHM = enumeration("rng_algorithm", _same_cases(RandomAlgorithm, "RNG_"))
+PRECISION = enumeration("precision", _same_cases(Precision))
 
 
 def _api_version(attribute: Attribute) -> CustomCallApiVersion:
@@ -164,16 +164,16 @@ def _api_version(attribute: Attribute) -> CustomCallApiVersion:
         if 0 <= integer(attribute) < len(members):
             return members[integer(attribute)]
         raise ArgumentError(f"api_version is 0 .. {len(members) - 1}, got {attribute.value}")
-    return CustomCallApiVersion(word(attribute, "custom_call_api_version"))
+    return CustomCallApiVersion(enum_case(attribute, "custom_call_api_version"))
 
 
-API_VERSION = Form(_api_version, lambda value: Number(list(CustomCallApiVersion).index(value), I32))
+API_VERSION = ValueCodec(_api_version, lambda value: Number(list(CustomCallApiVersion).index(value), I32))
 
 
 # Values of several attributes or several fields
 
 
-class Part(Protocol):
+class AttributeCodec(Protocol):
     """Some attributes of a StableHLO op and the fields of the HLO operation that they are."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class Plain:
     """
 
     name: str
-    form: Form
+    codec: ValueCodec
     field: str = ""
     default: Any = REQUIRED
     always_written: bool = False
@@ -207,43 +207,43 @@ class Plain:
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
         if self.name not in attributes and self.default is not REQUIRED:
             return {self.field or self.name: self.default}
-        return {self.field or self.name: self.form.read(required(attributes, self.name))}
+        return {self.field or self.name: self.codec.read(required(attributes, self.name))}
 
     def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
         value = getattr(op, self.field or self.name)
-        left_out = not self.always_written and self.default is not REQUIRED and value == self.default
-        return {} if left_out else {self.name: self.form.write(value)}
+        is_omitted = not self.always_written and self.default is not REQUIRED and value == self.default
+        return {} if is_omitted else {self.name: self.codec.write(value)}
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
     """One attribute with named parts, `#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>`.
 
-    `numbers` and `lists` map names in the text to fields of the HLO operation; what the text leaves out is 0 or empty.
+    `scalars` and `lists` map names in the text to fields of the HLO operation; what the text leaves out is 0 or empty.
     """
 
     name: str
     mnemonic: str
     lists: Mapping[str, str]
-    numbers: Mapping[str, str]
+    scalars: Mapping[str, str]
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
         attribute = required(attributes, self.name)
         if not isinstance(attribute, DialectAttribute) or not isinstance(attribute.body, dict):
             raise ArgumentError(f"{self.name} is #stablehlo.{self.mnemonic}<..>, got {attribute!r}")
         body = attribute.body
-        unknown = [name for name in body if name not in self.lists and name not in self.numbers]
+        unknown = [name for name in body if name not in self.lists and name not in self.scalars]
         if unknown:
             raise ArgumentError(f"#stablehlo.{self.mnemonic} has no field {', '.join(unknown)}")
         values: dict[str, Any] = {field: integers(body.get(name, [])) for name, field in self.lists.items()}
-        return values | {field: integer(body.get(name, i64(0))) for name, field in self.numbers.items()}
+        return values | {field: integer(body.get(name, i64(0))) for name, field in self.scalars.items()}
 
     def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
         body: dict[str, Attribute] = {}
         for name, field in self.lists.items():
             if getattr(op, field):
                 body[name] = [i64(value) for value in getattr(op, field)]
-        for name, field in self.numbers.items():
+        for name, field in self.scalars.items():
             body[name] = i64(getattr(op, field))
         return {self.name: DialectAttribute(f"stablehlo.{self.mnemonic}", body)}
 
@@ -402,8 +402,8 @@ def _axis_ref(body: Attributes, names: Sequence[str]) -> AxisRef:
     name, part = string(required(body, "name")), body.get("sub_axis_info")
     if name not in names:
         raise ArgumentError(f"the mesh has no axis {name!r}; it has: {', '.join(names) or 'none'}")
-    numbers = (int(number) for number in re.findall(r"\d{1,9}", part)) if isinstance(part, str) else ()
-    return AxisRef(names.index(name), *numbers)
+    sizes = map(int, re.findall(r"\d{1,9}", part)) if isinstance(part, str) else ()
+    return AxisRef(names.index(name), *sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,12 +488,12 @@ class Algorithm:
         if not isinstance(attribute, DialectAttribute) or not isinstance(attribute.body, dict):
             raise ArgumentError(f"algorithm is #stablehlo.dot_algorithm<..>, got {attribute!r}")
         values = [required(attribute.body, name) for name in _ALGORITHM_FIELDS]
-        wanted = tuple(v.name if isinstance(v, ScalarType) else v.value if isinstance(v, Number) else v for v in values)
-        any_f8 = tuple("f8E5M2" if isinstance(v, str) and v.startswith("f8") else v for v in wanted)
-        for algorithm, known in DOT_ALGORITHMS.items():
-            if known in (wanted, any_f8):
+        given = tuple(v.name if isinstance(v, ScalarType) else v.value if isinstance(v, Number) else v for v in values)
+        any_f8 = tuple("f8E5M2" if isinstance(v, str) and v.startswith("f8") else v for v in given)
+        for algorithm, fields in DOT_ALGORITHMS.items():
+            if fields in (given, any_f8):
                 return {"algorithm": algorithm}
-        raise ArgumentError(f"there is no dot algorithm {wanted}")
+        raise ArgumentError(f"there is no dot algorithm {given}")
 
     def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
         algorithm = op.algorithm  # type: ignore[attr-defined]
@@ -521,10 +521,10 @@ class Accuracy:
         if not isinstance(attribute, DialectAttribute) or not isinstance(attribute.body, dict):
             raise ArgumentError(f"result_accuracy is #stablehlo.result_accuracy<..>, got {attribute!r}")
         body = attribute.body
-        mode = word(body["mode"], "result_accuracy_mode").lower() if "mode" in body else "tolerance"
+        mode = enum_case(body["mode"], "result_accuracy_mode").lower() if "mode" in body else "tolerance"
         if mode != "tolerance":
             return {"result_accuracy": ResultAccuracy(mode)}
-        atol, rtol = (number(body[name]) if name in body else 0.0 for name in ("atol", "rtol"))
+        atol, rtol = (floating_point(body[name]) if name in body else 0.0 for name in ("atol", "rtol"))
         return {"result_accuracy": ResultAccuracy("default", atol, rtol, integer(body.get("ulps", i64(0))))}
 
     def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
@@ -556,7 +556,7 @@ class Pairs:
 # Convolution: `#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>`
 
 
-class ConvolutionNumbers:
+class ConvolutionDimensions:
     """`dimension_numbers` of a convolution."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
@@ -578,7 +578,7 @@ def dimension_numbers(attributes: Attributes) -> ConvolutionDimensionNumbers:
     if not isinstance(attribute, DialectAttribute) or attribute.name.partition(".")[2] != "conv":
         raise ArgumentError(f"dimension_numbers is #stablehlo.conv<..>, got {attribute!r}")
     if isinstance(attribute.body, dict):
-        return _named_numbers(attribute.body)
+        return _from_named_fields(attribute.body)
     left, arrow, output = attribute.body.replace(" ", "").partition("->")
     sides = [side.strip("[]").split(",") for side in (*left.replace("]x[", "]|[").split("|"), output)]
     values: dict[str, Any] = {}
@@ -596,7 +596,7 @@ def dimension_numbers(attributes: Attributes) -> ConvolutionDimensionNumbers:
     return ConvolutionDimensionNumbers(**values)
 
 
-def _named_numbers(body: Attributes) -> ConvolutionDimensionNumbers:
+def _from_named_fields(body: Attributes) -> ConvolutionDimensionNumbers:
     """The form with a name for each number: `#stablehlo.conv<raw input_batch_dimension = 0, ..>`."""
     values: dict[str, Any] = {}
     for side, letters in _SIDES:
@@ -606,11 +606,11 @@ def _named_numbers(body: Attributes) -> ConvolutionDimensionNumbers:
     return ConvolutionDimensionNumbers(**values)
 
 
-def convolution_attribute(numbers: ConvolutionDimensionNumbers) -> DialectAttribute:
+def convolution_attribute(dimensions: ConvolutionDimensionNumbers) -> DialectAttribute:
     sides: list[str] = []
     for side, letters in _SIDES:
-        spatial = getattr(numbers, f"{side}_spatial_dimensions")
+        spatial = getattr(dimensions, f"{side}_spatial_dimensions")
         labels = {position: str(k) for k, position in enumerate(spatial)}
-        labels |= {getattr(numbers, f"{side}_{name}_dimension"): letter for letter, name in letters}
+        labels |= {getattr(dimensions, f"{side}_{name}_dimension"): letter for letter, name in letters}
         sides.append("[" + ", ".join(labels[position] for position in sorted(labels)) + "]")
     return DialectAttribute("stablehlo.conv", f"{sides[0]}x{sides[1]}->{sides[2]}")

@@ -37,14 +37,14 @@ from hloom.stablehlo.attributes import (
     UNIT,
     Accuracy,
     Algorithm,
+    AttributeCodec,
     Attributes,
     Channel,
-    ConvolutionNumbers,
+    ConvolutionDimensions,
     Fields,
     Groups,
     Pads,
     Pairs,
-    Part,
     Plain,
     Precisions,
     Slices,
@@ -59,7 +59,7 @@ class Row:
 
     name: str
     opcode: str
-    parts: tuple[Part, ...] = ()
+    codecs: tuple[AttributeCodec, ...] = ()
     regions: tuple[str, ...] = ()
     irregular: bool = False
     dialect: str = "stablehlo"
@@ -71,21 +71,21 @@ class Row:
     def fields(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
         """The field values of the HLO operation, computations left out, from the op's attributes."""
         values: dict[str, Any] = {}
-        for part in self.parts:
-            values |= part.read(attributes, operands)
+        for codec in self.codecs:
+            values |= codec.read(attributes, operands)
         return values
 
     def attributes(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
         """The op's attributes from an HLO operation."""
         written: dict[str, Attribute] = {}
-        for part in self.parts:
-            written |= part.write(op, operands)
+        for codec in self.codecs:
+            written |= codec.write(op, operands)
         return written
 
 
-def _same(names: str, *parts: Part, dialect: str = "stablehlo") -> list[Row]:
+def _same(names: str, *codecs: AttributeCodec, dialect: str = "stablehlo") -> list[Row]:
     """Ops whose names are HLO's opcodes with underscores for dashes."""
-    return [Row(name, name.replace("_", "-"), parts, dialect=dialect) for name in names.split()]
+    return [Row(name, name.replace("_", "-"), codecs, dialect=dialect) for name in names.split()]
 
 
 _COLLECTIVE = (Groups(), Channel())
@@ -104,7 +104,7 @@ _GATHER = Fields(
         "start_indices_batching_dims": "start_indices_batching_dims",
         "start_index_map": "start_index_map",
     },
-    numbers={"index_vector_dim": "index_vector_dim"},
+    scalars={"index_vector_dim": "index_vector_dim"},
 )
 _SCATTER = Fields(
     "scatter_dimension_numbers",
@@ -116,7 +116,7 @@ _SCATTER = Fields(
         "scatter_indices_batching_dims": "scatter_indices_batching_dims",
         "scatter_dims_to_operand_dims": "scatter_dims_to_operand_dims",
     },
-    numbers={"index_vector_dim": "index_vector_dim"},
+    scalars={"index_vector_dim": "index_vector_dim"},
 )
 _DOT = Fields(
     "dot_dimension_numbers",
@@ -127,7 +127,7 @@ _DOT = Fields(
         "lhs_contracting_dimensions": "lhs_contracting_dims",
         "rhs_contracting_dimensions": "rhs_contracting_dims",
     },
-    numbers={},
+    scalars={},
 )
 
 ROWS: tuple[Row, ...] = (
@@ -162,7 +162,7 @@ ROWS: tuple[Row, ...] = (
     # Products
     Row("dot_general", "dot", (_DOT, Precisions(), Algorithm())),
     Row("convolution", "convolution",
-        (Windows(sizes="", base="lhs_dilation", window="rhs_dilation"), ConvolutionNumbers(),
+        (Windows(sizes="", base="lhs_dilation", window="rhs_dilation"), ConvolutionDimensions(),
          Plain("feature_group_count", INT64, default=1, always_written=True),
          Plain("batch_group_count", INT64, default=1, always_written=True), Precisions())),
     Row("fft", "fft", (Plain("fft_type", FFT_TYPE), Plain("fft_length", INT64_ARRAY))),

@@ -148,7 +148,7 @@ def _scaled_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     build, op = _BlockBuilder(block), instruction.op
     lhs, rhs, lhs_scale, rhs_scale = instruction.operands
     scaled = [_scaled(build, *pair) for pair in ((lhs, lhs_scale), (rhs, rhs_scale))]
-    attributes = BY_OPCODE["dot"].parts[0].write(op, ()) | Precisions().write(op, ())
+    attributes = BY_OPCODE["dot"].codecs[0].write(op, ()) | Precisions().write(op, ())
     wide = instruction.shape.with_element_type(F32)
     product = block.emit_for(
         instruction, "stablehlo.dot_general", [mlir_type(wide)], attributes=attributes, operands=scaled

@@ -186,7 +186,7 @@ _RAGGED = Fields(
         "lhs_ragged_dimensions": "lhs_ragged_dims",
         "rhs_group_dimensions": "rhs_group_dims",
     },
-    numbers={},
+    scalars={},
 )
 
 

@@ -179,7 +179,7 @@ def _rng(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 def _dot(body: Body, operation: Operation, operands: Ops) -> Ops:
     lhs, _ = operands
-    precision = BY_NAME["dot_general"].parts[1].read(operation.attributes, ())
+    precision = BY_NAME["dot_general"].codecs[1].read(operation.attributes, ())
     op = OPERATIONS["dot"](lhs_contracting_dims=(lhs.shape.rank - 1,), rhs_contracting_dims=(0,), **precision)
     return body.emit(op, operands, types_of(operation))
 
