@@ -18,7 +18,7 @@ from hloom.ops.operation import Operation
 from hloom.ops.reshape import DynamicReshape, Reshape
 from hloom.ops.structure import Parameter
 from hloom.shape import UNBOUNDED, Shape
-from hloom.stablehlo.held_text import held_text
+from hloom.stablehlo.embedded_text import embedded_text
 from hloom.stablehlo.importer.folding import Folder
 from hloom.stablehlo.importer.module import specialized_stablehlo
 
@@ -28,7 +28,7 @@ def specialized(module: Module, parameters: Sequence[Shape]) -> Module:
 
     RuleError where the sizes of parameters contradict each other, and where a size does not follow from them (SL-25).
     """
-    text = held_text(module)
+    text = embedded_text(module)
     if text is not None:
         return specialized_stablehlo(text, parameters)
     specializer = _Specializer()

@@ -32,7 +32,7 @@ Leaf = Value | None
 Rule: TypeAlias = "Callable[[BlockExporter, Instruction], list[Leaf]]"
 
 
-class Functions(Protocol):
+class ExportContext(Protocol):
     """The module around a block: the functions that it may call, and how operations are exported."""
 
     rules: Mapping[str, Rule]
@@ -47,15 +47,15 @@ class Functions(Protocol):
 class BlockExporter:
     """Exports the instructions of one computation into one block; `values` are the leaves of those so far."""
 
-    def __init__(self, whole: Functions) -> None:
-        self.whole = whole
+    def __init__(self, context: ExportContext) -> None:
+        self.context = context
         self.block = Block()
         self.values: dict[Instruction, list[Leaf]] = {}
         self.current: Instruction | None = None
 
     @property
     def module(self) -> Module:
-        return self.whole.module
+        return self.context.module
 
     # Blocks
 
@@ -83,7 +83,7 @@ class BlockExporter:
 
     def region(self, computation: Computation, bound: Sequence[Sequence[Leaf]] | None = None) -> Region:
         """A region that is a computation: with arguments, or with parameters `bound` to values around it."""
-        inner = BlockExporter(self.whole)
+        inner = BlockExporter(self.context)
         if bound is None:
             inner.take_parameters(computation)
         else:
@@ -95,7 +95,7 @@ class BlockExporter:
     @contextmanager
     def written_region(self, types: Sequence[Type]) -> Iterator[tuple[BlockExporter, Region]]:
         """A region with arguments of some types, into which the caller emits operations."""
-        inner = BlockExporter(self.whole)
+        inner = BlockExporter(self.context)
         inner.current = self.current
         inner.block.arguments = [Value(mlir) for mlir in types]
         yield inner, Region([inner.block])
@@ -153,7 +153,7 @@ class BlockExporter:
         )
 
     def _export(self, instruction: Instruction) -> list[Leaf]:
-        rule = self.whole.rules.get(instruction.opcode)
+        rule = self.context.rules.get(instruction.opcode)
         return rule(self, instruction) if rule is not None else self.regular(instruction)
 
     def regular(self, instruction: Instruction) -> list[Leaf]:
@@ -173,7 +173,7 @@ class BlockExporter:
         )
 
     def _location(self, instruction: Instruction) -> str:
-        return self.whole.locations.of(instruction.metadata) if self.whole.locations is not None else ""
+        return self.context.locations.of(instruction.metadata) if self.context.locations is not None else ""
 
 
 # Leaves of shapes

@@ -210,13 +210,13 @@ def _all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
         return list(block.emit_for(instruction, "stablehlo.all_to_all", types, attributes=attributes))
     build, shape, count = _BlockBuilder(block), instruction.operands[0].shape, len(instruction.operands)
     row = Shape.array(shape.element_type, [1, *shape.dimensions])
-    whole = Shape.array(shape.element_type, [count, *shape.dimensions])
+    stacked_shape = Shape.array(shape.element_type, [count, *shape.dimensions])
     rows = [build.reshape(value, row) for value in block.leaves(*instruction.operands)]
-    stacked = build.one("concatenate", rows, whole, dimension=i64(0))
+    stacked = build.one("concatenate", rows, stacked_shape, dimension=i64(0))
     (received,) = block.emit_for(
         instruction,
         "stablehlo.all_to_all",
-        [mlir_type(whole)],
+        [mlir_type(stacked_shape)],
         attributes=_exchange(instruction, 0, count),
         operands=[stacked],
     )

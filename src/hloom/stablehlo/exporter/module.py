@@ -26,7 +26,7 @@ from hloom.stablehlo.exporter.block import (
 )
 from hloom.stablehlo.exporter.locations import Locations
 from hloom.stablehlo.exporter.rules import RULES
-from hloom.stablehlo.held_text import held_text
+from hloom.stablehlo.embedded_text import embedded_text
 from hloom.stablehlo.mlir.ir import (
     Attribute,
     Block,
@@ -50,7 +50,7 @@ def print_stablehlo(module: Module, *, locations: bool = True) -> str:
 
 def export_module(module: Module, *, locations: bool = True) -> Operation:
     """The `builtin.module` operation that holds a function for the entry and one for each computation it calls."""
-    text = held_text(module)
+    text = embedded_text(module)
     return parse_mlir(text) if text is not None else _ModuleExporter(module, locations).export()
 
 

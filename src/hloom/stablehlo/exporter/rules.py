@@ -95,7 +95,7 @@ def _call(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
         return _composite(block, instruction)
     (computation,) = op.computations
     types = map(mlir_type, computation.result_shape.leaves())
-    callee: dict[str, Attribute] = {"callee": Symbol(block.whole.symbol(computation))}
+    callee: dict[str, Attribute] = {"callee": Symbol(block.context.symbol(computation))}
     return list(block.emit_for(instruction, "func.call", types, attributes=callee))
 
 
@@ -107,7 +107,7 @@ def _composite(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
         raise ArgumentError("a composite call has the frontend attribute composite.name")
     attributes: dict[str, Attribute] = {
         "name": given["composite.name"],
-        "decomposition": Symbol(block.whole.symbol(computation)),
+        "decomposition": Symbol(block.context.symbol(computation)),
     }
     if given.get("composite.attributes", "{}").strip() not in ("", "{}"):
         attributes["composite_attributes"] = parse_attribute(given["composite.attributes"])
@@ -171,7 +171,7 @@ def _custom_call(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     if op.literal is not None:  # type: ignore[attr-defined]
         literal = op.literal  # type: ignore[attr-defined]
         attributes["mhlo.literal"] = DenseElements(tensor_type(literal.shape), np.asarray(literal.value))
-    called = [Symbol(block.whole.symbol(computation)) for computation in op.computations]
+    called = [Symbol(block.context.symbol(computation)) for computation in op.computations]
     if called:
         attributes["called_computations"] = list(called)
     values = block.emit_for(

@@ -24,7 +24,7 @@ from hloom.ops.structure import ElidedConstant
 from hloom.shape import Shape
 from hloom.stablehlo.importer.annotations import annotate
 from hloom.stablehlo.importer.folding import Folder
-from hloom.stablehlo.importer.functions import Functions
+from hloom.stablehlo.importer.context import ImportContext
 from hloom.stablehlo.importer.meshes import with_mesh
 from hloom.stablehlo.mlir.attribute_reader import location_parts
 from hloom.stablehlo.mlir.ir import (
@@ -60,9 +60,9 @@ MAX_CALL_DEPTH = 32
 class Body(XlaBuilder):
     """A computation in the making; `values` holds what the values of the MLIR text have become."""
 
-    def __init__(self, whole: Functions, name: str, outer: Body | None = None) -> None:
+    def __init__(self, context: ImportContext, name: str, outer: Body | None = None) -> None:
         super().__init__(name)
-        self.whole = whole
+        self.context = context
         self.outer = outer
         self.values: dict[Value, XlaOp] = {}
         self.definitions: dict[Value, Operation] = outer.definitions if outer else {}
@@ -91,8 +91,8 @@ class Body(XlaBuilder):
                 self.folder.values[parameter.instruction] = self.known[argument] = known[i]
         results = self.block(region)
         computation = self.close(results)
-        if self.whole.is_specialized:
-            self.whole.known_results[id(computation)] = [self.size_of(result) for result in results]
+        if self.context.is_specialized:
+            self.context.known_results[id(computation)] = [self.size_of(result) for result in results]
         return computation
 
     def close(self, results: Sequence[XlaOp]) -> Computation:
@@ -104,8 +104,8 @@ class Body(XlaBuilder):
 
     def copy_of_root(self, root: Instruction) -> Instruction:
         """A new root with the same value, the one element of a tuple, as XLA writes it."""
-        whole = self._add(OPERATIONS["tuple"](), [XlaOp(self, root)])
-        copy = self.get_tuple_element(whole, 0).instruction
+        tuple_ = self._add(OPERATIONS["tuple"](), [XlaOp(self, root)])
+        copy = self.get_tuple_element(tuple_, 0).instruction
         self._computation.root = copy
         return copy
 
@@ -119,7 +119,7 @@ class Body(XlaBuilder):
 
     def computation(self, region: Region, name: str = "region", shapes: Sequence[Shape] | None = None) -> Computation:
         """The computation of a region of an op; its arguments have the types that they say, or `shapes`."""
-        inner = Body(self.whole, self.whole.unique(name), self)
+        inner = Body(self.context, self.context.unique(name), self)
         if shapes is None:
             shapes = [shape_of(argument.type) for argument in region.block.arguments]
         owner = region.block.operations[0] if region.block.operations else Operation(name)
@@ -135,7 +135,7 @@ class Body(XlaBuilder):
         if result is None:
             result = self._moved(value, _MAX_MOVED)
         if result is None:
-            self.whole.error(user, f"uses %{value.name} from outside its region, which HLO's computations cannot")
+            self.context.error(user, f"uses %{value.name} from outside its region, which HLO's computations cannot")
         return result
 
     def _moved(self, value: Value, budget: int) -> XlaOp | None:
@@ -166,18 +166,18 @@ class Body(XlaBuilder):
             for declared, result in zip(operation.results, results, strict=True):
                 _check_result(declared.type, result.shape)
                 self.values[declared] = result
-                if self.whole.is_specialized and (value := self.size_of(result)) is not None:
+                if self.context.is_specialized and (value := self.size_of(result)) is not None:
                     self.known[declared] = value
-            annotate(operation.attributes, [result.instruction for result in results], self.whole.meshes)
+            annotate(operation.attributes, [result.instruction for result in results], self.context.meshes)
         except ParseError as error:
             if error.line:
                 raise
-            self.whole.error(operation, error.message)
+            self.context.error(operation, error.message)
         except HloomError as error:
-            self.whole.error(operation, error.message)
+            self.context.error(operation, error.message)
         except (ValueError, IndexError):
             # Rules unpack the operands, results and regions that their op has; text may give it others.
-            self.whole.error(operation, _counts(operation))
+            self.context.error(operation, _counts(operation))
         if operation.name.partition(".")[2] in _MOVABLE and all(o in self.definitions for o in operation.operands):
             self.definitions |= dict.fromkeys(operation.results, operation)
         self.place, self.metadata = place, metadata
@@ -186,8 +186,8 @@ class Body(XlaBuilder):
         """What the results of an op become."""
         groups = operation.attributes.get("replica_groups")
         if isinstance(groups, DialectAttribute):
-            operation.attributes["replica_groups"] = with_mesh(groups, self.whole.meshes)
-        rule = self.whole.rule_of(operation)
+            operation.attributes["replica_groups"] = with_mesh(groups, self.context.meshes)
+        rule = self.context.rule_of(operation)
         if rule is not None:
             made = rule(self, operation, operands)
             return made if isinstance(made, list) else [made]
@@ -242,7 +242,7 @@ class Body(XlaBuilder):
         """As in the builder: a function on XlaOps is traced in a body of its own."""
         if isinstance(computation, Computation):
             return computation
-        inner = Body(self.whole, self.whole.unique(name), self)
+        inner = Body(self.context, self.context.unique(name), self)
         return inner.close([computation(*(inner.parameter(i, shape) for i, shape in enumerate(parameters)))])
 
     def constant_of(self, operand: XlaOp) -> np.ndarray[Any, np.dtype[Any]] | None:
@@ -291,8 +291,8 @@ class Body(XlaBuilder):
 
     def elided(self, shape: Shape) -> XlaOp:
         """A constant whose values were left out of the text."""
-        self.whole.elided += 1
-        return self._add(ElidedConstant(number=self.whole.elided), [], shape)
+        self.context.elided += 1
+        return self._add(ElidedConstant(number=self.context.elided), [], shape)
 
     def _place(self, instruction: Instruction) -> None:
         """The op's place in the text."""
@@ -307,20 +307,20 @@ class Body(XlaBuilder):
 
 
 def computation_of(
-    whole: Functions, function: Operation, shapes: Sequence[Shape], known: Known = NOTHING
+    context: ImportContext, function: Operation, shapes: Sequence[Shape], known: Known = NOTHING
 ) -> Computation:
     """The computation of a function for parameters of these shapes, of which some values are known."""
     name = str(function.attributes["sym_name"])
     values = tuple((number, value.tobytes()) for number, value in known.items())
     key = (name, tuple(str(shape.without_layout()) for shape in shapes), values)
-    if key not in whole.computations:
-        if whole.call_depth >= MAX_CALL_DEPTH:
-            whole.error(function, f"calls of functions with sizes from their callers nest over {MAX_CALL_DEPTH} deep")
-        whole.call_depth += 1
-        body = Body(whole, whole.unique(name))
-        whole.computations[key] = body.function(function, shapes, known)
-        whole.call_depth -= 1
-    return whole.computations[key]
+    if key not in context.computations:
+        if context.call_depth >= MAX_CALL_DEPTH:
+            context.error(function, f"calls of functions with sizes from their callers nest over {MAX_CALL_DEPTH} deep")
+        context.call_depth += 1
+        body = Body(context, context.unique(name))
+        context.computations[key] = body.function(function, shapes, known)
+        context.call_depth -= 1
+    return context.computations[key]
 
 
 def _counts(operation: Operation) -> str:

@@ -152,16 +152,18 @@ def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
     kind = PrimitiveType[f"S{bits}"]
     minimum = -(1 << bits - 1)
 
-    def whole(value: int) -> XlaOp:
+    def bits_constant(value: int) -> XlaOp:
         return b.constant(Literal.from_numpy(np.asarray(value, kind.dtype)))  # type: ignore[no-any-return]
 
     x_bits, y_bits = b.bitcast_convert_type(x, kind), b.bitcast_convert_type(y, kind)
-    x_size, y_size = (b.and_(v, whole(~minimum)) for v in (x_bits, y_bits))
-    x_sign, y_sign = (b.and_(v, whole(minimum)) for v in (x_bits, y_bits))
+    x_size, y_size = (b.and_(v, bits_constant(~minimum)) for v in (x_bits, y_bits))
+    x_sign, y_sign = (b.and_(v, bits_constant(minimum)) for v in (x_bits, y_bits))
     shrinks = b.or_(b.gt(x_size, y_size), b.ne(x_sign, y_sign))
-    stepped = b.add(x_bits, b.select(shrinks, b.broadcast(whole(-1), x.shape.dimensions), _ones(x_bits, whole(1))))
-    from_zero = b.select(b.eq(y_size, whole(0)), y_bits, b.or_(y_sign, whole(1)))
-    moved = b.select(b.eq(x_size, whole(0)), from_zero, stepped)
+    stepped = b.add(
+        x_bits, b.select(shrinks, b.broadcast(bits_constant(-1), x.shape.dimensions), _ones(x_bits, bits_constant(1)))
+    )
+    from_zero = b.select(b.eq(y_size, bits_constant(0)), y_bits, b.or_(y_sign, bits_constant(1)))
+    moved = b.select(b.eq(x_size, bits_constant(0)), from_zero, stepped)
     result = b.bitcast_convert_type(b.select(b.eq(x, y), y_bits, moved), x.shape.element_type)
     unordered = b.or_(b.ne(x, x), b.ne(y, y))
     nan = b.broadcast(special.number(x, np.nan), x.shape.dimensions)

@@ -23,7 +23,7 @@ def captured(body: Body, regions: Sequence[Region]) -> list[Value]:
 
 def _free(body: Body, region: Region) -> tuple[Value, ...]:
     """The values that a region uses and does not define; each region is looked at once."""
-    known = body.whole.free.get(id(region))
+    known = body.context.free.get(id(region))
     if known is not None:
         return known
     defined: set[Value] = set()
@@ -36,7 +36,7 @@ def _free(body: Body, region: Region) -> tuple[Value, ...]:
                 used |= dict.fromkeys(_free(body, inner))
             defined.update(operation.results)
     free = tuple(value for value in used if value not in defined)
-    body.whole.free[id(region)] = free
+    body.context.free[id(region)] = free
     return free
 
 
@@ -54,7 +54,7 @@ def _inner(
 ) -> Computation:
     """The computation of a region, with one parameter that holds `values`; what follows the region's own arguments is
     returned as it came where `returns_state`."""
-    inner = Body(body.whole, body.whole.unique(name), body)
+    inner = Body(body.context, body.context.unique(name), body)
     parameter = inner.parameter(0, shape, "arg_tuple" if shape.is_tuple else "arg")
     parts = _unpacked(inner, parameter, len(values))
     inner.values |= dict(zip(values, parts, strict=True))

@@ -15,10 +15,10 @@ from hloom.errors import HloomError, ParseError
 from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module, callees_first
 from hloom.shape import Layout, Shape
 from hloom.stablehlo.attributes import boolean, integer
-from hloom.stablehlo.held_text import held
+from hloom.stablehlo.embedded_text import embed_text
 from hloom.stablehlo.importer.annotations import argument_annotations, result_sharding
 from hloom.stablehlo.importer.body import Body, computation_of
-from hloom.stablehlo.importer.functions import Functions
+from hloom.stablehlo.importer.context import ImportContext
 from hloom.stablehlo.importer.meshes import mesh_texts
 from hloom.stablehlo.importer.rules import rule_of
 from hloom.stablehlo.mlir.attribute_text import symbol_text
@@ -39,7 +39,7 @@ def parse_stablehlo(text: str) -> Module:
     """The verified HLO module that StableHLO text holds.
 
     Several results of the main function become one tuple, as XLA has it. A program whose parameters have sizes that
-    only a call knows becomes one custom call that keeps the text (`stablehlo/held_text.py`).
+    only a call knows becomes one custom call that keeps the text (`stablehlo/embedded_text.py`).
 
     Raises ParseError, with line, column and caret, for text that is not StableHLO or that HLO has no counterpart for.
     """
@@ -58,7 +58,7 @@ def import_module(operation: Operation, text: str = "", parameters: Sequence[Sha
     return module
 
 
-class ModuleImporter(Functions):
+class ModuleImporter(ImportContext):
     """Collects the functions of a module, imports them callees first, and makes the module's header."""
 
     def __init__(self, operation: Operation, text: str, parameters: Sequence[Shape] | None = None) -> None:
@@ -74,7 +74,7 @@ class ModuleImporter(Functions):
         functions = self._callees_first(main)
         if not self.is_specialized and not all(map(is_sized, interface.inputs)):
             name = str(self.operation.attributes.get("sym_name") or "main")
-            return held(name, interface, self.text or print_mlir(self.operation))
+            return embed_text(name, interface, self.text or print_mlir(self.operation))
         for function in functions if not self.is_specialized else ():
             if function is not main and all(map(is_sized, self.function_type(function).inputs)):
                 computation_of(self, function, self._parameter_shapes(function))

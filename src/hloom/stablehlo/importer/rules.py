@@ -289,18 +289,18 @@ def _call(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 def _called(body: Body, operation: Operation, operands: Ops, symbol: Attribute, **fields: Any) -> tuple[Ops, XlaOp]:
     name = symbol.name if isinstance(symbol, Symbol) else string(symbol)
-    function = body.whole.function(operation, name)
-    expected = body.whole.function_type(function).inputs
+    function = body.context.function(operation, name)
+    expected = body.context.function_type(function).inputs
     if len(expected) != len(operands):
         raise ArgumentError(f"@{name} takes {len(expected)} arguments, got {len(operands)}")
-    given = map(body.size_of, operands if body.whole.is_specialized else ())
+    given = map(body.size_of, operands if body.context.is_specialized else ())
     known = {number: value for number, value in enumerate(given) if value is not None}
     shapes = [operand.shape.without_layout() for operand in operands]
-    computation = computation_of(body.whole, function, shapes, known)
+    computation = computation_of(body.context, function, shapes, known)
     result = body._add(OPERATIONS["call"](computation=computation, **fields), operands)
     count = len(operation.results)
     results = [result] if count == 1 else [body.get_tuple_element(result, i) for i in range(count)]
-    sizes = body.whole.known_results.get(id(computation), [None] * count)
+    sizes = body.context.known_results.get(id(computation), [None] * count)
     pairs = zip(results, sizes, strict=True)
     return [value if size is None else body.constant(Literal.from_numpy(size)) for value, size in pairs], result
 
@@ -379,10 +379,10 @@ def _approximate_top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
         raise ArgumentError("ApproxTopK calls one computation")
     comparator = _called_computation(body, operation, called[0])
     sort = OPERATIONS["sort"](dimension=dimension, comparator=comparator)
-    whole = body._add(sort, arrays)
+    ordered = body._add(sort, arrays)
     results: Ops = []
     for i, declared in enumerate(types_of(operation)):
-        array = body.get_tuple_element(whole, i) if len(arrays) > 1 else whole
+        array = body.get_tuple_element(ordered, i) if len(arrays) > 1 else ordered
         limits = shape_of(declared).dimensions
         results.append(body.slice(array, [0] * len(limits), limits))
     return results
@@ -403,9 +403,9 @@ def _named_op(body: Body, operation: Operation, operands: Ops, target: str) -> O
 
 
 def _called_computation(body: Body, operation: Operation, symbol: Attribute) -> Any:
-    function = body.whole.function(operation, symbol.name if isinstance(symbol, Symbol) else string(symbol))
-    inputs = body.whole.function_type(function).inputs
-    return computation_of(body.whole, function, [shape_of(mlir) for mlir in inputs])
+    function = body.context.function(operation, symbol.name if isinstance(symbol, Symbol) else string(symbol))
+    inputs = body.context.function_type(function).inputs
+    return computation_of(body.context, function, [shape_of(mlir) for mlir in inputs])
 
 
 def _layouts(shapes: Sequence[Shape], layouts: Attribute) -> list[Shape]:

@@ -60,7 +60,7 @@ def _is_on_one_device(body: Body, operation: Operation) -> bool:
     """Whether all manual axes have size 1 in the meshes that the shardings name."""
     texts = [_text(body, operation, name) for name in _MANUAL]
     named = {name.strip('"') for name in re.findall(r'@("[^"]*"|[\w.$\-]+)', "".join(texts[:2]))}
-    meshes = [mesh for name, mesh in body.whole.meshes.items() if name in named or not named]
+    meshes = [mesh for name, mesh in body.context.meshes.items() if name in named or not named]
     manual = re.findall(r'"([^"]*)"', texts[2])
     return all(mesh_axes(mesh).get(axis) == 1 for axis in manual for mesh in meshes)
 
@@ -68,7 +68,7 @@ def _is_on_one_device(body: Body, operation: Operation) -> bool:
 def _text(body: Body, operation: Operation, name: str) -> str:
     """The text of an attribute, without the braces that axes have in generic form."""
     text = str(getattr(operation.attributes.get(name), "body", ""))
-    return with_named_meshes(text.strip("{}") if name == "manual_axes" else text, body.whole.meshes)
+    return with_named_meshes(text.strip("{}") if name == "manual_axes" else text, body.context.meshes)
 
 
 def _shape_change(

@@ -148,9 +148,9 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
     for k, bernoulli in enumerate(_BERNOULLI, 1):
         total = total + factor * (bernoulli / math.factorial(2 * k))
         factor = factor * (x + float(2 * k - 1)) * (x + float(2 * k)) / (last * last)
-    whole, at_pole = b.eq(q, b.floor(q)), q <= 0.0
+    is_integer, at_pole = b.eq(q, b.floor(q)), q <= 0.0
     even = b.and_(b.eq(x, b.floor(x)), b.eq(x - 2.0 * b.floor(x * 0.5), number(x, 0.0)))
-    outside = _select(whole, _select(even, math.inf, math.nan), _select(b.eq(x, b.floor(x)), total, math.nan))
+    outside = _select(is_integer, _select(even, math.inf, math.nan), _select(b.eq(x, b.floor(x)), total, math.nan))
     value = _select(at_pole, outside, total)
     value = _select(x < 1.0, math.nan, value)
     return _select(b.eq(x, number(x, 1.0)), math.inf, value)

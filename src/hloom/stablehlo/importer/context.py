@@ -14,7 +14,7 @@ RuleOf = Callable[[Operation], Callable[..., Any] | None]
 """The rule of an op: see `body.Rule`."""
 
 
-class Functions:
+class ImportContext:
     """What all computations of one module share while they are made.
 
     `computations` holds those of functions, by name, the shapes of their parameters and what is known of them; `free`

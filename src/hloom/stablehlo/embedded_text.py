@@ -18,7 +18,7 @@ from hloom.stablehlo.mlir.types import open_shape_of
 TARGET = "hloom$stablehlo"
 
 
-def held(name: str, interface: FunctionType, text: str) -> Module:
+def embed_text(name: str, interface: FunctionType, text: str) -> Module:
     """The module that keeps the text of a program with this interface."""
     entry = Computation("main")
     parameters = [
@@ -35,7 +35,7 @@ def held(name: str, interface: FunctionType, text: str) -> Module:
     return module
 
 
-def held_text(module: Module) -> str | None:
+def embedded_text(module: Module) -> str | None:
     """The text that a module keeps; None for any other module."""
     root = module.entry.root
     is_program = isinstance(root.op, CustomCall) and root.op.target_name == TARGET
