@@ -19,7 +19,7 @@ from hloom.ops.reshape import DynamicReshape, Reshape
 from hloom.ops.structure import Parameter
 from hloom.shape import UNBOUNDED, Shape
 from hloom.stablehlo.embedded_text import embedded_text
-from hloom.stablehlo.importer.folding import Folder
+from hloom.stablehlo.importer.constant_folding import ConstantFolder
 from hloom.stablehlo.importer.module import specialized_stablehlo
 
 
@@ -44,7 +44,7 @@ class _Specializer:
     """`computations` has a copy of each computation for each list of shapes that it takes, callees first."""
 
     def __init__(self) -> None:
-        self.folder = Folder()
+        self.folder = ConstantFolder()
         self.computations: dict[tuple[int, tuple[Shape, ...]], Computation] = {}
 
     def computation(self, original: Computation, parameters: Sequence[Shape]) -> Computation:

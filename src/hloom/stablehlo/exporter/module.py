@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hloom.ir import Computation, Module, callees_first
+from hloom.stablehlo.embedded_text import embedded_text
 from hloom.stablehlo.exporter.block import (
     BlockExporter,
     Rule,
@@ -26,7 +27,6 @@ from hloom.stablehlo.exporter.block import (
 )
 from hloom.stablehlo.exporter.locations import Locations
 from hloom.stablehlo.exporter.rules import RULES
-from hloom.stablehlo.embedded_text import embedded_text
 from hloom.stablehlo.mlir.ir import (
     Attribute,
     Block,

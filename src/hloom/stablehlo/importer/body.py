@@ -23,7 +23,7 @@ from hloom.ops.operation import Operation as HloOperation
 from hloom.ops.structure import ElidedConstant
 from hloom.shape import Shape
 from hloom.stablehlo.importer.annotations import annotate
-from hloom.stablehlo.importer.folding import Folder
+from hloom.stablehlo.importer.constant_folding import ConstantFolder
 from hloom.stablehlo.importer.context import ImportContext
 from hloom.stablehlo.importer.meshes import with_mesh
 from hloom.stablehlo.mlir.attribute_reader import location_parts
@@ -44,9 +44,9 @@ from hloom.stablehlo.operations import BY_NAME, Row
 from hloom.types import PrimitiveType
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Known = Mapping[int, Array]
+KnownValues = Mapping[int, Array]
 """The values of some arguments of a function, by their numbers."""
-NOTHING: Known = MappingProxyType({})
+NO_VALUES: KnownValues = MappingProxyType({})
 Rule: TypeAlias = Callable[["Body", Operation, list[XlaOp]], "list[XlaOp] | XlaOp"]
 
 # Ops that regions may take along from outside, since they are the same everywhere: constants and what is made of them.
@@ -66,29 +66,33 @@ class Body(XlaBuilder):
         self.outer = outer
         self.values: dict[Value, XlaOp] = {}
         self.definitions: dict[Value, Operation] = outer.definitions if outer else {}
-        self.known: dict[Value, Array] = outer.known if outer else {}
+        self.known_values: dict[Value, Array] = outer.known_values if outer else {}
         """Small integers that are made of constants, where sizes are those of a call: regions may take them along."""
-        self.folder = Folder()
+        self.constant_folder = ConstantFolder()
         self.last_infeed: XlaOp | None = None
-        self.place = ""
+        self.location = ""
         self.metadata: dict[str, Any] = {}
 
     # Computations
 
-    def function(self, function: Operation, shapes: Sequence[Shape], known: Known = NOTHING) -> Computation:
+    def function(
+        self, function: Operation, shapes: Sequence[Shape], known_values: KnownValues = NO_VALUES
+    ) -> Computation:
         """The computation of a function, whose root is its result, or a tuple where it has not just one."""
-        return self.region(function.regions[0], shapes, function, known)
+        return self.region(function.regions[0], shapes, function, known_values)
 
-    def region(self, region: Region, shapes: Sequence[Shape], owner: Operation, known: Known = NOTHING) -> Computation:
-        """The computation of a region whose arguments have these shapes; `known` has the values of some."""
+    def region(
+        self, region: Region, shapes: Sequence[Shape], owner: Operation, known_values: KnownValues = NO_VALUES
+    ) -> Computation:
+        """The computation of a region whose arguments have these shapes; `known_values` has the values of some."""
         block = region.block
         if len(block.arguments) != len(shapes):
             raise ArgumentError(f"a region of {len(shapes)} arguments is needed, got {len(block.arguments)}")
         for i, (argument, shape) in enumerate(zip(block.arguments, shapes, strict=True)):
-            self._locate(owner, argument.location)
+            self._set_location(owner, argument.location)
             self.values[argument] = parameter = self.parameter(i, shape, _parameter_name(argument, i))
-            if i in known:
-                self.folder.values[parameter.instruction] = self.known[argument] = known[i]
+            if i in known_values:
+                self.constant_folder.values[parameter.instruction] = self.known_values[argument] = known_values[i]
         results = self.block(region)
         computation = self.close(results)
         if self.context.is_specialized:
@@ -130,8 +134,8 @@ class Body(XlaBuilder):
     def value(self, value: Value, user: Operation) -> XlaOp:
         """What a value has become; constants of outer computations are made again."""
         result = self.values.get(value)
-        if result is None and value in self.known:
-            result = self.constant(Literal.from_numpy(self.known[value]))
+        if result is None and value in self.known_values:
+            result = self.constant(Literal.from_numpy(self.known_values[value]))
         if result is None:
             result = self._moved(value, _MAX_MOVED)
         if result is None:
@@ -150,14 +154,14 @@ class Body(XlaBuilder):
         return self.values[value]
 
     def is_movable(self, value: Value) -> bool:
-        return value in self.definitions or value in self.known
+        return value in self.definitions or value in self.known_values
 
     # Operations
 
     def operation(self, operation: Operation) -> None:
         """Imports one op: afterwards its results are among the values."""
-        place, metadata = self.place, self.metadata
-        self._locate(operation, operation.location)
+        location, metadata = self.location, self.metadata
+        self._set_location(operation, operation.location)
         operands = [self.value(operand, operation) for operand in operation.operands]
         try:
             results = self.results(operation, operands)
@@ -167,7 +171,7 @@ class Body(XlaBuilder):
                 _check_result(declared.type, result.shape)
                 self.values[declared] = result
                 if self.context.is_specialized and (value := self.size_of(result)) is not None:
-                    self.known[declared] = value
+                    self.known_values[declared] = value
             annotate(operation.attributes, [result.instruction for result in results], self.context.meshes)
         except ParseError as error:
             if error.line:
@@ -177,10 +181,10 @@ class Body(XlaBuilder):
             self.context.error(operation, error.message)
         except (ValueError, IndexError):
             # Rules unpack the operands, results and regions that their op has; text may give it others.
-            self.context.error(operation, _counts(operation))
+            self.context.error(operation, _arity_message(operation))
         if operation.name.partition(".")[2] in _MOVABLE and all(o in self.definitions for o in operation.operands):
             self.definitions |= dict.fromkeys(operation.results, operation)
-        self.place, self.metadata = place, metadata
+        self.location, self.metadata = location, metadata
 
     def results(self, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
         """What the results of an op become."""
@@ -189,8 +193,8 @@ class Body(XlaBuilder):
             operation.attributes["replica_groups"] = with_mesh(groups, self.context.meshes)
         rule = self.context.rule_of(operation)
         if rule is not None:
-            made = rule(self, operation, operands)
-            return made if isinstance(made, list) else [made]
+            result = rule(self, operation, operands)
+            return result if isinstance(result, list) else [result]
         name = operation.name.replace("mhlo.", "stablehlo.", 1)
         dialect, _, short = name.partition(".")
         row = BY_NAME.get(short)
@@ -226,7 +230,7 @@ class Body(XlaBuilder):
         try:
             result_shape = getattr(op, "result_shape", None)
             if result_shape is not None:
-                return result_shape(*bound, shape_of(_scalar_of(types[0])).element_type)
+                return result_shape(*bound, shape_of(_element_type(types[0])).element_type)
             return op.infer(*bound)
         except NotImplementedError:
             return _declared(types) if all(map(is_sized, types)) else self._same_sizes(operands, types)
@@ -235,7 +239,7 @@ class Body(XlaBuilder):
         """Ops that change element types alone have the sizes of their operand."""
         (mlir,) = types
         if len(operands) == 1 and isinstance(mlir, TensorType) and operands[0].shape.rank == len(mlir.dimensions):
-            return operands[0].shape.with_element_type(shape_of(_scalar_of(mlir)).element_type)
+            return operands[0].shape.with_element_type(shape_of(_element_type(mlir)).element_type)
         raise ArgumentError(f"{type_text(mlir)} has a size that is not known while importing")
 
     def _callable(self, computation: Any, parameters: Sequence[Shape], name: str) -> Computation:
@@ -247,7 +251,7 @@ class Body(XlaBuilder):
 
     def constant_of(self, operand: XlaOp) -> np.ndarray[Any, np.dtype[Any]] | None:
         """The value of what is made of constants alone; None for anything else."""
-        return self.folder.value(operand.instruction)
+        return self.constant_folder.value(operand.instruction)
 
     def size_of(self, operand: XlaOp) -> Array | None:
         """The value of a size, of a few, or of what is asked about them: integers and predicates made of constants."""
@@ -259,7 +263,7 @@ class Body(XlaBuilder):
 
     def element_type_of(self, mlir: Type) -> PrimitiveType:
         """The element type of a tensor type."""
-        return shape_of(_scalar_of(mlir)).element_type
+        return shape_of(_element_type(mlir)).element_type
 
     def zeros(self, shape: Shape) -> XlaOp:
         """Zeros of an array shape."""
@@ -283,23 +287,23 @@ class Body(XlaBuilder):
         """A scalar constant of the element type of an MLIR type, from a number, `true` or `false`."""
         if not isinstance(value, (bool, Number)):
             raise ArgumentError(f"value is a number, got {value!r}")
-        number = value if isinstance(value, bool) else value.value
+        plain = value if isinstance(value, bool) else value.value
         try:
-            return self.constant(Literal.from_numpy(np.asarray(number).astype(self.element_type_of(mlir).dtype)))
+            return self.constant(Literal.from_numpy(np.asarray(plain).astype(self.element_type_of(mlir).dtype)))
         except OverflowError:
-            raise ArgumentError(f"{number} does not fit {type_text(mlir)}") from None
+            raise ArgumentError(f"{plain} does not fit {type_text(mlir)}") from None
 
     def elided(self, shape: Shape) -> XlaOp:
         """A constant whose values were left out of the text."""
-        self.context.elided += 1
-        return self._add(ElidedConstant(number=self.context.elided), [], shape)
+        self.context.elided_count += 1
+        return self._add(ElidedConstant(number=self.context.elided_count), [], shape)
 
     def _place(self, instruction: Instruction) -> None:
         """The op's place in the text."""
-        instruction.location, instruction.metadata = self.place, dict(self.metadata)
+        instruction.location, instruction.metadata = self.location, dict(self.metadata)
 
-    def _locate(self, operation: Operation, location: str) -> None:
-        self.place = f"line {operation.line}, column {operation.column}"
+    def _set_location(self, operation: Operation, location: str) -> None:
+        self.location = f"line {operation.line}, column {operation.column}"
         name, file, line = location_parts(location)
         self.metadata = {"op_name": name} if name else {}
         if file:
@@ -307,23 +311,23 @@ class Body(XlaBuilder):
 
 
 def computation_of(
-    context: ImportContext, function: Operation, shapes: Sequence[Shape], known: Known = NOTHING
+    context: ImportContext, function: Operation, shapes: Sequence[Shape], known_values: KnownValues = NO_VALUES
 ) -> Computation:
     """The computation of a function for parameters of these shapes, of which some values are known."""
     name = str(function.attributes["sym_name"])
-    values = tuple((number, value.tobytes()) for number, value in known.items())
+    values = tuple((index, value.tobytes()) for index, value in known_values.items())
     key = (name, tuple(str(shape.without_layout()) for shape in shapes), values)
     if key not in context.computations:
         if context.call_depth >= MAX_CALL_DEPTH:
             context.error(function, f"calls of functions with sizes from their callers nest over {MAX_CALL_DEPTH} deep")
         context.call_depth += 1
         body = Body(context, context.unique(name))
-        context.computations[key] = body.function(function, shapes, known)
+        context.computations[key] = body.function(function, shapes, known_values)
         context.call_depth -= 1
     return context.computations[key]
 
 
-def _counts(operation: Operation) -> str:
+def _arity_message(operation: Operation) -> str:
     counts = f"{len(operation.operands)} operands, {len(operation.results)} results, {len(operation.regions)} regions"
     return f"does not have {counts}, or a region without one block"
 
@@ -333,12 +337,12 @@ def _declared(types: Sequence[Type]) -> Shape:
     return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
 
 
-def _parameter_name(argument: Value, number: int) -> str:
+def _parameter_name(argument: Value, index: int) -> str:
     name, _, _ = location_parts(argument.location)
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"Arg_{number}"
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"Arg_{index}"
 
 
-def _scalar_of(mlir: Type) -> Type:
+def _element_type(mlir: Type) -> Type:
     if not isinstance(mlir, TensorType):
         return mlir
     element = mlir.element_type
@@ -358,7 +362,7 @@ def _check_result(declared: Type, shape: Shape) -> None:
     if not isinstance(declared, TensorType):
         return
     fits = shape.is_array and len(declared.dimensions) == shape.rank
-    if fits and shape.element_type is shape_of(_scalar_of(declared)).element_type:
+    if fits and shape.element_type is shape_of(_element_type(declared)).element_type:
         sizes = zip(declared.dimensions, shape.dimensions, strict=True)
         if all(size is None or size == actual for size, actual in sizes):
             return

@@ -41,22 +41,22 @@ def _broadcast(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Operands at their joint sizes: aligned at the last dimension, or the smaller one along `broadcast_dimensions`."""
     rank = max(operand.shape.rank for operand in operands)
     given = operation.attributes.get("broadcast_dimensions")
-    places: list[list[int]] = []
+    dimension_maps: list[list[int]] = []
     for operand in operands:
         own = operand.shape.rank
         explicit = given is not None and own < rank
-        places.append(list(integers(given)) if explicit else list(range(rank - own, rank)))
-        if len(places[-1]) != own or any(not 0 <= place < rank for place in places[-1]):
-            raise ArgumentError(f"broadcast_dimensions {places[-1]} do not fit {operand.shape}")
+        dimension_maps.append(list(integers(given)) if explicit else list(range(rank - own, rank)))
+        if len(dimension_maps[-1]) != own or any(not 0 <= d < rank for d in dimension_maps[-1]):
+            raise ArgumentError(f"broadcast_dimensions {dimension_maps[-1]} do not fit {operand.shape}")
     sizes = [1] * rank
-    for operand, place in zip(operands, places, strict=True):
-        for size, d in zip(operand.shape.dimensions, place, strict=True):
+    for operand, dimensions in zip(operands, dimension_maps, strict=True):
+        for size, d in zip(operand.shape.dimensions, dimensions, strict=True):
             if size != 1 and sizes[d] not in (1, size):
                 raise ArgumentError(f"cannot broadcast {', '.join(str(o.shape) for o in operands)}")
             sizes[d] = size if size != 1 else sizes[d]
     return [
-        body._widen(operand, Broadcasting.in_dim(operand.shape, sizes, place))
-        for operand, place in zip(operands, places, strict=True)
+        body._widen(operand, Broadcasting.in_dim(operand.shape, sizes, dimensions))
+        for operand, dimensions in zip(operands, dimension_maps, strict=True)
     ]
 
 
@@ -129,21 +129,21 @@ def _atan(x: XlaOp) -> XlaOp:
     """atan2(x, 1); of a complex z, (log(1 + iz) - log(1 - iz)) / 2i = -i atanh(iz)."""
     b = x.builder
     if not x.shape.element_type.is_complex:
-        return b.atan2(x, b.broadcast(special.number(x, 1.0), x.shape.dimensions))  # type: ignore[no-any-return]
-    turned = b.atanh(b.complex(b.neg(b.imag(x)), b.real(x)))
-    return b.complex(b.imag(turned), b.neg(b.real(turned)))  # type: ignore[no-any-return]
+        return b.atan2(x, b.broadcast(special.scalar_like(x, 1.0), x.shape.dimensions))  # type: ignore[no-any-return]
+    atanh_iz = b.atanh(b.complex(b.neg(b.imag(x)), b.real(x)))
+    return b.complex(b.imag(atanh_iz), b.neg(b.real(atanh_iz)))  # type: ignore[no-any-return]
 
 
 def _is_inf(x: XlaOp) -> XlaOp:
-    return x.builder.eq(x.builder.abs(x), special.number(x, np.inf))  # type: ignore[no-any-return]
+    return x.builder.eq(x.builder.abs(x), special.scalar_like(x, np.inf))  # type: ignore[no-any-return]
 
 
 def _is_positive_inf(x: XlaOp) -> XlaOp:
-    return x.builder.eq(x, special.number(x, np.inf))  # type: ignore[no-any-return]
+    return x.builder.eq(x, special.scalar_like(x, np.inf))  # type: ignore[no-any-return]
 
 
 def _is_negative_inf(x: XlaOp) -> XlaOp:
-    return x.builder.eq(x, special.number(x, -np.inf))  # type: ignore[no-any-return]
+    return x.builder.eq(x, special.scalar_like(x, -np.inf))  # type: ignore[no-any-return]
 
 
 def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
@@ -152,21 +152,21 @@ def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
     kind = PrimitiveType[f"S{bits}"]
     minimum = -(1 << bits - 1)
 
-    def bits_constant(value: int) -> XlaOp:
+    def integer_like(value: int) -> XlaOp:
         return b.constant(Literal.from_numpy(np.asarray(value, kind.dtype)))  # type: ignore[no-any-return]
 
     x_bits, y_bits = b.bitcast_convert_type(x, kind), b.bitcast_convert_type(y, kind)
-    x_size, y_size = (b.and_(v, bits_constant(~minimum)) for v in (x_bits, y_bits))
-    x_sign, y_sign = (b.and_(v, bits_constant(minimum)) for v in (x_bits, y_bits))
+    x_size, y_size = (b.and_(v, integer_like(~minimum)) for v in (x_bits, y_bits))
+    x_sign, y_sign = (b.and_(v, integer_like(minimum)) for v in (x_bits, y_bits))
     shrinks = b.or_(b.gt(x_size, y_size), b.ne(x_sign, y_sign))
     stepped = b.add(
-        x_bits, b.select(shrinks, b.broadcast(bits_constant(-1), x.shape.dimensions), _ones(x_bits, bits_constant(1)))
+        x_bits, b.select(shrinks, b.broadcast(integer_like(-1), x.shape.dimensions), _ones(x_bits, integer_like(1)))
     )
-    from_zero = b.select(b.eq(y_size, bits_constant(0)), y_bits, b.or_(y_sign, bits_constant(1)))
-    moved = b.select(b.eq(x_size, bits_constant(0)), from_zero, stepped)
+    from_zero = b.select(b.eq(y_size, integer_like(0)), y_bits, b.or_(y_sign, integer_like(1)))
+    moved = b.select(b.eq(x_size, integer_like(0)), from_zero, stepped)
     result = b.bitcast_convert_type(b.select(b.eq(x, y), y_bits, moved), x.shape.element_type)
     unordered = b.or_(b.ne(x, x), b.ne(y, y))
-    nan = b.broadcast(special.number(x, np.nan), x.shape.dimensions)
+    nan = b.broadcast(special.scalar_like(x, np.nan), x.shape.dimensions)
     return b.select(unordered, nan, result)  # type: ignore[no-any-return]
 
 

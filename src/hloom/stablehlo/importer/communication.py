@@ -19,7 +19,7 @@ Ops = list[XlaOp]
 U32 = scalar(PrimitiveType.U32)
 
 
-def types_of(operation: Operation) -> list[Type]:
+def result_types(operation: Operation) -> list[Type]:
     return [value.type for value in operation.results]
 
 
@@ -31,7 +31,7 @@ def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
     attributes = operation.attributes
     if "split_dimension" not in attributes and operation.name.startswith("mhlo."):
         op = OPERATIONS["all-to-all"](**BY_NAME["all_to_all"].fields(attributes, ()))
-        return body.emit(op, operands, types_of(operation))
+        return body.emit(op, operands, result_types(operation))
     split, concat, count = (
         integer(required(attributes, name)) for name in ("split_dimension", "concat_dimension", "split_count")
     )
@@ -62,7 +62,7 @@ def _collective_reduce(body: Body, operation: Operation, operands: Ops) -> Ops:
     fields = row.fields(operation.attributes, ())
     groups = fields["replica_groups"].groups
     reducer = body.computation(operation.regions[0], "computation")
-    reduced = body.emit(OPERATIONS["all-reduce"](**fields, computation=reducer), operands, types_of(operation))
+    reduced = body.emit(OPERATIONS["all-reduce"](**fields, computation=reducer), operands, result_types(operation))
     if fields["use_global_device_ids"]:
         raise ArgumentError("use_global_device_ids is not supported")
     me = body.partition_id() if fields["channel_id"] else body.replica_id()
@@ -98,7 +98,7 @@ def _async_done(body: Body, operation: Operation, operands: Ops) -> Ops:
 def _infeed(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Data in a tuple, and a token."""
     config = BY_NAME["infeed"].fields(operation.attributes, ())
-    shapes = [shape_of(mlir) for mlir in types_of(operation)[:-1]]
+    shapes = [shape_of(mlir) for mlir in result_types(operation)[:-1]]
     layouts = operation.attributes.get("layout")
     if isinstance(layouts, list) and len(layouts) == len(shapes):
         shapes = [_laid_out(shape, layout) for shape, layout in zip(shapes, layouts, strict=True)]
@@ -137,7 +137,7 @@ def _send(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 def _recv(body: Body, operation: Operation, operands: Ops) -> Ops:
     fields = BY_NAME["recv"].fields(operation.attributes, ())
-    shapes = [shape_of(mlir) for mlir in types_of(operation)[:-1]]
+    shapes = [shape_of(mlir) for mlir in result_types(operation)[:-1]]
     data = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
     started = body._add(OPERATIONS["recv"](**fields), operands, Shape.tuple_of([data, U32, TOKEN]))
     _transfer_pairs(operation, started)

@@ -17,8 +17,8 @@ RuleOf = Callable[[Operation], Callable[..., Any] | None]
 class ImportContext:
     """What all computations of one module share while they are made.
 
-    `computations` holds those of functions, by name, the shapes of their parameters and what is known of them; `free`
-    the values from outside that a region uses.
+    `computations` holds those of functions, by name, the shapes of their parameters and their known values;
+    `free_values` holds the values from outside that each region uses, by its id.
     """
 
     def __init__(self, text: str, rule_of: RuleOf) -> None:
@@ -34,8 +34,8 @@ class ImportContext:
         self.is_specialized = False
         """Whether the sizes of main's parameters are those of a call: computations are made for what is known of their
         arguments' values, too."""
-        self.free: dict[int, tuple[Value, ...]] = {}
-        self.elided = 0  # constants so far whose values the text leaves out
+        self.free_values: dict[int, tuple[Value, ...]] = {}
+        self.elided_count = 0  # constants so far whose values the text leaves out
 
     def error(self, operation: Operation, message: str) -> NoReturn:
         """Raises the ParseError of an operation."""

@@ -17,15 +17,15 @@ def captured(body: Body, regions: Sequence[Region]) -> list[Value]:
     """The values from outside that regions use, in order, without the constants that they can make themselves."""
     used: dict[Value, None] = {}
     for region in regions:
-        used |= dict.fromkeys(_free(body, region))
+        used |= dict.fromkeys(_free_values(body, region))
     return [value for value in used if not body.is_movable(value)]
 
 
-def _free(body: Body, region: Region) -> tuple[Value, ...]:
+def _free_values(body: Body, region: Region) -> tuple[Value, ...]:
     """The values that a region uses and does not define; each region is looked at once."""
-    known = body.context.free.get(id(region))
-    if known is not None:
-        return known
+    cached = body.context.free_values.get(id(region))
+    if cached is not None:
+        return cached
     defined: set[Value] = set()
     used: dict[Value, None] = {}
     for block in region.blocks:
@@ -33,11 +33,11 @@ def _free(body: Body, region: Region) -> tuple[Value, ...]:
         for operation in block.operations:
             used |= dict.fromkeys(operation.operands)
             for inner in operation.regions:
-                used |= dict.fromkeys(_free(body, inner))
+                used |= dict.fromkeys(_free_values(body, inner))
             defined.update(operation.results)
-    free = tuple(value for value in used if value not in defined)
-    body.context.free[id(region)] = free
-    return free
+    free_values = tuple(value for value in used if value not in defined)
+    body.context.free_values[id(region)] = free_values
+    return free_values
 
 
 def _packed(body: Body, values: Sequence[XlaOp]) -> XlaOp:
@@ -49,7 +49,7 @@ def _unpacked(body: Body, packed: XlaOp, count: int) -> list[XlaOp]:
     return [packed] if count == 1 else [body.get_tuple_element(packed, i) for i in range(count)]
 
 
-def _inner(
+def _region_computation(
     body: Body, region: Region, values: Sequence[Value], shape: Shape, name: str, returns_state: bool
 ) -> Computation:
     """The computation of a region, with one parameter that holds `values`; what follows the region's own arguments is
@@ -78,8 +78,10 @@ def _while(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaO
     outside = captured(body, operation.regions)
     state = _packed(body, [*operands, *(body.value(value, operation) for value in outside)])
     op = OPERATIONS["while"](
-        condition=_inner(body, condition, [*condition.block.arguments, *outside], state.shape, "condition", False),
-        body=_inner(body, loop, [*loop.block.arguments, *outside], state.shape, "body", True),
+        condition=_region_computation(
+            body, condition, [*condition.block.arguments, *outside], state.shape, "condition", False
+        ),
+        body=_region_computation(body, loop, [*loop.block.arguments, *outside], state.shape, "body", True),
     )
     result = body._add(op, [state])
     return _unpacked(body, result, len(operands) + len(outside))[: len(operands)]
@@ -93,7 +95,7 @@ def _branches(body: Body, operation: Operation, operands: list[XlaOp]) -> list[X
         outside = captured(body, [region])
         state = _packed(body, [body.value(value, operation) for value in outside])
         states.append(state)
-        computations.append(_inner(body, region, outside, state.shape, f"branch_{i}", False))
+        computations.append(_region_computation(body, region, outside, state.shape, f"branch_{i}", False))
     op = OPERATIONS["conditional"](branch_computations=computations)
     result = body._add(op, [*operands, *states])
     return _unpacked(body, result, len(operation.results))

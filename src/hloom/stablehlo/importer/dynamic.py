@@ -22,15 +22,15 @@ from hloom.stablehlo.operations import BY_NAME
 Ops = list[XlaOp]
 
 
-def sizes(body: Body, operation: Operation, operand: XlaOp) -> tuple[int, ...]:
+def result_sizes(body: Body, operation: Operation, operand: XlaOp) -> tuple[int, ...]:
     """The result's sizes: those of its type, else the value of the operand that gives them."""
     declared = operation.results[0].type
     if isinstance(declared, TensorType) and None not in declared.dimensions:
         return tuple(size for size in declared.dimensions if size is not None)
-    return tuple(int(size) for size in known(body, operation, operand, "the result's sizes"))
+    return tuple(int(size) for size in constant_elements(body, operation, operand, "the result's sizes"))
 
 
-def known(body: Body, operation: Operation, operand: XlaOp, what: str) -> list[Any]:
+def constant_elements(body: Body, operation: Operation, operand: XlaOp, what: str) -> list[Any]:
     """The elements of an operand that has to be made of constants."""
     value = body.constant_of(operand)
     if value is None:
@@ -47,7 +47,7 @@ def _reshape(body: Body, operation: Operation, operands: Ops) -> XlaOp:
         # HLO has reshapes to sizes below bounds; it takes the sizes one by one.
         parts = [body.reshape(body.slice(vector, [i], [i + 1]), ()) for i in range(len(declared.dimensions))]
         return body._add(OPERATIONS["dynamic-reshape"](), [operand, *parts], shape_of(declared))
-    return body.reshape(operands[0], sizes(body, operation, operands[1]))
+    return body.reshape(operands[0], result_sizes(body, operation, operands[1]))
 
 
 def in_result_order(body: Body, operation: Operation, operand: XlaOp) -> tuple[XlaOp, Sequence[int]]:
@@ -61,19 +61,19 @@ def in_result_order(body: Body, operation: Operation, operand: XlaOp) -> tuple[X
 
 def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     operand, dimensions = in_result_order(body, operation, operands[0])
-    return body.broadcast_in_dim(operand, sizes(body, operation, operands[1]), dimensions)
+    return body.broadcast_in_dim(operand, result_sizes(body, operation, operands[1]), dimensions)
 
 
 def _iota(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     declared = operation.results[0].type
     assert isinstance(declared, TensorType)
     element_type = body.element_type_of(declared)
-    shape = Shape.array(element_type, sizes(body, operation, operands[0]))
+    shape = Shape.array(element_type, result_sizes(body, operation, operands[0]))
     return body.iota(shape, integer(required(operation.attributes, "iota_dimension")))
 
 
 def _pad(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    columns = [known(body, operation, operand, "the paddings") for operand in operands[2:]]
+    columns = [constant_elements(body, operation, operand, "the paddings") for operand in operands[2:]]
     config = [PaddingDimension(*row) for row in zip(*columns, strict=True)]
     return body._add(OPERATIONS["pad"](padding_config=config), operands[:2])
 
@@ -82,22 +82,22 @@ def _slice(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     """Constant bounds make a slice; starts known at run time a dynamic slice of the result's size."""
     operand, start, limit, strides = operands
     if body.constant_of(start) is not None and body.constant_of(limit) is not None:
-        columns = [known(body, operation, part, "the bounds") for part in (start, limit, strides)]
+        columns = [constant_elements(body, operation, operand, "the bounds") for operand in (start, limit, strides)]
         slices = [SliceDimension(*row) for row in zip(*columns, strict=True)]
         return body._add(OPERATIONS["slice"](slice=slices), [operand])
-    if any(step != 1 for step in known(body, operation, strides, "the strides")):
+    if any(step != 1 for step in constant_elements(body, operation, strides, "the strides")):
         raise ArgumentError("a slice whose start is known at run time alone has strides of 1")
     declared = operation.results[0].type
     if not isinstance(declared, TensorType) or None in declared.dimensions:
-        known(body, operation, limit, "the bounds")
-        known(body, operation, start, "the bounds")
+        constant_elements(body, operation, limit, "the bounds")
+        constant_elements(body, operation, start, "the bounds")
     starts = [body.reshape(body.slice(start, [i], [i + 1]), ()) for i in range(operand.shape.rank)]
-    return body.dynamic_slice(operand, starts, sizes(body, operation, limit))
+    return body.dynamic_slice(operand, starts, result_sizes(body, operation, limit))
 
 
 def _gather(body: Body, operation: Operation, operands: Ops) -> Ops:
     operand, start_indices, slice_sizes = operands
-    given = known(body, operation, slice_sizes, "the slice sizes")
+    given = constant_elements(body, operation, slice_sizes, "the slice sizes")
     attributes = {**operation.attributes, "slice_sizes": i64_array(given)}
     fields = BY_NAME["gather"].fields(attributes, [operand.shape, start_indices.shape])
     return _emitted(body, operation, "gather", fields, operands[:2])
@@ -107,7 +107,7 @@ def _convolution(body: Body, operation: Operation, operands: Ops) -> Ops:
     lhs, rhs, padding = operands
     if padding.shape.rank != 2:
         raise ArgumentError(f"the padding is a table of pairs, one for each spatial dimension, got {padding.shape}")
-    rows = np.reshape(known(body, operation, padding, "the paddings"), padding.shape.dimensions).tolist()
+    rows = np.reshape(constant_elements(body, operation, padding, "the paddings"), padding.shape.dimensions).tolist()
     attributes = {**operation.attributes, "padding": i64_table(rows)}
     fields = BY_NAME["convolution"].fields(attributes, [lhs.shape, rhs.shape])
     return _emitted(body, operation, "convolution", fields, operands[:2])
@@ -116,8 +116,10 @@ def _convolution(body: Body, operation: Operation, operands: Ops) -> Ops:
 def reduce_window(body: Body, operation: Operation, operands: Ops, combiner: Computation) -> Ops:
     """JAX's custom call of a window whose sizes are operands: those, strides, dilations and paddings come last."""
     *arrays, sizes, strides, base, window, padding = operands
-    rows = [known(body, operation, part, "the window's sizes") for part in (sizes, strides, base, window)]
-    low, high = np.reshape(known(body, operation, padding, "the paddings"), (-1, 2)).T.tolist()
+    rows = [
+        constant_elements(body, operation, operand, "the window's sizes") for operand in (sizes, strides, base, window)
+    ]
+    low, high = np.reshape(constant_elements(body, operation, padding, "the paddings"), (-1, 2)).T.tolist()
     names = ("size", "stride", "base_dilation", "window_dilation", "padding_low", "padding_high")
     columns = zip(*rows, low, high, strict=True)
     dimensions = tuple(WindowDimension(**dict(zip(names, column, strict=True))) for column in columns)

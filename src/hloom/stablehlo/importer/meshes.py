@@ -57,9 +57,9 @@ def with_named_meshes(text: str, meshes: Meshes) -> str:
 
 
 def _name_of(mesh: str, meshes: Meshes) -> str:
-    known = next((name for name, text in meshes.items() if text.replace(" ", "") == mesh.replace(" ", "")), None)
-    if known is not None:
-        return known
+    existing = next((name for name, text in meshes.items() if text.replace(" ", "") == mesh.replace(" ", "")), None)
+    if existing is not None:
+        return existing
     name = next(name for name in ("mesh", *(f"mesh_{i}" for i in range(len(meshes)))) if name not in meshes)
     meshes[name] = mesh
     return name
@@ -94,15 +94,15 @@ def _sharding(mesh: str, dimensions: str, rest: str) -> Sharding:
     axes, devices = mesh_axes(mesh), device_ids(mesh)
     if not axes and devices:
         return Sharding(ShardingType.MAXIMAL, tile_assignment_devices=devices[:1])
-    cut = [_axis_refs(entry, axes) for entry in _DIMENSION.findall(dimensions)]
+    dimension_axes = [_axis_refs(entry, axes) for entry in _DIMENSION.findall(dimensions)]
     match = _UNREDUCED.search(rest)
-    summed = _axis_refs(match[1], axes) if match else []
-    used = [ref for refs in cut for ref in refs]
-    groups = MeshReplicaGroups(tuple(axes), tuple(axes.values()), (*used, *summed), devices)
+    unreduced_axes = _axis_refs(match[1], axes) if match else []
+    used = [ref for refs in dimension_axes for ref in refs]
+    groups = MeshReplicaGroups(tuple(axes), tuple(axes.values()), (*used, *unreduced_axes), devices)
     groups.check()
     sizes, order = groups.pieces()
-    tiles = [_ways(refs, groups) for refs in cut]
-    partial_sums = _ways(summed, groups)
+    tiles = [_shard_count(refs, groups) for refs in dimension_axes]
+    partial_sums = _shard_count(unreduced_axes, groups)
     copies = math.prod(sizes) // (math.prod(tiles) * partial_sums)
     if math.prod(tiles) * partial_sums == 1:
         return REPLICATED
@@ -129,5 +129,5 @@ def _axis_refs(text: str, axes: dict[str, int]) -> list[AxisRef]:
     return [AxisRef(names.index(name), int(before or 0), int(size or 0)) for name, before, size in matches]
 
 
-def _ways(refs: Sequence[AxisRef], groups: MeshReplicaGroups) -> int:
+def _shard_count(refs: Sequence[AxisRef], groups: MeshReplicaGroups) -> int:
     return math.prod(ref.size or groups.axis_sizes[ref.axis] for ref in refs)

@@ -34,13 +34,13 @@ def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 def _ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
     """As CHLO's, with the numbers of a dot in a part of their own."""
-    numbers = required(operation.attributes, "ragged_dot_dimension_numbers")
-    if not isinstance(numbers, DialectAttribute) or not isinstance(numbers.body, dict):
-        raise ArgumentError(f"ragged_dot_dimension_numbers is #mhlo.ragged_dot<..>, got {numbers!r}")
-    flat = dict(numbers.body)
+    attribute = required(operation.attributes, "ragged_dot_dimension_numbers")
+    if not isinstance(attribute, DialectAttribute) or not isinstance(attribute.body, dict):
+        raise ArgumentError(f"ragged_dot_dimension_numbers is #mhlo.ragged_dot<..>, got {attribute!r}")
+    flat = dict(attribute.body)
     dot = flat.pop("dot_dimension_numbers", None)
     flat |= dot.body if isinstance(dot, DialectAttribute) and isinstance(dot.body, dict) else {}
-    operation.attributes["ragged_dot_dimension_numbers"] = DialectAttribute(numbers.name, flat)
+    operation.attributes["ragged_dot_dimension_numbers"] = DialectAttribute(attribute.name, flat)
     return chlo.ragged_dot(body, operation, operands)
 
 

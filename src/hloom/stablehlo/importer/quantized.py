@@ -69,9 +69,9 @@ def is_arithmetic_on_quantized(operation: Operation) -> bool:
     return any(quantized_type(value.type) for value in (*operation.operands, *operation.results))
 
 
-def dequantized(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
+def dequantize_op_quantize(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
     """The op on the numbers that its operands stand for; its results are quantised again."""
-    numbers = [
+    expressed = [
         dequantize(body, operand, kind) if (kind := quantized_type(value.type)) else operand
         for value, operand in zip(operation.operands, operands, strict=True)
     ]
@@ -80,7 +80,7 @@ def dequantized(body: Body, operation: Operation, operands: list[XlaOp]) -> list
         operands=[Value(_expressed(value.type), value.name) for value in operation.operands],
         results=[Value(_expressed(value.type), value.name) for value in operation.results],
     )
-    results = body.results(stand_in, numbers)
+    results = body.results(stand_in, expressed)
     return [
         quantize(body, result, kind) if (kind := quantized_type(value.type)) else result
         for value, result in zip(operation.results, results, strict=True)
@@ -98,17 +98,17 @@ def dequantize(body: Body, stored: XlaOp, kind: QuantizedType) -> XlaOp:
     # Stored minus zero point needs a bit more than the storage type has.
     wide = body.convert_element_type(stored, "s64" if element_type_of(kind.storage).bits > 16 else "s32")
     shifted = body.sub(wide, _along_axis(body, wide, kind, kind.zero_points))
-    number = body.convert_element_type(shifted, expressed)
-    return body.mul(number, _along_axis(body, number, kind, kind.scales))
+    unscaled = body.convert_element_type(shifted, expressed)
+    return body.mul(unscaled, _along_axis(body, unscaled, kind, kind.scales))
 
 
-def quantize(body: Body, number: XlaOp, kind: QuantizedType) -> XlaOp:
+def quantize(body: Body, value: XlaOp, kind: QuantizedType) -> XlaOp:
     """number / scale + zero point, within the storage type's range, rounded to even."""
     low, high = storage_range(kind)
-    element_type = number.shape.element_type
+    element_type = value.shape.element_type
     if not element_type.is_float:
-        raise ArgumentError(f"floating-point numbers are quantised, got {number.shape}")
-    scaled = body.div(number, _along_axis(body, number, kind, kind.scales))
+        raise ArgumentError(f"floating-point numbers are quantised, got {value.shape}")
+    scaled = body.div(value, _along_axis(body, value, kind, kind.scales))
     shifted = body.add(scaled, _along_axis(body, scaled, kind, kind.zero_points))
     limits = [body.constant(Literal.from_numpy(np.asarray(v).astype(element_type.dtype))) for v in (low, high)]
     rounded = body.round_nearest_even(body.clamp(limits[0], shifted, limits[1]))
@@ -140,8 +140,8 @@ def _uniform_quantize(body: Body, operation: Operation, operands: list[XlaOp]) -
     source, target = quantized_type(operation.operands[0].type), quantized_type(operation.results[0].type)
     if target is None:
         raise ArgumentError("the result of uniform_quantize has a quantised type")
-    number = dequantize(body, operands[0], source) if source else operands[0]
-    return quantize(body, number, target)
+    value = dequantize(body, operands[0], source) if source else operands[0]
+    return quantize(body, value, target)
 
 
 def _uniform_dequantize(body: Body, operation: Operation, operands: list[XlaOp]) -> XlaOp:

@@ -23,7 +23,7 @@ from hloom.shape import Layout, Shape
 from hloom.stablehlo.attributes import integer, integers, required, string
 from hloom.stablehlo.importer import chlo, communication, control_flow, dynamic, mhlo, quantized, shardy
 from hloom.stablehlo.importer.body import Body, Rule, computation_of
-from hloom.stablehlo.importer.communication import types_of
+from hloom.stablehlo.importer.communication import result_types
 from hloom.stablehlo.mlir.attribute_text import dictionary_text
 from hloom.stablehlo.mlir.ir import (
     Attribute,
@@ -66,7 +66,7 @@ def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     operands = [operand]
     shape = shape_of(operation.results[0].type)
     if shape.is_dynamic:
-        return body.emit(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, types_of(operation))[0]
+        return body.emit(OPERATIONS["broadcast"](broadcast_dimensions=dimensions), operands, result_types(operation))[0]
     plan = Broadcasting.in_dim(operand.shape, shape.dimensions, dimensions)
     if plan.expanded:
         return body.broadcast_in_dim(operand, shape.dimensions, dimensions)
@@ -119,21 +119,21 @@ def _extremum(opcode: str) -> Rule:
 
 def _rng_bit_generator(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Floats are made of as many bits: HLO's random bits are integers (RNGBITGENERATOR-8)."""
-    state, data = (shape_of(mlir) for mlir in types_of(operation))
+    state, data = (shape_of(mlir) for mlir in result_types(operation))
     kind = data.element_type
     bits = data if not kind.is_float else data.with_element_type(PrimitiveType[f"U{kind.bits}"])
     row = BY_NAME["rng_bit_generator"]
     op = row.declaration(**row.fields(operation.attributes, ()))
-    made = body._add(op, operands, Shape.tuple_of([state, bits]))
-    values = [body.get_tuple_element(made, i) for i in range(2)]
+    result = body._add(op, operands, Shape.tuple_of([state, bits]))
+    values = [body.get_tuple_element(result, i) for i in range(2)]
     return values if bits is data else [values[0], body.bitcast_convert_type(values[1], kind)]
 
 
 def _set_dimension_size(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     operand, size = operands
-    known = body.constant_of(size)
-    if known is not None:
-        size = body.constant(np.int32(known.reshape(())))
+    value = body.constant_of(size)
+    if value is not None:
+        size = body.constant(np.int32(value.reshape(())))
     return body.set_dimension_size(operand, size, integer(required(operation.attributes, "dimension")))
 
 
@@ -146,7 +146,7 @@ def _sort(body: Body, operation: Operation, operands: Ops) -> Ops:
         raise ArgumentError(f"dimension {fields['dimension']} must be in [-{rank}, {rank})")
     fields["dimension"] %= rank
     comparator = body.computation(operation.regions[0], "comparator")
-    return body.emit(row.declaration(**fields, comparator=comparator), operands, types_of(operation))
+    return body.emit(row.declaration(**fields, comparator=comparator), operands, result_types(operation))
 
 
 def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -169,7 +169,7 @@ def _create_token(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 def _rng(body: Body, operation: Operation, operands: Ops) -> Ops:
     """The third operand says the sizes, which the result's type says too where they are known."""
     row = BY_NAME["rng"]
-    sizes = dynamic.sizes(body, operation, operands[2])
+    sizes = dynamic.result_sizes(body, operation, operands[2])
     shape = Shape.array(operands[0].shape.element_type, sizes)
     return [body._add(row.declaration(**row.fields(operation.attributes, ())), operands[:2], shape)]
 
@@ -181,7 +181,7 @@ def _dot(body: Body, operation: Operation, operands: Ops) -> Ops:
     lhs, _ = operands
     precision = BY_NAME["dot_general"].codecs[1].read(operation.attributes, ())
     op = OPERATIONS["dot"](lhs_contracting_dims=(lhs.shape.rank - 1,), rhs_contracting_dims=(0,), **precision)
-    return body.emit(op, operands, types_of(operation))
+    return body.emit(op, operands, result_types(operation))
 
 
 def _einsum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
@@ -191,27 +191,27 @@ def _einsum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     terms = sources.split(",")
     if not arrow or len(terms) != len(operands):
         raise ArgumentError(f"einsum_config has a term for each operand and '->', got {config!r}")
-    labels = [_spelt_out(term, operand.shape.rank) for term, operand in zip(terms, operands, strict=True)]
-    leading = max(map(_ellipsis, terms, operands)) if "..." in target else 0
-    wanted_rank = len(target.replace("...", "")) + leading
-    wanted = _spelt_out(target, wanted_rank)
+    labels = [_expand_ellipsis(term, operand.shape.rank) for term, operand in zip(terms, operands, strict=True)]
+    leading = max(map(_ellipsis_rank, terms, operands)) if "..." in target else 0
+    result_rank = len(target.replace("...", "")) + leading
+    result_labels = _expand_ellipsis(target, result_rank)
     reduced: Ops = []
     for i, operand in enumerate(operands):
-        others = set(wanted).union(*(labels[k] for k in range(len(labels)) if k != i))
-        operand, labels[i] = _reduced(body, operand, labels[i], others)
+        others = set(result_labels).union(*(labels[k] for k in range(len(labels)) if k != i))
+        operand, labels[i] = _sum_unshared(body, operand, labels[i], others)
         reduced.append(operand)
     if len(reduced) == 1:
-        return _arranged(body, reduced[0], labels[0], wanted)
+        return _transpose_to(body, reduced[0], labels[0], result_labels)
     element_type = body.element_type_of(operation.results[0].type)
-    product, product_labels = _product(body, reduced[0], labels[0], reduced[1], labels[1], wanted, element_type)
-    return _arranged(body, product, product_labels, wanted)
+    product, product_labels = _product(body, reduced[0], labels[0], reduced[1], labels[1], result_labels, element_type)
+    return _transpose_to(body, product, product_labels, result_labels)
 
 
-def _ellipsis(term: str, operand: XlaOp) -> int:
+def _ellipsis_rank(term: str, operand: XlaOp) -> int:
     return operand.shape.rank - len(term.replace("...", "")) if "..." in term else 0
 
 
-def _spelt_out(term: str, rank: int) -> str:
+def _expand_ellipsis(term: str, rank: int) -> str:
     """An ellipsis as digits, numbered from the last dimension, so that they match at the end."""
     count = rank - len(term.replace("...", ""))
     if count < 0 or (count and "..." not in term):
@@ -219,7 +219,7 @@ def _spelt_out(term: str, rank: int) -> str:
     return term.replace("...", "".join(str(k) for k in reversed(range(count))))
 
 
-def _reduced(body: Body, operand: XlaOp, labels: str, others: set[str]) -> tuple[XlaOp, str]:
+def _sum_unshared(body: Body, operand: XlaOp, labels: str, others: set[str]) -> tuple[XlaOp, str]:
     """Diagonals of repeated labels, and sums over labels that stand nowhere else."""
     while len(set(labels)) < len(labels):
         repeated = next(label for label in labels if labels.count(label) > 1)
@@ -228,33 +228,37 @@ def _reduced(body: Body, operand: XlaOp, labels: str, others: set[str]) -> tuple
         mask = body.eq(body.iota(shape, first), body.iota(shape, second))
         operand = body.select(mask, operand, body.zeros(operand.shape))
         operand, labels = body.sum(operand, [second]), labels[:second] + labels[second + 1 :]
-    gone = [d for d, label in enumerate(labels) if label not in others]
-    if gone:
-        operand = body.sum(operand, gone)
+    summed = [d for d, label in enumerate(labels) if label not in others]
+    if summed:
+        operand = body.sum(operand, summed)
     return operand, "".join(label for label in labels if label in others)
 
 
 def _product(
-    body: Body, lhs: XlaOp, left: str, rhs: XlaOp, right: str, wanted: str, element_type: PrimitiveType
+    body: Body, lhs: XlaOp, left: str, rhs: XlaOp, right: str, result_labels: str, element_type: PrimitiveType
 ) -> tuple[XlaOp, str]:
     shared = [label for label in left if label in right]
-    batch = [label for label in shared if label in wanted]
-    summed = [label for label in shared if label not in wanted]
-    numbers = {
+    batch = [label for label in shared if label in result_labels]
+    summed = [label for label in shared if label not in result_labels]
+    dimension_numbers = {
         f"{side}_{kind}_dims": [labels.index(label) for label in chosen]
         for side, labels in (("lhs", left), ("rhs", right))
         for kind, chosen in (("batch", batch), ("contracting", summed))
     }
-    dot = OPERATIONS["dot"](**numbers)
+    dot = OPERATIONS["dot"](**dimension_numbers)
     product = body._add(dot, [lhs, rhs], dot.infer(lhs.shape, rhs.shape).with_element_type(element_type))
     rest = [label for label in left + right if label not in shared]
     return product, "".join([*batch, *rest])
 
 
-def _arranged(body: Body, operand: XlaOp, labels: str, wanted: str) -> XlaOp:
-    if sorted(labels) != sorted(wanted):
-        raise ArgumentError(f"the result's labels {wanted!r} are not those that remain, {labels!r}")
-    return operand if labels == wanted else body.transpose(operand, [labels.index(label) for label in wanted])
+def _transpose_to(body: Body, operand: XlaOp, labels: str, result_labels: str) -> XlaOp:
+    if sorted(labels) != sorted(result_labels):
+        raise ArgumentError(f"the result's labels {result_labels!r} are not those that remain, {labels!r}")
+    return (
+        operand
+        if labels == result_labels
+        else body.transpose(operand, [labels.index(label) for label in result_labels])
+    )
 
 
 def _torch_index_select(body: Body, operation: Operation, operands: Ops) -> XlaOp:
@@ -284,19 +288,21 @@ def _torch_index_select(body: Body, operation: Operation, operands: Ops) -> XlaO
 
 def _call(body: Body, operation: Operation, operands: Ops) -> Ops:
     symbol = required(operation.attributes, "callee")
-    return _called(body, operation, operands, symbol)[0]
+    return _call_function(body, operation, operands, symbol)[0]
 
 
-def _called(body: Body, operation: Operation, operands: Ops, symbol: Attribute, **fields: Any) -> tuple[Ops, XlaOp]:
+def _call_function(
+    body: Body, operation: Operation, operands: Ops, symbol: Attribute, **fields: Any
+) -> tuple[Ops, XlaOp]:
     name = symbol.name if isinstance(symbol, Symbol) else string(symbol)
     function = body.context.function(operation, name)
     expected = body.context.function_type(function).inputs
     if len(expected) != len(operands):
         raise ArgumentError(f"@{name} takes {len(expected)} arguments, got {len(operands)}")
-    given = map(body.size_of, operands if body.context.is_specialized else ())
-    known = {number: value for number, value in enumerate(given) if value is not None}
+    values = map(body.size_of, operands if body.context.is_specialized else ())
+    known_values = {i: value for i, value in enumerate(values) if value is not None}
     shapes = [operand.shape.without_layout() for operand in operands]
-    computation = computation_of(body.context, function, shapes, known)
+    computation = computation_of(body.context, function, shapes, known_values)
     result = body._add(OPERATIONS["call"](computation=computation, **fields), operands)
     count = len(operation.results)
     results = [result] if count == 1 else [body.get_tuple_element(result, i) for i in range(count)]
@@ -308,7 +314,7 @@ def _called(body: Body, operation: Operation, operands: Ops, symbol: Attribute, 
 def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
     """A call of the decomposition that says what it is; some names have HLO operations of their own."""
     attributes = operation.attributes
-    results, call = _called(body, operation, operands, required(attributes, "decomposition"), is_composite=True)
+    results, call = _call_function(body, operation, operands, required(attributes, "decomposition"), is_composite=True)
     given = attributes.get("composite_attributes") or {}
     if not isinstance(given, dict):
         raise ArgumentError("composite_attributes is a dictionary")
@@ -325,11 +331,11 @@ def _failed_assertion(body: Body, attributes: dict[str, Attribute], operands: Op
     """The message is the program's own; {0}, {1} .. stand for the sizes that it looked at."""
     message = string(attributes.get("error_message") or "an assertion about sizes does not hold")
     values = [body.constant_of(operand) for operand in operands]
-    raise ArgumentError(re.sub(r"\{(\d)\}", lambda match: _nth(values, int(match[1])), message))
+    raise ArgumentError(re.sub(r"\{(\d)\}", lambda match: _size_text(values, int(match[1])), message))
 
 
-def _nth(values: list[Any], number: int) -> str:
-    return str(values[number]) if number < len(values) else "?"
+def _size_text(values: list[Any], index: int) -> str:
+    return str(values[index]) if index < len(values) else "?"
 
 
 def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -353,7 +359,7 @@ def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
     called = attributes.get("called_computations")
     if isinstance(called, list) and called:
         fields["called_computations"] = [_called_computation(body, operation, symbol) for symbol in called]
-    shapes = [shape_of(mlir) for mlir in types_of(operation)]
+    shapes = [shape_of(mlir) for mlir in result_types(operation)]
     if isinstance(attributes.get("operand_layouts"), list):
         inputs = [operand.shape.without_layout() for operand in operands]
         fields["operand_layout_constraints"] = _layouts(inputs, attributes["operand_layouts"])
@@ -381,7 +387,7 @@ def _approximate_top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
     sort = OPERATIONS["sort"](dimension=dimension, comparator=comparator)
     ordered = body._add(sort, arrays)
     results: Ops = []
-    for i, declared in enumerate(types_of(operation)):
+    for i, declared in enumerate(result_types(operation)):
         array = body.get_tuple_element(ordered, i) if len(arrays) > 1 else ordered
         limits = shape_of(declared).dimensions
         results.append(body.slice(array, [0] * len(limits), limits))
@@ -477,5 +483,5 @@ RULES: dict[str, Rule] = {
 def rule_of(operation: Operation) -> Rule | None:
     """The rule of an op; None where it has none. Arithmetic on quantised tensors is first brought to numbers."""
     if quantized.is_arithmetic_on_quantized(operation):
-        return quantized.dequantized
+        return quantized.dequantize_op_quantize
     return RULES.get(operation.name) or RULES.get(operation.name.replace("mhlo.", "stablehlo.", 1))

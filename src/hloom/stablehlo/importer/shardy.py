@@ -99,10 +99,10 @@ def _sharding_group(body: Body, operation: Operation, operands: Ops) -> Ops:
 def _marker(body: Body, operation: Operation, operands: Ops, target: str, attribute: str, name: str) -> XlaOp:
     """A custom call that says something of its operand, in a frontend attribute."""
     shape = operands[0].shape if operation.results else Shape.tuple_of([])
-    made = body._add(OPERATIONS["custom-call"](target_name=f"xla.sdy.{target}", has_effect=True), operands, shape)
+    call = body._add(OPERATIONS["custom-call"](target_name=f"xla.sdy.{target}", has_effect=True), operands, shape)
     value = attribute_text(required(operation.attributes, attribute))
-    made.instruction.frontend_attributes[f"xla.sdy.{name}"] = value
-    return made
+    call.instruction.frontend_attributes[f"xla.sdy.{name}"] = value
+    return call
 
 
 RULES: dict[str, Rule] = {

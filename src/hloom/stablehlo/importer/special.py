@@ -21,7 +21,7 @@ XlaOp: TypeAlias = Any
 """An XlaOp; type checkers do not see its operators, which are those of numbers."""
 
 
-def number(like: XlaOp, value: float) -> XlaOp:
+def scalar_like(like: XlaOp, value: float) -> XlaOp:
     """A scalar of the element type of another value; a complex type gives its real part's."""
     scalar = np.asarray(value).astype(like.shape.element_type.real.dtype)
     return like.builder.constant(Literal.from_numpy(scalar))
@@ -48,9 +48,9 @@ def _select(condition: XlaOp, on_true: Any, on_false: Any) -> XlaOp:
     b = condition.builder
 
     def choice(value: Any) -> XlaOp:
-        made = b.constant(np.float64(value)) if isinstance(value, (int, float)) else value
+        operand = b.constant(np.float64(value)) if isinstance(value, (int, float)) else value
         sizes = condition.shape.dimensions
-        return b.broadcast(made, sizes) if made.shape.rank != len(sizes) else made
+        return b.broadcast(operand, sizes) if operand.shape.rank != len(sizes) else operand
 
     return b.select(condition, choice(on_true), choice(on_false))
 
@@ -94,7 +94,7 @@ def lgamma(x: XlaOp) -> XlaOp:
     fraction = size - b.floor(size)
     log_sine = b.log(b.sin(_nearest(fraction) * math.pi))
     image = _select(b.is_finite(log_sine), math.log(math.pi) - log_sine - log_gamma, -log_sine)
-    return _select(b.eq(size, number(x, math.inf)), math.inf, _select(mirrored, image, log_gamma))
+    return _select(b.eq(size, scalar_like(x, math.inf)), math.inf, _select(mirrored, image, log_gamma))
 
 
 def _nearest(fraction: XlaOp) -> XlaOp:
@@ -149,11 +149,11 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
         total = total + factor * (bernoulli / math.factorial(2 * k))
         factor = factor * (x + float(2 * k - 1)) * (x + float(2 * k)) / (last * last)
     is_integer, at_pole = b.eq(q, b.floor(q)), q <= 0.0
-    even = b.and_(b.eq(x, b.floor(x)), b.eq(x - 2.0 * b.floor(x * 0.5), number(x, 0.0)))
+    even = b.and_(b.eq(x, b.floor(x)), b.eq(x - 2.0 * b.floor(x * 0.5), scalar_like(x, 0.0)))
     outside = _select(is_integer, _select(even, math.inf, math.nan), _select(b.eq(x, b.floor(x)), total, math.nan))
     value = _select(at_pole, outside, total)
     value = _select(x < 1.0, math.nan, value)
-    return _select(b.eq(x, number(x, 1.0)), math.inf, value)
+    return _select(b.eq(x, scalar_like(x, 1.0)), math.inf, value)
 
 
 @_in_f64
@@ -162,7 +162,7 @@ def polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
     b = x.builder
     sign = (n - 2.0 * b.floor(n * 0.5)) * 2.0 - 1.0
     value = sign * b.exp(lgamma(n + 1.0)) * zeta(n + 1.0, x)
-    value = _select(b.eq(n, number(n, 0.0)), digamma(x), value)
+    value = _select(b.eq(n, scalar_like(n, 0.0)), digamma(x), value)
     allowed = b.and_(b.eq(n, b.floor(n)), n >= 0.0)
     return _select(allowed, value, math.nan)
 
@@ -231,7 +231,7 @@ def erf_inv(x: XlaOp) -> XlaOp:
         step = error * b.exp(y * y) * (math.sqrt(math.pi) / 2)
         y = y - step / (y * step + 1.0)
     signed = b.sign(x) * y
-    return _select(b.eq(size, number(x, 1.0)), x * math.inf, signed)
+    return _select(b.eq(size, scalar_like(x, 1.0)), x * math.inf, signed)
 
 
 # e^-|x| I_1(x) by Chebyshev series, for |x| <= 8 and beyond (Cephes)

@@ -15,7 +15,7 @@ MAX_INSTRUCTIONS = 4096
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class Folder:
+class ConstantFolder:
     """Evaluates instructions and keeps their values; None stands for what depends on more than constants."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Folder:
         operands = [self.values[operand] for operand in instruction.operands]
         if any(operand is None for operand in operands):
             return None
-        return _meaning(instruction, operands)
+        return _evaluate_operation(instruction, operands)
 
 
 def _is_foldable(instruction: Instruction) -> bool:
@@ -73,7 +73,7 @@ def _is_foldable(instruction: Instruction) -> bool:
     )
 
 
-def _meaning(instruction: Instruction, operands: list[Any]) -> Array | None:
+def _evaluate_operation(instruction: Instruction, operands: list[Any]) -> Array | None:
     from hloom.backends.interpreter.interpreter import Execution, Site
     from hloom.runtime.device import Device
     from hloom.runtime.rendezvous import Rendezvous
