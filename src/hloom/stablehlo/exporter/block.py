@@ -93,7 +93,7 @@ class BlockExporter:
         return Region([inner.block])
 
     @contextmanager
-    def written_region(self, types: Sequence[Type]) -> Iterator[tuple[BlockExporter, Region]]:
+    def emitted_region(self, types: Sequence[Type]) -> Iterator[tuple[BlockExporter, Region]]:
         """A region with arguments of some types, into which the caller emits operations."""
         inner = BlockExporter(self.context)
         inner.current = self.current
@@ -146,7 +146,7 @@ class BlockExporter:
     def emit_for(self, instruction: Instruction, name: str, types: Iterable[Type], **parts: Any) -> list[Value]:
         """Appends an operation for an instruction, on its operands, with its sharding and frontend attributes."""
         types = list(types)
-        attributes = {**parts.pop("attributes", {}), **carried(instruction, types)}
+        attributes = {**parts.pop("attributes", {}), **carried_attributes(instruction, types)}
         operands = parts.pop("operands", None)
         return self.emit(
             name, self.leaves(*instruction.operands) if operands is None else operands, types, attributes, **parts
@@ -210,7 +210,7 @@ def layout_attribute(shape: Shape) -> DenseElements:
     return DenseElements(TensorType(order.shape, INDEX), order)
 
 
-def carried(instruction: Instruction, types: Sequence[Type]) -> dict[str, Attribute]:
+def carried_attributes(instruction: Instruction, types: Sequence[Type]) -> dict[str, Attribute]:
     """What every operation may carry: `mhlo.sharding` and `mhlo.frontend_attributes`.
 
     The sharding of a tuple is written where the operation's results are the leaves of the tuple.

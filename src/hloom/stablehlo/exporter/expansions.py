@@ -36,8 +36,8 @@ class _BlockBuilder:
         """Leaves out a permutation that changes nothing."""
         if list(permutation) == sorted(permutation):
             return value, shape
-        turned = Shape.array(shape.element_type, [shape.dimensions[d] for d in permutation])
-        return self.one("transpose", [value], turned, permutation=i64_array(permutation)), turned
+        transposed_shape = Shape.array(shape.element_type, [shape.dimensions[d] for d in permutation])
+        return self.one("transpose", [value], transposed_shape, permutation=i64_array(permutation)), transposed_shape
 
 
 # Memory read as another shape
@@ -90,7 +90,7 @@ def _top_k(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     last, indices = shape.rank - 1, shape.with_element_type(S32)
     iota = build.one("iota", [], indices, iota_dimension=i64(last))
     element, index = (mlir_type(Shape.array(kind)) for kind in (shape.element_type, S32))
-    with block.written_region([element, element, index, index]) as (inner, region):
+    with block.emitted_region([element, element, index, index]) as (inner, region):
         compare: dict[str, Attribute] = {"comparison_direction": DIRECTION.write(ComparisonDirection.LT)}
         if shape.element_type.is_float:
             compare["compare_type"] = COMPARE_TYPE.write(ComparisonType.TOTALORDER)
@@ -167,8 +167,8 @@ def _scaled(build: _BlockBuilder, operand: Instruction, scale: Instruction) -> V
     elif scale.shape.dimensions != shape.dimensions:
         pairs = [(s, n // s) for s, n in zip(scale.shape.dimensions, shape.dimensions, strict=True)]
         blocks = Shape.array(F32, [size for pair in pairs for size in pair])
-        places = i64_array(range(0, blocks.rank, 2))
-        factor = build.reshape(build.one("broadcast_in_dim", [factor], blocks, broadcast_dimensions=places), shape)
+        dimensions = i64_array(range(0, blocks.rank, 2))
+        factor = build.reshape(build.one("broadcast_in_dim", [factor], blocks, broadcast_dimensions=dimensions), shape)
     return build.one("multiply", [value, factor], shape)
 
 

@@ -22,54 +22,54 @@ class Locations:
 
     def of(self, metadata: Mapping[str, Any]) -> str:
         """The location that says what `metadata` says; "" where that is nothing."""
-        place = self._frames(_number(metadata.get("stack_frame_id"))) or _place(metadata)
+        position = self._call_stack(_natural_number(metadata.get("stack_frame_id"))) or _source_range(metadata)
         name = metadata.get("op_name")
         if not name:
-            return place
-        return f"{quoted(str(name))}({place})" if place else quoted(str(name))
+            return position
+        return f"{quoted(str(name))}({position})" if position else quoted(str(name))
 
-    def _frames(self, number: int) -> str:
+    def _call_stack(self, frame_id: int) -> str:
         """`callsite("f"("a.py":4:2) at ..)`: a frame, and the frames of its callers."""
-        places: list[str] = []
+        positions: list[str] = []
         seen: set[int] = set()
-        while number != _NO_FRAME and number not in seen:
-            seen.add(number)
-            frame = self._row("StackFrames", number)
-            place = self._frame_place(frame)
-            if frame is None or not place:
+        while frame_id != _NO_FRAME and frame_id not in seen:
+            seen.add(frame_id)
+            frame = self._row("StackFrames", frame_id)
+            position = self._frame_position(frame)
+            if frame is None or not position:
                 break
-            places.append(place)
+            positions.append(position)
             # Text counts parents from 1, where 1 says that there is none.
-            number = frame.get("parent_frame_id", 1) - 1
-        if not places:
+            frame_id = frame.get("parent_frame_id", 1) - 1
+        if not positions:
             return ""
-        stack = places.pop()
-        while places:
-            stack = f"callsite({places.pop()} at {stack})"
+        stack = positions.pop()
+        while positions:
+            stack = f"callsite({positions.pop()} at {stack})"
         return stack
 
-    def _frame_place(self, frame: dict[str, int] | None) -> str:
-        place = self._row("FileLocations", (frame or {}).get("file_location_id", 0))
-        file = self._word("FileNames", (place or {}).get("file_name_id", 0))
-        if place is None or not file:
+    def _frame_position(self, frame: dict[str, int] | None) -> str:
+        location = self._row("FileLocations", (frame or {}).get("file_location_id", 0))
+        file = self._quoted_name("FileNames", (location or {}).get("file_name_id", 0))
+        if location is None or not file:
             return ""
-        text = _file_range(file, place)
-        function = self._word("FunctionNames", place.get("function_name_id", 0))
+        text = _file_range(file, location)
+        function = self._quoted_name("FunctionNames", location.get("function_name_id", 0))
         return f"{function}({text})" if function else text
 
-    def _row(self, table: str, number: int) -> dict[str, int] | None:
+    def _row(self, table: str, row_id: int) -> dict[str, int] | None:
         rows = self.tables.get(table, [])
-        row = rows[number - 1] if 0 < number <= len(rows) else None
+        row = rows[row_id - 1] if 0 < row_id <= len(rows) else None
         return row if isinstance(row, dict) else None
 
-    def _word(self, table: str, number: int) -> str:
+    def _quoted_name(self, table: str, row_id: int) -> str:
         """A name, in quotes as the table has it."""
         rows = self.tables.get(table, [])
-        row = rows[number - 1] if 0 < number <= len(rows) else ""
+        row = rows[row_id - 1] if 0 < row_id <= len(rows) else ""
         return row if isinstance(row, str) else ""
 
 
-def _number(value: Any) -> int:
+def _natural_number(value: Any) -> int:
     """A number of metadata; 0 for what is none, since text may hold anything there."""
     return value if isinstance(value, int) and value >= 0 else 0
 
@@ -78,19 +78,19 @@ def _fields(row: str) -> dict[str, int]:
     return {key: int(value) for key, value in re.findall(r"(\w+)=(-?\d{1,9})\b", row)}
 
 
-def _place(metadata: Mapping[str, Any]) -> str:
+def _source_range(metadata: Mapping[str, Any]) -> str:
     file = metadata.get("source_file")
     if not file:
         return ""
     names = {"source_line": "line", "source_end_line": "end_line"}
     names |= {"source_column": "column", "source_end_column": "end_column"}
-    return _file_range(quoted(str(file)), {new: _number(metadata.get(old)) for old, new in names.items()})
+    return _file_range(quoted(str(file)), {new: _natural_number(metadata.get(old)) for old, new in names.items()})
 
 
-def _file_range(file: str, place: Mapping[str, int]) -> str:
+def _file_range(file: str, location: Mapping[str, int]) -> str:
     """`"a.py":4:2`, `"a.py":4:2 to :8` or `"a.py":4:2 to 5:1`."""
-    line, column = place.get("line", 0), place.get("column", 0)
-    end_line, end_column = place.get("end_line", 0) or line, place.get("end_column", 0) or column
+    line, column = location.get("line", 0), location.get("column", 0)
+    end_line, end_column = location.get("end_line", 0) or line, location.get("end_column", 0) or column
     text = f"{file}:{line}:{column}"
     if (end_line, end_column) == (line, column):
         return text

@@ -1,7 +1,7 @@
 """HLO operations whose StableHLO is not one operation on the same operands: `RULES`, one function an opcode.
 
 Each takes the exporter of the block, which holds the operands' leaves, and the instruction; it emits operations and
-gives the leaves of the result. An opcode that StableHLO has no meaning for has a row in `NO_MEANING` that says why.
+gives the leaves of the result. An opcode that StableHLO has no meaning for has a row in `UNSUPPORTED` that says why.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _operands(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     return [leaf for operand in instruction.operands for leaf in block.values[operand]]
 
 
-def _element(index: int) -> Rule:
+def _element_rule(index: int) -> Rule:
     """What waits for a start: one element of its tuple."""
     return lambda block, instruction: list(block.element(instruction.operands[0], index))
 
@@ -150,7 +150,7 @@ def _conditional(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 # Custom calls
 
 # What stablehlo.custom_call has no attribute for, and what the value is that says nothing.
-_UNSAYABLE = {
+_UNSUPPORTED_FIELDS = {
     "window": None,
     "dimension_numbers": None,
     "feature_group_count": 1,
@@ -162,7 +162,7 @@ _UNSAYABLE = {
 def _custom_call(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     """Operands and results that are tuples stay tuples here: the called function counts them. A schedule is dropped."""
     op, shape = instruction.op, instruction.shape
-    lost = [name for name, nothing in _UNSAYABLE.items() if op.__dict__[name] != nothing]
+    lost = [name for name, default in _UNSUPPORTED_FIELDS.items() if op.__dict__[name] != default]
     if lost:
         raise ArgumentError(f"stablehlo.custom_call has no attribute for {', '.join(lost)} of custom-call")
     results = shape.elements if shape.is_tuple and len(shape.elements) != 1 else (shape,)
@@ -242,7 +242,7 @@ def _call_layouts(instruction: Instruction, results: tuple[Shape, ...]) -> dict[
 # Communication
 
 
-def _started(opcode: str, contexts: bool = True) -> Rule:
+def _start_rule(opcode: str, contexts: bool = True) -> Rule:
     """A start is the whole operation; with `contexts` its result is (operands, results, contexts..)."""
 
     def rule(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
@@ -344,33 +344,33 @@ def _rng(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 # What StableHLO cannot say
 
-NO_MEANING = {
+UNSUPPORTED = {
     "rng-get-and-update-state": "the random state of an execution is not part of a StableHLO program",
     "stochastic-convert": "StableHLO has no rounding that takes random bits",
 }
 
 
-def _no_meaning(block: BlockExporter, instruction: Instruction) -> NoReturn:
-    raise ArgumentError(f"{instruction.opcode} has no meaning in StableHLO: {NO_MEANING[instruction.opcode]}")
+def _unsupported(block: BlockExporter, instruction: Instruction) -> NoReturn:
+    raise ArgumentError(f"{instruction.opcode} has no meaning in StableHLO: {UNSUPPORTED[instruction.opcode]}")
 
 
 RULES: dict[str, Rule] = {
     **EXPANSIONS,
-    **dict.fromkeys(NO_MEANING, _no_meaning),
+    **dict.fromkeys(UNSUPPORTED, _unsupported),
     **dict.fromkeys(("tuple", "copy", "domain", "async-update", "all-reduce-done"), _operands),
-    **dict.fromkeys(("all-gather-done", "async-done", "collective-permute-done"), _element(1)),
+    **dict.fromkeys(("all-gather-done", "async-done", "collective-permute-done"), _element_rule(1)),
     **dict.fromkeys(("opt-barrier", "add-dependency"), _barrier),
     **dict.fromkeys(("call", "fusion"), _call),
     "after-all": _after_all,
-    "all-gather-start": _started("all-gather"),
-    "all-reduce-start": _started("all-reduce", contexts=False),
+    "all-gather-start": _start_rule("all-gather"),
+    "all-reduce-start": _start_rule("all-reduce", contexts=False),
     "async-start": _async_start,
     "collective-permute": _permute,
-    "collective-permute-start": _started("collective-permute"),
+    "collective-permute-start": _start_rule("collective-permute"),
     "conditional": _conditional,
     "constant": _constant,
     "elided-constant": _elided_constant,
-    "copy-done": _element(0),
+    "copy-done": _element_rule(0),
     "copy-start": _copy_start,
     "custom-call": _custom_call,
     "dynamic-reshape": _dynamic_reshape,

@@ -72,18 +72,18 @@ def _array(parser: Parser) -> DenseArray:
     if not parser.scanner.peek("["):
         value = parser.attribute()
         return value if isinstance(value, DenseArray) else parser.scanner.fail("expected [numbers]")
-    return i64_array(parser.listed("[", "]", parser.scanner.integer))
+    return i64_array(parser.comma_separated("[", "]", parser.scanner.integer))
 
 
 def _integer(parser: Parser) -> Attribute:
     """`1`, perhaps with ` : i64`."""
-    number = i64(parser.scanner.integer())
+    value = i64(parser.scanner.integer())
     before = parser.scanner.pos
     if parser.scanner.take(":") and parser.word_ahead() in ("i64", "i32"):
         parser.type()
     else:
         parser.scanner.pos = before
-    return number
+    return value
 
 
 def _enumeration(name: str) -> Callable[[Parser], Attribute]:
@@ -196,7 +196,7 @@ def _constant_shape(parser: Parser, name: str) -> Operation:
     """`shape.const_shape [4, 32] : tensor<2xindex>`."""
     attributes = parser.optional_attributes()
     at = parser.scanner.pos
-    sizes = np.array(parser.listed("[", "]", parser.scanner.integer), np.int64)
+    sizes = np.array(parser.comma_separated("[", "]", parser.scanner.integer), np.int64)
     parser.scanner.expect(":", "and a type")
     mlir = parser.tensor_type()
     if mlir.dimensions != sizes.shape:
@@ -232,7 +232,7 @@ def _optimization_barrier(parser: Parser, name: str) -> Operation:
 def _call(parser: Parser, name: str) -> Operation:
     callee = Symbol(parser.scanner.symbol())
     at = parser.scanner.pos
-    operands = parser.listed("(", ")", parser.operand)
+    operands = parser.comma_separated("(", ")", parser.operand)
     return parser.finish(name, operands, {"callee": callee}, at)
 
 
@@ -246,7 +246,7 @@ def _composite(parser: Parser, name: str) -> Operation:
 def _custom_call(parser: Parser, name: str) -> Operation:
     target = parser.scanner.symbol()
     at = parser.scanner.pos
-    operands = parser.listed("(", ")", parser.operand)
+    operands = parser.comma_separated("(", ")", parser.operand)
     return parser.finish(name, operands, {"call_target_name": target}, at)
 
 
@@ -360,7 +360,7 @@ def _slice(parser: Parser, name: str) -> Operation:
         limit = scanner.integer()
         rows.append((start, limit, scanner.integer() if scanner.take(":") else 1))
 
-    parser.listed("[", "]", entry)
+    parser.comma_separated("[", "]", entry)
     columns = list(zip(*rows, strict=True)) or [(), (), ()]
     names = ("start_indices", "limit_indices", "strides")
     return parser.finish(name, [operand], {n: i64_array(c) for n, c in zip(names, columns, strict=True)}, at)
@@ -368,27 +368,27 @@ def _slice(parser: Parser, name: str) -> Operation:
 
 def _pair(parser: Parser) -> tuple[list[Attribute], list[Attribute]]:
     """`[0, 1] x [1, 0]`."""
-    left: list[Attribute] = [i64(v) for v in parser.listed("[", "]", parser.scanner.integer)]
+    left: list[Attribute] = [i64(v) for v in parser.comma_separated("[", "]", parser.scanner.integer)]
     parser.scanner.expect("x")
-    return left, [i64(v) for v in parser.listed("[", "]", parser.scanner.integer)]
+    return left, [i64(v) for v in parser.comma_separated("[", "]", parser.scanner.integer)]
 
 
 def _precisions(parser: Parser) -> list[Attribute]:
-    return parser.listed("[", "]", lambda: _enumeration("precision")(parser))
+    return parser.comma_separated("[", "]", lambda: _enumeration("precision")(parser))
 
 
 def _dot_general(parser: Parser, name: str) -> Operation:
     """`%a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [..], algorithm = <..> : ..`."""
     scanner, at = parser.scanner, parser.scanner.pos
     operands = parser.operands()
-    numbers: dict[str, Attribute] = {}
+    dimension_numbers: dict[str, Attribute] = {}
     attributes: dict[str, Attribute] = {}
     while scanner.take(","):
         word = scanner.word("a word like contracting_dims")
         scanner.expect("=")
         if word in ("batching_dims", "contracting_dims"):
             kind = word.removesuffix("_dims")
-            numbers[f"lhs_{kind}_dimensions"], numbers[f"rhs_{kind}_dimensions"] = _pair(parser)
+            dimension_numbers[f"lhs_{kind}_dimensions"], dimension_numbers[f"rhs_{kind}_dimensions"] = _pair(parser)
         elif word == "precision":
             attributes["precision_config"] = _precisions(parser)
         elif word == "algorithm":
@@ -400,7 +400,7 @@ def _dot_general(parser: Parser, name: str) -> Operation:
         else:
             scanner.fail(f"{name} has no {word}")
     if name == "stablehlo.dot_general":
-        attributes["dot_dimension_numbers"] = DialectAttribute("stablehlo.dot", numbers)
+        attributes["dot_dimension_numbers"] = DialectAttribute("stablehlo.dot", dimension_numbers)
     return parser.finish(name, operands, attributes, at)
 
 
@@ -411,16 +411,16 @@ _WINDOW = {
     "pad": "padding",
     "reverse": "window_reversal",
 }
-_DIMENSION_NUMBERS = re.compile(r"\[[^\]]*+\]\s*+x\s*+\[[^\]]*+\]\s*+->\s*+\[[^\]]*+\]")
+_CONVOLUTION_DIMENSIONS = re.compile(r"\[[^\]]*+\]\s*+x\s*+\[[^\]]*+\]\s*+->\s*+\[[^\]]*+\]")
 
 
 def _convolution(parser: Parser, name: str) -> Operation:
     """`(%a, %b) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1], ..} {..} : ..`."""
     scanner, at = parser.scanner, parser.scanner.pos
-    operands = parser.listed("(", ")", parser.operand)
+    operands = parser.comma_separated("(", ")", parser.operand)
     scanner.expect("dim_numbers")
     scanner.expect("=")
-    match = scanner.match(_DIMENSION_NUMBERS)
+    match = scanner.match(_CONVOLUTION_DIMENSIONS)
     if not match:
         scanner.fail(f"expected [b, 0, f]x[0, i, o]->[b, 0, f], got {scanner.shown()}")
     attributes: dict[str, Attribute] = {"dimension_numbers": DialectAttribute("stablehlo.conv", match[0])}
@@ -433,12 +433,14 @@ def _convolution(parser: Parser, name: str) -> Operation:
             scanner.fail(f"a window has no {word}; it has: {', '.join(_WINDOW)}")
         scanner.expect("=")
         if word == "pad":
-            rows = parser.listed("[", "]", lambda: parser.listed("[", "]", scanner.integer))
+            rows = parser.comma_separated("[", "]", lambda: parser.comma_separated("[", "]", scanner.integer))
             if any(len(row) != 2 for row in rows):
                 scanner.fail("pad is a list of pairs [low, high]")
             attributes["padding"] = i64_table(rows)
         elif word == "reverse":
-            attributes["window_reversal"] = DenseArray(I1, tuple(parser.listed("[", "]", lambda: _flag(parser))))
+            attributes["window_reversal"] = DenseArray(
+                I1, tuple(parser.comma_separated("[", "]", lambda: _flag(parser)))
+            )
         else:
             attributes[_WINDOW[word]] = _array(parser)
 
@@ -465,7 +467,7 @@ def _while(parser: Parser, name: str) -> Operation:
         names.append(match[1])
         return parser.operand()
 
-    operands = parser.listed("(", ")", entry)
+    operands = parser.comma_separated("(", ")", entry)
     types = _type_list(parser) if scanner.take(":") else []
     parser.check_types(operands, types, at)
     attributes = parser.dictionary() if scanner.take_word("attributes") else {}
@@ -512,7 +514,7 @@ def _applied(parser: Parser, applied: str, mlir: Type) -> Region:
     dialect = applied.partition(".")[0]
     body = [Operation(applied, [left, right], [result]), Operation(f"{dialect}.return", [result])]
     for operation in body:
-        parser.place(operation, parser.scanner.pos)
+        parser.set_position(operation, parser.scanner.pos)
     return Region([Block([left, right], body)])
 
 
@@ -522,7 +524,7 @@ def _reducer(parser: Parser) -> Region:
 
     while parser.scanner.peek("("):
         at = parser.scanner.pos
-        pairs.append(parser.listed("(", ")", parser.named_argument))
+        pairs.append(parser.comma_separated("(", ")", parser.named_argument))
         if len(pairs[-1]) != 2:
             parser.scanner.fail(f"a reducer's arguments come in pairs, got {len(pairs[-1])}", at)
     return parser.region([pair[0] for pair in pairs] + [pair[1] for pair in pairs])
@@ -550,9 +552,9 @@ def _top_k(parser: Parser, name: str) -> Operation:
 def _scan(parser: Parser, name: str) -> Operation:
     """`(%inputs) inits (%inits) dimension = 0 attributes {..} {region} : types`."""
     scanner, at = parser.scanner, parser.scanner.pos
-    inputs = parser.listed("(", ")", parser.operand)
+    inputs = parser.comma_separated("(", ")", parser.operand)
     scanner.expect("inits")
-    inits = parser.listed("(", ")", parser.operand)
+    inits = parser.comma_separated("(", ")", parser.operand)
     attributes: dict[str, Attribute] = {}
     while not scanner.peek("{"):
         word = scanner.word("an attribute or the region")

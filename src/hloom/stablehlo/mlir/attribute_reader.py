@@ -96,7 +96,7 @@ class AttributeReader:
         if word == "tensor":
             return self._tensor()
         if word == "tuple":
-            return TupleType(tuple(self._listed("<", ">", self.type)))
+            return TupleType(tuple(self._comma_separated("<", ">", self.type)))
         if word == "complex":
             scanner.expect("<")
             part = self.type()
@@ -105,7 +105,7 @@ class AttributeReader:
         scanner.fail(f"there is no type {word!r} here; there is tensor, tuple, complex, i32, f32 and the like", start)
 
     def _function_type(self) -> FunctionType:
-        inputs = tuple(self._listed("(", ")", self.type))
+        inputs = tuple(self._comma_separated("(", ")", self.type))
         self.scanner.expect("->")
         return FunctionType(inputs, self.result_types())
 
@@ -113,7 +113,7 @@ class AttributeReader:
         """One type, or several in parentheses."""
         if not self.scanner.peek("("):
             return (self.type(),)
-        return tuple(self._listed("(", ")", self.type))
+        return tuple(self._comma_separated("(", ")", self.type))
 
     def _tensor(self) -> TensorType:
         scanner = self.scanner
@@ -176,7 +176,7 @@ class AttributeReader:
         axis = scanner.integer("an axis") if scanner.take(":") else None
         scanner.expect(",")
         if axis is not None:
-            entries = self._listed("{", "}", self._scale)
+            entries = self._comma_separated("{", "}", self._scale)
         else:
             entries = [self._scale()]
         scanner.expect(">")
@@ -203,7 +203,7 @@ class AttributeReader:
             self.scanner.fail(f"the alias {name} stands for itself", at)
         return self.aliases[name]  # type: ignore[no-any-return]
 
-    def _listed(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
+    def _comma_separated(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
         """Entries between brackets, separated by commas."""
         scanner = self.scanner
         scanner.expect(opening)
@@ -239,7 +239,7 @@ class AttributeReader:
                 self.type()
             return value
         if first == "[":
-            return self._listed("[", "]", self.attribute)
+            return self._comma_separated("[", "]", self.attribute)
         if first == "{":
             return self.dictionary()
         if first == "@":
@@ -267,7 +267,7 @@ class AttributeReader:
                 scanner.fail(f"the attribute {name} is given twice", at)
             entries[name] = self.attribute() if scanner.take("=") else None
 
-        self._listed("{", "}", entry)
+        self._comma_separated("{", "}", entry)
         return entries
 
     def _number(self, mlir: Type | None = None) -> Number:
@@ -277,16 +277,18 @@ class AttributeReader:
         if not match:
             scanner.fail(f"expected a number, got {scanner.shown()}")
         text = match[0]
-        whole = "x" in text or text.lstrip("-").isdigit()
+        is_integer = "x" in text or text.lstrip("-").isdigit()
         if mlir is None:
-            mlir = self.type() if scanner.take(":") else I64 if whole else F64
+            mlir = self.type() if scanner.take(":") else I64 if is_integer else F64
         if not isinstance(mlir, ScalarType):
             scanner.fail(f"a number has a scalar type, got {type_text(mlir)}", match.start())
         if len(text) > 200:
             scanner.fail("the number has too many digits", match.start())
         if "f" in mlir.name and "x" in text:
             return Number(self.checked(match.start(), lambda: _float_of_bits(text, mlir)), mlir)
-        return Number(int(text, 16 if "x" in text else 10) if whole and "f" not in mlir.name else float(text), mlir)
+        return Number(
+            int(text, 16 if "x" in text else 10) if is_integer and "f" not in mlir.name else float(text), mlir
+        )
 
     def checked(self, at: int, compute: Callable[[], T]) -> T:
         """The result of `compute`; its errors get this position."""
@@ -354,10 +356,10 @@ class AttributeReader:
         if element == I1 and (scanner.peek("true") or scanner.peek("false")):
             return scanner.word() == "true"
         at = scanner.pos
-        number = self._number(element).value
-        if isinstance(number, float) and "f" not in element.name:
-            scanner.fail(f"an array of {element.name} holds integers, got {number}", at)
-        return number
+        value = self._number(element).value
+        if isinstance(value, float) and "f" not in element.name:
+            scanner.fail(f"an array of {element.name} holds integers, got {value}", at)
+        return value
 
     def _dialect_attribute(self) -> Any:
         """`#dialect.name<..>`, `#dialect<name ..>`, or an alias."""
@@ -409,7 +411,7 @@ class AttributeReader:
             if part:
                 entries[field] = part[0]
             elif _LIST_OF_BODIES.match(scanner.text, scanner.pos):
-                entries[field] = self._listed("[", "]", lambda: DialectAttribute(inner, self.body(inner)))
+                entries[field] = self._comma_separated("[", "]", lambda: DialectAttribute(inner, self.body(inner)))
             elif scanner.peek("<"):
                 entries[field] = DialectAttribute(_FIELD_NAMES.get(inner, inner), self.body(inner))
             else:
@@ -427,16 +429,16 @@ class AttributeReader:
         if not scanner.text.startswith("loc(", scanner.pos):
             return ""
         scanner.pos += 4
-        name, place = self.location()
+        name, position = self.location()
         scanner.expect(")")
-        return _location_text(name, place)
+        return _location_text(name, position)
 
     def location_attribute(self) -> str:
         """The text of `(..)`, after the word `loc`."""
         self.scanner.expect("(")
-        name, place = self.location()
+        name, position = self.location()
         self.scanner.expect(")")
-        return _location_text(name, place)
+        return _location_text(name, position)
 
     def location(self) -> tuple[str, str]:
         """The name that a location gives and its place `"file":line:column`, the first of each where there are many."""
@@ -465,16 +467,16 @@ class AttributeReader:
             name = scanner.string()
             if not scanner.take("("):
                 return name, ""
-            _, place = self.location()
+            _, position = self.location()
             scanner.expect(")")
-            return name, place
+            return name, position
         word = scanner.word("a location")
         if word == "callsite":
             return self._innermost()
         if word == "fused":
             if scanner.peek("<"):
                 scanner.angled()
-            parts = self._listed("[", "]", self.location)
+            parts = self._comma_separated("[", "]", self.location)
             return next((n for n, _ in parts if n), ""), next((p for _, p in parts if p), "")
         if word != "unknown":
             scanner.fail(f"there is no location {word!r}")
@@ -527,11 +529,11 @@ def _sizes(text: str) -> tuple[int | None, ...]:
     return tuple(None if size == "?" else int(size) for size in text.split("x")[:-1])
 
 
-def _location_text(name: str, place: str) -> str:
+def _location_text(name: str, position: str) -> str:
     if not name:
-        return place
+        return position
     quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return f"{quoted}({place})" if place else quoted
+    return f"{quoted}({position})" if position else quoted
 
 
 def location_parts(location: str) -> tuple[str, str, int]:

@@ -30,7 +30,7 @@ _WORD = re.compile(r"\w+\Z")
 _TYPES = (ScalarType, TensorType, TupleType, FunctionType, DialectType)
 
 # From how many elements on MLIR writes the bytes of a constant in place of its numbers.
-HEXADECIMAL_FROM = 101
+MIN_HEXADECIMAL_ELEMENTS = 101
 
 
 def attribute_text(value: Attribute) -> str:
@@ -47,9 +47,9 @@ def attribute_text(value: Attribute) -> str:
         case dict():
             return dictionary_text(value)
         case Number():
-            number = value.value
-            shown = float_text(np.asarray(number, _dtype(value.type))) if isinstance(number, float) else str(number)
-            return f"{shown} : {value.type.name}"
+            plain = value.value
+            text = float_text(np.asarray(plain, _dtype(value.type))) if isinstance(plain, float) else str(plain)
+            return f"{text} : {value.type.name}"
         case Symbol():
             return symbol_text(value.name)
         case DenseArray():
@@ -140,7 +140,7 @@ def _elements_text(values: np.ndarray[Any, np.dtype[Any]]) -> str:
         return ""
     if _is_splat(values):
         return _element_text(values.reshape(-1)[0])
-    if values.size >= HEXADECIMAL_FROM and not _is_packed(values.dtype):
+    if values.size >= MIN_HEXADECIMAL_ELEMENTS and not _is_packed(values.dtype):
         return f'"0x{np.ascontiguousarray(values).tobytes().hex().upper()}"'
     texts = [_element_text(element) for element in values.reshape(-1)]
     for size in reversed(values.shape):
@@ -173,11 +173,11 @@ def _element_text(element: Any) -> str:
 def float_text(element: Any) -> str:
     """A float that reads back to the same bits: `1.500000e+00`, more digits where needed, bits for infinity and NaN."""
     value = np.asarray(element)
-    number = float(value)
-    if np.isfinite(number):
+    wide = float(value)
+    if np.isfinite(wide):
         for digits in (6, 8, 16):
-            text = f"{number:.{digits}e}"
-            if float(np.asarray(float(text)).astype(value.dtype)) == number:
+            text = f"{wide:.{digits}e}"
+            if float(np.asarray(float(text)).astype(value.dtype)) == wide:
                 return text
     bits = bits_of(value)
     return f"0x{int(bits):0{2 * bits.dtype.itemsize}X}"

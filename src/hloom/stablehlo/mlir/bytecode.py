@@ -18,15 +18,15 @@ TIMEOUT = 300.0
 
 def text_of(content: bytes) -> str:
     """The text of a module in bytecode. ProtoError for damaged bytes, ArgumentError where jaxlib is not installed."""
-    return _ask("read", content, ProtoError("the bytes are no StableHLO bytecode that jaxlib reads")).decode()
+    return _run_child("read", content, ProtoError("the bytes are no StableHLO bytecode that jaxlib reads")).decode()
 
 
 def bytecode_of(text: str) -> bytes:
     """The portable artifact of a module in text. ArgumentError where jaxlib is not installed."""
-    return _ask("write", text.encode(), ArgumentError("jaxlib makes no bytecode of this module"))
+    return _run_child("write", text.encode(), ArgumentError("jaxlib makes no bytecode of this module"))
 
 
-def _ask(task: str, content: bytes, failure: HloomError) -> bytes:
+def _run_child(task: str, content: bytes, failure: HloomError) -> bytes:
     if importlib.util.find_spec("jaxlib") is None:
         raise ArgumentError("StableHLO bytecode is read and written by jaxlib, which is missing: pip install jaxlib")
     command = [sys.executable, "-m", "hloom.stablehlo.mlir.bytecode", task]

@@ -117,7 +117,7 @@ def _convert(elements: list[str], element_type: PrimitiveType) -> Array:
     if element_type.is_float:
         return _floats(elements, element_type)
     try:
-        numbers = [_WORDS[e] if e in _WORDS else int(e, 16 if "x" in e else 10) for e in map(str.strip, elements)]
+        values = [_WORDS[e] if e in _WORDS else int(e, 16 if "x" in e else 10) for e in map(str.strip, elements)]
     except ValueError:
         # Python converts no more than some thousands of digits.
         bad = next(
@@ -126,12 +126,12 @@ def _convert(elements: list[str], element_type: PrimitiveType) -> Array:
         )
         raise ArgumentError(f"{bad.strip()[:40]!r} is no value of {element_type}") from None
     if element_type.is_pred:
-        return np.array([number != 0 for number in numbers], bool)
+        return np.array([value != 0 for value in values], bool)
     bits = element_type.bits
-    low, high = min(numbers, default=0), max(numbers, default=0)
+    low, high = min(values, default=0), max(values, default=0)
     if low < -(1 << bits - 1) or high >= 1 << bits:
         raise ArgumentError(f"{low if low < 0 else high} does not fit {element_type}")
-    wide = np.array([number & (1 << bits) - 1 for number in numbers], np.uint64)
+    wide = np.array([value & (1 << bits) - 1 for value in values], np.uint64)
     if bits < 8:
         signed = wide.astype(np.int64)
         signed[signed >= 1 << bits - 1] -= (1 << bits) if element_type.is_signed else 0
@@ -144,21 +144,21 @@ def _floats(elements: list[str], element_type: PrimitiveType) -> Array:
     stripped = [element.strip() for element in elements]
     hexadecimal = {i: int(e, 16) for i, e in enumerate(stripped) if "x" in e and _HEXADECIMAL.fullmatch(e)}
     try:
-        numbers = [0.0 if "x" in e and i in hexadecimal else float(e) for i, e in enumerate(stripped)]
+        decimals = [0.0 if "x" in e and i in hexadecimal else float(e) for i, e in enumerate(stripped)]
     except ValueError:
-        numbers = [math.nan]
-    decimal = np.array(numbers, np.float64)
-    if not np.isfinite(decimal).all() or any("_" in element for element in stripped):
+        decimals = [math.nan]
+    wide = np.array(decimals, np.float64)
+    if not np.isfinite(wide).all() or any("_" in element for element in stripped):
         # Python's own words for infinities and the like are none of MLIR's.
         bad = [e for i, e in enumerate(stripped) if i not in hexadecimal and not _FLOAT.fullmatch(e)]
         if bad:
             raise ArgumentError(f"{bad[0][:40]!r} is no value of {element_type}")
     with np.errstate(over="ignore"):
-        values = decimal.astype(element_type.dtype)
+        values = wide.astype(element_type.dtype)
     if hexadecimal:
         if max(hexadecimal.values()) >= 1 << max(element_type.bits, 8):
             raise ArgumentError(f"the bits {max(hexadecimal.values()):#x} do not fit {element_type}")
         bits = values.view(f"u{element_type.byte_width}")
-        for position, number in hexadecimal.items():
-            bits[position] = number
+        for position, pattern in hexadecimal.items():
+            bits[position] = pattern
     return values

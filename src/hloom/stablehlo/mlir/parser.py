@@ -44,10 +44,10 @@ class Parser(AttributeReader):
         super().__init__(text)
         self.forms = forms
         self.values: dict[str, Value] = {}
-        self.named: list[str] = []
+        self.scope_names: list[str] = []
         self.region_depth = 0
         self.line = 1
-        self.counted = 0
+        self.counted_to = 0
         self.result_names: list[str] = []
 
     def parse(self) -> Operation:
@@ -98,8 +98,8 @@ class Parser(AttributeReader):
             operation = self._generic(scanner.string())
         else:
             word = scanner.word("an operation")
-            operation = self._own_form(_SHORT_NAMES.get(word, word), name_at)
-        self.place(operation, start)
+            operation = self._custom_form(_SHORT_NAMES.get(word, word), name_at)
+        self.set_position(operation, start)
         if scanner.text.startswith("loc(", scanner.pos) or scanner.peek("loc("):
             operation.location = self.trailing_location()
         if len(names) != len(operation.results) and names:
@@ -121,26 +121,26 @@ class Parser(AttributeReader):
             scanner.fail(f"expected '%name =', got {scanner.shown()}")
         return names
 
-    def place(self, operation: Operation, position: int) -> None:
-        self.line += self.scanner.text.count("\n", self.counted, position) if position >= self.counted else 0
-        if position < self.counted:
+    def set_position(self, operation: Operation, position: int) -> None:
+        self.line += self.scanner.text.count("\n", self.counted_to, position) if position >= self.counted_to else 0
+        if position < self.counted_to:
             # An operation with regions stands before those in them.
-            operation.line = self.line - self.scanner.text.count("\n", position, self.counted)
+            operation.line = self.line - self.scanner.text.count("\n", position, self.counted_to)
         else:
-            operation.line, self.counted = self.line, position
+            operation.line, self.counted_to = self.line, position
         operation.column = position - self.scanner.text.rfind("\n", 0, position)
 
     def _generic(self, name: str) -> Operation:
         scanner = self.scanner
         operands_at = scanner.pos
-        operands = self._listed("(", ")", self.operand)
+        operands = self._comma_separated("(", ")", self.operand)
         if scanner.peek("["):
             scanner.fail(f"{name} jumps to blocks: only structured control flow can be read")
         attributes: dict[str, Attribute] = {}
         if scanner.take("<"):
             attributes |= self.dictionary()
             scanner.expect(">")
-        regions = self._listed("(", ")", self.region) if scanner.peek("(") else []
+        regions = self._comma_separated("(", ")", self.region) if scanner.peek("(") else []
         if scanner.peek("{"):
             attributes |= self.dictionary()
         scanner.expect(":", "and the operation's type")
@@ -155,7 +155,7 @@ class Parser(AttributeReader):
             self.scanner.fail(f"expected (types) -> types, got {type_text(types)}", at)
         return types
 
-    def _own_form(self, name: str, at: int) -> Operation:
+    def _custom_form(self, name: str, at: int) -> Operation:
         form = self.forms.get(name)
         if form is None:
             close = difflib.get_close_matches(name, self.forms, 3)
@@ -196,7 +196,7 @@ class Parser(AttributeReader):
             self.scanner.fail(f"the value %{name} is defined twice", at)
         value.name = name
         self.values[name] = value
-        self.named.append(name)
+        self.scope_names.append(name)
 
     def check_types(self, operands: Sequence[Value], types: Sequence[Type], at: int) -> None:
         """Operands have the types that their user says."""
@@ -211,15 +211,15 @@ class Parser(AttributeReader):
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Names that are defined inside are free again afterwards."""
-        mark = len(self.named)
+        mark = len(self.scope_names)
         if self.region_depth >= MAX_REGION_DEPTH:
             self.scanner.fail(f"regions nest more than {MAX_REGION_DEPTH} deep")
         self.region_depth += 1
         yield
         self.region_depth -= 1
-        for name in self.named[mark:]:
+        for name in self.scope_names[mark:]:
             del self.values[name]
-        del self.named[mark:]
+        del self.scope_names[mark:]
 
     def region(self, arguments: Sequence[tuple[str, Value]] = ()) -> Region:
         """`{ operations }`, perhaps with `^bb0(%a: type):` before them; or with arguments that stood elsewhere."""
@@ -231,7 +231,7 @@ class Parser(AttributeReader):
                 self.define(name, value, scanner.pos)
             if scanner.match(_BLOCK):
                 if scanner.peek("("):
-                    block.arguments = self._listed("(", ")", self.argument)
+                    block.arguments = self._comma_separated("(", ")", self.argument)
                 scanner.expect(":", "after the block's arguments")
             while not scanner.take("}"):
                 if scanner.peek("^"):
@@ -271,7 +271,7 @@ class Parser(AttributeReader):
         if visibility:
             attributes["sym_visibility"] = visibility
         # A function sees no values of what is around it.
-        outer, self.values, named, self.named = self.values, {}, self.named, []
+        outer, self.values, scope_names, self.scope_names = self.values, {}, self.scope_names, []
         with self.scope():
             arguments, entries = self._parameters()
             results, result_entries = self._results() if scanner.take("->") else ([], [])
@@ -282,10 +282,10 @@ class Parser(AttributeReader):
                 attributes |= self.dictionary()
             regions: list[Region] = []
             if scanner.peek("{"):
-                names = list(self.named)
-                self.values, self.named = {}, []
+                names = list(self.scope_names)
+                self.values, self.scope_names = {}, []
                 regions = [self.region(list(zip(names, arguments, strict=True)))]
-        self.values, self.named = outer, named
+        self.values, self.scope_names = outer, scope_names
         return Operation(name, attributes=attributes, regions=regions)
 
     def _parameters(self) -> tuple[list[Value], list[Attribute]]:
@@ -302,7 +302,7 @@ class Parser(AttributeReader):
             value.location = self.trailing_location()
             return value
 
-        return self._listed("(", ")", parameter), entries
+        return self._comma_separated("(", ")", parameter), entries
 
     def _named_parameter(self) -> Value:
         match = self.scanner.match(VALUE)
@@ -323,12 +323,12 @@ class Parser(AttributeReader):
             entries.append(self.dictionary() if self.scanner.peek("{") else {})
             return mlir
 
-        return self._listed("(", ")", result), entries
+        return self._comma_separated("(", ")", result), entries
 
     # Services for the forms of operations
 
-    def listed(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
-        return self._listed(opening, closing, read)
+    def comma_separated(self, opening: str, closing: str, read: Callable[[], T]) -> list[T]:
+        return self._comma_separated(opening, closing, read)
 
     def optional_attributes(self) -> dict[str, Attribute]:
         """`{..}` where it comes next."""

@@ -87,7 +87,7 @@ class Printer:
         self.indent = 0
         self.names: dict[Value, str] = {}
         self.used: set[str] = set()
-        self.numbers = {"": 0, "arg": 0, "conflict": 0}
+        self.counters = {"": 0, "arg": 0, "conflict": 0}
         self.in_function_body = False
         self.locations: dict[str, int] = {}
 
@@ -99,30 +99,30 @@ class Printer:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Names given inside are free again afterwards."""
-        used, numbers = set(self.used), dict(self.numbers)
+        used, counters = set(self.used), dict(self.counters)
         self.indent += 1
         yield
         self.indent -= 1
-        self.used, self.numbers = used, numbers
+        self.used, self.counters = used, counters
 
-    def numbered(self, kind: str) -> str:
+    def next_name(self, kind: str) -> str:
         """`%0`, `%1` .., or `%arg0`, `%arg1` .."""
-        self.numbers[kind] += 1
-        return f"%{kind}{self.numbers[kind] - 1}"
+        self.counters[kind] += 1
+        return f"%{kind}{self.counters[kind] - 1}"
 
-    def named(self, base: str) -> str:
+    def unique_name(self, base: str) -> str:
         """`%base`, or `%base_0` and so on where that is taken."""
         name = base
         while name in self.used:
-            name = f"{base}_{self.numbers['conflict']}"
-            self.numbers["conflict"] += 1
+            name = f"{base}_{self.counters['conflict']}"
+            self.counters["conflict"] += 1
         self.used.add(name)
         return f"%{name}"
 
     def arguments(self, values: Sequence[Value], base: str = "") -> list[str]:
         """Names the arguments of a block."""
         for value in values:
-            self.names[value] = self.named(base) if base else self.numbered("arg")
+            self.names[value] = self.unique_name(base) if base else self.next_name("arg")
         return [self.names[value] for value in values]
 
     # Modules and functions
@@ -137,7 +137,7 @@ class Printer:
             self.function(function)
         self.indent -= 1
         self.line("}")
-        aliases = [f"#loc{number} = loc({location})" for location, number in self.locations.items()]
+        aliases = [f"#loc{index} = loc({location})" for location, index in self.locations.items()]
         return "\n".join([*aliases, *self.lines]) + "\n"
 
     def function(self, function: Operation) -> None:
@@ -190,10 +190,10 @@ class Printer:
         if operation.name == "stablehlo.constant":
             bases = ("c" if _holds_integers(results[0].type) else "cst",)
         if bases:
-            names = [self.named(base) for base in bases]
+            names = [self.unique_name(base) for base in bases]
             self.names |= dict(zip(results, names, strict=True))
             return f"{', '.join(names)} = "
-        name = self.numbered("")
+        name = self.next_name("")
         if len(results) == 1:
             self.names[results[0]] = name
             return f"{name} = "

@@ -32,19 +32,19 @@ def _read_sharding_constraint(parser: Parser, name: str) -> Operation:
 def _read_manual_computation(parser: Parser, name: str) -> Operation:
     """`(%a) in_shardings=[<..>] out_shardings=[<..>] manual_axes={"x"} (%b: type) {..} : types`."""
     scanner, at = parser.scanner, parser.scanner.pos
-    operands = parser.listed("(", ")", parser.operand)
+    operands = parser.comma_separated("(", ")", parser.operand)
     attributes: dict[str, Attribute] = {}
     for word in ("in_shardings", "out_shardings"):
         scanner.expect(word)
         scanner.expect("=")
-        bodies = parser.listed("[", "]", scanner.angled)
+        bodies = parser.comma_separated("[", "]", scanner.angled)
         shardings = ", ".join(f"<{body}>" for body in bodies)
         attributes[word] = DialectAttribute("sdy.sharding_per_value", f"[{shardings}]")
     scanner.expect("manual_axes")
     scanner.expect("=")
-    axes = ", ".join(f'"{axis}"' for axis in parser.listed("{", "}", scanner.string))
+    axes = ", ".join(f'"{axis}"' for axis in parser.comma_separated("{", "}", scanner.string))
     attributes["manual_axes"] = DialectAttribute("sdy.manual_axes", axes)
-    region = parser.region(parser.listed("(", ")", parser.named_argument))
+    region = parser.region(parser.comma_separated("(", ")", parser.named_argument))
     operation = parser.finish(name, operands, attributes, at)
     operation.regions = [region]
     return operation

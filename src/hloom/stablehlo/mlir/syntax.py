@@ -88,13 +88,15 @@ def _precision(operation: Operation) -> str:
 
 
 def _dot_general(printer: Printer, operation: Operation) -> str:
-    numbers = operation.attributes["dot_dimension_numbers"]
-    assert isinstance(numbers, DialectAttribute) and isinstance(numbers.body, dict)
+    dimension_numbers = operation.attributes["dot_dimension_numbers"]
+    assert isinstance(dimension_numbers, DialectAttribute) and isinstance(dimension_numbers.body, dict)
     shown = printer.operands(operation.operands)
-    for what in ("batching", "contracting"):
-        left, right = (bare_text(numbers.body.get(f"{side}_{what}_dimensions", [])) for side in ("lhs", "rhs"))
-        if what == "contracting" or left != "[]":
-            shown += f", {what}_dims = {left} x {right}"
+    for kind in ("batching", "contracting"):
+        left, right = (
+            bare_text(dimension_numbers.body.get(f"{side}_{kind}_dimensions", [])) for side in ("lhs", "rhs")
+        )
+        if kind == "contracting" or left != "[]":
+            shown += f", {kind}_dims = {left} x {right}"
     others = _others(operation, "dot_dimension_numbers", "precision_config", "algorithm")
     return f"stablehlo.dot_general {shown}{_precision(operation)}{others} : {function_types(operation)}"
 
@@ -109,14 +111,14 @@ _WINDOW = {
 
 
 def _convolution(printer: Printer, operation: Operation) -> str:
-    numbers = operation.attributes["dimension_numbers"]
-    assert isinstance(numbers, DialectAttribute)
+    dimension_numbers = operation.attributes["dimension_numbers"]
+    assert isinstance(dimension_numbers, DialectAttribute)
     window = ", ".join(
         f"{short} = {_table(operation.attributes[name])}"
         for name, short in _WINDOW.items()
         if name in operation.attributes
     )
-    shown = f"({printer.operands(operation.operands)}) dim_numbers = {numbers.body}, window = {{{window}}}"
+    shown = f"({printer.operands(operation.operands)}) dim_numbers = {dimension_numbers.body}, window = {{{window}}}"
     others = _others(operation, "dimension_numbers", *_WINDOW)
     return f"stablehlo.convolution{shown}{others} : {function_types(operation)}"
 
@@ -168,7 +170,7 @@ def _applies(region: Region) -> bool:
 def _while(printer: Printer, operation: Operation) -> str:
     """`stablehlo.while(%iterArg = %0, ..) : types`, then `cond {..} do {..}`, which name arguments alike."""
     condition, body = operation.regions
-    used, numbers = set(printer.used), dict(printer.numbers)
+    used, counters = set(printer.used), dict(printer.counters)
     names = printer.arguments(condition.block.arguments, "iterArg")
     printer.names |= dict(zip(body.block.arguments, names, strict=True))
     initial = [f"{name} = {printer.names[value]}" for name, value in zip(names, operation.operands, strict=True)]
@@ -180,7 +182,7 @@ def _while(printer: Printer, operation: Operation) -> str:
         with printer.scope():
             printer.body(region.block)
         printer.line(after)
-    printer.used, printer.numbers = used, numbers
+    printer.used, printer.counters = used, counters
     return f"{shown}\0"
 
 
