@@ -151,9 +151,9 @@ def test_other_spellings(kind: AttributeKind, text: str, same_as: str) -> None:
 )  # fmt: skip
 def test_damaged_attributes(kind: AttributeKind, text: str, column: int, message: str) -> None:
     """The column counts in the whole text: here the value stands on line 2, behind 5 characters."""
-    whole = f"first line\nabc, {text}, more"
+    full_text = f"first line\nabc, {text}, more"
     with pytest.raises(hl.ParseError) as error:
-        read(kind, text, whole, 11 + 5)
+        read(kind, text, full_text, 11 + 5)
     assert message in error.value.message
     assert (error.value.line, error.value.column) == (2, 5 + column)
 

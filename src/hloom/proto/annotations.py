@@ -110,14 +110,14 @@ _TABLES = {
     "FileLocations": "file_locations",
     "StackFrames": "stack_frames",
 }
-_ORDER = {
+_ROW_FIELDS = {
     "file_locations": ("file_name_id", "function_name_id", "line", "end_line", "column", "end_column"),
     "stack_frames": ("file_location_id", "parent_frame_id"),
 }
 
 
 # XLA's text counts parents from 1 (1 for none), its proto from 0.
-_SHIFT = {"parent_frame_id": 1}
+_TEXT_OFFSET = {"parent_frame_id": 1}
 
 
 def read_stack_frames(proto: Any) -> dict[str, list[str]]:
@@ -128,9 +128,11 @@ def read_stack_frames(proto: Any) -> dict[str, list[str]]:
         rows = getattr(proto, name)
         if not rows:
             continue
-        if name in _ORDER:
+        if name in _ROW_FIELDS:
             tables[title] = [
-                "{" + " ".join(f"{field}={getattr(row, field) + _SHIFT.get(field, 0)}" for field in _ORDER[name]) + "}"
+                "{"
+                + " ".join(f"{field}={getattr(row, field) + _TEXT_OFFSET.get(field, 0)}" for field in _ROW_FIELDS[name])
+                + "}"
                 for row in rows
             ]
         else:
@@ -146,9 +148,11 @@ def write_stack_frames(tables: dict[str, list[str]], proto: Any) -> None:
         if name is None:
             continue
         for row in rows:
-            if name in _ORDER:
-                fields = {key: int(number) for key, number in re.findall(r"(\w+)=(-?\d{1,9})\b", row)}
-                known = {key: value - _SHIFT.get(key, 0) for key, value in fields.items() if key in _ORDER[name]}
+            if name in _ROW_FIELDS:
+                fields = {key: int(value) for key, value in re.findall(r"(\w+)=(-?\d{1,9})\b", row)}
+                known = {
+                    key: value - _TEXT_OFFSET.get(key, 0) for key, value in fields.items() if key in _ROW_FIELDS[name]
+                }
                 getattr(proto, name).add(**known)
             else:
                 getattr(proto, name).append(utf8(unquote(row)))

@@ -36,7 +36,7 @@ from hloom.proto.schema import message_class
 from hloom.proto.shapes import read_literal, read_shape, write_literal, write_shape
 from hloom.text import attributes as text_attributes
 
-_ELSEWHERE = "attribute."
+_FRONTEND_PREFIX = "attribute."
 """Before the name of a frontend attribute that is an attribute of the operation, as HLO text has it."""
 
 Reader = Callable[[Any, Field], Any]
@@ -45,8 +45,8 @@ Writer = Callable[[Any, Field, Any], None]
 
 def read(proto: Any, field: Field) -> Any:
     """The attribute's value in an instruction proto, or None."""
-    if not _has_place(field.proto or ""):
-        text = proto.frontend_attributes.map.get(_ELSEWHERE + field.name)
+    if not _has_field(field.proto or ""):
+        text = proto.frontend_attributes.map.get(_FRONTEND_PREFIX + field.name)
         return None if text is None else text_attributes.read(field.kind, text, text, 0)
     reader = _read_enum if isinstance(field.kind, EnumKind) else TABLE[field.kind][0]
     return reader(proto, field)
@@ -54,8 +54,8 @@ def read(proto: Any, field: Field) -> Any:
 
 def write(proto: Any, field: Field, value: Any) -> None:
     """Puts the attribute's value into an instruction proto."""
-    if not _has_place(field.proto or ""):
-        proto.frontend_attributes.map[_ELSEWHERE + field.name] = text_attributes.write(field.kind, value)
+    if not _has_field(field.proto or ""):
+        proto.frontend_attributes.map[_FRONTEND_PREFIX + field.name] = text_attributes.write(field.kind, value)
         return
     writer = _write_enum if isinstance(field.kind, EnumKind) else TABLE[field.kind][1]
     writer(proto, field, value)
@@ -65,12 +65,12 @@ def frontend_attributes(proto: Any, declaration: type[Operation]) -> dict[str, s
     """Those of an instruction proto, without what `write` put among them."""
     entries = dict(proto.frontend_attributes.map)
     for field in declaration.fields if entries else ():
-        entries.pop(_ELSEWHERE + field.name, None)
+        entries.pop(_FRONTEND_PREFIX + field.name, None)
     return entries
 
 
 @functools.cache
-def _has_place(path: str) -> bool:
+def _has_field(path: str) -> bool:
     """Whether XLA's proto has a field of this path; attributes of others' operations are frontend attributes."""
     descriptor = message_class("HloInstructionProto").DESCRIPTOR
     for name in path.split("."):
@@ -105,7 +105,7 @@ def _read_scalar(proto: Any, field: Field) -> Any:
         return None
     value = getattr(message, name)
     if _is_repeated(message, name):
-        return _one(field, value)
+        return _single(field, value)
     if isinstance(value, bytes):
         value = value.decode("utf-8", "surrogateescape")
     descriptor = message.DESCRIPTOR.fields_by_name[name]
@@ -114,7 +114,7 @@ def _read_scalar(proto: Any, field: Field) -> Any:
     return None if absent and field.default is not REQUIRED else value
 
 
-def _one(field: Field, values: Any) -> Any:
+def _single(field: Field, values: Any) -> Any:
     if len(values) > 1:
         raise ProtoError(f"{field.proto} holds one number, got {list(values)}")
     return values[0] if values else None
@@ -172,11 +172,11 @@ def _write_list(proto: Any, field: Field, value: Any) -> None:
 def _read_word(proto: Any, field: Field) -> Any:
     """Dot algorithms: ALG_DOT_BF16_BF16_F32 is dot_bf16_bf16_f32 in text."""
     message, name = _owner(proto, field, create=False)
-    number = getattr(message, name) if message is not None else 0
-    if not number:
+    value = getattr(message, name) if message is not None else 0
+    if not value:
         return None
-    values = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number
-    return values[number].name.removeprefix("ALG_").lower() if number in values else None
+    members = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_number
+    return members[value].name.removeprefix("ALG_").lower() if value in members else None
 
 
 def _write_word(proto: Any, field: Field, value: Any) -> None:
@@ -201,8 +201,8 @@ def _read_precisions(proto: Any, field: Field) -> Any:
 
 def _write_precisions(proto: Any, field: Field, value: Any) -> None:
     message, name = _owner(proto, field, create=True)
-    numbers = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_name
-    getattr(message, name).extend(numbers[precision.name].number for precision in value)
+    values = message.DESCRIPTOR.fields_by_name[name].enum_type.values_by_name
+    getattr(message, name).extend(values[precision.name].number for precision in value)
 
 
 def _records(cls: type) -> tuple[Reader, Writer]:
@@ -252,29 +252,29 @@ def _write_window(proto: Any, field: Field, value: Any) -> None:
         window.dimensions.add(**{n: getattr(d, n) for n in _WINDOW_NAMES})
 
 
-_NUMBER_NAMES = [f.name for f in dataclasses.fields(ConvolutionDimensionNumbers)]
+_DIMENSION_FIELDS = [f.name for f in dataclasses.fields(ConvolutionDimensionNumbers)]
 
 
 def _read_dim_labels(proto: Any, field: Field) -> Any:
     message, name = _owner(proto, field, create=False)
     if not message.HasField(name):
         return None
-    numbers = getattr(message, name)
-    numbers_and_lists = (getattr(numbers, n) for n in _NUMBER_NAMES)
-    values: list[Any] = [v if isinstance(v, int) else tuple(v) for v in numbers_and_lists]
+    dimensions = getattr(message, name)
+    fields = (getattr(dimensions, n) for n in _DIMENSION_FIELDS)
+    values: list[Any] = [v if isinstance(v, int) else tuple(v) for v in fields]
     return ConvolutionDimensionNumbers(*values)
 
 
 def _write_dim_labels(proto: Any, field: Field, value: Any) -> None:
     message, name = _owner(proto, field, create=True)
-    numbers = getattr(message, name)
-    numbers.SetInParent()
-    for n in _NUMBER_NAMES:
-        number = getattr(value, n)
-        if isinstance(number, int):
-            setattr(numbers, n, number)
+    dimensions = getattr(message, name)
+    dimensions.SetInParent()
+    for n in _DIMENSION_FIELDS:
+        field_value = getattr(value, n)
+        if isinstance(field_value, int):
+            setattr(dimensions, n, field_value)
         else:
-            getattr(numbers, n).extend(number)
+            getattr(dimensions, n).extend(field_value)
 
 
 def _read_groups(proto: Any, field: Field) -> Any:

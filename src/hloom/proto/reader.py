@@ -35,12 +35,12 @@ def module_message(content: bytes) -> tuple[Any, Any]:
 
     for name, path in MODULE_HOLDERS.items():
         try:
-            whole = message_class(name).FromString(content)
+            message = message_class(name).FromString(content)
         except DecodeError:
             continue
-        module = functools.reduce(getattr, path, whole)
+        module = functools.reduce(getattr, path, message)
         if module.computations:
-            return module, whole
+            return module, message
     raise ProtoError(
         f"the bytes hold no HloModuleProto and no {', '.join(list(MODULE_HOLDERS)[1:])}: "
         "they are damaged, cut off, or something else"
@@ -67,7 +67,7 @@ class _Reader:
         self.proto = proto
         self.computations: dict[int, Computation] = {}
         self.shapes: dict[bytes, Shape] = {}
-        self.elided = 0  # constants so far whose values the proto leaves out
+        self.elided_count = 0  # constants so far whose values the proto leaves out
 
     def read(self) -> Module:
         proto = self.proto
@@ -112,11 +112,11 @@ class _Reader:
     def _order(self, module: Module) -> None:
         """Puts the instructions of each computation into the order of the schedule."""
         protos = {computation.id: computation for computation in self.proto.computations}
-        for identity, sequence in self.proto.schedule.sequences.items():
-            if identity not in protos:
-                raise ProtoError(f"the schedule names computation {identity}, which does not exist")
-            computation = self.computations[identity]
-            by_id = dict(zip((i.id for i in protos[identity].instructions), computation.instructions, strict=True))
+        for message_id, sequence in self.proto.schedule.sequences.items():
+            if message_id not in protos:
+                raise ProtoError(f"the schedule names computation {message_id}, which does not exist")
+            computation = self.computations[message_id]
+            by_id = dict(zip((i.id for i in protos[message_id].instructions), computation.instructions, strict=True))
             if sorted(sequence.instruction_ids) != sorted(by_id):
                 raise ProtoError(f"the schedule of {computation.name} does not list its instructions once each")
             root = computation.root
@@ -136,8 +136,8 @@ class _Reader:
                 raise ProtoError(f"two instructions of {proto.name!r} have the id {instruction_proto.id}")
             by_id[instruction_proto.id] = computation.add(instruction)
         for instruction_proto in proto.instructions:
-            for identity in instruction_proto.control_predecessor_ids:
-                before = _find(by_id, identity, "control predecessor")
+            for message_id in instruction_proto.control_predecessor_ids:
+                before = _find(by_id, message_id, "control predecessor")
                 before.add_control_dependency(by_id[instruction_proto.id])
         if proto.root_id not in by_id:
             raise ProtoError(f"root_id {proto.root_id} names no instruction of {proto.name!r}")
@@ -149,7 +149,7 @@ class _Reader:
         if declaration is None:
             raise ProtoError(f"there is no opcode {proto.opcode!r}")
         shape = self._shape(proto.shape)
-        operands = [_find(by_id, identity, "operand") for identity in proto.operand_ids]
+        operands = [_find(by_id, message_id, "operand") for message_id in proto.operand_ids]
         op = self._operation(declaration, proto).canonical([operand.shape for operand in operands])
         instruction = Instruction(proto.name, shape, op, operands)
         instruction.metadata = read_metadata(proto.metadata)
@@ -169,8 +169,8 @@ class _Reader:
 
     def _operation(self, declaration: type[Operation], proto: Any) -> Operation:
         if declaration is Constant and (not proto.HasField("literal") or is_elided(proto.literal)):
-            self.elided += 1
-            return ElidedConstant(number=self.elided)
+            self.elided_count += 1
+            return ElidedConstant(number=self.elided_count)
         values: dict[str, Any] = {}
         for field in declaration.fields:
             if not field.proto:
@@ -184,7 +184,9 @@ class _Reader:
 
     def _called(self, field: Field, proto: Any) -> Any:
         """The computations of `called_computation_ids`, or the one at the position that the path ends with."""
-        computations = [_find(self.computations, identity, "computation") for identity in proto.called_computation_ids]
+        computations = [
+            _find(self.computations, message_id, "computation") for message_id in proto.called_computation_ids
+        ]
         _, _, position = (field.proto or "").partition(".")
         if field.kind is kinds.COMPUTATIONS:
             return tuple(computations) or None
@@ -192,7 +194,7 @@ class _Reader:
         return computations[index] if index < len(computations) else None
 
 
-def _find(by_id: dict[int, Any], identity: int, what: str) -> Any:
-    if identity not in by_id:
-        raise ProtoError(f"{what} {identity} does not exist (before its user)")
-    return by_id[identity]
+def _find(by_id: dict[int, Any], message_id: int, what: str) -> Any:
+    if message_id not in by_id:
+        raise ProtoError(f"{what} {message_id} does not exist (before its user)")
+    return by_id[message_id]

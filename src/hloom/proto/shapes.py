@@ -16,7 +16,7 @@ from hloom.types import BY_NUMBER, PrimitiveType
 from hloom.values import TOKEN_VALUE, Array
 
 MAX_NESTING = 200
-MAX_WRITTEN_NESTING = 80
+MAX_SHAPE_NESTING = 80
 """Protobuf reads messages that nest 100 deep; those around a shape count."""
 _PADDING_VALUES = frozenset(p.value for p in PaddingValue)
 
@@ -43,8 +43,8 @@ def read_shape(proto: Any, depth: int = 0) -> Shape:
 
 def write_shape(shape: Shape, depth: int = 0) -> Any:
     """The ShapeProto of a shape; ProtoError for tuples nested deeper than protobuf reads."""
-    if depth > MAX_WRITTEN_NESTING:
-        raise ProtoError(f"a proto holds tuples nested at most {MAX_WRITTEN_NESTING} deep")
+    if depth > MAX_SHAPE_NESTING:
+        raise ProtoError(f"a proto holds tuples nested at most {MAX_SHAPE_NESTING} deep")
     proto = message_class("ShapeProto")(element_type=shape.element_type.value)
     if shape.elements:
         proto.tuple_shapes.extend(write_shape(element, depth + 1) for element in shape.elements)
@@ -162,7 +162,7 @@ def _read_array(proto: Any, shape: Shape) -> Array:
     return np.frombuffer(raw, dtype).copy()
 
 
-def _packed_field(wire: bytes, number: int) -> Iterator[bytes]:
+def _packed_field(wire: bytes, field_number: int) -> Iterator[bytes]:
     """The contents of a length-delimited field in a serialised message."""
     position = 0
     while position < len(wire):
@@ -172,14 +172,14 @@ def _packed_field(wire: bytes, number: int) -> Iterator[bytes]:
             _, position = _varint(wire, position)
         elif kind == 2:
             length, position = _varint(wire, position)
-            if tag >> 3 == number:
+            if tag >> 3 == field_number:
                 yield wire[position : position + length]
             position += length
         else:
             size = {1: 8, 5: 4}.get(kind)
             if size is None:
                 raise ProtoError(f"a literal has a field of wire type {kind}")
-            if tag >> 3 == number:
+            if tag >> 3 == field_number:
                 yield wire[position : position + size]
             position += size
 

@@ -84,9 +84,9 @@ class _Writer:
 
     def _unique(self, name: str) -> str:
         """XLA wants names to be unique in the module; text only in their computation."""
-        unique, number = name, 1
+        unique, count = name, 1
         while unique in self.names:
-            unique, number = f"{name}.{number}", number + 1
+            unique, count = f"{name}.{count}", count + 1
         self.names.add(unique)
         return unique
 

@@ -14,11 +14,11 @@ from hloom.ops.operation import OPERATIONS, Operation
 from hloom.ops.structure import Parameter
 from hloom.shape import Shape
 from hloom.text.attributes import scan_alias
-from hloom.text.scanner import Scanner, listed
+from hloom.text.scanner import Scanner, scan_list
 
-Raw = dict[str, tuple[str, int]]
+AttributeTexts = dict[str, tuple[str, int]]
 
-_WITH_OPCODES_OF_THEIR_OWN = {"all-reduce", "all-gather", "collective-permute", "copy", "recv", "send"}
+_DEDICATED_OPCODES = {"all-reduce", "all-gather", "collective-permute", "copy", "recv", "send"}
 
 
 def is_short_form(opcode: str, shape: Shape | None, operands: list[Instruction]) -> bool:
@@ -27,7 +27,7 @@ def is_short_form(opcode: str, shape: Shape | None, operands: list[Instruction])
     XLA prints an async-start of an all-reduce as an all-reduce-start whose result is a context, ((operands), result).
     """
     base, _, step = opcode.rpartition("-")
-    if base not in _WITH_OPCODES_OF_THEIR_OWN:
+    if base not in _DEDICATED_OPCODES:
         return False
     if step == "done":
         return bool(operands) and isinstance(operands[0].op, AsyncStart | AsyncUpdate)
@@ -42,14 +42,14 @@ def expand_async(
     opcode: str,
     shape: Shape | None,
     operands: list[Instruction],
-    raw: Raw,
+    texts: AttributeTexts,
     names: Collection[str],
-    make: Callable[[type[Operation]], Operation],
+    create_operation: Callable[[type[Operation]], Operation],
 ) -> Operation | None:
     """The asynchronous operation that an opcode like `reduce-start` stands for; None where it stands for none.
 
-    `raw` holds the attributes as text; `make` makes an operation of those that are left. A computation that is started
-    is new, under a name that is not among `names`. ArgumentError where the result's shape is no context.
+    `texts` holds the attributes as text; `create_operation` makes an operation of those that are left. A computation that is
+    started is new, under a name that is not among `names`. ArgumentError where the result's shape is no context.
     """
     base, _, step = opcode.rpartition("-")
     declaration = OPERATIONS.get(base)
@@ -57,24 +57,24 @@ def expand_async(
         return None
     if step != "start":
         for field in declaration.fields:
-            raw.pop(field.text or "", None)
+            texts.pop(field.text or "", None)
         return AsyncUpdate() if step == "update" else AsyncDone()
-    thread = raw.pop("async_execution_thread", ('"main"', 0))[0].strip('"')
-    number = 0
-    while f"async_computation.{number}" in names:
-        number += 1
-    wrapped = Computation(f"async_computation.{number}")
+    thread = texts.pop("async_execution_thread", ('"main"', 0))[0].strip('"')
+    index = 0
+    while f"async_computation.{index}" in names:
+        index += 1
+    wrapped = Computation(f"async_computation.{index}")
     wrapped.execution_thread = thread
     # An operation that has aliases of its own takes them.
-    own = {field.text for field in declaration.fields}
-    aliases = None if "output_to_operand_aliasing" in own else raw.pop("output_to_operand_aliasing", None)
+    declared = {field.text for field in declaration.fields}
+    aliases = None if "output_to_operand_aliasing" in declared else texts.pop("output_to_operand_aliasing", None)
     parameters = [
         wrapped.add(Instruction(f"param_{i}", operand.shape, Parameter(number=i))) for i, operand in enumerate(operands)
     ]
     if shape is None or not shape.is_tuple or len(shape.elements) < 2:
         raise ArgumentError(f"the result of {opcode} is ((operands), result, contexts..), got {shape}")
-    wrapped.add(Instruction(f"{base}.{number}", shape.elements[1], make(declaration), parameters))
+    wrapped.add(Instruction(f"{base}.{index}", shape.elements[1], create_operation(declaration), parameters))
     for computation in callees_first(wrapped):
         computation.execution_thread = thread
-    aliasing = listed(Scanner(aliases[0]), scan_alias) if aliases else ()
+    aliasing = scan_list(Scanner(aliases[0]), scan_alias) if aliases else ()
     return AsyncStart(async_execution_thread=thread, calls=wrapped, output_to_operand_aliasing=tuple(aliasing))

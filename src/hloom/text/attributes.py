@@ -32,7 +32,7 @@ from hloom.ops.attributes import (
     SliceDimension,
     WindowDimension,
 )
-from hloom.text.scanner import STRING, Scanner, listed, quote, unquote
+from hloom.text.scanner import STRING, Scanner, quote, scan_list, unquote
 from hloom.text.shapes import scan_shape
 from hloom.text.sharding import iota_text, scan_iota, scan_sharding, sharding_text
 
@@ -43,21 +43,21 @@ _WORD = re.compile(r"[^\s,{}()]++")
 _NUMBER = re.compile(r"[-+]?(?:\d++\.?\d*+(?:[eE][-+]?\d++)?|\.\d++(?:[eE][-+]?\d++)?|inf|nan)")
 
 
-def read(kind: AttributeKind, text: str, whole: str, base: int) -> Any:
-    """The value of a kind that `text` holds; it stands at `base` in `whole`, where errors point."""
+def read(kind: AttributeKind, text: str, full_text: str, base: int) -> Any:
+    """The value of a kind that `text` holds; it stands at `base` in `full_text`, where errors point."""
     if len(text) < 200:
         try:
             return _cached(kind, text)
         except HloomError:
             pass
-    return _read(kind, Scanner(text, whole, base))
+    return _read(kind, Scanner(text, full_text, base))
 
 
 def _read(kind: AttributeKind, scanner: Scanner) -> Any:
     reader = _enum if isinstance(kind, EnumKind) else TABLE[kind][0]
     value = reader(scanner, kind) if isinstance(kind, EnumKind) else reader(scanner)  # type: ignore[call-arg]
     if not scanner.at_end():
-        scanner.fail(f"expected {kind.description}, got {scanner.shown()}")
+        scanner.fail(f"expected {kind.description}, got {scanner.preview()}")
     return value
 
 
@@ -95,7 +95,7 @@ def _bool(scanner: Scanner) -> bool:
 def _float(scanner: Scanner) -> float:
     match = scanner.match(_NUMBER)
     if not match:
-        scanner.fail(f"expected a number, got {scanner.shown()}")
+        scanner.fail(f"expected a number, got {scanner.preview()}")
     return float(match[0])
 
 
@@ -107,19 +107,19 @@ def _float_text(value: Any) -> str:
 def _string(scanner: Scanner) -> str:
     match = scanner.match(STRING)
     if not match:
-        scanner.fail(f"expected a quoted string, got {scanner.shown()}")
+        scanner.fail(f"expected a quoted string, got {scanner.preview()}")
     return unquote(match[0])
 
 
 def _word(scanner: Scanner) -> str:
     match = scanner.match(_WORD)
     if not match:
-        scanner.fail(f"expected a word, got {scanner.shown()}")
+        scanner.fail(f"expected a word, got {scanner.preview()}")
     return match[0]
 
 
 def _ints(scanner: Scanner) -> tuple[int, ...]:
-    return tuple(listed(scanner, Scanner.integer))
+    return tuple(scan_list(scanner, Scanner.integer))
 
 
 def _dimension(scanner: Scanner) -> int:
@@ -142,7 +142,7 @@ def _result_accuracy(scanner: Scanner) -> ResultAccuracy:
         scanner.expect("}")
         return ResultAccuracy(mode)
     scanner.expect("tolerance=", "or mode=")
-    entries = dict(listed(scanner, _tolerance_entry))
+    entries = dict(scan_list(scanner, _tolerance_entry))
     scanner.expect("}")
     return ResultAccuracy(
         atol=entries.get("atol", 0.0), rtol=entries.get("rtol", 0.0), ulps=int(entries.get("ulps", 0))
@@ -222,7 +222,7 @@ def _window(scanner: Scanner) -> tuple[WindowDimension, ...]:
 def _columns(scanner: Scanner, name: str, text: str, start: int) -> list[Any]:
     try:
         if name == "pad":
-            pairs = [tuple(_small_int(number) for number in entry.split("_")) for entry in text.split("x")]
+            pairs = [tuple(_small_int(padding) for padding in entry.split("_")) for entry in text.split("x")]
             if all(len(pair) == 2 for pair in pairs):
                 return pairs
         elif name in _WINDOW_FIELDS:
@@ -320,13 +320,13 @@ def _padding_text(padding: tuple[PaddingDimension, ...]) -> str:
 
 def _slice(scanner: Scanner) -> SliceDimension:
     scanner.expect("[")
-    numbers = [scanner.integer()]
+    bounds = [scanner.integer()]
     while scanner.take(":"):
-        numbers.append(scanner.integer())
+        bounds.append(scanner.integer())
     scanner.expect("]")
-    if len(numbers) not in (2, 3):
+    if len(bounds) not in (2, 3):
         scanner.fail("expected [start:limit] or [start:limit:stride]")
-    return SliceDimension(*numbers)
+    return SliceDimension(*bounds)
 
 
 def _slices_text(slices: tuple[SliceDimension, ...]) -> str:
@@ -340,10 +340,10 @@ def _replica_groups(scanner: Scanner) -> AnyReplicaGroups:
     if scanner.take("mesh"):
         return _mesh_groups(scanner)
     if scanner.text.startswith("{", scanner.pos):
-        groups = listed(scanner, _ints)
+        groups = scan_list(scanner, _ints)
         return ReplicaGroups(tuple(groups))
     start = scanner.pos
-    shape = listed(scanner, Scanner.integer, "[", "]")
+    shape = scan_list(scanner, Scanner.integer, "[", "]")
     scanner.expect("<=")
     reshape, transpose = scan_iota(scanner)
     product = 1
@@ -360,7 +360,7 @@ _AXIS_NAME = re.compile(r"'([^'\n]*+)'")
 def _mesh_groups(scanner: Scanner) -> MeshReplicaGroups:
     """Reads `['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'a':(1)2}` after the word mesh."""
     start = scanner.pos
-    axes = dict(listed(scanner, _mesh_axis, "[", "]"))
+    axes = dict(scan_list(scanner, _mesh_axis, "[", "]"))
     names, sizes = tuple(axes), tuple(axes.values())
     devices: tuple[int, ...] = ()
     reshape: tuple[int, ...] = ()
@@ -372,7 +372,7 @@ def _mesh_groups(scanner: Scanner) -> MeshReplicaGroups:
         else:
             devices = (scanner.integer(), *(scanner.integer() for _ in iter(lambda: scanner.take(","), False)))
         scanner.expect(")")
-    refs = tuple(listed(scanner, lambda s: _axis_ref(s, names)))
+    refs = tuple(scan_list(scanner, lambda s: _axis_ref(s, names)))
     groups = MeshReplicaGroups(names, sizes, refs, devices, reshape, transpose)
     try:
         groups.check()
@@ -384,7 +384,7 @@ def _mesh_groups(scanner: Scanner) -> MeshReplicaGroups:
 def _mesh_axis(scanner: Scanner) -> tuple[str, int]:
     match = scanner.match(_AXIS_NAME)
     if not match:
-        scanner.fail(f"expected an axis like 'x'=2, got {scanner.shown()}")
+        scanner.fail(f"expected an axis like 'x'=2, got {scanner.preview()}")
     scanner.expect("=")
     return match[1], scanner.integer("the size of the axis")
 
@@ -392,7 +392,7 @@ def _mesh_axis(scanner: Scanner) -> tuple[str, int]:
 def _axis_ref(scanner: Scanner, names: tuple[str, ...]) -> AxisRef:
     match = scanner.match(_AXIS_NAME)
     if not match or match[1] not in names:
-        scanner.fail(f"expected one of the axes {', '.join(names)}, got {scanner.shown()}")
+        scanner.fail(f"expected one of the axes {', '.join(names)}, got {scanner.preview()}")
     if not scanner.take(":"):
         return AxisRef(names.index(match[1]))
     scanner.expect("(")
@@ -472,11 +472,11 @@ def _index_text(index: tuple[int, ...]) -> str:
     return "{" + ", ".join(map(str, index)) + "}"
 
 
-def names(scanner: Scanner) -> list[str]:
+def scan_names(scanner: Scanner) -> list[str]:
     """One computation name, or several in braces."""
     if not scanner.text.lstrip().startswith("{"):
         return [scanner.name("a computation name")]
-    return listed(scanner, lambda s: s.name("a name"))
+    return scan_list(scanner, lambda s: s.name("a name"))
 
 
 TABLE: dict[AttributeKind, tuple[Reader, Writer]] = {
@@ -487,30 +487,30 @@ TABLE: dict[AttributeKind, tuple[Reader, Writer]] = {
     kinds.WORD: (_word, str),
     kinds.INTS: (_ints, _braced),
     kinds.BOOLS: (
-        lambda scanner: tuple(listed(scanner, _bool)),
+        lambda scanner: tuple(scan_list(scanner, _bool)),
         lambda values: _braced("true" if value else "false" for value in values),
     ),
     kinds.DIMENSION: (_dimension, lambda value: f"{{{value}}}"),
     kinds.SHAPE: (scan_shape, lambda shape: shape.to_text()),
     kinds.SHAPES: (
-        lambda scanner: tuple(listed(scanner, scan_shape)),
+        lambda scanner: tuple(scan_list(scanner, scan_shape)),
         lambda shapes: "{" + ", ".join(shape.to_text() for shape in shapes) + "}",
     ),
     kinds.WINDOW: (_window, window_text),
     kinds.DIM_LABELS: (_dim_labels, dim_labels_text),
     kinds.PADDING: (_padding, _padding_text),
-    kinds.SLICES: (lambda scanner: tuple(listed(scanner, _slice)), _slices_text),
+    kinds.SLICES: (lambda scanner: tuple(scan_list(scanner, _slice)), _slices_text),
     kinds.REPLICA_GROUPS: (_replica_groups, _replica_groups_text),
     kinds.PAIRS: (
-        lambda scanner: tuple(listed(scanner, _pair)),
+        lambda scanner: tuple(scan_list(scanner, _pair)),
         lambda pairs: _braced(_braced(pair) for pair in pairs),
     ),
     kinds.PRECISIONS: (
-        lambda scanner: tuple(listed(scanner, _precision)),
+        lambda scanner: tuple(scan_list(scanner, _precision)),
         lambda values: _braced(value.value for value in values),
     ),
     kinds.ALIASING: (
-        lambda scanner: tuple(listed(scanner, scan_alias)),
+        lambda scanner: tuple(scan_list(scanner, scan_alias)),
         lambda aliases: "{" + ", ".join(map(alias_text, aliases)) + "}",
     ),
     kinds.RESULT_ACCURACY: (_result_accuracy, _result_accuracy_text),

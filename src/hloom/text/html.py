@@ -8,7 +8,7 @@ from html import escape
 from hloom.ir import Module
 from hloom.text.printer import print_module
 
-MAX = 400
+MAX_LINES = 400
 """Lines shown; a notebook with more is no longer read."""
 
 _STYLES = {
@@ -28,16 +28,16 @@ _PARTS = re.compile(
 def module_html(module: Module) -> str:
     """The module's short text, coloured; long ones are cut."""
     lines = print_module(module, short=True).split("\n")
-    rest = len(lines) - MAX
-    text = "\n".join(_line(line) for line in lines[:MAX])
-    cut = f"\n.. {rest} more lines: print(module.to_text())" if rest > 0 else ""
-    return f"<details open><summary>{escape(repr(module))}</summary><pre>{text}{cut}</pre></details>"
+    omitted = len(lines) - MAX_LINES
+    text = "\n".join(_line(line) for line in lines[:MAX_LINES])
+    note = f"\n.. {omitted} more lines: print(module.to_text())" if omitted > 0 else ""
+    return f"<details open><summary>{escape(repr(module))}</summary><pre>{text}{note}</pre></details>"
 
 
 def _line(line: str) -> str:
-    made, end = [], 0
+    parts, end = [], 0
     for match in _PARTS.finditer(line):
         style = _STYLES[match.lastgroup or ""]
-        made += [escape(line[end : match.start()]), f'<span style="{style}">{escape(match[0])}</span>']
+        parts += [escape(line[end : match.start()]), f'<span style="{style}">{escape(match[0])}</span>']
         end = match.end()
-    return "".join([*made, escape(line[end:])])
+    return "".join([*parts, escape(line[end:])])

@@ -23,7 +23,7 @@ from hloom.ops.transpose import Transpose
 from hloom.shape import TOKEN, Layout, Shape, scalar
 from hloom.shield import checkpoint
 from hloom.text import attributes
-from hloom.text.async_syntax import Raw, expand_async, is_short_form
+from hloom.text.async_syntax import AttributeTexts, expand_async, is_short_form
 from hloom.text.literals import is_elided, parse_literal
 from hloom.text.metadata import read_frontend_attributes, read_metadata
 from hloom.text.scanner import MAX_NESTING, NAME, SPACE, Scanner, unquote
@@ -32,7 +32,7 @@ from hloom.text.sharding import scan_sharding
 from hloom.types import PrimitiveType
 
 _INSTRUCTION = re.compile(r'(ROOT\s++)?%?([A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=\s*+')
-ALONE = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|\(|[a-z]\w*+\[)")
+SINGLE_INSTRUCTION = re.compile(r"\s*+(?:(?:ROOT\s++)?%?[A-Za-z_][\w.\-]*+\s*+=|\(|[a-z]\w*+\[)")
 """How one instruction without a computation begins."""
 
 _SHAPE = re.compile(r"\s*+(?:\(|[a-z]\w*+\s*+\[|b\s*+\()")
@@ -44,7 +44,7 @@ _MESH_GROUPS = re.compile(r"mesh\[[^\[\]{}\n]*+\](?:\s*+,\s*+device_ids=\([^{}\n
 
 
 _BODY = re.compile(r'\{\s*+(?:ROOT\s++)?%?(?:[A-Za-z_][\w.\-]*+|"[^"\n]*+")\s*+=')
-_FOLLOWS = {"outfeed", "recv-done", "send", "send-done"}
+_INFERRED_SHAPES = {"outfeed", "recv-done", "send", "send-done"}
 _DECLARES_DATA = {"infeed": (TOKEN,), "recv": (scalar(PrimitiveType.U32), TOKEN)}
 
 
@@ -60,15 +60,15 @@ class InstructionParser:
         self.module = module
         self.computations: dict[str, Computation] = {}
         self.undefined: dict[str, int] = {}
-        self.elided = 0
+        self.elided_count = 0
         self.line = 1
-        self.counted = 0
+        self.counted_to = 0
         self.computation = Computation("")
         self.by_name: dict[str, Instruction] = {}
         self.depth = 0
-        self.makes_parameters = False
+        self.creates_parameters = False
 
-    def named(self, name: str, used_at: int | None) -> Computation:
+    def computation_named(self, name: str, used_at: int | None) -> Computation:
         """The computation of a name; `used_at` is where it is used, None where it is defined."""
         computation = self.computations.get(name)
         if computation is None:
@@ -86,13 +86,13 @@ class InstructionParser:
         root: Instruction | None = None
         while True:
             checkpoint()
-            scanner.pos = position = _after_blanks(text, scanner.pos)
+            scanner.pos = position = _after_space(text, scanner.pos)
             if text.startswith("}", position):
                 scanner.pos += 1
                 break
             match = _INSTRUCTION.match(text, position)
             if not match:
-                scanner.fail(f"expected an instruction 'name = shape opcode(..)' or '}}', got {scanner.shown()}")
+                scanner.fail(f"expected an instruction 'name = shape opcode(..)' or '}}', got {scanner.preview()}")
             scanner.pos = match.end()
             name = match[2].strip('"')
             if name in self.by_name:
@@ -107,10 +107,10 @@ class InstructionParser:
         if root is not None:
             computation.root = root
 
-    def read_alone(self, computation: Computation) -> None:
+    def read_single(self, computation: Computation) -> None:
         """Reads one instruction, with or without a name; operands that stand with their shapes are parameters."""
         scanner = self.scanner
-        self.computation, self.by_name, self.makes_parameters = computation, {}, True
+        self.computation, self.by_name, self.creates_parameters = computation, {}, True
         scanner.skip()
         start = scanner.pos
         match = scanner.match(_INSTRUCTION)
@@ -118,9 +118,9 @@ class InstructionParser:
         if not scanner.at_end():
             scanner.fail("one instruction stands alone, or all of them in a computation: name { .. }")
 
-    def _where(self, position: int) -> str:
-        self.line += self.text.count("\n", self.counted, position)
-        self.counted = position
+    def _location(self, position: int) -> str:
+        self.line += self.text.count("\n", self.counted_to, position)
+        self.counted_to = position
         return f"line {self.line}, column {position - self.text.rfind(chr(10), 0, position)}"
 
     def _instruction(self, name: str | None, start: int) -> Instruction:
@@ -131,7 +131,7 @@ class InstructionParser:
         opcode_at = scanner.pos
         match = _OPCODE.match(text, opcode_at)
         if not match:
-            scanner.fail(f"expected {'an opcode' if shape else 'a shape'}, got {scanner.shown()}")
+            scanner.fail(f"expected {'an opcode' if shape else 'a shape'}, got {scanner.preview()}")
         opcode, scanner.pos = match[0], match.end()
         scanner.skip()
         parentheses_at = scanner.pos + 1
@@ -143,28 +143,28 @@ class InstructionParser:
             operands = self._operands()
         else:
             inside = scanner.parenthesised()
-        raw = self._raw_attributes() if name is not None else {}
+        texts = self._attribute_texts() if name is not None else {}
         if declaration is None or is_short_form(opcode, shape, operands):
-            op = self._asynchronous(opcode, shape, operands, raw, opcode_at)
+            op = self._asynchronous(opcode, shape, operands, texts, opcode_at)
         elif payload is not None and payload.kind is kinds.LITERAL:
             op = self._constant(inside, parentheses_at, shape)
         else:
-            op = self.operation(declaration, raw, start, operands, payload, (inside, parentheses_at))
+            op = self.operation(declaration, texts, start, operands, payload, (inside, parentheses_at))
         instruction = Instruction(
             name or self._new_name(f"{opcode}.anon"), self._result(op, shape, operands, opcode_at), op, operands
         )
-        instruction.location = self._where(start)
-        if raw:
-            self._common_attributes(instruction, raw)
+        instruction.location = self._location(start)
+        if texts:
+            self._common_attributes(instruction, texts)
         self.by_name[instruction.name] = self.computation.add(instruction)
         return instruction
 
     def _new_name(self, base: str) -> str:
         """A name that no instruction of the computation has yet; the text's own names come first in its errors."""
-        name, number = base, 0
+        name, count = base, 0
         while name in self.by_name:
-            number += 1
-            name = f"{base}.{number}"
+            count += 1
+            name = f"{base}.{count}"
         return name
 
     def _inferred(self, op: Operation, operands: list[Instruction], position: int) -> Shape:
@@ -179,7 +179,7 @@ class InstructionParser:
         try:
             shape = op.infer(*op.bind([operand.shape for operand in operands]))
         except HloomError as error:
-            raise error.at(self._where(position)) from None
+            raise error.at(self._location(position)) from None
         layout = operands[0].shape.layout if isinstance(op, Transpose) else None
         if isinstance(op, Transpose) and layout is not None:
             # As in XLA, the transposed array lies as the operand does: only its dimensions have other numbers.
@@ -188,14 +188,14 @@ class InstructionParser:
         return shape
 
     def _asynchronous(
-        self, opcode: str, shape: Shape | None, operands: list[Instruction], raw: Raw, at: int
+        self, opcode: str, shape: Shape | None, operands: list[Instruction], texts: AttributeTexts, at: int
     ) -> Operation:
         """The operation of an opcode that has no declaration: the short form of an asynchronous one."""
         scanner = self.scanner
         names = {computation.name for computation in self.module.computations} | set(self.computations)
         try:
             op = expand_async(
-                opcode, shape, operands, raw, names, lambda of: self.operation(of, raw, scanner.pos, operands)
+                opcode, shape, operands, texts, names, lambda of: self.operation(of, texts, scanner.pos, operands)
             )
         except ArgumentError as error:
             scanner.fail(error.message)
@@ -253,7 +253,7 @@ class InstructionParser:
         match = _ELEMENT.match(text, scanner.pos)
         if match:
             scanner.pos = match.end()
-            if self.makes_parameters and shape and match[1] not in self.by_name:
+            if self.creates_parameters and shape and match[1] not in self.by_name:
                 self._parameter(match[1], shape)
             operand = self._operand(match[1], match.start(1))
             for index in re.findall(r"\d+", match[2]):
@@ -261,12 +261,12 @@ class InstructionParser:
             return operand
         scanner.skip()
         if text.startswith(",", scanner.pos) or (shape is not None and text.startswith(")", scanner.pos)):
-            return self._parameter(self._new_name("parameter"), shape) if self.makes_parameters and shape else None
+            return self._parameter(self._new_name("parameter"), shape) if self.creates_parameters and shape else None
         name = NAME.match(text, scanner.pos)
-        if not name or not text.startswith("(", _after_blanks(text, name.end())):
+        if not name or not text.startswith("(", _after_space(text, name.end())):
             scanner.pos = name.end() if name else scanner.pos
             after = f"',' or ')' after the operand {name[1]!r}" if name else "an operand's name"
-            scanner.fail(f"expected {after}, got {scanner.shown()}")
+            scanner.fail(f"expected {after}, got {scanner.preview()}")
         self.depth += 1
         if self.depth > MAX_NESTING:
             scanner.fail(f"operands nest more than {MAX_NESTING} deep", start)
@@ -277,8 +277,8 @@ class InstructionParser:
 
     def _parameter(self, name: str, shape: Shape) -> Instruction:
         number = len(self.computation.parameters)
-        self.by_name[name] = made = self.computation.add(Instruction(name, shape, Parameter(number=number)))
-        return made
+        self.by_name[name] = parameter = self.computation.add(Instruction(name, shape, Parameter(number=number)))
+        return parameter
 
     def _element(self, operand: Instruction, index: int, position: int) -> Instruction:
         """The get-tuple-element that `#index` behind a name stands for."""
@@ -289,66 +289,66 @@ class InstructionParser:
         op = GetTupleElement(index=index)
         shape = self._inferred(op, [operand], position)
         element = Instruction(self._new_name(name), shape, op, [operand])
-        element.location = self._where(position)
+        element.location = self._location(position)
         self.by_name[element.name] = self.computation.add(element)
         return element
 
     # Attributes
 
-    def _raw_attributes(self) -> Raw:
+    def _attribute_texts(self) -> AttributeTexts:
         """Attribute name -> the text of its value and where it stands."""
-        raw: Raw = {}
+        texts: AttributeTexts = {}
         scanner, text = self.scanner, self.text
         while match := ATTRIBUTE.match(text, scanner.pos):
             name = match[1]
-            if name in raw:
+            if name in texts:
                 scanner.fail(f"attribute {name} is given twice", match.start(1))
             scanner.pos = position = match.end()
             mesh = _MESH_GROUPS.match(text, position) if name == "replica_groups" else None
             if mesh:
                 scanner.pos = mesh.end()
-                raw[name] = (mesh[0], position)
+                texts[name] = (mesh[0], position)
                 continue
             if name == "literal":
                 # The one value of two parts: a shape and its constant.
                 scan_shape(scanner)
             scanner.raw_value()
-            raw[name] = (text[position : scanner.pos], position)
-        return raw
+            texts[name] = (text[position : scanner.pos], position)
+        return texts
 
     def _constant(self, inside: str, position: int, shape: Shape | None) -> Operation:
         if shape is None:
             self.scanner.fail("the shape of a constant does not follow from its text: write it", position)
         if is_elided(inside):
-            self.elided += 1
-            return ElidedConstant(number=self.elided, text=inside.strip())
+            self.elided_count += 1
+            return ElidedConstant(number=self.elided_count, text=inside.strip())
         return OPERATIONS["constant"](literal=parse_literal(inside, shape, self.scanner, position))
 
     def operation(
         self,
         declaration: type[Operation],
-        raw: Raw,
+        texts: AttributeTexts,
         start: int,
         operands: list[Instruction],
         payload: Field | None = None,
         inside: tuple[str, int] = ("", 0),
     ) -> Operation:
-        """The operation with the attributes that its declaration names; takes these out of `raw`."""
+        """The operation with the attributes that its declaration names; takes these out of `texts`."""
         values: dict[str, Any] = {}
         for field in declaration.fields:
             if field is payload:
                 values[field.name] = attributes.read(field.kind, inside[0], self.text, inside[1])
-            elif field.text and field.text in raw:
-                values[field.name] = self._value(field, *raw.pop(field.text))
-            elif declaration.opcode == "conditional" and "true_computation" in raw and "false_computation" in raw:
-                branches = (raw.pop("true_computation"), raw.pop("false_computation"))
+            elif field.text and field.text in texts:
+                values[field.name] = self._value(field, *texts.pop(field.text))
+            elif declaration.opcode == "conditional" and "true_computation" in texts and "false_computation" in texts:
+                branches = (texts.pop("true_computation"), texts.pop("false_computation"))
                 values[field.name] = tuple(self._computations(*branch)[0] for branch in branches)
             elif field.default is REQUIRED:
                 self.scanner.fail(f"{declaration.opcode} needs the attribute {field.text or field.name}=..", start)
         try:
             return declaration(**values).canonical([operand.shape for operand in operands])
         except HloomError as error:
-            raise error.at(self._where(start)) from None
+            raise error.at(self._location(start)) from None
 
     def _result(self, op: Operation, declared: Shape | None, operands: list[Instruction], position: int) -> Shape:
         """The shape of a result: as the text has it, or as it follows from the operands.
@@ -358,7 +358,7 @@ class InstructionParser:
         """
         if op.opcode == "after-all":
             return TOKEN
-        if declared is None or op.opcode in _FOLLOWS:
+        if declared is None or op.opcode in _INFERRED_SHAPES:
             return self._inferred(op, operands, position)
         if op.opcode in _DECLARES_DATA:
             if not declared.is_tuple or not declared.elements:
@@ -371,23 +371,23 @@ class InstructionParser:
             computations = self._computations(text, position)
             return computations if field.kind is kinds.COMPUTATIONS else computations[0]
         if field.kind is kinds.LITERAL:
-            scanner = Scanner(text, self.scanner.whole, position)
+            scanner = Scanner(text, self.scanner.full_text, position)
             own = scan_shape(scanner)
             return parse_literal(text[scanner.pos :], own, self.scanner, position)
-        return attributes.read(field.kind, text, self.scanner.whole, position)
+        return attributes.read(field.kind, text, self.scanner.full_text, position)
 
     def _computations(self, text: str, position: int) -> tuple[Computation, ...]:
         """The computations that an attribute names, or that stand in it, in braces."""
         if _BODY.match(text):
-            return (self._nested(position + 1),)
+            return (self._inline_computation(position + 1),)
         if text.startswith("{") and "=" in text:
-            return tuple(self._listed(position + 1))
-        names = attributes.names(Scanner(text, self.scanner.whole, position))
+            return tuple(self._computation_list(position + 1))
+        names = attributes.scan_names(Scanner(text, self.scanner.full_text, position))
         if not names:
             self.scanner.fail("expected a computation's name", position)
-        return tuple(self.named(name, position) for name in names)
+        return tuple(self.computation_named(name, position) for name in names)
 
-    def _listed(self, position: int) -> Iterator[Computation]:
+    def _computation_list(self, position: int) -> Iterator[Computation]:
         """The computations of a list, some of which stand there in braces."""
         scanner, after = self.scanner, self.scanner.pos
         scanner.pos = position
@@ -395,18 +395,18 @@ class InstructionParser:
             scanner.skip()
             start = scanner.pos
             if scanner.take("{"):
-                yield self._nested(start + 1)
+                yield self._inline_computation(start + 1)
             else:
-                yield self.named(scanner.name("a computation"), start)
+                yield self.computation_named(scanner.name("a computation"), start)
             scanner.take(",")
         scanner.pos = after
 
-    def _nested(self, position: int) -> Computation:
+    def _inline_computation(self, position: int) -> Computation:
         """Reads a computation that stands in an attribute, from behind its brace on."""
         if self.depth > MAX_NESTING // 4:
             self.scanner.fail("computations nest too deep", position)
-        number = sum(name.startswith("nested_computation") for name in self.computations)
-        computation = self.named(f"nested_computation.{number}", None)
+        count = sum(name.startswith("nested_computation") for name in self.computations)
+        computation = self.computation_named(f"nested_computation.{count}", None)
         outer = self.computation, self.by_name, self.scanner.pos
         self.scanner.pos = position
         self.depth += 1
@@ -418,21 +418,21 @@ class InstructionParser:
         self.scanner.pos = max(self.scanner.pos, after)
         return computation
 
-    def _common_attributes(self, instruction: Instruction, raw: Raw) -> None:
-        for name, (text, position) in raw.items():
-            scanner = Scanner(text, self.scanner.whole, position)
+    def _common_attributes(self, instruction: Instruction, texts: AttributeTexts) -> None:
+        for name, (text, position) in texts.items():
+            scanner = Scanner(text, self.scanner.full_text, position)
             if name == "metadata":
                 instruction.metadata = read_metadata(scanner)
             elif name == "sharding":
                 instruction.sharding = scan_sharding(scanner)
                 if not scanner.at_end():
-                    scanner.fail(f"expected the end of the sharding, got {scanner.shown()}")
+                    scanner.fail(f"expected the end of the sharding, got {scanner.preview()}")
             elif name == "frontend_attributes":
                 instruction.frontend_attributes = read_frontend_attributes(scanner)
             elif name == "backend_config":
                 instruction.backend_config = unquote(text) if text.startswith('"') else text
             elif name == "control-predecessors":
-                for before in attributes.names(scanner):
+                for before in attributes.scan_names(scanner):
                     if before not in self.by_name:
                         scanner.fail(f"there is no instruction {before!r} before this one", 0)
                     self.by_name[before].add_control_dependency(instruction)
@@ -440,6 +440,6 @@ class InstructionParser:
                 instruction.extra_attributes[name] = text
 
 
-def _after_blanks(text: str, position: int) -> int:
+def _after_space(text: str, position: int) -> int:
     match = SPACE.match(text, position)
     return match.end() if match else position

@@ -55,13 +55,13 @@ def _parse(text: str, shape: Shape, depth: int) -> Literal:
         raise ValueError(f"a scalar is one number, got {text.strip()[:40]!r}")
     if len(tokens) != shape.element_count:
         raise ValueError(f"needs {shape.element_count} numbers, got {len(tokens)}")
-    return Literal(shape, _frozen(_numbers(tokens, shape.element_type).reshape(shape.dimensions)))
+    return Literal(shape, _frozen(_parse_elements(tokens, shape.element_type).reshape(shape.dimensions)))
 
 
 def _first_element(token: str, shape: Shape) -> Literal:
     """An array written as one number without braces has it as its first element, and zeros, as in XLA."""
     array = np.zeros(shape.dimensions, shape.element_type.dtype)
-    array.reshape(-1)[:1] = _numbers([token], shape.element_type)
+    array.reshape(-1)[:1] = _parse_elements([token], shape.element_type)
     return Literal(shape, _frozen(array))
 
 
@@ -119,12 +119,12 @@ def _parse_complex(text: str, shape: Shape) -> Array:
         pairs = [(token, "0") for token in tokens]
     part = shape.element_type.real
     result = np.empty(len(pairs), dtype)
-    result.real = _numbers([real for real, _ in pairs], part)
-    result.imag = _numbers([imaginary for _, imaginary in pairs], part)
+    result.real = _parse_elements([real for real, _ in pairs], part)
+    result.imag = _parse_elements([imaginary for _, imaginary in pairs], part)
     return result.reshape(shape.dimensions)
 
 
-def _numbers(tokens: list[str], element_type: PrimitiveType) -> Array:
+def _parse_elements(tokens: list[str], element_type: PrimitiveType) -> Array:
     if element_type.is_pred:
         return np.array([_pred(token) for token in tokens], bool)
     if element_type.is_integer:
@@ -221,19 +221,18 @@ def print_literal(literal: Literal, elide: int | None = None) -> str:
     if elide is not None and shape.element_count > elide:
         return ELIDED
     array = literal.value
-    numbers = _number_texts(array)
-    return _nest(numbers, shape.dimensions)
+    return _nest(_element_texts(array), shape.dimensions)
 
 
-def _nest(numbers: list[str], dimensions: tuple[int, ...]) -> str:
+def _nest(elements: list[str], dimensions: tuple[int, ...]) -> str:
     if not dimensions:
-        return numbers[0]
+        return elements[0]
     if 0 in dimensions:
         inner = "{}"
         for size in reversed(dimensions[: dimensions.index(0)]):
             inner = "{" + ",".join([inner] * size) + "}"
         return inner
-    parts = numbers
+    parts = elements
     for d, size in enumerate(reversed(dimensions)):
         open_, close = ("{", "}") if d == 0 else ("{ ", " }")
         separator = "," if d == 0 else ", "
@@ -241,7 +240,7 @@ def _nest(numbers: list[str], dimensions: tuple[int, ...]) -> str:
     return parts[0]
 
 
-def _number_texts(array: Any) -> list[str]:
+def _element_texts(array: Any) -> list[str]:
     flat = np.ravel(array)
     element_type = BY_DTYPE[flat.dtype]
     if element_type.is_pred:
@@ -261,7 +260,7 @@ def _number_texts(array: Any) -> list[str]:
 
 def _part_texts(parts: Array) -> list[str]:
     """The parts of complex numbers: XLA's parser takes no decimal number beyond the largest that there is."""
-    texts = _number_texts(parts)
+    texts = _element_texts(parts)
     for i in np.flatnonzero(np.abs(parts) == np.finfo(parts.dtype).max):
         texts[i] = repr(float(parts[i]))
     return texts

@@ -52,7 +52,7 @@ def read_frontend_attributes(scanner: Scanner) -> dict[str, str]:
             scanner.expect(",", "between attributes")
         match = _FRONTEND.match(scanner.text, scanner.pos)
         if not match:
-            scanner.fail(f"expected name=value, got {scanner.shown()}")
+            scanner.fail(f"expected name=value, got {scanner.preview()}")
         scanner.pos = match.end()
         value = scanner.raw_value()
         key = unquote(match[1]) if match[1].startswith('"') else match[1]

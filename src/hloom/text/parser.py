@@ -11,9 +11,9 @@ from hloom.ir import BufferDonor, Computation, InputOutputAlias, Module
 from hloom.ops import attributes as kinds
 from hloom.shape import Shape
 from hloom.text import attributes
-from hloom.text.instructions import ALONE, ATTRIBUTE, InstructionParser
+from hloom.text.instructions import ATTRIBUTE, SINGLE_INSTRUCTION, InstructionParser
 from hloom.text.metadata import read_frontend_attributes
-from hloom.text.scanner import Scanner, listed, unquote, without_comments
+from hloom.text.scanner import Scanner, scan_list, unquote, without_comments
 from hloom.text.shapes import scan_shape
 from hloom.verifier import verify_module
 
@@ -58,8 +58,8 @@ class _ModuleParser:
             self._header()
         elif scanner.at_end():
             scanner.fail("HLO text starts with 'HloModule name' or with a computation; this text is empty")
-        elif ALONE.match(self.text, scanner.pos):
-            self._instruction_alone()
+        elif SINGLE_INSTRUCTION.match(self.text, scanner.pos):
+            self._single_instruction()
         while scanner.match(_TABLE):
             self._table()
         while not scanner.at_end():
@@ -97,7 +97,7 @@ class _ModuleParser:
         match = scanner.match(_HEADER_NAME)
         self.module.name = match[0].strip('%"') if match else ""
         if not self.module.name:
-            scanner.fail(f"expected the module's name, got {scanner.shown()}")
+            scanner.fail(f"expected the module's name, got {scanner.preview()}")
         seen: set[str] = set()
         while match := ATTRIBUTE.match(self.text, self.scanner.pos):
             self.scanner.pos = match.end()
@@ -110,21 +110,21 @@ class _ModuleParser:
     def _header_attribute(self, name: str) -> None:
         module, start = self.module, self.scanner.pos
         raw = self.scanner.raw_value()
-        value = Scanner(raw, self.scanner.whole, start)
+        value = Scanner(raw, self.scanner.full_text, start)
         if name == _LAYOUT_HEADER:
             self._entry_layout(value)
         elif name == "is_scheduled":
-            module.is_scheduled = attributes.read(kinds.BOOL, raw, self.scanner.whole, start)
+            module.is_scheduled = attributes.read(kinds.BOOL, raw, self.scanner.full_text, start)
         elif name in ("replica_count", "num_partitions"):
-            setattr(module, name, attributes.read(kinds.INT, raw, self.scanner.whole, start))
+            setattr(module, name, attributes.read(kinds.INT, raw, self.scanner.full_text, start))
         elif name == "input_output_alias":
-            for alias in listed(value, attributes.scan_alias):
+            for alias in scan_list(value, attributes.scan_alias):
                 must = alias.kind == "must-alias"
                 module.input_output_alias.append(
                     InputOutputAlias(alias.output_index, alias.operand_number, alias.operand_index, must)
                 )
         elif name == "buffer_donor":
-            module.buffer_donors = listed(value, _donor)
+            module.buffer_donors = scan_list(value, _donor)
         elif name == "frontend_attributes":
             module.frontend_attributes = read_frontend_attributes(value)
         else:
@@ -161,12 +161,12 @@ class _ModuleParser:
         start = scanner.pos
         match = _COMPUTATION.match(self.text, start)
         if not match or match[2] is None:
-            scanner.fail(f"expected a computation, got {scanner.shown()}")
+            scanner.fail(f"expected a computation, got {scanner.preview()}")
         scanner.pos = match.end()
         name = match[2]
         if not self.module.name and not self.module.computations and not _BODY.match(self.text, scanner.pos):
             scanner.fail(f"HLO text starts with 'HloModule name' or with a computation, got {name!r}", start)
-        computation = self.instructions.named(name, None)
+        computation = self.instructions.computation_named(name, None)
         if computation.parent is not None:
             scanner.fail(f"computation {name!r} is defined twice", start)
         if match[1] and self.module.entry_computation is not None:
@@ -181,9 +181,9 @@ class _ModuleParser:
             if attribute[1] == "execution_thread":
                 computation.execution_thread = unquote(raw) if raw.startswith('"') else raw
 
-    def _instruction_alone(self) -> None:
+    def _single_instruction(self) -> None:
         computation = Computation("entry_computation")
-        self.instructions.read_alone(computation)
+        self.instructions.read_single(computation)
         self.module.add(computation, entry=True)
 
     def _signature(self) -> None:
@@ -202,6 +202,6 @@ def _donor(scanner: Scanner) -> BufferDonor:
     number = scanner.integer("a parameter number")
     index: tuple[int, ...] = ()
     if scanner.take(","):
-        index = tuple(listed(scanner, Scanner.integer))
+        index = tuple(scan_list(scanner, Scanner.integer))
     scanner.expect(")")
     return BufferDonor(number, index)

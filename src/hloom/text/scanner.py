@@ -39,21 +39,21 @@ def without_comments(text: str) -> str:
 class Scanner:
     """A position in a text without comments. `base` is its offset in the whole file, so that errors point there."""
 
-    __slots__ = ("base", "pos", "text", "whole")
+    __slots__ = ("base", "full_text", "pos", "text")
 
-    def __init__(self, text: str, whole: str | None = None, base: int = 0) -> None:
+    def __init__(self, text: str, full_text: str | None = None, base: int = 0) -> None:
         self.text = text
         self.pos = 0
-        self.whole = text if whole is None else whole
+        self.full_text = text if full_text is None else full_text
         self.base = base
 
     def fail(self, message: str, pos: int | None = None) -> NoReturn:
         """Raises the ParseError of a position (default: the current one)."""
-        offset = min(self.base + (self.pos if pos is None else pos), len(self.whole))
-        line_start = self.whole.rfind("\n", 0, offset) + 1
-        line_end = self.whole.find("\n", offset)
-        source = self.whole[line_start : line_end if line_end >= 0 else len(self.whole)]
-        line = self.whole.count("\n", 0, offset) + 1
+        offset = min(self.base + (self.pos if pos is None else pos), len(self.full_text))
+        line_start = self.full_text.rfind("\n", 0, offset) + 1
+        line_end = self.full_text.find("\n", offset)
+        source = self.full_text[line_start : line_end if line_end >= 0 else len(self.full_text)]
+        line = self.full_text.count("\n", 0, offset) + 1
         raise ParseError(message, line, offset - line_start + 1, source)
 
     def skip(self) -> None:
@@ -76,7 +76,7 @@ class Scanner:
 
     def expect(self, token: str, what: str = "") -> None:
         if not self.take(token):
-            self.fail(f"expected {token!r}{what and ' ' + what}, got {self.shown()}")
+            self.fail(f"expected {token!r}{what and ' ' + what}, got {self.preview()}")
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Matches a pattern after white space and moves past it."""
@@ -89,18 +89,18 @@ class Scanner:
     def name(self, what: str) -> str:
         match = self.match(NAME)
         if not match:
-            self.fail(f"expected {what}, got {self.shown()}")
+            self.fail(f"expected {what}, got {self.preview()}")
         return match[1]
 
     def integer(self, what: str = "an integer") -> int:
         match = self.match(INTEGER)
         if not match:
-            self.fail(f"expected {what}, got {self.shown()}")
+            self.fail(f"expected {what}, got {self.preview()}")
         if len(match[0]) > 20 or not -(2**63) <= int(match[0]) < 2**63:
             self.fail(f"{match[0][:40]} does not fit 64 bits", match.start())
         return int(match[0])
 
-    def shown(self) -> str:
+    def preview(self) -> str:
         """What comes next, for messages."""
         rest = self.text[self.pos : self.pos + 20].split("\n")[0].rstrip()
         return repr(rest) if rest else ("the end of the text" if self.pos >= len(self.text) else "the end of the line")
@@ -128,7 +128,7 @@ class Scanner:
                     break
                 self.pos = plain.end()
         if self.pos == start:
-            self.fail(f"expected a value, got {self.shown()}")
+            self.fail(f"expected a value, got {self.preview()}")
         return text[start : self.pos]
 
     def _closing(self, start: int) -> int:
@@ -157,7 +157,7 @@ class Scanner:
         """The text inside the parentheses that come next; moves past them."""
         self.skip()
         if not self.text.startswith("(", self.pos):
-            self.fail(f"expected '(', got {self.shown()}")
+            self.fail(f"expected '(', got {self.preview()}")
         start = self.pos
         self.pos = self._closing(start)
         return self.text[start + 1 : self.pos - 1]
@@ -199,7 +199,7 @@ def is_printable(text: str) -> bool:
     return not _UNPRINTABLE.search(text)
 
 
-def listed(scanner: Scanner, element: Callable[[Scanner], Any], opening: str = "{", closing: str = "}") -> list[Any]:
+def scan_list(scanner: Scanner, element: Callable[[Scanner], Any], opening: str = "{", closing: str = "}") -> list[Any]:
     """Elements in braces, separated by commas."""
     scanner.expect(opening)
     elements: list[Any] = []

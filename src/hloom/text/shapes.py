@@ -28,7 +28,7 @@ def parse_shape(text: str) -> Shape:
     scanner = Scanner(without_comments(text), text)
     shape = _scan(scanner, 0)
     if not scanner.at_end():
-        scanner.fail(f"expected the end of the shape, got {scanner.shown()}")
+        scanner.fail(f"expected the end of the shape, got {scanner.preview()}")
     return shape
 
 
@@ -95,7 +95,7 @@ def _scan_sizes(scanner: Scanner) -> tuple[list[int], list[bool]]:
             scanner.expect(",", "between sizes")
         match = scanner.match(_SIZE)
         if not match:
-            scanner.fail(f"expected a size, got {scanner.shown()}")
+            scanner.fail(f"expected a size, got {scanner.preview()}")
         if match[2] == "?":
             if match[1]:
                 scanner.fail("a size is '?', or has a bound as in <=10", match.start())
@@ -157,7 +157,7 @@ def _scan_layout_fields(scanner: Scanner) -> dict[str, object]:
                     scanner.expect(")")
                     break
             else:
-                scanner.fail(f"expected a layout field T, L, #, *, E, S, SC, P or M, got {scanner.shown()}")
+                scanner.fail(f"expected a layout field T, L, #, *, E, S, SC, P or M, got {scanner.preview()}")
         scanner.skip()
     return fields
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hloom.sharding import Sharding, ShardingType, simplest_iota
-from hloom.text.scanner import MAX_NESTING, Scanner, listed
+from hloom.text.scanner import MAX_NESTING, Scanner, scan_list
 
 _WORD = re.compile(r"[a-z_]++")
 _SIMPLE = {t.value: t for t in ShardingType if t not in (ShardingType.TUPLE, ShardingType.OTHER)}
@@ -34,7 +34,7 @@ def scan_sharding(scanner: Scanner, depth: int = 0) -> Sharding:
     if word == "devices":
         return _scan_tiled(scanner)
     if word not in _SIMPLE:
-        scanner.fail(f"expected {', '.join(_SIMPLE)} or devices=, got {word or scanner.shown()!r}", start)
+        scanner.fail(f"expected {', '.join(_SIMPLE)} or devices=, got {word or scanner.preview()!r}", start)
     devices: tuple[int, ...] = ()
     if _SIMPLE[word] is ShardingType.MAXIMAL:
         scanner.expect("device=")
@@ -44,7 +44,7 @@ def scan_sharding(scanner: Scanner, depth: int = 0) -> Sharding:
 
 def _scan_tiled(scanner: Scanner) -> Sharding:
     scanner.expect("=")
-    dimensions = tuple(listed(scanner, Scanner.integer, "[", "]"))
+    dimensions = tuple(scan_list(scanner, Scanner.integer, "[", "]"))
     devices: list[int] = []
     reshape: tuple[int, ...] = ()
     transpose: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ def _scan_tiled(scanner: Scanner) -> Sharding:
     replicate = scanner.take("last_tile_dim_replicate")
     last: tuple[ShardingType, ...] = ()
     if scanner.take("last_tile_dims="):
-        last = tuple(listed(scanner, _scan_type))
+        last = tuple(scan_list(scanner, _scan_type))
     return Sharding(
         ShardingType.OTHER,
         tile_assignment_dimensions=dimensions,
@@ -73,7 +73,7 @@ def _scan_tiled(scanner: Scanner) -> Sharding:
 def _scan_type(scanner: Scanner) -> ShardingType:
     match = scanner.match(_WORD)
     if not match or match[0] not in _SIMPLE:
-        scanner.fail(f"expected one of {', '.join(_SIMPLE)}, got {match[0] if match else scanner.shown()}")
+        scanner.fail(f"expected one of {', '.join(_SIMPLE)}, got {match[0] if match else scanner.preview()}")
     return _SIMPLE[match[0]]
 
 
@@ -112,10 +112,10 @@ def sharding_text(sharding: Sharding) -> str:
 def scan_iota(scanner: Scanner) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Reads `[2,4]T(1,0)`: the sizes into which ids are cut, and the order of these."""
     start = scanner.pos
-    reshape = tuple(listed(scanner, Scanner.integer, "[", "]"))
+    reshape = tuple(scan_list(scanner, Scanner.integer, "[", "]"))
     transpose: tuple[int, ...] = ()
     if scanner.take("T"):
-        transpose = tuple(listed(scanner, Scanner.integer, "(", ")"))
+        transpose = tuple(scan_list(scanner, Scanner.integer, "(", ")"))
         if sorted(transpose) != list(range(len(reshape))):
             scanner.fail(f"T must permute the {len(reshape)} sizes", start)
     if not reshape or min(reshape) < 1:

@@ -86,7 +86,7 @@ def _written(attributes: Mapping[str, Attribute]) -> Sharding | None:
     scanner = Scanner(without_comments(text))
     sharding = scan_sharding(scanner)
     if not scanner.at_end():
-        raise ArgumentError(f"mhlo.sharding: expected the end of the sharding, got {scanner.shown()}")
+        raise ArgumentError(f"mhlo.sharding: expected the end of the sharding, got {scanner.preview()}")
     return sharding
 
 

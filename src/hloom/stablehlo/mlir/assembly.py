@@ -337,7 +337,7 @@ def _reduce_precision(parser: Parser, name: str) -> Operation:
         scanner.expect(token)
     match = scanner.match(re.compile(r"e(\d{1,4})m(\d{1,4})"))
     if not match:
-        scanner.fail(f"expected a format like e5m2, got {scanner.shown()}")
+        scanner.fail(f"expected a format like e5m2, got {scanner.preview()}")
     attributes: dict[str, Attribute] = {
         "exponent_bits": Number(int(match[1]), I32),
         "mantissa_bits": Number(int(match[2]), I32),
@@ -422,7 +422,7 @@ def _convolution(parser: Parser, name: str) -> Operation:
     scanner.expect("=")
     match = scanner.match(_CONVOLUTION_DIMENSIONS)
     if not match:
-        scanner.fail(f"expected [b, 0, f]x[0, i, o]->[b, 0, f], got {scanner.shown()}")
+        scanner.fail(f"expected [b, 0, f]x[0, i, o]->[b, 0, f], got {scanner.preview()}")
     attributes: dict[str, Attribute] = {"dimension_numbers": DialectAttribute("stablehlo.conv", match[0])}
     for token in (",", "window", "="):
         scanner.expect(token)
@@ -463,7 +463,7 @@ def _while(parser: Parser, name: str) -> Operation:
     def entry() -> Value:
         match = scanner.match(re.compile(r"%([\w$.\-]++)\s*+="))
         if not match:
-            scanner.fail(f"expected %name = %value, got {scanner.shown()}")
+            scanner.fail(f"expected %name = %value, got {scanner.preview()}")
         names.append(match[1])
         return parser.operand()
 
@@ -474,7 +474,7 @@ def _while(parser: Parser, name: str) -> Operation:
     regions = []
     for word in ("cond", "do"):
         if not scanner.take_word(word):
-            scanner.fail(f"expected {word!r} and a region, got {scanner.shown()}")
+            scanner.fail(f"expected {word!r} and a region, got {scanner.preview()}")
         regions.append(parser.region([(n, Value(t)) for n, t in zip(names, types, strict=True)]))
     return Operation(name, operands, results_of(types), attributes, regions)
 
@@ -500,7 +500,7 @@ def _reduce(parser: Parser, name: str) -> Operation:
         operation.regions = [_applied(parser, applied, inits[0].type)]
         return operation
     if not scanner.take_word("reducer"):
-        scanner.fail(f"expected 'reducer' and a region, got {scanner.shown()}")
+        scanner.fail(f"expected 'reducer' and a region, got {scanner.preview()}")
     operation.regions = [_reducer(parser)]
     return operation
 

@@ -150,7 +150,7 @@ class AttributeReader:
         scanner = self.scanner
         match = scanner.match(ALIAS)
         if not match:
-            scanner.fail(f"expected a type, got {scanner.shown()}")
+            scanner.fail(f"expected a type, got {scanner.preview()}")
         name = match[2]
         if name == "quant.uniform":
             return self._quantized()
@@ -187,7 +187,7 @@ class AttributeReader:
         scanner = self.scanner
         match = scanner.match(NUMBER)
         if not match:
-            scanner.fail(f"expected a scale, got {scanner.shown()}")
+            scanner.fail(f"expected a scale, got {scanner.preview()}")
         zero = scanner.integer("a zero point") if scanner.take(":") else 0
         return float(match[0]), zero
 
@@ -275,7 +275,7 @@ class AttributeReader:
         scanner = self.scanner
         match = scanner.match(NUMBER)
         if not match:
-            scanner.fail(f"expected a number, got {scanner.shown()}")
+            scanner.fail(f"expected a number, got {scanner.preview()}")
         text = match[0]
         is_integer = "x" in text or text.lstrip("-").isdigit()
         if mlir is None:
@@ -366,7 +366,7 @@ class AttributeReader:
         scanner = self.scanner
         match = scanner.match(ALIAS)
         if not match:
-            scanner.fail(f"expected an attribute, got {scanner.shown()}")
+            scanner.fail(f"expected an attribute, got {scanner.preview()}")
         if match[0] in self.definitions:
             return self._alias(match[0], match.start(), self.attribute)
         name = match[2]
@@ -453,7 +453,7 @@ class AttributeReader:
     def _defined_location(self) -> tuple[str, str]:
         scanner = self.scanner
         if not scanner.take("loc("):
-            scanner.fail(f"expected loc(..), got {scanner.shown()}")
+            scanner.fail(f"expected loc(..), got {scanner.preview()}")
         location = self.location()
         scanner.expect(")")
         return location
@@ -490,7 +490,7 @@ class AttributeReader:
             scanner.expect("(")
             callees.append(self.location())
             if not scanner.take_word("at"):
-                scanner.fail(f"expected 'at', got {scanner.shown()}")
+                scanner.fail(f"expected 'at', got {scanner.preview()}")
         if not scanner.match(ALIAS):
             self.location()
         for _ in callees:

@@ -35,7 +35,7 @@ class MlirScanner(Scanner):
     def word(self, what: str = "a word") -> str:
         match = self.match(WORD)
         if not match:
-            self.fail(f"expected {what}, got {self.shown()}")
+            self.fail(f"expected {what}, got {self.preview()}")
         return match[0]
 
     def take_word(self, word: str) -> bool:
@@ -50,17 +50,17 @@ class MlirScanner(Scanner):
     def string(self, what: str = "a string") -> str:
         match = self.match(STRING)
         if not match:
-            self.fail(f"expected {what}, got {self.shown()}")
+            self.fail(f"expected {what}, got {self.preview()}")
         return unquote_mlir(match[0])
 
     def symbol(self) -> str:
         """`@name` or `@"name"`, without the sign; of nested ones the last."""
         match = self.match(_SYMBOL)
         if not match:
-            self.fail(f"expected a symbol @name, got {self.shown()}")
+            self.fail(f"expected a symbol @name, got {self.preview()}")
         while self.text.startswith("::@", self.pos):
             self.pos += 2
-            match = self.match(_SYMBOL) or self.fail(f"expected a symbol @name, got {self.shown()}")
+            match = self.match(_SYMBOL) or self.fail(f"expected a symbol @name, got {self.preview()}")
         return match[1] or unquote_mlir(match[2])
 
     def angled(self) -> str:

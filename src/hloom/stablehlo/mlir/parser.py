@@ -33,7 +33,7 @@ def parse_attribute(text: str) -> Attribute:
     reader = AttributeReader(text)
     attribute = reader.attribute()
     if not reader.scanner.at_end():
-        reader.scanner.fail(f"expected the end of the attribute, got {reader.scanner.shown()}")
+        reader.scanner.fail(f"expected the end of the attribute, got {reader.scanner.preview()}")
     return attribute
 
 
@@ -66,7 +66,7 @@ class Parser(AttributeReader):
             if character in "#!":
                 match = scanner.match(_ALIAS_DEFINITION)
                 if not match:
-                    scanner.fail(f"expected an operation, got {scanner.shown()}")
+                    scanner.fail(f"expected an operation, got {scanner.preview()}")
                 self._skip_definition()
             elif scanner.text.startswith("{-#", scanner.pos):
                 end = scanner.text.find("#-}", scanner.pos)
@@ -118,7 +118,7 @@ class Parser(AttributeReader):
             if match[3] == "=":
                 return names
         if names or scanner.peek("%"):
-            scanner.fail(f"expected '%name =', got {scanner.shown()}")
+            scanner.fail(f"expected '%name =', got {scanner.preview()}")
         return names
 
     def set_position(self, operation: Operation, position: int) -> None:
@@ -170,7 +170,7 @@ class Parser(AttributeReader):
         scanner = self.scanner
         match = scanner.match(VALUE)
         if not match:
-            scanner.fail(f"expected a value %name, got {scanner.shown()}")
+            scanner.fail(f"expected a value %name, got {scanner.preview()}")
         name = match[1].removesuffix("#0") if match[1].endswith("#0") and match[1] not in self.values else match[1]
         value = self.values.get(name) or self.values.get(f"{name}#0")
         if value is None:
@@ -244,7 +244,7 @@ class Parser(AttributeReader):
         scanner = self.scanner
         match = scanner.match(VALUE)
         if not match:
-            scanner.fail(f"expected an argument %name, got {scanner.shown()}")
+            scanner.fail(f"expected an argument %name, got {scanner.preview()}")
         scanner.expect(":", "and the argument's type")
         value = Value(self.type())
         value.location = self.trailing_location()
@@ -307,7 +307,7 @@ class Parser(AttributeReader):
     def _named_parameter(self) -> Value:
         match = self.scanner.match(VALUE)
         if not match:
-            self.scanner.fail(f"expected a parameter %name, got {self.scanner.shown()}")
+            self.scanner.fail(f"expected a parameter %name, got {self.scanner.preview()}")
         self.scanner.expect(":", "and the parameter's type")
         value = Value(self.type())
         self.define(match[1], value, match.start())
@@ -352,7 +352,7 @@ class Parser(AttributeReader):
         """`%name: type loc(..)`, an argument of a region that follows."""
         match = self.scanner.match(VALUE)
         if not match:
-            self.scanner.fail(f"expected an argument %name, got {self.scanner.shown()}")
+            self.scanner.fail(f"expected an argument %name, got {self.scanner.preview()}")
         self.scanner.expect(":", "and the argument's type")
         value = Value(self.type())
         value.location = self.trailing_location()
