@@ -59,7 +59,7 @@ def test_constants_without_elements_are_whole(value: str) -> None:
     assert "..." not in module.to_text()
 
 
-def test_values_that_are_cut_off_are_an_error() -> None:
+def test_truncated_values_are_an_error() -> None:
     proto = module_to_proto(hl.parse(TEXT.replace("VALUE", "f32[2] constant({1,2})")))
     (constant,) = [i for i in proto.computations[0].instructions if i.opcode == "constant"]
     del constant.literal.f32s[1:]

@@ -20,7 +20,7 @@ from hloom.types import PrimitiveType
 def unknown_fields(message: Any, path: str = "") -> list[str]:
     """Where the message, or a message in it, holds fields that the schema does not know; empty ones say nothing."""
     unknown = UnknownFieldSet(message)  # type: ignore[attr-defined]
-    found = [f"{path}: field {field.field_number}" for field in unknown if field.data != b""]
+    unknown_paths = [f"{path}: field {field.field_number}" for field in unknown if field.data != b""]
     for field, value in message.ListFields():
         if field.type != FieldDescriptor.TYPE_MESSAGE:
             continue
@@ -30,8 +30,8 @@ def unknown_fields(message: Any, path: str = "") -> list[str]:
         else:
             inner = list(value) if field.is_repeated else [value]
         for item in inner:
-            found += unknown_fields(item, f"{path}.{field.name}")
-    return found
+            unknown_paths += unknown_fields(item, f"{path}.{field.name}")
+    return unknown_paths
 
 
 def check_reads(data: bytes) -> list[str]:
@@ -43,16 +43,16 @@ def check_reads(data: bytes) -> list[str]:
 
 def all_messages() -> dict[str, Any]:
     """Every message of the schema, nested ones too, by its full name without the package: the descriptors."""
-    found: dict[str, Any] = {}
+    descriptors: dict[str, Any] = {}
     waiting = list(schema.message_class("HloModuleProto").DESCRIPTOR.file.message_types_by_name.values())
     while waiting:
         descriptor = waiting.pop()
-        found[descriptor.full_name.removeprefix("xla.")] = descriptor
+        descriptors[descriptor.full_name.removeprefix("xla.")] = descriptor
         waiting += [nested for nested in descriptor.nested_types if not nested.GetOptions().map_entry]
-    return found
+    return descriptors
 
 
-def enum_numbers(name: str) -> dict[str, int]:
+def enum_values(name: str) -> dict[str, int]:
     """The values of an enumeration, one of the file (`FftType`) or of a message (`OpSharding.Type`)."""
     outer, _, inner = name.rpartition(".")
     file = schema.message_class("HloModuleProto").DESCRIPTOR.file
@@ -63,7 +63,7 @@ def enum_numbers(name: str) -> dict[str, int]:
 # --------------------------------------------------------------------------------------------- the tables
 
 
-def test_every_message_has_a_class_that_can_be_made_and_written() -> None:
+def test_every_message_has_a_class_that_can_be_created_and_written() -> None:
     assert len(all_messages()) > 60
     for name, descriptor in all_messages().items():
         cls = schema.message_class(name)
@@ -82,14 +82,14 @@ def test_every_message_has_a_class_that_can_be_made_and_written() -> None:
         ("OpSharding.Type", {"REPLICATED": 0, "OTHER": 3, "UNREDUCED": 6}),
     ],
 )
-def test_enumerations_have_the_numbers_of_XLA(name: str, some: dict[str, int]) -> None:
-    assert some.items() <= enum_numbers(name).items()
+def test_enumerations_have_the_values_of_XLA(name: str, some: dict[str, int]) -> None:
+    assert some.items() <= enum_values(name).items()
 
 
 def test_the_element_types_of_hloom_are_those_of_the_proto() -> None:
-    numbers = enum_numbers("PrimitiveType")
-    numbers["OPAQUE"] = numbers["OPAQUE_TYPE"]
-    assert {t.name: t.value for t in PrimitiveType}.items() <= numbers.items()
+    values = enum_values("PrimitiveType")
+    values["OPAQUE"] = values["OPAQUE_TYPE"]
+    assert {t.name: t.value for t in PrimitiveType}.items() <= values.items()
 
 
 def test_a_message_that_is_not_in_the_schema_is_named() -> None:
@@ -97,7 +97,7 @@ def test_a_message_that_is_not_in_the_schema_is_named() -> None:
         schema.message_class("HloTypo")
 
 
-def test_a_class_is_made_once_whatever_way_it_is_reached() -> None:
+def test_a_message_has_one_class() -> None:
     shape = schema.message_class("ShapeProto")
     assert schema.message_class("ShapeProto") is shape
     assert type(schema.message_class("LiteralProto")().shape) is shape
@@ -106,7 +106,7 @@ def test_a_class_is_made_once_whatever_way_it_is_reached() -> None:
 # ------------------------------------------------------------------------------------------------ the wire
 
 
-def test_bytes_on_the_wire_are_those_of_the_field_numbers() -> None:
+def test_wire_bytes_have_the_field_tags_of_XLA() -> None:
     shape = schema.message_class("ShapeProto")(element_type=11, dimensions=[2, 3])
     shape.layout.minor_to_major[:] = [1, 0]
     # 2: varint 11; 3: two packed integers; 5: a message of four bytes with 1: two packed integers
@@ -115,7 +115,7 @@ def test_bytes_on_the_wire_are_those_of_the_field_numbers() -> None:
 
 def test_a_layout_keeps_its_padding_SL_8_SL_14() -> None:
     layout = schema.message_class("LayoutProto")(padded_dimensions=[3, 5])
-    layout.padding_value = enum_numbers("PaddingValue")["ONE_PAD"]
+    layout.padding_value = enum_values("PaddingValue")["ONE_PAD"]
     assert layout.SerializeToString() == bytes.fromhex("12 02 03 05  18 02")
 
 
@@ -173,7 +173,7 @@ def test_importing_the_schema_does_not_import_protobuf() -> None:
 # ----------------------------------------------------------------------------------- modules that XLA wrote
 
 
-def test_the_modules_of_the_corpus_hold_no_unknown_fields_and_survive_a_round_trip() -> None:
+def test_the_modules_of_the_corpus_hold_no_unknown_fields_and_are_rewritten_unchanged() -> None:
     files = sorted(CORPUS.glob("*/module.pb.xz"))
     assert files
     wrong = {file.parent.name: check_reads(lzma.decompress(file.read_bytes())) for file in files}

@@ -73,7 +73,7 @@ def test_narrow_types_are_rounded_once() -> None:
     np.testing.assert_array_equal(unary("erf_inv", x, "f32"), special.erfinv(x.astype(np.float64)).astype(np.float32))
 
 
-def test_functions_of_two_numbers() -> None:
+def test_functions_of_two_arguments() -> None:
     orders, x = np.repeat([2.0, 3.5, 8.0, 1.1], 50), np.tile(np.geomspace(0.05, 60, 50), 4)
     np.testing.assert_allclose(binary("zeta", orders, x), special.zeta(orders, x), 1e-13)
     n = np.repeat([0.0, 1.0, 4.0, 7.0], 50)
@@ -109,14 +109,14 @@ def test_constants_top_k_and_conjugates() -> None:
       return %v, %i, %c, %k : tensor<2x2xf32>, tensor<2x2xi32>, tensor<2xcomplex<f32>>, tensor<2x4xf32>
     }"""
     x = np.array([[1, 5, 3, 5], [-1, -2, -3, -4]], np.float32)
-    values, places, conjugate, like = hl.compile(parse_stablehlo(text), backend="interpreter")(
+    values, indices, conjugate, like = hl.compile(parse_stablehlo(text), backend="interpreter")(
         x, np.array([1 + 2j, -3j], np.complex64)
     )
-    assert values.tolist() == [[5, 5], [-1, -2]] and places.tolist() == [[1, 3], [0, 1]]
+    assert values.tolist() == [[5, 5], [-1, -2]] and indices.tolist() == [[1, 3], [0, 1]]
     assert conjugate.tolist() == [1 - 2j, 3j] and (like == 2.5).all()
 
 
-def test_functions_of_bf16_are_those_of_numbers() -> None:
+def test_functions_of_bf16_are_rounded_f64_results() -> None:
     x = np.linspace(0.5, 4, 8).astype(ml_dtypes.bfloat16)
     text = """func.func @main(%x: tensor<8xbf16>) -> tensor<8xbf16> {
       %0 = chlo.lgamma %x : tensor<8xbf16> -> tensor<8xbf16>

@@ -150,8 +150,8 @@ def test_stack_frames_are_call_sites() -> None:
         "1 {file_location_id=2 parent_frame_id=1}\n2 {file_location_id=1 parent_frame_id=2}\n\n"
         'ENTRY e { x = f32[] parameter(0)\n ROOT r = f32[] negate(x), metadata={op_name="neg" stack_frame_id=2} }'
     )
-    place = 'callsite("inner"("a.py":4:2 to :8) at "outer"("b.py":9:1 to 10:3))'
-    assert print_stablehlo(module).startswith(f'#loc1 = loc("neg"({place}))\nmodule @m')
+    location = 'callsite("inner"("a.py":4:2 to :8) at "outer"("b.py":9:1 to 10:3))'
+    assert print_stablehlo(module).startswith(f'#loc1 = loc("neg"({location}))\nmodule @m')
     assert "loc(" not in print_stablehlo(module, locations=False)
 
 
@@ -186,12 +186,12 @@ def test_starts_are_whole_operations_and_a_tuple_all_to_all_is_stacked() -> None
 
 
 @pytest.mark.parametrize("name", ["rng-get-and-update-state", "stochastic-convert"])
-def test_what_has_no_meaning_is_an_error_that_names_the_instruction(name: str) -> None:
+def test_unsupported_operations_are_errors_that_name_the_instruction(name: str) -> None:
     with pytest.raises(hl.ArgumentError, match=f"{name} has no meaning in StableHLO: .*\n  at instruction %r = "):
         print_stablehlo(program(name))
 
 
-def test_a_custom_call_with_a_window_has_no_place_for_it() -> None:
+def test_a_custom_call_with_a_window_is_an_error() -> None:
     with pytest.raises(hl.ArgumentError, match="stablehlo.custom_call has no attribute for window, dimension_numbers"):
         print_stablehlo(program("custom-call 2"))
 

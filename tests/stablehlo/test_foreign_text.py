@@ -34,15 +34,15 @@ def convolution(window: str) -> str:
     return main(f"{line} : ({image}, {kernel}) -> {result}", f"%a: {image}, %b: {kernel}", result)
 
 
-def contraction(numbers: str) -> str:
+def contraction(dimension_numbers: str) -> str:
     left, right, result = "tensor<2x3xf32>", "tensor<3x4xf32>", "tensor<2x4xf32>"
-    line = f'%0 = "stablehlo.dot_general"(%a, %b) {{dot_dimension_numbers = #stablehlo.dot<{numbers}>}}'
+    line = f'%0 = "stablehlo.dot_general"(%a, %b) {{dot_dimension_numbers = #stablehlo.dot<{dimension_numbers}>}}'
     return main(f"{line} : ({left}, {right}) -> {result}", f"%a: {left}, %b: {right}", result)
 
 
-def gathered(numbers: str) -> str:
+def gathered(dimension_numbers: str) -> str:
     operand, indices, result = "tensor<8x16xf32>", "tensor<4x1xi32>", "tensor<4x16xf32>"
-    line = f'%0 = "stablehlo.gather"(%a, %b) {{dimension_numbers = #stablehlo.gather<{numbers}>, '
+    line = f'%0 = "stablehlo.gather"(%a, %b) {{dimension_numbers = #stablehlo.gather<{dimension_numbers}>, '
     line += f"slice_sizes = array<i64: 1, 16>}} : ({operand}, {indices}) -> {result}"
     return main(line, f"%a: {operand}, %b: {indices}", result)
 
@@ -317,8 +317,10 @@ def test_precisions_are_left_out_beside_an_algorithm(peer: XlaPeer) -> None:
     peer.from_stablehlo(written)
 
 
-NUMBERS = "dot_dimension_numbers = #mhlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]>, "
-NUMBERS += "lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]"
+RAGGED_DIMENSIONS = (
+    "dot_dimension_numbers = #mhlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]>, "
+)
+RAGGED_DIMENSIONS += "lhs_ragged_dimensions = [0], rhs_group_dimensions = [0]"
 MHLO = [
     ("%0, %i = mhlo.topk(%a, k = 2, largest = false) : tensor<4xf32> -> (tensor<2xf32>, tensor<2xi32>)", "tensor<2xf32>"),
     ('%0 = "mhlo.xla.rng_get_and_update_state"() {delta = 3 : i64} : () -> tensor<2xui64>', "tensor<2xui64>"),
@@ -333,7 +335,7 @@ MHLO = [
         f"{F}, {F}",
     ),
     (
-        f'%0 = "mhlo.ragged_dot"(%m, %n, %g) {{ragged_dot_dimension_numbers = #mhlo.ragged_dot<{NUMBERS}>}} : '
+        f'%0 = "mhlo.ragged_dot"(%m, %n, %g) {{ragged_dot_dimension_numbers = #mhlo.ragged_dot<{RAGGED_DIMENSIONS}>}} : '
         "(tensor<4x3xf32>, tensor<2x3x5xf32>, tensor<2xi64>) -> tensor<4x5xf32>",
         "tensor<4x5xf32>",
     ),

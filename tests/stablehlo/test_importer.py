@@ -417,7 +417,7 @@ def test_sizes_that_operands_give_are_refined() -> None:
     assert run(text, np.zeros((4, 3), np.float32)).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_quantised_arithmetic_goes_through_numbers() -> None:
+def test_quantised_arithmetic_is_done_on_dequantised_values() -> None:
     q = "tensor<2x!quant.uniform<i8:f32, 0.5:-20>>"
     text = program(
         f"""%0 = stablehlo.uniform_quantize %a : (tensor<2xf32>) -> {q}
@@ -428,8 +428,8 @@ def test_quantised_arithmetic_goes_through_numbers() -> None:
         "%a: tensor<2xf32>",
         "tensor<2xf32>, tensor<2xi8>",
     )
-    numbers, stored = run(text, np.array([1.3, 100.0], np.float32))
-    assert numbers.tolist() == [3.0, 73.5] and stored.tolist() == [-14, 127]
+    dequantised, stored = run(text, np.array([1.3, 100.0], np.float32))
+    assert dequantised.tolist() == [3.0, 73.5] and stored.tolist() == [-14, 127]
 
 
 ERRORS = [
@@ -475,7 +475,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("body, result, message", ERRORS, ids=[message or "none" for _, _, message in ERRORS])
-def test_errors_name_the_op_and_its_place(body: str, result: str, message: str) -> None:
+def test_errors_name_the_op_and_its_position(body: str, result: str, message: str) -> None:
     ending = "" if "return" in body else f"\nreturn %0 : {result}"
     text = program(body + ending, "%a: tensor<2xf32>, %s: tensor<1xi32>", result)
     if not message:

@@ -170,7 +170,7 @@ def test_aliases_of_types_and_attributes() -> None:
     assert function.regions[0].block.operations[0].results[0].type == TensorType((2,), F32)
 
 
-def test_results_have_names_and_numbers() -> None:
+def test_results_have_names_and_indices() -> None:
     text = """func.func @main(%a: tensor<f32>) -> tensor<f32> {
       %0:2 = "x.y"(%a) : (tensor<f32>) -> (tensor<f32>, tensor<i32>)
       %p, %q = "x.y"(%0#0) : (tensor<f32>) -> (tensor<f32>, tensor<f32>)

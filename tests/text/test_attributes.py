@@ -178,13 +178,13 @@ def test_iota_groups_are_the_transposed_iota(sizes: list[int], data: st.DataObje
     assert value_of(kinds.REPLICA_GROUPS, again) == groups and len(again) <= len(text)
 
 
-numbers = st.integers(-(2**61), 2**61)
+integers = st.integers(-(2**61), 2**61)
 positive = st.integers(1, 2**61)
 windows = st.lists(
-    st.builds(WindowDimension, positive, positive, numbers, numbers, positive, positive, st.booleans()), max_size=4
+    st.builds(WindowDimension, positive, positive, integers, integers, positive, positive, st.booleans()), max_size=4
 ).map(tuple)
-paddings = st.lists(st.builds(PaddingDimension, numbers, numbers, st.integers(0, 2**61)), max_size=4).map(tuple)
-slices = st.lists(st.builds(SliceDimension, numbers, numbers, positive), max_size=4).map(tuple)
+paddings = st.lists(st.builds(PaddingDimension, integers, integers, st.integers(0, 2**61)), max_size=4).map(tuple)
+slices = st.lists(st.builds(SliceDimension, integers, integers, positive), max_size=4).map(tuple)
 TREES: list[tuple[AttributeKind, st.SearchStrategy[Any]]] = [
     (kinds.WINDOW, windows),
     (kinds.PADDING, paddings),
@@ -192,7 +192,7 @@ TREES: list[tuple[AttributeKind, st.SearchStrategy[Any]]] = [
     (kinds.INTS, st.lists(st.integers(-(2**63), 2**63 - 1)).map(tuple)),
     (kinds.STRING, st.text()),
     (kinds.FLOAT, st.floats(width=32, allow_nan=False)),
-    (kinds.PAIRS, st.lists(st.tuples(numbers, numbers)).map(tuple)),
+    (kinds.PAIRS, st.lists(st.tuples(integers, integers)).map(tuple)),
     (kinds.PRECISIONS, st.lists(st.sampled_from(Precision)).map(tuple)),
     (kinds.BOOLS, st.lists(st.booleans()).map(tuple)),
 ]
@@ -213,11 +213,11 @@ def test_dimension_labels_name_each_dimension_once(spatial: int, data: st.DataOb
     digits = [str(d) for d in range(spatial)]
     sides = ["".join(data.draw(st.permutations([*letters, *digits]))) for letters in ("bf", "oi", "bf")]
     text = f"{sides[0]}_{sides[1]}->{sides[2]}"
-    numbers_ = value_of(kinds.DIM_LABELS, text)
-    assert write(kinds.DIM_LABELS, numbers_) == text
-    assert numbers_.input_batch_dimension == sides[0].index("b")
-    assert numbers_.kernel_input_feature_dimension == sides[1].index("i")
-    assert numbers_.output_spatial_dimensions == tuple(sides[2].index(d) for d in digits)
+    dimensions = value_of(kinds.DIM_LABELS, text)
+    assert write(kinds.DIM_LABELS, dimensions) == text
+    assert dimensions.input_batch_dimension == sides[0].index("b")
+    assert dimensions.kernel_input_feature_dimension == sides[1].index("i")
+    assert dimensions.output_spatial_dimensions == tuple(sides[2].index(d) for d in digits)
 
 
 def test_kinds_do_not_read_each_others_texts_by_accident() -> None:

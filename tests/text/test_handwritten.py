@@ -100,7 +100,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("case", ERRORS)
-def test_errors_keep_their_place(case: str) -> None:
+def test_errors_keep_their_position(case: str) -> None:
     text, message = ERRORS[case]
     with pytest.raises(hl.ParseError, match=message) as error:
         hl.parse(f"HloModule m\nENTRY e {{\n  {text}\n}}")

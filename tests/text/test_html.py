@@ -19,7 +19,7 @@ def test_text_is_coloured_and_escaped() -> None:
     assert re.sub("<[^>]*>", "", html).count("custom_call_target=") == 1
 
 
-def test_long_text_is_cut() -> None:
+def test_long_text_is_truncated() -> None:
     lines = "\n".join(f"  v{k} = f32[4] negate(v{k - 1})" for k in range(1, 600))
     html = hl.parse(f"HloModule m\nENTRY m {{\n  v0 = f32[4] parameter(0)\n{lines}\n}}")._repr_html_()
     assert "more lines" in html and html.count("\n") < 420

@@ -206,7 +206,7 @@ def same(a: hl.Literal, b: hl.Literal) -> bool:
     return a == b
 
 
-def test_parts_of_complex_numbers_may_be_any_nan() -> None:
+def test_parts_of_complex_values_may_be_any_nan() -> None:
     text = "HloModule m\nENTRY e { ROOT c = c64[2]{0} constant({(-nan(0xb6050), 1), (2, -nan(0x1)) }) }"
     module = hl.parse(text)
     words = module.entry.root.op.literal.value.view(np.uint32).tolist()  # type: ignore[attr-defined]
@@ -272,7 +272,7 @@ def test_more_than_64_bits_are_refused(shape: str, text: str) -> None:
         constant(shape, text)
 
 
-def test_xla_reads_the_largest_parts_of_complex_numbers(peer: XlaPeer) -> None:
+def test_xla_reads_the_largest_parts_of_complex_values(peer: XlaPeer) -> None:
     largest = float(np.finfo(np.float32).max)
     module = hl.parse(
         f"HloModule m\nENTRY e {{\n ROOT c = c64[2] constant({{({largest!r}, 1), (0, {-largest!r})}})\n}}"

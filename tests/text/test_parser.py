@@ -38,7 +38,7 @@ ENTRY %main (x: f32[2,3], n: s32[]) -> (f32[2,3], s32[]) {
 EVERYTHING = EVERYTHING.replace("  %w = ", "  %s = f32[] constant(0)\n  %v = f32[2,3]{0,1} add(%x, %c)\n  %w = ")
 
 
-def test_everything_is_kept_through_a_round_trip() -> None:
+def test_printing_and_parsing_keep_everything() -> None:
     module = hl.parse(EVERYTHING)
     text = module.to_text()
     assert difference(module, hl.parse(text)) is None

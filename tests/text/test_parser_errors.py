@@ -151,8 +151,8 @@ def test_a_bracket_that_another_one_closes() -> None:
 
 
 def test_the_caret_of_a_long_line_stands_in_a_window() -> None:
-    numbers = ", ".join(["1"] * 2000)
-    line = f"  ROOT c = f32[2000] constant({{{numbers}}}), dimensions={{}}, metadata=@x"
+    elements = ", ".join(["1"] * 2000)
+    line = f"  ROOT c = f32[2000] constant({{{elements}}}), dimensions={{}}, metadata=@x"
     check(f"HloModule m\nENTRY e {{\n{line}\n}}", "metadata stands in braces")
     with pytest.raises(hl.ParseError) as error:
         hl.parse(f"HloModule m\nENTRY e {{\n{line.replace('@', '')}\n}}")
@@ -215,9 +215,9 @@ def test_texts_that_xla_refuses(old: str, new: str) -> None:
 
 
 @given(st.integers(0, len(GOOD) - 1), st.integers(0, 8), st.text('{}()[]=,"%x0 \n@*/', max_size=3))
-def test_a_cut_and_a_splice_give_a_module_or_a_located_error(position: int, cut: int, splice: str) -> None:
+def test_removed_and_inserted_text_gives_a_module_or_a_located_error(position: int, removed: int, splice: str) -> None:
     """GEN-3: no other exception; a ParseError lies inside the text."""
-    text = GOOD[:position] + splice + GOOD[position + cut :]
+    text = GOOD[:position] + splice + GOOD[position + removed :]
     try:
         hl.parse(text)
     except hl.ParseError as error:

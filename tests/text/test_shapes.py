@@ -63,7 +63,7 @@ def test_every_layout_field() -> None:
     assert parse_shape(text).to_text() == text
 
 
-def test_fields_without_dimension_numbers_keep_the_default_order() -> None:
+def test_fields_without_an_order_keep_the_default_order() -> None:
     """SL-24."""
     assert parse_shape("f32[2,3]{:S(1)}") == parse_shape("f32[2,3]{1,0:S(1)}")
     assert parse_shape("f32[]{:S(1)}").to_text() == "f32[]{:S(1)}"
