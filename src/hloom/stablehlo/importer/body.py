@@ -298,7 +298,7 @@ class Body(XlaBuilder):
         self.context.elided_count += 1
         return self._add(ElidedConstant(number=self.context.elided_count), [], shape)
 
-    def _place(self, instruction: Instruction) -> None:
+    def _record_location(self, instruction: Instruction) -> None:
         """The op's place in the text."""
         instruction.location, instruction.metadata = self.location, dict(self.metadata)
 
