@@ -22,10 +22,10 @@ def embed_text(name: str, interface: FunctionType, text: str) -> Module:
     """The module that keeps the text of a program with this interface."""
     entry = Computation("main")
     parameters = [
-        entry.add(Instruction(f"Arg_{i}", open_shape_of(mlir), Parameter(number=i)))
-        for i, mlir in enumerate(interface.inputs)
+        entry.add(Instruction(f"Arg_{i}", open_shape_of(type_), Parameter(number=i)))
+        for i, type_ in enumerate(interface.inputs)
     ]
-    results = [open_shape_of(mlir) for mlir in interface.results]
+    results = [open_shape_of(type_) for type_ in interface.results]
     shape = results[0] if len(results) == 1 else Shape.tuple_of(results)
     program = entry.add(Instruction("program", shape, CustomCall(target_name=TARGET), parameters))
     program.backend_config = text

@@ -48,8 +48,9 @@ def expand_async(
 ) -> Operation | None:
     """The asynchronous operation that an opcode like `reduce-start` stands for; None where it stands for none.
 
-    `texts` holds the attributes as text; `create_operation` makes an operation of those that are left. A computation
-    that is started is new, under a name that is not among `names`. ArgumentError where the result's shape is no context.
+    `texts` holds the text of each attribute; attributes of the wrapper are removed from it, and `create_operation`
+    makes the wrapped operation of the others. The wrapped computation gets a name that is not in `names`. Raises
+    ArgumentError if the shape of a start is not `((operands), result, contexts..)`.
     """
     base, _, step = opcode.rpartition("-")
     declaration = OPERATIONS.get(base)

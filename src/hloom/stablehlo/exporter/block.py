@@ -97,7 +97,7 @@ class BlockExporter:
         """A region with arguments of some types, into which the caller emits operations."""
         inner = BlockExporter(self.context)
         inner.current = self.current
-        inner.block.arguments = [Value(mlir) for mlir in types]
+        inner.block.arguments = [Value(type_) for type_ in types]
         yield inner, Region([inner.block])
 
     # Values
@@ -118,8 +118,8 @@ class BlockExporter:
             return self.emit("stablehlo.create_token", [], [mlir_type(shape)])[0]
         return self.constant(np.zeros(shape.dimensions, shape.element_type.dtype), tensor_type(shape))
 
-    def constant(self, array: np.ndarray, mlir: TensorType) -> Value:  # type: ignore[type-arg]
-        return self.emit("stablehlo.constant", [], [mlir], {"value": DenseElements(mlir, array)})[0]
+    def constant(self, array: np.ndarray, type_: TensorType) -> Value:  # type: ignore[type-arg]
+        return self.emit("stablehlo.constant", [], [type_], {"value": DenseElements(type_, array)})[0]
 
     def element(self, instruction: Instruction, index: int) -> list[Leaf]:
         """The leaves of one element of an instruction's tuple."""
@@ -137,7 +137,7 @@ class BlockExporter:
         regions: Iterable[Region] = (),
     ) -> list[Value]:
         """Appends an operation and gives its results."""
-        operation = Operation(name, list(operands), [Value(mlir) for mlir in types], attributes or {}, list(regions))
+        operation = Operation(name, list(operands), [Value(type_) for type_ in types], attributes or {}, list(regions))
         if self.current is not None:
             operation.location = self._location(self.current)
         self.block.operations.append(operation)

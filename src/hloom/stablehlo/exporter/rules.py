@@ -59,7 +59,7 @@ def _constant(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 def _elided_constant(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     types = [tensor_type(leaf) for leaf in instruction.shape.leaves()]
-    return [block.emit("stablehlo.constant", [], [mlir], {"value": ElidedElements(mlir)})[0] for mlir in types]
+    return [block.emit("stablehlo.constant", [], [type_], {"value": ElidedElements(type_)})[0] for type_ in types]
 
 
 def _literal(block: BlockExporter, shape: Shape, value: object) -> list[Leaf]:

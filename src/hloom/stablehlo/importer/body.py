@@ -224,7 +224,7 @@ class Body(XlaBuilder):
 
     def _result_shape(self, op: HloOperation, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
         """The declared shape, or the inferred one where the declaration leaves sizes open."""
-        if not any(isinstance(mlir, TensorType) and None in mlir.dimensions for mlir in types):
+        if not any(isinstance(type_, TensorType) and None in type_.dimensions for type_ in types):
             return _declared(types)
         bound: Any = op.bind([operand.shape for operand in operands])
         try:
@@ -237,10 +237,10 @@ class Body(XlaBuilder):
 
     def _same_sizes(self, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
         """Ops that change element types alone have the sizes of their operand."""
-        (mlir,) = types
-        if len(operands) == 1 and isinstance(mlir, TensorType) and operands[0].shape.rank == len(mlir.dimensions):
-            return operands[0].shape.with_element_type(shape_of(_element_type(mlir)).element_type)
-        raise ArgumentError(f"{type_text(mlir)} has a size that is not known while importing")
+        (type_,) = types
+        if len(operands) == 1 and isinstance(type_, TensorType) and operands[0].shape.rank == len(type_.dimensions):
+            return operands[0].shape.with_element_type(shape_of(_element_type(type_)).element_type)
+        raise ArgumentError(f"{type_text(type_)} has a size that is not known while importing")
 
     def _callable(self, computation: Any, parameters: Sequence[Shape], name: str) -> Computation:
         """As in the builder: a function on XlaOps is traced in a body of its own."""
@@ -261,9 +261,9 @@ class Body(XlaBuilder):
             return None
         return self.constant_of(operand)
 
-    def element_type_of(self, mlir: Type) -> PrimitiveType:
+    def element_type_of(self, type_: Type) -> PrimitiveType:
         """The element type of a tensor type."""
-        return shape_of(_element_type(mlir)).element_type
+        return shape_of(_element_type(type_)).element_type
 
     def zeros(self, shape: Shape) -> XlaOp:
         """Zeros of an array shape."""
@@ -283,15 +283,15 @@ class Body(XlaBuilder):
             return self.broadcast(scalar, values.shape)
         return self.constant(Literal.from_numpy(values))
 
-    def scalar(self, value: Attribute, mlir: Type) -> XlaOp:
+    def scalar(self, value: Attribute, type_: Type) -> XlaOp:
         """A scalar constant of the element type of an MLIR type, from a number, `true` or `false`."""
         if not isinstance(value, (bool, Number)):
             raise ArgumentError(f"value is a number, got {value!r}")
         plain = value if isinstance(value, bool) else value.value
         try:
-            return self.constant(Literal.from_numpy(np.asarray(plain).astype(self.element_type_of(mlir).dtype)))
+            return self.constant(Literal.from_numpy(np.asarray(plain).astype(self.element_type_of(type_).dtype)))
         except OverflowError:
-            raise ArgumentError(f"{plain} does not fit {type_text(mlir)}") from None
+            raise ArgumentError(f"{plain} does not fit {type_text(type_)}") from None
 
     def elided(self, shape: Shape) -> XlaOp:
         """A constant whose values were left out of the text."""
@@ -333,7 +333,7 @@ def _arity_message(operation: Operation) -> str:
 
 
 def _declared(types: Sequence[Type]) -> Shape:
-    shapes = [shape_of(mlir) for mlir in types]
+    shapes = [shape_of(type_) for type_ in types]
     return shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
 
 
@@ -342,10 +342,10 @@ def _parameter_name(argument: Value, index: int) -> str:
     return name if re.fullmatch(r"[A-Za-z_]\w*", name) else f"Arg_{index}"
 
 
-def _element_type(mlir: Type) -> Type:
-    if not isinstance(mlir, TensorType):
-        return mlir
-    element = mlir.element_type
+def _element_type(type_: Type) -> Type:
+    if not isinstance(type_, TensorType):
+        return type_
+    element = type_.element_type
     return element.storage if isinstance(element, QuantizedType) else element
 
 

@@ -98,7 +98,7 @@ def _async_done(body: Body, operation: Operation, operands: Ops) -> Ops:
 def _infeed(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Data in a tuple, and a token."""
     config = BY_NAME["infeed"].fields(operation.attributes, ())
-    shapes = [shape_of(mlir) for mlir in result_types(operation)[:-1]]
+    shapes = [shape_of(type_) for type_ in result_types(operation)[:-1]]
     layouts = operation.attributes.get("layout")
     if isinstance(layouts, list) and len(layouts) == len(shapes):
         shapes = [_laid_out(shape, layout) for shape, layout in zip(shapes, layouts, strict=True)]
@@ -137,7 +137,7 @@ def _send(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 def _recv(body: Body, operation: Operation, operands: Ops) -> Ops:
     fields = BY_NAME["recv"].fields(operation.attributes, ())
-    shapes = [shape_of(mlir) for mlir in result_types(operation)[:-1]]
+    shapes = [shape_of(type_) for type_ in result_types(operation)[:-1]]
     data = shapes[0] if len(shapes) == 1 else Shape.tuple_of(shapes)
     started = body._add(OPERATIONS["recv"](**fields), operands, Shape.tuple_of([data, U32, TOKEN]))
     _transfer_pairs(operation, started)

@@ -61,7 +61,7 @@ class ImportContext:
         return self.defined(self.functions[name])
 
     def function_type(self, function: Operation) -> FunctionType:
-        mlir = function.attributes.get("function_type")
-        if not isinstance(mlir, FunctionType) or len(mlir.inputs) != len(function.regions[0].block.arguments):
+        type_ = function.attributes.get("function_type")
+        if not isinstance(type_, FunctionType) or len(type_.inputs) != len(function.regions[0].block.arguments):
             self.error(function, "function_type is missing, or does not fit the arguments")
-        return mlir
+        return type_

@@ -130,7 +130,7 @@ class ModuleImporter(ImportContext):
 
     def _parameter_shapes(self, function: Operation) -> list[Shape]:
         try:
-            return [shape_of(mlir) for mlir in self.function_type(function).inputs]
+            return [shape_of(type_) for type_ in self.function_type(function).inputs]
         except HloomError as error:
             if isinstance(error, ParseError):
                 raise

@@ -56,9 +56,9 @@ _MOVES = frozenset(
 )
 
 
-def quantized_type(mlir: Type) -> QuantizedType | None:
+def quantized_type(type_: Type) -> QuantizedType | None:
     """The quantised element type of a tensor type, where it has one."""
-    element = mlir.element_type if isinstance(mlir, TensorType) else None
+    element = type_.element_type if isinstance(type_, TensorType) else None
     return element if isinstance(element, QuantizedType) else None
 
 
@@ -87,9 +87,9 @@ def dequantize_op_quantize(body: Body, operation: Operation, operands: list[XlaO
     ]
 
 
-def _expressed(mlir: Type) -> Type:
-    kind = quantized_type(mlir)
-    return replace(mlir, element_type=kind.expressed) if kind and isinstance(mlir, TensorType) else mlir
+def _expressed(type_: Type) -> Type:
+    kind = quantized_type(type_)
+    return replace(type_, element_type=kind.expressed) if kind and isinstance(type_, TensorType) else type_
 
 
 def dequantize(body: Body, stored: XlaOp, kind: QuantizedType) -> XlaOp:

@@ -119,7 +119,7 @@ def _extremum(opcode: str) -> Rule:
 
 def _rng_bit_generator(body: Body, operation: Operation, operands: Ops) -> Ops:
     """Floats are made of as many bits: HLO's random bits are integers (RNGBITGENERATOR-8)."""
-    state, data = (shape_of(mlir) for mlir in result_types(operation))
+    state, data = (shape_of(type_) for type_ in result_types(operation))
     kind = data.element_type
     bits = data if not kind.is_float else data.with_element_type(PrimitiveType[f"U{kind.bits}"])
     row = BY_NAME["rng_bit_generator"]
@@ -359,7 +359,7 @@ def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
     called = attributes.get("called_computations")
     if isinstance(called, list) and called:
         fields["called_computations"] = [_called_computation(body, operation, symbol) for symbol in called]
-    shapes = [shape_of(mlir) for mlir in result_types(operation)]
+    shapes = [shape_of(type_) for type_ in result_types(operation)]
     if isinstance(attributes.get("operand_layouts"), list):
         inputs = [operand.shape.without_layout() for operand in operands]
         fields["operand_layout_constraints"] = _layouts(inputs, attributes["operand_layouts"])
@@ -411,7 +411,7 @@ def _named_op(body: Body, operation: Operation, operands: Ops, target: str) -> O
 def _called_computation(body: Body, operation: Operation, symbol: Attribute) -> Any:
     function = body.context.function(operation, symbol.name if isinstance(symbol, Symbol) else string(symbol))
     inputs = body.context.function_type(function).inputs
-    return computation_of(body.context, function, [shape_of(mlir) for mlir in inputs])
+    return computation_of(body.context, function, [shape_of(type_) for type_ in inputs])
 
 
 def _layouts(shapes: Sequence[Shape], layouts: Attribute) -> list[Shape]:

@@ -148,12 +148,12 @@ def _template(text: str) -> Form:
 
 def _types(parser: Parser, kind: str, operands: int) -> tuple[list[Type], list[Type]]:
     """Types of operands and results: a function type, or one type for all."""
-    mlir = parser.type()
-    if isinstance(mlir, FunctionType):
-        return list(mlir.inputs), list(mlir.results)
+    type_ = parser.type()
+    if isinstance(type_, FunctionType):
+        return list(type_.inputs), list(type_.results)
     if kind == "types":
-        parser.scanner.fail(f"expected (types) -> types, got {type_text(mlir)}")
-    return [mlir] * operands, [mlir]
+        parser.scanner.fail(f"expected (types) -> types, got {type_text(type_)}")
+    return [type_] * operands, [type_]
 
 
 def _type_list(parser: Parser) -> list[Type]:
@@ -182,11 +182,11 @@ def _constant(parser: Parser, name: str) -> Operation:
     attributes = parser.optional_attributes()
     at = scanner.pos
     value = parser.attribute()
-    mlir = I1 if isinstance(value, bool) else getattr(value, "type", None)
-    if not isinstance(mlir, TensorType) and (name != "arith.constant" or mlir is None):
+    type_ = I1 if isinstance(value, bool) else getattr(value, "type", None)
+    if not isinstance(type_, TensorType) and (name != "arith.constant" or type_ is None):
         scanner.fail("a constant holds dense<..> : tensor<..>", at)
     # A quantised constant says its own type after that of the stored integers.
-    results: list[Type] = [mlir]
+    results: list[Type] = [type_]
     if scanner.take("->") or scanner.take(":"):
         results = [parser.type()]
     return Operation(name, [], results_of(results), {"value": value, **attributes})
@@ -198,10 +198,10 @@ def _constant_shape(parser: Parser, name: str) -> Operation:
     at = parser.scanner.pos
     sizes = np.array(parser.comma_separated("[", "]", parser.scanner.integer), np.int64)
     parser.scanner.expect(":", "and a type")
-    mlir = parser.tensor_type()
-    if mlir.dimensions != sizes.shape:
-        parser.scanner.fail(f"{len(sizes)} sizes do not make a {type_text(mlir)}", at)
-    return Operation(name, [], results_of([mlir]), {"value": DenseElements(mlir, sizes), **attributes})
+    type_ = parser.tensor_type()
+    if type_.dimensions != sizes.shape:
+        parser.scanner.fail(f"{len(sizes)} sizes do not make a {type_text(type_)}", at)
+    return Operation(name, [], results_of([type_]), {"value": DenseElements(type_, sizes), **attributes})
 
 
 def _return(parser: Parser, name: str) -> Operation:
@@ -284,11 +284,11 @@ def _complex(parser: Parser, name: str) -> Operation:
     operands = parser.operands()
     attributes = parser.optional_attributes()
     parser.scanner.expect(":", "and the operation's type")
-    mlir = parser.type()
-    if isinstance(mlir, FunctionType):
-        parser.check_types(operands, mlir.inputs, at)
-        return Operation(name, operands, results_of(mlir.results), attributes)
-    return Operation(name, operands, results_of([mlir]), attributes)
+    type_ = parser.type()
+    if isinstance(type_, FunctionType):
+        parser.check_types(operands, type_.inputs, at)
+        return Operation(name, operands, results_of(type_.results), attributes)
+    return Operation(name, operands, results_of([type_]), attributes)
 
 
 def _tuple(parser: Parser, name: str) -> Operation:
@@ -296,15 +296,15 @@ def _tuple(parser: Parser, name: str) -> Operation:
     operands = parser.operands()
     attributes = parser.optional_attributes()
     parser.scanner.expect(":", "and the operation's type")
-    mlir = parser.type()
-    if isinstance(mlir, FunctionType):
-        parser.check_types(operands, mlir.inputs, at)
-        (mlir,) = mlir.results or (TupleType(()),)
-    elif not isinstance(mlir, TupleType):
-        parser.scanner.fail(f"expected a tuple type, got {type_text(mlir)}")
-    elif len(mlir.elements) == len(operands):
-        parser.check_types(operands, mlir.elements, at)
-    return Operation(name, operands, results_of([mlir]), attributes)
+    type_ = parser.type()
+    if isinstance(type_, FunctionType):
+        parser.check_types(operands, type_.inputs, at)
+        (type_,) = type_.results or (TupleType(()),)
+    elif not isinstance(type_, TupleType):
+        parser.scanner.fail(f"expected a tuple type, got {type_text(type_)}")
+    elif len(type_.elements) == len(operands):
+        parser.check_types(operands, type_.elements, at)
+    return Operation(name, operands, results_of([type_]), attributes)
 
 
 def _get_tuple_element(parser: Parser, name: str) -> Operation:
@@ -505,11 +505,11 @@ def _reduce(parser: Parser, name: str) -> Operation:
     return operation
 
 
-def _applied(parser: Parser, applied: str, mlir: Type) -> Region:
+def _applied(parser: Parser, applied: str, type_: Type) -> Region:
     """The region that applies one binary operation."""
     if applied not in parser.forms:
         parser.scanner.fail(f"there is no operation {applied!r} to apply")
-    element: Type = TensorType((), mlir.element_type) if isinstance(mlir, TensorType) else mlir
+    element: Type = TensorType((), type_.element_type) if isinstance(type_, TensorType) else type_
     left, right, result = Value(element, "lhs"), Value(element, "rhs"), Value(element, "result")
     dialect = applied.partition(".")[0]
     body = [Operation(applied, [left, right], [result]), Operation(f"{dialect}.return", [result])]

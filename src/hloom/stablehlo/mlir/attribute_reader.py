@@ -270,7 +270,7 @@ class AttributeReader:
         self._comma_separated("{", "}", entry)
         return entries
 
-    def _number(self, mlir: Type | None = None) -> Number:
+    def _number(self, type_: Type | None = None) -> Number:
         """A number of the type given, or else of the one that follows it."""
         scanner = self.scanner
         match = scanner.match(NUMBER)
@@ -278,16 +278,16 @@ class AttributeReader:
             scanner.fail(f"expected a number, got {scanner.preview()}")
         text = match[0]
         is_integer = "x" in text or text.lstrip("-").isdigit()
-        if mlir is None:
-            mlir = self.type() if scanner.take(":") else I64 if is_integer else F64
-        if not isinstance(mlir, ScalarType):
-            scanner.fail(f"a number has a scalar type, got {type_text(mlir)}", match.start())
+        if type_ is None:
+            type_ = self.type() if scanner.take(":") else I64 if is_integer else F64
+        if not isinstance(type_, ScalarType):
+            scanner.fail(f"a number has a scalar type, got {type_text(type_)}", match.start())
         if len(text) > 200:
             scanner.fail("the number has too many digits", match.start())
-        if "f" in mlir.name and "x" in text:
-            return Number(self.checked(match.start(), lambda: _float_of_bits(text, mlir)), mlir)
+        if "f" in type_.name and "x" in text:
+            return Number(self.checked(match.start(), lambda: _float_of_bits(text, type_)), type_)
         return Number(
-            int(text, 16 if "x" in text else 10) if is_integer and "f" not in mlir.name else float(text), mlir
+            int(text, 16 if "x" in text else 10) if is_integer and "f" not in type_.name else float(text), type_
         )
 
     def checked(self, at: int, compute: Callable[[], T]) -> T:
@@ -301,10 +301,10 @@ class AttributeReader:
 
     def tensor_type(self) -> TensorType:
         at = self.scanner.pos
-        mlir = self.type()
-        if not isinstance(mlir, TensorType):
-            self.scanner.fail(f"expected a tensor type, got {type_text(mlir)}", at)
-        return mlir
+        type_ = self.type()
+        if not isinstance(type_, TensorType):
+            self.scanner.fail(f"expected a tensor type, got {type_text(type_)}", at)
+        return type_
 
     def dense(self) -> DenseElements:
         """`<[1, 2]> : tensor<2xi32>`, after the word `dense`."""
@@ -312,17 +312,17 @@ class AttributeReader:
         at = scanner.pos
         body = scanner.angled()
         scanner.expect(":", "and a type")
-        mlir = self.tensor_type()
-        return DenseElements(mlir, self.checked(at, lambda: dense_values(body, mlir)))
+        type_ = self.tensor_type()
+        return DenseElements(type_, self.checked(at, lambda: dense_values(body, type_)))
 
     def dense_resource(self) -> DenseElements | ElidedElements:
         scanner = self.scanner
         at = scanner.pos
         name = scanner.angled().strip()
         scanner.expect(":", "and a type")
-        mlir = self.tensor_type()
+        type_ = self.tensor_type()
         if name == ELIDED_RESOURCE:
-            return ElidedElements(mlir)
+            return ElidedElements(type_)
         if self._resources is None:
             sections = "".join(_RESOURCES.findall(scanner.text))
             self._resources = {match[1]: match[2] for match in _RESOURCE.finditer(sections)}
@@ -331,8 +331,8 @@ class AttributeReader:
             scanner.fail(f"the resource {name!r} is not in this text: only resources given at its end can be read", at)
         # The first four bytes say how the data is aligned.
         raw = bytes.fromhex(blob)[4:]
-        values = self.checked(at, lambda: from_bytes(raw, element_type_of(mlir.element_type), static_sizes(mlir)))
-        return DenseElements(mlir, values)
+        values = self.checked(at, lambda: from_bytes(raw, element_type_of(type_.element_type), static_sizes(type_)))
+        return DenseElements(type_, values)
 
     def dense_array(self) -> DenseArray:
         """`<i64: 1, 2>`, after the word `array`."""
@@ -521,8 +521,8 @@ _WORDS: dict[str, Callable[[AttributeReader], Any]] = {
 _FIELD_NAMES = {"stablehlo.mode": "stablehlo.result_accuracy_mode"}
 
 
-def _float_of_bits(text: str, mlir: ScalarType) -> float:
-    return float(dense_values(text, TensorType((), mlir)).astype(np.float64))
+def _float_of_bits(text: str, type_: ScalarType) -> float:
+    return float(dense_values(text, TensorType((), type_)).astype(np.float64))
 
 
 def _sizes(text: str) -> tuple[int | None, ...]:

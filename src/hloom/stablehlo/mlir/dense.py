@@ -29,10 +29,10 @@ _INTEGER = re.compile(r"-?(?:0x[0-9a-fA-F]++|\d++)")
 _WORDS = {"true": 1, "false": 0}
 
 
-def dense_values(body: str, mlir: TensorType) -> Array:
+def dense_values(body: str, type_: TensorType) -> Array:
     """The values that stand between the angle brackets; a splat is a view of one element."""
-    sizes = static_sizes(mlir)
-    element_type = element_type_of(mlir.element_type)
+    sizes = static_sizes(type_)
+    element_type = element_type_of(type_.element_type)
     text = body.strip()
     if text.startswith('"'):
         string = unquote_mlir(text)
@@ -46,19 +46,19 @@ def dense_values(body: str, mlir: TensorType) -> Array:
         if len(elements) != 1:
             if 0 in sizes:
                 return np.zeros(sizes, element_type.dtype)
-            raise ArgumentError(f"{type_text(mlir)} needs values, got none")
+            raise ArgumentError(f"{type_text(type_)} needs values, got none")
         return np.broadcast_to(_convert(elements, element_type).reshape(()), sizes)
     if len(elements) != math.prod(sizes) or structure != _skeleton(sizes):
-        raise ArgumentError(f"the nesting of the values is not that of {type_text(mlir)}")
+        raise ArgumentError(f"the nesting of the values is not that of {type_text(type_)}")
     return _convert(elements, element_type).reshape(sizes)
 
 
-def static_sizes(mlir: TensorType) -> tuple[int, ...]:
-    sizes = tuple(size for size in mlir.dimensions if size is not None)
-    if len(sizes) != len(mlir.dimensions):
-        raise ArgumentError(f"a constant has a static type, got {type_text(mlir)}")
+def static_sizes(type_: TensorType) -> tuple[int, ...]:
+    sizes = tuple(size for size in type_.dimensions if size is not None)
+    if len(sizes) != len(type_.dimensions):
+        raise ArgumentError(f"a constant has a static type, got {type_text(type_)}")
     if len(sizes) > MAX_RANK or math.prod(sizes) > MAX_ELEMENTS:
-        raise ArgumentError(f"a constant has at most {MAX_RANK} dimensions and 2^48 elements, got {type_text(mlir)}")
+        raise ArgumentError(f"a constant has at most {MAX_RANK} dimensions and 2^48 elements, got {type_text(type_)}")
     return sizes
 
 

@@ -202,9 +202,9 @@ class Parser(AttributeReader):
         """Operands have the types that their user says."""
         if len(operands) != len(types):
             self.scanner.fail(f"got {len(operands)} operands and {len(types)} types for them", at)
-        for operand, mlir in zip(operands, types, strict=True):
-            if operand.type is not mlir and operand.type != mlir:
-                self.scanner.fail(f"%{operand.name} is a {type_text(operand.type)}, here {type_text(mlir)}", at)
+        for operand, type_ in zip(operands, types, strict=True):
+            if operand.type is not type_ and operand.type != type_:
+                self.scanner.fail(f"%{operand.name} is a {type_text(operand.type)}, here {type_text(type_)}", at)
 
     # Regions
 
@@ -319,9 +319,9 @@ class Parser(AttributeReader):
         entries: list[Attribute] = []
 
         def result() -> Type:
-            mlir = self.type()
+            type_ = self.type()
             entries.append(self.dictionary() if self.scanner.peek("{") else {})
-            return mlir
+            return type_
 
         return self._comma_separated("(", ")", result), entries
 
@@ -360,4 +360,4 @@ class Parser(AttributeReader):
 
 
 def results_of(types: Sequence[Type]) -> list[Value]:
-    return [Value(mlir) for mlir in types]
+    return [Value(type_) for type_ in types]

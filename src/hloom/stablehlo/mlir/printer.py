@@ -273,9 +273,11 @@ def _word(value: Attribute) -> str:
     return "" if value is None else bare_text(value)
 
 
-def _holds_integers(mlir: Type) -> bool:
+def _holds_integers(type_: Type) -> bool:
     return (
-        isinstance(mlir, TensorType) and isinstance(mlir.element_type, ScalarType) and mlir.element_type.name[0] in "iu"
+        isinstance(type_, TensorType)
+        and isinstance(type_.element_type, ScalarType)
+        and type_.element_type.name[0] in "iu"
     )
 
 

@@ -87,77 +87,77 @@ def tensor_type(shape: Shape) -> TensorType:
     return TensorType(sizes, element, None if set(bounds) == {None} else bounds)
 
 
-def shape_of(mlir: Type) -> Shape:
+def shape_of(type_: Type) -> Shape:
     """The shape of an MLIR type, in default layout; ArgumentError where HLO has none."""
-    if isinstance(mlir, TensorType):
-        return _array_shape(mlir)
-    if isinstance(mlir, TupleType):
-        return Shape.tuple_of(map(shape_of, mlir.elements))
-    if isinstance(mlir, DialectType) and mlir.name in ("stablehlo.token", "mhlo.token"):
+    if isinstance(type_, TensorType):
+        return _array_shape(type_)
+    if isinstance(type_, TupleType):
+        return Shape.tuple_of(map(shape_of, type_.elements))
+    if isinstance(type_, DialectType) and type_.name in ("stablehlo.token", "mhlo.token"):
         return TOKEN
-    if isinstance(mlir, ScalarType):
-        return Shape.array(element_type_of(mlir))
-    raise ArgumentError(f"there is no HLO shape for {type_text(mlir)}")
+    if isinstance(type_, ScalarType):
+        return Shape.array(element_type_of(type_))
+    raise ArgumentError(f"there is no HLO shape for {type_text(type_)}")
 
 
-def open_shape_of(mlir: Type) -> Shape:
+def open_shape_of(type_: Type) -> Shape:
     """As `shape_of`, with sizes without a bound where the type says none (SL-25)."""
-    if isinstance(mlir, TupleType):
-        return Shape.tuple_of(map(open_shape_of, mlir.elements))
-    return _array_shape(mlir, UNBOUNDED) if isinstance(mlir, TensorType) else shape_of(mlir)
+    if isinstance(type_, TupleType):
+        return Shape.tuple_of(map(open_shape_of, type_.elements))
+    return _array_shape(type_, UNBOUNDED) if isinstance(type_, TensorType) else shape_of(type_)
 
 
 @functools.lru_cache(4096)
-def _array_shape(mlir: TensorType, open_size: int | None = None) -> Shape:
-    bounds = mlir.bounds or (None,) * len(mlir.dimensions)
+def _array_shape(type_: TensorType, open_size: int | None = None) -> Shape:
+    bounds = type_.bounds or (None,) * len(type_.dimensions)
     sizes, dynamic = [], []
-    for size, bound in zip(mlir.dimensions, bounds, strict=True):
+    for size, bound in zip(type_.dimensions, bounds, strict=True):
         known = size if size is not None else open_size if bound is None else bound
         if known is None:
-            raise ArgumentError(f"{type_text(mlir)} has a size that is not known while importing, and no bound")
+            raise ArgumentError(f"{type_text(type_)} has a size that is not known while importing, and no bound")
         sizes.append(known)
         dynamic.append(size is None)
-    return Shape.array(element_type_of(mlir.element_type), sizes, dynamic)
+    return Shape.array(element_type_of(type_.element_type), sizes, dynamic)
 
 
-def is_sized(mlir: Type) -> bool:
+def is_sized(type_: Type) -> bool:
     """True where each dimension has a size or a bound."""
-    if isinstance(mlir, TupleType):
-        return all(map(is_sized, mlir.elements))
-    if not isinstance(mlir, TensorType):
+    if isinstance(type_, TupleType):
+        return all(map(is_sized, type_.elements))
+    if not isinstance(type_, TensorType):
         return True
-    bounds = mlir.bounds or (None,) * len(mlir.dimensions)
-    return all(size is not None or bound is not None for size, bound in zip(mlir.dimensions, bounds, strict=True))
+    bounds = type_.bounds or (None,) * len(type_.dimensions)
+    return all(size is not None or bound is not None for size, bound in zip(type_.dimensions, bounds, strict=True))
 
 
-def type_text(mlir: Type | QuantizedType) -> str:
+def type_text(type_: Type | QuantizedType) -> str:
     """A type as messages show it, and as MLIR writes it."""
-    if isinstance(mlir, ScalarType):
-        return mlir.name
-    if isinstance(mlir, TupleType):
-        return f"tuple<{', '.join(map(type_text, mlir.elements))}>"
-    if isinstance(mlir, DialectType):
-        return f"!{mlir.name}"
-    if isinstance(mlir, QuantizedType):
-        return _quantized_text(mlir)
-    if isinstance(mlir, TensorType):
-        sizes = "".join(f"{'?' if size is None else size}x" for size in mlir.dimensions)
-        bounds = ", ".join("?" if bound is None else str(bound) for bound in mlir.bounds or ())
-        encoding = f", #stablehlo.bounds<{bounds}>" if mlir.bounds and any(b is not None for b in mlir.bounds) else ""
-        return f"tensor<{sizes}{type_text(mlir.element_type)}{encoding}>"
-    results = ", ".join(map(type_text, mlir.results))
-    single = len(mlir.results) == 1 and not isinstance(mlir.results[0], TupleType)
-    return f"({', '.join(map(type_text, mlir.inputs))}) -> {results if single else f'({results})'}"
+    if isinstance(type_, ScalarType):
+        return type_.name
+    if isinstance(type_, TupleType):
+        return f"tuple<{', '.join(map(type_text, type_.elements))}>"
+    if isinstance(type_, DialectType):
+        return f"!{type_.name}"
+    if isinstance(type_, QuantizedType):
+        return _quantized_text(type_)
+    if isinstance(type_, TensorType):
+        sizes = "".join(f"{'?' if size is None else size}x" for size in type_.dimensions)
+        bounds = ", ".join("?" if bound is None else str(bound) for bound in type_.bounds or ())
+        encoding = f", #stablehlo.bounds<{bounds}>" if type_.bounds and any(b is not None for b in type_.bounds) else ""
+        return f"tensor<{sizes}{type_text(type_.element_type)}{encoding}>"
+    results = ", ".join(map(type_text, type_.results))
+    single = len(type_.results) == 1 and not isinstance(type_.results[0], TupleType)
+    return f"({', '.join(map(type_text, type_.inputs))}) -> {results if single else f'({results})'}"
 
 
-def _quantized_text(mlir: QuantizedType) -> str:
-    low_high = f"<{mlir.storage_range[0]}:{mlir.storage_range[1]}>" if mlir.storage_range else ""
-    axis = "" if mlir.axis is None else f":{mlir.axis}"
+def _quantized_text(type_: QuantizedType) -> str:
+    low_high = f"<{type_.storage_range[0]}:{type_.storage_range[1]}>" if type_.storage_range else ""
+    axis = "" if type_.axis is None else f":{type_.axis}"
     entries = [
-        repr(scale) + (f":{zero}" if zero else "") for scale, zero in zip(mlir.scales, mlir.zero_points, strict=True)
+        repr(scale) + (f":{zero}" if zero else "") for scale, zero in zip(type_.scales, type_.zero_points, strict=True)
     ]
-    scales = entries[0] if mlir.axis is None else "{" + ",".join(entries) + "}"
-    return f"!quant.uniform<{mlir.storage.name}{low_high}:{mlir.expressed.name}{axis}, {scales}>"
+    scales = entries[0] if type_.axis is None else "{" + ",".join(entries) + "}"
+    return f"!quant.uniform<{type_.storage.name}{low_high}:{type_.expressed.name}{axis}, {scales}>"
 
 
 def i64(value: int) -> Number:
