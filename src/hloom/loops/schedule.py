@@ -30,7 +30,7 @@ from hloom.loops.nest import (
     split_at_divisors,
 )
 from hloom.loops.split_reduction import split_reductions
-from hloom.passes.fusion.fusion import MAX_COLUMN
+from hloom.passes.fusion.access_patterns import MAX_COLUMN
 
 MIN_PARALLEL_COST = 160_000
 """Work, in element additions, below which a nest runs on one thread."""

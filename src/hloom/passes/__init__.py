@@ -1,4 +1,4 @@
-"""HLO -> HLO: passes that simplify and expand modules. `hloom opt` runs them from the command line."""
+"""Passes: transformations from HLO to HLO, and the pipelines made of them. `hloom opt` runs them on a file."""
 
 from hloom.passes.pipeline import (
     Pass,

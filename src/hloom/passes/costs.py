@@ -1,4 +1,7 @@
-"""What one element of an operation costs, in units of a vectorised addition: for fusion and for schedules."""
+"""Costs of element-wise operations, for the decisions of passes and loop schedules.
+
+The unit is the time of a vectorised addition of one element.
+"""
 
 from __future__ import annotations
 
@@ -31,5 +34,5 @@ _COSTS = {
 
 
 def element_cost(opcode: str) -> int:
-    """The cost of an element-wise operation."""
+    """Returns the cost of computing one element of an operation, in vectorised additions; 1 for unlisted opcodes."""
     return _COSTS.get(opcode, 1)

@@ -1,6 +1,7 @@
-"""Editing computations: `Edit` collects changes to one computation and puts its list of instructions right once.
+"""Edit: changes to a computation whose list of instructions is rebuilt once; and queries that passes share.
 
-Taking instructions out of a list one by one would make passes quadratic; here each change costs what it changes.
+Removing instructions from the list one by one would make passes quadratic. With an edit each change takes time
+proportional to the instructions that it touches.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from hloom.shape import Shape
 
 
 class Edit:
-    """Changes to one computation: instructions added and replaced. `finish` must be called at the end.
+    """Changes to one computation: instructions added, replaced and removed. `finish` must be called at the end.
 
-    Until then the list `computation.instructions` still has instructions that are gone and lacks those that are new;
-    operands, users and the root are right at any time.
+    Until then the list `computation.instructions` still contains removed instructions and lacks new ones; operands,
+    users and the root are up to date at any time.
     """
 
     def __init__(self, computation: Computation) -> None:
@@ -27,7 +28,10 @@ class Edit:
         self._names: set[str] = set()
 
     def add(self, op: Operation, operands: Iterable[Instruction], shape: Shape, like: Instruction) -> Instruction:
-        """A new instruction, listed before `like` and with its metadata: the one that it replaces or works for."""
+        """Adds an instruction before `like`, the instruction that it replaces or computes an operand of.
+
+        It gets the metadata and location of `like`.
+        """
         instruction = Instruction(self.unique_name(op.opcode), shape, op, operands)
         instruction.parent = self.computation
         instruction.metadata = dict(like.metadata)
@@ -36,11 +40,11 @@ class Edit:
         return instruction
 
     def made_for(self, instruction: Instruction) -> Sequence[Instruction]:
-        """The new instructions that were added before this one."""
+        """Returns the instructions that were added with `like=instruction`, in order."""
         return self._before.get(instruction, ())
 
     def unique_name(self, base: str) -> str:
-        """A name like `base.12` that no instruction of the computation has."""
+        """Returns a name, such as `base.12`, that no instruction of the computation has."""
         if not self._names:
             self._names = {instruction.name for instruction in self.computation.instructions}
         suffix = len(self._names)
@@ -50,18 +54,18 @@ class Edit:
         return name
 
     def replace(self, old: Instruction, new: Instruction) -> None:
-        """Users of `old` read `new`; what is unused then is removed."""
+        """Replaces all uses of `old` by `new`, and removes `old` and its operands if they become unused."""
         old.replace_all_uses_with(new)
         self.remove_unused(old)
 
     def remove(self, instruction: Instruction) -> None:
-        """Removes an instruction that has no users, whatever it is."""
+        """Removes an instruction without users, even if it has effects or control edges."""
         self.removed.add(instruction)
         for operand in instruction.operands:
             operand.users.pop(instruction, None)
 
     def remove_unused(self, instruction: Instruction) -> None:
-        """Removes an instruction that nobody needs, and the operands that only it needed."""
+        """Removes an instruction if it is unused and has no effects, and then its operands by the same rule."""
         stack = [instruction]
         while stack:
             candidate = stack.pop()
@@ -80,7 +84,7 @@ class Edit:
         )
 
     def finish(self) -> None:
-        """Lists what there is now: new instructions stand before those that they were made for."""
+        """Removes new instructions that are unused, and rebuilds the list of instructions."""
         if not self._before and not self.removed:
             return
         for made in [*self._before.values()]:
@@ -89,7 +93,7 @@ class Edit:
         self.computation.instructions = [*self.instructions()]
 
     def instructions(self) -> Iterator[Instruction]:
-        """The instructions that there are now, operands before users."""
+        """Yields the current instructions, operands before users."""
         stack = self.computation.instructions[::-1]
         waiting = dict(self._before)
         while stack:
@@ -103,7 +107,7 @@ class Edit:
 
 
 def has_control_edges(instruction: Instruction) -> bool:
-    """True where the order of the instruction among others matters: passes leave it where it is."""
+    """Whether the instruction is ordered by control edges; passes then leave it alone."""
     return bool(instruction.control_predecessors or instruction.control_successors)
 
 
@@ -113,22 +117,22 @@ def is_dynamic(instruction: Instruction) -> bool:
 
 
 def is_control_flow(instruction: Instruction) -> bool:
-    """Whether the instruction runs the computations that it calls as they are, rather than on elements."""
+    """Whether the instruction is a call, conditional or while, which do not apply computations to elements."""
     return instruction.opcode in ("call", "conditional", "while")
 
 
 def calls(op: Operation) -> Sequence[Computation]:
-    """The computations that an operation calls."""
+    """Returns the computations that an operation calls."""
     return [*op.computations] if op.calling_fields else ()
 
 
 def applied_computations(module: Module) -> set[Computation]:
-    """The computations that instructions apply to elements: of reductions, sorts, fusions, not of control flow."""
+    """Returns the computations that reductions, sorts, fusions and the like call, but not those of control flow."""
     return {c for i in module.instructions() if not is_control_flow(i) for c in calls(i.op)}
 
 
 def runs_effects(op: Operation) -> bool:
-    """True where the operation, or something in the computations that it calls, has an effect (GEN-11)."""
+    """Whether the operation, or an instruction in a computation that it calls, has a side effect (GEN-11)."""
     if op.has_side_effect or not op.calling_fields:
         return op.has_side_effect
     reached = {c for called in op.computations for c in callees_first(called)}
@@ -136,7 +140,7 @@ def runs_effects(op: Operation) -> bool:
 
 
 def effectful_computations(module: Module) -> set[Computation]:
-    """The computations that must run even if nothing reads their value, since something in them has an effect."""
+    """Returns the computations that contain an instruction with a side effect, directly or in a callee (GEN-11)."""
     found: set[Computation] = set()
     for computation in callees_first_of(module):
         calling = [i for i in computation.instructions if i.op.has_side_effect or i.op.calling_fields]
@@ -146,7 +150,7 @@ def effectful_computations(module: Module) -> set[Computation]:
 
 
 def has_effect(instruction: Instruction, effectful: set[Computation]) -> bool:
-    """As `runs_effects`, where the effectful computations of the module are known."""
+    """Whether the instruction, or a computation that it calls, has a side effect, given `effectful_computations`."""
     op = instruction.op
     if op.has_side_effect or not op.calling_fields:
         return op.has_side_effect
@@ -154,26 +158,26 @@ def has_effect(instruction: Instruction, effectful: set[Computation]) -> bool:
 
 
 def callees_first_of(module: Module) -> list[Computation]:
-    """All computations of a module, each after those that it calls."""
+    """Returns all computations of a module, each after those that it calls."""
     return callees_first(*module.computations)
 
 
 def loops_of(module: Module) -> list[Instruction]:
-    """The whiles of a module, inner ones first."""
+    """Returns the while instructions of a module, inner loops first."""
     return [i for c in callees_first_of(module) for i in c.instructions if i.opcode == "while"]
 
 
 def inlined_size(computation: Computation, sizes: Mapping[Computation, int]) -> int:
-    """How many instructions a computation would have if calls, loops and conditionals held what they run.
+    """Number of instructions of a computation if calls, loops and conditionals are counted with their callees.
 
-    `sizes` has this of those that it calls. Where computations share callees it may be exponential in their number.
+    `sizes` has this number for the callees. It may be exponential in the number of computations if they share callees.
     """
     run = (c for i in computation.instructions if is_control_flow(i) for c in i.op.computations)
     return len(computation.instructions) + sum(sizes[c] for c in run)
 
 
 def callers(module: Module) -> dict[Computation, list[Instruction]]:
-    """For each computation the instructions that call it."""
+    """Returns the instructions that call each computation."""
     found: dict[Computation, list[Instruction]] = {computation: [] for computation in module.computations}
     for instruction in module.instructions():
         for computation in calls(instruction.op):
@@ -182,15 +186,15 @@ def callers(module: Module) -> dict[Computation, list[Instruction]]:
 
 
 def copy_annotations(old: Instruction, new: Instruction) -> None:
-    """Gives an instruction what another one carries beside operation, operands and metadata."""
+    """Copies frontend attributes, extra attributes, sharding and backend configuration to another instruction."""
     new.frontend_attributes, new.extra_attributes = dict(old.frontend_attributes), dict(old.extra_attributes)
     new.sharding, new.backend_config = old.sharding, old.backend_config
 
 
 def copy_into(edit: Edit, callee: Computation, arguments: Sequence[Instruction], caller: Instruction) -> Instruction:
-    """Copies the instructions of a computation behind an edit, parameters replaced; gives the copy of its root.
+    """Copies the instructions of `callee` before `caller`, with arguments for parameters; returns the copied root.
 
-    The copies keep their metadata; those without take the caller's.
+    Copies keep their metadata; instructions without metadata get that of the caller.
     """
     new: dict[Instruction, Instruction] = {}
     for old in callee.instructions:

@@ -1,4 +1,7 @@
-"""memory-scheduler: an order of the instructions in which less memory is in use at once."""
+"""memory-scheduler: reorders instructions to reduce the peak memory of a computation.
+
+The module also has the live ranges and memory use of a computation in its current order.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +24,29 @@ _ALIASES = {
     "opt-barrier",
     "add-dependency",
 }
+"""Operations whose results need no memory of their own: aliases of operands, parameters and constants."""
 
 
 @dataclass(frozen=True)
 class MemoryScheduler:
-    """An order of instructions -> one in which values are used soon after they are made.
+    """An order of instructions -> an order with a lower peak of live bytes.
 
-    Of the instructions whose operands are there, the one comes next that frees the most, or takes the least. The new
-    order is taken only where its peak is lower. Instructions with effects keep their order; fused computations stay as
-    they are.
+    Greedy list scheduling: of the instructions whose predecessors are scheduled, the next one is that with the largest
+    decrease, or least increase, of live bytes. The new order is used only if its peak is lower. Instructions with
+    effects keep their order; computations that fusions and reductions apply are left alone.
     """
 
     name: ClassVar[str] = "memory-scheduler"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Reorders the instructions; returns the number of computations whose order changed."""
         effectful = effectful_computations(module)
         return sum(_reorder(computation, effectful) for computation in run_computations(module))
 
 
 def run_computations(module: Module) -> list[Computation]:
-    """The computations whose instructions run one after the other: not those that fusions and reductions apply."""
+    """Returns the entry and the computations that control flow runs, but not those that fusions or reductions apply."""
     called = {id(c) for i in module.instructions() if is_control_flow(i) for c in i.op.computations}
     entry = module.entry_computation
     return [computation for computation in module.computations if computation is entry or id(computation) in called]
@@ -78,7 +83,7 @@ def _greedy(computation: Computation, effectful: set[Computation]) -> list[Instr
         last_readers = memory.run(best)
         for following in after[best]:
             unscheduled[following] -= 1
-        # What is the last to read a value frees it: it grows by less than it was listed with.
+        # The last reader of a value frees it, so its growth is now less than in its entry of the heap.
         for changed in {*last_readers, *after[best]}:
             if not unscheduled[changed] and changed not in result:
                 heappush(ready, (memory.growth(changed), order[changed]))
@@ -88,7 +93,7 @@ def _greedy(computation: Computation, effectful: set[Computation]) -> list[Instr
 def predecessors(
     instructions: Sequence[Instruction], effectful: set[Computation]
 ) -> dict[Instruction, set[Instruction]]:
-    """What must come before each instruction: operands, control edges, and the effect before an effect."""
+    """Returns the instructions that must precede each one: operands, control predecessors, and the previous effect."""
     found: dict[Instruction, set[Instruction]] = {}
     last: Instruction | None = None
     for instruction in instructions:
@@ -101,7 +106,7 @@ def predecessors(
 
 
 def successors(before: dict[Instruction, set[Instruction]]) -> dict[Instruction, list[Instruction]]:
-    """The instructions that must come after each one, from those that must come before it."""
+    """Inverts `predecessors`: returns the instructions that must follow each one."""
     after: dict[Instruction, list[Instruction]] = {instruction: [] for instruction in before}
     for instruction, needed in before.items():
         for other in needed:
@@ -110,15 +115,16 @@ def successors(before: dict[Instruction, set[Instruction]]) -> dict[Instruction,
 
 
 class _Memory:
-    """Which values are alive while instructions run; tuples and reshapes are other names of their operands."""
+    """The bytes of live values while instructions run in some order; tuples, reshapes and the like are aliases."""
 
     def __init__(self, computation: Computation) -> None:
         self.sources: dict[Instruction, frozenset[Instruction]] = {}
+        """The values with memory of their own that an instruction is an alias of; itself if it has its own."""
         self.size: dict[Instruction, int] = {}
         self.read: dict[Instruction, frozenset[Instruction]] = {}
-        """The values that an instruction reads."""
+        """Values that an instruction reads."""
         self.readers: dict[Instruction, set[Instruction]] = {}
-        """Of each value: what has yet to read it, the caller of the computation, under its root's name, included."""
+        """Instructions that have yet to read each value; the root stands for the caller, which reads the result."""
         for instruction in computation.instructions:
             operands = frozenset(value for operand in instruction.operands for value in self.sources[operand])
             own = instruction.op.opcode not in _ALIASES
@@ -134,14 +140,14 @@ class _Memory:
         self.now = self.peak = 0
 
     def growth(self, instruction: Instruction) -> int:
-        """How much more memory is in use after the instruction than before it."""
+        """Increase of live bytes if the instruction runs next."""
         if instruction not in self.read:
             return -1
         freed = sum(self.size[v] for v in self.read[instruction] if len(self.readers[v]) == 1)
         return self.size[instruction] - freed
 
     def run(self, instruction: Instruction) -> list[Instruction]:
-        """Gives the instructions that are the last to read a value now."""
+        """Runs an instruction; returns those that became the only remaining reader of a value."""
         last: list[Instruction] = []
         if instruction not in self.read:
             return last
@@ -158,7 +164,7 @@ class _Memory:
 
 
 def live_ranges(computation: Computation) -> dict[Instruction, tuple[int, int]]:
-    """For each value that takes memory, the place of what makes it and of what reads it last, as instructions stand."""
+    """Returns the live range of each value with memory of its own: the positions of its definition and last use."""
     memory = _Memory(computation)
     definitions: dict[Instruction, int] = {}
     found: dict[Instruction, tuple[int, int]] = {}
@@ -174,16 +180,21 @@ def live_ranges(computation: Computation) -> dict[Instruction, tuple[int, int]]:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Bytes in use after each instruction of a computation, the place where they are most, and what is alive there."""
+    """Memory that the values of a computation use in its current order."""
 
     bytes: list[int]
+    """Bytes of live values while each instruction runs."""
     peak: int
+    """Position of the instruction with the most live bytes."""
     live: list[Instruction]
-    """The largest first."""
+    """Values that are live at the peak, the largest first."""
 
 
 def memory_use(computation: Computation) -> MemoryUse:
-    """What values take as the instructions stand; parameters, and what only gives them other names, do not count."""
+    """Computes the memory use of a computation in its current order.
+
+    Parameters, constants and arrays of dynamic sizes are not counted.
+    """
     ranges = {i: live_range for i, live_range in live_ranges(computation).items() if i.shape.is_static}
     changes = [0] * (len(computation.instructions) + 1)
     for instruction, (first, last) in ranges.items():
@@ -196,7 +207,7 @@ def memory_use(computation: Computation) -> MemoryUse:
 
 
 def peak_bytes(computation: Computation, order: Sequence[Instruction]) -> int:
-    """The most memory that values take at once when a computation runs in an order."""
+    """Returns the maximum of live bytes if the computation runs in the given order."""
     memory = _Memory(computation)
     for instruction in order:
         memory.run(instruction)

@@ -1,4 +1,4 @@
-"""Making instructions, in a computation that is edited or in a new one."""
+"""OpBuilder: construction of instructions in an edited or a new computation; and of computations and loops with it."""
 
 from __future__ import annotations
 
@@ -29,19 +29,23 @@ S32 = PrimitiveType.S32
 
 
 class OpBuilder:
-    """Makes instructions with inferred shapes, each where `add` puts it."""
+    """Creates instructions with inferred shapes.
+
+    A builder is called with an operation and its operands: `build(Add(), x, y)`. `add` puts each new instruction into a
+    computation; `at` and `of` return builders for an edit and for a new computation.
+    """
 
     def __init__(self, add: Callable[[Operation, Iterable[Instruction], Shape], Instruction]) -> None:
         self._add = add
 
     @staticmethod
     def at(edit: Edit, before: Instruction) -> OpBuilder:
-        """Makes instructions before `before`, with its metadata."""
+        """Returns a builder that adds instructions to an edit, before an instruction and with its metadata."""
         return OpBuilder(lambda op, operands, shape: edit.add(op, operands, shape, before))
 
     @staticmethod
     def of(computation: Computation) -> OpBuilder:
-        """Makes instructions at the end of a computation; the last one is its root."""
+        """Returns a builder that appends instructions to a computation, whose root is the last one."""
 
         def add(op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
             name = f"{op.opcode}.{len(computation.instructions)}"
@@ -50,58 +54,66 @@ class OpBuilder:
         return OpBuilder(add)
 
     def __call__(self, op: Operation, *operands: Instruction, shape: Shape | None = None) -> Instruction:
-        """An instruction; its shape is inferred unless given."""
+        """Creates an instruction; its shape is inferred from the operands unless `shape` is given."""
         return self._add(op, operands, shape or op.infer(*op.bind([operand.shape for operand in operands])))
 
     def parameter(self, number: int, shape: Shape) -> Instruction:
+        """Creates a parameter of the computation."""
         return self(Parameter(number=number), shape=shape)
 
     def constant(self, value: Any, element_type: PrimitiveType) -> Instruction:
-        """A constant: a scalar, or an array for a sequence."""
+        """Creates a constant: a scalar for a number, an array for an array or nested sequence of numbers."""
         return self(Constant(literal=Literal.from_numpy(convert(np.asarray(value), element_type.dtype))))
 
     def broadcast(self, operand: Instruction, shape: Shape, dimensions: tuple[int, ...] = ()) -> Instruction:
-        """The operand repeated to the dimensions of a shape, in its own element type."""
+        """Broadcasts the operand, in its own element type, to the dimensions of a shape.
+
+        Dimension d of the operand becomes dimension dimensions[d]. Equal dimensions need no instruction.
+        """
         if operand.shape.dimensions == shape.dimensions:
             return operand
         target = Shape.array(operand.shape.element_type, shape.dimensions)
         return self(Broadcast(broadcast_dimensions=dimensions), operand, shape=target)
 
     def convert(self, operand: Instruction, element_type: PrimitiveType) -> Instruction:
+        """Converts the operand to an element type, if it has another one."""
         if operand.shape.element_type is element_type:
             return operand
         return self(Convert(), operand, shape=operand.shape.with_element_type(element_type))
 
     def reshape(self, operand: Instruction, dimensions: tuple[int, ...]) -> Instruction:
+        """Reshapes the operand to dimension sizes, if it has others."""
         if operand.shape.dimensions == dimensions:
             return operand
         return self(Reshape(), operand, shape=Shape.array(operand.shape.element_type, dimensions))
 
     def transpose(self, operand: Instruction, order: tuple[int, ...]) -> Instruction:
-        """The operand with its dimension order[d] as dimension d."""
+        """Transposes the operand so that its dimension order[d] becomes dimension d, unless the order is the same."""
         return operand if order == tuple(range(len(order))) else self(Transpose(permutation=order), operand)
 
     def element(self, operand: Instruction, index: int) -> Instruction:
+        """Creates a get-tuple-element."""
         return self(GetTupleElement(index=index), operand)
 
     def tuple(self, *operands: Instruction) -> Instruction:
+        """Creates a tuple of the operands."""
         return self(Tuple(), *operands)
 
 
 def new_computation(module: Module, name: str) -> Computation:
-    """An empty computation of the module, with a name that no other has."""
+    """Adds an empty computation to the module, with a unique name that starts with `name`."""
     names = {computation.name for computation in module.computations}
     suffix = len(names)
     while f"{name}.{suffix}" in names:
         suffix += 1
     computation = Computation(f"{name}.{suffix}")
     computation.parent = module
-    module.computations.insert(0, computation)  # its callers come later
+    module.computations.insert(0, computation)  # before its callers
     return computation
 
 
 def adopt(module: Module, computation: Computation) -> None:
-    """Takes over a computation of another module, and all that it calls, under names that no other has."""
+    """Moves a computation of another module, and all that it calls, into the module under unique names."""
     names = {computation.name for computation in module.computations}
     for callee in callees_first(computation):
         while callee.name in names:
@@ -109,12 +121,12 @@ def adopt(module: Module, computation: Computation) -> None:
         names.add(callee.name)
         callee.parent = module
         for instruction in callee.instructions:
-            instruction.metadata.pop("stack_frame_id", None)  # a row of the other module's tables
+            instruction.metadata.pop("stack_frame_id", None)  # an index into tables of the other module
     module.computations[:0] = callees_first(computation)
 
 
 def scalar_computation(module: Module, op: Operation, element_type: PrimitiveType) -> Computation:
-    """A computation that applies an operation to two scalars."""
+    """Adds a computation to the module that applies an operation to two scalars, such as a combiner."""
     computation = new_computation(module, op.opcode)
     build = OpBuilder.of(computation)
     build(op, build.parameter(0, scalar(element_type)), build.parameter(1, scalar(element_type)))
@@ -129,7 +141,7 @@ def reduced(
     init: Any,
     dimensions: tuple[int, ...] | None = None,
 ) -> Instruction:
-    """The operand reduced by an operation along dimensions, or all of them, from a constant on."""
+    """Reduces the operand with a binary operation along dimensions, by default all; `init` is the initial value."""
     element_type = operand.shape.element_type
     every = tuple(range(operand.shape.rank)) if dimensions is None else dimensions
     reduction = Reduce(dimensions=every, computation=scalar_computation(module, op, element_type))
@@ -137,25 +149,30 @@ def reduced(
 
 
 LoopBody = Callable[[OpBuilder, Instruction, list[Instruction]], Sequence[Instruction]]
+"""Builds the body of a loop: (builder, index of the iteration as s32[], values before it) -> values after it."""
 LoopCondition = Callable[[OpBuilder, Instruction, list[Instruction]], Instruction]
+"""Builds the condition of a loop: (builder, index of the iteration as s32[], values before it) -> pred[]."""
 
 
 def counted_loop(
     build: OpBuilder, module: Module, name: str, trips: int, values: Sequence[Instruction], body: LoopBody
 ) -> list[Instruction]:
-    """The values after `trips` rounds: `body(build, step, values)` makes those of the next one; step counts from 0."""
+    """Builds a while loop of `trips` iterations that starts from `values`; returns the values after the last one."""
     return loop(build, module, name, values, body, lambda build, step, _: below(build, step, trips))
 
 
 def below(build: OpBuilder, step: Instruction, limit: int) -> Instruction:
-    """Whether a number is less than a constant."""
+    """Builds the comparison of a scalar with a constant, `step < limit`, as pred[]."""
     return build(Compare(direction=ComparisonDirection.LT), step, build.constant(limit, step.shape.element_type))
 
 
 def loop(
     build: OpBuilder, module: Module, name: str, values: Sequence[Instruction], body: LoopBody, continues: LoopCondition
 ) -> list[Instruction]:
-    """The values after rounds for which `continues(build, step, values)` is true; the body is made before that."""
+    """Builds a while loop that runs as long as `continues` is true; returns the values after the last iteration.
+
+    `body` is called before `continues`.
+    """
     init = build.tuple(build.constant(0, S32), *values)
     body_computation = new_computation(module, f"{name}-body")
     inner = OpBuilder.of(body_computation)
@@ -176,7 +193,10 @@ def _elements(build: OpBuilder, shape: Shape) -> list[Instruction]:
 
 
 class ScalarComputations:
-    """The computations that apply an operation to two scalars, in a module: each is made when it is first asked for."""
+    """A cache of the computations of a module that apply an operation to two scalars.
+
+    Calling it with an operation and an element type returns the computation, which the first call adds to the module.
+    """
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -190,12 +210,16 @@ class ScalarComputations:
 
 
 Expander = Callable[[OpBuilder, Instruction, Module], Instruction | None]
+"""Builds the replacement of an instruction, of the same shape.
+
+Returns None, and builds nothing, if the expansion does not apply to the instruction.
+"""
 
 
 def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
-    """Replaces the instructions of some opcodes by what their expander makes; gives their number.
+    """Replaces instructions by the results of the expanders of their opcodes; returns the number of replacements.
 
-    An expander returns an instruction of the same shape, or None, having made nothing, where it does not apply.
+    Instructions with control edges or dynamic shapes are left alone.
     """
     changes = 0
     for computation in [*module.computations]:
@@ -210,7 +234,7 @@ def expand_all(module: Module, expanders: dict[str, Expander]) -> int:
                     new.sharding = old.sharding
                 edit.replace(old, new)
                 if old not in edit.removed:
-                    edit.remove(old)  # its effects are those of what stands for it
+                    edit.remove(old)  # It stayed because of its effects, which the replacement has too.
                 changes += 1
         edit.finish()
     if changes:

@@ -1,8 +1,8 @@
-"""Parts of the compiler that only make programs faster: a defect in one costs a program its speed, never its run.
+"""Optional parts of the compiler, which only make programs faster: programs compile without one that fails.
 
-Such a part is a pass with `optional: ClassVar[bool] = True`, or what `optional(name)` encloses. Where it raises,
-`without_defects` compiles again without it. A warning says so once for each part, with the module in a file.
-HLOOM_VERIFY=1 and hloom's own tests (`strict`) get the error itself.
+An optional part is a pass with `optional: ClassVar[bool] = True`, or code inside `with optional(name)`. If it raises an
+exception, `without_defects` compiles again without it, and warns once for each part, with the module in a file. With
+HLOOM_VERIFY=1 and in hloom's own tests (`strict`) the exception is raised.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hloom.ir import Module
 
 T = TypeVar("T")
 strict = False
-"""Whether a defect is an error: in tests."""
+"""Whether exceptions in optional parts are raised, as in tests."""
 _left_out: ContextVar[frozenset[str] | None] = ContextVar("left_out", default=None)
-"""The parts that the compilation under way does without; None where errors are wanted."""
+"""Optional parts that the current compilation does without; None outside of `without_defects`."""
 _reported: set[str] = set()
 
 
 class Defect(Exception):
-    """An error in a part of the compiler that can be left out; the error itself is its cause."""
+    """An exception in an optional part of the compiler, which is its `__cause__`."""
 
     def __init__(self, part: str) -> None:
         super().__init__(part)
@@ -35,13 +35,13 @@ class Defect(Exception):
 
 
 def is_left_out(part: str) -> bool:
-    """Whether the compilation under way does without a part."""
+    """Whether the current compilation does without a part, because it failed before."""
     return part in (_left_out.get() or ())
 
 
 @contextmanager
 def optional(part: str) -> Iterator[None]:
-    """Encloses a part that can be left out: in `without_defects`, its errors are Defects."""
+    """Marks the enclosed code as an optional part: inside of `without_defects` its exceptions become Defects."""
     try:
         yield
     except Exception as error:
@@ -51,7 +51,7 @@ def optional(part: str) -> Iterator[None]:
 
 
 def without_defects(module: Module, compile: Callable[[], T]) -> T:
-    """The result of `compile`, which compiles the module, without the parts that fail on it."""
+    """Returns the result of `compile()`, which is repeated without each optional part that fails on the module."""
     if strict or os.environ.get("HLOOM_VERIFY", "") not in ("", "0"):
         return compile()
     left_out: frozenset[str] = frozenset()

@@ -1,22 +1,22 @@
-"""Passes and pipelines: what a pass is, how several of them run, and what can be seen of it.
+"""Passes and pipelines: the contract of passes, running several of them, and observing what they do.
 
 The law of passes:
 
 - A pass is a frozen data class whose fields are its options. Its docstring says what it needs, before -> after, and
-  what it leaves alone. It takes a valid module and leaves a valid one, and says how many changes it made.
-- What it does depends on the module and its options alone. So where it changed nothing, it is not run again, in a group
-  that is repeated or further on in a pipeline, until another pass has changed something.
-- A pass that `settles` has nothing to do right after itself: its own changes don't make it run again either.
-- A pass that is `optional` only makes programs faster; where it fails, they are compiled without it (`optional.py`).
-- It takes time in proportion to the module's text: at most a few microseconds an instruction.
+  what it leaves alone. It transforms a valid module into a valid one, and returns the number of changes.
+- A pass is deterministic: its changes depend on the module and its options only. A pass that changed nothing is not run
+  again, in a repeated group or later in a pipeline, before another pass has changed something.
+- A pass that `settles` has nothing left to do after itself, so its own changes don't make it run again either.
+- A pass that is `optional` only makes programs faster; if it fails, they are compiled without it (`optional.py`).
+- The time of a pass is linear in the size of the module: at most a few microseconds per instruction.
 
-A `Pipeline` is a sequence of passes, or a group that is repeated until nothing changes; it is a pass itself, so
-pipelines nest. `run_passes` runs one and gives the statistics. Two environment variables look inside:
+A `Pipeline` is a sequence of passes, or a group that is repeated up to a fixed point; it is a pass itself, so pipelines
+nest. `run_passes` runs a pipeline and returns statistics. Two environment variables help debugging:
 
     HLOOM_VERIFY=1   verifies the module before the first pass and after each one, and names the pass that broke it
-    HLOOM_DUMP=dir   writes dir/MODULE/000.start.hlo, and after each pass that changed something NNN.PASS.hlo; the
-                     compiler adds what it makes of the module: program.txt (kernels, buffers) and program.ll, and
-                     statistics.txt, where its time went
+    HLOOM_DUMP=dir   writes dir/MODULE/000.start.hlo, and NNN.PASS.hlo after each pass that changed something; the
+                     compiler adds program.txt (kernels, buffers), program.ll (LLVM IR), and statistics.txt (the time
+                     of each pass and stage)
 """
 
 from __future__ import annotations
@@ -37,59 +37,60 @@ from hloom.shield import checkpoint
 from hloom.verifier import verify_module
 
 FIXPOINT_LIMIT = 30
-"""How often a group is repeated at most: more rounds than that mean passes that undo each other."""
+"""Maximum number of iterations of a group; needing more of them means that passes undo each other's changes."""
 
 
 class Pass(Protocol):
-    """One transformation of a module. The docstring says what it needs, before -> after, and what it does not do.
+    """A transformation of a module.
 
-    A pass that is made of rewrite rules has `apply(module) -> Counter[str]` too, which gives the changes of each rule.
+    A pass made of rewrite rules also has `apply(module) -> Counter[str]`, which returns the number of changes by rule.
     """
 
     @property
     def name(self) -> str:
-        """As XLA has it, and as `--passes` and dumps show it."""
+        """The name in `--passes` and dumps: XLA's name of the pass if it has one."""
         ...
 
     def run(self, module: Module) -> int:
-        """Changes the module in place; returns the number of changes, 0 where it left the module as it was."""
+        """Changes the module in place; returns the number of changes, 0 if the module is unchanged."""
         ...
 
 
 def settles(step: Pass) -> bool:
-    """Whether the pass goes on until it has nothing to do: it says so by `settles: ClassVar[bool] = True`."""
+    """Whether the pass has nothing left to do after itself, declared by `settles: ClassVar[bool] = True`."""
     return getattr(step, "settles", False)
 
 
 def is_optional(step: Pass) -> bool:
-    """Whether programs compile without the pass, slower: it says so by `optional: ClassVar[bool] = True`."""
+    """Whether the pass only makes programs faster, declared by `optional: ClassVar[bool] = True`."""
     return getattr(step, "optional", False)
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Passes in order; with `fixpoint` they are repeated until all of them, one after the other, changed nothing."""
+    """A sequence of passes; with `fixpoint` it is repeated until no pass changes the module."""
 
     name: str
     passes: tuple[Pass | Pipeline, ...]
     fixpoint: bool = False
 
     def run(self, module: Module) -> int:
-        """Runs the passes on the module, in place; gives the number of changes."""
+        """Runs the passes on the module, in place; returns the total number of changes."""
         return sum(statistics.changes for statistics in run_passes(module, self))
 
 
 @dataclass(frozen=True)
 class PassStatistics:
-    """Runs of a pass: the changes that it made, how long it took, the instructions that it went over."""
+    """Statistics of one or several runs of a pass."""
 
     name: str
     changes: int
     seconds: float
     instructions: int
+    """Number of instructions of the module before each run, summed over the runs."""
     runs: int = 1
     rules: Counter[str] = field(default_factory=Counter)
-    """How often each rule was applied, of a pass that is made of rules."""
+    """Number of applications of each rule, for a pass that is made of rules."""
 
     def __add__(self, other: PassStatistics) -> PassStatistics:
         return PassStatistics(
@@ -111,10 +112,10 @@ def run_passes(
     before: Callable[[Pass], None] | None = None,
     after: Callable[[Pass, int], None] | None = None,
 ) -> list[PassStatistics]:
-    """Runs a pass or pipeline on the module, in place; `verify` and `dump` override the environment.
+    """Runs a pass or pipeline on the module, in place; returns the statistics of each run of a pass.
 
-    `before(step)` is called before each run of a pass, `after(step, run)` after each one that changed something, the
-    `run`-th one from 1 on.
+    `verify` and `dump` override the environment variables HLOOM_VERIFY and HLOOM_DUMP. `before(step)` is called before
+    each run of a pass, and `after(step, k)` after the k-th run, counted from 1, if it changed the module.
     """
     if verify is None:
         verify = os.environ.get("HLOOM_VERIFY", "") not in ("", "0")
@@ -127,14 +128,14 @@ def run_passes(
 
 
 def dump(module: Module, name: str, text: Callable[[], str]) -> None:
-    """Writes a file into the module's folder of dumps, where HLOOM_DUMP asks for them."""
+    """Writes `text()` to a file in the module's folder of dumps, if HLOOM_DUMP is set."""
     folder = os.environ.get("HLOOM_DUMP", "")
     if folder:
         (_dump_folder(folder, module) / name).write_text(text())
 
 
 def is_watched() -> bool:
-    """Whether the environment asks to see or verify what passes do."""
+    """Whether HLOOM_VERIFY or HLOOM_DUMP is set."""
     return any(os.environ.get(name, "") not in ("", "0") for name in ("HLOOM_VERIFY", "HLOOM_DUMP"))
 
 
@@ -146,7 +147,7 @@ def _dump_folder(dump: str, module: Module) -> Path:
 
 @dataclass
 class _Run:
-    """A pipeline under way on one module."""
+    """The state of running a pipeline on one module."""
 
     module: Module
     verify: bool
@@ -155,9 +156,10 @@ class _Run:
     after: Callable[[Pass, int], None] | None
     statistics: list[PassStatistics] = field(default_factory=list)
     done: list[Pass] = field(default_factory=list)
-    """The passes that have nothing to do as the module is now."""
+    """Passes that are known to have nothing to do on the current module."""
 
     def run(self, step: Pass | Pipeline) -> int:
+        """Runs a pass or pipeline; returns the number of changes."""
         if not isinstance(step, Pipeline):
             return self.run_pass(step)
         if step.fixpoint:
@@ -165,7 +167,7 @@ class _Run:
         return sum(self.run(part) for part in step.passes)
 
     def run_to_fixpoint(self, steps: tuple[Pass | Pipeline, ...]) -> int:
-        """Stops as soon as every step in a row left the module alone."""
+        """Repeats the steps until all of them in a row have changed nothing; returns the number of changes."""
         total = unchanged = 0
         for _ in range(FIXPOINT_LIMIT):
             for step in steps:
@@ -177,6 +179,7 @@ class _Run:
         return total
 
     def run_pass(self, step: Pass) -> int:
+        """Runs a pass unless it has nothing to do or failed before; returns the number of changes."""
         if step in self.done:
             return 0
         checkpoint()
@@ -188,6 +191,7 @@ class _Run:
             return self.run_once(step)
 
     def run_once(self, step: Pass) -> int:
+        """Runs a pass and records its statistics; returns the number of changes."""
         if self.before is not None:
             self.before(step)
         size = sum(len(computation.instructions) for computation in self.module.computations)
@@ -207,7 +211,7 @@ class _Run:
         return changes
 
     def observe(self, name: str) -> None:
-        """What debugging asks for, after the pass of that name."""
+        """Dumps and verifies the module after the pass of that name, as far as requested."""
         if self.folder is not None:
             path = self.folder / f"{len(self.statistics):03d}.{name}.hlo"
             path.write_text(self.module.to_text())
@@ -219,7 +223,7 @@ class _Run:
 
 
 def totals(statistics: Iterable[PassStatistics]) -> list[PassStatistics]:
-    """The runs of each pass added up, in the order in which the passes first ran."""
+    """Sums the statistics of the runs of each pass, in the order in which the passes first ran."""
     sums: dict[str, PassStatistics] = {}
     for run in statistics:
         sums[run.name] = sums[run.name] + run if run.name in sums else run
@@ -227,7 +231,10 @@ def totals(statistics: Iterable[PassStatistics]) -> list[PassStatistics]:
 
 
 def statistics_text(statistics: Sequence[PassStatistics]) -> str:
-    """A table: what each pass did and took, the slowest first, and what all took for each instruction at first."""
+    """Formats a table of runs, changes and time of each pass, the slowest first, and the total time.
+
+    The total time per instruction refers to the number of instructions before the first pass.
+    """
     lines = [f"{'pass':34}{'runs':>5}{'changes':>9}{'ms':>10}{'us an instruction':>20}"]
     for run in sorted(totals(statistics), key=lambda run: -run.seconds):
         each = 1e6 * run.seconds / max(1, run.instructions)
@@ -238,7 +245,7 @@ def statistics_text(statistics: Sequence[PassStatistics]) -> str:
 
 
 def clone_module(module: Module) -> Module:
-    """A copy that shares no computation, instruction or list with the original: a compiler works on one."""
+    """Returns a copy of the module that shares no computation, instruction or list with the original."""
     copies: dict[int, Computation] = {}
 
     def copy(computation: Computation) -> Computation:

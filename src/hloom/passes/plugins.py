@@ -1,9 +1,9 @@
-"""Passes and rewrite rules of others: in a file, or in packages that name them in the entry points `hloom.passes`.
+"""Plugins: passes and rewrite rules from files, and from packages with an entry point in the group `hloom.passes`.
 
     [project.entry-points."hloom.passes"]
     my-rules = "my_package.rules"      # a module, a pass, or a rule
 
-What a file or a module defines at its top is found by its own name: pass classes (with `name` and `run`) and rules.
+Pass classes (with `name` and `run`) and rules defined at the top level of a file or module are registered by `name`.
 Operations that a file declares register themselves.
 """
 
@@ -22,15 +22,16 @@ from hloom.ops.operation import OPERATIONS
 from hloom.passes.rewrite import Rule
 
 GROUP = "hloom.passes"
+"""The group of entry points."""
 
 FOUND: dict[str, Any] = {}
-"""By name: classes of passes, and rules, which are passes themselves."""
+"""Registered pass classes, and rules, which are passes themselves, by name."""
 
 
 def load_extensions(path: str) -> list[str]:
-    """Runs a Python file and registers the passes, rules and operations that it defines; gives their names.
+    """Runs a Python file and registers the passes, rules and operations that it defines; returns their names.
 
-    Raises ArgumentError where the file cannot be read, fails, or defines none.
+    Raises ArgumentError if the file cannot be read, raises an exception, or defines none.
     """
     known = set(OPERATIONS)
     try:
@@ -49,7 +50,10 @@ def load_extensions(path: str) -> list[str]:
 
 @functools.cache
 def installed() -> dict[str, Any]:
-    """What installed packages name; ArgumentError where one of them does not load."""
+    """Registers the passes and rules of installed packages; returns all registered ones by name.
+
+    Raises ArgumentError if an entry point does not load.
+    """
     for point in importlib.metadata.entry_points(group=GROUP):
         try:
             value = point.load()
@@ -60,7 +64,10 @@ def installed() -> dict[str, Any]:
 
 
 def _register(values: Iterable[Any], module: str) -> list[str]:
-    """Registers rules, and passes; of classes, those that the module defines rather than imports."""
+    """Registers the rules and pass classes among `values`; returns their names.
+
+    Classes that were imported into the module from another one are left out.
+    """
     names = []
     for value in values:
         is_pass = inspect.isclass(value) and isinstance(getattr(value, "name", None), str) and hasattr(value, "run")

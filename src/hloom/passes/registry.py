@@ -1,4 +1,4 @@
-"""The passes by name, the pipelines made of them, and the text that names them on the command line."""
+"""The registry of passes and pipelines by name, and the parser of their command-line syntax."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ PASSES: dict[str, type[Any]] = {
 
 
 def simplification_pipeline() -> Pipeline:
-    """What every compilation starts with: calls inlined, and everything simplified until nothing changes."""
+    """Returns the pipeline that compilations start with: inlining, and simplifications up to a fixed point."""
     group = (
         DeadCodeElimination(),
         TupleSimplifier(),
@@ -100,9 +100,10 @@ _ITEM = re.compile(r"\s*([\w-]+)\s*(?:\{([^{}]*)\})?\s*")
 
 
 def parse_passes(text: str) -> Pipeline:
-    """Reads `name{field=value,..},name,..`: passes and pipelines by name, with options that set a pass's fields.
+    """Parses `name{field=value,..},name,..`: names of passes and pipelines, with values of the passes' fields.
 
-    Values are integers, `true`, `false`, words, and words joined by `+`, after the type of the field.
+    A value is an integer, `true` or `false`, a word, or words joined by `+`, depending on the type of the field. Raises
+    ArgumentError for wrong syntax and unknown names.
     """
     steps: list[Pass | Pipeline] = []
     position = 0
@@ -139,7 +140,10 @@ def _make(name: str, options: str) -> Pass | Pipeline:
 
 
 def find_pass(name: str) -> Any:
-    """The class of a pass, or a rule, by its name; those of others too. ArgumentError where there is none."""
+    """Returns the class of a pass, or a rule, by its name; those of plugins included.
+
+    Raises ArgumentError if there is none.
+    """
     for known in (PASSES, plugins.FOUND):
         if name in known:
             return known[name]
@@ -151,7 +155,7 @@ def find_pass(name: str) -> Any:
 
 
 def _value(name: str, field: dataclasses.Field[Any], text: str) -> Any:
-    """The text of an option as a value of the field's type, which the field's default shows."""
+    """Parses the text of an option as a value of the field's type, which is that of its default value."""
     kind = type(field.default)
     if kind is bool and text in ("true", "false"):
         return text == "true"

@@ -1,17 +1,17 @@
 """Rewrite rules: a pattern, a condition and a replacement, and the engine that applies them.
 
-A pattern is written like HLO: `add(x, negate(y))`. A name matches any instruction, and the same name the same
-instruction each time; `$c` matches a splat, a constant whose elements are all equal (a constant of one element, or the
-broadcast of one); `reduce(*)` matches whatever the operands are, `concatenate(slice*)` where one of them is a slice;
+A pattern is written like HLO: `add(x, negate(y))`. A name matches any instruction, and all occurrences of a name the
+same instruction; `$c` matches a splat, a constant whose elements are all equal (a constant of one element, or the
+broadcast of one); `reduce(*)` matches any operands, `concatenate(slice*)` any operands that include a slice;
 `elementwise(..)` matches any element-wise operation.
 
     Rule("subtract-negate", "subtract(x, negate(y))", lambda m: m.result(Add(), m.x, m.y), "x - (-y) = x + y")
 
-A rule is a pass, which applies it alone; `@rewrite` makes one of a function.
+A rule is also a pass that applies it alone; the decorator `@rewrite` turns a function into a rule.
 
-The engine leaves dynamic shapes, mixed precision, control edges and layouts alone: each instruction that a rule sees,
-the root, its operands and what the pattern goes through, takes and gives static shapes in one precision. Where what the
-rule gives has another shape or layout than what it would replace, it does not apply.
+The engine leaves dynamic shapes, mixed precision, control edges and layouts alone. The instructions that a rule matches
+(the root, its operands, and inner instructions of the pattern) have static operands and results in one precision. A
+rule does not apply if its replacement has another shape or layout than the root.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ from hloom.verifier.precision import is_mixed
 
 
 def always(match: Match) -> bool:
-    """The condition of rules that need none."""
+    """The condition of rules that have none: true."""
     return True
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Where `pattern` matches and `when` holds, `replacement` takes the instruction's place; `why` says it is right."""
+    """A rewrite: an instruction that matches `pattern` and satisfies `when` is replaced by `replacement(match)`.
+
+    `why` is one line that justifies the rule.
+    """
 
     name: str
     pattern: str
@@ -54,32 +57,32 @@ class Rule:
     when: Callable[[Match], bool] = always
     root: Pattern = field(init=False, repr=False, compare=False)
     goes_deep: bool = field(init=False, repr=False, compare=False)
-    """Whether the pattern names operations behind those of the root's operands."""
+    """Whether the pattern has operations below the operands of the root."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", parse_pattern(self.pattern))
         object.__setattr__(self, "goes_deep", self.root.depth > 2)
 
     def run(self, module: Module) -> int:
-        """Applies the rule wherever it fits, until it does nowhere; gives how often."""
+        """Applies the rule until it matches nowhere; returns the number of applications."""
         return self.apply(module).total()
 
     def apply(self, module: Module) -> Counter[str]:
-        """As `run`; the number stands under the rule's name."""
+        """Applies the rule until it matches nowhere; returns the number of applications by the rule's name."""
         return RuleSet([self]).apply(module)
 
 
 def rewrite(
     pattern: str, why: str = "", *, when: Callable[[Match], bool] = always, name: str = ""
 ) -> Callable[[Callable[[Match], Instruction]], Rule]:
-    """Makes a rule of a function that gives the replacement for a match.
+    """Returns a decorator that turns a function, which builds the replacement of a match, into a rule.
 
         @hloom.rewrite("multiply(x, $c)", "x * 2 = x + x", when=lambda m: m.value("c") == 2)
         def double(m):
             return m.result(Add(), m.x, m.x)
 
-    It is called like the function, with dashes, unless `name` says otherwise. ArgumentError for a pattern that cannot
-    be read.
+    The default name of the rule is that of the function, with dashes for underscores. Raises ArgumentError for a
+    pattern that cannot be parsed.
     """
 
     def build(replacement: Callable[[Match], Instruction]) -> Rule:
@@ -93,9 +96,9 @@ def rewrite(
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern of instructions: an opcode with patterns of its operands, or a name that an instruction is bound to.
+    """A pattern of instructions: an opcode with patterns of its operands; or a name, to which a match is bound.
 
-    With `operands` None any operands match, if one of them has the opcode `required_opcode` or that is empty.
+    If `operands` is None, any operands match that include one with the opcode `required_opcode`, unless that is empty.
     """
 
     name: str = ""
@@ -105,6 +108,7 @@ class Pattern:
     required_opcode: str = ""
 
     def match(self, instruction: Instruction, bound: dict[str, Instruction]) -> bool:
+        """Whether the instruction matches, given the names bound so far; adds the names that it binds."""
         if self.opcode:
             if self.opcode != instruction.op.opcode:
                 return False
@@ -125,7 +129,7 @@ class Pattern:
         return opcode == self.opcode if self.opcode else not self.is_splat or opcode in ("broadcast", "constant")
 
     def inner_instructions(self, instruction: Instruction) -> Iterable[Instruction]:
-        """The instructions behind the operands of a matching one whose operations the pattern names."""
+        """Yields the instructions below the operands of a match whose opcodes the pattern gives."""
         for pattern, operand in zip(self.operands or (), instruction.operands, strict=False):
             named = [
                 each for each, inner in zip(operand.operands, pattern.operands or (), strict=False) if inner.opcode
@@ -135,16 +139,17 @@ class Pattern:
 
     @property
     def depth(self) -> int:
-        """How many operations are behind each other."""
+        """Number of nested operations."""
         return bool(self.opcode) + max((pattern.depth for pattern in self.operands or ()), default=0)
 
     def match_operands(self, instruction: Instruction, bound: dict[str, Instruction]) -> bool:
+        """Whether the operands match; the opcode of the instruction is not compared."""
         patterns, operands = self.operands, instruction.operands
         if patterns is None:
             return not self.required_opcode or any(operand.op.opcode == self.required_opcode for operand in operands)
         if len(patterns) != len(operands):
             return False
-        # The innermost loop of all passes: a loop costs a third of all(..).
+        # The innermost loop of all passes: a for loop takes a third of the time of all(..).
         for pattern, operand in zip(patterns, operands):  # noqa: SIM110
             if not pattern.match(operand, bound):
                 return False
@@ -156,17 +161,17 @@ _PATTERN = re.compile(r"\s*[\w-]+\(([$\w*-]|[(),\s])*\)\s*")
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Reads a pattern, `add(x, negate($c))`; ArgumentError where it is none."""
+    """Parses a pattern such as `add(x, negate($c))`; raises ArgumentError for wrong syntax and unknown operations."""
     tokens = deque(_TOKEN.findall(text))
     if not _PATTERN.fullmatch(text) or text.count("(") != text.count(")"):
-        raise ArgumentError(f"{text!r} is no pattern, such as add(x, negate($c)) or reduce(*)")
+        raise ArgumentError(f"{text!r} is not a pattern, such as add(x, negate($c)) or reduce(*)")
 
     def read() -> Pattern:
         word = tokens.popleft()
         if not tokens or tokens[0] != "(":
             return Pattern(name=word.lstrip("$"), is_splat=word[0] == "$")
         if word not in OPERATIONS and word != "elementwise":
-            raise ArgumentError(f"pattern {text!r} names {word!r}, which is no operation")
+            raise ArgumentError(f"pattern {text!r} names {word!r}, which is not an operation")
         tokens.popleft()
         required_opcode = ""
         if tokens[0].endswith("*"):
@@ -186,7 +191,7 @@ def parse_pattern(text: str) -> Pattern:
 
 
 def splat_source(instruction: Instruction) -> Instruction | None:
-    """The constant of one element that gives every element of the instruction; None where there is none."""
+    """Returns the constant of one element that every element of the instruction equals; None if it isn't a splat."""
     if instruction.op.opcode == "broadcast":
         instruction = instruction.operands[0]
     if instruction.op.opcode == "constant" and instruction.shape.is_effective_scalar:
@@ -198,7 +203,7 @@ def splat_source(instruction: Instruction) -> Instruction | None:
 
 
 class Match:
-    """An instruction that a pattern matched: `root`, the instructions that names stand for (`m.x`), and an edit."""
+    """A match of a pattern: the `root`, the instructions bound to names (`m.x`), and methods to build replacements."""
 
     __slots__ = ("bound", "edit", "made", "root")
 
@@ -213,7 +218,7 @@ class Match:
 
     @property
     def element_type(self) -> PrimitiveType:
-        """That of the result."""
+        """The element type of the root."""
         return self.root.shape.element_type
 
     @property
@@ -223,41 +228,41 @@ class Match:
 
     @property
     def inner(self) -> Any:
-        """The operation of the root's first operand, where the pattern goes through it."""
+        """The operation of the root's first operand."""
         return self.root.operands[0].op
 
     def value(self, name: str) -> Array:
-        """The element of a splat, as a scalar array."""
+        """Returns the value of a splat's elements, as an array of rank 0."""
         source = splat_source(self.bound[name])
         assert source is not None
         literal: Array = source.op.literal.value  # type: ignore[attr-defined]
         return literal.reshape(())
 
-    # What replacements are made of
+    # Building replacements
 
     def build(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
-        """A new instruction with the metadata of the root."""
+        """Creates an instruction with the metadata of the root."""
         instruction = self.edit.add(op, operands, shape, self.root)
         self.made.append(instruction)
         return instruction
 
     def result(self, op: Operation, *operands: Instruction) -> Instruction:
-        """A new instruction with the root's shape."""
+        """Creates an instruction with the shape and metadata of the root."""
         return self.build(op, operands, self.root.shape)
 
     def scalar(self, value: Any, element_type: PrimitiveType | None = None) -> Instruction:
-        """A constant of one element; by default of the root's element type."""
+        """Creates a scalar constant, by default of the root's element type."""
         element_type = element_type or self.element_type
         array = np.array(value) if isinstance(value, np.ndarray) else convert(np.asarray(value), element_type.dtype)
         literal = Literal.from_numpy(array)
         return self.build(Constant(literal=literal), (), literal.shape)
 
     def splat(self, value: Any) -> Instruction:
-        """The root's shape filled with one value."""
+        """Creates an array of the root's shape that is filled with one value."""
         return self.spread(self.scalar(value), self.root.shape)
 
     def spread(self, scalar: Instruction, shape: Shape) -> Instruction:
-        """A scalar repeated over the sizes of a shape, with elements of its own type."""
+        """Broadcasts a scalar, in its own element type, to the dimensions of a shape."""
         if shape.is_scalar:
             return scalar
         shape = shape.with_element_type(scalar.shape.element_type)
@@ -268,7 +273,7 @@ class Match:
 
 
 class RuleSet:
-    """Rules by the opcode of their root, in the order in which they are tried."""
+    """Rules indexed by the opcode of their root, and tried in the order given."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.by_opcode: dict[str, list[Rule]] = {}
@@ -278,7 +283,7 @@ class RuleSet:
         self._by_opcodes: dict[tuple[str, ...], list[Rule]] = {}
 
     def _rules(self, root: Instruction) -> list[Rule]:
-        """Those that the opcodes of the instruction and its operands allow: hardly any, for most instructions."""
+        """Returns the rules that the opcodes of the instruction and its operands allow: none for most instructions."""
         opcodes = (root.op.opcode, *[operand.op.opcode for operand in root.operands])
         found = self._by_opcodes.get(opcodes)
         if found is None:
@@ -287,7 +292,7 @@ class RuleSet:
         return found
 
     def apply(self, module: Module) -> Counter[str]:
-        """Rewrites every computation until no rule applies; gives how often each rule did."""
+        """Rewrites every computation until no rule applies; returns the number of applications of each rule."""
         applied: Counter[str] = Counter()
         for computation in module.computations:
             self._rewrite(computation, applied)
@@ -316,7 +321,7 @@ class RuleSet:
     def _rewrite_instruction(
         self, root: Instruction, edit: Edit, rewritable: _Rewritable, applied: Counter[str]
     ) -> Iterable[Instruction]:
-        """Applies the first rule that fits; gives the instructions to look at then."""
+        """Applies the first rule that matches; returns the instructions that rules may match now."""
         rules = self._rules(root)
         if not rules or has_control_edges(root) or runs_effects(root.op):
             return ()
@@ -344,9 +349,9 @@ class RuleSet:
 
 
 def _affected(users: Sequence[Instruction], operands: Sequence[Instruction]) -> Iterable[Instruction]:
-    """What rules may see otherwise after a replacement, by the users and the operands of what is gone.
+    """Yields the instructions that rules may match after the replacement of one with these users and operands.
 
-    Patterns go through three instructions, and ask whether an operand has another user.
+    Patterns have up to three levels of operations, and conditions depend on whether an operand has other users.
     """
     for user in users:
         yield user
@@ -366,7 +371,7 @@ def _root_opcodes(pattern: Pattern) -> list[str]:
 
 
 class _Static(dict[Instruction, bool]):
-    """Which instructions have static shapes."""
+    """A cache: whether an instruction has a static shape."""
 
     def __missing__(self, instruction: Instruction) -> bool:
         self[instruction] = is_static = not instruction.shape.is_dynamic
@@ -374,7 +379,10 @@ class _Static(dict[Instruction, bool]):
 
 
 class _Rewritable(dict[Instruction, bool]):
-    """Which instructions make static arrays of static arrays, in one precision, of numbers with a sign and a zero."""
+    """A cache: whether rules may match an instruction.
+
+    Its operands and result must be static, in one precision, and of a type that has signs and zero.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -383,7 +391,7 @@ class _Rewritable(dict[Instruction, bool]):
     def __missing__(self, instruction: Instruction) -> bool:
         kind, static = instruction.shape.element_type, self.static
         is_rewritable = static[instruction] and kind is not PrimitiveType.F8E8M0FNU
-        # What is alike needs no closer look, and most is; a loop costs half of all(..).
+        # Most instructions have one element type and need no further check. A for loop is twice as fast as all(..).
         is_uniform = not instruction.op.calling_fields
         for operand in instruction.operands:
             is_rewritable = is_rewritable and static[operand]
@@ -396,5 +404,5 @@ class _Rewritable(dict[Instruction, bool]):
 
 
 def _may_replace(old: Instruction, new: Instruction) -> bool:
-    """The same shape with the same layout, and no sharding lost."""
+    """Whether shape and layout are equal and the sharding of the old instruction is not lost."""
     return old.shape == new.shape and (old.sharding is None or new.sharding in (None, old.sharding))

@@ -1,7 +1,7 @@
-"""Modules with sizes that only a call knows, `f32[?,3]`, become static ones when the sizes of the parameters are given.
+"""Specialisation of modules with unbounded dimensions, `f32[?,3]`, to static shapes of the parameters (SL-25).
 
-The result of each instruction follows from its operands by its operation's own rule. Where a rule leaves a size open
-(what a broadcast repeats to), an element-wise user that has another operand says it.
+The shape of each result is inferred from its operands by the operation's own rule. If the rule leaves a size open, as
+that of a broadcast scalar, the size is taken from the other operands of an element-wise user.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from hloom.stablehlo.importer.module import specialized_stablehlo
 
 
 def specialized(module: Module, parameters: Sequence[Shape]) -> Module:
-    """The module for parameters of these shapes, without unbounded sizes; itself it stays as it is.
+    """Returns a copy of the module for parameters of these shapes, without unbounded dimensions.
 
-    RuleError where the sizes of parameters contradict each other, and where a size does not follow from them (SL-25).
+    Raises RuleError if the sizes of parameters contradict each other, or do not determine a size (SL-25).
     """
     text = embedded_text(module)
     if text is not None:
@@ -41,14 +41,18 @@ def specialized(module: Module, parameters: Sequence[Shape]) -> Module:
 
 
 class _Specializer:
-    """`computations` has a copy of each computation for each list of shapes that it takes, callees first."""
+    """The state of specialising one module.
+
+    `computations` maps the `id` of a computation and the shapes of its parameters to its specialised copy, callees
+    first.
+    """
 
     def __init__(self) -> None:
         self.folder = ConstantFolder()
         self.computations: dict[tuple[int, tuple[Shape, ...]], Computation] = {}
 
     def computation(self, original: Computation, parameters: Sequence[Shape]) -> Computation:
-        """The computation for parameters of these shapes."""
+        """Returns the copy of a computation for parameters of these shapes, made by the first call."""
         key = id(original), tuple(parameters)
         if key in self.computations:
             return self.computations[key]
@@ -101,7 +105,7 @@ class _Specializer:
         return op.infer(*op.bind(shapes))
 
     def _infer_operand_sizes(self, instruction: Instruction) -> None:
-        """What an operand leaves open, as the size of a repeated scalar, the others say."""
+        """Sets the open sizes of operands of an element-wise instruction to the known sizes of other operands."""
         sizes: dict[int, int] = {}
         for operand in instruction.operands:
             for d, size in enumerate(operand.shape.dimensions):
@@ -131,7 +135,7 @@ class _Specializer:
 
 
 def _callee_parameter_shapes(instruction: Instruction) -> list[Sequence[Shape]]:
-    """The shapes of what the instruction hands on to each of its computations."""
+    """Returns the shapes of the arguments that the instruction passes to each computation that it calls."""
     shapes, called = instruction.operand_shapes, list(instruction.op.computations)
     if instruction.opcode in ("call", "fusion", "async-start", "while"):
         return [shapes for _ in called]
@@ -141,7 +145,7 @@ def _callee_parameter_shapes(instruction: Instruction) -> list[Sequence[Shape]]:
 
 
 def _with_sizes(shape: Shape, sizes: dict[int, int]) -> Shape:
-    """A shape with sizes for some of its dimensions that have no bound; those that are known are static."""
+    """Returns the shape with sizes for some of its unbounded dimensions, which become static."""
     found = [sizes.get(d, size) if size == UNBOUNDED else size for d, size in enumerate(shape.dimensions)]
     dynamic = [
         flag and not (old == UNBOUNDED and new != UNBOUNDED)
@@ -151,7 +155,7 @@ def _with_sizes(shape: Shape, sizes: dict[int, int]) -> Shape:
 
 
 def _reshaped_shape(shape: Shape, operand: Shape) -> Shape:
-    """One open size is what the others leave of the operand's elements."""
+    """Returns the shape of a reshape, whose only unbounded size follows from the operand's number of elements."""
     count = operand.element_count
     unknown = [d for d, size in enumerate(shape.dimensions) if size == UNBOUNDED]
     rest = math.prod(size for size in shape.dimensions if size != UNBOUNDED)

@@ -1,4 +1,4 @@
-"""update-scheduler: an order of the instructions in which an array is read before it is updated in place."""
+"""update-scheduler: moves readers of an array before the instruction that updates it in place."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from hloom.passes.memory_scheduler import predecessors, run_computations, succes
 
 _VIEWS = {"bitcast", "reshape"}
 MAX_SEARCH = 4096
-"""Instructions that the search for a dependence looks at; where there are more, the order stays."""
+"""Instructions visited in the search for a dependence; a search that reaches the limit leaves the order alone."""
 
 
 @dataclass(frozen=True)
 class UpdateScheduler:
-    """Other readers of an array -> before the instruction that may update it in place.
+    """update(%a); reader(%a) -> reader(%a); update(%a), since the update would have to copy %a before the reader.
 
-    Updates are dynamic-update-slice, alone or as the last step of a fusion, scatter, and while for its initial state.
-    An update that stood before a reader would have to copy the array first. Readers that need what the update computes
-    stay behind it; of several updates of one array the last one is in place. Instructions with effects keep their
-    order.
+    Updates are dynamic-update-slice, alone or as the root of a fusion, scatter, and while for its initial state. If a
+    reader depends on the update, the order stays; if an array has several updates, only the last one can be in place.
+    Instructions with effects keep their order.
     """
 
     name: ClassVar[str] = "update-scheduler"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Reorders the instructions; returns the number of updates moved behind readers."""
         effectful = effectful_computations(module)
         return sum(_Order(computation, effectful).run() for computation in run_computations(module))
 
 
 class _Order:
-    """The order of one computation, and what has to stand before what."""
+    """The order of one computation, with the dependences between its instructions."""
 
     def __init__(self, computation: Computation, effectful: set[Computation]) -> None:
         self.computation = computation
@@ -49,6 +49,7 @@ class _Order:
         self.after: dict[Instruction, list[Instruction]] = {}
 
     def run(self) -> int:
+        """Reorders the computation; returns the number of updates moved."""
         pairs = [(update, array) for update in self.position for array in updated(update)]
         late_readers = [(update, readers) for update, array in pairs if (readers := self._late_readers(update, array))]
         if not late_readers:
@@ -63,14 +64,14 @@ class _Order:
         return changes
 
     def _late_readers(self, update: Instruction, array: Instruction) -> list[Instruction]:
-        """The instructions behind an update that read what it updates; none where one of them updates it as well."""
+        """Returns the readers of an updated array that follow the update; none if one of them updates it as well."""
         readers = {reader for reader in _readers(array) if self.position[reader] > self.position[update]}
         if any(reader.opcode == "tuple" or array in updated(reader) for reader in readers):
             return []
         return sorted(readers, key=self.position.__getitem__)
 
     def _order_before(self, readers: list[Instruction], update: Instruction) -> bool:
-        """Makes the update wait for the readers, unless one of them needs the update."""
+        """Adds dependences of the update on the readers, unless one of them depends on the update."""
         if not self._is_independent(set(readers), update):
             return False
         for reader in readers:
@@ -91,7 +92,7 @@ class _Order:
         return True
 
     def _sorted(self) -> list[Instruction]:
-        """Operands before users, readers before updates, all else as it stood."""
+        """Returns the instructions in topological order, with ties resolved by the old order."""
         unscheduled = {instruction: len(needed) for instruction, needed in self.before.items()}
         instructions = list(self.position)
         ready = [k for instruction, k in self.position.items() if not unscheduled[instruction]]
@@ -108,7 +109,7 @@ class _Order:
 
 
 def updated(instruction: Instruction) -> Iterator[Instruction]:
-    """The operands, seen through reshapes, that an instruction may change in place."""
+    """Yields the arrays, through reshapes, that an instruction may update in place."""
     op, operands = instruction.op, instruction.operands
     if isinstance(op, DynamicUpdateSlice):
         yield origin(operands[0])
@@ -126,7 +127,7 @@ def updated(instruction: Instruction) -> Iterator[Instruction]:
 
 
 def origin(value: Instruction) -> Instruction:
-    """The instruction whose memory a value lies in: reshapes have that of their operand."""
+    """Returns the instruction that owns the memory of a value: that of a reshape is its operand's."""
     while value.opcode in _VIEWS:
         (value,) = value.operands
     return value

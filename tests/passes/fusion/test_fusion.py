@@ -1,4 +1,4 @@
-"""Fusion: what becomes part of what, given as the entry's instructions with those of fusions in brackets."""
+"""Fusion: the expected entry is a list of opcodes, with those inside fusions in brackets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = "f32[32] reduce(a, zero), dimensions={0}, to_apply=sum\n"
 
 
 def fused(entry: str, **options: int) -> list[str]:
-    """The entry after fusion, which leaves a valid module of the same results."""
+    """The entry after fusion, which is checked to leave a valid module with the same results."""
     before = hl.parse(module_text(entry))
     after = clone_module(before)
     FusionPass(can_fuse=lambda i: can_lower(i, lambda *_: True), **options).run(after)
@@ -42,24 +42,24 @@ def summary(instruction: hl.Instruction) -> str:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        # A chain becomes one; a single instruction is a kernel as it is.
+        # A chain becomes one fusion; a single instruction needs none.
         (XY + "a = f32[64,32] add(x, y)\nb = f32[64,32] sine(a)\nROOT r = f32[64,32] multiply(b, x)",
          ["fusion[add sine multiply]"]),
         (XY + "ROOT r = f32[64,32] add(x, y)", ["add"]),
-        # Constants and broadcasts of them lie in memory for nobody.
+        # Constants and broadcasts of constants are never stored.
         (XY + Z + "a = f32[64,32] broadcast(zero), dimensions={}\nROOT r = f32[64,32] add(x, a)",
          ["fusion[constant broadcast add]"]),
-        # What several users in one fusion read is computed once inside it.
+        # A value with several users in one fusion is computed once inside it.
         (XY + "a = f32[64,32] sine(x)\nb = f32[64,32] negate(a)\nROOT r = f32[64,32] multiply(a, b)",
          ["fusion[sine negate multiply]"]),
-        # Cheap steps are computed in each fusion that reads them, costly ones are stored.
+        # Cheap values are computed in each fusion that reads them, costly ones are stored.
         (XY + "a = f32[64,32] negate(x)\nb = f32[32,64] transpose(a), dimensions={1,0}\n"
          "c = f32[64,32] add(a, y)\nROOT r = (f32[32,64], f32[64,32]) tuple(b, c)",
          ["fusion[negate transpose]", "fusion[negate add]", "tuple"]),
         (XY + "a = f32[64,32] sine(x)\nb = f32[32,64] transpose(a), dimensions={1,0}\n"
          "c = f32[64,32] add(a, y)\nROOT r = (f32[32,64], f32[64,32]) tuple(b, c)",
          ["fusion[sine add tuple]", "get-tuple-element", "get-tuple-element", "transpose", "tuple"]),
-        # What is read once for many elements is not computed for each of them.
+        # A value that many elements read is not computed for each of them.
         ("x = f32[32] parameter(0)\na = f32[32] sine(x)\nb = f32[64,32] broadcast(a), dimensions={1}\n"
          "ROOT r = f32[64,32] negate(b)", ["sine", "fusion[broadcast negate]"]),
         ("x = f32[64] parameter(0)\na = f32[64] sine(x)\nb = f32[64,32] broadcast(a), dimensions={0}\n"
@@ -73,24 +73,24 @@ def test_element_functions(entry: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        # Reductions take what comes before them.
+        # Reductions are fused with their producers.
         (XY + Z + "a = f32[64,32] multiply(x, y)\nROOT r = " + ROWS, ["fusion[constant multiply reduce]"]),
         (XY + Z + "a = f32[64,32] multiply(x, y)\nROOT r = " + COLUMNS, ["fusion[constant multiply reduce]"]),
-        # Sums of rows take what comes after them, too ..
+        # Sums of rows are fused with their consumers, too ..
         (XY + Z + "a = f32[64,32] multiply(x, y)\ns = " + ROWS +
          "b = f32[64,32] broadcast(s), dimensions={0}\nROOT r = f32[64,32] subtract(a, b)",
          ["fusion[constant multiply reduce broadcast subtract]"]),
         (SOFTMAX.replace("ROWS", "64").replace("COLUMNS", "32"),
          ["fusion[constant constant reduce broadcast subtract exponential reduce broadcast divide]"]),
-        # .. those of columns end before they are read.
+        # .. sums of columns end before they are read.
         (XY + Z + "a = f32[64,32] multiply(x, y)\ns = " + COLUMNS +
          "b = f32[64,32] broadcast(s), dimensions={1}\nROOT r = f32[64,32] subtract(a, b)",
          ["fusion[constant multiply reduce]", "fusion[multiply broadcast subtract]"]),
-        # .. and the next sum of columns takes what reads them, and what comes after it.
+        # .. and the next sum of columns is fused with their consumers and its own.
         (XY + Z + "s = f32[32] reduce(x, zero), dimensions={0}, to_apply=sum\n"
          "b = f32[64,32] broadcast(s), dimensions={1}\na = f32[64,32] subtract(x, b)\nt = " + COLUMNS +
          "ROOT r = f32[32] sine(t)", ["fusion[constant reduce]", "fusion[constant broadcast subtract reduce sine]"]),
-        # A sum of sums is one where the outer one runs along the inner one's rows.
+        # A sum of sums is one fusion if the outer one runs along the inner one's rows.
         (XY + Z + "a = f32[64,32] negate(x)\ns = " + ROWS +
          "ROOT r = f32[] reduce(s, zero), dimensions={0}, to_apply=sum", ["fusion[constant negate reduce reduce]"]),
     ],
@@ -110,7 +110,7 @@ UPDATE = (
     [("1,64,32", "0,1", "0,1"), ("64,1,32", "0", "0"), ("1,1,64,32", "2", "2"), ("64,32,1", "0", "0")],
 )
 def test_rows_are_rows_wherever_dimensions_of_size_1_stand(sizes: str, kept: str, along: str) -> None:
-    """A batch of one: the sums of rows are computed where they are used."""
+    """With a batch of one, sums of rows are computed where they are used."""
     lengths = sizes.split(",")
     reduced = ",".join(str(d) for d in range(len(lengths)) if str(d) not in kept.split(","))
     row = ",".join(lengths[int(d)] for d in kept.split(","))
@@ -163,7 +163,7 @@ def test_reductions_are_siblings_along_the_same_dimensions(other: str) -> None:
 
 
 def test_siblings_that_depend_on_each_other_through_something_else_stay_apart() -> None:
-    """One fusion of a and b would have to run before and after the sort of a."""
+    """A fusion of a and b would have to run both before and after the sort of a."""
     between = "c = f32[64,32] sort(a), dimensions={1}, to_apply=less\n"
     after = "b = f32[64,32] multiply(x, c)\nROOT r = (f32[64,32], f32[64,32]) tuple(a, b)"
     assert fused(XY + LEFT + between + after) == ["sine", "sort", "multiply", "tuple"]
@@ -179,7 +179,7 @@ def test_siblings_that_depend_on_each_other_through_something_else_stay_apart() 
         ("5,4", "6,5", "lhs_contracting_dims={0}, rhs_contracting_dims={1}", "4,6", 0),
         ("2,4,5", "2,5,6", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}",
          "2,4,6", 0),
-        # Two dimensions of one role that lie apart, or in the other order, become neighbours.
+        # Two dimensions of one role that are not adjacent, or in the other order, become adjacent.
         ("4,5,3", "5,6", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", "4,3,6", 1),
         ("4,5,3", "3,5,6", "lhs_contracting_dims={1,2}, rhs_contracting_dims={1,0}", "4,6", 1),
         ("5,4,3", "3,6,5", "lhs_contracting_dims={0,2}, rhs_contracting_dims={2,0}", "4,6", 2),
@@ -213,7 +213,7 @@ def test_the_stride_of_dimensions_taken_as_one() -> None:
 
 
 def _normalised(sizes: str, kept: str, broadcast: str, reduced: str) -> str:
-    """x minus its sums along `reduced`, times the largest of that."""
+    """A program that subtracts sums of x along `reduced` from x, and multiplies by the maximum of the result."""
     return (
         f"x = f32[{sizes}] parameter(0)\nzero = f32[] constant(0)\n"
         f"s = f32[{kept}] reduce(x, zero), dimensions={{{reduced}}}, to_apply=sum\n"
@@ -248,7 +248,7 @@ def test_a_fusion_reduces_rows_or_columns() -> None:
     assert len(fused(entry)) > 1
     module = hl.parse(module_text(entry))
     found = reasons(FusionPass(can_fuse=lambda i: can_lower(i, lambda *_: True)), module)
-    assert any("in two ways" in reason for reason in found.values())
+    assert any("two access patterns" in reason for reason in found.values())
 
 
 def test_what_is_costly_and_no_reduction_is_not_computed_along_columns() -> None:

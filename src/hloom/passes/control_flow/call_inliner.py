@@ -1,4 +1,4 @@
-"""inline: calls are replaced by what they call."""
+"""inline: replaces calls by the instructions of their callees."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from hloom.passes.simplify.dead_code import remove_unused_computations
 
 @dataclass(frozen=True)
 class CallInliner:
-    """Before: %c = call(%a, ..), to_apply=f. After: the instructions of f on %a, .., at the place of the call.
+    """Before: %c = call(%a, ..), to_apply=f. After: the instructions of f applied to %a, .., instead of the call.
 
-    Composites are calls too, and so are fusions if `fusions` is set. Calls with control edges, to other execution
-    threads, and those whose frontend attributes say `inlineable="false"` stay; so do asynchronous calls. Where a module
-    would have more than `max_instructions`, calls of what is called in several places stay too, if it has at least
-    `min_callee`; or, where it has effects, takes or gives other things than arrays, or is called by something that is
-    applied to elements, if the module would become longer by `max_growth`. So compilation takes as long as the text is,
-    not as what it expands to.
+    Composites are calls too, and so are fusions if `fusions` is set. Calls with control edges, calls to other execution
+    threads, calls with the frontend attribute `inlineable="false"`, and asynchronous calls are left alone.
+
+    If the module would have more than `max_instructions` afterwards, computations with several calls are inlined only
+    if they are small, so that compile time depends on the size of the module and not of its expansion. Small means less
+    than `min_callee` instructions. For computations with effects, with parameters or results that are not static
+    arrays, or called from computations that are applied to elements, it means that inlining adds less than `max_growth`
+    instructions.
     """
 
     name: ClassVar[str] = "inline"
@@ -41,6 +43,7 @@ class CallInliner:
     max_growth: int = 500
 
     def run(self, module: Module) -> int:
+        """Inlines calls, callers first; returns the number of inlined calls."""
         if self.fusions:
             for instruction in module.instructions():
                 _fusion_to_call(instruction)
@@ -55,7 +58,7 @@ class CallInliner:
                 continue
             changes += inline_calls(computation, kept_in_applied if only_applied[computation] else kept)
             for instruction in computation.instructions:
-                # Whether it is a part of what is applied to elements.
+                # The callee is only applied to elements if that is so for all of its callers.
                 inside = only_applied[computation] or not is_control_flow(instruction)
                 for callee in calls(instruction.op):
                     only_applied[callee] = inside and only_applied.get(callee, True)
@@ -64,7 +67,7 @@ class CallInliner:
         return changes
 
     def _kept(self, module: Module, order: list[Computation]) -> tuple[set[Computation], set[Computation]]:
-        """The computations whose calls stay: elsewhere, and inside of what is applied to elements."""
+        """Returns the computations whose calls are not inlined: in general, and in computations applied to elements."""
         called = Counter(i.op.computation for c in order for i in c.instructions if isinstance(i.op, Call))
         shared = {computation for computation, count in called.items() if count > 1}
         inlined = _inlined_sizes(order, lambda callee, size: False)
@@ -83,7 +86,7 @@ class CallInliner:
 
 
 IsKept = Callable[[Computation, int], bool]
-"""Whether calls of a computation of so many instructions stay."""
+"""Whether calls of a computation are not inlined, given its number of instructions after inlining its own calls."""
 
 
 def _kept_computations(order: list[Computation], is_kept: IsKept) -> set[Computation]:
@@ -91,7 +94,7 @@ def _kept_computations(order: list[Computation], is_kept: IsKept) -> set[Computa
 
 
 def _inlined_sizes(order: list[Computation], is_kept: IsKept) -> dict[Computation, int]:
-    """How many instructions each computation has once calls are inlined, but for those that are kept."""
+    """Returns the number of instructions of each computation after inlining all calls but those of kept callees."""
     sizes: dict[Computation, int] = {}
     for computation in order:
         callees = (i.op.computation for i in computation.instructions if isinstance(i.op, Call))
@@ -101,7 +104,7 @@ def _inlined_sizes(order: list[Computation], is_kept: IsKept) -> dict[Computatio
 
 
 def _has_static_signature(computation: Computation) -> bool:
-    """Whether parameters and results are arrays of fixed sizes."""
+    """Whether parameters and result are static arrays."""
     return all(shape.is_static for shape in (*computation.parameter_shapes, computation.result_shape))
 
 
@@ -113,7 +116,7 @@ def _fusion_to_call(instruction: Instruction) -> None:
 
 
 def inline_calls(computation: Computation, kept: AbstractSet[Computation] = frozenset()) -> int:
-    """Inlines the calls of one computation, and the calls of what they call, but for those of `kept`."""
+    """Inlines the calls of one computation recursively, except calls of `kept`; returns the number of calls inlined."""
     worklist = [i for i in computation.instructions if _is_inlined(i, kept)]
     if not worklist:
         return 0
@@ -128,7 +131,7 @@ def inline_calls(computation: Computation, kept: AbstractSet[Computation] = froz
 
 
 def inline(edit: Edit, caller: Instruction, callee: Computation, arguments: Sequence[Instruction]) -> None:
-    """Puts a copy of a computation, applied to arguments, in the place of an instruction that calls it."""
+    """Replaces an instruction that calls a computation by a copy of the computation, applied to the arguments."""
     caller.replace_all_uses_with(copy_into(edit, callee, arguments, caller))
     edit.remove(caller)
 

@@ -1,4 +1,4 @@
-"""simplify-conditional: conditionals whose choice does not matter or is known."""
+"""simplify-conditional: replaces conditionals by a branch that is known statically."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from hloom.passes.edit import Edit, callees_first_of, has_control_edges
 
 @dataclass(frozen=True)
 class ConditionalSimplifier:
-    """Before: a conditional on a constant, with one branch, or with the same branch on the same operand everywhere.
-    After: the instructions of that branch.
+    """Before: a conditional on a constant, or whose branches are one computation with one operand. After: the
+    instructions of the branch.
 
-    Equal branches are the same one after cse. Conditionals with control edges stay.
+    Needs cse to merge equal branches. Conditionals with control edges are left alone.
     """
 
     name: ClassVar[str] = "simplify-conditional"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Inlines known branches; returns the number of conditionals replaced."""
         return sum(
             _simplify(instruction)
             for computation in callees_first_of(module)
@@ -45,7 +46,7 @@ def _simplify(instruction: Instruction) -> bool:
 
 
 def _taken_branch(instruction: Instruction) -> int | None:
-    """The branch that is taken, or one as good as all others; None where the choice matters and is not known."""
+    """Returns the index of the branch that is taken, or 0 if all are the same; None if it is unknown."""
     op = instruction.op
     assert isinstance(op, Conditional)
     branches, arguments = op.branch_computations, instruction.operands[1:]

@@ -1,4 +1,4 @@
-"""while-loop-unroller: short counted loops become straight code, which can be simplified and fused as a whole."""
+"""while-loop-unroller: unrolls short counted loops, so that their iterations can be simplified and fused together."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hloom.passes.simplify.dead_code import remove_unused_computations
 
 @dataclass(frozen=True)
 class WhileLoopUnroller:
-    """while(%t) that is known to run n times -> n copies of its body, one after another.
+    """while(%t) with a known trip count n -> n copies of its body, one after another.
 
-    Needs loops that count as JAX's do. Loops with effects, with control edges, of more iterations than `max_trips`, or
-    that would become more instructions than `max_instructions`, stay; so do those that would become more than
-    `max_inlined` with all that the loops and conditionals inside hold.
+    Needs the counted form of loops that JAX generates. Loops with effects, with control edges, of more than `max_trips`
+    iterations, or that would expand to more than `max_instructions` are left alone; so are loops that would expand to
+    more than `max_inlined` instructions including those of the loops and conditionals inside.
     """
 
     name: ClassVar[str] = "while-loop-unroller"
@@ -36,6 +36,7 @@ class WhileLoopUnroller:
     max_inlined: int = 4096
 
     def run(self, module: Module) -> int:
+        """Unrolls loops, inner ones first; returns the number of loops unrolled."""
         order = callees_first_of(module)
         if not any(isinstance(i.op, While) for i in module.instructions()):
             return 0

@@ -1,4 +1,4 @@
-"""Loops: removing those that run at most once, and moving what does not change out of them."""
+"""Simplification of while loops: removing loops that run at most once, and hoisting loop-invariant instructions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from hloom.shape import Shape
 
 
 def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
-    """The elements of the tuple that the body hands on as they came: index -> the instructions that read them."""
+    """Returns the loop-invariant elements of the body's tuple: index -> the instructions of the body that read it.
+
+    An element is invariant if the root of the body forwards the parameter's element at the same index.
+    """
     root = body.root
     readers: dict[int | None, list[Instruction]] = {}
     for reader in body.parameters[0].users if root.opcode == "tuple" else ():
@@ -27,15 +30,16 @@ def invariant_elements(body: Computation) -> dict[int, list[Instruction]]:
 
 @dataclass(frozen=True)
 class WhileLoopSimplifier:
-    """Before: a counted loop that runs 0 times or once. After: its initial value; its body, inlined.
+    """Before: a counted loop with 0 or 1 iterations. After: its initial value, or its body, inlined.
 
-    Conditions with effects and loops with control edges stay. Loops that run more often are not unrolled.
+    Loops with effects in the condition and loops with control edges are left alone.
     """
 
     name: ClassVar[str] = "simplify-while-loops"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Removes the loops; returns their number."""
         loops = loops_of(module)
         effectful = effectful_computations(module) if loops else set()
         return sum(_simplify(loop, effectful) for loop in loops)
@@ -56,27 +60,28 @@ def _simplify(loop: Instruction, effectful: set[Computation]) -> bool:
     return True
 
 
-# Moving out what does not change
+# Loop-invariant code motion
 
 _FREE = frozenset({"constant", "broadcast", "iota", "reshape", "bitcast", "get-tuple-element", "tuple", "copy"})
-"""Not worth an element of the tuple: hoisted only where something else that is hoisted needs them."""
+"""Operations that are too cheap for an element of the tuple: hoisted only as operands of other hoisted instructions."""
 
 _NEVER_HOISTED = frozenset({"parameter", "while", "conditional", "custom-call", "opt-barrier", "after-all", "call"})
 
 
 @dataclass(frozen=True)
 class WhileLoopInvariantCodeMotion:
-    """Before: an instruction in a loop's body that depends on constants and unchanging elements alone. After: computed
+    """Before: an instruction in a loop's body that depends on constants and invariant elements only. After: computed
     once before the loop, and carried as a further element.
 
-    Needs a body and a condition that no other instruction calls, on a tuple that is taken apart element by element.
-    Effects, control flow, what is free anyway, and what is larger than all it depends on stay.
+    Needs a body and a condition that no other instruction calls, on a tuple that is only read by get-tuple-element.
+    Instructions with effects, control flow, free operations, and results larger than their operands stay in the body.
     """
 
     name: ClassVar[str] = "while-loop-invariant-code-motion"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Hoists instructions; returns their number."""
         loops, changes = loops_of(module), 0
         if not loops:
             return 0
@@ -113,7 +118,7 @@ def _hoist(loop: Instruction, op: While, effectful: set[Computation]) -> int:
 
 
 def _invariant_instructions(body: Computation, effectful: set[Computation]) -> dict[Instruction, None]:
-    """The instructions of the body that have the same value in every trip."""
+    """Returns the instructions of the body that have the same value in every iteration."""
     reads = {i for readers in invariant_elements(body).values() for i in readers}
     found: dict[Instruction, None] = {}
     for instruction in body.instructions:
@@ -133,7 +138,7 @@ def _exceeds_operands(instruction: Instruction) -> bool:
 
 
 def _carry(loop: Instruction, op: While, hoisted: Sequence[Instruction]) -> None:
-    """Computes instructions of the body before the loop, and makes them further elements of its tuple."""
+    """Computes hoisted instructions before the loop, and carries their values as further elements of its tuple."""
     assert loop.parent is not None
     edit = Edit(loop.parent)
     (init,) = loop.operands
@@ -153,7 +158,7 @@ def _carry(loop: Instruction, op: While, hoisted: Sequence[Instruction]) -> None
 
 
 def _copy_outside(edit: Edit, loop: Instruction, hoisted: Sequence[Instruction]) -> list[Instruction]:
-    """Copies of instructions, and of what they depend on, before the loop."""
+    """Copies instructions of the body, and their operands, before the loop; returns the copies of `hoisted`."""
     (init,) = loop.operands
     copies: dict[Instruction, Instruction] = {}
     stack = [*reversed(hoisted)]
@@ -183,7 +188,7 @@ def _widen_parameter(computation: Computation, shape: Shape) -> Instruction:
 
 
 def _widen_body(body: Computation, shape: Shape, first: int, hoisted: Sequence[Instruction]) -> None:
-    """The hoisted instructions are read from the tuple, and handed on."""
+    """Reads the values of hoisted instructions from elements of the tuple, from index `first` on, and forwards them."""
     parameter = _widen_parameter(body, shape)
     edit = Edit(body)
     carried = []

@@ -1,1 +1,1 @@
-"""Which instructions become one kernel, and how many bytes and operations that saves."""
+"""Fusion: deciding which instructions become one kernel, and preparing the operands of dots for it."""

@@ -1,4 +1,4 @@
-"""Brings the operands of dots into an order in which batch, free and contracting dimensions are each one stride."""
+"""dot-operands: transposes operands of dots so that batch, free and contracting dimensions have one stride each."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from hloom.shape import Shape
 
 @dataclass(frozen=True)
 class DotOperands:
-    """dot(a, b) -> dot(transpose(a), transpose(b)) where the dimensions of a role are not neighbours in order.
+    """dot(a, b) -> dot(transpose(a), transpose(b)), if the dimensions of a role are not adjacent and in order.
 
-    Afterwards each role of each operand is one dimension with one stride. Dots of dynamic shapes stay as they are.
+    The roles are batch, free and contracting. Afterwards the dimensions of each role of each operand can be addressed
+    as one dimension with one stride. Dots of dynamic shapes are left alone.
     """
 
     name: ClassVar[str] = "dot-operands"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Transposes the operands; returns the number of dots changed."""
         return sum(_run(computation) for computation in module.computations)
 
 
@@ -66,7 +68,10 @@ def _arrange(edit: Edit, dot: Instruction) -> int:
 
 
 def stride_of(shape: Shape, dimensions: Sequence[int]) -> tuple[int, int] | None:
-    """(size, stride) of several dimensions of a row-major array taken as one; None where they are not one."""
+    """Returns (size, stride), in elements, of dimensions of a row-major array seen as one dimension.
+
+    None if they are not one dimension: if the stride of one is not the stride times the size of the next.
+    """
     strides = [1] * shape.rank
     for d in range(shape.rank - 2, -1, -1):
         strides[d] = strides[d + 1] * shape.dimensions[d + 1]

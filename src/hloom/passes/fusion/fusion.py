@@ -1,20 +1,22 @@
-"""Fusion: what can be computed element by element becomes one `fusion` instruction around its last step.
+"""fusion: producers that can be computed element by element become part of the kernels of their consumers.
 
-Which instructions write their value to memory is decided from the users to the operands. An instruction is computed
-inside its users if that costs little more work than it saves in traffic:
+The pass visits users before operands and decides for each instruction whether its value is stored in memory. A value is
+computed inside its users if this saves more memory traffic than it costs in repeated work:
 
-- it is computed once for each element (its users end in one fusion), or is cheap enough to be computed again;
-- a reduction is computed inside users that read its result along leading dimensions, where it can stand before the
-  loop over the others: rows are read, reduced and used while they are in the cache. Or along all but short dimensions
-  in the middle, whose loop then stands inside the one over vectors of columns. A fusion does it in one way.
+- Each element is computed once, because all users end up in one fusion, or is cheap enough to be computed again.
+- A reduction is fused with users that read its result along leading dimensions. Its loop then precedes the loop over
+  the other dimensions, and each row is read, reduced and used while it is in the cache. A reduction of short dimensions
+  in the middle is fused too; its loop is then inside the loop over vectors of columns. All reductions of a fusion have
+  the same access pattern.
 
-Fusions over the same elements that share operands are then merged, so that each operand is read once.
+Fusions over the same elements that share operands are then merged (`sibling_fusion.py`), so that each operand is read
+once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -25,39 +27,41 @@ from hloom.ops.slice import DynamicUpdateSlice
 from hloom.ops.structure import GetTupleElement, Parameter, Tuple
 from hloom.passes.costs import element_cost
 from hloom.passes.edit import Edit, applied_computations, has_control_edges, runs_effects
+from hloom.passes.fusion.access_patterns import (
+    BY_ROWS,
+    AccessPattern,
+    access_pattern,
+    columns_of_broadcast,
+    row_length,
+    without_ones,
+)
 from hloom.passes.fusion.sibling_fusion import merge_siblings
 from hloom.passes.update_scheduler import origin
 from hloom.shape import Shape
 
 CanFuse = Callable[[Instruction], bool]
+"""Whether the target can compute an instruction element by element."""
 
 FREE = {"constant", "iota", "broadcast", "reshape", "bitcast", "transpose", "slice", "reverse", "copy"}
-# Their first operand must lie in memory: it is read at places known at run time only, or changed in place.
+"""Operations that cost nothing: they select or repeat elements."""
 READS_MEMORY = {"gather", "dynamic-update-slice"}
-# These store their parts one by one and so are the last step of a fusion, but where a user knows which part it reads.
+"""Operations whose first operand must be in memory: it is read at run-time indices, or updated in place."""
 ROOT_ONLY = {"concatenate", "dynamic-update-slice"}
+"""Operations that store their operands one after the other, and so are roots of fusions, except where a user knows
+which operand it reads."""
 
 RECOMPUTED_COST = 12
-"""Work for each element, in additions, that may be done again rather than stored and read."""
-MAX_ROW = 1 << 14
-MAX_COLUMN = 256
-"""Vectors of as many rows stay in the cache."""
-MIN_COLUMNS = 64
-MIN_ROWS = 16
+"""Cost of an element, in additions, up to which computing it again is cheaper than storing and reading it."""
 SMALL_REDUCTION = 8
-
-AccessPattern = tuple[tuple[int, ...], ...]
-"""How a user reads what holds a reduction: in any way, by rows, or by columns (an array's sizes, which are reduced)."""
-ELEMENTWISE: AccessPattern = ()
-BY_ROWS: AccessPattern = ((),)
+"""Elements up to which a reduction is fused like an element-wise operation."""
 
 
 @dataclass(frozen=True)
 class FusionPass:
-    """Fuses chains of element functions, reductions with what comes before and after them, and siblings.
+    """Fuses element-wise producers and reductions into their consumers, and sibling fusions with each other.
 
-    Needs a module without calls, simplified. Before -> after: instructions -> `fusion` instructions whose computations
-    hold them. Instructions that `can_fuse` refuses, and those with effects or control edges, stay as they are.
+    Needs a simplified module without calls. Before -> after: instructions -> `fusion` instructions whose computations
+    contain them. Instructions that `can_fuse` refuses, and those with effects or control edges, are left alone.
     """
 
     name: ClassVar[str] = "fusion"
@@ -65,16 +69,17 @@ class FusionPass:
     can_fuse: CanFuse = field(compare=False)
     max_instructions: int = 400
     max_depth: int = 100
-    """Instructions in a row: what looks at a fusion from its last step on goes so deep."""
+    """Length of the longest chain of instructions in a fusion: code generation recurses along it."""
 
     def run(self, module: Module) -> int:
+        """Fuses the instructions of each computation; returns the number of fusions created."""
         return sum(_ComputationFusion(self, module, computation).run() for computation in _running(module))
 
 
 def reasons(options: FusionPass, module: Module) -> dict[Instruction, str]:
-    """Why instructions of a module are not computed inside their users; those that are fused are left out.
+    """Explains for each instruction that would stay unfused why it is not computed inside its users.
 
-    It says what `options` would decide on the module as it is: on one that was simplified, before its fusion.
+    The decisions are those that `options` would make on this module, which should be simplified but not fused yet.
     """
     found: dict[Instruction, str] = {}
     for computation in _running(module):
@@ -83,13 +88,13 @@ def reasons(options: FusionPass, module: Module) -> dict[Instruction, str]:
 
 
 def _running(module: Module) -> list[Computation]:
-    """The computations that run instruction by instruction: what reductions and fusions call does not."""
+    """Computations that run instruction by instruction, in contrast to those that reductions and fusions apply."""
     inside = applied_computations(module)
     return [computation for computation in module.computations if computation not in inside]
 
 
 class _ComputationFusion:
-    """Fusion of one computation."""
+    """The state of fusing one computation."""
 
     def __init__(self, options: FusionPass, module: Module, computation: Computation) -> None:
         self.options = options
@@ -98,23 +103,25 @@ class _ComputationFusion:
         self.order = {instruction: k for k, instruction in enumerate(computation.instructions)}
         self.fusible = {i for i in computation.instructions if self._is_fusible(i)}
         self.evaluations: dict[Instruction, float] = {}
-        """How often an element of the instruction is computed, if it is computed inside its users."""
+        """Average number of times that an element is computed; 1 for instructions in memory."""
         self.roots: dict[Instruction, set[Instruction]] = {}
-        """The instructions in memory whose computation an instruction is part of."""
+        """The roots of the fusions that compute an instruction; itself for an instruction in memory."""
         self.inlined: set[Instruction] = set()
+        """Instructions that are computed inside their users."""
         self.cost = self._chain_costs()
         self.reducing = self._find_reducing()
         self.sizes: dict[Instruction, int] = {}
+        """Number of instructions in the fusion of each root."""
         self.patterns: dict[Instruction, set[AccessPattern]] = {}
-        """By the instructions in memory: the one way in which their reductions are read."""
+        """The access pattern of the reductions in the fusion of each root: a set of at most one."""
         self.updated_arrays = {origin(i.operands[0]) for i in self.fusible if isinstance(i.op, DynamicUpdateSlice)}
-        """The arrays that change in place."""
+        """Arrays that are updated in place."""
         self.conflicting_updates = {
             i for i in self.fusible if isinstance(i.op, DynamicUpdateSlice) and self._has_conflict(i)
         }
-        """The updates that are computed from arrays that change: from other parts of their own, or from others."""
+        """Updates that must not be fused with the computation of the values that they write."""
         self.depths: dict[Instruction, int] = {}
-        """How many steps of its fusion follow an instruction at most."""
+        """Length of the longest chain of instructions from an instruction to a root of its fusions."""
 
     def _is_fusible(self, instruction: Instruction) -> bool:
         if instruction.opcode in ("parameter", "tuple", "fusion") or has_control_edges(instruction):
@@ -122,10 +129,10 @@ class _ComputationFusion:
         return self.options.can_fuse(instruction) and not runs_effects(instruction.op)
 
     def _has_conflict(self, update: Instruction) -> bool:
-        """Whether the update is computed from other elements of its array, or from another array that changes.
+        """Whether the written values depend on other elements of the updated array, or on another updated array.
 
-        A kernel that reads the first and writes cannot work in place, and two kernels that each read what the other
-        one writes have no order in which both do.
+        A kernel that reads other elements of the array that it writes cannot update it in place. Two kernels that each
+        read the array that the other one updates cannot be ordered so that both updates are in place.
         """
         array, part, starts = origin(update.operands[0]), update.operands[1], update.operands[2:]
         seen, stack = {part}, [part]
@@ -143,7 +150,7 @@ class _ComputationFusion:
         return False
 
     def _chain_costs(self) -> dict[Instruction, float]:
-        """What one element costs with everything cheap before it computed along."""
+        """Computes the cost of one element, in additions, if all its fusible producers are computed with it."""
         costs: dict[Instruction, float] = {}
         for instruction in self.computation.instructions:
             if instruction in self.fusible:
@@ -152,24 +159,27 @@ class _ComputationFusion:
         return costs
 
     def _find_reducing(self) -> set[Instruction]:
-        """The instructions that would compute a reduction of more than a few steps, if all that can be were fused."""
+        """Finds the instructions whose kernel would contain a reduction of more than SMALL_REDUCTION elements if every
+        possible fusion were made."""
         found: set[Instruction] = set()
         for instruction in self.computation.instructions:
             if instruction not in self.fusible:
                 continue
             is_reduction = instruction.opcode in ("reduce", "reduce-window")
             if (is_reduction and _reduced_count(instruction) > SMALL_REDUCTION) or any(
-                operand in found and _access_pattern(instruction, operand) is not None
+                operand in found and access_pattern(instruction, operand) is not None
                 for operand in instruction.operands
             ):
                 found.add(instruction)
         return found
 
     def run(self) -> int:
+        """Decides, then builds the fusions; returns their number."""
         self._decide_all()
         return self._build(self._groups())
 
     def reasons(self) -> dict[Instruction, str]:
+        """Explains the instructions that are not fused; parameters are left out."""
         self._decide_all()
         rest = (i for i in self.computation.instructions if i not in self.inlined and i.opcode != "parameter")
         return {instruction: self._reason(instruction) for instruction in rest}
@@ -177,27 +187,27 @@ class _ComputationFusion:
     def _reason(self, instruction: Instruction) -> str:
         users = list(instruction.users)
         if instruction not in self.fusible:
-            return f"{instruction.opcode} has a kernel of its own, or runs others: no element function"
+            return f"{instruction.opcode} is not computed element by element: it has a kernel of its own or runs others"
         if instruction is self.computation.root or not users:
             return "it is the result of the computation"
         for user in users:
             if user not in self.fusible:
-                return f"its user %{user.name} ({user.opcode}) is no part of a fusion, and reads it from memory"
+                return f"its user %{user.name} ({user.opcode}) is not part of a fusion, and reads it from memory"
             if not self._can_compute(user, instruction):
-                after = "; rows are not read whole and in order" if instruction in self.reducing else ""
-                return f"its user %{user.name} ({user.opcode}) cannot compute its elements where it needs them{after}"
+                detail = "; its rows are not read whole and in order" if instruction in self.reducing else ""
+                return f"its user %{user.name} ({user.opcode}) cannot compute its elements where it reads them{detail}"
         evaluations = self._count_evaluations(instruction, users)
         roots = set().union(*(self.roots[user] for user in users))
         if 1 + max(self.depths[user] for user in users) > self.options.max_depth:
             return f"the fusion would be more than {self.options.max_depth} instructions deep"
         if len(self._access_patterns(instruction, users, roots)) > 1:
-            return "the fusion would reduce in two ways: rows and columns, or columns of two kinds"
+            return "the fusion would have two access patterns: rows and columns, or columns of two shapes"
         if any(self.sizes[root] >= self.options.max_instructions for root in roots):
             return f"the fusion has {self.options.max_instructions} instructions already"
         names = ", ".join(sorted(f"%{root.name}" for root in roots)[:4])
         return (
             f"each element would be computed {max(evaluations, len(roots)):.3g} times, in {len(roots)} kernels "
-            f"({names}), at {self.cost[instruction]:.3g} additions each: more than reading it again takes "
+            f"({names}), at {self.cost[instruction]:.3g} additions each: more than reading it from memory costs "
             f"({RECOMPUTED_COST})"
         )
 
@@ -242,28 +252,31 @@ class _ComputationFusion:
     def _access_patterns(
         self, instruction: Instruction, users: list[Instruction], roots: set[Instruction]
     ) -> set[AccessPattern]:
-        """In which ways the fusions of these roots read reductions, with this instruction among them."""
+        """Access patterns of the reductions in the fusions of these roots if the instruction becomes part of them."""
         found = set().union(*(self.patterns[root] for root in roots))
         if instruction in self.reducing:
-            found |= {pattern for user in users if (pattern := _access_pattern(user, instruction))}
+            found |= {pattern for user in users if (pattern := access_pattern(user, instruction))}
         return found
 
     def _count_evaluations(self, instruction: Instruction, users: list[Instruction]) -> float:
-        """How often an element is computed: once for all users that read it at the index that they compute."""
+        """Average number of times that an element is computed inside its users.
+
+        Users that read it at the index that they compute share one evaluation; others evaluate it at each read.
+        """
         same = [u for u in users if self._reads_same_index(u, instruction)]
         others = sum(self.evaluations[u] * self._average_reads(u, instruction) for u in users if u not in same)
         return others + max((self.evaluations[user] for user in same), default=0.0)
 
     def _reads_same_index(self, user: Instruction, operand: Instruction) -> bool:
-        """Whether the user's elements come from those of the operand at the same place."""
+        """Whether each element of the user reads the operand's element at the same index."""
         if user.opcode == "concatenate":
-            return user in self.inlined  # into gathers, which know the piece
+            return user in self.inlined  # Only gathers inline it, and they know which operand they read.
         if user.opcode == "reshape":
-            return _without_ones(user.shape.dimensions) == _without_ones(operand.shape.dimensions)
+            return without_ones(user.shape.dimensions) == without_ones(operand.shape.dimensions)
         return user.op.elementwise and user.shape.dimensions == operand.shape.dimensions
 
     def _can_compute(self, user: Instruction, operand: Instruction) -> bool:
-        """Whether the user can compute the operand's elements where it needs them."""
+        """Whether the kernel of the user can compute the operand's elements where it reads them."""
         if (
             user.opcode in READS_MEMORY
             and user.operands[0] is operand
@@ -276,18 +289,18 @@ class _ComputationFusion:
             return user.op.elementwise
         if operand.shape.is_tuple or (operand.opcode in ROOT_ONLY and not _reads_concatenated_indices(user, operand)):
             return False
-        return operand not in self.reducing or _access_pattern(user, operand) is not None
+        return operand not in self.reducing or access_pattern(user, operand) is not None
 
     def _average_reads(self, user: Instruction, operand: Instruction) -> float:
-        """How many elements of the operand one element of the user reads, on average over the operand."""
+        """Average number of reads of each element of the operand, if each element of the user is computed once."""
         size = max(1, operand.shape.element_count if operand.shape.is_array else 1)
         own = next(user.shape.leaves()).element_count
         if user.opcode in ("reduce", "concatenate", "reshape", "transpose"):
             return 1.0
         if user.opcode == "broadcast":
-            # Computed before the loop over the other dimensions, or a few times that are written out.
-            is_once = _row_length(user) is not None or own <= 4 * size
-            by_columns = operand in self.reducing and _columns_of_broadcast(user) is not None
+            # The value is computed before the loop over the other dimensions, or in at most four unrolled copies.
+            is_once = row_length(user) is not None or own <= 4 * size
+            by_columns = operand in self.reducing and columns_of_broadcast(user) is not None
             return 1.0 if is_once or by_columns else own / size
         if user.opcode == "reduce-window":
             return own * math.prod(d.size for d in user.op.window) / size  # type: ignore[attr-defined]
@@ -315,13 +328,13 @@ class _ComputationFusion:
         return self.cost[instruction] <= RECOMPUTED_COST
 
     def _is_kept_along_rows(self, instruction: Instruction, evaluations: float) -> bool:
-        """Several uses in one fusion of rows: the value is kept for the row, or is computed together with itself."""
-        return evaluations <= 8.0 and all(_access_pattern(user, instruction) is not None for user in instruction.users)
+        """Whether a fusion over rows keeps the value for a row, so that several uses share its computation."""
+        return evaluations <= 8.0 and all(access_pattern(user, instruction) is not None for user in instruction.users)
 
-    # Groups: the instructions in memory, and which of them share a fusion
+    # Groups: the roots that share a fusion
 
     def _groups(self) -> list[list[Instruction]]:
-        """The last steps of each fusion: alone, or with siblings over the same elements."""
+        """Returns the roots of each fusion: one, or several siblings over the same elements."""
         roots = [i for i in self.computation.instructions if i in self.fusible and i not in self.inlined]
         merged = merge_siblings(roots, self._members, self.order, self._may_merge, self.options.max_instructions)
         return [group for group in merged if self._is_worth_fusing(group)]
@@ -331,7 +344,7 @@ class _ComputationFusion:
         return root.opcode not in ROOT_ONLY and root.shape.is_array and bool(root.shape.dimensions) and not by_columns
 
     def _is_worth_fusing(self, group: list[Instruction]) -> bool:
-        """A single instruction is a kernel as it is."""
+        """Whether the group has more than one instruction; a single one is a kernel without a fusion."""
         return len(group) > 1 or any(operand in self.inlined for operand in group[0].operands)
 
     def _build(self, groups: list[list[Instruction]]) -> int:
@@ -341,12 +354,12 @@ class _ComputationFusion:
         for group in groups:
             self._fuse(edit, group)
         edit.finish()
-        # Operands before users again: a fusion stands where the last of its members stood.
+        # A fusion is listed where the last of its members was: users of other members may precede it.
         self.computation.instructions = post_order(self.computation)
         return len(groups)
 
     def _fuse(self, edit: Edit, group: list[Instruction]) -> None:
-        """Moves a copy of everything computed inside the group into a computation, and calls it."""
+        """Copies the members of a group into a new computation, and replaces the roots by a fusion that calls it."""
         members = self._members(group)
         fused = Computation(self._fresh_name())
         new: dict[Instruction, Instruction] = {}
@@ -383,7 +396,7 @@ class _ComputationFusion:
             edit.replace(root, part)
 
     def _members(self, group: list[Instruction]) -> dict[Instruction, None]:
-        """The instructions that the group computes, operands first."""
+        """Returns the instructions that the fusion of a group computes, operands first."""
         found: set[Instruction] = set()
         stack = list(group)
         while stack:
@@ -398,12 +411,12 @@ class _ComputationFusion:
 
 
 def _is_padding(instruction: Instruction) -> bool:
-    """Whether an update is the only part of an array that is not one value: an element is read or is that value."""
+    """Whether an update of a broadcast pads its operand: each element is one of the operand's or the fill value."""
     return instruction.opcode == "dynamic-update-slice" and instruction.operands[0].opcode == "broadcast"
 
 
 def _reads_concatenated_indices(user: Instruction, operand: Instruction) -> bool:
-    """Whether a gather reads its start indices, each from one of the operands of a concatenation."""
+    """Whether a gather reads start indices that a concatenation joins from one operand for each index component."""
     if user.opcode != "gather" or operand.opcode != "concatenate" or user.operands[0] is operand:
         return False
     return bool(operand.op.dimension == user.op.index_vector_dim)  # type: ignore[attr-defined]
@@ -425,60 +438,6 @@ def _reduced_count(instruction: Instruction) -> int:
         return math.prod(d.size for d in op.window)
     sizes = instruction.operands[0].shape.dimensions
     return math.prod(sizes[d] for d in op.dimensions)
-
-
-def _access_pattern(user: Instruction, operand: Instruction) -> AccessPattern | None:
-    """How the user reads elements of an operand that holds a reduction; None where it would be computed often."""
-    sizes = operand.shape.dimensions
-    if user.op.elementwise:
-        return ELEMENTWISE
-    if user.opcode == "broadcast":
-        rest, rows = _row_length(user), math.prod(sizes)
-        if rest is not None and rest <= MAX_ROW and (rows >= MIN_ROWS or rest * rows <= 4096):
-            return BY_ROWS
-        return _columns_of_broadcast(user)
-    if user.opcode == "reduce":
-        reduced = tuple(user.op.dimensions)  # type: ignore[attr-defined]
-        if user.operands[0] is not operand:
-            return None
-        kept = [d for d in range(len(sizes)) if d not in reduced]
-        return BY_ROWS if _are_leading(kept, sizes) else _column_pattern(sizes, reduced)
-    is_same = user.opcode == "reshape" and _without_ones(sizes) == _without_ones(user.shape.dimensions)
-    return ELEMENTWISE if is_same else None
-
-
-def _columns_of_broadcast(broadcast: Instruction) -> AccessPattern | None:
-    dimensions, sizes = broadcast.op.broadcast_dimensions, broadcast.shape.dimensions  # type: ignore[attr-defined]
-    in_order = list(dimensions) == sorted(dimensions)
-    return _column_pattern(sizes, [d for d in range(len(sizes)) if d not in dimensions]) if in_order else None
-
-
-def _column_pattern(sizes: tuple[int, ...], reduced: Sequence[int]) -> AccessPattern | None:
-    """By columns, where few dimensions are reduced and there are many columns behind them."""
-    reduced_dimensions = [d for d in sorted(reduced) if sizes[d] > 1]
-    if not reduced_dimensions or math.prod(sizes[d] for d in reduced_dimensions) > MAX_COLUMN:
-        return None
-    behind = math.prod(sizes[reduced_dimensions[-1] + 1 :])
-    return (sizes, tuple(reduced_dimensions)) if behind >= MIN_COLUMNS else None
-
-
-def _row_length(broadcast: Instruction) -> int | None:
-    """How often each element of the operand follows itself; None where they come in another order."""
-    dimensions, sizes = broadcast.op.broadcast_dimensions, broadcast.shape.dimensions  # type: ignore[attr-defined]
-    if not _are_leading(dimensions, sizes):
-        return None
-    return math.prod(size for d, size in enumerate(sizes) if d not in dimensions)
-
-
-def _are_leading(dimensions: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether these dimensions, in order, come before all others; those of size 1 may stand anywhere."""
-    wide = [d for d, size in enumerate(sizes) if size > 1]
-    chosen = [d for d in dimensions if sizes[d] > 1]
-    return chosen == wide[: len(chosen)]
-
-
-def _without_ones(sizes: tuple[int, ...]) -> list[int]:
-    return [size for size in sizes if size != 1]
 
 
 def _kind(group: list[Instruction]) -> FusionKind:

@@ -1,8 +1,8 @@
-"""Which fusions are merged into one of several results, so that what they read in common is read once.
+"""Merging of sibling fusions into one with several results, so that operands that they share are read once.
 
-A fusion is known by its roots, the instructions whose values it stores. Two are merged if their roots have equal sizes
-and no path outside of the two leads from one to the other; and either they read an array in common, or one reads the
-other's result element by element, which then need not be read back from memory.
+A fusion is identified by its roots, the instructions whose values it stores. Two fusions are merged if their roots have
+equal sizes, no path outside of the two leads from one to the other, and either they read a common array, or one reads
+the other's result element by element, which then need not be read back from memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hloom.ir import Instruction
 
 MAX_CANDIDATES = 6
 MAX_SEARCH = 300
-"""Instructions looked at in the search for a path; where it ends without an answer, nothing is merged."""
+"""Instructions visited in the search for a path; a search that reaches the limit prevents the merge."""
 MAX_ROOTS = 12
 
 
@@ -26,7 +26,11 @@ def merge_siblings(
     may_merge: Callable[[Instruction], bool],
     max_members: int,
 ) -> list[list[Instruction]]:
-    """Groups of roots that become one fusion each; `members_of` gives what a group computes."""
+    """Partitions roots into groups that become one fusion each.
+
+    `members_of` returns the instructions that the fusion of a group computes, `order` has the position of each
+    instruction in its computation, and `may_merge` says whether a root may share a fusion with others.
+    """
     return _Merger(roots, members_of, order, may_merge, max_members).run()
 
 
@@ -43,13 +47,17 @@ class _Merger:
         self.members = {root: members_of([root]) for root in roots}
         self.group_of: dict[Instruction, list[Instruction]] = {root: [root] for root in roots}
         self.readers: dict[Instruction, list[Instruction]] = {}
-        """Array outside of a fusion -> the roots of the fusions that read it."""
+        """The roots of the fusions that read each array from memory."""
         self.inputs: dict[int, list[Instruction]] = {}
-        """What the fusions of groups read, by the identity of the group."""
+        """Operands of the fusion of each group, by the group's `id`."""
         self.spans: list[tuple[int, int]] = []
-        """First and last place of what merged fusions tie together, in order and apart."""
+        """Disjoint, ascending ranges (first, last) of positions of merged roots.
+
+        A path through a merged fusion can lead from any of its roots to any other, against the order of instructions.
+        """
 
     def run(self) -> list[list[Instruction]]:
+        """Merges the roots in order; returns the groups."""
         for root in self.roots:
             if not self.may_merge(root):
                 continue
@@ -63,7 +71,7 @@ class _Merger:
         return list(groups.values())
 
     def _operands(self, root: Instruction) -> list[Instruction]:
-        """The arrays that the fusion of a root reads from memory."""
+        """Arrays that the fusion of a root reads from memory, without scalars."""
         return [i for i in self._inputs(self.group_of[root]) if i.shape.is_array and i.shape.dimensions]
 
     def _candidates(self, operands: list[Instruction]) -> list[Instruction]:
@@ -93,18 +101,21 @@ class _Merger:
         return True
 
     def _add_span(self, first: int, last: int) -> None:
-        """Roots come in order, so that a new span ends behind all others."""
+        """Adds the range of a merged group, joined with the ranges that it overlaps.
+
+        Roots are merged in order, so no range ends after the new one.
+        """
         while self.spans and self.spans[-1][1] >= first:
             first = min(first, self.spans.pop()[0])
         self.spans.append((first, last))
 
     def _earliest_start(self, position: int) -> int:
-        """The first place that a path through merged fusions can lead from, to this place or behind it."""
+        """The lowest position that a path through merged fusions to this position, or a later one, can start from."""
         index = bisect_left(self.spans, position, key=itemgetter(1))
         return min(position, self.spans[index][0]) if index < len(self.spans) else position
 
     def _reads_elementwise(self, group: list[Instruction], root: Instruction) -> bool:
-        """Whether the root's fusion reads the group's results, if at all, at the index that it computes."""
+        """Whether every read of the group's results by the root's fusion is at the index that is being computed."""
         members = self.members[root]
         reached = {r for r in group if r not in members}
         for member in members:
@@ -115,8 +126,8 @@ class _Merger:
         return True
 
     def _has_path(self, start: list[Instruction], end: list[Instruction]) -> bool:
-        """Whether a path leads from one fusion to the other through something else."""
-        # What stands before all results does not depend on them, unless a merged fusion ties it to what comes later.
+        """Whether a path through instructions outside of the two leads from one fusion to the other."""
+        # Instructions before all roots do not depend on them, except by paths through merged fusions.
         lowest = self._earliest_start(min(self.order[root] for root in start))
         stack = [instruction for instruction in self._inputs(end) if instruction not in start]
         seen: set[Instruction] = set()
@@ -131,13 +142,13 @@ class _Merger:
             if group is None:
                 stack += [*instruction.operands, *instruction.control_predecessors]
             else:
-                # All that a merged fusion reads comes before what reads one of its results.
+                # A merged fusion depends on all of its operands, whichever of its results is read.
                 seen.update(group)
                 stack += self._inputs(group)
         return False
 
     def _inputs(self, group: list[Instruction]) -> list[Instruction]:
-        """What the fusion of a group reads from memory, scalars included."""
+        """Operands of the fusion of a group, scalars included."""
         found = self.inputs.get(id(group))
         if found is None:
             members = [self.members[root] for root in group]
@@ -148,7 +159,7 @@ class _Merger:
 
 
 def _can_share_loops(a: Instruction, b: Instruction) -> bool:
-    """Roots that one nest can store: equal sizes, and reductions with reductions of the same dimensions."""
+    """Whether one loop nest can compute both roots: equal sizes, and for reductions equal reduced dimensions."""
     if a.shape.is_tuple or b.shape.is_tuple or a.shape.dimensions != b.shape.dimensions:
         return False
     if (a.opcode == "reduce") != (b.opcode == "reduce"):

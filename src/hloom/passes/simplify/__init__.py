@@ -1,1 +1,1 @@
-"""Passes that make a module smaller: rewrite rules, constant folding, common subexpressions, dead code, tuples."""
+"""Simplifications: rewrite rules, constant folding, elimination of common subexpressions and dead code, tuples."""

@@ -2,15 +2,15 @@
 
 The law of rewrite rules:
 
- 1. For every input the result is the same bit for bit: -0 and +0 are different, infinities and NaNs are inputs,
-    integers wrap, subnormal numbers count. Only which NaN a NaN is may change: HLO does not say, and where a program
-    sees it, `passes/expand/nan_signs.py` has settled it before.
- 2. The result never takes more work or more memory: not for other users of what the pattern goes through either.
-    Reshapes and broadcasts are free; constants are computed once.
+ 1. Results are preserved bit for bit for every input: -0 and +0 are different, infinities, NaNs and subnormal numbers
+    are valid inputs, integers wrap. Only the sign and payload of NaNs may change: HLO does not specify them, and where
+    a program observes them, `passes/expand/nan_signs.py` has made them explicit before.
+ 2. A rule never adds work or memory, even if inner instructions of the pattern have other users. Reshapes and
+    broadcasts are free; constants are computed once.
  3. A rule is not clever: pattern, condition and replacement take a few lines, and one line says why it is right.
- 4. Rules do not undo each other. What they bring about in common is a normal form: constants on the right, transposes
-    and reshapes merged and late, broadcasts late and of operands without dimensions of size 1.
- 5. A rule changes neither shapes nor layouts, and stays within one computation.
+ 4. Rules do not undo each other. Together they establish a normal form: constants on the right, transposes and reshapes
+    merged and late, broadcasts late and of operands without dimensions of size 1.
+ 5. A rule changes neither shapes nor layouts, and is local to one computation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (*arithmetic.RULES, *shapes.RULES, *slices.RULES, *upd
 class AlgebraicSimplifier:
     """Applies rewrite rules until none applies: %y = add(%x, 0) -> %x.
 
-    `without` names rules to leave out. Instructions with dynamic shapes or control edges stay.
+    `without` names rules that are disabled. Instructions with dynamic shapes or control edges are left alone.
     """
 
     name: ClassVar[str] = "algsimp"
@@ -41,10 +41,11 @@ class AlgebraicSimplifier:
     without: tuple[str, ...] = ()
 
     def run(self, module: Module) -> int:
+        """Applies the rules; returns the number of applications."""
         return self.apply(module).total()
 
     def apply(self, module: Module) -> Counter[str]:
-        """As `run`, but gives the number of changes of each rule."""
+        """Applies the rules; returns the number of applications of each."""
         return _rule_set(self.without).apply(module)
 
 

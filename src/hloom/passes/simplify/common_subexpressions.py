@@ -1,4 +1,4 @@
-"""cse: equal instructions are computed once."""
+"""cse: common subexpression elimination, of instructions and computations."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class CommonSubexpressionElimination:
 
     Before: instructions with the same operation (attributes; constants by their bits), operands, shape with layout,
     sharding and frontend attributes; computations with the same instructions in the same order. After: the first of
-    them is used instead of the others; what is unused then stays for dce, but for the merged instructions.
-    Effects, random numbers, tokens, asynchronous pairs, barriers and instructions with control edges stay apart.
+    them is used instead of the others, which are removed. Instructions with effects, random numbers, tokens,
+    asynchronous pairs, barriers and instructions with control edges are not merged.
     """
 
     name: ClassVar[str] = "cse"
@@ -34,13 +34,14 @@ class CommonSubexpressionElimination:
     settles: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Merges computations and instructions; returns the number of those removed."""
         changes = merge_computations(module)
         effectful = effectful_computations(module)
         return changes + sum(_merge_instructions(computation, effectful) for computation in module.computations)
 
 
 def merge_computations(module: Module) -> int:
-    """Makes callers call the first of equal computations; gives the number of those that lost their callers."""
+    """Redirects calls to the first of equal computations, and removes the others; returns the number removed."""
     first: dict[Hashable, Computation] = {}
     merged: dict[Computation, Computation] = {}
     for computation in callees_first_of(module):
@@ -58,7 +59,7 @@ def merge_computations(module: Module) -> int:
 
 
 def _computation_key(computation: Computation) -> Hashable:
-    """Equal for computations with equal instructions, whatever their names and metadata."""
+    """Returns a key that is equal for computations whose instructions differ at most in names and metadata."""
     index = {instruction: k for k, instruction in enumerate(computation.instructions)}
     instructions = tuple(
         (
@@ -72,7 +73,7 @@ def _computation_key(computation: Computation) -> Hashable:
 
 
 def _key(instruction: Instruction) -> tuple[Hashable, ...]:
-    """What must be equal but for the operands."""
+    """Returns a key of everything but the operands that must be equal: operation, shape, sharding, attributes."""
     if instruction.sharding is None and not instruction.frontend_attributes and not instruction.backend_config:
         return instruction.op, instruction.shape
     attributes = tuple(sorted(instruction.frontend_attributes.items()))

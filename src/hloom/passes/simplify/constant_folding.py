@@ -1,4 +1,4 @@
-"""constant_folding: computes at compile time what depends on constants alone."""
+"""constant_folding: evaluates instructions whose operands are constants."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _FOLDED = frozenset({
     "bitcast-convert", "reshape", "transpose", "reverse", "slice", "dynamic-slice", "dynamic-update-slice", "pad",
     "concatenate", "gather", "reduce", "dot",
 })  # fmt: skip
-"""What is folded besides element-wise operations; broadcasts and iotas are smaller than their results."""
+"""Operations that are evaluated besides element-wise ones. Not broadcast and iota: the constant would be larger."""
 
 
 @dataclass(frozen=True)
 class ConstantFolding:
     """Before: an instruction without effects whose operands are constants. After: a constant.
 
-    The values are those of the interpreter. A result of more than `max_bytes` is only made where it is not larger than
-    the operands; nothing that takes more than `max_steps` multiplications or moves is computed. Broadcasts, iotas,
+    The values are computed by the interpreter. A result of more than `max_bytes` must not be larger than the operands,
+    and the evaluation must not take more than `max_steps` multiplications or moves of elements. Broadcasts, iotas,
     random numbers, loops, custom calls and tuples are left alone.
     """
 
@@ -38,6 +38,7 @@ class ConstantFolding:
     max_steps: int = 1_000_000
 
     def run(self, module: Module) -> int:
+        """Evaluates instructions; returns the number that became constants."""
         return sum(self._fold(computation) for computation in module.computations)
 
     def _fold(self, computation: Computation) -> int:
@@ -79,7 +80,7 @@ class ConstantFolding:
 
 
 def evaluate(instruction: Instruction) -> Array | None:
-    """The value of an instruction whose operands are constants; None where evaluating it is an error at run time."""
+    """Returns the value of an instruction whose operands are constants; None if evaluating it raises an error."""
     from hloom.backends.interpreter.interpreter import Execution, Site
     from hloom.backends.interpreter.plan import make_plans
     from hloom.runtime.device import Device

@@ -1,4 +1,4 @@
-"""dce: removes what no result and no effect needs (GEN-11)."""
+"""dce: removes instructions that neither the result nor a side effect depends on (GEN-11)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from hloom.shape import Shape
 
 @dataclass(frozen=True)
 class DeadCodeElimination:
-    """Removes instructions without use, elements that loops carry for nothing, and computations that nobody calls.
+    """Removes dead instructions, dead elements of loop states, and computations that are not called.
 
     Before: an instruction that neither the root nor an effect depends on, by operands or control edges; an element of
-    a while's tuple that only computes its own next value. After: neither. Parameters stay; of loops, only those with
-    a body and a condition of their own, whose tuples are taken apart element by element, lose elements.
+    a while's tuple that only computes its own next value. After: neither. Parameters are kept. Elements are removed
+    only from loops whose body and condition have no other caller and read their tuples by get-tuple-element only.
     """
 
     name: ClassVar[str] = "dce"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Removes dead code; returns the number of instructions, elements and computations removed."""
         effectful = effectful_computations(module)
         changes = sum(_remove_dead(computation, effectful) for computation in module.computations)
         shrunk = _shrink_loops(module, effectful)
@@ -34,7 +35,7 @@ class DeadCodeElimination:
 
 
 def remove_unused_computations(module: Module) -> int:
-    """Removes the computations that the entry does not reach; gives their number."""
+    """Removes the computations that the entry does not reach; returns their number."""
     used = set(callees_first(module.entry))
     before = len(module.computations)
     module.computations = [computation for computation in module.computations if computation in used]
@@ -74,11 +75,11 @@ def _disconnect(instruction: Instruction) -> None:
     instruction.parent = None
 
 
-# Elements that loops carry for nothing
+# Dead elements of loop states
 
 
 def _shrink_loops(module: Module, effectful: set[Computation]) -> int:
-    """Takes dead elements out of loops, inner loops first; gives the number of elements."""
+    """Removes dead elements from the tuples of loops, inner loops first; returns their number."""
     loops = loops_of(module)
     if not loops:
         return 0
@@ -87,7 +88,7 @@ def _shrink_loops(module: Module, effectful: set[Computation]) -> int:
 
 
 def _can_shrink(loop: Instruction, calling: dict[Computation, list[Instruction]]) -> bool:
-    """True where the loop's tuple is taken apart everywhere, and body and condition are its own."""
+    """Whether the loop's tuple is only read by get-tuple-element, and body and condition have no other caller."""
     op = loop.op
     assert isinstance(op, While) and loop.parent is not None
     values = (loop, op.body.parameters[0], op.condition.parameters[0])
@@ -121,8 +122,10 @@ def _shrink_loop(loop: Instruction, effectful: set[Computation]) -> int:
 
 
 def _live_elements(loop: Instruction, op: While, effectful: set[Computation]) -> tuple[set[int], set[Instruction]]:
-    """The elements that a result, the condition, or an effect or a live element of the body needs, and what of the
-    body computes them."""
+    """Returns the indices of live elements, and the instructions of the body that compute them.
+
+    An element is live if a user of the loop, the condition, or an effect or live element of the body depends on it.
+    """
     (parameter,) = op.body.parameters
     root = op.body.root
     live = {_index(user) for value in (loop, op.condition.parameters[0]) for user in value.users}
@@ -159,7 +162,7 @@ def _shrink_parameter(edit: Edit, shape: Shape, kept: list[int]) -> None:
 
 
 def _shrink_caller(loop: Instruction, op: While, shape: Shape, kept: list[int]) -> None:
-    """The same loop on a tuple of the elements kept."""
+    """Replaces the loop by one whose tuple has only the kept elements."""
     assert loop.parent is not None
     edit = Edit(loop.parent)
     (init,) = loop.operands
@@ -172,7 +175,7 @@ def _shrink_caller(loop: Instruction, op: While, shape: Shape, kept: list[int]) 
 
 
 def _redirect_elements(edit: Edit, old: Instruction, new: Instruction, kept: list[int]) -> None:
-    """The elements that were taken from `old` are taken from `new`."""
+    """Makes the get-tuple-elements of `old` read `new`, which has only the kept elements."""
     for element in [*old.users]:
         op = GetTupleElement(index=kept.index(_index(element)))
         edit.replace(element, edit.add(op, [new], element.shape, element))

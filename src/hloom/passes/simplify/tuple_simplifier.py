@@ -1,4 +1,4 @@
-"""tuple-simplifier: tuples that are made and taken apart again."""
+"""tuple-simplifier: cancels tuple with get-tuple-element."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hloom.passes.rewrite import Match, Rule, RuleSet
 
 
 def _is_taken_apart_and_joined(m: Match) -> bool:
-    """Every element k of the tuple is element k of one and the same tuple, which has no more of them."""
+    """Whether every operand k of the tuple is element k of another tuple, which has no further elements."""
     elements = m.root.operands
     if not elements or any(e.op.opcode != "get-tuple-element" for e in elements):
         return False
@@ -26,13 +26,13 @@ RULES = (
         "element-of-tuple",
         "get-tuple-element(tuple(*))",
         lambda m: m.root.operands[0].operands[m.op.index],
-        "element k of a tuple is the k-th value that it was made of",
+        "element k of a tuple is its operand k",
     ),
     Rule(
         "tuple-of-elements",
         "tuple(*)",
         lambda m: m.root.operands[0].operands[0],
-        "all elements of a tuple, joined again, are that tuple",
+        "a tuple of all elements of a tuple is that tuple",
         when=_is_taken_apart_and_joined,
     ),
 )
@@ -44,11 +44,12 @@ _RULE_SET = RuleSet(RULES)
 class TupleSimplifier:
     """Before: get-tuple-element(tuple(..)), tuple(get-tuple-element(t, 0), ..). After: the element, the tuple t.
 
-    It does not look through opt-barriers, calls and loops.
+    Does not look through opt-barriers, calls and loops.
     """
 
     name: ClassVar[str] = "tuple-simplifier"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Applies the rules; returns the number of applications."""
         return _RULE_SET.apply(module).total()
