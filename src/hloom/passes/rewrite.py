@@ -7,7 +7,7 @@ broadcast of one); `reduce(*)` matches any operands, `concatenate(slice*)` any o
 
     Rule("subtract-negate", "subtract(x, negate(y))", lambda m: m.result(Add(), m.x, m.y), "x - (-y) = x + y")
 
-A rule is also a pass that applies it alone; the decorator `@rewrite` turns a function into a rule.
+A rule is also a pass that applies it alone; the decorator `@rewrite` makes a rule of a function.
 
 The engine leaves dynamic shapes, mixed precision, control edges and layouts alone. The instructions that a rule matches
 (the root, its operands, and inner instructions of the pattern) have static operands and results in one precision. A
@@ -75,7 +75,7 @@ class Rule:
 def rewrite(
     pattern: str, why: str = "", *, when: Callable[[Match], bool] = always, name: str = ""
 ) -> Callable[[Callable[[Match], Instruction]], Rule]:
-    """Returns a decorator that turns a function, which builds the replacement of a match, into a rule.
+    """Returns a decorator that makes a rule of a function that builds the replacement of a match.
 
         @hloom.rewrite("multiply(x, $c)", "x * 2 = x + x", when=lambda m: m.value("c") == 2)
         def double(m):

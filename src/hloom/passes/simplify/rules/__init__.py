@@ -1,1 +1,1 @@
-"""The rewrite rules of the algebraic simplifier, one file a family; the law they obey stands in the simplifier."""
+"""The rewrite rules of the algebraic simplifier, whose docstring states the law that they obey; a file per family."""

@@ -1,4 +1,4 @@
-"""Rules of arithmetic, logic, comparisons, choices and conversions."""
+"""Rules of arithmetic, logic, comparisons, selections and conversions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INVERTED = {_EQ: _NE, _NE: _EQ, _GE: _LT, _LT: _GE, _GT: _LE, _LE: _GT}
 
 
 def _is(value: float) -> Any:
-    """$c is this number, -0 apart from 0; complex numbers are left alone."""
+    """Returns the condition that $c is this real number, where -0 and 0 are different; false for complex values."""
 
     def condition(m: Match) -> bool:
         c = widen(m.value("c"))
@@ -41,7 +41,7 @@ def _is(value: float) -> Any:
 
 
 def _integer(condition: Any) -> Any:
-    """The condition, in integers and predicates."""
+    """Restricts a condition to integers and predicates."""
     return lambda m: (m.element_type.is_integer or m.element_type.is_pred) and condition(m)
 
 
@@ -51,13 +51,13 @@ def _is_minus_zero(m: Match) -> bool:
 
 
 def _is_ones(m: Match) -> bool:
-    """All bits set, or true."""
+    """Whether all bits of the value of $c are set, or it is true."""
     c = m.value("c")
     return bool(c == True) if c.dtype == bool else bool(widen(c) == widen(np.asarray(-1).astype(c.dtype)))  # noqa: E712
 
 
 def _is_extreme(highest: bool) -> Any:
-    """$c is the highest or lowest value of a real type, an infinity where the type has one."""
+    """Returns the condition that $c is the highest or lowest value of a real type: an infinity if it has one."""
 
     def condition(m: Match) -> bool:
         element_type = m.element_type
@@ -67,13 +67,13 @@ def _is_extreme(highest: bool) -> Any:
 
 
 def _is_power_of_two(m: Match) -> bool:
-    """$c is a power of two of an unsigned type."""
+    """Whether $c is a power of two of an unsigned type."""
     c = m.value("c")
     return m.element_type.kind.name == "UNSIGNED" and m.element_type.bits >= 8 and int(c).bit_count() == 1
 
 
 def _has_exact_reciprocal(m: Match) -> bool:
-    """$c is a power of two, positive or negative, whose reciprocal is a normal number of the float type."""
+    """Whether $c is plus or minus a power of two whose reciprocal is a normal number of the float type."""
     if m.element_type.text not in ("f16", "bf16", "f32", "f64"):
         return False
     c = float(m.value("c"))
@@ -95,7 +95,7 @@ def _compare(m: Match, direction: ComparisonDirection, lhs: Instruction, rhs: In
 
 
 def _is_total(m: Match) -> bool:
-    """Exactly one of <, = and > holds for any two elements that the root compares."""
+    """Whether exactly one of <, = and > holds for any two elements that the root compares."""
     return _orders_totally(m.root)
 
 
@@ -106,7 +106,7 @@ def _orders_totally(comparison: Instruction) -> bool:
 
 
 def _can_invert(m: Match) -> bool:
-    """A NaN makes all comparisons false but NE, so only EQ and NE can be inverted for floats."""
+    """Whether a comparison can be inverted: with NaNs all but NE are false, so for floats only EQ and NE can."""
     return m.inner.direction in (_EQ, _NE) or _orders_totally(m.root.operands[0])
 
 
@@ -120,7 +120,7 @@ def _unsigned_below_zero(m: Match) -> bool:
 
 
 def _holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
-    """Every number of `narrow` is one of `wide`, infinities and -0 included."""
+    """Whether `wide` represents every value of `narrow`, infinities and -0 included."""
     if narrow is wide:
         return True
     if narrow.is_pred:
@@ -133,7 +133,7 @@ def _holds(wide: PrimitiveType, narrow: PrimitiveType) -> bool:
 
 
 def _conversion_is_lossless(m: Match) -> bool:
-    """x -> wide -> result, where wide holds all of x's type."""
+    """Whether the first of two conversions is to a type that represents every value of x's type."""
     source, middle = m.x.shape.element_type, m.root.operands[0].shape.element_type
     return _holds(middle, source)
 
@@ -152,7 +152,7 @@ def _recast(m: Match) -> Instruction:
 
 
 def _squares_exactly(m: Match) -> bool:
-    """x * x is rounded once; so is x ** 2 of types whose squares f64 holds."""
+    """Whether x ** 2 is rounded once, as x * x is: f64 represents the squares of these types exactly."""
     return m.element_type.is_integer or m.element_type.text in ("f16", "bf16", "f32")
 
 
@@ -171,13 +171,13 @@ CONSTANTS = [
     Rule(
         "constant-of-equal-elements", "constant(*)",
         lambda m: m.spread(m.scalar(m.op.literal.value.reshape(-1)[:1].reshape(())), m.root.shape),
-        "a constant of equal elements is a broadcast, which takes no memory",
+        "a constant with equal elements is a broadcast, which needs no memory",
         when=lambda m: m.root.shape.is_array and _has_equal_elements(m),
     ),
     *(
         Rule(
             f"{opcode}-constant-right", f"{opcode}($c, x)", lambda m: m.result(m.op, m.x, m.c),
-            "the operation is commutative: constants stand on the right, where rules look for them",
+            "the operation is commutative, and rules expect constants on the right",
             when=lambda m: splat_source(m.x) is None,
         )
         for opcode in _COMMUTATIVE
@@ -186,7 +186,7 @@ CONSTANTS = [
         Rule(
             f"{opcode}-constants", f"{opcode}({opcode}(x, $c), $d)",
             lambda m: m.result(m.op, m.x, m.build(m.op, [m.c, m.d], m.root.shape)),
-            "integers wrap, so the operation is associative; the constants are folded",
+            "integers wrap, so the operation is associative; the constants can be folded",
             when=_integer(lambda m: splat_source(m.x) is None),
         )
         for opcode in _ASSOCIATIVE_IN_INTEGERS
@@ -195,7 +195,7 @@ CONSTANTS = [
 
 ARITHMETIC = [
     Rule("add-zero", "add(x, $c)", lambda m: m.x, "x + 0 = x in integers; pred: or false", when=_integer(_is(0))),
-    Rule("add-minus-zero", "add(x, $c)", lambda m: m.x, "of floats only -0 is neutral: -0 + 0 = 0",
+    Rule("add-minus-zero", "add(x, $c)", lambda m: m.x, "the identity of float addition is -0: -0 + 0 = 0",
          when=_is_minus_zero),
     Rule("subtract-zero", "subtract(x, $c)", lambda m: m.x, "x - 0 = x, also for -0", when=_is(0)),
     Rule("subtract-self", "subtract(x, x)", lambda m: m.splat(0), "x - x = 0 in integers (inf - inf is NaN)",
@@ -206,14 +206,14 @@ ARITHMETIC = [
     Rule("multiply-one", "multiply(x, $c)", lambda m: m.x, "x * 1 = x; pred: and true", when=_is(1)),
     Rule("multiply-zero", "multiply(x, $c)", lambda m: m.c, "x * 0 = 0 in integers (not for NaN, inf, -x)",
          when=_integer(_is(0))),
-    Rule("multiply-minus-one", "multiply(x, $c)", lambda m: m.result(Negate(), m.x), "x * -1 = -x, integers wrap alike",
+    Rule("multiply-minus-one", "multiply(x, $c)", lambda m: m.result(Negate(), m.x), "x * -1 = -x; integers wrap",
          when=_is(-1)),
     Rule("multiply-negated", "multiply(negate(x), negate(y))", lambda m: m.result(Multiply(), m.x, m.y),
          "the signs cancel", when=lambda m: not m.element_type.is_complex),
     Rule("divide-one", "divide(x, $c)", lambda m: m.x, "x / 1 = x", when=_is(1)),
     Rule("divide-power-of-two", "divide(x, $c)",
          lambda m: m.result(Multiply(), m.x, m.splat(1 / m.value("c").astype(np.float64))),
-         "the reciprocal is exact, so both round the same number", when=_has_exact_reciprocal),
+         "the reciprocal is exact, so both results round the same value", when=_has_exact_reciprocal),
     Rule("divide-unsigned-power-of-two", "divide(x, $c)",
          lambda m: m.result(ShiftRightLogical(), m.x, m.splat(_log2(m))), "x / 2^k = x >> k", when=_is_power_of_two),
     Rule("remainder-one", "remainder(x, $c)", lambda m: m.splat(0), "integers: x rem 1 = 0", when=_integer(_is(1))),
@@ -233,22 +233,22 @@ ARITHMETIC = [
         for opcode in ("shift-left", "shift-right-logical", "shift-right-arithmetic")
     ),
     *(
-        Rule(f"{opcode}-self", f"{opcode}(x, x)", lambda m: m.x, "of two equal values either is the result")
+        Rule(f"{opcode}-self", f"{opcode}(x, x)", lambda m: m.x, "the operation is idempotent")
         for opcode in ("maximum", "minimum", "and", "or")
     ),
     Rule("xor-self", "xor(x, x)", lambda m: m.splat(0), "equal bits cancel"),
-    Rule("maximum-lowest", "maximum(x, $c)", lambda m: m.x, "nothing is below the lowest value; NaN stays NaN",
+    Rule("maximum-lowest", "maximum(x, $c)", lambda m: m.x, "no value is below the lowest; NaN stays NaN",
          when=_is_extreme(False)),
-    Rule("minimum-highest", "minimum(x, $c)", lambda m: m.x, "nothing is above the highest value; NaN stays NaN",
+    Rule("minimum-highest", "minimum(x, $c)", lambda m: m.x, "no value is above the highest; NaN stays NaN",
          when=_is_extreme(True)),
-    Rule("maximum-highest", "maximum(x, $c)", lambda m: m.c, "integers: nothing is above",
+    Rule("maximum-highest", "maximum(x, $c)", lambda m: m.c, "integers: no value is above",
          when=_integer(_is_extreme(True))),
-    Rule("minimum-lowest", "minimum(x, $c)", lambda m: m.c, "integers: nothing is below",
+    Rule("minimum-lowest", "minimum(x, $c)", lambda m: m.c, "integers: no value is below",
          when=_integer(_is_extreme(False))),
 ]  # fmt: skip
 
 LOGIC = [
-    Rule("not-not", "not(not(x))", lambda m: m.x, "every bit turns twice"),
+    Rule("not-not", "not(not(x))", lambda m: m.x, "every bit is inverted twice"),
     Rule("and-zero", "and(x, $c)", lambda m: m.c, "x & 0 = 0", when=_is(0)),
     Rule("and-ones", "and(x, $c)", lambda m: m.x, "x & ~0 = x", when=_is_ones),
     Rule("or-zero", "or(x, $c)", lambda m: m.x, "x | 0 = x", when=_is(0)),
@@ -258,35 +258,36 @@ LOGIC = [
          lambda m: _compare(m, _SWAPPED[m.op.direction], m.x, m.c, m.op), "c < x means x > c",
          when=lambda m: splat_source(m.x) is None),
     Rule("compare-self", "compare(x, x)", lambda m: m.splat(m.op.direction in (_EQ, _GE, _LE)),
-         "x = x where all values are ordered (NaN is not equal to itself)", when=_is_total),
+         "x = x in a total order (NaN is not equal to itself)", when=_is_total),
     Rule("compare-unsigned-zero", "compare(x, $c)", lambda m: m.splat(m.op.direction is _GE),
-         "no unsigned number is below 0", when=_unsigned_below_zero),
+         "no unsigned value is below 0", when=_unsigned_below_zero),
     Rule("not-compare", "not(compare(x, y))", lambda m: _compare(m, _INVERTED[m.inner.direction], m.x, m.y, m.inner),
-         "not < is >= where all values are ordered", when=_can_invert),
-    Rule("select-constant", "select($c, x, y)", lambda m: m.x if m.value("c") else m.y, "the choice is known"),
-    Rule("select-equal", "select(p, x, x)", lambda m: m.x, "there is no choice"),
-    Rule("select-not", "select(not(p), x, y)", lambda m: m.result(Select(), m.p, m.y, m.x), "the other one instead"),
-    Rule("select-true-false", "select(p, $c, $d)", lambda m: m.p, "the predicate itself",
+         "not < is >= in a total order", when=_can_invert),
+    Rule("select-constant", "select($c, x, y)", lambda m: m.x if m.value("c") else m.y, "the predicate is known"),
+    Rule("select-equal", "select(p, x, x)", lambda m: m.x, "both choices are the same"),
+    Rule("select-not", "select(not(p), x, y)", lambda m: m.result(Select(), m.p, m.y, m.x),
+         "inverting the predicate swaps the choices"),
+    Rule("select-true-false", "select(p, $c, $d)", lambda m: m.p, "true and false selected by p is p itself",
          when=lambda m: m.element_type.is_pred and bool(m.value("c")) and not m.value("d")),
-    Rule("clamp-unbounded", "clamp($c, x, $d)", lambda m: m.x, "integers: all lie between lowest and highest",
+    Rule("clamp-unbounded", "clamp($c, x, $d)", lambda m: m.x, "integers: every value is between lowest and highest",
          when=_integer(lambda m: bool(
              widen(m.value("c")) == widen(extreme(m.element_type, False))
              and widen(m.value("d")) == widen(extreme(m.element_type, True))))),
-    Rule("clamp-clamp", "clamp(a, clamp(a, x, b), b)", lambda m: m.root.operands[1], "clamped values stay"),
+    Rule("clamp-clamp", "clamp(a, clamp(a, x, b), b)", lambda m: m.root.operands[1], "clamping is idempotent"),
 ]  # fmt: skip
 
 CONVERSIONS = [
-    Rule("convert-same", "convert(x)", lambda m: m.x, "the type is the same already"),
-    Rule("convert-convert", "convert(convert(x))", _reconvert, "the type between holds every value of the first one",
+    Rule("convert-same", "convert(x)", lambda m: m.x, "the types are the same"),
+    Rule("convert-convert", "convert(convert(x))", _reconvert, "the intermediate type has every value of x",
          when=_conversion_is_lossless),
-    Rule("bitcast-convert-same", "bitcast-convert(x)", lambda m: m.x, "the type is the same already"),
-    Rule("bitcast-convert-twice", "bitcast-convert(bitcast-convert(x))", _recast, "the bits stay",
+    Rule("bitcast-convert-same", "bitcast-convert(x)", lambda m: m.x, "the types are the same"),
+    Rule("bitcast-convert-twice", "bitcast-convert(bitcast-convert(x))", _recast, "the bits are preserved",
          when=_is_one_bitcast),
-    Rule("real-complex", "real(complex(x, y))", lambda m: m.x, "the part it was made of"),
-    Rule("imag-complex", "imag(complex(x, y))", lambda m: m.y, "the part it was made of"),
-    Rule("complex-parts", "complex(real(z), imag(z))", lambda m: m.z, "the parts, put together again"),
-    Rule("real-real", "real(x)", lambda m: m.x, "a real number is its real part"),
-    Rule("imag-real", "imag(x)", lambda m: m.splat(0), "a real number has no imaginary part",
+    Rule("real-complex", "real(complex(x, y))", lambda m: m.x, "the real part is x"),
+    Rule("imag-complex", "imag(complex(x, y))", lambda m: m.y, "the imaginary part is y"),
+    Rule("complex-parts", "complex(real(z), imag(z))", lambda m: m.z, "the parts of z combined are z"),
+    Rule("real-real", "real(x)", lambda m: m.x, "x is real"),
+    Rule("imag-real", "imag(x)", lambda m: m.splat(0), "x is real",
          when=lambda m: m.x.shape.element_type.is_float),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Rules of reductions, sorts and products."""
+"""Rules of reductions, sorts and dots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hloom.types import PrimitiveType
 
 
 def _single_step(computation: Computation) -> Operation | None:
-    """The element-wise operation that the computation applies to its two parameters, in this order."""
+    """Returns the element-wise operation that a computation applies to its two parameters; None if it does more."""
     root = computation.root
     if len(computation.instructions) != 3 or not root.op.elementwise or len(root.operands) != 2:
         return None
@@ -25,7 +25,7 @@ def _single_step(computation: Computation) -> Operation | None:
 
 
 def _reduces_single_elements(m: Match) -> bool:
-    """One operand, one element to reduce into each result, by an operation that works on whole arrays."""
+    """Whether one array is reduced along dimensions of size 1, by a single element-wise operation."""
     if len(m.root.operands) != 2 or _single_step(m.op.computation) is None:
         return False
     sizes = m.root.operands[0].shape.dimensions
@@ -48,9 +48,10 @@ def _reduces_nothing(m: Match) -> bool:
 
 REDUCTIONS = [
     Rule("reduce-of-ones", "reduce(*)", _apply_once,
-         "one element each: the computation is applied once, to all of them", when=_reduces_single_elements),
+         "each result reduces one element: the combiner is applied once, to whole arrays",
+         when=_reduces_single_elements),
     Rule("reduce-of-none", "reduce(*)", lambda m: m.spread(m.root.operands[1], m.root.shape),
-         "nothing to reduce gives the initial value", when=_reduces_nothing),
+         "a reduction of no elements is the initial value", when=_reduces_nothing),
 ]  # fmt: skip
 
 # Sorts
@@ -63,14 +64,14 @@ def _sorts_single_elements(m: Match) -> bool:
 SORTS = [
     Rule("sort-of-ones", "sort(*)",
          lambda m: m.result(Tuple(), *m.root.operands) if m.root.shape.is_tuple else m.root.operands[0],
-         "one element is in order", when=_sorts_single_elements),
+         "rows of one element are sorted", when=_sorts_single_elements),
 ]  # fmt: skip
 
-# Products
+# Dots
 
 
 def _untransposed(m: Match, side: str, operand: Instruction) -> Dot | None:
-    """The dot on a transpose's operand, where its free dimensions keep their order."""
+    """Returns the dot that reads a transposed operand directly; None if that changes the order of free dimensions."""
     op: Dot = m.op
     permutation = operand.op.permutation  # type: ignore[attr-defined]
     free = [permutation[d] for d in op.free(operand.shape.rank, left=side == "lhs")]
@@ -87,7 +88,7 @@ def _untranspose(m: Match, side: str) -> Instruction:
 
 
 def _ends_with_left_dimension(m: Match) -> bool:
-    """Whether the last dimension is one of the left operand's, which stands before those of the right in a product."""
+    """Whether the last dimension of a transposed dot is a free one of the left operand, and so not the dot's last."""
     dot, last = m.root.operands[0], m.op.permutation[-1:]
     op = dot.op
     assert isinstance(op, Dot)
@@ -97,7 +98,7 @@ def _ends_with_left_dimension(m: Match) -> bool:
 
 
 def _swap_operands(m: Match) -> Instruction:
-    """The product with its operands swapped, and what is left of the transpose."""
+    """Swaps the operands of the transposed dot, and applies the rest of the transpose if there is one."""
     dot = m.root.operands[0]
     op = dot.op
     assert isinstance(op, Dot)
@@ -121,15 +122,16 @@ def _swap_operands(m: Match) -> Instruction:
 
 
 PRODUCTS = [
-    Rule("transpose-dot", "transpose(dot(x, y))", _swap_operands, "(x y) transposed is (y x), of the transposes",
+    Rule("transpose-dot", "transpose(dot(x, y))", _swap_operands,
+         "the transpose of a product is the product of the swapped transposes",
          when=_ends_with_left_dimension),
     Rule("dot-transpose-left", "dot(transpose(x), y)", lambda m: _untranspose(m, "lhs"),
-         "the same products are added in the same order",
+         "the same products are summed in the same order",
          when=lambda m: _untransposed(m, "lhs", m.root.operands[0]) is not None),
     Rule("dot-transpose-right", "dot(x, transpose(y))", lambda m: _untranspose(m, "rhs"),
-         "the same products are added in the same order",
+         "the same products are summed in the same order",
          when=lambda m: _untransposed(m, "rhs", m.root.operands[1]) is not None),
-    Rule("dot-of-none", "dot(x, y)", lambda m: m.splat(0), "a sum of no products",
+    Rule("dot-of-none", "dot(x, y)", lambda m: m.splat(0), "a sum of no products is 0",
          when=lambda m: any(m.x.shape.dimensions[d] == 0 for d in m.op.lhs_contracting_dims)
          and m.element_type is not PrimitiveType.PRED),
 ]  # fmt: skip

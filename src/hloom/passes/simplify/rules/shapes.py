@@ -1,7 +1,7 @@
-"""Rules of reshapes, broadcasts, transposes, and of moving them through element-wise operations.
+"""Rules of reshapes, broadcasts and transposes, and of moving them through element-wise operations.
 
-The normal form of a broadcast has an operand without dimensions of size 1: reshapes that add or drop them are moved to
-the operand's side, where they meet others and cancel.
+The operand of a broadcast in normal form has no dimensions of size 1: reshapes that add or remove them are moved before
+the broadcast, where they cancel with others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Ints = tuple[int, ...]
 
 
 def _non_unit_dimensions(shape: Shape) -> list[int]:
-    """The dimensions whose size is not 1."""
+    """Returns the dimensions whose size is not 1."""
     return [d for d, size in enumerate(shape.dimensions) if size != 1]
 
 
@@ -26,7 +26,7 @@ def _squeezed(shape: Shape) -> Shape:
 
 
 def _is_degenerate(before: Shape, after: Shape) -> bool:
-    """The shapes differ only in dimensions of size 1."""
+    """Whether the shapes differ only in dimensions of size 1."""
     return [s for s in before.dimensions if s != 1] == [s for s in after.dimensions if s != 1]
 
 
@@ -38,18 +38,18 @@ def _spread(m: Match, operand: Instruction, dimensions: Ints) -> Instruction:
 
 
 def _reshape_of_broadcast(m: Match) -> Instruction:
-    """Dimension k of those that are not 1 before is dimension k of those that are not 1 after."""
+    """Broadcasts to the shape of the reshape, which preserves the order of dimensions of other sizes than 1."""
     renamed = dict(zip(_non_unit_dimensions(m.root.operands[0].shape), _non_unit_dimensions(m.root.shape), strict=True))
     return _spread(m, m.x, tuple(renamed[d] for d in m.inner.broadcast_dimensions))
 
 
 RESHAPES = [
-    Rule("reshape-same", "reshape(x)", lambda m: m.x, "the dimensions are the same already"),
+    Rule("reshape-same", "reshape(x)", lambda m: m.x, "the dimensions are the same"),
     Rule("reshape-reshape", "reshape(reshape(x))", lambda m: m.result(Reshape(), m.x), "both keep the row-major order"),
     Rule("reshape-splat", "reshape(broadcast(x))", lambda m: _spread(m, m.x, ()), "all elements are equal",
          when=lambda m: m.x.shape.is_scalar),
     Rule("reshape-broadcast", "reshape(broadcast(x))", _reshape_of_broadcast,
-         "a reshape that adds or drops dimensions of size 1 only renames the others",
+         "a reshape that adds or removes dimensions of size 1 only renumbers the others",
          when=lambda m: 1 not in m.x.shape.dimensions and _is_degenerate(m.root.operands[0].shape, m.root.shape)),
 ]  # fmt: skip
 
@@ -66,8 +66,8 @@ BROADCASTS = [
          when=lambda m: m.op.broadcast_dimensions == tuple(range(m.root.shape.rank))),
     Rule("broadcast-broadcast", "broadcast(broadcast(x))",
          lambda m: _spread(m, m.x, tuple(m.op.broadcast_dimensions[d] for d in m.inner.broadcast_dimensions)),
-         "dimension d goes to where its place in between goes"),
-    Rule("broadcast-of-ones", "broadcast(x)", _squeeze_operand, "dimensions of size 1 are repeated like new ones",
+         "the maps of dimensions compose"),
+    Rule("broadcast-of-ones", "broadcast(x)", _squeeze_operand, "repeating a dimension of size 1 is adding a new one",
          when=lambda m: 1 in m.x.shape.dimensions),
 ]  # fmt: skip
 
@@ -102,20 +102,21 @@ def _reverse_of_broadcast(m: Match) -> Instruction:
 
 
 TRANSPOSES = [
-    Rule("transpose-same", "transpose(x)", lambda m: m.x, "every dimension stays",
+    Rule("transpose-same", "transpose(x)", lambda m: m.x, "the permutation is the identity",
          when=lambda m: m.op.permutation == tuple(range(m.root.shape.rank))),
     Rule("transpose-transpose", "transpose(transpose(x))", _transpose_transpose, "permutations compose"),
     Rule("transpose-of-ones", "transpose(x)", lambda m: m.result(Reshape(), m.x),
-         "moving dimensions of size 1 keeps the row-major order", when=_moves_only_ones),
+         "moving dimensions of size 1 preserves the row-major order", when=_moves_only_ones),
     Rule("transpose-broadcast", "transpose(broadcast(x))", lambda m: _spread(m, m.x, _transposed_dimensions(m)),
-         "the operand's dimensions go to their places at once",
+         "the broadcast can map dimensions to their final index, if their order is preserved",
          when=lambda m: list(_transposed_dimensions(m)) == sorted(_transposed_dimensions(m))),
     Rule("reverse-of-ones", "reverse(x)",
          lambda m: m.result(Reverse(dimensions=tuple(_visibly_reversed(m))), m.x) if _visibly_reversed(m) else m.x,
-         "sizes 0 and 1 have no other order", when=lambda m: len(_visibly_reversed(m)) < len(m.op.dimensions)),
+         "reversing a dimension of size 0 or 1 does nothing",
+         when=lambda m: len(_visibly_reversed(m)) < len(m.op.dimensions)),
     Rule("reverse-none", "reverse(x)", lambda m: m.x, "nothing is reversed", when=lambda m: not m.op.dimensions),
-    Rule("reverse-reverse", "reverse(reverse(x))", _reverse_reverse, "twice is not at all"),
-    Rule("reverse-broadcast", "reverse(broadcast(x))", _reverse_of_broadcast, "repeated elements have no order",
+    Rule("reverse-reverse", "reverse(reverse(x))", _reverse_reverse, "reversing twice does nothing"),
+    Rule("reverse-broadcast", "reverse(broadcast(x))", _reverse_of_broadcast, "repeated values have no order",
          when=lambda m: not {*m.op.dimensions} <= {*m.inner.broadcast_dimensions}),
 ]  # fmt: skip
 
@@ -123,7 +124,7 @@ TRANSPOSES = [
 
 
 def _small_operand(m: Match, operand: Instruction, shape: Shape) -> Instruction:
-    """What the operand repeats, at the size of `shape`; scalar operands (of select, clamp) stay."""
+    """Returns the operand of a broadcast, in the dimensions of `shape`; scalars of select and clamp as they are."""
     if operand.shape.is_scalar:
         return operand
     source = operand.operands[0]
@@ -135,7 +136,7 @@ def _is_scalar_broadcast(operand: Instruction) -> bool:
 
 
 def _widest(m: Match) -> Instruction | None:
-    """The broadcast that all operands which are not broadcasts of scalars agree with; None where they do not."""
+    """Returns the broadcast that all operands other than broadcasts of scalars agree with; None if they don't agree."""
     widest: Instruction | None = None
     for operand in m.root.operands:
         if operand.shape.is_scalar and not m.root.shape.is_scalar:
@@ -166,9 +167,10 @@ def _broadcast_of_elementwise(m: Match) -> Instruction:
 
 
 def _common_movement(m: Match, opcode: str) -> Instruction | None:
-    """The first of the operands, where all of them move in the same way and for the root alone; splats may be between.
+    """Returns the first of the operands that are the same transposes or reshapes, used by the root only; else None.
 
-    One operand is enough where it is a reshape that adds or drops dimensions of size 1.
+    The others must be splats. A single transpose or reshape is not enough, except for a reshape that only adds or
+    removes dimensions of size 1.
     """
     movements = [operand for operand in m.root.operands if splat_source(operand) is None]
     if not movements or any(len(operand.users) > 1 or operand.opcode != opcode for operand in movements):
@@ -183,7 +185,7 @@ def _common_movement(m: Match, opcode: str) -> Instruction | None:
 
 
 def _respread(m: Match, splat: Instruction, shape: Shape) -> Instruction:
-    """A splat in another shape; a scalar beside arrays (the predicate of a select, the bounds of a clamp) stays."""
+    """Returns a splat in another shape; a scalar beside arrays, as of select and clamp, is returned as it is."""
     if splat.shape.is_scalar and not m.root.shape.is_scalar:
         return splat
     source = splat_source(splat)
@@ -207,11 +209,11 @@ def _move_after(m: Match, opcode: str) -> Instruction:
 
 MOVEMENT = [
     Rule("elementwise-of-broadcasts", "elementwise(broadcast*)", _broadcast_of_elementwise,
-         "equal inputs give equal results: compute once and repeat", when=_computes_repeatedly),
+         "computing before repeating takes less work", when=_computes_repeatedly),
     *(
         Rule(f"elementwise-of-{opcode}s", f"elementwise({opcode}*)",
              lambda m, opcode=opcode: _move_after(m, opcode),  # type: ignore[misc]
-             "move the result once, instead of every operand and as late as possible",
+             "one movement of the result, as late as possible, replaces those of the operands",
              when=lambda m, opcode=opcode: _common_movement(m, opcode) is not None)  # type: ignore[misc]
         for opcode in ("reshape", "transpose")
     ),

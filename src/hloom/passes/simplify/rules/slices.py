@@ -1,4 +1,4 @@
-"""Rules of slices, concatenations, paddings, dynamic slices, and of counting."""
+"""Rules of slices, concatenations, pads, dynamic slices, iotas, sizes and copies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _slice_slice(m: Match) -> Instruction:
 
 
 def _slice_of_broadcast(m: Match) -> Instruction:
-    """Only dimensions of the operand are sliced; of the repeated ones there are fewer repetitions."""
+    """Slices the operand of the broadcast along its dimensions, and repeats it less often along the others."""
     parts = tuple(m.op.slice[d] for d in m.inner.broadcast_dimensions)
     operand = m.x
     if not all(map(_is_whole, parts, m.x.shape.dimensions)):
@@ -45,7 +45,7 @@ def _slice_of_broadcast(m: Match) -> Instruction:
 
 
 def _piece(m: Match) -> tuple[Instruction, int] | None:
-    """The operand of the concatenation that holds all of the slice, and where it starts."""
+    """Returns the operand of the concatenation that contains the whole slice, and its offset; None if none does."""
     joined = m.root.operands[0]
     d, offset = m.inner.dimension, 0
     part = m.op.slice[d]
@@ -68,11 +68,12 @@ def _slice_of_piece(m: Match) -> Instruction:
 
 
 SLICES = [
-    Rule("slice-all", "slice(x)", lambda m: m.x, "nothing is cut off",
+    Rule("slice-all", "slice(x)", lambda m: m.x, "the slice is the whole array",
          when=lambda m: all(map(_is_whole, m.op.slice, m.x.shape.dimensions))),
     Rule("slice-slice", "slice(slice(x))", _slice_slice, "starts add up, strides multiply"),
-    Rule("slice-broadcast", "slice(broadcast(x))", _slice_of_broadcast, "fewer repetitions of a part"),
-    Rule("slice-concatenate", "slice(concatenate(*))", _slice_of_piece, "all of it comes from one operand",
+    Rule("slice-broadcast", "slice(broadcast(x))", _slice_of_broadcast,
+         "a slice of a broadcast is a broadcast of a slice"),
+    Rule("slice-concatenate", "slice(concatenate(*))", _slice_of_piece, "the slice is inside of one operand",
          when=lambda m: _piece(m) is not None),
 ]  # fmt: skip
 
@@ -80,7 +81,7 @@ SLICES = [
 
 
 def _flat_operands(m: Match) -> list[Instruction]:
-    """The operands, those of concatenations along the same dimension that nobody else uses in their place."""
+    """Returns the operands, with nested concatenations along the same dimension replaced by theirs if single-use."""
     operands: list[Instruction] = []
     for operand in m.root.operands:
         single = operand.opcode == "concatenate" and operand.op == m.op and len(operand.users) == 1
@@ -93,7 +94,7 @@ def _filled_operands(m: Match) -> list[Instruction]:
 
 
 def _joined_slices(m: Match) -> Slices | None:
-    """The one slice that adjacent slices of one array make together."""
+    """Returns the union of the operands if they are adjacent slices of one array; else None."""
     first = m.root.operands[0]
     if any(o.opcode != "slice" or o.operands[0] is not first.operands[0] for o in m.root.operands):
         return None
@@ -119,7 +120,7 @@ def _are_equal_splats(m: Match) -> bool:
 
 
 def _thin_pieces(m: Match) -> Instruction:
-    """Each piece is reshaped to what it is in the transpose."""
+    """Concatenates the pieces reshaped instead of transposed."""
     order, pieces = m.op.permutation, m.root.operands[0].operands
     shapes = [Shape.array(m.element_type, (piece.shape.dimensions[d] for d in order)) for piece in pieces]
     moved = [m.build(Reshape(), [piece], shape) for piece, shape in zip(pieces, shapes, strict=True)]
@@ -134,24 +135,25 @@ def _moves_thin_pieces(m: Match) -> bool:
 
 
 CONCATENATIONS = [
-    Rule("concatenate-one", "concatenate(x)", lambda m: m.x, "there is nothing to join"),
+    Rule("concatenate-one", "concatenate(x)", lambda m: m.x, "a concatenation of one array is that array"),
     Rule("concatenate-empty", "concatenate(*)",
-         lambda m: m.result(m.op, *(_filled_operands(m) or m.root.operands[:1])), "nothing is joined",
+         lambda m: m.result(m.op, *(_filled_operands(m) or m.root.operands[:1])), "empty operands add nothing",
          when=lambda m: len(_filled_operands(m)) < len(m.root.operands) > 1),
     Rule("concatenate-concatenate", "concatenate(concatenate*)",
          lambda m: m.result(Concatenate(dimension=m.op.dimension), *_flat_operands(m)),
-         "the pieces are joined at once", when=lambda m: len(_flat_operands(m)) > len(m.root.operands)),
-    Rule("concatenate-slices", "concatenate(slice*)", _join_slices, "the slices were adjacent",
+         "concatenation is associative", when=lambda m: len(_flat_operands(m)) > len(m.root.operands)),
+    Rule("concatenate-slices", "concatenate(slice*)", _join_slices, "adjacent slices form one slice",
          when=lambda m: len(m.root.operands) > 1 and _joined_slices(m) is not None),
     Rule("transpose-concatenate", "transpose(concatenate(*))", _thin_pieces,
-         "pieces of size 1 keep their row-major order wherever they are joined", when=_moves_thin_pieces),
+         "transposing pieces of size 1 along the concatenation preserves their row-major order",
+         when=_moves_thin_pieces),
     Rule("concatenate-splats", "concatenate(*)",
          lambda m: m.result(Broadcast(broadcast_dimensions=()), m.root.operands[0].operands[0]),
          "all elements are equal",
          when=lambda m: _are_equal_splats(m) and m.root.operands[0].operands[0].shape.is_scalar),
 ]  # fmt: skip
 
-# Paddings
+# Pads
 
 
 def _pads_nothing(m: Match) -> bool:
@@ -179,7 +181,7 @@ PADDINGS = [
     Rule("pad-nothing", "pad(x, c)", lambda m: m.x, "no element is added or removed", when=_pads_nothing),
     Rule("pad-negative", "pad(x, c)", _slice_instead_of_pad, "removing elements at the edges is a slice",
          when=_only_removes),
-    Rule("pad-empty", "pad(x, c)", lambda m: m.spread(m.c, m.root.shape), "there is padding alone",
+    Rule("pad-empty", "pad(x, c)", lambda m: m.spread(m.c, m.root.shape), "every element is padding",
          when=lambda m: 0 in m.x.shape.dimensions and 0 not in m.root.shape.dimensions),
     Rule("pad-splat", "pad(broadcast(c), c)", lambda m: m.spread(m.c, m.root.shape), "all elements are equal",
          when=lambda m: 0 not in m.root.shape.dimensions),
@@ -189,7 +191,7 @@ PADDINGS = [
 
 
 def _constant_starts(m: Match, first: int) -> list[Array] | None:
-    """The start indices, from operand `first` on, where all of them are constants."""
+    """Returns the start indices, which are the operands from `first` on; None unless all of them are constants."""
     starts = m.root.operands[first:]
     if any(start.opcode != "constant" for start in starts):
         return None
@@ -208,19 +210,20 @@ def _updates_nothing(m: Match) -> bool:
 
 DYNAMIC_SLICES = [
     Rule("dynamic-slice-all", "dynamic-slice(*)", lambda m: m.root.operands[0], "the start is clamped to 0"),
-    Rule("dynamic-slice-constant", "dynamic-slice(*)", _static_slice, "the start is known",
+    Rule("dynamic-slice-constant", "dynamic-slice(*)", _static_slice, "the start indices are known",
          when=lambda m: _constant_starts(m, 1) is not None),
     Rule("dynamic-update-slice-none", "dynamic-update-slice(*)", lambda m: m.root.operands[0], "nothing is written",
          when=_updates_nothing),
-    Rule("dynamic-update-slice-all", "dynamic-update-slice(*)", lambda m: m.root.operands[1], "all is overwritten"),
+    Rule("dynamic-update-slice-all", "dynamic-update-slice(*)", lambda m: m.root.operands[1],
+         "every element is overwritten"),
 ]  # fmt: skip
 
 COUNTING = [
-    Rule("iota-one", "iota(*)", lambda m: m.splat(0), "it counts from 0 to 0",
+    Rule("iota-one", "iota(*)", lambda m: m.splat(0), "the only index is 0",
          when=lambda m: m.root.shape.dimensions[m.op.iota_dimension] == 1),
     Rule("get-dimension-size", "get-dimension-size(x)",
          lambda m: m.scalar(m.x.shape.dimensions[m.op.dimension]), "the size is static"),
-    Rule("copy", "copy(x)", lambda m: m.x, "values do not change, so a copy in the same layout is the value itself"),
+    Rule("copy", "copy(x)", lambda m: m.x, "values are immutable, so a copy in the same layout is the value itself"),
 ]  # fmt: skip
 
 RULES = [*SLICES, *CONCATENATIONS, *PADDINGS, *DYNAMIC_SLICES, *COUNTING]

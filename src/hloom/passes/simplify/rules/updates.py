@@ -1,11 +1,11 @@
-"""Rules of updates: what a select chooses moves into the part that is written; a scatter of one window is an update.
+"""Rules of updates: selects move into the slice that is written; a scatter of one window is a dynamic-update-slice.
 
     select(p, dynamic-update-slice(x, u, i), y)
         ->  z = select(p, x, y); dynamic-update-slice(z, select(p', u, z'), i)
 
-Here p' and z' are the parts of p and z that the update writes. The rule applies where x and y are one array after other
-updates, so that no select of whole arrays is left in the end: where y is x, z is x, too. A loop that updates its state
-under a mask then changes it in place, in time proportional to the part.
+Here p' and z' are the slices of p and z that the update writes. The rule applies if x and y are the same array but for
+other updates: the rule then removes all selects of whole arrays, because z is x if y is x. A loop that updates its
+state under a mask then updates it in place, in time proportional to the slice.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 ChooseNew = Callable[[Instruction, Instruction, Instruction], Instruction]
-"""The select of new and old elements by a predicate."""
+"""Builds the select of (predicate, new value, old value), in the order of the original select's operands."""
 UPDATES = ("dynamic-update-slice", "scatter")
 
 
 def _base(value: Instruction) -> Instruction:
-    """The array that a value is after updates which nothing else reads."""
+    """Returns the array that a value is computed from by updates that have no other users."""
     while value.opcode in UPDATES and len(value.users) == 1 and _can_choose(value):
         value = value.operands[0]
     return value
 
 
 def _can_choose(update: Instruction) -> bool:
-    """Whether an update can leave elements as they are, and is smaller than the array."""
+    """Whether the update can be made to write old values, and writes at most half of the array."""
     if isinstance(update.op, Scatter):
         return (
             not update.shape.is_tuple and _can_leave(update.op, update.shape) and _is_part(update.operands[2], update)
@@ -63,7 +63,7 @@ def _chooses_update(m: Match) -> bool:
 
 
 def _select_part(m: Match) -> Instruction:
-    """The select of what was there before the update, and of the part on top of that."""
+    """Selects the arrays before the update, then the values that the update writes to the selected array."""
     predicate, on_true, on_false = m.root.operands
     is_true = _base(on_true) is not on_true
     update, other = (on_true, on_false) if is_true else (on_false, on_true)
@@ -85,7 +85,10 @@ def _slice_part(m: Match, update: Instruction, array: Instruction, select: Choos
 
 
 def _part(m: Match, op: Operation, where: Sequence[Instruction], shape: Shape) -> Callable[[Instruction], Instruction]:
-    """Gives the part of an array that an update writes, in the shape of the update; scalars are their own part."""
+    """Returns a function that slices an array to the part that an update writes, in the update's dimensions.
+
+    Scalars, such as a predicate for the whole array, are returned as they are.
+    """
 
     def part(array: Instruction) -> Instruction:
         if array.shape.is_scalar:
@@ -99,7 +102,7 @@ def _part(m: Match, op: Operation, where: Sequence[Instruction], shape: Shape) -
 
 
 def _can_leave(op: Scatter, operand: Shape) -> bool:
-    """Whether there are updates that change nothing: of what is there already, or of the combiner's identity."""
+    """Whether some update values change nothing: the old values, or the identity of the combiner."""
     return _is_overwriting(op) or (monoid_of(op.update_computation) is not None and operand.element_type.bits >= 16)
 
 
@@ -121,7 +124,10 @@ def _scatter_part(m: Match, update: Instruction, array: Instruction, select: Cho
 
 
 def _windows(op: Scatter, operand: Shape, updates: Shape) -> Gather:
-    """The gather of what a scatter writes to, in the shape of its updates; windows that it skips do not matter."""
+    """Returns the gather that reads the windows that a scatter writes, in the shape of its updates.
+
+    Out-of-bounds windows, which scatter skips and gather clamps, yield arbitrary values.
+    """
     collapsed = {*op.inserted_window_dims, *op.input_batching_dims}
     sizes = iter(op.update_window_dims)
     return Gather(
@@ -149,7 +155,7 @@ def _has_one_window(m: Match) -> bool:
 
 
 def _update_of_one_window(m: Match) -> Instruction:
-    """The window is written where it lies inside of the array, else what is there stays."""
+    """Writes the window if it is inside of the array, and the old values otherwise."""
     operand, indices, updates = m.root.operands
     window = Shape.array(m.element_type, _windows(m.op, operand.shape, updates.shape).slice_sizes)
     entries = dict(zip(m.op.scatter_dims_to_operand_dims, _entries(m, indices), strict=True))
@@ -168,7 +174,7 @@ def _update_of_one_window(m: Match) -> Instruction:
 
 
 def _entries(m: Match, indices: Instruction) -> list[Instruction]:
-    """The entries of the only index vector, as scalars."""
+    """Returns the components of the only index vector, as scalars."""
     type, count = indices.shape.element_type, len(m.op.scatter_dims_to_operand_dims)
     vector = m.build(Reshape(), [indices], Shape.array(type, (count,)))
     parts = [m.build(Slice(slice=(SliceDimension(k, k + 1),)), [vector], Shape.array(type, (1,))) for k in range(count)]
@@ -176,7 +182,7 @@ def _entries(m: Match, indices: Instruction) -> list[Instruction]:
 
 
 def _is_inside(m: Match, start: Instruction, limit: int) -> Instruction:
-    """Whether a start index is from 0 to the limit."""
+    """Builds the test whether a start index is in [0, limit], as pred[]."""
     type, pred = start.shape.element_type, Shape.array(PrimitiveType.PRED, ())
     largest = min(limit, int(ml_dtypes.iinfo(type.dtype).max))
     inside = m.build(Compare(direction=ComparisonDirection.LE), [start, m.scalar(largest, type)], pred)
@@ -187,11 +193,11 @@ def _is_inside(m: Match, start: Instruction, limit: int) -> Instruction:
     )
 
 
-# Parts of arrays that repeat
+# Slices of broadcasts
 
 
 def _dynamic_slice_of_broadcast(m: Match) -> Instruction:
-    """Only dimensions of the operand are sliced; of the repeated ones there are fewer repetitions."""
+    """Slices the operand of the broadcast along its dimensions, and repeats it less often along the others."""
     (operand,) = m.root.operands[0].operands
     mapped, starts = m.inner.broadcast_dimensions, m.root.operands[1:]
     sizes = tuple(m.op.size_indices[d] for d in mapped)
@@ -206,12 +212,12 @@ def _has_a_start_each(m: Match) -> bool:
 
 
 RULES = [
-    Rule("scatter-one", "scatter(*)", _update_of_one_window, "one window is a dynamic-update-slice, if it lies inside",
+    Rule("scatter-one", "scatter(*)", _update_of_one_window, "one window is a dynamic-update-slice, if it is in bounds",
          when=_has_one_window),
-    Rule("select-update", "select(*)", _select_part, "outside of the part that is written both are the same",
+    Rule("select-update", "select(*)", _select_part, "outside of the slice that is written both are the same",
          when=_chooses_update),
     Rule("dynamic-slice-broadcast", "dynamic-slice(broadcast*)", _dynamic_slice_of_broadcast,
-         "fewer repetitions of a part",
+         "a slice of a broadcast is a broadcast of a slice",
          when=lambda m: m.root.operands[0].opcode == "broadcast" and _has_a_start_each(m)),
     Rule("gather-splat", "gather(broadcast*)", lambda m: m.spread(m.root.operands[0].operands[0], m.root.shape),
          "all elements are equal",
