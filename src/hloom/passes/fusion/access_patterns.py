@@ -1,0 +1,80 @@
+"""Access patterns: how the consumers of a fusion may read values that contain reductions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hloom.ir import Instruction
+
+MAX_ROW = 1 << 14
+"""Elements of a row up to which it stays in the cache between its reduction and its use."""
+MAX_COLUMN = 256
+"""Elements of a column up to which a vector of columns stays in the cache."""
+MIN_COLUMNS = 64
+"""Columns that make a loop over vectors of columns worthwhile."""
+MIN_ROWS = 16
+"""Rows that make a loop over rows worthwhile, unless the array is small."""
+
+AccessPattern = tuple[tuple[int, ...], ...]
+"""Description of how a consumer reads a value that contains a reduction: ELEMENTWISE (compatible with every other
+pattern), BY_ROWS, or by columns, given as (sizes of the array, reduced dimensions)."""
+ELEMENTWISE: AccessPattern = ()
+BY_ROWS: AccessPattern = ((),)
+
+
+def access_pattern(user: Instruction, operand: Instruction) -> AccessPattern | None:
+    """Returns the pattern in which a user reads an operand that contains a reduction; None if no fused loop nest would
+    compute each reduction once."""
+    sizes = operand.shape.dimensions
+    if user.op.elementwise:
+        return ELEMENTWISE
+    if user.opcode == "broadcast":
+        rest, rows = row_length(user), math.prod(sizes)
+        if rest is not None and rest <= MAX_ROW and (rows >= MIN_ROWS or rest * rows <= 4096):
+            return BY_ROWS
+        return columns_of_broadcast(user)
+    if user.opcode == "reduce":
+        reduced = tuple(user.op.dimensions)  # type: ignore[attr-defined]
+        if user.operands[0] is not operand:
+            return None
+        kept = [d for d in range(len(sizes)) if d not in reduced]
+        return BY_ROWS if _are_leading(kept, sizes) else _column_pattern(sizes, reduced)
+    is_same = user.opcode == "reshape" and without_ones(sizes) == without_ones(user.shape.dimensions)
+    return ELEMENTWISE if is_same else None
+
+
+def columns_of_broadcast(broadcast: Instruction) -> AccessPattern | None:
+    """Returns the pattern by columns in which a broadcast reads its operand; None if it has another pattern."""
+    dimensions, sizes = broadcast.op.broadcast_dimensions, broadcast.shape.dimensions  # type: ignore[attr-defined]
+    in_order = list(dimensions) == sorted(dimensions)
+    return _column_pattern(sizes, [d for d in range(len(sizes)) if d not in dimensions]) if in_order else None
+
+
+def _column_pattern(sizes: tuple[int, ...], reduced: Sequence[int]) -> AccessPattern | None:
+    """Returns the pattern by columns along the `reduced` dimensions; None for long or for few columns."""
+    reduced_dimensions = [d for d in sorted(reduced) if sizes[d] > 1]
+    if not reduced_dimensions or math.prod(sizes[d] for d in reduced_dimensions) > MAX_COLUMN:
+        return None
+    columns = math.prod(sizes[reduced_dimensions[-1] + 1 :])
+    return (sizes, tuple(reduced_dimensions)) if columns >= MIN_COLUMNS else None
+
+
+def row_length(broadcast: Instruction) -> int | None:
+    """Number of consecutive copies of each element of the operand; None unless the operand's order is preserved."""
+    dimensions, sizes = broadcast.op.broadcast_dimensions, broadcast.shape.dimensions  # type: ignore[attr-defined]
+    if not _are_leading(dimensions, sizes):
+        return None
+    return math.prod(size for d, size in enumerate(sizes) if d not in dimensions)
+
+
+def _are_leading(dimensions: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Whether the dimensions, in this order, precede all others; dimensions of size 1 are ignored."""
+    wide = [d for d, size in enumerate(sizes) if size > 1]
+    chosen = [d for d in dimensions if sizes[d] > 1]
+    return chosen == wide[: len(chosen)]
+
+
+def without_ones(sizes: tuple[int, ...]) -> list[int]:
+    """Returns the sizes that are not 1, in order."""
+    return [size for size in sizes if size != 1]
