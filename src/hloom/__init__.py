@@ -1,7 +1,7 @@
-"""hloom: XLA, written to be read. See README.md for a tour and docs/design.md for how the house is built.
+"""hloom: XLA, written to be read. README.md is a tour, docs/design.md explains the architecture.
 
-Element types and shapes are here at once; the other names load their modules when they are first used, so that
-importing hloom costs little more than importing NumPy.
+Element types and shapes are imported eagerly, everything else on first use, so that importing hloom takes little longer
+than importing NumPy.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'hloom' has no attribute {name!r}")
-    # An import that a signal interrupts may leave others' modules half-made.
+    # A signal that interrupts an import may leave other packages' modules partially initialised.
     module = shielded(importlib.import_module)(f"hloom.{_MODULES[name]}")
     globals()[name] = value = getattr(module, name)
     return value

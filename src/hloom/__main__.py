@@ -1,4 +1,4 @@
-"""`python -m hloom` is the `hloom` command."""
+"""Runs the `hloom` command: `python -m hloom`."""
 
 from hloom.cli import main
 

@@ -1,4 +1,4 @@
-"""The functions users start with: load, parse, save, compile."""
+"""The entry points of hloom: parse, load, save and compile."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 @ieee_floats()
 def parse(text: str) -> Module:
-    """The module that a text holds, verified: HLO text and StableHLO text alike, told apart by how they start.
+    """Parses HLO text or StableHLO text, told apart by how they start, and verifies the module.
 
-    ParseError or RuleError says line and column of what is wrong. `to_text` and `hloom.save` are the way back.
+    Raises ParseError or RuleError with the line and column of an error. `Module.to_text` and `hloom.save` are the
+    inverse.
     """
     from hloom.files.formats import module_from_text
 
@@ -34,10 +35,11 @@ def parse(text: str) -> Module:
 @shielded
 @ieee_floats()
 def load(path: str | PathLike[str]) -> Module:
-    """The module in a file, verified; what the file is follows from its content, not from its name.
+    """Reads and verifies the module in a file; the content, not the name, determines the format.
 
-    HLO text; StableHLO text; StableHLO bytecode and portable artifacts (by jaxlib); a serialised HloModuleProto,
-    HloProto or HloSnapshot (`hloom.Snapshot.load` gives the arguments too), or the text format of these.
+    Formats are HLO text; StableHLO text; StableHLO bytecode and portable artifacts (by jaxlib); a serialised
+    HloModuleProto, HloProto or HloSnapshot (`hloom.Snapshot.load` gives the arguments too), or the text format of
+    these. Raises HloomError, with the path, if the file cannot be read or does not hold a valid module.
     """
     from hloom.files.formats import module_from_content, read_file
 
@@ -50,11 +52,11 @@ def load(path: str | PathLike[str]) -> Module:
 
 @ieee_floats()
 def save(module: Module | XlaComputation, path: str | PathLike[str]) -> None:
-    """Writes a module to a file in the format that the extension says (see `hloom.files.formats`).
+    """Writes a module to a file, in the format of its extension (see `hloom.files.formats`).
 
-    `.hlo` HLO text, `.mlir` StableHLO, `.mlirbc` its bytecode (by jaxlib), `.pb` a serialised HloModuleProto, `.pbtxt`
-    that in text format. The file is written whole or not at all. ArgumentError for another extension, for a file that
-    cannot be written, and for what StableHLO cannot express.
+    `.hlo` is HLO text, `.mlir` StableHLO, `.mlirbc` its bytecode (by jaxlib), `.pb` a serialised HloModuleProto,
+    `.pbtxt` its text format. The file is replaced atomically. Raises ArgumentError for another extension, for a file
+    that cannot be written, and for modules that StableHLO cannot express.
     """
     from hloom.files.formats import content_of, path_format, write_file
 
@@ -82,35 +84,34 @@ def compile(
     observer: Callable[..., None] | None = None,
     fill_elided: int | None = None,
 ) -> Executable:
-    """Makes a module, a built computation, HLO text or StableHLO text ready to run.
+    """Compiles a module, a built computation, HLO text or StableHLO text to an executable.
 
     Arguments:
-        module: what to compile; it is verified first.
-        backend: "cpu" compiles to native code; "interpreter" runs one instruction after another, the reference.
-        replicas: how many replicas run it; by default what the module says.
-        partitions: how many partitions share it, by its shardings; it is called with whole arrays then. Without it a
-            module is the program of one partition already, of as many as it says.
-        distributed: whether the devices are shared among all processes of this run of MPI (`mpiexec -n N`), each of
-            which compiles the same module and runs its share: arguments and results are those of its own devices,
-            but whole arrays with `partitions`. The rank of each device may be given instead.
-        devices: one device for each replica (and partition), with the queues that infeed and outfeed use;
-            made where not given.
-        timeout: seconds that a replica waits for the others in a collective before that is an error.
-        seed: the seed of RngUniform and RngNormal; without it every run draws other numbers (RNGNORMAL-3).
-        donate: whether the arrays of parameters that the module's input_output_alias or buffer_donor names are given
-            to the program: results may then lie in their memory, so that what they held is lost.
-        step_limit: the number of instructions after which the interpreter stops with an error.
-        observer: called by the interpreter after each instruction with it, its operands' values and its value.
-        fill_elided: a seed of random values for constants whose values were left out of the text, `constant({...})`;
-            without it such a module does not run.
+        module: the program, which is verified first.
+        backend: "cpu" compiles to native code; "interpreter" evaluates one instruction after another, the reference.
+        replicas: the number of replicas that run the program; by default the module's `replica_count`.
+        partitions: the number of partitions to which SPMD partitioning distributes the module, by its shardings; the
+            executable then takes and returns whole arrays. By default the module is the program of one partition
+            already, and its `num_partitions` of them run.
+        distributed: whether the devices are distributed over all processes of this MPI run (`mpiexec -n N`), each of
+            which compiles the same module: arguments and results are those of the process's own devices, or whole
+            arrays with `partitions`. A sequence gives the rank of each device.
+        devices: a device, with its infeed and outfeed queues, for each replica (and partition); created by default.
+        timeout: seconds that a replica waits for the others in a collective before RunError is raised.
+        seed: the seed of RngUniform and RngNormal, >= 0; by default every run draws other values (RNGNORMAL-3).
+        donate: whether parameters that the module's input_output_alias or buffer_donor names are donated: results may
+            overwrite the arrays passed for them.
+        step_limit: the number of instructions after which the interpreter raises RunError.
+        observer: a function that the interpreter calls after each instruction, with the instruction, the values of its
+            operands and its value.
+        fill_elided: the seed of random values for constants that the text elides, `constant({...})`; by default such a
+            module cannot be run.
 
-    A module whose parameters have sizes without a bound, `f32[?,3]`, is compiled when it is called, for the sizes of
-    the arguments, once for each set of them.
+    A module with unbounded parameter sizes, `f32[?,3]`, is compiled when it is called, once for each combination of
+    argument sizes. An instruction whose operands, combiner and result mix floating-point types computes in the widest.
 
-    Where floating-point types of operands, combiners and result are mixed, an instruction computes in the widest.
-
-    Raises HloomError where the module breaks a rule, or calls a custom-call target that is not registered, or one of
-    hloom's own in a way that its signature does not allow (CUSTOMCALL-7).
+    Raises HloomError if the module violates a rule, or calls a custom-call target that is not registered, or one of
+    hloom's own with operands that its signature does not allow (CUSTOMCALL-7).
     """
     from hloom.runtime.executable import RunOptions
 
@@ -166,7 +167,9 @@ def compile(
 def _partitioned(
     module: Module, replicas: int, partitions: int
 ) -> tuple[Module, Module, tuple[list[Sharding], list[Sharding]]]:
-    """The program of one partition, the whole one, and the shardings of the parameters and of the results."""
+    """Partitions a module; returns the program of one partition, the whole one, and the shardings of parameters and
+    results.
+    """
     from hloom.passes import clone_module
     from hloom.passes.spmd import partition
 
@@ -179,9 +182,9 @@ def _partitioned(
 
 @shielded
 def prepare(source: Module | XlaComputation | Computation | str, fill_elided: int | None = None) -> Module:
-    """The verified module as backends take it: with all values and conversions written out.
+    """Verifies a module and prepares it for a backend: constants filled, mixed precision and NaN signs made explicit.
 
-    Arguments and errors are those of `compile`.
+    The argument is not modified. Arguments and errors are those of `compile`.
     """
     from hloom.passes.expand.mixed_precision import MixedPrecisionExpander
     from hloom.passes.expand.nan_signs import NanSigns, tells_nans_apart

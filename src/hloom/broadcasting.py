@@ -1,4 +1,4 @@
-"""Broadcasting semantics: how element-wise operands of different shapes come to one shape (spec: broadcasting)."""
+"""Broadcasting: bringing element-wise operands of different shapes to one shape (spec: broadcasting)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from hloom.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class Broadcasting:
-    """How one operand comes to `shape`: its dimension i becomes `dimensions[i]`; those in `expanded` grow from 1."""
+    """The broadcast of one operand to `shape`: operand dimension i becomes `dimensions[i]`; those in `expanded` grow
+    from 1.
+    """
 
     shape: Shape
     dimensions: tuple[int, ...]
@@ -20,11 +22,14 @@ class Broadcasting:
 
     @property
     def is_identity(self) -> bool:
+        """Whether the operand has the shape already."""
         return not self.expanded and self.dimensions == tuple(range(self.shape.rank))
 
     @staticmethod
     def in_dim(operand: Shape, sizes: Sequence[int], dimensions: Sequence[int]) -> Broadcasting:
-        """BroadcastInDim's rule (BROADCASTINDIM-1, BROADCASTINDIM-3)."""
+        """Returns the broadcast of BroadcastInDim to the given sizes (BROADCASTINDIM-1). Raises
+        RuleError[BROADCASTINDIM-3].
+        """
         result = Shape.array(operand.element_type, sizes)
         _check_dimensions("broadcast", "BROADCASTINDIM-3", operand, result, dimensions)
         expanded = []
@@ -42,12 +47,17 @@ class Broadcasting:
 
 
 class BroadcastPair(NamedTuple):
+    """The broadcasts of the two operands of a binary operation."""
+
     lhs: Broadcasting
     rhs: Broadcasting
 
 
 def broadcast_shapes(opcode: str, lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int] | None) -> BroadcastPair:
-    """The algorithm of BC-16: how both operands come to one shape; RuleError with the clause where they do not."""
+    """Returns the broadcasts of both operands to their joint shape, by the algorithm of BC-16.
+
+    Raises RuleError with the violated clause if the operands cannot be broadcast; the message proposes dimensions.
+    """
     for operand in (lhs, rhs):
         if not operand.is_array:
             raise RuleError(opcode, "BINARY-1", f"takes arrays, got {operand}")
@@ -74,7 +84,7 @@ def _plan(operand: Shape, dimensions: tuple[int, ...], result: Shape) -> Broadca
 def _matched_dimensions(
     opcode: str, lower: Shape, higher: Shape, broadcast_dimensions: Sequence[int] | None
 ) -> tuple[int, ...]:
-    """Which dimension of the higher-rank shape each dimension of the lower-rank one matches."""
+    """The dimensions of the higher-rank shape that the dimensions of the lower-rank one match."""
     if lower.rank == higher.rank:
         identity = tuple(range(higher.rank))
         if broadcast_dimensions is not None and len(broadcast_dimensions) and tuple(broadcast_dimensions) != identity:
@@ -128,7 +138,7 @@ def _joint_sizes(opcode: str, lower: Shape, higher: Shape, dimensions: tuple[int
 
 
 def _proposal(lower: Shape, higher: Shape) -> str:
-    """Broadcast dimensions that would be valid, for the message."""
+    """Broadcast dimensions that would be valid, for the error message; "" if there are none."""
     found, start = [], 0
     for size in lower.dimensions:
         match = next((t for t in range(start, higher.rank) if higher.dimensions[t] in (size, 1) or size == 1), None)

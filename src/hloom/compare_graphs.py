@@ -1,4 +1,4 @@
-"""Compares two modules: are they the same graph?"""
+"""Comparison of two modules as graphs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _INSTRUCTION = ("name", "shape", "metadata", "frontend_attributes", "sharding", 
 
 
 def difference(a: Module, b: Module, ignore: frozenset[str] = frozenset()) -> str | None:
-    """The first difference between two modules, in words; None where they are the same graph.
+    """Describes the first difference between two modules; None if they are the same graph.
 
-    Names, shapes with layouts, attributes, order and annotations all count; `ignore` names fields that do not.
+    Names, shapes with layouts, attributes, order and annotations all count, except the fields named in `ignore`.
     """
     for field in _HEADER:
         if field not in ignore and getattr(a, field) != getattr(b, field):

@@ -1,5 +1,4 @@
-"""Loops that count: where they start, by how much they step, and how often they run. What is counted with is seen
-through fusions."""
+"""Loops with an induction variable: start, step and trip count. Values are looked up through fusions."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from hloom.shape import Shape
 
 @dataclass(frozen=True, slots=True)
 class CountedLoop:
-    """A loop that counts: element `index` of its tuple takes the values start, start + step, .. , `trips` of them."""
+    """A loop whose carried element `index` takes the values start, start + step, .. , `trips` of them."""
 
     index: int
     start: int
@@ -27,10 +26,12 @@ class CountedLoop:
 
 
 def counted_loop(loop: Instruction) -> CountedLoop | None:
-    """How the loop counts, as in JAX's scan and fori_loop; None where that is not known.
+    """Returns the induction variable of a while loop, such as those of JAX's scan and fori_loop; None if it is not
+    known.
 
-    The condition compares an integer element of the tuple with a constant, or with an element that has a constant as
-    its initial value and never changes; the body adds a constant to it. The constant stands on the comparison's right.
+    The condition must compare an integer element of the carried tuple with a constant, or with an element whose initial
+    value is a constant and that never changes; the constant is on the right. The body must add a constant to the
+    element.
     """
     op = loop.op
     assert isinstance(op, While)
@@ -55,24 +56,27 @@ def counted_loop(loop: Instruction) -> CountedLoop | None:
 
 
 def trip_count(loop: Instruction) -> int | None:
-    """How often the body runs; None where that is not known."""
+    """Returns the trip count of a while loop; None if it is not known."""
     counted = counted_loop(loop)
     return None if counted is None else counted.trips
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """An instruction, and the fusion that it is in: the operands of that fusion stand for its parameters."""
+    """An instruction and the fusion that contains it, if any, whose operands are the values of its parameters."""
 
     instruction: Instruction
     fusion: Resolved | None = None
 
     def operand(self, position: int) -> Resolved:
+        """Resolves the operand at a position."""
         return resolve(self.instruction.operands[position], self.fusion)
 
 
 def resolve(instruction: Instruction, fusion: Resolved | None = None) -> Resolved:
-    """The instruction that computes a value: one in a fusion for that fusion, an argument for a parameter."""
+    """Finds the instruction that computes a value, through fusions, their parameters, and copies and reshapes of
+    scalars.
+    """
     while True:
         op = instruction.op
         if isinstance(op, Parameter) and fusion is not None:
@@ -88,13 +92,15 @@ def resolve(instruction: Instruction, fusion: Resolved | None = None) -> Resolve
 
 
 def _fused_tuple(instruction: Instruction) -> Instruction | None:
-    """The tuple that is the root of a fusion."""
+    """The tuple at the root of a fusion; None if there is none."""
     op = instruction.op
     return op.calls.root if isinstance(op, Fusion) and op.calls.root.opcode == "tuple" else None
 
 
 def carried_index(value: Instruction, computation: Computation) -> int | None:
-    """Which element of the tuple that a computation is given a value is."""
+    """Returns the index of a value among the elements of the tuple that a computation takes; None if it is not one of
+    them.
+    """
     op = value.op
     if not isinstance(op, GetTupleElement):
         return None
@@ -104,23 +110,26 @@ def carried_index(value: Instruction, computation: Computation) -> int | None:
 
 
 def constant_integer(value: Instruction) -> int | None:
-    """The integer that a constant of one element is."""
+    """Returns the value of a constant of one integer; None for other instructions."""
     op = value.op
     return int(op.literal.value.item()) if isinstance(op, Constant) and is_scalar_integer_op(value) else None
 
 
 def is_scalar_integer_op(instruction: Instruction) -> bool:
-    """Whether all it is computed with are integers of one element, of one type."""
+    """Whether an instruction's result and operands are single integers of one type."""
     shapes = (instruction.shape, *instruction.operand_shapes)
     return all(map(is_single_integer, shapes)) and len({shape.element_type for shape in shapes}) == 1
 
 
 def is_single_integer(shape: Shape) -> bool:
+    """Whether a shape holds one element, of an integer type."""
     return shape.is_array and shape.element_count == 1 and shape.element_type.is_integer
 
 
 def _known(value: Instruction, loop: Instruction, op: While) -> int | None:
-    """A constant, or the constant that an element is all the time."""
+    """The value of a constant, or of a loop-carried element that always has its constant initial value; None if not
+    known.
+    """
     index = carried_index(value, op.condition)
     if index is None:
         return constant_integer(value)
@@ -130,7 +139,7 @@ def _known(value: Instruction, loop: Instruction, op: While) -> int | None:
 
 
 def _step(body: Computation, index: int) -> int | None:
-    """What the body adds to an element."""
+    """The constant that the body adds to a carried element; None if it does something else."""
     following = resolve(body.root.operands[index])
     if isinstance(following.instruction.op, Add):
         for counter in (0, 1):

@@ -1,4 +1,4 @@
-"""Arrays as pictures, in SVG: cells, and where the elements of a shape lie in memory."""
+"""SVG drawings of arrays: cells, and the positions of their elements in memory."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from hloom.shape import Shape, tiled_buffer_size
 
 CELL, GAP, HEAD = 34, 40, 22
 MAX_ELEMENTS = 128
-"""Of an array that is drawn; more cannot be read."""
+"""The maximum number of elements of an array that is drawn; more would be unreadable."""
 LINE = 24
-"""Places of memory in a line."""
+"""The number of memory slots in a line of the drawing."""
 PADDING = "#e4e7ec"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def cell(x: float, y: float, text: str, color: str) -> str:
-    """A square with its upper left corner at (x, y)."""
+    """Returns a square cell with its upper left corner at (x, y)."""
     box = f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" rx="4" fill="{color}"/>'
     return box + label(x + CELL / 2 - 1, y + CELL / 2 + 4, text, 13, "#1d2330")
 
 
 def label(x: float, y: float, text: str, size: int, color: str = "currentColor") -> str:
-    """Text, centred at x, on the line y."""
+    """Returns a text centred at x, on the baseline y."""
     return f'<text x="{x}" y="{y}" font-size="{size}" fill="{color}" text-anchor="middle">{escape(text)}</text>'
 
 
 def hue(ordinal: int, count: int) -> str:
-    """A colour for one of `count` things in a row."""
+    """Returns the colour of the item `ordinal` of a sequence of `count`."""
     return f"hsl({330 * ordinal / max(1, count):.0f} 70% 82%)"
 
 
 def picture(parts: Sequence[str], width: float, height: float) -> str:
-    """The SVG of some parts."""
+    """Returns the SVG document that contains some elements."""
     style = 'font-family="sans-serif" color="#667085"'
     size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n' + "\n".join(parts) + "\n</svg>\n"
 
 
 def shape_svg(shape: Shape) -> str:
-    """An array's elements as they are indexed, and below as they lie in memory; "" where there are too many, or none.
+    """Draws an array as indexed and, below, its memory; "" if it has too many elements, none, or no static shape.
 
-    The last two dimensions are a plane; planes of further dimensions stand side by side. Grey places are padding.
+    The last two dimensions are a plane; planes of further dimensions are side by side. Grey cells are padding.
     """
     if not shape.is_array or not shape.is_static or not 0 < shape.element_count <= MAX_ELEMENTS:
         return ""
@@ -61,7 +61,7 @@ def shape_svg(shape: Shape) -> str:
 
 
 def _planes(shape: Shape) -> tuple[list[str], float]:
-    """The cells of the array, and where they end."""
+    """The cells of the array, and the x coordinate of their right end."""
     rows, columns = (1, 1, *shape.dimensions)[-2:]
     ordinals = np.arange(shape.element_count).reshape(-1, rows, columns)
     outer = shape.dimensions[:-2]
@@ -77,7 +77,7 @@ def _planes(shape: Shape) -> tuple[list[str], float]:
 
 
 def _memory(shape: Shape, size: int, top: float) -> list[str]:
-    """The places of memory in lines, with what lies there."""
+    """The slots of memory in lines, with the elements in them; `top` is the y coordinate of the first line."""
     count = shape.element_count
     elements = {int(address): ordinal for ordinal, address in enumerate(linear_indices(shape).ravel())}
     parts = [label(GAP / 2 + min(size, LINE) * CELL / 2, top - 8, "memory", 12)]
@@ -90,5 +90,5 @@ def _memory(shape: Shape, size: int, top: float) -> list[str]:
 
 
 def element_name(ordinal: int, count: int) -> str:
-    """a, b, c .. where there are letters enough, else the number."""
+    """Returns the label of an element: a, b, c .., or its ordinal if there are not enough letters."""
     return _LETTERS[ordinal] if count <= len(_LETTERS) else str(ordinal)

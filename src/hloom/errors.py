@@ -1,14 +1,17 @@
-"""The exceptions that hloom raises on bad input: all of them are an `HloomError`.
+"""The exceptions that hloom raises on invalid input, all of them subclasses of `HloomError`.
 
-A message says which operation is concerned, which rule (clause of the specification) was broken, the offending
-shapes or numbers and what would have been valid; layers further out add where it happened (`at`).
+A message names the operation, the violated rule (a clause of the specification), the offending shapes or values, and
+what would have been valid. Outer layers add the location of the error with `HloomError.at`.
 """
 
 from __future__ import annotations
 
 
 class HloomError(Exception):
-    """The root of everything that hloom raises on bad input (text, protos, arrays, files, arguments)."""
+    """Base class of all errors about invalid input: text, protos, arrays, files, arguments.
+
+    `message` is the text without locations; `locations` holds the locations that `at` added, the innermost first.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -16,7 +19,9 @@ class HloomError(Exception):
         self.locations: list[str] = []
 
     def at(self, location: str) -> HloomError:
-        """Adds a place (an instruction, a line of text, the user's line) and returns the error itself."""
+        """Appends a location (an instruction, a line of text, the user's source line) unless it is there, and returns
+        self.
+        """
         if location not in self.locations:
             self.locations.append(location)
         return self
@@ -26,7 +31,10 @@ class HloomError(Exception):
 
 
 class RuleError(HloomError):
-    """A rule of the specification is broken: `pad[PAD-3]: interior padding must be >= 0, got -1`."""
+    """A violated rule of the specification: `pad[PAD-3]: interior padding must be >= 0, got -1`.
+
+    `subject` is the opcode (or "shape", "literal", "index"), `clause` the identifier of the rule.
+    """
 
     def __init__(self, subject: str, clause: str, message: str) -> None:
         super().__init__(f"{subject}[{clause}]: {message}")
@@ -35,13 +43,15 @@ class RuleError(HloomError):
 
 
 class ParseError(HloomError):
-    """Text that is not HLO: carries the 1-based line and column, and shows the line with a caret."""
+    """A syntax error: `line` and `column` are 1-based, and the message shows the line with a caret. `line` is 0 if
+    unknown.
+    """
 
     def __init__(self, message: str, line: int = 0, column: int = 0, source_line: str = "") -> None:
         self.line = line
         self.column = column
         if line:
-            # Long lines (a constant's payload) would bury the caret: show a window around the column.
+            # Long lines (a constant's payload) would move the caret off the screen: show a window around the column.
             start = max(0, column - 81)
             shown = source_line[start : start + 140].replace("\t", " ")
             message = f"{line}:{column}: {message}\n  {shown}\n  {' ' * (column - 1 - start)}^"
@@ -49,20 +59,20 @@ class ParseError(HloomError):
 
 
 class ProtoError(HloomError):
-    """Bytes or a message that do not hold a consistent HLO module."""
+    """Bytes, or a protobuf message, that do not encode a consistent HLO module."""
 
 
 class VerifyError(HloomError):
-    """A module whose graph breaks an invariant (see `hloom.verifier`)."""
+    """A module that violates an invariant of the graph, as `hloom.verifier.module` lists them."""
 
 
 class ArgumentError(HloomError):
-    """An argument of a Python call, or an array handed to an executable, that does not fit."""
+    """An invalid argument of a Python call, or an array that does not match a parameter of an executable."""
 
 
 class RunError(HloomError):
-    """A program that fails while it runs: a step limit, a time-out in a rendezvous, a dynamic size out of range."""
+    """A failure while a program runs: a step limit, a time-out in a rendezvous, a dynamic size out of range."""
 
 
 class ResourceExhaustedError(RunError):
-    """Memory that a run needs and the system has not."""
+    """A failure to allocate the memory or the threads that a run needs."""

@@ -1,8 +1,9 @@
-"""How many arithmetic operations a module does, counted from its instructions as they are written.
+"""Count of the arithmetic operations of a module, from its instructions as written.
 
-A product with its sum counts as two; any other operation on one element, a transcendental function or one on complex
-numbers included, counts as one. Data movement is free. Where the number depends on the algorithm (sort, reduce-window,
-cholesky ..), on run-time values (a loop without a counter) or on somebody else's code (custom-call), it is unknown.
+A multiplication with its addition counts as two; any other operation on an element counts as one, transcendental
+functions and complex operations included. Data movement is free. The count is unknown (None) where it depends on the
+algorithm (sort, reduce-window, cholesky ..), on run-time values (a loop without a known trip count) or on external code
+(custom-call).
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ FREE = frozenset({
     "parameter", "partition-id", "replica-id", "reshape", "reverse", "set-dimension-size", "slice", "transpose",
     "tuple",
 })  # fmt: skip
-"""The instructions that move data or compute addresses."""
+"""Opcodes that move data or compute addresses, which count as zero operations."""
 
 Counts = dict[Computation, int | None]
 
 
 def count_flops(module: Module) -> int | None:
-    """The operations of one run of the module; None where a part is unknown."""
+    """Counts the operations of one run of a module; None if a part is unknown."""
     counts: Counts = {}
     for computation in callees_first(module.entry):
         counts[computation] = _sum(_count(instruction, counts) for instruction in computation.instructions)
@@ -42,7 +43,7 @@ def count_flops(module: Module) -> int | None:
 
 
 def count_flops_of(instruction: Instruction) -> int | None:
-    """The operations of one instruction, with those of the computations that it calls; None where a part is unknown."""
+    """Counts the operations of one instruction, called computations included; None if a part is unknown."""
     counts: Counts = {}
     for called in instruction.op.computations:
         for computation in callees_first(called):
@@ -51,13 +52,13 @@ def count_flops_of(instruction: Instruction) -> int | None:
 
 
 def bytes_of(instruction: Instruction) -> int:
-    """The bytes of an instruction's operands and of its result."""
+    """Returns the total size of an instruction's operands and result, in bytes."""
     shapes = [*instruction.operand_shapes, instruction.shape]
     return sum(leaf.byte_size for shape in shapes for leaf in shape.leaves() if leaf.is_array)
 
 
 def _count(instruction: Instruction, counts: Counts) -> int | None:
-    """The operations of one instruction, given those of the computations that it calls."""
+    """Counts the operations of one instruction, given those of the computations that it calls."""
     op, operands, elements = instruction.op, instruction.operand_shapes, instruction.shape.element_count
     match op:
         case Dot() | ScaledDot():
@@ -100,6 +101,8 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _trips(loop: Instruction) -> int | None:
-    """How often the body runs, where the loop counts, or a compiler says so: `{"known_trip_count":{"n":"10"}}`."""
+    """The trip count of a loop: the compiler's `{"known_trip_count":{"n":"10"}}` in the backend config, else by
+    analysis.
+    """
     said = re.search(r'"known_trip_count":\s*\{\s*"n":\s*"(\d+)"', loop.backend_config)
     return int(said[1]) if said else trip_count(loop)

@@ -1,7 +1,7 @@
-"""Forms of instructions that XLA reads beside those that the operations declare: each becomes the declared one.
+"""Normalisation of alternative forms of instructions, which XLA reads too, to those that operations declare.
 
-They say nothing new: operands that repeat what the result says, results without their context, combiners that return a
-tuple of one element. Text and protos go through here before they are verified.
+The alternatives carry no more information: operands that repeat the result shape, results without contexts, combiners
+that return a tuple of one element. Text and protos are normalised before they are verified.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DONES = {"all-gather-start": "all-gather-done", "collective-permute-start": "co
 
 
 def write_declared_forms(module: Module) -> None:
-    """Rewrites what stands in another form, in place; what fits no form is left to the verifier."""
+    """Rewrites alternative forms in place; instructions that match none are left to the verifier."""
     for computation in [*module.computations]:
         for instruction in [*computation.instructions]:
             rewrite = _FORMS.get(instruction.op.opcode)
@@ -46,7 +46,7 @@ def _type_entry_layouts(module: Module) -> None:
 
 
 def _typed_as(shape: Shape, entry: Shape) -> Shape:
-    """A shape of the header with the floating-point types of the entry: the header says layouts."""
+    """A shape of the module header with the floating-point types of the entry: only its layouts matter."""
     if shape.is_tuple and entry.is_tuple and len(shape.elements) == len(entry.elements):
         return Shape.tuple_of(map(_typed_as, shape.elements, entry.elements))
     if shape.element_type.is_float and entry.element_type.is_float and shape.element_type is not entry.element_type:
@@ -55,14 +55,14 @@ def _typed_as(shape: Shape, entry: Shape) -> Shape:
 
 
 def _rng(instruction: Instruction) -> None:
-    """Without the third operand, the sizes, which the result has (RNGUNIFORM-1)."""
+    """Removes the third operand, the sizes of the result (RNGUNIFORM-1)."""
     for operand in instruction.operands[2:]:
         operand.users.pop(instruction)
     del instruction.operands[2:]
 
 
 def _rng_bit_generator(instruction: Instruction) -> None:
-    """With the new state beside the bits (RNGBITGENERATOR-1)."""
+    """Adds the new state to a result that has the bits alone (RNGBITGENERATOR-1)."""
     if instruction.shape.is_array:
         bits = instruction.shape
         instruction.shape = Shape.tuple_of([instruction.operands[0].shape, bits])
@@ -70,7 +70,7 @@ def _rng_bit_generator(instruction: Instruction) -> None:
 
 
 def _combiner(instruction: Instruction) -> None:
-    """With a combiner that returns a scalar rather than a tuple of it, and an array as its result (REDUCE-2)."""
+    """Makes a combiner return a scalar instead of a tuple of one scalar, and the result an array (REDUCE-2)."""
     if not any(map(_returns_tuple_of_one, instruction.op.computations)):
         return
     instruction.op = instruction.op.with_computations(_returning_scalar)
@@ -104,7 +104,7 @@ def _returning_scalar(computation: Computation) -> Computation:
 
 
 def _broadcast(instruction: Instruction) -> None:
-    """Without dimensions of size 1 that grow: a reshape takes them out of the operand first (BROADCASTINDIM-3)."""
+    """Removes operand dimensions of size 1 that would grow, by a reshape of the operand (BROADCASTINDIM-3)."""
     op, operand = instruction.op, instruction.operands[0]
     assert isinstance(op, Broadcast)
     targets = op.broadcast_dimensions
@@ -121,7 +121,7 @@ def _broadcast(instruction: Instruction) -> None:
 
 
 def _convolution(instruction: Instruction) -> None:
-    """With a window of the kernel's sizes (CONVGENERAL-11)."""
+    """Sets the window sizes to those of the kernel (CONVGENERAL-11)."""
     op, kernel = instruction.op, instruction.operands[-1].shape
     assert isinstance(op, Convolution)
     spatial = op.dimension_numbers.kernel_spatial_dimensions
@@ -132,7 +132,7 @@ def _convolution(instruction: Instruction) -> None:
 
 
 def _gather(instruction: Instruction) -> None:
-    """Slices without elements along a dimension that is collapsed give zeros (GATHER-11)."""
+    """Replaces a gather of empty slices along a collapsed dimension by zeros (GATHER-11)."""
     op = instruction.op
     assert isinstance(op, Gather)
     if any(0 <= d < len(op.slice_sizes) and op.slice_sizes[d] == 0 for d in op.collapsed_slice_dims):
@@ -146,21 +146,21 @@ def _gather(instruction: Instruction) -> None:
 
 
 def _start(instruction: Instruction) -> None:
-    """With the operand beside the result, where the start has the done's result alone (COLL-7)."""
+    """Adds the operand to the result of a start that has the result of the done alone (COLL-7)."""
     done = _DONES[instruction.opcode]
     if instruction.shape.is_array and all(u.opcode == done for u in instruction.users):
         instruction.shape = Shape.tuple_of([instruction.operands[0].shape, instruction.shape])
 
 
 def _all_reduce_start(instruction: Instruction) -> None:
-    """With the result alone, where the operand stands beside it (COLL-7)."""
+    """Removes the operand from the result of an all-reduce-start (COLL-7)."""
     shape = instruction.shape
     if shape.is_tuple and len(shape.elements) == 2 and len(instruction.operands) == 1:
         instruction.shape = shape.elements[1]
 
 
 def _set_dimension_size(instruction: Instruction) -> None:
-    """With the other dimensions as dynamic as they are in the operand (SETDIMENSIONSIZE-3)."""
+    """Gives the other dimensions the dynamic flags of the operand (SETDIMENSIONSIZE-3)."""
     op, shape, operand = instruction.op, instruction.shape, instruction.operands[0].shape
     assert isinstance(op, SetDimensionSize)
     if shape.is_array and shape.dimensions == operand.dimensions and 0 <= op.dimension < shape.rank:
@@ -190,7 +190,7 @@ _FORMS: dict[str, Callable[[Instruction], None]] = {
 
 
 def _replace_by(instruction: Instruction, op: Operation, shape: Shape) -> None:
-    """Gives users what an operation makes of the instruction, which comes right after it."""
+    """Inserts an operation after the instruction; users, and the root, refer to the operation instead."""
     users, is_root = [*instruction.users], instruction.parent is not None and instruction.parent.root is instruction
     made = _insert(instruction, 1, op, shape, [instruction])
     for user in users:
@@ -203,7 +203,7 @@ def _replace_by(instruction: Instruction, op: Operation, shape: Shape) -> None:
 
 
 def _insert(at: Instruction, offset: int, op: Operation, shape: Shape, operands: list[Instruction]) -> Instruction:
-    """A new instruction before the one at hand, or `offset` places further."""
+    """Inserts a new instruction at `offset` positions after the instruction `at`; 0 is before it."""
     computation = at.parent
     assert computation is not None
     name = _new_name(f"{at.name}.{op.opcode}", {i.name for i in computation.instructions})

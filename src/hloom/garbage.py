@@ -1,4 +1,4 @@
-"""Python's collector of garbage while modules are read and compiled, which makes many objects."""
+"""Tuning of Python's garbage collector while modules are read and compiled, which allocates many objects."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _inside = threading.Lock()
-"""Held while a caller has set objects at rest. (Python counts them one by one: with a framework that takes 10 ms.)"""
+"""Held while the older objects are frozen. (`gc.get_freeze_count` counts one by one: 10 ms once a framework is
+loaded.)
+"""
 
 _NEW_OBJECTS = 100_000
-"""That the collector waits for."""
+"""The number of allocations that trigger a collection while older objects are frozen."""
 _usual = gc.get_threshold()
-"""The thresholds outside."""
+"""The collector's thresholds outside `older_objects_frozen`."""
 
 
 @contextmanager
 def older_objects_frozen() -> Iterator[None]:
-    """Objects from before are not looked at by the collector meanwhile: with a framework, they are many.
+    """Context manager that excludes existing objects from garbage collection: a loaded framework has many.
 
-    What arises inside is collected, but less often: most of it stays. Where somebody has set objects at rest already,
-    nothing happens. For shielded functions: an interrupt may leave the collector as it is inside.
+    Objects allocated inside are collected, but less often, because most of them survive. Nested or concurrent use has
+    no effect. Must be used in shielded functions: an interrupt could leave the collector frozen.
     """
     global _usual
     if _inside.locked() or gc.get_freeze_count() or not _inside.acquire(blocking=False):
@@ -44,7 +46,7 @@ def _leave() -> None:
 
 
 def _in_child() -> None:
-    """The thread that was inside is not there to leave."""
+    """Unfreezes in a forked child, which lacks the thread that would."""
     if _inside.locked():
         _leave()
 

@@ -1,4 +1,6 @@
-"""IndexUtil: multidimensional index <-> linear index in the buffer, for every layout (SL-17 to SL-19, SL-26, SL-27)."""
+"""Conversion between multidimensional and linear indices for every layout, as XLA's IndexUtil (SL-17 to SL-19,
+SL-26).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,10 @@ IndexArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def linear_index(shape: Shape, index: Sequence[int]) -> int:
-    """Where the element at a multidimensional index lies in the buffer, in elements (SL-17).
+    """Returns the offset of an element in the buffer of its array, in elements (SL-17).
 
-    Raises RuleError[SL-18] for an index with the wrong number of entries or an entry outside [0, size).
+    Raises RuleError[SL-18] for an index with the wrong number of entries or an entry outside [0, size), and
+    RuleError[SL-17] for entries that are not integers.
     """
     layout = _layout(shape)
     try:
@@ -35,7 +38,7 @@ def linear_index(shape: Shape, index: Sequence[int]) -> int:
 
 
 def multi_index(shape: Shape, linear: int) -> tuple[int, ...]:
-    """The multidimensional index of the element at a linear index (SL-17).
+    """Returns the multidimensional index of the element at a linear index; the inverse of `linear_index` (SL-17).
 
     Raises RuleError[SL-18] for a linear index outside the buffer or in its padding.
     """
@@ -64,7 +67,7 @@ def multi_index(shape: Shape, linear: int) -> tuple[int, ...]:
 
 
 def linear_indices(shape: Shape) -> IndexArray:
-    """The linear index of every element: an int64 array of the shape's sizes."""
+    """Returns the linear index of every element: an int64 array of the shape's sizes."""
     layout = _layout(shape)
     grid = np.ogrid[tuple(slice(size) for size in shape.dimensions)] if shape.rank else []
     physical = [grid[d].astype(np.int64) for d in reversed(layout.minor_to_major)]
@@ -73,7 +76,8 @@ def linear_indices(shape: Shape) -> IndexArray:
 
 
 def next_index(shape: Shape, index: list[int], order: Sequence[int] | None = None) -> bool:
-    """Steps `index` in place to the next one, `order[0]` changing fastest; False when it has come round (SL-19).
+    """Advances `index` in place, `order[0]` changing fastest; returns False after the last index, which becomes zeros
+    (SL-19).
 
     The default order is the layout's `minor_to_major`, which visits the elements in the order of linear memory.
     """
@@ -88,7 +92,7 @@ def next_index(shape: Shape, index: list[int], order: Sequence[int] | None = Non
 
 
 def indices(shape: Shape) -> Iterator[tuple[int, ...]]:
-    """All indices of an array in the order of linear memory."""
+    """Yields all indices of an array in the order of linear memory."""
     if shape.element_count:
         index = [0] * shape.rank
         yield tuple(index)
@@ -97,12 +101,12 @@ def indices(shape: Shape) -> Iterator[tuple[int, ...]]:
 
 
 def _physical_sizes(shape: Shape) -> list[int]:
-    """The buffer's widths from the most major dimension to the most minor one."""
+    """Returns the widths of the buffer from the most major to the most minor dimension."""
     return [shape.buffer_dimensions[d] for d in reversed(_layout(shape).minor_to_major)]
 
 
 def _linearize(index: list[Any], sizes: list[int], tiles: Sequence[Tile]) -> Any:
-    """Linear index of physical index entries (scalars or arrays, major to minor), through all tiles."""
+    """Returns the linear index of index entries (scalars or arrays, major to minor) after all tiles."""
     for tile in tiles:
         index = _apply_tile(index, sizes, tile)
         sizes = tiled_dimensions(sizes, tile)
@@ -129,7 +133,7 @@ def _apply_tile(index: list[Any], sizes: list[int], tile: Tile) -> list[Any]:
 
 
 def _untile(index: list[int], sizes: list[int], tile: Tile) -> list[int]:
-    """The index before a tile was applied; entries past `sizes` mean padding."""
+    """Returns the index before a tile was applied; entries past `sizes` are in the padding."""
     extents = [extent for extent in tile.dimensions if extent != Tile.COMBINE]
     lead = len(index) - 2 * len(extents)
     counts, offsets = index[lead : lead + len(extents)], index[lead + len(extents) :]

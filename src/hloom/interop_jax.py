@@ -1,4 +1,4 @@
-"""JAX functions as HLO modules: `from_jax` traces and lowers a function with JAX and gives the module."""
+"""Conversion of JAX functions to HLO modules: `from_jax` traces and lowers a function with JAX."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from hloom.ir import Module
 def from_jax(
     function: Callable[..., Any], *args: Any, static_argnums: int | Sequence[int] = (), **kwargs: Any
 ) -> Module:
-    """The module of a JAX function for the shapes and types of some arguments.
+    """Converts a JAX function to a module, for the shapes and types of some arguments.
 
     Arguments:
         function: a function of JAX arrays, plain or made by `jax.jit`.
         args: positional arguments: arrays, numbers, `jax.ShapeDtypeStruct`, and any pytrees of these.
-        static_argnums: which positional arguments are constants of the program. A jitted function has its own.
+        static_argnums: the positional arguments that are constants of the program. A jitted function has its own.
         kwargs: keyword arguments, as `args`.
 
     The entry takes the leaves of all arguments that are not static, in the order in which `jax.tree.leaves` lists them,
-    used or not; a parameter's metadata has its name in the signature, such as `params['w']`. The result is the tuple
-    of the result's leaves, or the one leaf. Raises ArgumentError where JAX is not installed or cannot trace.
+    used or not; a parameter's metadata has its name in the signature, such as `params['w']`. The result is the tuple of
+    the result's leaves, or the one leaf. Raises ArgumentError if JAX is not installed or cannot trace the function.
     """
     if not callable(function):
         raise ArgumentError(f"from_jax takes a function, got {type(function).__name__}")
@@ -34,11 +34,11 @@ def from_jax(
     import jax
 
     try:
-        # Lowered for the host, whatever device JAX would run it on.
+        # Lower for the host, whatever device JAX would choose.
         lowered = _jitted(jax, function, static_argnums).trace(*args, **kwargs).lower(lowering_platforms=("cpu",))
         text = lowered.as_text(dialect="stablehlo", debug_info=True)
     except Exception as error:
-        # What the user's function raises is the user's: it stays in sight as the cause.
+        # The cause keeps the exception that the user's function raised.
         raise ArgumentError(f"JAX cannot lower {_name(function)}: {type(error).__name__}: {error}") from error
     from hloom.stablehlo.importer.module import parse_stablehlo
 
@@ -46,9 +46,10 @@ def from_jax(
 
 
 def traced(program: Any, arguments: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
-    """A program and its arguments, where it is a function of JAX's as a module and the arguments' leaves.
+    """Converts a JAX function and its arguments to a module and the arguments' leaves; other programs are returned
+    unchanged.
 
-    Anything else comes back as it is. Raises ArgumentError where JAX is not installed or cannot trace.
+    Raises ArgumentError if JAX is not installed or cannot trace the function.
     """
     if not callable(program) or hasattr(program, "module"):
         return program, tuple(arguments)
@@ -59,9 +60,10 @@ def traced(program: Any, arguments: Sequence[Any]) -> tuple[Any, tuple[Any, ...]
 
 
 def _jitted(jax: Any, function: Any, static_argnums: int | Sequence[int]) -> Any:
-    """The function under a jit that keeps arguments that nothing reads."""
+    """Wraps a function in a `jax.jit` that keeps unused arguments."""
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    # A jitted function would drop them: what it wraps is jitted anew, with the same static and donated arguments.
+    # A jitted function drops unused arguments, so the wrapped function is jitted again with its static and donated
+    # ones.
     info = getattr(function, "_jit_info", None)
     if info is None:
         return jax.jit(function, static_argnums=static, keep_unused=True)

@@ -1,8 +1,8 @@
-"""The graph: a Module of Computations of Instructions. The verifier (`hloom.verifier`) states its invariants.
+"""The HLO graph: a `Module` of `Computation`s of `Instruction`s. `hloom.verifier.module` lists its invariants.
 
 An `Instruction` holds an immutable `Operation` (opcode and attribute values), its operands and its result shape. The
-graph is mutable; `users` and control edges are kept in step by the methods here, so passes change operands with
-`replace_operand` and `replace_all_uses_with` rather than by hand.
+graph is mutable: the methods here keep `users` and control edges consistent, so passes change operands with
+`replace_operand` and `replace_all_uses_with`, never by assignment.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from hloom.sharding import Sharding
 
 
 class Instruction:
-    """One node: `%name = shape opcode(operands), attributes`.
+    """A node of the graph: `%name = shape opcode(operands), attributes`.
 
-    `users` maps each instruction that has this one among its operands to None: an ordered set. `metadata`,
-    `frontend_attributes` and `extra_attributes` are dictionaries as the text shows them; `extra_attributes` keeps the
-    raw text of attributes that hloom does not know.
+    `users` is an ordered set, a dictionary from each instruction that has this one among its operands to None.
+    `metadata`, `frontend_attributes` and `extra_attributes` are dictionaries as HLO text shows them; `extra_attributes`
+    keeps the raw text of attributes that hloom does not know. `parent` is the computation, None until the instruction
+    is added to one.
     """
 
     __slots__ = (
@@ -57,22 +58,22 @@ class Instruction:
         self.extra_attributes: dict[str, str] = {}
         self.parent: Computation | None = None
         self.location = ""
-        """Where the user wrote it: a line of the builder's caller, or a line of the text."""
+        """The source location for messages: a line of the builder's caller, or a line of the text; "" if unknown."""
         for operand in self.operands:
             operand.users[self] = None
 
     @property
     def opcode(self) -> str:
-        """That of the operation, as HLO text writes it."""
+        """The opcode of the operation, as in HLO text: `dynamic-slice`."""
         return self.op.opcode
 
     @property
     def operand_shapes(self) -> list[Shape]:
-        """The shapes of the operands, in order."""
+        """The shapes of the operands, in operand order."""
         return [operand.shape for operand in self.operands]
 
     def replace_operand(self, position: int, new: Instruction) -> None:
-        """Reads `new` at this position instead; users of both stay right."""
+        """Replaces the operand at `position` (0-based) by `new`, and updates the users of both."""
         old = self.operands[position]
         self.operands[position] = new
         if old not in self.operands:
@@ -80,7 +81,7 @@ class Instruction:
         new.users[self] = None
 
     def replace_all_uses_with(self, new: Instruction) -> None:
-        """Every user, and the root of the computation, reads `new` instead."""
+        """Makes all users, and the root of the computation, refer to `new` instead; `new` itself keeps its operands."""
         for user in list(self.users):
             for position, operand in enumerate(user.operands):
                 if operand is self and user is not new:
@@ -89,7 +90,7 @@ class Instruction:
             self.parent.root = new
 
     def add_control_dependency(self, successor: Instruction) -> None:
-        """`successor` runs after this instruction."""
+        """Adds a control edge: `successor` must run after this instruction. No effect if the edge exists."""
         if successor not in self.control_successors:
             self.control_successors.append(successor)
             successor.control_predecessors.append(self)
@@ -100,7 +101,11 @@ class Instruction:
 
 
 class Computation:
-    """A function: instructions in an order in which operands come before users, and a root."""
+    """A function of a module: a list of instructions, in which operands precede their users, and a root.
+
+    `execution_thread` is "main" unless an async-start runs the computation elsewhere. `parent` is the module, None
+    until the computation is added to one.
+    """
 
     __slots__ = ("_root", "execution_thread", "instructions", "name", "parent")
 
@@ -113,7 +118,10 @@ class Computation:
 
     @property
     def root(self) -> Instruction:
-        """The instruction whose value the computation returns: the last one unless another is set (GEN-12)."""
+        """The instruction whose value is the result: the last one unless another is set (GEN-12).
+
+        Raises ArgumentError for an empty computation.
+        """
         if self._root is not None:
             return self._root
         if not self.instructions:
@@ -126,13 +134,13 @@ class Computation:
 
     @property
     def parameters(self) -> list[Instruction]:
-        """The parameter instructions in the order of their numbers."""
+        """The parameter instructions, by parameter number."""
         found = [i for i in self.instructions if i.opcode == "parameter"]
         return sorted(found, key=lambda i: int(i.op.number))  # type: ignore[attr-defined]
 
     @property
     def parameter_shapes(self) -> list[Shape]:
-        """Those of the parameters, by their numbers."""
+        """The shapes of the parameters, by parameter number."""
         return [parameter.shape for parameter in self.parameters]
 
     @property
@@ -141,13 +149,13 @@ class Computation:
         return self.root.shape
 
     def add(self, instruction: Instruction) -> Instruction:
-        """Appends an instruction."""
+        """Appends an instruction, whose operands must already be in the computation, and returns it."""
         instruction.parent = self
         self.instructions.append(instruction)
         return instruction
 
     def remove(self, instruction: Instruction) -> None:
-        """Takes an instruction without users out of the computation, its control edges included."""
+        """Removes an instruction, its control edges included. Raises ArgumentError if it has users or is the root."""
         if instruction.users or instruction is self.root:
             raise ArgumentError(f"%{instruction.name} has users or is the root: it cannot be removed")
         for operand in set(instruction.operands):
@@ -160,7 +168,7 @@ class Computation:
         instruction.parent = None
 
     def called_computations(self) -> Iterator[Computation]:
-        """The computations that the instructions call, in order, each once."""
+        """Yields each computation that the instructions call, once, in the order of first use."""
         return called_by(self.instructions)
 
     def __repr__(self) -> str:
@@ -170,7 +178,10 @@ class Computation:
 
 @dataclass(slots=True)
 class InputOutputAlias:
-    """The output at `output_index` may or must share the buffer of a parameter: donation."""
+    """Donation: the output at `output_index` may, or must, share the buffer of a parameter.
+
+    `output_index` and `parameter_index` are paths into nested tuples; () is the whole value.
+    """
 
     output_index: tuple[int, ...]
     parameter_number: int
@@ -180,7 +191,7 @@ class InputOutputAlias:
 
 @dataclass(slots=True)
 class BufferDonor:
-    """A parameter's buffer that the program may overwrite without it being an output."""
+    """A buffer of a parameter that the program may overwrite without returning it as an output."""
 
     parameter_number: int
     parameter_index: tuple[int, ...]
@@ -188,12 +199,12 @@ class BufferDonor:
 
 @dataclass(eq=False)
 class Module:
-    """A program: its computations, callees before callers, and what the header of HLO text says.
+    """A program: its computations, callees before callers, and the attributes of the `HloModule` header.
 
-    `entry_parameter_layouts` and `entry_result_layout` are the shapes with layouts of `entry_computation_layout`;
-    None means those of the entry computation itself. `stack_frames` holds the tables FileNames, FunctionNames,
-    FileLocations and StackFrames as they stand in the text: table name -> rows. `extra_attributes` keeps raw header
-    attributes that hloom does not know.
+    `entry_parameter_layouts` and `entry_result_layout` are the shapes with layouts of `entry_computation_layout`; None
+    stands for the shapes of the entry computation. `stack_frames` maps the name of a table (FileNames, FunctionNames,
+    FileLocations, StackFrames) to its rows. `extra_attributes` keeps the raw text of header attributes that hloom does
+    not know.
     """
 
     name: str
@@ -212,13 +223,15 @@ class Module:
 
     @property
     def entry(self) -> Computation:
-        """The entry computation; ArgumentError where none is set."""
+        """The entry computation. Raises ArgumentError if none is set."""
         if self.entry_computation is None:
             raise ArgumentError(f"module {self.name} has no ENTRY computation")
         return self.entry_computation
 
     def add(self, computation: Computation, entry: bool = False) -> Computation:
-        """Appends a computation, after those that it calls; `entry` makes it the entry."""
+        """Appends a computation, whose callees must precede it, and returns it; `entry` makes it the entry
+        computation.
+        """
         computation.parent = self
         self.computations.append(computation)
         if entry:
@@ -226,23 +239,23 @@ class Module:
         return computation
 
     def set_default_entry_layouts(self) -> None:
-        """Gives `entry_computation_layout` the shapes of the entry's own parameters and result."""
+        """Sets `entry_computation_layout` to the shapes of the entry computation's parameters and result."""
         self.entry_parameter_layouts = self.entry.parameter_shapes
         self.entry_result_layout = self.entry.result_shape
 
     def instructions(self) -> Iterator[Instruction]:
-        """Every instruction of every computation."""
+        """Yields the instructions of all computations, in order."""
         for computation in self.computations:
             yield from computation.instructions
 
     def to_text(self, **options: Any) -> str:
-        """HLO text; for the options see `hloom.text.print_module`."""
+        """Returns the module as HLO text; `hloom.text.print_module` documents the options."""
         from hloom.text import print_module
 
         return print_module(self, **options)
 
     def _repr_html_(self) -> str:
-        """In notebooks: the text, with colours."""
+        """The highlighted HLO text, which notebooks display."""
         from hloom.text import module_html
 
         return module_html(self)
@@ -253,7 +266,7 @@ class Module:
 
 
 def post_order(computation: Computation) -> list[Instruction]:
-    """The instructions in an order in which operands and control predecessors come before their users."""
+    """Returns the instructions in a topological order: operands and control predecessors before their users."""
     order: list[Instruction] = []
     done: set[Instruction] = set()
     for start in computation.instructions:
@@ -280,7 +293,7 @@ def _before(instruction: Instruction) -> Iterator[Instruction]:
 
 
 def called_by(instructions: Iterable[Instruction]) -> Iterator[Computation]:
-    """The computations that instructions call, in order, each once."""
+    """Yields each computation that some instructions call, once, in the order of first use."""
     seen: set[int] = set()
     for instruction in instructions:
         if not instruction.op.calling_fields:
@@ -294,9 +307,9 @@ def called_by(instructions: Iterable[Instruction]) -> Iterator[Computation]:
 def callees_first(
     *starts: Computation, called: Callable[[Computation], Iterator[Computation]] = Computation.called_computations
 ) -> list[Computation]:
-    """The computations reachable from some, these included, each after those that it calls.
+    """Returns the computations reachable from `starts`, these included, each after its callees.
 
-    `called` gives what a computation calls, in another order than that of its instructions.
+    `called` yields the callees of a computation; the order among callees is its order.
     """
     order: list[Computation] = []
     done: set[int] = set()
@@ -319,7 +332,10 @@ def callees_first(
 
 
 def clone_computation(computation: Computation, replacement: Callable[[Computation], Computation]) -> Computation:
-    """A copy with instructions of its own, which calls `replacement(c)` where the original calls c."""
+    """Returns a copy of a computation with new instructions; calls to a computation c become calls to `replacement(c)`.
+
+    Names, metadata, shardings and control edges are copied. The copy has no parent.
+    """
     copy = Computation(computation.name)
     copy.execution_thread = computation.execution_thread
     new: dict[Instruction, Instruction] = {}
@@ -341,5 +357,5 @@ def clone_computation(computation: Computation, replacement: Callable[[Computati
 
 
 def flatten(shapes: Sequence[Shape]) -> list[Shape]:
-    """The leaves of several shapes in order."""
+    """Returns the leaves (arrays and tokens) of several shapes, in order."""
     return [leaf for shape in shapes for leaf in shape.leaves()]

@@ -1,4 +1,4 @@
-"""Literal: a value with a shape: an array, or a tuple of literals; to and from linear memory, bit for bit."""
+"""Literals: values with shapes, arrays or tuples of literals, and their conversion to and from linear memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from hloom.values import TOKEN_VALUE, Array, Token, Value
 
 
 class Literal:
-    """An immutable value: `shape` with layouts, and `value`, a read-only array or a tuple of values.
+    """An immutable value: a `shape` with layouts, and `value`, a read-only NumPy array, a token or a tuple of values.
 
-    Equality is by shape without layout and by bits, NaN payloads included; padding does not count (SL-16).
+    Two literals are equal if their shapes are equal up to layouts and their elements have the same bits, NaN payloads
+    included; padding is ignored (SL-16).
     """
 
     __slots__ = ("shape", "value")
@@ -29,7 +30,10 @@ class Literal:
 
     @staticmethod
     def from_numpy(array: Array, layout: Layout | None = None) -> Literal:
-        """A literal of a NumPy array, which is copied: a literal does not change when the array does."""
+        """Returns a literal with a copy of a NumPy array, in `layout` or the default one.
+
+        Raises ArgumentError for a dtype without an element type.
+        """
         array = np.asarray(array)
         dtype = array.dtype.newbyteorder("=")
         if dtype not in BY_DTYPE:
@@ -41,9 +45,10 @@ class Literal:
 
     @staticmethod
     def from_value(value: Any) -> Literal:
-        """A literal of arrays, Python numbers and nested lists, and tuples of these.
+        """Converts arrays, Python numbers, nested lists, and tuples of these to a literal.
 
-        Python bools become pred, ints s32 (s64 where they need it), floats f32, complex numbers c64.
+        Python bools become pred, ints s32 (s64 if a value does not fit), floats f32, complex numbers c64. Objects with
+        `__array__` or `__dlpack__` are arrays. Raises ArgumentError for anything else.
         """
         if isinstance(value, Literal):
             return value
@@ -64,20 +69,25 @@ class Literal:
 
     @staticmethod
     def tuple_of(elements: Iterable[Literal]) -> Literal:
+        """Returns the tuple of some literals."""
         parts = tuple(elements)
         return Literal(Shape.tuple_of(part.shape for part in parts), tuple(part.value for part in parts))
 
     @property
     def elements(self) -> tuple[Literal, ...]:
-        """The elements of a tuple literal."""
+        """The elements of a tuple literal, in order."""
         return tuple(Literal(s, v) for s, v in zip(self.shape.elements, self.value, strict=True))
 
     def with_layout(self, layout: Layout | None) -> Literal:
-        """The same values in another layout."""
+        """Returns the array with the same values in another layout; None is the default layout."""
         return Literal(self.shape.with_layout(layout), self.value)
 
     def to_linear_memory(self) -> bytes:
-        """The buffer of an array in the layout of its shape, padding and tiles included (SL-10 to SL-17, SL-23)."""
+        """Encodes an array in the layout of its shape, padding and tiles included (SL-10 to SL-17, SL-23).
+
+        The result has `shape.byte_size` bytes. Raises ArgumentError for tuples and tokens, which have no buffer of
+        their own.
+        """
         shape = self.shape
         if shape.layout is None:
             raise ArgumentError(f"{shape} has no linear memory of its own: take its elements")
@@ -95,7 +105,11 @@ class Literal:
 
     @staticmethod
     def from_linear_memory(shape: Shape, memory: bytes | memoryview) -> Literal:
-        """The array that lies in a buffer; RuleError[SL-22] where the buffer has another size than the shape says."""
+        """Decodes an array from a buffer in the layout of `shape`; the inverse of `to_linear_memory`.
+
+        Raises RuleError[SL-22] if the buffer does not have `shape.byte_size` bytes, ArgumentError if `shape` is no
+        array.
+        """
         if shape.layout is None:
             raise ArgumentError(f"{shape} has no linear memory of its own")
         size = memoryview(memory).nbytes
@@ -123,7 +137,7 @@ class Literal:
         return hash((str(self.shape.without_layout()), self.bits()))
 
     def bits(self) -> bytes:
-        """The bits of all elements that count: those of the element types' widths, without layouts and padding."""
+        """The bits of all elements, in row-major order without padding; elements narrower than a byte are packed."""
         if self.shape.is_tuple:
             return b"".join(element.bits() for element in self.elements)
         return _element_bits(self.value) if self.shape.is_array else b""
@@ -134,7 +148,7 @@ class Literal:
 
 
 def _element_bits(array: Array) -> bytes:
-    """The bits that count: those of the element type's width, and for predicates whether they are true."""
+    """The bits of the elements, in the width of their type; a predicate is 0 or 1 whatever byte holds it."""
     element_type = BY_DTYPE[array.dtype]
     if element_type.is_pred:
         return np.ascontiguousarray(array).view(np.uint8).astype(bool).tobytes()
@@ -153,7 +167,7 @@ def _from_python(value: Any) -> Array:
 
 
 def _padding(shape: Shape) -> Any:
-    """What fills the padding of a buffer (SL-14)."""
+    """The element that fills the padding of a buffer (SL-14); zero unless the layout has a padding value."""
     kind, element_type = shape.layout.padding_value if shape.layout else None, shape.element_type
     if kind is PaddingValue.ONE_PAD:
         return np.ones((), element_type.dtype)
@@ -163,7 +177,7 @@ def _padding(shape: Shape) -> Any:
 
 
 def extreme(element_type: PrimitiveType, highest: bool) -> Array:
-    """The highest or lowest value of an ordered type: an infinity where the type has one."""
+    """Returns the highest or lowest value of an ordered element type as a scalar: an infinity if the type has one."""
     import ml_dtypes
 
     dtype = element_type.dtype
@@ -180,12 +194,14 @@ def extreme(element_type: PrimitiveType, highest: bool) -> Array:
 
 
 def identity(opcode: str, element_type: PrimitiveType) -> Array:
-    """The value that a reorderable combiner leaves everything unchanged with: of add, maximum, and .."""
+    """Returns the identity of a combiner in `hloom.monoids.MONOIDS` as a scalar: -0.0 for the addition of floats, 1 ..
+
+    The identity of the addition of floats narrower than 16 bits is an f32: some have no zero, and sums are f32.
+    """
     dtype = element_type.dtype
     if opcode == "add":
         if element_type.is_complex:
             return np.asarray(complex(-0.0, -0.0), dtype)
-        # Not all narrow floats have a zero; they are summed up in f32.
         is_narrow = element_type.is_float and element_type.bits < 16
         return np.asarray(-0.0 if element_type.is_float else 0, np.float32 if is_narrow else dtype)
     if opcode == "multiply":
@@ -198,7 +214,7 @@ def identity(opcode: str, element_type: PrimitiveType) -> Array:
 
 
 def _tile_padding(shape: Shape) -> Array:
-    """Slots that tiles add beyond the padded widths: their content is zeros (SL-28)."""
+    """A mask over the slots of the buffer that tiles add beyond the padded widths; they hold zeros (SL-28)."""
     assert shape.layout is not None
     widened = Shape.array(
         shape.element_type,

@@ -1,4 +1,4 @@
-"""Combiners that are one operation, associative and commutative, with an identity."""
+"""Combiners that consist of one associative and commutative operation with an identity."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from hloom.ops.elementwise_binary import Add, And, Maximum, Minimum, Multiply, O
 from hloom.ops.operation import Operation
 
 MONOIDS: tuple[type[Operation], ...] = (Add, Multiply, Maximum, Minimum, And, Or, Xor)
-"""`hloom.literal.identity` gives their identities."""
+"""The operations; `hloom.literal.identity` returns their identities."""
 
 
 def monoid_of(computation: Computation) -> type[Operation] | None:
-    """The operation that a computation applies to its two parameters, if it is one of MONOIDS."""
+    """Returns the operation in MONOIDS that a computation applies to its two parameters; None if it does anything
+    else.
+    """
     root = computation.root
     if type(root.op) in MONOIDS and {o.opcode for o in root.operands} == {"parameter"} and len(set(root.operands)) == 2:
         return type(root.op)

@@ -1,4 +1,4 @@
-"""NumPy routines for what NumPy and ml_dtypes do otherwise than XLA: conversions, narrow types, total order."""
+"""NumPy routines where NumPy and ml_dtypes differ from XLA: conversions, narrow types, total order."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ C64, C128 = np.dtype(np.complex64), np.dtype(np.complex128)
 
 
 def is_narrow_float(dtype: np.dtype[Any]) -> bool:
-    """f16, bf16 and the 8- and 4-bit floats, which are computed in f32 and rounded after each instruction (GEN-7)."""
+    """Whether a dtype is f16, bf16 or an 8- or 4-bit float: computed in f32 and rounded after each instruction
+    (GEN-7).
+    """
     return BY_DTYPE[dtype].is_float and dtype.itemsize < 4
 
 
 def is_narrow_integer(dtype: np.dtype[Any]) -> bool:
-    """The 2- and 4-bit integers, which NumPy computes as bytes."""
+    """Whether a dtype is a 2- or 4-bit integer, which NumPy computes in bytes."""
     return BY_DTYPE[dtype].is_integer and BY_DTYPE[dtype].bits < 8
 
 
 def widen(x: Array) -> Array:
-    """The array in the type it is computed in: f32 for narrow floats, a byte for narrow integers."""
+    """Converts an array to its computation type: f32 for narrow floats, a byte for narrow integers."""
     if is_narrow_float(x.dtype):
         return x.astype(F32)
     if is_narrow_integer(x.dtype):
@@ -37,13 +39,13 @@ def widen(x: Array) -> Array:
 
 
 def compute(function: Callable[..., Array], *operands: Array) -> Array:
-    """Applies an element-wise function in the computing type and rounds, or wraps, once to the operands' type."""
+    """Applies an element-wise function in the computation type; rounds to the operands' type once, or wraps."""
     dtype = operands[0].dtype
     return _rounded(np.asarray(function(*map(widen, operands))), dtype)
 
 
 def compute_accurately(function: Callable[..., Array], *operands: Array) -> Array:
-    """As `compute`, with f32 computed in f64 and c64 in c128, so that results are correctly rounded but for ties."""
+    """Like `compute`, but computes f32 in f64 and c64 in c128: results are correctly rounded except in near ties."""
     dtype = operands[0].dtype
     wide = [widen(x) for x in operands]
     if wide[0].dtype == F32:
@@ -54,8 +56,8 @@ def compute_accurately(function: Callable[..., Array], *operands: Array) -> Arra
 
 
 def pairwise_sum(terms: Iterable[Array], zero: Array) -> Array:
-    """`zero` and the sum of the terms, arrays of its shape and type, as a balanced tree (GEN-13)."""
-    sums: list[Array] = []  # of powers of two of terms, each smaller than the one before
+    """Returns `zero` plus the sum of the terms, arrays of its shape and type, added as a balanced tree (GEN-13)."""
+    sums: list[Array] = []  # sums of powers of two of terms, in decreasing order
     for number, term in enumerate(terms, 1):
         while number % 2 == 0:
             number, term = number // 2, sums.pop() + term
@@ -66,7 +68,9 @@ def pairwise_sum(terms: Iterable[Array], zero: Array) -> Array:
 
 
 def _rounded(x: Array, dtype: np.dtype[Any]) -> Array:
-    """The computed value, in its type; a type without NaN would show the sign of a NaN, which is open (GEN-7)."""
+    """Converts a computed value to its type. A type without NaN would expose the sign of a NaN, which is unspecified
+    (GEN-7).
+    """
     if x.dtype == F32 != dtype and not has_nan(dtype):
         x = np.where(np.isnan(x), np.abs(x), x)
     return x.astype(dtype, copy=False)
@@ -83,7 +87,7 @@ def float_to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
     limits = ml_dtypes.iinfo(dtype)
     low, high = int(limits.min), int(limits.max)
     wide = x.astype(F64) if x.dtype.itemsize < 8 else x
-    # The limits of 64-bit integers are no floats: compare with the powers of two around them.
+    # The limits of 64-bit integers are not floats: compare with the adjacent powers of two.
     below, above = wide < low, wide >= float(high + 1)
     inside = np.where(below | above | np.isnan(wide), 0.0, wide)
     truncated = inside.astype(np.uint64 if low == 0 else np.int64)
@@ -94,7 +98,7 @@ def float_to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def convert(x: Array, dtype: np.dtype[Any]) -> Array:
-    """Value conversion between element types (CONVERT-2 to CONVERT-5)."""
+    """Converts values to another element type (CONVERT-2 to CONVERT-5)."""
     if x.dtype == dtype:
         return x
     source, target = BY_DTYPE[x.dtype], BY_DTYPE[dtype]
@@ -112,15 +116,16 @@ def convert(x: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _integer_to_narrow_float(x: Array, dtype: np.dtype[Any]) -> Array:
-    """XLA goes through f32, so values beyond 2^24 round twice."""
+    """Converts integers to a narrow float through f32, as XLA does: values beyond 2^24 are rounded twice."""
     return widen(x).astype(F32).astype(dtype)
 
 
 def _rounded_to_odd(x: Array) -> Array:
-    """f64 to f32 such that a further rounding to a narrower type rounds the f64 value once.
+    """Converts f64 to f32 so that rounding the result to a narrower type is as if the f64 value were rounded (round to
+    odd).
 
-    Where the f32 is inexact and its last bit even, the neighbour on the side of `x` has an odd last bit: it cannot be
-    a tie of the narrower type.
+    If the f32 is inexact and its last bit is even, its neighbour on the side of `x` has an odd last bit, so that it
+    cannot be a tie of the narrower type.
     """
     nearest = x.astype(F32)
     back = nearest.astype(F64)
@@ -131,12 +136,12 @@ def _rounded_to_odd(x: Array) -> Array:
 
 
 def bits_of(x: Array) -> Array:
-    """The bit patterns as unsigned integers of the same width."""
+    """Returns the bit patterns as unsigned integers of the same width."""
     return x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
 
 def pack_narrow(x: Array) -> Array:
-    """2- and 4-bit elements as bytes, several to a byte, the first in the lowest bits."""
+    """Packs 2- or 4-bit elements into a uint8 array, several to a byte, the first in the lowest bits."""
     bits = BY_DTYPE[x.dtype].bits
     each = 8 // bits
     codes = bits_of(np.ascontiguousarray(x)).reshape(-1) & np.uint8((1 << bits) - 1)
@@ -148,7 +153,7 @@ def pack_narrow(x: Array) -> Array:
 
 
 def unpack_narrow(packed: Array, count: int, dtype: np.dtype[Any]) -> Array:
-    """The first `count` 2- or 4-bit elements in bytes; the inverse of `pack_narrow`."""
+    """Unpacks the first `count` 2- or 4-bit elements of a uint8 array; the inverse of `pack_narrow`."""
     bits = BY_DTYPE[dtype].bits
     mask = np.uint8((1 << bits) - 1)
     codes = np.stack([(packed >> np.uint8(k * bits)) & mask for k in range(8 // bits)], axis=1).reshape(-1)[:count]
@@ -156,10 +161,10 @@ def unpack_narrow(packed: Array, count: int, dtype: np.dtype[Any]) -> Array:
 
 
 def total_order_key(x: Array) -> Array:
-    """Signed integers that order as -NaN < -Inf < .. < -0 < +0 < .. < +Inf < +NaN (TOTALORDER-1, -2)."""
+    """Returns signed integers in the order -NaN < -Inf < .. < -0 < +0 < .. < +Inf < +NaN (TOTALORDER-1, -2)."""
     name = BY_DTYPE[x.dtype].text
     if name == "f8e8m0fnu":
-        # It has no sign: the code ascends with the value.
+        # The type has no sign: bit patterns ascend with the values.
         return bits_of(np.ascontiguousarray(x)).reshape(x.shape).astype(np.int16)
     signed = np.ascontiguousarray(x).view(np.dtype(f"i{x.dtype.itemsize}")).reshape(x.shape)
     bits = BY_DTYPE[x.dtype].bits
@@ -168,29 +173,29 @@ def total_order_key(x: Array) -> Array:
     flip = np.asarray((1 << (bits - 1)) - 1, signed.dtype)
     key = np.where(signed < 0, signed ^ flip, signed)
     if name.endswith("fnuz"):
-        # What would be -0 is the one NaN, which comes last.
+        # The bit pattern of -0 is the only NaN, which comes last.
         return np.where(np.isnan(x), np.int16(1 << bits), key.astype(np.int16))
     return key
 
 
 def has_infinity(dtype: np.dtype[Any]) -> bool:
-    """Whether a float type holds infinities; some of the narrow ones do not."""
+    """Whether a float type has infinities; some of the narrow ones do not."""
     return bool(np.isinf(np.asarray(np.inf, F32).astype(dtype).astype(F32)))
 
 
 @functools.cache
 def has_signed_nans(dtype: np.dtype[Any]) -> bool:
-    """Whether a float type has NaNs with a sign and without; some of the narrow ones have one NaN, or none."""
+    """Whether a float type has NaNs of both signs; some of the narrow ones have one NaN, or none."""
     both = np.array([np.nan, -np.nan], F32).astype(dtype)
     return has_nan(dtype) and len(np.unique(bits_of(both))) == 2
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Rounds to a float format of the given widths and back, on the bit pattern (REDUCEPRECISION-1 to -5)."""
+    """Rounds to a float format of the given widths and converts back, on bit patterns (REDUCEPRECISION-1 to -5)."""
     element_type = BY_DTYPE[x.dtype]
     limits = ml_dtypes.finfo(x.dtype)
     if not has_infinity(x.dtype):
-        # Overflow gives NaN, by way of the infinity of f32.
+        # Overflow gives NaN, through the infinity of f32.
         own_exponent = element_type.bits - 1 - int(limits.nmant)
         exponent = exponent_bits if exponent_bits < own_exponent else 8
         return reduce_precision(x.astype(F32), exponent, mantissa_bits).astype(x.dtype)

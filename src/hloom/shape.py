@@ -1,4 +1,4 @@
-"""Shape and Layout: what an array, tuple or token is, and how an array lies in memory (spec: shapes-and-layout)."""
+"""Shapes and layouts: the type of a value, and the order of an array's elements in memory (spec: shapes-and-layout)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hloom.types import PrimitiveType
 
 INT64_MAX = 2**63 - 1
 UNBOUNDED = -(2**63)
-"""The size of a dynamic dimension without a bound, as protos have it."""
+"""The size of an unbounded dynamic dimension, as in protos."""
 Ints = tuple[int, ...]
 _NO_TYPES: frozenset[PrimitiveType] = frozenset()
 _put = object.__setattr__
 
 
 class PaddingValue(Enum):
-    """What fills the padding of a buffer (SL-14)."""
+    """The value that fills the padding of a buffer (SL-14)."""
 
     INVALID_PAD = 0
     ZERO_PAD = 1
@@ -34,7 +34,7 @@ class PaddingValue(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One tile of a tiled layout; `COMBINE` merges a dimension into the next more minor one (SL-26, SL-27)."""
+    """A tile of a tiled layout; `COMBINE` merges a dimension into the next more minor one (SL-26, SL-27)."""
 
     COMBINE = -(2**63)
 
@@ -46,7 +46,9 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class SplitConfig:
-    """Where a dimension is split over memories: `SC(dimension:index,index)`; kept, not acted on (SL-29)."""
+    """A split of a dimension over memories, `SC(dimension:index,index)`: kept and printed, otherwise ignored
+    (SL-29).
+    """
 
     dimension: int
     split_indices: tuple[int, ...]
@@ -54,10 +56,11 @@ class SplitConfig:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an array lies in memory: the dimension numbers from the most minor to the most major, and padding.
+    """The order of an array's elements in memory: its dimensions from the most minor to the most major, and padding.
 
-    `padded_dimensions` is empty or has a width for each dimension number. Tiles, and the fields after them, are
-    additions of today's XLA; of these only `tiles` and `element_size_in_bits` are acted on (SL-23, SL-26, SL-29).
+    `padded_dimensions` is empty or holds a width for each dimension number. Tiles, and the fields after them, are
+    additions of today's XLA, of which hloom implements `tiles` and `element_size_in_bits`; the others are kept and
+    printed (SL-23, SL-26, SL-29).
     """
 
     minor_to_major: tuple[int, ...]
@@ -74,35 +77,37 @@ class Layout:
     dynamic_shape_metadata_prefix_bytes: int = 0
 
     def minor(self, k: int) -> int:
-        """The k-th most minor dimension number."""
+        """Returns the k-th most minor dimension, k from 0."""
         return self.minor_to_major[k]
 
     def major(self, k: int) -> int:
-        """The k-th most major dimension number: `minor(N - 1 - k)` (SL-21)."""
+        """Returns the k-th most major dimension: `minor(N - 1 - k)` (SL-21)."""
         return self.minor_to_major[len(self.minor_to_major) - 1 - k]
 
     @property
     def is_dim0_major(self) -> bool:
-        """N-1 down to 0, like row-major (SL-11)."""
+        """Whether the order is N-1, .., 1, 0: row-major (SL-11)."""
         return self.minor_to_major == tuple(range(len(self.minor_to_major) - 1, -1, -1))
 
     @property
     def is_dim0_minor(self) -> bool:
-        """0 up to N-1, like column-major (SL-10)."""
+        """Whether the order is 0, 1, .., N-1: column-major (SL-10)."""
         return self.minor_to_major == tuple(range(len(self.minor_to_major)))
 
     @property
     def is_monotonic(self) -> bool:
-        """Whether dimensions are ordered from the first to the last, or the other way round."""
+        """Whether the order is row-major or column-major."""
         return self.is_dim0_major or self.is_dim0_minor
 
     @property
     def is_dense_row_major(self) -> bool:
-        """True where linear memory is the row-major order of the elements, one whole slot each."""
+        """Whether linear memory is the elements in row-major order, without padding, tiles or packing."""
         return self.is_dim0_major and not self.padded_dimensions and not self.tiles and not self.element_size_in_bits
 
     def permute(self, permutation: Sequence[int]) -> Layout:
-        """The layout that the array has in memory when its dimension i is renamed from `permutation[i]`."""
+        """Returns the layout of the same memory after a transpose: new dimension i is the old dimension
+        `permutation[i]`.
+        """
         new_dimension = {old: new for new, old in enumerate(permutation)}
         padded = tuple(self.padded_dimensions[old] for old in permutation) if self.padded_dimensions else ()
         return replace(
@@ -110,11 +115,11 @@ class Layout:
         )
 
     def __str__(self) -> str:
-        """The text form without `padded_dimensions` and `padding_value`, which have none (SL-24)."""
+        """HLO text, which has no syntax for `padded_dimensions` and `padding_value` (SL-24)."""
         return "{" + self._fields_text() + "}"
 
     def _repr_html_(self) -> str:
-        """In notebooks: the text, and the order in words."""
+        """The text and the order in words, which notebooks display."""
         order = ", then ".join(map(str, self.minor_to_major))
         words = f"dimension {order}: from the one that changes fastest in memory" if order else "of a scalar"
         return f"<code>{escape(str(self))}</code> {words}"
@@ -143,12 +148,12 @@ class Layout:
 
 @functools.cache
 def default_layout(rank: int) -> Layout:
-    """Major to minor: {N-1, .., 1, 0} (SL-12)."""
+    """Returns the default layout of a rank: row-major, {N-1, .., 1, 0} (SL-12)."""
     return Layout(tuple(range(rank - 1, -1, -1)))
 
 
 def _fits_open_sizes(a: Shape, b: Shape) -> bool:
-    """Whether two arrays differ in sizes alone that one of them leaves open (SL-25)."""
+    """Whether two array shapes of one rank agree except where one of them has an unbounded dimension (SL-25)."""
     if len(a.dimensions) != len(b.dimensions) or (UNBOUNDED not in a.dimensions and UNBOUNDED not in b.dimensions):
         return False
     pairs = zip(
@@ -159,11 +164,12 @@ def _fits_open_sizes(a: Shape, b: Shape) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An array's element type, sizes and layout; or a tuple of shapes; or a token or opaque value (SL-1).
+    """The type of a value: an array's element type, sizes and layout, a tuple of shapes, a token or opaque (SL-1).
 
-    `dimensions[i]` is the size of dimension i; where `dynamic_dimensions[i]` it is the upper bound of a size that is
-    known at run time (SL-25). `layout` is None exactly where the shape is no array. Make shapes with `Shape.array`,
-    `Shape.tuple_of`, `hl.f32[2, 3]`; the class checks itself and raises `RuleError` (SL-9, SL-13, SL-22).
+    `dimensions[i]` is the size of dimension i; if `dynamic_dimensions[i]`, it is the upper bound of a size that is
+    known at run time (SL-25). `layout` is None exactly if the shape is not an array. Create shapes with `Shape.array`,
+    `Shape.tuple_of` or `hl.f32[2, 3]`; the constructor validates its arguments and raises RuleError (SL-1, SL-8, SL-9,
+    SL-13, SL-14, SL-22, SL-23, SL-25, SL-26).
     """
 
     element_type: PrimitiveType
@@ -172,14 +178,16 @@ class Shape:
     layout: Layout | None = None
     elements: tuple[Shape, ...] = ()
     is_dynamic: bool = field(init=False, repr=False, compare=False)
-    """True where some dimension's size is known only at run time, here or in a tuple element."""
+    """Whether the size of some dimension is known only at run time, here or in a tuple element."""
     is_unbounded: bool = field(init=False, repr=False, compare=False)
-    """True where some dynamic dimension has no bound, `f32[?]`, here or in a tuple element."""
+    """Whether some dynamic dimension has no bound, `f32[?]`, here or in a tuple element."""
     leaf_types: frozenset[PrimitiveType] = field(init=False, repr=False, compare=False)
-    """The element types of its leaves. Known once, as the two above: each user of a long tuple asks."""
+    """The element types of the leaves. Computed once, as the two fields above, because every user of a long tuple reads
+    it.
+    """
 
     def __hash__(self) -> int:
-        # Without the layout: passes hash shapes all the time, and few differ in nothing else.
+        # Without the layout: passes hash shapes often, and few shapes differ in the layout alone.
         return hash((self.element_type, self.dimensions, self.elements))
 
     @staticmethod
@@ -189,18 +197,19 @@ class Shape:
         dynamic_dimensions: Iterable[bool] = (),
         layout: Layout | None = None,
     ) -> Shape:
-        """An array shape; without `layout` the default one, without `dynamic_dimensions` a static one."""
+        """Returns an array shape, with the default layout and without dynamic dimensions unless given."""
         sizes = tuple(dimensions)
         dynamic = tuple(dynamic_dimensions) or (False,) * len(sizes)
         return Shape(element_type, sizes, dynamic, layout or default_layout(len(sizes)))
 
     @staticmethod
     def tuple_of(elements: Iterable[Shape]) -> Shape:
+        """Returns the shape of a tuple; `elements` may be empty and nest."""
         return Shape(PrimitiveType.TUPLE, elements=tuple(elements))
 
     @staticmethod
     def buffer_of(element: Shape) -> Shape:
-        """The shape of a buffer that holds an array: `b(f32[4])`, what XLA's custom calls that pin memory give."""
+        """Returns the shape of a buffer, `b(f32[4])`, as XLA's custom call `Pin` returns it."""
         return Shape(PrimitiveType.BUFFER, elements=(element,))
 
     def __post_init__(self) -> None:
@@ -241,7 +250,7 @@ class Shape:
             _check_layout(self, self.layout)
 
     def _check_unbounded(self, layout: Layout) -> None:
-        """A size without a bound is dynamic; such an array has no size in memory."""
+        """Checks that unbounded sizes are dynamic; the size of such an array in memory is not known."""
         _check_order(layout, self.rank)
         for size, dynamic in zip(self.dimensions, self.dynamic_dimensions, strict=True):
             if size == UNBOUNDED and not dynamic:
@@ -261,47 +270,49 @@ class Shape:
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array, rather than a tuple, a token or opaque."""
+        """Whether this is the shape of an array, not of a tuple, a token or an opaque value."""
         return self.layout is not None
 
     @property
     def is_tuple(self) -> bool:
-        """Whether it is a tuple."""
+        """Whether this is the shape of a tuple."""
         return self.element_type is PrimitiveType.TUPLE
 
     @property
     def is_token(self) -> bool:
-        """Whether it is a token."""
+        """Whether this is the shape of a token."""
         return self.element_type is PrimitiveType.TOKEN
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is an array without dimensions."""
+        """Whether this is an array of rank 0."""
         return self.layout is not None and not self.dimensions
 
     @property
     def is_effective_scalar(self) -> bool:
-        """Rank 0, or all sizes 1 (SL-20)."""
+        """Whether this is an array all of whose sizes are 1, or of rank 0 (SL-20)."""
         return self.layout is not None and all(size == 1 for size in self.dimensions)
 
     @property
     def is_static(self) -> bool:
-        """Whether it is an array of fixed sizes, or a tuple of nothing else."""
+        """Whether all leaves are arrays of static sizes."""
         return not self.is_dynamic and all(type.is_array for type in self.leaf_types)
 
     @property
     def element_count(self) -> int:
-        """The number of elements; dynamic dimensions count with their bound (SL-25)."""
+        """The number of elements of an array; dynamic dimensions count with their bound (SL-25)."""
         return math.prod(self.dimensions)
 
     @property
     def buffer_dimensions(self) -> tuple[int, ...]:
-        """The widths of the buffer by dimension number: the padded ones where given, else the sizes (SL-17)."""
+        """The width of the buffer along each dimension: `padded_dimensions` if given, else the sizes (SL-17)."""
         return (self.layout.padded_dimensions if self.layout else ()) or self.dimensions
 
     @property
     def byte_size(self) -> int:
-        """Bytes of the buffer, padding and tiles included (SL-16); of a tuple the sum over its elements."""
+        """The size of the buffer in bytes, padding and tiles included (SL-16); for a tuple, the sum over its
+        elements.
+        """
         if self.layout is None:
             return sum(element.byte_size for element in self.elements)
         slots = tiled_buffer_size(self)
@@ -311,15 +322,20 @@ class Shape:
 
     @property
     def data_size(self) -> int:
-        """Bytes of the elements alone, one whole slot each: without padding and tiles."""
+        """The size of the elements in bytes without padding, tiles and packing: each takes `byte_width` bytes."""
         return self.element_count * self.element_type.byte_width
 
     def dimension_size(self, dimension: int) -> int:
-        """The size of a dimension; negative numbers count from the end as in Python (SL-5)."""
+        """Returns the size of a dimension, which may be negative as in Python. Raises RuleError[SL-5] outside [-rank,
+        rank).
+        """
         return self.dimensions[normalize_dimension(dimension, self.rank)]
 
     def subshape(self, index: Iterable[int]) -> Shape:
-        """The shape at an index path into nested tuples; the empty path gives the shape itself."""
+        """Returns the shape at an index path into nested tuples; the empty path gives the shape itself.
+
+        Raises RuleError[SL-20] if there is no such element.
+        """
         shape = self
         for i in index:
             if not shape.is_tuple or not 0 <= i < len(shape.elements):
@@ -328,7 +344,7 @@ class Shape:
         return shape
 
     def leaves(self) -> Iterator[Shape]:
-        """The non-tuple shapes in order."""
+        """Yields the shapes inside nested tuples that are not tuples, in order; for an array, itself."""
         if self.is_tuple:
             for element in self.elements:
                 yield from element.leaves()
@@ -336,11 +352,13 @@ class Shape:
             yield self
 
     def same_dimensions(self, other: Shape) -> bool:
-        """Equal sizes and dynamic flags, whatever the element types and layouts."""
+        """Whether sizes and dynamic flags are equal, whatever the element types and layouts."""
         return self.dimensions == other.dimensions and self.dynamic_dimensions == other.dynamic_dimensions
 
     def compatible(self, other: Shape) -> bool:
-        """Equal but for layouts (SL-16): what operations require of each other. A size without a bound fits any."""
+        """Whether two shapes are equal up to layouts (SL-16), as operations require. An unbounded size matches any
+        size.
+        """
         return self is other or (
             self.element_type is other.element_type
             and (
@@ -354,29 +372,33 @@ class Shape:
     # Derived shapes
 
     def with_element_type(self, element_type: PrimitiveType) -> Shape:
-        """The same dimensions and layout with elements of another type."""
+        """Returns the shape with another element type and the same dimensions and layout."""
         return replace(self, element_type=element_type)
 
     def with_layout(self, layout: Layout | Sequence[int] | None) -> Shape:
-        """This array shape with a layout, given as such or as `minor_to_major`; None means the default one."""
+        """Returns the array shape with another layout, given as a Layout or as `minor_to_major`; None is the default
+        layout.
+        """
         if layout is not None and not isinstance(layout, Layout):
             layout = Layout(tuple(layout))
         return Shape.array(self.element_type, self.dimensions, self.dynamic_dimensions, layout)
 
     def without_layout(self) -> Shape:
-        """The same shape with default layouts throughout."""
+        """Returns the shape with default layouts, in tuple elements too."""
         if self.is_tuple:
             return Shape.tuple_of(element.without_layout() for element in self.elements)
         return self.with_layout(None) if self.is_array else self
 
     def static(self) -> Shape:
-        """The same shape with every dimension static, at its bound."""
+        """Returns the shape with all dimensions static, at their bounds."""
         if self.is_tuple:
             return Shape.tuple_of(element.static() for element in self.elements)
         return replace(self, dynamic_dimensions=(False,) * self.rank) if self.is_array else self
 
     def insert_dimension(self, position: int, size: int) -> Shape:
-        """A dimension of `size` inserted before `position`; it becomes the most major one in memory."""
+        """Returns the array shape with a static dimension of `size` inserted before `position`, the most major one in
+        memory.
+        """
         order = tuple(d + (d >= position) for d in self._layout.minor_to_major)
         dimensions = (*self.dimensions[:position], size, *self.dimensions[position:])
         dynamic = (*self.dynamic_dimensions[:position], False, *self.dynamic_dimensions[position:])
@@ -387,7 +409,7 @@ class Shape:
         return Shape.array(self.element_type, dimensions, dynamic, layout)
 
     def delete_dimensions(self, dimensions: Iterable[int]) -> Shape:
-        """The shape without the dimensions named; those left keep their order, in memory too."""
+        """Returns the array shape without some dimensions; the others keep their order, in memory too."""
         deleted = set(dimensions)
         kept = [d for d in range(self.rank) if d not in deleted]
         new_dimension = {old: new for new, old in enumerate(kept)}
@@ -405,7 +427,7 @@ class Shape:
         )
 
     def permute_dimensions(self, permutation: Sequence[int]) -> Shape:
-        """Dimension i of the result is dimension `permutation[i]` of this shape; memory stays as it is."""
+        """Returns the shape whose dimension i is dimension `permutation[i]` of this one, over the same memory."""
         return Shape.array(
             self.element_type,
             (self.dimensions[d] for d in permutation),
@@ -422,9 +444,9 @@ class Shape:
     # Text
 
     def to_text(self, layouts: bool = True) -> str:
-        """HLO text (SL-24): `f32[2,<=3]{1,0}`, `(f32[2]{0}, token[])`; scalars show no layout."""
+        """Returns HLO text (SL-24): `f32[2,<=3]{1,0}`, `(f32[2]{0}, token[])`; scalars show no layout."""
         if self.is_tuple:
-            # XLA marks every fifth element of long tuples with its index; the marks help to count.
+            # As XLA does, every fifth element of a long tuple is preceded by its index.
             texts = (element.to_text(layouts) for element in self.elements)
             return (
                 "("
@@ -443,7 +465,7 @@ class Shape:
         return f"{self.element_type}[{sizes}]" + (f"{{{fields}}}" if fields else "")
 
     def __str__(self) -> str:
-        """The short form of messages: the layout only where it is not the default one."""
+        """Short text for messages: a layout is shown only if it is not the default one."""
         if self.is_tuple:
             return "(" + ", ".join(map(str, self.elements)) + ")"
         is_default = self.layout is None or self.layout == default_layout(self.rank)
@@ -453,7 +475,7 @@ class Shape:
         return f"Shape({self})"
 
     def _repr_html_(self) -> str:
-        """In notebooks: the text, and for a small array where its elements lie in memory."""
+        """The text, and a drawing of the memory of a small array, which notebooks display."""
         from hloom.display import shape_svg
 
         return f"<code>{escape(self.to_text())}</code><br>{shape_svg(self)}"
@@ -463,18 +485,19 @@ TOKEN = Shape(PrimitiveType.TOKEN)
 
 
 def scalar(element_type: PrimitiveType) -> Shape:
+    """Returns the shape of a scalar."""
     return Shape.array(element_type)
 
 
 def normalize_dimension(dimension: int, rank: int) -> int:
-    """A dimension number in [-rank, rank) as a number in [0, rank) (SL-5)."""
+    """Returns a dimension in [-rank, rank) as one in [0, rank). Raises RuleError[SL-5] outside (SL-5)."""
     if not -rank <= dimension < rank:
         _reject("SL-5", f"dimension {dimension} is outside [{-rank}, {rank}) for rank {rank}")
     return dimension % rank
 
 
 def tiled_buffer_size(shape: Shape) -> int:
-    """The number of element slots in the buffer of an array shape, padding and incomplete tiles included."""
+    """Returns the number of element slots in the buffer of an array, padding and incomplete tiles included."""
     sizes = [shape.buffer_dimensions[d] for d in reversed(shape.layout.minor_to_major)] if shape.layout else []
     for tile in shape.layout.tiles if shape.layout else ():
         sizes = tiled_dimensions(sizes, tile)
@@ -482,7 +505,7 @@ def tiled_buffer_size(shape: Shape) -> int:
 
 
 def tiled_dimensions(sizes: Sequence[int], tile: Tile) -> list[int]:
-    """The sizes, major to minor, after a tile has been applied: tile counts, then places in a tile (SL-27)."""
+    """Returns the sizes, major to minor, after a tile is applied: tile counts, then the sizes of a tile (SL-27)."""
     merged = merge_tile_dimensions(sizes, tile)
     t = [d for d in tile.dimensions if d != Tile.COMBINE]
     lead = len(merged) - len(t)
@@ -493,7 +516,7 @@ def tiled_dimensions(sizes: Sequence[int], tile: Tile) -> list[int]:
 def merge_tile_dimensions(sizes: Sequence[int], tile: Tile) -> list[int]:
     """Merges each dimension that a tile marks with `*` into the next more minor one (SL-27).
 
-    Where a tile has more dimensions than there are, those missing are most major ones of size 1.
+    If the tile has more dimensions than `sizes`, the missing sizes are most major and 1.
     """
     merged = [1] * (len(tile.dimensions) - len(sizes)) + list(sizes)
     start = len(merged) - len(tile.dimensions)

@@ -1,4 +1,6 @@
-"""Sharding annotations (OpSharding): kept through text and proto; hloom's interpreter does not act on them."""
+"""Sharding annotations, XLA's OpSharding: kept in text and protos, used by SPMD partitioning, ignored by the
+interpreter.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from hloom.shape import Ints
 
 
 class ShardingType(enum.Enum):
-    """Proto names of OpSharding.Type; the values are the words of HLO text."""
+    """The types of OpSharding: member names are those of the proto, values the words of HLO text."""
 
     REPLICATED = "replicated"
     MAXIMAL = "maximal"
@@ -22,9 +24,10 @@ class ShardingType(enum.Enum):
 
 
 def simplest_iota(sizes: Ints, permutation: Ints) -> tuple[Ints, Ints]:
-    """The one form for an order of ids: no sizes of 1, and those that stay neighbours are one; () for no permutation.
+    """Returns the canonical iota form of an order of device ids: sizes, and a permutation, () if it is the identity.
 
-    `sizes` cut 0, 1, .. in row-major order, `permutation` transposes the parts; () leaves them as they are.
+    `sizes` reshapes 0, 1, .. in row-major order, `permutation` transposes the dimensions; () leaves them in order.
+    Dimensions of size 1 are removed, and dimensions that stay adjacent are merged.
     """
     kept = [d for d, size in enumerate(sizes) if size != 1]
     runs: list[list[int]] = []
@@ -40,12 +43,13 @@ def simplest_iota(sizes: Ints, permutation: Ints) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """One sharding, or a tuple of them.
+    """The sharding of an array, or a tuple of shardings.
 
-    OTHER tiles an array: `tile_assignment_dimensions` counts the tiles of each dimension, the devices are listed in
-    `tile_assignment_devices` or, in iota form, `iota_reshape_dims` with `iota_transpose_perm`. `last_tile_dims` types
-    the tile dimensions beyond the array's (replicated, manual ..). `extra` keeps further words of the text
-    (`shard_as 3`, metadata) as they are. `named` is the text of a sharding over named mesh axes, `mesh[..], [..]`.
+    OTHER tiles an array: `tile_assignment_dimensions` holds the number of tiles along each dimension; the devices are
+    listed in `tile_assignment_devices` or, in iota form, in `iota_reshape_dims` with `iota_transpose_perm`.
+    `last_tile_dims` are the types of the tile dimensions beyond those of the array (replicated, manual ..). `extra`
+    keeps the remaining words of the text (`shard_as 3`, metadata) verbatim. `named` is the text of a sharding over
+    named mesh axes, `mesh[..], [..]`.
     """
 
     type: ShardingType

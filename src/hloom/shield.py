@@ -1,12 +1,13 @@
-"""Work that signals do not interrupt, and that is at rest where the process forks or ends.
+"""Work that signals do not interrupt, and that is suspended when the process forks or exits.
 
-Python handles signals on the main thread, between any two of its instructions. What Ctrl-C raises there may leave a
-lock held, or an object of LLVM half-made. So modules are read and compiled, and LLVM is called, on other threads alone.
-The main thread waits, and a signal ends no more than the waiting: the work is abandoned, and ends at its next
-checkpoint.
+Python runs signal handlers on the main thread, between any two bytecodes. An exception that Ctrl-C raises there could
+leave a lock held, or an LLVM object partially built. Therefore modules are read and compiled, and LLVM is called, only
+on other threads. The main thread waits, and a signal interrupts only the waiting: the work is abandoned and ends at its
+next checkpoint.
 
-A forked child has one thread, and all locks as they were. So a fork waits until the work of other threads is at a
-checkpoint, where it holds no lock that others need; and so does the end of the process, which takes LLVM down.
+A forked child has one thread, and the locks in the state of the moment. Therefore a fork waits until the work of other
+threads is at a checkpoint, where it holds no lock that others need; so does the exit of the process, which shuts down
+LLVM.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FORK_TIMEOUT_SECONDS = 10.0
-"""How long a fork waits for work on other threads."""
+"""The time that a fork, or the exit, waits for work on other threads, in seconds."""
 
 
 class Abandoned(BaseException):
-    """Ends work that nobody waits for any more."""
+    """Raised at a checkpoint of abandoned work, to end it."""
 
 
 class Job(Generic[T]):
-    """A function that runs on another thread: an interrupt ends waiting for it, not the function."""
+    """A function call on another thread: an interrupt ends the waiting for it, not the call."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self.is_abandoned = False
@@ -49,10 +50,11 @@ class Job(Generic[T]):
         self._running.acquire()
 
     def start(self) -> None:
-        """Runs it on a new thread."""
+        """Runs the function on a new thread."""
         _start(self.run)
 
     def run(self) -> None:
+        """Runs the function on this thread, and stores its result or exception."""
         try:
             assert self._function is not None
             self._result = self._context.run(self._function)
@@ -63,11 +65,12 @@ class Job(Generic[T]):
             self._running.release()
 
     def wait(self) -> None:
+        """Waits until the function has returned."""
         with self._running:
             pass
 
     def result(self) -> T:
-        """Waits; returns what the function returned, or raises what it raised."""
+        """Waits, then returns the result of the function or raises its exception."""
         self.wait()
         error, self._error = self._error, None
         try:
@@ -75,14 +78,14 @@ class Job(Generic[T]):
                 raise error
             return self._result  # type: ignore[return-value]
         finally:
-            # The error's traceback knows this frame.
+            # The traceback of the error refers to this frame: break the cycle.
             del error
 
 
 def shielded(function: Callable[P, T]) -> Callable[P, T]:
-    """Makes a function one that signals do not interrupt; inside of other such functions it is as before.
+    """Decorator for functions that signals must not interrupt; has no effect inside other such functions.
 
-    RunError in a child that was forked while such a function went on for long.
+    Raises RunError in a child that was forked while such a function ran for longer than FORK_TIMEOUT_SECONDS.
     """
 
     @functools.wraps(function)
@@ -99,7 +102,7 @@ def shielded(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def checkpoint() -> None:
-    """Ends work that was abandoned, and lets others fork: long work calls it where it holds no lock."""
+    """Ends abandoned work, and lets other threads fork. Long work calls this regularly, while it holds no lock."""
     job = _working.get(_thread.get_ident())
     if job is not None and job.is_abandoned:
         raise Abandoned
@@ -110,7 +113,7 @@ def checkpoint() -> None:
 
 @contextmanager
 def fork_allowed() -> Iterator[None]:
-    """Inside, work waits for work on other threads, and holds no lock: others may fork."""
+    """Context manager for work that waits for other threads and holds no lock: other threads may fork meanwhile."""
     thread = _thread.get_ident()
     if thread not in _working:
         yield
@@ -123,14 +126,16 @@ def fork_allowed() -> Iterator[None]:
 
 
 _working: dict[int, Job[Any] | None] = {}
-"""The threads that work; for the main thread's worker its job."""
+"""The threads that run shielded functions, by identifier; the value is the job of the main thread's worker, else
+None.
+"""
 _gate = _thread.allocate_lock()
-"""Whoever forks holds it, and meanwhile no work begins."""
+"""Held by a thread that forks; no work begins meanwhile."""
 _inbox: SimpleQueue[Job[Any] | None] | None = None
-"""The jobs of the main thread's worker, while that is idle."""
+"""The queue of the main thread's worker while it is idle, else None."""
 _is_ending = False
 _lacks_thread = False
-"""Whether this is a forked child that lacks a thread which worked."""
+"""Whether this process was forked while another thread was working."""
 
 
 def _on_worker(function: Callable[[], T]) -> T:
@@ -166,7 +171,7 @@ def _start(function: Callable[..., None], *args: Any) -> None:
 
 
 def _serve(inbox: SimpleQueue[Job[Any] | None]) -> None:
-    """Runs jobs until one of them was abandoned: another worker has taken over then."""
+    """Runs jobs until None arrives, after an abandoned one: another worker has replaced this one."""
     while (job := inbox.get()) is not None:
         job.run()
         job = None
@@ -196,7 +201,7 @@ def _others_working() -> bool:
 
 
 def _wait_for_others() -> None:
-    """Closes the gate, and waits until no other thread is at work."""
+    """Closes the gate, and waits until no other thread is working, at most FORK_TIMEOUT_SECONDS."""
     _gate.acquire()
     deadline = time.monotonic() + FORK_TIMEOUT_SECONDS
     while _others_working() and time.monotonic() < deadline:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Kind(enum.Enum):
-    """What an element type holds; rules ask for kinds rather than list types."""
+    """The class of an element type, by which rules constrain operands."""
 
     PRED = "predicate"
     SIGNED = "signed integer"
@@ -24,7 +24,10 @@ class Kind(enum.Enum):
 
 
 class PrimitiveType(enum.Enum):
-    """An element type. `value` is XLA's number for it in the proto, `str()` its name in HLO text."""
+    """An element type. `value` is its number in XLA's proto, `str()` its name in HLO text.
+
+    `bits` is the width of an element (8 for PRED), `dtype` the NumPy or ml_dtypes type, which only array types have.
+    """
 
     PRED = 1
     S2, S4, S8, S16, S32, S64 = 26, 21, 2, 3, 4, 5
@@ -41,7 +44,7 @@ class PrimitiveType(enum.Enum):
     bits: int
     dtype: np.dtype[Any]
     singleton: frozenset[PrimitiveType]
-    """The set of this type."""
+    """The set that holds this type alone."""
 
     def __str__(self) -> str:
         return self.text
@@ -56,52 +59,52 @@ class PrimitiveType(enum.Enum):
 
     @property
     def is_array(self) -> bool:
-        """Whether arrays may have elements of this type."""
+        """Whether arrays can have elements of this type."""
         return self.kind is not Kind.OTHER
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is a signed or an unsigned integer; predicates are not."""
+        """Whether this is a signed or unsigned integer type; PRED is not."""
         return self.kind is Kind.SIGNED or self.kind is Kind.UNSIGNED
 
     @property
     def is_signed(self) -> bool:
-        """Whether it is a signed integer."""
+        """Whether this is a signed integer type."""
         return self.kind is Kind.SIGNED
 
     @property
     def is_float(self) -> bool:
-        """Whether it is a floating-point type, of any width."""
+        """Whether this is a floating-point type of any width."""
         return self.kind is Kind.FLOAT
 
     @property
     def is_complex(self) -> bool:
-        """Whether it is c64 or c128."""
+        """Whether this is c64 or c128."""
         return self.kind is Kind.COMPLEX
 
     @property
     def is_pred(self) -> bool:
-        """Whether it is PRED."""
+        """Whether this is PRED."""
         return self is PrimitiveType.PRED
 
     @property
     def byte_width(self) -> int:
-        """Bytes that one element takes in memory when it is not packed (SL-23)."""
+        """The size of an unpacked element in memory, in bytes (SL-23)."""
         return (self.bits + 7) // 8
 
     @property
     def real(self) -> PrimitiveType:
-        """The type of the real part: f32 of c64, f64 of c128, else the type itself."""
+        """The type of the real part: f32 for c64, f64 for c128, else the type itself."""
         return {PrimitiveType.C64: PrimitiveType.F32, PrimitiveType.C128: PrimitiveType.F64}.get(self, self)
 
     @property
     def computation_type(self) -> PrimitiveType:
-        """The type that it is computed and added up in: f32 of narrower floats, else the type itself."""
+        """The type in which values are computed and accumulated: f32 for narrower floats, else the type itself."""
         return PrimitiveType.F32 if self.is_float and self.bits < 32 else self
 
     @property
     def complex(self) -> PrimitiveType | None:
-        """The complex type whose parts have this type, where there is one."""
+        """The complex type whose parts have this type; None if there is none."""
         return {PrimitiveType.F32: PrimitiveType.C64, PrimitiveType.F64: PrimitiveType.C128}.get(self)
 
 

@@ -1,4 +1,4 @@
-"""What instructions compute: arrays, tokens, and tuples of values."""
+"""Values of instructions: arrays, tokens, and tuples of values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Token:
-    """The value of a token at run time: there is one, `TOKEN_VALUE`; it orders effects and holds nothing."""
+    """The value of a token at run time, of which `TOKEN_VALUE` is the only instance; it orders effects and holds
+    nothing.
+    """
 
     def __repr__(self) -> str:
         return "token"
@@ -20,12 +22,12 @@ class Token:
 
 TOKEN_VALUE = Token()
 
-# An array at its *actual* size (a dynamic dimension has its run-time size), a token, or a tuple of values.
+# An array at its actual size (dynamic dimensions have their run-time size), a token, or a tuple of values.
 Value = Any
 
 
 def zeros(shape: Shape) -> Value:
-    """Zeros of a shape: what contexts and buffers hold before anything is written to them."""
+    """Returns zeros of a shape, the initial content of contexts and buffers; tokens for tokens."""
     if shape.is_tuple:
         return tuple(map(zeros, shape.elements))
     return np.zeros(shape.dimensions, shape.element_type.dtype) if shape.is_array else TOKEN_VALUE

@@ -1,8 +1,8 @@
-"""XlaBuilder and XlaOp: the operations of the specification, under its names and arguments, in snake_case.
+"""XlaBuilder and XlaOp: the operations of the specification, with its names in snake_case and its arguments.
 
-Methods whose operation is one HLO instruction with inferred shape come from the declarations in `hloom.ops`
-(`builder/declared.py`); the other files hold those that do more: they broadcast, derive attributes, or make several
-instructions. Shapes are known while building, and every error names the line of the user's program that caused it.
+Methods whose operation is one HLO instruction with inferred shape are generated from the declarations in `hloom.ops`
+(`builder/declared.py`); the other modules define those that broadcast, derive attributes or add several instructions.
+Shapes are known during building, and every error names the line of the user's program that caused it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from hloom.builder.xla_op import XlaComputation, XlaOp
 class XlaBuilder(
     ElementwiseMethods, ShapeMethods, ProductMethods, ReductionMethods, ControlFlowMethods, CommunicationMethods
 ):
-    """Builds one computation: methods add instructions, `build` gives the computation.
+    """Builds one computation: methods add instructions, `build` returns the computation.
 
-    Array arguments may be XlaOps, or NumPy arrays and Python numbers, which become constants (numbers take the element
-    type of the other operand). Computations given as arguments are XlaComputations, or Python functions on XlaOps,
-    which are traced with the parameter shapes that the operation asks for. Methods raise HloomError.
+    Array arguments are XlaOps, or NumPy arrays and Python numbers, which become constants (numbers take the element
+    type of the other operand). Computation arguments are XlaComputations, or Python functions on XlaOps, which are
+    traced with the parameter shapes that the operation requires. Methods raise HloomError.
     """
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the arguments of builder methods may be, and the errors where they are something else."""
+"""Validation of the arguments of builder methods. `what` is the name of the argument in error messages."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hloom.types import BY_NAME, PrimitiveType
 
 
 def ints(opcode: str, what: str, values: Any) -> list[int]:
+    """Returns a sequence of integers as a list. Raises RuleError[GEN-3] for other values."""
     try:
         return list(INTS.convert(values))
     except (TypeError, ValueError, OverflowError):
@@ -22,6 +23,7 @@ def ints(opcode: str, what: str, values: Any) -> list[int]:
 
 
 def integer(opcode: str, what: str, value: Any) -> int:
+    """Returns an integer argument as an int. Raises RuleError[GEN-3] for other values, bools included."""
     try:
         return int(INT.convert(value))
     except (TypeError, ValueError, OverflowError):
@@ -29,16 +31,19 @@ def integer(opcode: str, what: str, value: Any) -> int:
 
 
 def dimensions_or_none(opcode: str, values: Any) -> list[int] | None:
+    """Returns `broadcast_dimensions` as a list, or None if not given. Raises RuleError[GEN-3]."""
     return None if values is None else ints(opcode, "broadcast_dimensions", values)
 
 
 def sequence(opcode: str, what: str, values: Any) -> list[Any]:
+    """Returns a list or tuple as a list. Raises RuleError[GEN-3] for other values."""
     if not isinstance(values, (list, tuple)):
         raise RuleError(opcode, "GEN-3", f"{what} is a list, got {values!r}")
     return list(values)
 
 
 def element_type(value: PrimitiveType | str) -> PrimitiveType:
+    """Returns an element type given as such or by name. Raises ArgumentError for types that arrays cannot have."""
     found = BY_NAME.get(value) if isinstance(value, str) else value
     if not isinstance(found, PrimitiveType) or not found.is_array:
         raise ArgumentError(f"an element type is like hl.f32 or 'f32', got {value!r}")
@@ -46,16 +51,19 @@ def element_type(value: PrimitiveType | str) -> PrimitiveType:
 
 
 def element_type_of(*values: Any) -> PrimitiveType | None:
+    """Returns the element type of the first XlaOp among some values; None if there is none."""
     return next((value.shape.element_type for value in values if isinstance(value, XlaOp)), None)
 
 
 def array_type(shape: Shape, opcode: str, clause: str) -> PrimitiveType:
+    """Returns the element type of an array. Raises RuleError with `clause` for other shapes."""
     if not shape.is_array:
         raise RuleError(opcode, clause, f"takes arrays, got {shape}")
     return shape.element_type
 
 
 def shape_of(value: Shape | str) -> Shape:
+    """Returns a shape given as such or as text. Raises ArgumentError or ParseError."""
     if isinstance(value, str):
         from hloom.text import parse_shape
 
@@ -66,7 +74,10 @@ def shape_of(value: Shape | str) -> Shape:
 
 
 def typed_number(value: Any, element_type: PrimitiveType) -> Any:
+    """Converts a Python number to a NumPy scalar of an element type.
 
+    Raises RuleError[GEN-5] for an overflow, for a float as an integer, and for a complex number as a real.
+    """
     if isinstance(value, float) and not (element_type.is_float or element_type.is_complex):
         raise RuleError("constant", "GEN-5", f"{value} does not become {element_type}: there is no implicit conversion")
     if isinstance(value, complex) and not element_type.is_complex:
@@ -82,7 +93,7 @@ def typed_number(value: Any, element_type: PrimitiveType) -> Any:
 
 
 def caller() -> str:
-    """The line of the user's program: the nearest frame outside hloom."""
+    """Returns the source location of the user's call, `file:line`: the nearest frame outside hloom."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("hloom."):
         if frame.f_back is None:

@@ -1,4 +1,6 @@
-"""Collectives, infeed, channels and random numbers (spec 2, 3, 4, 16, 23, 88, 93, 97, 102, 103, 104, 108)."""
+"""Builder methods for collectives, infeed, channels and random numbers (spec 2, 3, 4, 16, 23, 88, 93, 97, 102 to 104,
+108).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from hloom.types import PrimitiveType
 
 
 class CommunicationMethods(BuilderCore):
-    """Collectives, infeed, channels and random numbers (spec 2, 3, 4, 16, 23, 88, 93, 97, 102, 103, 104, 108)."""
+    """Methods for collectives, infeed, channels and random numbers."""
 
     def all_gather(
         self,
@@ -26,7 +28,7 @@ class CommunicationMethods(BuilderCore):
         replica_groups: Sequence[Sequence[int]] = (),
         channel_id: int | None = None,
     ) -> XlaOp:
-        """Concatenates the operands of a group's members (ALLGATHER-1)."""
+        """Concatenates the operands of the `shard_count` members of each group along a dimension (ALLGATHER-1)."""
         operand = self._array(operand, "all-gather", "ALLGATHER-5")
         _check_split("all-gather", "ALLGATHER-5", operand.shape, all_gather_dim, "all_gather_dim")
         if integer("all-gather", "shard_count", shard_count) < 1:
@@ -47,7 +49,7 @@ class CommunicationMethods(BuilderCore):
         replica_groups: Sequence[Sequence[int]] = (),
         channel_id: int | None = None,
     ) -> XlaOp:
-        """Reduces the operands of a group's members element by element; tuples too (ALLREDUCE-1, -2)."""
+        """Reduces the operands of the members of each group element by element; accepts tuples (ALLREDUCE-1, -2)."""
         operand = self._operand(operand)
         arrays = self._tuple_elements(operand, "all-reduce", "ALLREDUCE-2")
         by_type: dict[PrimitiveType, list[int]] = {}
@@ -69,7 +71,7 @@ class CommunicationMethods(BuilderCore):
         return self.tuple(*(reduced[i] for i in range(len(arrays))))
 
     def cross_replica_sum(self, operand: Any, replica_groups: Sequence[Sequence[int]] = ()) -> XlaOp:
-        """AllReduce with addition (CROSSREPLICASUM-1)."""
+        """An AllReduce with addition (CROSSREPLICASUM-1)."""
         return self.all_reduce(operand, lambda x, y: x + y, replica_groups)
 
     def all_to_all(
@@ -80,7 +82,9 @@ class CommunicationMethods(BuilderCore):
         split_count: int,
         replica_groups: Sequence[Sequence[int]] = (),
     ) -> XlaOp:
-        """Splits along one dimension, exchanges the blocks, and joins them along another (ALLTOALL-1, -2)."""
+        """Splits along one dimension, exchanges the blocks in each group, and concatenates along another (ALLTOALL-1,
+        -2).
+        """
         operand = self._operand(operand)
         shape = operand.shape
         if shape.is_tuple:
@@ -96,7 +100,7 @@ class CommunicationMethods(BuilderCore):
         groups = OPERATIONS["all-to-all"](replica_groups=replica_groups).replica_groups  # type: ignore[attr-defined]
         if any(len(group) != split_count for group in groups.groups):
             raise RuleError("all-to-all", "ALLTOALL-4", f"split_count {split_count} must be the size of each group")
-        # HLO's tuple form states the number of participants; its array form cannot.
+        # HLO's tuple form implies the size of a group; its array form does not.
         block = shape.dimensions[split_dimension] // split_count
         blocks = []
         for i in range(split_count):
@@ -116,7 +120,7 @@ class CommunicationMethods(BuilderCore):
         replica_groups: Sequence[Sequence[int]] = (),
         channel_id: int | None = None,
     ) -> XlaOp:
-        """An AllReduce whose result is split; member i of a group gets block i (REDUCESCATTER-1)."""
+        """An AllReduce whose result is split along a dimension; member i of a group gets block i (REDUCESCATTER-1)."""
         operand = self._operand(operand)
         arrays = self._tuple_elements(operand, "reduce-scatter", "REDUCESCATTER-3")
         blocks = []
@@ -142,12 +146,16 @@ class CommunicationMethods(BuilderCore):
     def collective_permute(
         self, operand: Any, source_target_pairs: Sequence[tuple[int, int]], channel_id: int | None = None
     ) -> XlaOp:
-        """The operand of each source becomes the result on its target (COLLECTIVEPERMUTE-1)."""
+        """Sends the operand of each source to its target; devices that are no target get zeros
+        (COLLECTIVEPERMUTE-1).
+        """
         op = OPERATIONS["collective-permute"](source_target_pairs=source_target_pairs, channel_id=channel_id)
         return self._add(op, (self._operand(operand),))
 
     def infeed(self, shape: Shape) -> XlaOp:
-        """Reads one item of `shape` from the infeed queue; infeeds happen in the order built (INFEED-1, -2)."""
+        """Reads an item of `shape` from the infeed queue; infeeds run in the order in which they are built (INFEED-1,
+        -2).
+        """
         shape = shape_of(shape)
         result = Shape.tuple_of([shape, TOKEN])
         item = self._add(OPERATIONS["infeed"](), (self._token("infeed"),), result)
@@ -155,7 +163,7 @@ class CommunicationMethods(BuilderCore):
         return self.get_tuple_element(item, 0)
 
     def outfeed(self, operand: Any) -> None:
-        """Puts a value into the outfeed queue; outfeeds happen in the order built (INFEED-4)."""
+        """Puts a value into the outfeed queue; outfeeds run in the order in which they are built (INFEED-4)."""
         operand = self._operand(operand)
         token = self._add(OPERATIONS["outfeed"](outfeed_shape=operand.shape), (operand, self._token("outfeed")))
         self._last_effect["outfeed"] = token.instruction
@@ -166,7 +174,7 @@ class CommunicationMethods(BuilderCore):
         return XlaOp(self, self._last_effect[kind])
 
     def recv(self, shape: Shape, channel_handle: int) -> XlaOp:
-        """Receives what the Send of the channel sends (RECV-1)."""
+        """Receives the operand of the Send of the same channel (RECV-1)."""
         shape = shape_of(shape)
         context = Shape.tuple_of([shape, scalar(PrimitiveType.U32), TOKEN])
         receiving = self._add(OPERATIONS["recv"](channel_id=channel_handle), (self._token("channel"),), context)
@@ -175,7 +183,7 @@ class CommunicationMethods(BuilderCore):
         return self.get_tuple_element(done, 0)
 
     def send(self, operand: Any, channel_handle: int) -> None:
-        """Sends a value to the Recv of the channel (SEND-1)."""
+        """Sends a value to the Recv of the same channel (SEND-1)."""
         sending = self._add(
             OPERATIONS["send"](channel_id=channel_handle), (self._operand(operand), self._token("channel"))
         )
@@ -183,11 +191,11 @@ class CommunicationMethods(BuilderCore):
         self._last_effect["channel"] = done.instruction
 
     def rng_uniform(self, a: Any, b: Any, shape: Shape) -> XlaOp:
-        """Numbers uniform over [a, b) (RNGUNIFORM-1)."""
+        """Random values, uniform over [a, b) (RNGUNIFORM-1)."""
         return self._rng(RandomDistribution.RNG_UNIFORM, a, b, shape)
 
     def rng_normal(self, mu: Any, sigma: Any, shape: Shape) -> XlaOp:
-        """Numbers of the normal distribution N(mu, sigma) (RNGNORMAL-1)."""
+        """Random values of the normal distribution N(mu, sigma) (RNGNORMAL-1)."""
         return self._rng(RandomDistribution.RNG_NORMAL, mu, sigma, shape)
 
     def _rng(self, distribution: RandomDistribution, a: Any, b: Any, shape: Shape) -> XlaOp:
@@ -196,7 +204,7 @@ class CommunicationMethods(BuilderCore):
         return self._add(OPERATIONS["rng"](distribution=distribution), operands, shape)
 
     def rng_bit_generator(self, algorithm: Any, initial_state: Any, shape: Shape) -> XlaOp:
-        """Uniform random bits and a new state: (state, data) (RNGBITGENERATOR-1)."""
+        """Uniform random bits of `shape` and a new state: (state, data) (RNGBITGENERATOR-1)."""
         state = self._operand(initial_state)
         result = Shape.tuple_of([state.shape.without_layout(), shape_of(shape)])
         return self._add(OPERATIONS["rng-bit-generator"](algorithm=algorithm), (state,), result)

@@ -1,4 +1,4 @@
-"""Calls, loops and branches (spec 11, 12, 18, 19, 24, 116)."""
+"""Builder methods for calls, loops and branches (spec 11, 12, 18, 19, 24, 116)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hloom.types import PrimitiveType
 
 
 class ControlFlowMethods(BuilderCore):
-    """Calls, loops and branches (spec 11, 12, 18, 19, 24, 116)."""
+    """Methods for calls, loops and branches."""
 
     def call(self, computation: Computationlike, *args: Any) -> XlaOp:
-        """Invokes a computation (CALL-1)."""
+        """Calls a computation (CALL-1)."""
         operands = [self._operand(arg) for arg in args]
         callee = self._callable(computation, [operand.shape for operand in operands], "callee")
         return self._add(OPERATIONS["call"](computation=callee), operands)
@@ -31,7 +31,7 @@ class ControlFlowMethods(BuilderCore):
         composite_attributes: str | None = None,
         version: int = 0,
     ) -> XlaOp:
-        """A named operation whose meaning is its decomposition, `computation` (COMPOSITECALL-1, -2)."""
+        """A named operation, defined by its decomposition `computation` (COMPOSITECALL-1, -2)."""
         if not name or version < 0:
             raise RuleError("call", "COMPOSITECALL-3", f"needs a name and a version >= 0, got {name!r} and {version}")
         operands = [self._operand(arg) for arg in args]
@@ -44,7 +44,7 @@ class ControlFlowMethods(BuilderCore):
         return result
 
     def while_(self, condition: Computationlike, body: Computationlike, init: Any) -> XlaOp:
-        """Runs `body` as long as `condition` holds, starting from `init` (WHILE-1)."""
+        """Applies `body` to a value, initially `init`, while `condition` holds (WHILE-1)."""
         init = self._operand(init)
         op = OPERATIONS["while"](
             condition=self._callable(condition, [init.shape], "condition"),
@@ -53,9 +53,9 @@ class ControlFlowMethods(BuilderCore):
         return self._add(op, (init,))
 
     def conditional(self, index: Any, *arguments: Any) -> XlaOp:
-        """Both forms of Conditional.
+        """Calls one of several computations, in either form of Conditional.
 
-        `conditional(pred, true_operand, true_computation, false_operand, false_computation)` (CONDITIONAL-1), and
+        `conditional(pred, true_operand, true_computation, false_operand, false_computation)` (CONDITIONAL-1), or
         `conditional(branch_index, branch_computations, branch_operands)` (CONDITIONAL-3).
         """
         index = self._operand(index)

@@ -1,4 +1,4 @@
-"""How the builder adds instructions: operands, constants, traced functions, checks, and the finished module."""
+"""Core of the builder: adding instructions, constants, traced functions, and building the module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hloom.verifier import verify_module
 
 
 class BuilderCore:
-    """The instructions so far, and how methods add to them; the families of operations build on it."""
+    """The computation under construction; base class of the methods of each family of operations."""
 
     def __init__(self, name: str = "computation") -> None:
         self.name = re.sub(r"[^\w.\-]", "_", name) if isinstance(name, str) and name else "computation"
@@ -28,23 +28,26 @@ class BuilderCore:
         self._last_effect: dict[str, Instruction] = {}
 
     def parameter(self, index: int, shape: Shape, name: str = "") -> XlaOp:
-        """Argument `index` of the computation (GEN-12)."""
+        """Adds parameter `index` of the computation, from 0 (GEN-12)."""
         if not isinstance(shape, Shape):
             raise ArgumentError(f"a parameter has a shape like hl.f32[2, 3], got {shape!r}")
         return self._add(OPERATIONS["parameter"](number=index), (), shape, name or f"arg{index}")
 
     def constant(self, literal: Any) -> XlaOp:
-        """A constant of an array, a number, a nested list, a tuple of these, or a Literal."""
+        """Adds a constant: an array, a number, a nested list, a tuple of these, or a Literal."""
         value = Literal.from_value(literal)
         return self._add(OPERATIONS["constant"](literal=value), ())
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:
-        """The computation with the root given, or else the last operation (GEN-12)."""
+        """Returns the verified computation, whose root is `root` or else the last instruction (GEN-12).
+
+        The builder can be used further; the result is a copy. Raises VerifyError or RuleError.
+        """
         if root is not None:
             self._own(root)
             self._computation.root = root.instruction
         module = Module(self.name)
-        # Copies: the builder may go on, and a computation may be used in several others.
+        # Copy: the builder can be used further, and a computation may be called from several others.
         copies: dict[int, Computation] = {}
         for computation in callees_first(self._computation):
             copy = clone_computation(computation, lambda callee: copies[id(callee)])
@@ -57,7 +60,7 @@ class BuilderCore:
         return XlaComputation(module)
 
     def _add(self, op: Operation, operands: Sequence[XlaOp], shape: Shape | None = None, name: str = "") -> XlaOp:
-        """Adds an instruction; its shape is inferred where none is given, else checked."""
+        """Adds an instruction. Infers its shape if none is given, else checks it."""
         for operand in operands:
             self._own(operand)
         instructions = [operand.instruction for operand in operands]
@@ -72,7 +75,7 @@ class BuilderCore:
         return XlaOp(self, instruction)
 
     def _record_location(self, instruction: Instruction) -> None:
-        """Notes where the program adds the instruction."""
+        """Records the source location of the user's call."""
         instruction.location = caller()
 
     def _unique(self, name: str) -> str:
@@ -92,7 +95,7 @@ class BuilderCore:
             )
 
     def _operand(self, value: Any, element_type: PrimitiveType | None = None) -> XlaOp:
-        """An XlaOp as it is; anything else as a constant, Python numbers in `element_type`."""
+        """Returns an XlaOp unchanged, other values as constants; Python numbers get `element_type`."""
         if isinstance(value, XlaOp):
             return value
         if isinstance(value, (bool, int, float, complex)) and element_type is not None and element_type.is_array:
@@ -112,7 +115,7 @@ class BuilderCore:
         return [self._operand(operand) for operand in many]
 
     def _tuple_elements(self, operand: XlaOp, opcode: str, clause: str) -> list[XlaOp]:
-        """The arrays in a tuple, or the array itself."""
+        """The elements of a tuple of arrays, or the array itself."""
         if not operand.shape.is_tuple:
             return [operand]
         if not operand.shape.elements or any(not element.is_array for element in operand.shape.elements):
@@ -122,7 +125,7 @@ class BuilderCore:
         return [self.get_tuple_element(operand, i) for i in range(len(operand.shape.elements))]
 
     def _callable(self, computation: Computationlike, parameters: Sequence[Shape], name: str) -> Computation:
-        """A computation of these parameters from an XlaComputation, a Computation or a Python function."""
+        """Converts an XlaComputation, a Computation or a Python function to a computation; a function is traced."""
         if isinstance(computation, XlaComputation):
             return computation.entry_computation
         if isinstance(computation, Computation):

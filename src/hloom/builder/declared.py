@@ -1,4 +1,4 @@
-"""Methods that the declarations in `hloom.ops` determine: operands and attributes are the arguments."""
+"""Builder methods generated from the declarations in `hloom.ops`: operands and attributes are the arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from hloom.ops.plugins import load_installed
 
 
 def _method(declaration: type[Operation]) -> Callable[..., XlaOp]:
-    """The method of a declaration: element-wise families broadcast, all others take operands and attributes."""
+    """Returns the method of a declaration: element-wise binary operations broadcast, others take operands and
+    attributes.
+    """
     if issubclass(declaration, Unary):
         return _unary_method(declaration.opcode)
     if issubclass(declaration, Binary):
@@ -49,7 +51,7 @@ def _compare_method(direction: str, total_order: bool) -> Callable[..., XlaOp]:
 
 
 def _declared_method(declaration: type[Operation]) -> Callable[..., XlaOp]:
-    """A method with the operands and then the attributes of a declaration as arguments."""
+    """Returns a method with the operands, then the attributes, of a declaration as arguments."""
     names = [operand.lstrip("*") for operand in declaration.operands]
     starred = [operand.startswith("*") for operand in declaration.operands]
     only_starred = len(names) == 1 and starred[0]
@@ -83,7 +85,7 @@ def _declared_method(declaration: type[Operation]) -> Callable[..., XlaOp]:
 
 
 def attach(builder: type[Any]) -> None:
-    """Gives the builder the methods that declarations determine."""
+    """Adds the generated methods to the builder class, and source locations to the errors of all methods."""
     made: dict[str, tuple[Callable[..., XlaOp], str | None]] = {}
     for declaration in OPERATIONS.values():
         if declaration.builder_name:
@@ -101,7 +103,7 @@ def attach(builder: type[Any]) -> None:
 
 
 def attach_late(builder: type[Any], name: str) -> bool:
-    """Gives the builder the method of an operation that was declared after it, if there is one of this name."""
+    """Adds the method `name` of an operation that was declared after the builder; returns whether there is one."""
     load_installed()
     found = [declaration for declaration in OPERATIONS.values() if declaration.builder_name == name]
     for declaration in found:
@@ -115,7 +117,7 @@ def _named(method: Callable[..., XlaOp], name: str, doc: str | None) -> Callable
 
 
 def _locating(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors of a method name the line of the user's program that called it."""
+    """Wraps a method so that its errors name the line of the user's program that called it."""
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:

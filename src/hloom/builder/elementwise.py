@@ -1,4 +1,4 @@
-"""Element-wise operations that broadcast, and changes of element type (spec 8, 14, 22, 29 to 56, 106)."""
+"""Builder methods for element-wise operations that broadcast, and changes of type (spec 8, 14, 22, 29 to 56, 106)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hloom.types import PrimitiveType
 
 
 class ElementwiseMethods(BuilderCore):
-    """Element-wise operations that broadcast, and changes of element type (spec 8, 14, 22, 29 to 56, 106)."""
+    """Methods for element-wise operations that broadcast, and changes of element type."""
 
     def _binary(self, opcode: str, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None) -> XlaOp:
         lhs, rhs = self._operands(lhs, rhs)
@@ -39,13 +39,13 @@ class ElementwiseMethods(BuilderCore):
         return self._add(op, (self._widen(lhs, plan.lhs), self._widen(rhs, plan.rhs)))
 
     def _widen(self, operand: XlaOp, plan: Broadcasting) -> XlaOp:
-        """Writes the reshape and broadcast that bring an operand to the joint shape (BC-20)."""
+        """Adds the reshape and broadcast that bring an operand to the joint shape (BC-20)."""
         if plan.is_identity:
             return operand
         shape = operand.shape
         kept = [d for d in range(shape.rank) if d not in plan.expanded]
         if plan.expanded:
-            # Dimensions of size 1 that grow are dropped first: HLO's broadcast does not stretch.
+            # Dimensions of size 1 that grow are removed first: HLO's broadcast does not stretch dimensions.
             squeezed = Shape.array(
                 shape.element_type,
                 (shape.dimensions[d] for d in kept),
@@ -62,13 +62,15 @@ class ElementwiseMethods(BuilderCore):
         return self._add(OPERATIONS["broadcast"](broadcast_dimensions=targets), (operand,), result)
 
     def clamp(self, min: Any, operand: Any, max: Any) -> XlaOp:
-        """Min(Max(min, operand), max), element by element; scalars apply to all elements (CLAMP-1, CLAMP-2)."""
+        """Clamps elements to [min, max]; `min` and `max` may be scalars (CLAMP-1, CLAMP-2)."""
         operand = self._operand(operand, element_type_of(min, max))
         min, max = (self._operand(bound, operand.shape.element_type) for bound in (min, max))
         return self._add(OPERATIONS["clamp"](), (min, operand, max))
 
     def select(self, pred: Any, on_true: Any, on_false: Any) -> XlaOp:
-        """`on_true` where `pred`, else `on_false`; tuples with a scalar `pred` too (SELECT-1 to SELECT-3)."""
+        """Selects `on_true` where `pred`, else `on_false`; also whole tuples, by a scalar `pred` (SELECT-1 to
+        SELECT-3).
+        """
         pred = self._operand(pred, PrimitiveType.PRED)
         on_true, on_false = self._operands(on_true, on_false)
         if on_true.shape.is_tuple or on_false.shape.is_tuple:
@@ -82,7 +84,7 @@ class ElementwiseMethods(BuilderCore):
         return self._add(OPERATIONS["select"](), (pred, on_true, on_false))
 
     def convert_element_type(self, operand: Any, new_element_type: PrimitiveType | str) -> XlaOp:
-        """Converts values element by element (CONVERT-1)."""
+        """Converts elements to another type (CONVERT-1)."""
         operand = self._array(operand, "convert", "CONVERT-6")
         new = element_type(new_element_type)
         return self._add(OPERATIONS["convert"](), (operand,), operand.shape.without_layout().with_element_type(new))

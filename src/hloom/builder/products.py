@@ -1,4 +1,4 @@
-"""Sums of products: dot and convolution (spec 20, 21, 25, 26)."""
+"""Builder methods for dot products and convolutions (spec 20, 21, 25, 26)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hloom.types import PrimitiveType
 
 
 class ProductMethods(BuilderCore):
-    """Sums of products: dot and convolution (spec 20, 21, 25, 26)."""
+    """Methods for dot products and convolutions."""
 
     def dot(self, lhs: Any, rhs: Any) -> XlaOp:
-        """Vector and matrix products: the last dimension of lhs with the first of rhs (DOT-1)."""
+        """Product of vectors or matrices: contracts the last dimension of lhs with the first of rhs (DOT-1)."""
         lhs, rhs = self._operands(lhs, rhs)
         for operand in (lhs, rhs):
             if not operand.shape.is_array or operand.shape.rank not in (1, 2):
@@ -34,7 +34,7 @@ class ProductMethods(BuilderCore):
         dimension_numbers: Any,
         preferred_element_type: PrimitiveType | str | None = None,
     ) -> XlaOp:
-        """Sums of products over contracting dimensions, for each batch index (DOTGENERAL-1).
+        """Product over contracting dimensions, for each index of the batch dimensions (DOTGENERAL-1).
 
         `dimension_numbers` is a mapping, or an object, with `lhs_contracting_dimensions`, `rhs_contracting_dimensions`,
         `lhs_batch_dimensions` and `rhs_batch_dimensions`; missing ones are empty.

@@ -1,4 +1,4 @@
-"""Operations that take a computation of scalars (spec 90, 95, 98, 105, 107, 111)."""
+"""Builder methods for operations with a computation of scalars (spec 90, 95, 98, 105, 107, 111)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hloom.shape import scalar
 
 
 class ReductionMethods(BuilderCore):
-    """Operations that take a computation of scalars (spec 90, 95, 98, 105, 107, 111)."""
+    """Methods for operations with a computation of scalars."""
 
     def reduce(self, operands: Any, init_values: Any, computation: Computationlike, dimensions: Sequence[int]) -> XlaOp:
-        """Reduces dimensions of one or several operands into scalars (REDUCE-1)."""
+        """Reduces one or several operands along dimensions (REDUCE-1)."""
         arrays, inits = self._reduction_operands(operands, init_values)
         op = OPERATIONS["reduce"](dimensions=dimensions, computation=self._reducer(computation, arrays))
         return self._add(op, (*arrays, *inits))
@@ -60,7 +60,7 @@ class ReductionMethods(BuilderCore):
         init_value: Any,
         scatter: Computationlike,
     ) -> XlaOp:
-        """Selects one element of each window and scatters `source` there (SELECTANDSCATTER-1)."""
+        """Selects one element of each window and combines `source` into its position (SELECTANDSCATTER-1)."""
         operand = self._array(operand, "select-and-scatter", "SELECTANDSCATTER-4")
         source, init_value = (self._operand(x, operand.shape.element_type) for x in (source, init_value))
         element = scalar(operand.shape.element_type)
@@ -89,8 +89,8 @@ class ReductionMethods(BuilderCore):
     ) -> XlaOp:
         """Applies a scalar computation to the elements at equal indices (MAP-1).
 
-        HLO has no place for static operands (MAP-3): constants move into the mapped computation, other scalars are
-        broadcast and mapped along.
+        HLO has no static operands (MAP-3): constants become part of the mapped computation, other scalars are broadcast
+        and mapped along.
         """
         arrays = self._list(operands)
         count = len(arrays)
@@ -138,7 +138,7 @@ class ReductionMethods(BuilderCore):
         input_batching_dims: Sequence[int] = (),
         scatter_indices_batching_dims: Sequence[int] = (),
     ) -> XlaOp:
-        """Combines windows of updates into operands at indices (SCATTER-1)."""
+        """Combines windows of `updates` into `operands` at indices (SCATTER-1)."""
         arrays, values = self._list(operands), self._list(updates)
         op = OPERATIONS["scatter"](
             update_computation=self._reducer(update_computation, arrays),
@@ -155,7 +155,7 @@ class ReductionMethods(BuilderCore):
 
 
 def _constant_value(static: Any) -> Literal | None:
-    """The value of a static operand that is known while building; None for one that is not."""
+    """The value of a static operand that is a constant; None if it is another XlaOp."""
     if not isinstance(static, XlaOp):
         return Literal.from_value(static)
     op = static.instruction.op
@@ -163,7 +163,7 @@ def _constant_value(static: Any) -> Literal | None:
 
 
 def _with_statics(computation: Computationlike, count: int, captured: Sequence[Literal | None]) -> Callable[..., XlaOp]:
-    """The computation as a function of `count` elements and the static operands that are not captured."""
+    """Wraps the computation as a function of `count` elements and the static operands that are not constants."""
 
     def mapped(*scalars: XlaOp) -> XlaOp:
         inner, further = scalars[0].builder, iter(scalars[count:])

@@ -1,4 +1,6 @@
-"""Operations that move elements or make arrays (spec 9, 10, 15, 17, 27, 28, 84, 86, 89, 100, 110)."""
+"""Builder methods for operations that move elements or create arrays (spec 9, 10, 15, 17, 27, 28, 84, 86, 89, 100,
+110).
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ from hloom.types import PrimitiveType
 
 
 class ShapeMethods(BuilderCore):
-    """Operations that move elements or make arrays (spec 9, 10, 15, 17, 27, 28, 84, 86, 89, 100, 110)."""
+    """Methods for operations that move elements or create arrays."""
 
     def broadcast(self, operand: Any, broadcast_sizes: Sequence[int]) -> XlaOp:
-        """Adds dimensions of these sizes in front (BROADCAST-1)."""
+        """Broadcasts to new major dimensions of the given sizes (BROADCAST-1)."""
         operand = self._array(operand, "broadcast", "BROADCAST-3")
         sizes = ints("broadcast", "broadcast_sizes", broadcast_sizes)
         if any(size < 0 for size in sizes):
@@ -36,7 +38,7 @@ class ShapeMethods(BuilderCore):
         return self._add(OPERATIONS["broadcast"](broadcast_dimensions=targets), (operand,), result)
 
     def broadcast_in_dim(self, operand: Any, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
-        """Operand dimension i becomes dimension `broadcast_dimensions[i]`; sizes of 1 grow (BROADCASTINDIM-1)."""
+        """Broadcasts operand dimension i to dimension `broadcast_dimensions[i]`; sizes of 1 grow (BROADCASTINDIM-1)."""
         operand = self._array(operand, "broadcast", "BROADCASTINDIM-3")
         sizes = ints("broadcast", "out_dim_size", out_dim_size)
         targets = ints("broadcast", "broadcast_dimensions", broadcast_dimensions)
@@ -44,7 +46,7 @@ class ShapeMethods(BuilderCore):
         return self._widen(operand, plan)
 
     def reshape(self, operand: Any, dimensions: Sequence[int]) -> XlaOp:
-        """The elements in row-major order in other dimensions (RESHAPE-1)."""
+        """Arranges the elements, in row-major order, in other dimensions (RESHAPE-1)."""
         operand = self._array(operand, "reshape", "RESHAPE-2")
         sizes = ints("reshape", "dimensions", dimensions)
         if any(size < 0 for size in sizes):
@@ -55,7 +57,7 @@ class ShapeMethods(BuilderCore):
         return self._add(OPERATIONS["reshape"](), (operand,), shape)
 
     def collapse(self, operand: Any, dimensions: Sequence[int]) -> XlaOp:
-        """Replaces a run of consecutive dimensions by one with their product (COLLAPSE-1)."""
+        """Merges consecutive dimensions into one (COLLAPSE-1)."""
         operand = self._array(operand, "collapse", "COLLAPSE-2")
         run = ints("collapse", "dimensions", dimensions)
         rank, sizes = operand.shape.rank, operand.shape.dimensions
@@ -71,7 +73,7 @@ class ShapeMethods(BuilderCore):
         return self.reshape(operand, [*sizes[: run[0]], product, *sizes[run[-1] + 1 :]])
 
     def concat_in_dim(self, operands: Sequence[Any], dimension: int) -> XlaOp:
-        """Joins arrays along a dimension (CONCATENATE-1)."""
+        """Concatenates arrays along a dimension (CONCATENATE-1)."""
         return self._add(OPERATIONS["concatenate"](dimension=dimension), self._list(operands))
 
     def slice(
@@ -81,7 +83,7 @@ class ShapeMethods(BuilderCore):
         limit_indices: Sequence[int],
         strides: Sequence[int] | None = None,
     ) -> XlaOp:
-        """The elements start, start + stride, .. below limit in each dimension (SLICE-1)."""
+        """Takes the elements start, start + stride, .. below limit in each dimension (SLICE-1)."""
         starts = ints("slice", "start_indices", start_indices)
         limits = ints("slice", "limit_indices", limit_indices)
         steps = [1] * len(starts) if strides is None else ints("slice", "strides", strides)
@@ -93,12 +95,12 @@ class ShapeMethods(BuilderCore):
         return self._add(OPERATIONS["slice"](slice=parts), (self._operand(operand),))
 
     def dynamic_slice(self, operand: Any, start_indices: Sequence[Any], size_indices: Sequence[int]) -> XlaOp:
-        """The sub-array of these sizes at start indices known at run time (DYNAMICSLICE-1)."""
+        """Takes the sub-array of the given sizes at start indices known at run time (DYNAMICSLICE-1)."""
         starts = self._starts(start_indices)
         return self._add(OPERATIONS["dynamic-slice"](size_indices=size_indices), (self._operand(operand), *starts))
 
     def dynamic_update_slice(self, operand: Any, update: Any, start_indices: Sequence[Any]) -> XlaOp:
-        """`operand` with `update` written over it at start indices known at run time (DYNAMICUPDATESLICE-1)."""
+        """Overwrites a part of `operand` with `update`, at start indices known at run time (DYNAMICUPDATESLICE-1)."""
         operand, update = self._operands(operand, update)
         return self._add(OPERATIONS["dynamic-update-slice"](), (operand, update, *self._starts(start_indices)))
 
@@ -109,7 +111,7 @@ class ShapeMethods(BuilderCore):
         return [self._operand(start, PrimitiveType.S32) for start in starts]
 
     def _index(self, operand: XlaOp, index: tuple[Any, ...]) -> XlaOp:
-        """NumPy-like indexing of arrays by integers, slices and `...`."""
+        """Indexes an array as NumPy does, by integers, slices and `...`."""
         rank = operand.shape.rank
         if sum(entry is Ellipsis for entry in index) > 1 or len([e for e in index if e is not Ellipsis]) > rank:
             raise RuleError("slice", "SLICE-3", f"{index} has too many indices for {operand.shape}")
@@ -122,7 +124,7 @@ class ShapeMethods(BuilderCore):
             if isinstance(entry, slice):
                 start, limit, step = entry.indices(size)
                 if step < 1:
-                    raise RuleError("slice", "SLICE-3", f"strides are >= 1 (use rev to turn round), got {step}")
+                    raise RuleError("slice", "SLICE-3", f"strides are >= 1 (use rev to reverse), got {step}")
                 starts.append(start)
                 limits.append(max(start, limit))
                 strides.append(step)
@@ -152,7 +154,7 @@ class ShapeMethods(BuilderCore):
         operand_batching_dims: Sequence[int] = (),
         start_indices_batching_dims: Sequence[int] = (),
     ) -> XlaOp:
-        """Stitches slices of the operand at start indices into one array (GATHER-1)."""
+        """Gathers slices of the operand at start indices into one array (GATHER-1)."""
         op = OPERATIONS["gather"](
             offset_dims=offset_dims,
             collapsed_slice_dims=collapsed_slice_dims,
@@ -166,11 +168,11 @@ class ShapeMethods(BuilderCore):
         return self._add(op, (self._operand(operand), self._operand(start_indices)))
 
     def iota(self, shape: Shape, iota_dimension: int) -> XlaOp:
-        """0, 1, 2 .. along a dimension (IOTA-1)."""
+        """Creates an array that counts 0, 1, 2, .. along a dimension (IOTA-1)."""
         return self._add(OPERATIONS["iota"](iota_dimension=iota_dimension), (), shape_of(shape))
 
     def set_dimension_size(self, operand: Any, size: Any, dimension: int) -> XlaOp:
-        """Makes a dimension dynamic, with its size known at run time (SETDIMENSIONSIZE-1)."""
+        """Makes a dimension dynamic, with a size known at run time (SETDIMENSIONSIZE-1)."""
         operand = self._array(operand, "set-dimension-size", "SETDIMENSIONSIZE-5")
         size = self._operand(size, PrimitiveType.S32)
         shape = operand.shape
@@ -184,7 +186,7 @@ class ShapeMethods(BuilderCore):
 
 
 def _reshaped_dynamic(operand: Shape, shape: Shape) -> Shape:
-    """The shape with the dynamic dimensions of the operand where the reshape keeps them (SETDIMENSIONSIZE-3)."""
+    """The shape with the operand's dynamic dimensions that the reshape keeps (SETDIMENSIONSIZE-3)."""
     flagged = Shape.array(shape.element_type, shape.dimensions, [True] * shape.rank)
     kept = kept_dimensions(operand, flagged)
     dynamic = [False] * shape.rank

@@ -1,4 +1,4 @@
-"""Windows as the builder's methods take them: sizes, strides, dilations, and padding SAME, VALID or in pairs."""
+"""Construction of windows from the builder's arguments: sizes, strides, dilations, padding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make_window(
     base_dilations: Sequence[int] | None,
     window_dilations: Sequence[int] | None,
 ) -> tuple[WindowDimension, ...]:
-    """A window over dimensions of sizes `base`; padding SAME, VALID or pairs (WIN-5, WIN-6)."""
+    """Returns a window over dimensions of sizes `base`; padding is SAME, VALID or pairs (low, high) (WIN-5, WIN-6)."""
     count = len(base)
 
     def listed(what: str, values: Sequence[int] | None, default: int) -> list[int]:
@@ -54,7 +54,7 @@ def make_window(
 
 
 def _same_padding(size: int, window: int, dilation: int, stride: int) -> tuple[int, int]:
-    """Padding for ceil(size / stride) positions, the odd element at the high end (WIN-5)."""
+    """The padding (low, high) for ceil(size / stride) positions; an odd element is at the high end (WIN-5)."""
     positions = -(-size // stride)
     total = max((positions - 1) * stride + (window - 1) * dilation + 1 - size, 0)
     return total // 2, total - total // 2

@@ -1,4 +1,4 @@
-"""XlaOp and XlaComputation: what users of the builder hold in hand."""
+"""XlaOp and XlaComputation, the objects that users of the builder handle."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hloom.ir import Computation, Instruction, Module
 from hloom.shape import Shape
 
 Computationlike = Any
-"""An XlaComputation, or a Python function on XlaOps that is traced."""
+"""An XlaComputation, or a Python function on XlaOps, which is traced."""
 Padding = str | Sequence[tuple[int, int]]
 """SAME, VALID, or (low, high) for each dimension."""
 
 
 class XlaOp:
-    """A value in a computation that is being built. Operators follow XLA's strict broadcasting (BC-1 to BC-3)."""
+    """A value in a computation under construction. Operators follow XLA's strict broadcasting (BC-1 to BC-3)."""
 
     __array_priority__ = 1000
     __array_ufunc__ = None
@@ -28,7 +28,7 @@ class XlaOp:
 
     @property
     def shape(self) -> Shape:
-        """The shape of the value, known while building (GEN-2)."""
+        """The shape of the value, known during building (GEN-2)."""
         return self.instruction.shape
 
     def __repr__(self) -> str:
@@ -49,7 +49,9 @@ class XlaOp:
         return self.builder.ne(self, other)
 
     def __getitem__(self, index: Any) -> XlaOp:
-        """An element of a tuple, or a slice of an array: integers, `start:limit:stride` and `...` as in NumPy."""
+        """Returns an element of a tuple, or a slice of an array: integers, `start:limit:stride` and `...` as in
+        NumPy.
+        """
         if self.shape.is_tuple:
             return self.builder.get_tuple_element(self, index)
         return self.builder._index(self, index if isinstance(index, tuple) else (index,))
@@ -84,7 +86,7 @@ for _name in ("lt", "le", "gt", "ge"):
 
 
 class XlaComputation:
-    """A built computation: a module whose entry it is."""
+    """A built computation: the entry of its own module."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -95,7 +97,7 @@ class XlaComputation:
         return self.module.entry
 
     def to_text(self, **options: Any) -> str:
-        """HLO text that XLA parses; for the options see `hloom.text.print_module`."""
+        """Returns HLO text, which XLA parses too; `hloom.text.print_module` documents the options."""
         return self.module.to_text(**options)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The operations, one declaration each, in families as the specification groups them.
+"""The operations, one class each, in families as the specification groups them.
 
 Importing this package registers all of them in `hloom.ops.operation.OPERATIONS`.
 """

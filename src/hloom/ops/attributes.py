@@ -1,7 +1,7 @@
-"""The values that attributes of operations take, and their kinds.
+"""Attribute values of operations, and their kinds.
 
-A kind says what Python values an attribute accepts (`normalize`) and stands for its syntax: `hloom.text.attributes`
-and `hloom.proto.attributes` hold, for each kind, how HLO text and HloInstructionProto write it.
+A kind defines the Python values that an attribute accepts (`normalize`). `hloom.text.attributes` and
+`hloom.proto.attributes` define, for each kind, the syntax in HLO text and the fields of HloInstructionProto.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hloom.sharding import Sharding
 
 @dataclass(frozen=True, slots=True)
 class WindowDimension:
-    """One dimension of a window (WIN-1): sizes, stride, padding, dilations; `window_reversal` flips the kernel."""
+    """A dimension of a window (WIN-1): size, stride, padding and dilations; `window_reversal` reverses the window."""
 
     size: int = 1
     stride: int = 1
@@ -38,20 +38,20 @@ class WindowDimension:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it moves element by element, over neighbours, with no holes between them."""
+        """Whether stride and dilations are 1."""
         return self.stride == self.window_dilation == self.base_dilation == 1
 
     @property
     def dilated_size(self) -> int:
-        """w' of WIN-1."""
+        """The dilated size of the window, w' of WIN-1."""
         return (self.size - 1) * self.window_dilation + 1
 
     def dilated_base(self, base: int) -> int:
-        """n' of WIN-1."""
+        """Returns the dilated size of a base of `base` elements, n' of WIN-1."""
         return (base - 1) * self.base_dilation + 1 if base else 0
 
     def count(self, base: int) -> int:
-        """The number of window positions over a base of that size (WIN-2)."""
+        """Returns the number of window positions over a base of `base` elements (WIN-2)."""
         padded = self.dilated_base(base) + self.padding_low + self.padding_high
         return 0 if padded < self.dilated_size else (padded - self.dilated_size) // self.stride + 1
 
@@ -61,7 +61,7 @@ Window = tuple[WindowDimension, ...]
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionDimensionNumbers:
-    """Which dimension of input, kernel and output is batch, feature or spatial: `bf01_oi01->bf01` (CONVGENERAL-1)."""
+    """The batch, feature and spatial dimensions of input, kernel and output: `bf01_oi01->bf01` (CONVGENERAL-1)."""
 
     input_batch_dimension: int
     input_feature_dimension: int
@@ -75,13 +75,15 @@ class ConvolutionDimensionNumbers:
 
     @staticmethod
     def default(spatial: int) -> ConvolutionDimensionNumbers:
-        """Batch, features, then the spatial dimensions, in input and output; output, input features in the kernel."""
+        """Returns (batch, feature, spatial ..) for input and output and (output feature, input feature, spatial ..) for
+        the kernel.
+        """
         rest = tuple(range(2, spatial + 2))
         return ConvolutionDimensionNumbers(0, 1, rest, 0, 1, rest, 0, 1, rest)
 
     @property
     def exchanged(self) -> ConvolutionDimensionNumbers:
-        """Input and kernel in each other's place: output features become the batch, and the batch the features."""
+        """The dimension numbers with input and kernel swapped: the batch and the output features change roles."""
         return ConvolutionDimensionNumbers(
             self.kernel_output_feature_dimension,
             self.kernel_input_feature_dimension,
@@ -97,7 +99,7 @@ class ConvolutionDimensionNumbers:
 
 @dataclass(frozen=True, slots=True)
 class PaddingDimension:
-    """The padding of one dimension (PAD-1): edges may be negative, the interior may not."""
+    """The padding of a dimension (PAD-1). Edge padding may be negative, interior padding not."""
 
     edge_padding_low: int = 0
     edge_padding_high: int = 0
@@ -106,7 +108,7 @@ class PaddingDimension:
 
 @dataclass(frozen=True, slots=True)
 class SliceDimension:
-    """start, start + stride, .. below limit (SLICE-1)."""
+    """The indices start, start + stride, .. below limit (SLICE-1)."""
 
     start: int
     limit: int
@@ -115,14 +117,16 @@ class SliceDimension:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """Groups of replica (or device) ids that communicate; empty means one group of all (COLL-2, COLL-3)."""
+    """Groups of replica (or device) ids that communicate; () is one group of all (COLL-2, COLL-3)."""
 
     groups: tuple[Ints, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class IotaReplicaGroups:
-    """Groups in iota form, `[2,4]<=[8]` or `[4,2]<=[2,4]T(1,0)`: iota, reshaped, transposed, cut into rows (COLL-7)."""
+    """Groups in iota form, `[2,4]<=[8]` or `[4,2]<=[2,4]T(1,0)`: the rows of an iota, reshaped and transposed
+    (COLL-7).
+    """
 
     num_replica_groups: int
     num_devices_per_group: int
@@ -131,6 +135,7 @@ class IotaReplicaGroups:
 
     @property
     def groups(self) -> tuple[Ints, ...]:
+        """The groups as tuples of ids."""
         ids = np.arange(self.num_replica_groups * self.num_devices_per_group).reshape(self.iota_reshape_dims)
         if self.iota_transpose_perm:
             ids = ids.transpose(self.iota_transpose_perm)
@@ -140,7 +145,9 @@ class IotaReplicaGroups:
 
 @dataclass(frozen=True, slots=True)
 class AxisRef:
-    """An axis of a mesh, or a part of it: `size` of its positions after `pre_size` coarser ones; 0 means the whole."""
+    """An axis of a mesh, or a sub-axis: `size` of its positions after `pre_size` more major ones; 0 is the whole
+    axis.
+    """
 
     axis: int
     pre_size: int = 0
@@ -151,8 +158,8 @@ class AxisRef:
 class MeshReplicaGroups:
     """Groups along axes of a device mesh, `mesh['a'=2,'b'=2] {'a'}` (COLL-7).
 
-    The devices are 0, 1, .. in row-major order of the mesh, or `device_ids`, or iota reshaped and transposed. Each
-    group runs over `axes`, the first slowest; there is one for each place on the rest of the mesh.
+    The devices are 0, 1, .. in row-major order of the mesh, or `device_ids`, or an iota reshaped and transposed. Each
+    group varies along `axes`, the first slowest; there is a group for each position along the other axes.
     """
 
     axis_names: tuple[str, ...]
@@ -164,6 +171,7 @@ class MeshReplicaGroups:
 
     @property
     def groups(self) -> tuple[Ints, ...]:
+        """The groups as tuples of device ids."""
         ids = np.array(self.device_ids) if self.device_ids else np.arange(int(np.prod(self.axis_sizes)))
         if self.iota_reshape_dims:
             ids = ids.reshape(self.iota_reshape_dims).transpose(self.iota_transpose_perm or None)
@@ -174,8 +182,9 @@ class MeshReplicaGroups:
         return tuple(tuple(row) for row in rows)
 
     def pieces(self) -> tuple[list[int], list[int]]:
-        """The sizes of the mesh with axes that are used in part cut into coarser, used and finer positions; and the
-        places of the pieces that `axes` are, in their order, before those of the rest."""
+        """Splits axes that are used in part; returns the sizes of the pieces, and an order of the pieces that has those
+        of `axes` first.
+        """
         sizes: list[int] = []
         piece_index: dict[AxisRef, int] = {}
         for axis, size in enumerate(self.axis_sizes):
@@ -190,7 +199,7 @@ class MeshReplicaGroups:
         return sizes, used + [d for d in range(len(sizes)) if d not in used]
 
     def check(self) -> None:
-        """Raises ArgumentError where the mesh is none, or does not have the axes that groups run over."""
+        """Raises ArgumentError if the mesh is invalid, or `axes` are not distinct (sub-)axes of it."""
         count = math.prod(self.axis_sizes)
         if any(size < 1 for size in self.axis_sizes) or count > 1 << 24 or len(set(self.axes)) != len(self.axes):
             raise ArgumentError("a mesh has named axes of sizes >= 1, and groups name each of its axes once")
@@ -213,7 +222,7 @@ class MeshReplicaGroups:
 
 @dataclass(frozen=True, slots=True)
 class OutputOperandAlias:
-    """Output at `output_index` shares the buffer of operand `operand_number` at `operand_index`."""
+    """An alias: the output at `output_index` shares the buffer of operand `operand_number` at `operand_index`."""
 
     output_index: Ints
     operand_number: int
@@ -227,7 +236,7 @@ AnyReplicaGroups = ReplicaGroups | IotaReplicaGroups | MeshReplicaGroups
 
 @dataclass(frozen=True, slots=True)
 class ResultAccuracy:
-    """How accurate a transcendental function is asked to be: `mode` "default" or "highest", or a tolerance."""
+    """The required accuracy of a transcendental function: `mode` "default" or "highest", or a tolerance."""
 
     mode: str = "default"
     atol: float = 0.0
@@ -236,6 +245,7 @@ class ResultAccuracy:
 
     @property
     def has_tolerance(self) -> bool:
+        """Whether a tolerance is given."""
         return bool(self.atol or self.rtol or self.ulps)
 
 
@@ -249,52 +259,68 @@ class Domain:
 
 
 class ComparisonDirection(enum.Enum):
+    """The relation that compare tests."""
+
     EQ, NE, GE, GT, LE, LT = "EQ", "NE", "GE", "GT", "LE", "LT"
 
 
 class ComparisonType(enum.Enum):
-    """How compare orders elements; TOTALORDER is that of TOTALORDER-1."""
+    """The order by which compare compares; TOTALORDER is that of TOTALORDER-1."""
 
     FLOAT, TOTALORDER, SIGNED, UNSIGNED = "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"
 
 
 class ComparisonOrder(enum.Enum):
-    """How today's XLA says whether floats compare by TOTALORDER-1."""
+    """The order of floats as today's XLA writes it; TOTAL is that of TOTALORDER-1."""
 
     TOTAL, PARTIAL = "TOTAL", "PARTIAL"
 
 
 class FftType(enum.Enum):
+    """The kind of Fourier transform: complex, inverse, real to complex, complex to real."""
+
     FFT, IFFT, RFFT, IRFFT = "FFT", "IFFT", "RFFT", "IRFFT"
 
 
 class RandomDistribution(enum.Enum):
+    """The distribution of rng."""
+
     RNG_UNIFORM, RNG_NORMAL = "rng_uniform", "rng_normal"
 
 
 class RandomAlgorithm(enum.Enum):
+    """The algorithm of rng-bit-generator."""
+
     RNG_DEFAULT, RNG_THREE_FRY, RNG_PHILOX = "rng_default", "rng_three_fry", "rng_philox"
 
 
 class Transpose(enum.Enum):
-    """Which form of a TriangularSolve uses."""
+    """The form of `a` that triangular-solve uses."""
 
     NO_TRANSPOSE, TRANSPOSE, ADJOINT = "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"
 
 
 class Precision(enum.Enum):
+    """The precision of an operand of dot or convolution; only DEFAULT permits Winograd convolutions."""
+
     DEFAULT, HIGH, HIGHEST = "default", "high", "highest"
 
 
 class FusionKind(enum.Enum):
+    """XLA's kind of a fusion, kept as it is."""
+
     LOOP, INPUT, OUTPUT, CUSTOM = "kLoop", "kInput", "kOutput", "kCustom"
 
 
 class CustomCallSchedule(enum.Enum):
+    """The scheduling hint of a custom call, kept as it is."""
+
     SCHEDULE_NONE, SCHEDULE_LATEST, SCHEDULE_EARLIEST = "SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST"
 
 
 class CustomCallApiVersion(enum.Enum):
+    """The calling convention of a custom call, as XLA names it."""
+
     API_VERSION_UNSPECIFIED = "API_VERSION_UNSPECIFIED"
     API_VERSION_ORIGINAL = "API_VERSION_ORIGINAL"
     API_VERSION_STATUS_RETURNING = "API_VERSION_STATUS_RETURNING"
@@ -303,6 +329,8 @@ class CustomCallApiVersion(enum.Enum):
 
 
 class PaddingType(enum.Enum):
+    """The padding type of a custom call, kept as it is."""
+
     PADDING_INVALID, PADDING_VALID, PADDING_SAME = "PADDING_INVALID", "PADDING_VALID", "PADDING_SAME"
 
 
@@ -310,7 +338,9 @@ class PaddingType(enum.Enum):
 
 
 class AttributeKind:
-    """A kind of attribute; `convert` turns an acceptable Python value into the canonical immutable one."""
+    """A kind of attribute; `convert` converts a valid Python value to the canonical immutable one and raises
+    otherwise.
+    """
 
     __slots__ = ("convert", "description", "name")
 
@@ -323,7 +353,9 @@ class AttributeKind:
         return self.name
 
     def normalize(self, opcode: str, field: str, value: Any) -> Any:
-        """The canonical value; RuleError where `value` is not of this kind. None passes: it means "not given"."""
+        """Returns the canonical value; None stays None, "not given". Raises RuleError[GEN-3] for values of other
+        kinds.
+        """
         if value is None:
             return None
         try:
@@ -332,11 +364,13 @@ class AttributeKind:
             raise RuleError(opcode, "GEN-3", f"{field} takes {self.description}, got {value!r}") from None
 
     def computations(self, value: Any) -> Iterable[Computation]:
-        """The computations in a value of this kind."""
+        """Returns the computations in a value of this kind."""
         return ()
 
 
 class ComputationKind(AttributeKind):
+    """The kind of attributes that hold a computation, or a tuple of them."""
+
     __slots__ = ()
 
     def computations(self, value: Any) -> Iterable[Computation]:
@@ -344,7 +378,7 @@ class ComputationKind(AttributeKind):
 
 
 class EnumKind(AttributeKind):
-    """One of an enumeration: member values are the words of HLO text, member names those of the proto."""
+    """A member of an enumeration; its value is the word in HLO text, its name the one in the proto."""
 
     __slots__ = ("enumeration",)
 
@@ -406,7 +440,7 @@ def _instance(cls: type) -> Callable[[Any], Any]:
 
 
 def _sequence(cls: Callable[..., Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """A sequence whose entries are `cls` values, or the plain tuples that make one."""
+    """Returns a converter to a tuple of `cls` values, each given as such or as a tuple of its arguments."""
 
     def convert(value: Sequence[Any]) -> tuple[Any, ...]:
         if isinstance(value, (str, bytes)):
@@ -425,13 +459,13 @@ def _replica_groups(value: Any) -> AnyReplicaGroups:
 
 
 def _precisions(value: Any) -> tuple[Precision, ...]:
-    """All default says nothing, so it is the same as none."""
+    """Converts precisions; all DEFAULT is the same as none."""
     precisions = tuple(Precision(v) for v in value)
     return () if all(p is Precision.DEFAULT for p in precisions) else precisions
 
 
 def _computation(value: Any) -> Any:
-    # A built XlaComputation carries its graph; what operations hold is the computation itself.
+    # Operations hold the Computation of an XlaComputation.
     return getattr(value, "entry_computation", value)
 
 
@@ -442,13 +476,13 @@ def _literal(value: Any) -> Literal:
 BOOL = AttributeKind("BOOL", "true or false", _bool)
 INT = AttributeKind("INT", "an integer", _int)
 FLOAT = AttributeKind("FLOAT", "a number", _float)
-"""A number that XLA holds as f32."""
+"""A number, rounded to f32 as in XLA."""
 STRING = AttributeKind("STRING", "a string", _str)
 WORD = AttributeKind("WORD", "a bare word", _str)
 INTS = AttributeKind("INTS", "a list of integers", _ints)
 BOOLS = AttributeKind("BOOLS", "a list of booleans", lambda value: tuple(_bool(v) for v in value))
 DIMENSION = AttributeKind("DIMENSION", "a dimension number", _int)
-"""One dimension number that text writes in braces, `dimensions={0}`, and the proto as a list of one."""
+"""A dimension that HLO text writes in braces, `dimensions={0}`, and the proto as a list of one."""
 SHAPE = AttributeKind("SHAPE", "a shape", _instance(Shape))
 SHAPES = AttributeKind("SHAPES", "a list of shapes", _sequence(Shape))
 LITERAL = AttributeKind("LITERAL", "a literal", _literal)

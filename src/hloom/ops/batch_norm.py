@@ -1,4 +1,4 @@
-"""Batch normalisation (spec 5, 6, 7). Sums run over all dimensions but the feature dimension."""
+"""Batch normalisation (spec 5, 6, 7). Sums are over all dimensions except the feature dimension."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hloom.values import Array
 
 
 class BatchNorm(Operation):
-    """What the three have in common: the feature dimension and epsilon (BATCHNORMGRAD-4)."""
+    """Base class of the batch normalisations: feature dimension and epsilon (BATCHNORMGRAD-4)."""
 
     epsilon: float = attribute(FLOAT)
     feature_index: int = attribute(INT)
 
     def check_vectors(self, operand: Shape, *vectors: Shape) -> Shape:
-        """The vectors are 1-D of the feature's size; gives their shape."""
+        """Checks vectors with an element for each feature, and returns their shape."""
         check_array(self, "BATCHNORMGRAD-4", operand, *vectors)
         check_same_type(self, "BATCHNORMGRAD-4", operand, *vectors)
         if not operand.element_type.is_float:
@@ -33,20 +33,24 @@ class BatchNorm(Operation):
         return vector
 
     def sum(self, array: Array) -> Array:
-        """The sum over all but the feature dimension."""
+        """Returns the f64 sums over all dimensions but the feature dimension."""
         axes = tuple(d for d in range(array.ndim) if d != self.feature_index)
         return np.asarray(array.sum(axis=axes, dtype=np.float64))
 
     def along(self, vector: Array, rank: int) -> Array:
-        """A vector of features, aligned with the operand's feature dimension."""
+        """Reshapes a vector of features to broadcast along the feature dimension."""
         return vector.reshape([-1 if d == self.feature_index else 1 for d in range(rank)])
 
     def count(self, array: Array) -> int:
+        """Returns the number of elements of each feature."""
         return array.size // max(1, array.shape[self.feature_index])
 
 
 class BatchNormTraining(BatchNorm, opcode="batch-norm-training", builder="batch_norm_training"):
-    """(output, batch_mean, batch_var); the variance is biased, from the deviations (BATCHNORMTRAINING-1, -4)."""
+    """Normalises each feature by its mean and biased variance, then scales and shifts it (BATCHNORMTRAINING-1, -4).
+
+    `scale` and `offset` are vectors of the feature dimension's size. The result is (output, batch_mean, batch_var).
+    """
 
     operands = ("operand", "scale", "offset")
 
@@ -66,7 +70,11 @@ class BatchNormTraining(BatchNorm, opcode="batch-norm-training", builder="batch_
 
 
 class BatchNormInference(BatchNorm, opcode="batch-norm-inference", builder="batch_norm_inference"):
-    """scale * (operand - mean) / sqrt(variance + epsilon) + offset, with given moments (BATCHNORMINFERENCE-1)."""
+    """Computes scale * (operand - mean) / sqrt(variance + epsilon) + offset for given moments (BATCHNORMINFERENCE-1).
+
+    `scale`, `offset`, `mean` and `variance` are vectors of the feature dimension's size; the result has the operand's
+    shape.
+    """
 
     operands = ("operand", "scale", "offset", "mean", "variance")
 
@@ -84,7 +92,11 @@ class BatchNormInference(BatchNorm, opcode="batch-norm-inference", builder="batc
 
 
 class BatchNormGrad(BatchNorm, opcode="batch-norm-grad", builder="batch_norm_grad"):
-    """(grad_operand, grad_scale, grad_offset) of batch normalisation (BATCHNORMGRAD-1)."""
+    """Computes the gradients of batch-norm-training (BATCHNORMGRAD-1).
+
+    `grad_output` has the operand's shape; `scale`, `mean` and `variance` are vectors of the feature dimension's size.
+    The result is (grad_operand, grad_scale, grad_offset).
+    """
 
     operands = ("operand", "scale", "mean", "variance", "grad_output")
 

@@ -1,4 +1,4 @@
-"""Arrays made by repetition or counting: broadcast, iota (spec 9, 10, 89)."""
+"""Arrays by repetition or counting: broadcast, iota (spec 9, 10, 89)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from hloom.values import Array
 
 
 class Broadcast(Operation, opcode="broadcast"):
-    """Repeats the operand: its dimension i becomes result dimension `broadcast_dimensions[i]` (BROADCASTINDIM-1).
+    """Repeats the operand along new dimensions: dimension i becomes `broadcast_dimensions[i]` (BROADCASTINDIM-1).
 
-    The entries are distinct, in any order, and the sizes equal (BROADCASTINDIM-4).
+    `broadcast_dimensions` has an entry for each operand dimension; entries are distinct, in any order, and sizes equal
+    (BROADCASTINDIM-4).
     """
 
     operands = ("operand",)
@@ -57,7 +58,10 @@ class Broadcast(Operation, opcode="broadcast"):
 
 
 class Iota(Operation, opcode="iota"):
-    """0, 1, 2 .. along `iota_dimension`, constant along the others (IOTA-1); integers too narrow wrap (IOTA-3)."""
+    """Counts 0, 1, 2, .. along `iota_dimension`, constant along the other dimensions (IOTA-1).
+
+    The result is an array of integers, floats or complex numbers; narrow integers wrap (IOTA-3).
+    """
 
     iota_dimension: int = attribute(INT, proto="dimensions")
 

@@ -1,9 +1,9 @@
-"""Operations among replicas and partitions (spec 2, 3, 4, 16, 97, 99; COLL-1 to COLL-7).
+"""Collective communication among replicas and partitions (spec 2, 3, 4, 16, 97, 99; COLL-1 to COLL-7).
 
-Every device runs the program: device d is replica d // P and partition d % P of P partitions. Which devices form a
-group follows from the groups and the mode (COLL-7): without a channel the ids are replica ids, in the same partition;
-with a channel they are partition ids in the same replica (all-to-all, permute, broadcast), or replica ids taken with
-all their partitions (all-reduce and the like), or with `use_global_device_ids` device ids.
+Every device runs the program: device d is replica d // P and partition d % P of P partitions. The mode determines the
+groups (COLL-7): without a channel, ids are replica ids, within each partition; with a channel, they are partition ids
+within each replica (all-to-all, permute, broadcast), or replica ids with all their partitions (all-reduce and others),
+or with `use_global_device_ids` device ids.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ NO_GROUPS = ReplicaGroups()
 def device_groups(
     groups: Sequence[Sequence[int]], channel_id: int | None, use_global: bool | None, replicas: int, partitions: int
 ) -> list[list[int]]:
-    """The groups as device ids; `use_global` is None for operations that have no such attribute (COLL-2, COLL-7)."""
+    """Returns the groups as device ids (COLL-2, COLL-7).
+
+    `use_global` is None for operations without the attribute `use_global_device_ids`.
+    """
     if channel_id is None:
         ids = groups or [range(replicas)]
         return [[r * partitions + p for r in group] for p in range(partitions) for group in ids]
@@ -52,7 +55,7 @@ def device_groups(
 
 
 class Collective(Operation):
-    """What collectives have in common: groups of replicas and a channel."""
+    """Base class of collectives: groups of replicas and a channel."""
 
     has_side_effect = True
     operands: ClassVar[tuple[str, ...]] = ("*operands",)
@@ -62,15 +65,16 @@ class Collective(Operation):
     shard_clause: ClassVar[str] = "COLL-3"
 
     def shard_count(self, result: Shape, operands: Sequence[Shape]) -> int | None:
-        """The size of a group that the shapes imply, where they imply one."""
+        """Returns the size of a group that the shapes imply; None if they imply none."""
         return None
 
     @property
     def global_ids(self) -> bool | None:
+        """The attribute `use_global_device_ids`; None for operations without it."""
         return getattr(self, "use_global_device_ids", None)
 
     def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
-        """The groups hold each id exactly once (COLL-3), and have the size that the shapes say (`shard_count`)."""
+        """Checks that the groups hold each id exactly once (COLL-3), and have the size that the shapes imply."""
         groups = self.replica_groups.groups
         whole = self.device_groups(replicas, partitions)
         shards = self.shard_count(result, operands)
@@ -90,11 +94,11 @@ class Collective(Operation):
             self.reject("COLL-3", f"replica_groups must hold each of 0 .. {count - 1} once, got {_listed(groups)}")
 
     def device_groups(self, replicas: int, partitions: int) -> list[list[int]]:
-        """The groups of devices that meet."""
+        """Returns the groups of devices that communicate."""
         return device_groups(self.replica_groups.groups, self.channel_id, self.global_ids, replicas, partitions)
 
     def group(self, ctx: Context) -> list[int]:
-        """The devices of this device's group, in group order."""
+        """Returns the devices of this device's group, in group order."""
         me = ctx.replica_id * ctx.partition_count + ctx.partition_id
         for group in self.device_groups(ctx.replica_count, ctx.partition_count):
             if me in group:
@@ -102,21 +106,22 @@ class Collective(Operation):
         return [me]
 
     def exchange(self, ctx: Context, value: Value, combine: Callable[[list[Value]], Value] = tuple) -> Value:
-        """`combine` of everybody's value in this device's group, computed once for all; without it the values."""
+        """Returns `combine` of the values of this device's group, computed once; by default the tuple of the values."""
         return ctx.exchange(self.group(ctx), value, self.channel_id, combine)
 
     def position(self, ctx: Context) -> int:
-        """This device's place in its group."""
+        """Returns the position of this device in its group."""
         return self.group(ctx).index(ctx.replica_id * ctx.partition_count + ctx.partition_id)
 
     def group_sizes(self) -> set[int]:
+        """Returns the sizes of the groups that the attribute lists."""
         return {len(group) for group in self.replica_groups.groups}
 
     def may_have(self, members: int) -> bool:
-        """Whether each group can have so many members; groups of one say nothing before a run, as in XLA.
+        """Whether each group can have `members` members; groups of one are not checked before a run, as in XLA.
 
-        With a channel and without global ids a replica in a group stands for all of its partitions, whose number the
-        instruction does not say.
+        With a channel and without global ids a replica in a group stands for all of its partitions, whose number is not
+        known from the instruction.
         """
         sizes = self.group_sizes() - {1}
         if self.channel_id is not None and self.global_ids is False:
@@ -137,7 +142,7 @@ def _elements(shape: Shape) -> tuple[Shape, ...]:
 
 
 def _scaled(op: Operation, clause: str, operand: Shape, dimension: int, result: Shape) -> int:
-    """The factor by which a dimension of `result` exceeds that of `operand`, the rest being equal."""
+    """The factor by which a dimension of `result` exceeds that of `operand`; checks that the others are equal."""
     check_array(op, clause, operand)
     check_dimension(op, clause, dimension, operand.rank)
     if (
@@ -158,7 +163,10 @@ def _scaled(op: Operation, clause: str, operand: Shape, dimension: int, result: 
 
 
 class AllGather(Collective, opcode="all-gather"):
-    """Concatenates the members' operands along `all_gather_dim`, in group order (ALLGATHER-1); each gets the whole."""
+    """Concatenates the operands of each group's members along `all_gather_dim`, in group order (ALLGATHER-1).
+
+    The size of the result's dimension is that of the operand multiplied by the size of a group.
+    """
 
     shard_clause = "ALLGATHER-3"
     all_gather_dim: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
@@ -194,7 +202,7 @@ class AllGather(Collective, opcode="all-gather"):
 
 
 class AllGatherStart(AllGather, opcode="all-gather-start"):
-    """Starts an all-gather; its result is (operands, gathered), which all-gather-done takes (COLL-7)."""
+    """Starts an all-gather; the result is (operands, gathered), the context for all-gather-done (COLL-7)."""
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
         if not result.is_tuple or len(result.elements) < 2:
@@ -210,7 +218,7 @@ class AllGatherStart(AllGather, opcode="all-gather-start"):
 
 
 class AllGatherDone(Operation, opcode="all-gather-done"):
-    """Waits for all-gather-start and gives what was gathered (COLL-7)."""
+    """Waits for all-gather-start; the result is the gathered arrays (COLL-7)."""
 
     operands = ("context",)
 
@@ -224,9 +232,10 @@ class AllGatherDone(Operation, opcode="all-gather-done"):
 
 
 class AllReduce(Collective, opcode="all-reduce"):
-    """Reduces the members' operands element by element; every member gets the result (ALLREDUCE-1).
+    """Reduces the operands of each group's members element by element by `computation` (ALLREDUCE-1).
 
-    Values are combined in group order, the lower position on the left (ALLREDUCE-5).
+    Values are combined in group order, the lower position on the left (ALLREDUCE-5). The result has the operands'
+    shapes.
     """
 
     use_global_device_ids: bool = attribute(BOOL, default=False)
@@ -246,11 +255,11 @@ class AllReduce(Collective, opcode="all-reduce"):
 
 
 class AllReduceStart(AllReduce, opcode="all-reduce-start"):
-    """Starts an all-reduce, whose result all-reduce-done gives (COLL-7)."""
+    """Starts an all-reduce, which all-reduce-done completes (COLL-7)."""
 
 
 class AllReduceDone(Operation, opcode="all-reduce-done"):
-    """Waits for all-reduce-start and gives its result (COLL-7)."""
+    """Waits for all-reduce-start; the result is the reduced arrays (COLL-7)."""
 
     operands = ("context",)
 
@@ -267,7 +276,7 @@ def _check_reducer(op: Operation, clause: str, computation: Computation, operand
 
 
 def reduce_members(ctx: Context, computation: Computation, members: list[tuple[Array, ...]]) -> tuple[Array, ...]:
-    """Reduces the members' arrays from the left."""
+    """Reduces the arrays of the members from the left."""
     reduced = members[0]
     for arrays in members[1:]:
         reduced = tuple(ctx.map(computation, a, b) for a, b in zip(reduced, arrays, strict=True))
@@ -275,7 +284,10 @@ def reduce_members(ctx: Context, computation: Computation, members: list[tuple[A
 
 
 class ReduceScatter(Collective, opcode="reduce-scatter"):
-    """An all-reduce whose result is split along `scatter_dimension`; member i gets block i (REDUCESCATTER-1)."""
+    """Reduces as all-reduce, and splits the result along `scatter_dimension`; member i gets block i (REDUCESCATTER-1).
+
+    The size of the dimension must be a multiple of the size of a group.
+    """
 
     shard_clause = "REDUCESCATTER-4"
     use_global_device_ids: bool = attribute(BOOL, default=False)
@@ -308,10 +320,11 @@ class ReduceScatter(Collective, opcode="reduce-scatter"):
 
 
 class AllToAll(Collective, opcode="all-to-all"):
-    """Every member sends block i of its operand to member i and joins what it receives (ALLTOALL-1, -2).
+    """Sends block i of the operand to member i, and concatenates the blocks received (ALLTOALL-1, -2).
 
-    With `split_dimension` the one operand is cut and joined along it; without, there is one operand for each member,
-    and the result is the tuple of what the members sent (ALLTOALL-7).
+    With `split_dimension` the single operand is split and concatenated along it; its size must be a multiple of the
+    size of a group. Without, there is an operand for each member, and the result is the tuple of the blocks received
+    (ALLTOALL-7).
     """
 
     shard_clause = "ALLTOALL-4"
@@ -350,7 +363,10 @@ class AllToAll(Collective, opcode="all-to-all"):
 
 
 class CollectivePermute(Operation, opcode="collective-permute"):
-    """Each source's operand becomes the result on its target; who is no target gets zeros (COLLECTIVEPERMUTE-1, -2)."""
+    """Sends the operand of each source to its target; devices that are no target get zeros (COLLECTIVEPERMUTE-1, -2).
+
+    A device may occur once as a source and once as a target of `source_target_pairs`.
+    """
 
     has_side_effect = True
     operands = ("*operands",)
@@ -385,7 +401,9 @@ class CollectivePermute(Operation, opcode="collective-permute"):
                 self.reject("COLLECTIVEPERMUTE-3", f"ids must be in [0, {count}), got {pair}")
 
     def device_groups(self, replicas: int, partitions: int) -> list[list[int]]:
-        """The groups of devices that meet: all replicas of a partition, or with a channel all partitions of one."""
+        """Returns the groups of devices that communicate: the replicas of a partition, or with a channel the partitions
+        of one.
+        """
         return device_groups((), self.channel_id, None, replicas, partitions)
 
     def evaluate(self, ctx: Context, operands: tuple[Array, ...]) -> Value:
@@ -408,17 +426,17 @@ class CollectivePermute(Operation, opcode="collective-permute"):
 
 
 def is_in_place(operands: Sequence[Shape]) -> bool:
-    """Whether a collective-permute is XLA's form for TPUs: (input, output, input offsets, output offsets)."""
+    """Whether a collective-permute has XLA's form for TPUs: (input, output, input offsets, output offsets)."""
     return len(operands) == 4 and all(operand.is_tuple for operand in operands[2:])
 
 
 def _offsets_count(buffer: Shape, offsets: Shape) -> int:
-    """How many slices each device may send: as many as there are offsets for a buffer."""
+    """The number of slices that each device may send: the number of offsets for a buffer."""
     return len((offsets.elements[0] if buffer.is_tuple and offsets.elements else offsets).elements)
 
 
 class CollectivePermuteStart(CollectivePermute, opcode="collective-permute-start"):
-    """Starts a collective-permute; its result is (operand, received, contexts..) (COLL-7)."""
+    """Starts a collective-permute; the result is (operand, received, contexts..) (COLL-7)."""
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
         received = self.infer(operands)
@@ -434,11 +452,14 @@ class CollectivePermuteStart(CollectivePermute, opcode="collective-permute-start
 
 
 class CollectivePermuteDone(AllGatherDone, opcode="collective-permute-done"):
-    """Waits for collective-permute-start and gives what was received (COLL-7)."""
+    """Waits for collective-permute-start; the result is what was received (COLL-7)."""
 
 
 class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="collective_broadcast"):
-    """The first member of each group gives its operand to all; who is in no group gets zeros (an addition)."""
+    """Sends the operand of the first member of each group to all members (an addition of today's XLA).
+
+    Devices in no group get zeros.
+    """
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
         check_array(self, "COLL-4", *operands)
@@ -466,10 +487,10 @@ class CollectiveBroadcast(Collective, opcode="collective-broadcast", builder="co
 
 
 class RaggedAllToAll(Collective, opcode="ragged-all-to-all"):
-    """An all-to-all of slices of different sizes along dimension 0 (an addition).
+    """Exchanges slices of different sizes along dimension 0 (an addition of today's XLA).
 
-    To member i go the `send_sizes[i]` rows of `operand` from `input_offsets[i]`; they land on that member in its copy
-    of `output`, from row `output_offsets[i]`. `recv_sizes[i]` rows come from member i.
+    Rows `input_offsets[i]` to `input_offsets[i] + send_sizes[i]` of `operand` go to member i, into its copy of `output`
+    from row `output_offsets[i]`. `recv_sizes[i]` rows come from member i. The result has the shape of `output`.
     """
 
     operands = ("operand", "output", "input_offsets", "send_sizes", "output_offsets", "recv_sizes")
@@ -502,7 +523,7 @@ class RaggedAllToAll(Collective, opcode="ragged-all-to-all"):
 
 
 class ReplicaId(Operation, opcode="replica-id", builder="replica_id"):
-    """The id of the replica that executes, in [0, N) (REPLICAID-1)."""
+    """Returns the id of the executing replica, in [0, N), as u32[] (REPLICAID-1)."""
 
     def infer(self) -> Shape:
         return scalar(PrimitiveType.U32)
@@ -512,7 +533,7 @@ class ReplicaId(Operation, opcode="replica-id", builder="replica_id"):
 
 
 class PartitionId(Operation, opcode="partition-id", builder="partition_id"):
-    """The id of the partition that executes (an addition)."""
+    """Returns the id of the executing partition as u32[] (an addition of today's XLA)."""
 
     def infer(self) -> Shape:
         return scalar(PrimitiveType.U32)

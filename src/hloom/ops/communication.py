@@ -1,4 +1,4 @@
-"""Operations that talk to a host or another device: infeed, outfeed, send, recv, copies (spec 88, 93, 94, 108, 109)."""
+"""Communication with the host or another device: infeed, outfeed, send, recv, copies (spec 88, 93, 94, 108, 109)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 
 
 class Infeed(Operation, opcode="infeed"):
-    """Reads one item from the infeed queue of the device: (data, token) (INFEED-1).
+    """Reads an item from the infeed queue of the device; the result is (data, token) (INFEED-1).
 
-    The item must have the shape and layout declared. An empty tuple reads nothing (INFEED-3).
+    The item must have the declared shape and layout. An empty tuple reads nothing (INFEED-3).
     """
 
     has_side_effect = True
@@ -41,7 +41,7 @@ class Infeed(Operation, opcode="infeed"):
 
 
 class Outfeed(Operation, opcode="outfeed"):
-    """Puts its operand into the outfeed queue of the device (INFEED-4)."""
+    """Appends the operand to the outfeed queue of the device; the result is a token (INFEED-4)."""
 
     has_side_effect = True
     operands = ("operand", "token")
@@ -49,7 +49,7 @@ class Outfeed(Operation, opcode="outfeed"):
     outfeed_config: str = attribute(STRING, default="")
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
-        """With the shape that the operand has."""
+        """Adds the shape of the operand if none is given."""
         return self.replace(outfeed_shape=operands[0]) if self.outfeed_shape is None and operands else self
 
     def infer(self, operand: Shape, token: Shape) -> Shape:
@@ -65,7 +65,7 @@ class Outfeed(Operation, opcode="outfeed"):
 
 
 class Transfer(Operation):
-    """What the four channel instructions have in common."""
+    """Base class of send, recv and their dones: a channel."""
 
     has_side_effect = True
     channel_id: int | None = attribute(INT, default=None, doc="pairs a send with a recv")
@@ -73,10 +73,10 @@ class Transfer(Operation):
 
 
 class Send(Transfer, opcode="send"):
-    """Starts sending its operand to the recv of its channel; gives the context (operand, request id, token) (SEND-2).
+    """Starts to send the operand to the recv of the same channel; the result is (operand, request id, token) (SEND-2).
 
-    The frontend attribute `_xla_send_recv_source_target_pairs={{0,1},..}` says who sends to whom; without it every
-    device sends to itself. A host transfer goes to the host (`Device.receive_from_program`).
+    The frontend attribute `_xla_send_recv_source_target_pairs={{0,1},..}` lists source and target devices; without it
+    each device sends to itself. A host transfer goes to the host (`Device.receive_from_program`).
     """
 
     operands = ("operand", "token")
@@ -99,7 +99,7 @@ class Send(Transfer, opcode="send"):
 
 
 class SendDone(Transfer, opcode="send-done"):
-    """Waits until the send is complete (SENDDONE-1)."""
+    """Waits until a send is complete; the result is a token (SENDDONE-1)."""
 
     operands = ("context",)
 
@@ -112,7 +112,7 @@ class SendDone(Transfer, opcode="send-done"):
 
 
 class Recv(Transfer, opcode="recv"):
-    """Prepares to receive from the send of its channel; gives the context (data, request id, token) (RECV-2)."""
+    """Prepares to receive from the send of the same channel; the result is (data, request id, token) (RECV-2)."""
 
     operands = ("token",)
 
@@ -126,7 +126,9 @@ class Recv(Transfer, opcode="recv"):
 
 
 class RecvDone(Transfer, opcode="recv-done"):
-    """Waits for the data of its recv and gives (data, token) (RECVDONE-1); zeros where nobody sends to this device."""
+    """Waits for the data of a recv; the result is (data, token) (RECVDONE-1). Data are zeros if no device sends to this
+    one.
+    """
 
     operands = ("context",)
 
@@ -145,7 +147,7 @@ class RecvDone(Transfer, opcode="recv-done"):
 
 
 class CopyStart(Operation, opcode="copy-start"):
-    """Starts a copy: (copy, operand, context) (an addition)."""
+    """Starts an asynchronous copy; the result is (copy, operand, context) (an addition of today's XLA)."""
 
     operands = ("operand",)
     cross_program_prefetch_index: int | None = attribute(INT, default=None)
@@ -158,7 +160,7 @@ class CopyStart(Operation, opcode="copy-start"):
 
 
 class CopyDone(Operation, opcode="copy-done"):
-    """Waits for copy-start and gives the copy (an addition)."""
+    """Waits for copy-start; the result is the copy (an addition of today's XLA)."""
 
     operands = ("context",)
 
@@ -181,6 +183,8 @@ def _device_id(ctx: Context) -> int:
 
 
 def transfer_pairs(instruction: Instruction) -> list[tuple[int, int]]:
-    """The (source, target) pairs of a send, a recv or their dones; none where its frontend attributes have none."""
+    """Returns the (source, target) pairs in the frontend attributes of a send, a recv or a done; [] if there are
+    none.
+    """
     text = instruction.frontend_attributes.get(PAIRS_ATTRIBUTE, "")
     return [(int(source), int(target)) for source, target in re.findall(r"\{\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\}", text)]

@@ -1,4 +1,4 @@
-"""compare: the twelve comparisons (spec 45 to 56)."""
+"""Comparisons: compare (spec 45 to 56)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ FUNCTIONS: dict[ComparisonDirection, Any] = {
     ComparisonDirection.LE: operator.le,
     ComparisonDirection.LT: operator.lt,
 }
-"""What the directions mean for two numbers."""
+"""The functions on NumPy arrays."""
 
 
 class Compare(Operation, opcode="compare"):
-    """Compares element by element and gives PRED (COMPARE-1).
+    """Compares `lhs` and `rhs` element by element; the result is PRED (COMPARE-1).
 
-    Floats by IEEE 754, where every comparison with NaN but NE is false (COMPARE-2), or with `type=TOTALORDER` by
-    -NaN < -Inf < -Finite < -0 < +0 < +Finite < +Inf < +NaN (TOTALORDER-1). Complex numbers: EQ and NE only
-    (COMPARE-3).
+    Floats are compared by IEEE 754, where comparisons with NaN are false except NE (COMPARE-2), or with
+    `type=TOTALORDER` by -NaN < -Inf < -Finite < -0 < +0 < +Finite < +Inf < +NaN (TOTALORDER-1). Complex numbers support
+    EQ and NE only (COMPARE-3).
     """
 
     operands = ("lhs", "rhs")
@@ -49,7 +49,7 @@ class Compare(Operation, opcode="compare"):
         return self.type is ComparisonType.TOTALORDER or self.order is ComparisonOrder.TOTAL
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
-        """Without the order, and without a type but TOTALORDER: the operands' element type says how they compare."""
+        """Removes the order, and a type other than TOTALORDER, which the operands' element type implies."""
         if (self.type is None and self.order is None) or not operands or not operands[0].is_array:
             return self
         total = operands[0].element_type.is_float and self.order is ComparisonOrder.TOTAL

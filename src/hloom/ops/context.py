@@ -1,7 +1,7 @@
-"""What an operation sees of what is around it: the graph it stands in, and the machine that evaluates it.
+"""Interfaces between operations, the graph that contains them, and the machine that evaluates them.
 
-An operation holds the computations that it calls, and these hold instructions that hold operations: that one recursion
-of types is closed here. The machine is a protocol, which the interpreter implements.
+Operations hold the computations that they call, and these hold instructions that hold operations: this module breaks
+that import cycle. The machine is a protocol, which the interpreter implements.
 """
 
 from __future__ import annotations
@@ -22,27 +22,31 @@ else:
 
 
 class HostQueues(Protocol):
-    """Where a program meets its host: `hloom.runtime.device.Device`."""
+    """The queues between a program and its host; implemented by `hloom.runtime.device.Device`."""
 
     def take_infeed(self, shape: Shape) -> Value:
-        """The next infeed item, which must have the shape and layout that the program declares."""
+        """Returns the next infeed item. Raises HloomError if it does not have the shape and layout of `shape`."""
         ...
 
-    def put_outfeed(self, value: Value) -> None: ...
+    def put_outfeed(self, value: Value) -> None:
+        """Appends a value to the outfeed queue."""
+        ...
 
     def take_from_host(self, channel_id: int, shape: Shape) -> Value:
-        """What the host sent through a channel."""
+        """Returns the value that the host sent through a channel."""
         ...
 
-    def put_to_host(self, channel_id: int, value: Value) -> None: ...
+    def put_to_host(self, channel_id: int, value: Value) -> None:
+        """Sends a value to the host through a channel."""
+        ...
 
 
 class Context(Protocol):
-    """What an operation may ask of the machine that evaluates it (the interpreter implements this)."""
+    """The machine that evaluates an operation, as `Operation.evaluate` sees it; the interpreter implements it."""
 
     instruction: Instruction
     shape: Shape
-    """The result shape that the instruction declares (bounds, not actual sizes, for dynamic dimensions)."""
+    """The declared result shape (bounds, not actual sizes, of dynamic dimensions)."""
     operand_shapes: tuple[Shape, ...]
     """The declared shapes of the operands."""
     replica_id: int
@@ -50,48 +54,50 @@ class Context(Protocol):
     partition_id: int
     partition_count: int
     rng: np.random.Generator
-    """The generator of this execution, for the operations that draw numbers without a state."""
+    """The random generator of this execution, for operations without a random state of their own."""
     device: HostQueues
-    """Where infeed, outfeed and host transfers go."""
+    """The queues for infeed, outfeed and host transfers."""
     destination: Array | None
-    """An array of the result's shape and type that `evaluate` may fill and return, if there is one; no operand."""
+    """An array of the result's shape and type that `evaluate` may fill and return; no operand aliases it. None if
+    absent.
+    """
     threads: int
-    """How many threads the operation may keep busy."""
+    """The number of threads that the operation may use."""
 
     def call(self, computation: Computation, *arguments: Value) -> Value:
-        """Runs a computation on values."""
+        """Calls a computation with argument values."""
         ...
 
     def map(self, computation: Computation, *arrays: Array) -> Value:
-        """Applies a computation of scalars to each index of equally shaped arrays; vectorised where it can be.
+        """Applies a computation of scalars to each index of arrays of equal shape; vectorised if possible.
 
-        Returns an array, or a tuple of arrays where the computation returns a tuple.
+        Returns an array, or a tuple of arrays if the computation returns a tuple.
         """
         ...
 
     def exchange(
         self, members: Sequence[int], value: Value, channel_id: int | None, combine: Callable[[list[Value]], Value]
     ) -> Value:
-        """A rendezvous of all `members` (device ids, this one among them): `combine` of their values, in member order.
+        """Returns `combine` of the values of all `members` (device ids, this one included), in member order, computed
+        once.
 
-        It is computed once, for all.
-
-        Raises RunError after a time-out, naming the operation and the members that did not come.
+        Blocks until all members have called it. Raises RunError after a time-out, naming the operation and the missing
+        members.
         """
         ...
 
     def send(self, channel_id: int, value: Value, target: int) -> None:
-        """Hands a value to the device `target`, which receives it from this one."""
+        """Sends a value to the device `target`, which receives it with `receive`."""
         ...
 
     def receive(self, channel_id: int, source: int) -> Value:
-        """Waits for what the device `source` sends; errors as in `exchange`."""
+        """Waits for the value that the device `source` sends to this one. Raises RunError as `exchange` does."""
         ...
 
     def update_rng_state(self, delta: int) -> int:
-        """The 128-bit random state of this execution, to which `delta` is then added."""
+        """Returns the 128-bit random state of this execution, and adds `delta` to it."""
         ...
 
     def custom_call(self, target: str, args: tuple[Value, ...]) -> Value:
-        """Calls the function registered for a custom-call target; RuleError[CUSTOMCALL-5] where there is none."""
+        """Calls the function registered for a custom-call target. Raises RuleError[CUSTOMCALL-5] if there is none."""
         ...

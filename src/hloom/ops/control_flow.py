@@ -1,4 +1,4 @@
-"""Operations that run computations: call, while, conditional, fusion, async pairs (spec 11, 12, 18, 19, 116)."""
+"""Control flow: call, while, conditional, fusion, async pairs (spec 11, 12, 18, 19, 116)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ S32 = scalar(PrimitiveType.S32)
 
 
 class Call(Operation, opcode="call"):
-    """Runs a computation on the operands, of any shapes (CALL-1).
+    """Calls a computation with the operands, of any shapes, and returns its result (CALL-1).
 
     With `is_composite` it is a composite: a named operation whose decomposition is the computation; name, attributes
     and version are frontend attributes with the prefix `composite.` (COMPOSITECALL-2).
@@ -43,7 +43,11 @@ class Call(Operation, opcode="call"):
 
 
 class While(Operation, opcode="while"):
-    """t = init; while condition(t): t = body(t); the result is the last t (WHILE-1)."""
+    """Applies `body` to `init`, then to its own result, while `condition` holds; the result is the last value
+    (WHILE-1).
+
+    Both computations take a value of the shape of `init`; `condition` returns PRED, `body` that shape.
+    """
 
     operands = ("init",)
     condition: Computation = attribute(COMPUTATION, proto="called_computation_ids.1")
@@ -62,10 +66,10 @@ class While(Operation, opcode="while"):
 
 
 class Conditional(Operation, opcode="conditional"):
-    """Runs one of several computations on its own operand and gives its result (CONDITIONAL-1, -3).
+    """Calls one of several computations, each with its own operand, and returns its result (CONDITIONAL-1, -3).
 
-    With a PRED the first branch is taken for true, the second for false; with an S32 index below 0 or past the end
-    the last branch is taken (CONDITIONAL-4).
+    A PRED index chooses the first branch for true, the second for false; an S32 index below 0 or past the end chooses
+    the last branch (CONDITIONAL-4). All branches return the same shape.
     """
 
     operands = ("branch_index", "*branch_operands")
@@ -99,7 +103,7 @@ class Conditional(Operation, opcode="conditional"):
 
 
 class Fusion(Operation, opcode="fusion"):
-    """Instructions that a compiler fused into one kernel; means the call of the fused computation (an addition)."""
+    """Calls a computation that a compiler compiles to one kernel (an addition of today's XLA)."""
 
     operands = ("*operands",)
     kind: FusionKind = attribute(EnumKind(FusionKind), proto="fusion_kind")
@@ -117,14 +121,14 @@ class Fusion(Operation, opcode="fusion"):
 
 
 def _bound(named: Shape, result: Shape) -> bool:
-    """Whether a context's result fits; an empty tuple leaves it to async-done."""
+    """Whether a context's result matches; an empty tuple stands for a result that async-done declares."""
     return named.compatible(result) or (named.is_tuple and not named.elements)
 
 
 class AsyncStart(Operation, opcode="async-start"):
-    """Starts a computation: ((operands), result, context...); async-done gives the result (an addition).
+    """Starts a computation asynchronously; the result is ((operands), result, context..) (an addition of today's XLA).
 
-    The interpreter computes the result here at once; the contexts hold nothing.
+    The result of the computation is available from async-done. The interpreter computes it here; contexts are zeros.
     """
 
     operands = ("*operands",)
@@ -148,7 +152,7 @@ class AsyncStart(Operation, opcode="async-start"):
 
 
 class AsyncUpdate(Operation, opcode="async-update"):
-    """A point between start and done; passes the context on (an addition)."""
+    """Marks a point between async-start and async-done; the result is the context (an addition of today's XLA)."""
 
     operands = ("context",)
     calls: Computation | None = attribute(COMPUTATION, default=None, text="", proto="called_computation_ids")
@@ -163,7 +167,7 @@ class AsyncUpdate(Operation, opcode="async-update"):
 
 
 class AsyncDone(Operation, opcode="async-done"):
-    """Waits for the computation that async-start started and gives its result (an addition)."""
+    """Waits for the computation that async-start started; the result is its result (an addition of today's XLA)."""
 
     operands = ("context",)
     calls: Computation | None = attribute(COMPUTATION, default=None, text="", proto="called_computation_ids")

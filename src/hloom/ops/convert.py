@@ -18,9 +18,10 @@ from hloom.values import Array
 
 
 class Convert(Operation, opcode="convert"):
-    """Converts values to the result's element type (CONVERT-1 to CONVERT-5).
+    """Converts elements to the element type of the result (CONVERT-1 to CONVERT-5).
 
-    To floats: to nearest, ties to even. Floats to integers: toward zero, clamped to the range, NaN is 0.
+    Conversions to floats round to nearest, ties to even; from floats to integers they truncate toward zero and clamp to
+    the range, NaN gives 0.
     """
 
     operands = ("operand",)
@@ -36,10 +37,10 @@ class Convert(Operation, opcode="convert"):
 
 
 class BitcastConvert(Operation, opcode="bitcast-convert"):
-    """Reinterprets the bits as another element type (BITCASTCONVERT-1).
+    """Reinterprets the bits of the elements as another element type (BITCASTCONVERT-1).
 
-    A narrower type adds a last dimension, index 0 of which holds the least significant part; a wider one takes the
-    last dimension away (BITCASTCONVERT-2 to -4).
+    A narrower type adds a last dimension, of which index 0 is the least significant part; a wider one removes the last
+    dimension, whose size must be the ratio of the widths (BITCASTCONVERT-2 to -4).
     """
 
     operands = ("operand",)
@@ -73,9 +74,9 @@ class BitcastConvert(Operation, opcode="bitcast-convert"):
 
 
 class ReducePrecision(Operation, opcode="reduce-precision", builder="reduce_precision"):
-    """Rounds to a float format of fewer bits and back (REDUCEPRECISION-1 to -5).
+    """Reduces the precision of elements: rounds to a float format with fewer bits and back (REDUCEPRECISION-1 to -5).
 
-    Values below the smallest normal number of the format become zero.
+    `exponent_bits` >= 1 and `mantissa_bits` >= 0. Values below the smallest normal number of the format become zero.
     """
 
     operands = ("operand",)
@@ -99,10 +100,10 @@ class ReducePrecision(Operation, opcode="reduce-precision", builder="reduce_prec
 
 
 class StochasticConvert(Operation, opcode="stochastic-convert"):
-    """Converts floats to a narrower type, rounding up with the probability that the random bits give (an addition).
+    """Converts floats to a narrower type with stochastic rounding (an addition of today's XLA).
 
-    `random` holds unsigned integers of the operand's width. Toward integers: the fraction beyond the truncated value
-    is compared with random / 2^bits; toward floats the random bits are added below the bits that are kept.
+    `random` holds unsigned integers of the operand's width. For integers, the fraction beyond the truncated value is
+    compared with random / 2^bits; for floats, the random bits are added below the mantissa bits that are kept.
     """
 
     operands = ("operand", "random")
@@ -130,7 +131,7 @@ class StochasticConvert(Operation, opcode="stochastic-convert"):
 
 
 def _stochastic_float(operand: Array, random: Array, dtype: np.dtype[Any]) -> Array:
-    """Adds random bits below the last mantissa bit of the target, then truncates to it."""
+    """Adds random bits below the last mantissa bit of the target type, then truncates."""
     import ml_dtypes
 
     drop = int(ml_dtypes.finfo(operand.dtype).nmant) - int(ml_dtypes.finfo(dtype).nmant)

@@ -1,4 +1,4 @@
-"""convolution: windows of sums of products, with any dilations, groups and dimension order (spec 20, 21)."""
+"""convolution: sums of products over windows, with any dilations, groups and dimension order (spec 20, 21)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,16 @@ from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
 
 MIN_WINDOW_IMAGE_RATIO = 2
-"""How many times larger than the image the window has to be."""
+"""The minimum ratio of window to image, in elements, at which the operands are swapped."""
 
 
 class Convolution(Operation, opcode="convolution"):
-    """Slides a kernel over the spatial dimensions and sums products over the input features (CONVGENERAL-1 to -10)."""
+    """Convolves `lhs` with the kernel `rhs`: sums of products over windows and input features (CONVGENERAL-1 to -10).
+
+    `dim_labels` assigns batch, feature and spatial dimensions. The window's sizes are those of the kernel.
+    `feature_group_count` divides input and output features, `batch_group_count` the batch and the output features; at
+    most one of them exceeds 1. Output sizes along spatial dimensions are the numbers of window positions (WIN-2).
+    """
 
     operands = ("lhs", "rhs")
     window: Window = attribute(WINDOW, default=())
@@ -60,6 +65,7 @@ class Convolution(Operation, opcode="convolution"):
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
 
     def result_shape(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
+        """Checks the operands and returns the result shape with an element type."""
         n = self.dimension_numbers
         self._check_dim_labels(lhs, rhs)
         counts = check_window(
@@ -107,10 +113,10 @@ class Convolution(Operation, opcode="convolution"):
                 self.reject("CONVGENERAL-1", f"{what} dimension numbers must be 0 .. {lhs.rank - 1}, got {dimensions}")
 
     def exchanged(self, image: Ints) -> tuple[Convolution, Ints] | None:
-        """The convolution of the kernel by the image, where the window is much larger than the image.
+        """Returns the convolution with swapped operands if the window is much larger than the image, else None.
 
-        With it go the dimensions in which the kernel is reversed first. Each output then costs as many products as the
-        image has elements; what is padding is that of the kernel (CONVGENERAL-3).
+        The second result are the dimensions in which the kernel must be reversed first. Each output then costs as many
+        products as the image has elements; padding applies to the kernel (CONVGENERAL-3).
         """
         n, window = self.dimension_numbers, self.window
         sizes = [image[d] for d in n.input_spatial_dimensions]
@@ -151,7 +157,7 @@ class Convolution(Operation, opcode="convolution"):
         return convert(result.transpose(order), ctx.shape.element_type.dtype)
 
     def _convolve(self, base: Array, kernel: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:
-        """[batch, spatial.., features] with [spatial.., inputs, outputs] gives [batch, spatial.., outputs]."""
+        """Convolves [batch, spatial.., features] with [spatial.., inputs, outputs] to [batch, spatial.., outputs]."""
         window = self.window
         padded = _dilate_and_pad(base, window)
         counts = [d.count(size) for d, size in zip(window, base.shape[1:-1], strict=True)]
@@ -161,12 +167,12 @@ class Convolution(Operation, opcode="convolution"):
         rows = math.prod([batch, *counts])
 
         def products(offsets: tuple[int, ...]) -> Array:
-            """Of one window element, [groups, rows, outputs of a group]."""
+            """Products with one window element: [groups, rows, outputs of a group]."""
             part = padded[(slice(None), *(
                 slice(k * d.window_dilation, k * d.window_dilation + (c - 1) * d.stride + 1 if c else 0, d.stride)
                 for k, d, c in zip(offsets, window, counts, strict=True)
             ))]  # fmt: skip
-            # The groups first: runs of the batch, or of the features, with their run of outputs.
+            # Move groups to the front: slices of the batch or of the features, with their slice of outputs.
             split = part.reshape(batch_groups, batch, *counts, groups, inputs)
             factors = np.moveaxis(split, -2, 1).reshape(count, -1, inputs) if split.size else np.zeros(
                 (count, rows, inputs), base.dtype)  # fmt: skip
@@ -184,7 +190,7 @@ class Convolution(Operation, opcode="convolution"):
 
 
 def _meets_elements(window: Window, offsets: Sequence[int], counts: Sequence[int]) -> Array:
-    """For each output, in row-major order, whether a window element lies on an element or on padding, not on a hole."""
+    """Whether a window element meets an element or padding, not a hole, for each output in row-major order."""
     meets = np.ones((), bool)
     for k, d, count in zip(offsets, window, counts, strict=True):
         position = np.arange(count) * d.stride + k * d.window_dilation - d.padding_low
@@ -193,14 +199,14 @@ def _meets_elements(window: Window, offsets: Sequence[int], counts: Sequence[int
 
 
 def _grouped_product(rows: Array, weights: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:
-    """[groups, rows, inputs] by [groups, inputs, outputs]; depthwise kernels need no matrix product."""
+    """Multiplies [groups, rows, inputs] by [groups, inputs, outputs]; depthwise kernels need no matrix product."""
     if rows.shape[-1] == 1:
         return rows * weights
     return matmul(rows, weights, lhs, rhs)
 
 
 def _dilate_and_pad(base: Array, window: Window) -> Array:
-    """The base with zeros in holes and padding; negative padding removes elements (WIN-1, WIN-4)."""
+    """Inserts zeros in holes and padding; negative padding removes elements (WIN-1, WIN-4)."""
     spatial = base.shape[1:-1]
     dilated_sizes = [d.dilated_base(size) for d, size in zip(window, spatial, strict=True)]
     sizes = [max(0, n + d.padding_low + d.padding_high) for n, d in zip(dilated_sizes, window, strict=True)]

@@ -30,17 +30,17 @@ from hloom.values import Value
 
 PAD_TO_STATIC = "PadToStatic"
 SLICE_TO_DYNAMIC = "SliceToDynamic"
-"""XLA's targets that convert a dynamic array to one of the bounds beside the sizes of all dimensions, and back."""
+"""XLA's targets that convert a dynamic array to a static one and the sizes of its dimensions, and back."""
 
 REFUSE_SIZES = "RefuseSizes"
-"""The target of a call that raises a RunError: its backend config says what is wrong with the size it is given."""
+"""The target of a call that raises RunError for an invalid size, with the message in its backend config."""
 
 CONTROL_DEPENDENCY = "control_dep"
-"""The target of a call that says that its first operand should be there before the second is computed."""
+"""The target of a call that orders its first operand before the computation of the second."""
 
 
 def slice_size_rule(dimension: int, bound: int, is_dynamic: bool) -> str:
-    """The sizes that SliceToDynamic takes, as an error says it."""
+    """Returns the error message for an invalid size of SliceToDynamic."""
     valid = f"from 0 to {bound}" if is_dynamic else str(bound)
     return f"custom-call[CUSTOMCALL-7]: {SLICE_TO_DYNAMIC!r} has sizes of its operand, dimension {dimension} {valid}"
 
@@ -49,8 +49,8 @@ class CustomCall(Operation, opcode="custom-call"):
     """Calls the function registered as `target_name`; the result has the declared shape (CUSTOMCALL-1).
 
     Functions are registered with `hloom.register_custom_call`: Python callables, or C functions
-    `void f(void* out, void** in)` (CUSTOMCALL-2). Without `custom_call_has_side_effect` it may be called more than once
-    or not at all (CUSTOMCALL-4).
+    `void f(void* out, void** in)` (CUSTOMCALL-2). Without `custom_call_has_side_effect` a call may be duplicated or
+    removed (CUSTOMCALL-4).
     """
 
     operands = ("*args",)
@@ -84,11 +84,11 @@ class CustomCall(Operation, opcode="custom-call"):
 
     @property
     def has_side_effect(self) -> bool:  # type: ignore[override]
-        # What only says in what order others should run may go.
+        # Calls that only constrain the order of others may be removed.
         return self.has_effect and self.target_name != CONTROL_DEPENDENCY
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
-        """A version that is not said is the first one: XLA's text has no other word for it."""
+        """Replaces an unspecified version by the first one, as HLO text does."""
         unsaid = self.api_version is CustomCallApiVersion.API_VERSION_UNSPECIFIED
         return self.replace(api_version=CustomCallApiVersion.API_VERSION_ORIGINAL) if unsaid else self
 

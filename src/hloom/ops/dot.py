@@ -18,11 +18,13 @@ from hloom.types import BY_DTYPE, PrimitiveType
 from hloom.values import Array
 
 MAX_UNSPLIT_TERMS = 128
-"""Products of so many terms, or the root of all of them, are left to NumPy, which may add them one after another."""
+"""Sums of at most this many products, or of the square root of all, are left to NumPy, which may add them
+sequentially.
+"""
 
 
 class DotDimensions(Operation):
-    """The dimension numbers that all dots have (DOTGENERAL-1)."""
+    """Base class of dots: their dimension numbers (DOTGENERAL-1)."""
 
     lhs_batch_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
     lhs_contracting_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.lhs_contracting_dimensions")
@@ -30,7 +32,7 @@ class DotDimensions(Operation):
     rhs_contracting_dims: Ints = attribute(INTS, default=(), proto="dot_dimension_numbers.rhs_contracting_dimensions")
 
     def check_sides(self, lhs: Shape, rhs: Shape) -> None:
-        """Paired dimensions of equal sizes, none listed twice (DOTGENERAL-2)."""
+        """Checks that paired dimensions have equal sizes and none is listed twice (DOTGENERAL-2)."""
         check_array(self, "DOTGENERAL-2", lhs, rhs)
         for side, shape, batch, contracting in (
             ("lhs", lhs, self.lhs_batch_dims, self.lhs_contracting_dims),
@@ -48,7 +50,7 @@ class DotDimensions(Operation):
                     self.reject("DOTGENERAL-2", f"{what} dimensions {a} of {lhs} and {b} of {rhs} differ in size")
 
     def free(self, rank: int, left: bool) -> list[int]:
-        """The free dimensions of a side, increasing."""
+        """Returns the free dimensions of a side, in increasing order."""
         used = (
             {*self.lhs_batch_dims, *self.lhs_contracting_dims}
             if left
@@ -58,7 +60,7 @@ class DotDimensions(Operation):
 
 
 def accumulator(*types: PrimitiveType) -> np.dtype[Any]:
-    """The NumPy type in which a sum of products is computed: at least f32 for floats (DOT-3)."""
+    """Returns the dtype in which products of these types are summed: at least f32 for floats (DOT-3)."""
     widest = max(types, key=lambda t: (t.is_complex, t.is_float, t.bits))
     if widest.is_float and widest.bits < 32:
         return np.dtype(np.float32)
@@ -70,9 +72,9 @@ def accumulator(*types: PrimitiveType) -> np.dtype[Any]:
 
 
 def check_product_types(op: Operation, clause: str, lhs: Shape, rhs: Shape, result: Shape | None) -> None:
-    """Numbers of one type, or of two types with a result type that is named (DOT-2, DOTGENERAL-6).
+    """Checks numeric operands of one type, or of two types if the result type is declared (DOT-2, DOTGENERAL-6).
 
-    Where the result is named, truth values are numbers too: JAX multiplies them.
+    With a declared result type, predicates are valid too: JAX multiplies them.
     """
     for shape in (lhs, rhs):
         if shape.element_type.is_pred and result is None:
@@ -82,9 +84,11 @@ def check_product_types(op: Operation, clause: str, lhs: Shape, rhs: Shape, resu
 
 
 class Dot(DotDimensions, opcode="dot"):
-    """Sums of products over the contracting dimensions, for each index of the batch dimensions (DOTGENERAL-1 to -3).
+    """Multiplies and sums over the contracting dimensions, for each index of the batch dimensions (DOTGENERAL-1 to -3).
 
-    Integers wrap; floats accumulate in at least f32 (DOT-3). The declared result type is the preferred one.
+    Paired dimensions have equal sizes. The dimensions of the result are those of the batch, then the free ones of `lhs`
+    and of `rhs`. Integers wrap; floats accumulate in at least f32 (DOT-3). The declared result type is the preferred
+    one.
     """
 
     operands = ("lhs", "rhs")
@@ -108,6 +112,7 @@ class Dot(DotDimensions, opcode="dot"):
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
 
     def result_shape(self, lhs: Shape, rhs: Shape, element_type: PrimitiveType) -> Shape:
+        """Returns the result shape with an element type."""
         left, right = self.free(lhs.rank, True), self.free(rhs.rank, False)
         sources = [*((lhs, d) for d in self.lhs_batch_dims), *((lhs, d) for d in left), *((rhs, d) for d in right)]
         return Shape.array(
@@ -131,13 +136,13 @@ class Dot(DotDimensions, opcode="dot"):
 def _matrix(
     array: Array, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int], dtype: np.dtype[Any]
 ) -> Array:
-    """The array as a batch of matrices [batch, rows, columns]."""
+    """Reshapes an array to a batch of matrices [batch, rows, columns]."""
     sizes = [math.prod(array.shape[d] for d in dims) for dims in (batch, rows, columns)]
     return convert(array.transpose([*batch, *rows, *columns]).reshape(sizes), dtype)
 
 
 def matmul(a: Array, b: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:
-    """A batched matrix product. Integers go through f64, and BLAS, where every partial sum is exact there."""
+    """Returns a batched matrix product. Integers are multiplied in f64, by BLAS, if all partial sums are exact."""
     wraps = a.dtype.kind == "u" and (BY_DTYPE[lhs].is_signed or BY_DTYPE[rhs].is_signed)
     if a.dtype.kind in "iu" and not wraps:
         bits = BY_DTYPE[lhs].bits + BY_DTYPE[rhs].bits + max(1, a.shape[-1]).bit_length()
@@ -147,7 +152,7 @@ def matmul(a: Array, b: Array, lhs: np.dtype[Any], rhs: np.dtype[Any]) -> Array:
 
 
 def _sums_of_products(a: Array, b: Array, max_terms: int = 0) -> Array:
-    """A batched matrix product whose sums are those of two halves of their terms, and so on to `max_terms` (GEN-13)."""
+    """Returns a batched matrix product whose sums are split in halves down to `max_terms` terms (GEN-13)."""
     terms = a.shape[-1]
     max_terms = max_terms or max(MAX_UNSPLIT_TERMS, math.isqrt(terms))
     if a.dtype.kind in "iu" or terms <= max_terms:
@@ -158,10 +163,10 @@ def _sums_of_products(a: Array, b: Array, max_terms: int = 0) -> Array:
 
 
 class RaggedDot(DotDimensions, opcode="ragged-dot"):
-    """A dot with one ragged dimension of lhs, cut into groups of `group_sizes` (an addition of today's XLA).
+    """A dot in which one dimension of `lhs` is ragged: split into groups of `group_sizes` (an addition of today's XLA).
 
-    The ragged dimension is a free one (each group has its own rhs matrix, along `rhs_group_dims`), a contracting one
-    (one result for each group, in a new leading dimension) or a batch one (as a plain dot).
+    The ragged dimension is free (each group has its own rhs matrix, along `rhs_group_dims`), contracting (one result
+    for each group, in a new leading dimension) or a batch dimension (as in dot).
     """
 
     operands = ("lhs", "rhs", "group_sizes")
@@ -202,6 +207,7 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
 
     def result_shape(self, lhs: Shape, rhs: Shape, group_sizes: Shape, element_type: PrimitiveType) -> Shape:
+        """Returns the result shape with an element type."""
         left = self.free(lhs.rank, True)
         right = [d for d in self.free(rhs.rank, False) if d not in self.rhs_group_dims]
         sizes = [lhs.dimensions[d] for d in (*self.lhs_batch_dims, *left)] + [rhs.dimensions[d] for d in right]
@@ -223,7 +229,7 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
         return convert(np.asarray(total, computing).reshape(ctx.shape.dimensions), dtype)
 
     def _group_masks(self, lhs: Array, ragged: int, ends: Array) -> list[Array]:
-        """For each group which elements of lhs belong to it; group sizes may differ by leading batch indices."""
+        """Masks over `lhs`, one for each group; group sizes may differ by leading batch indices."""
         position = np.arange(lhs.shape[ragged]).reshape([-1 if d == ragged else 1 for d in range(lhs.ndim)])
         leading = [d for d in (*self.lhs_batch_dims, *self.free(lhs.ndim, True)) if d != ragged][: ends.ndim - 1]
         masks = []
@@ -239,7 +245,7 @@ class RaggedDot(DotDimensions, opcode="ragged-dot"):
     def _group_rhs(self, rhs: Array, group: int) -> Array:
         if not self.rhs_group_dims:
             return rhs
-        # The group dimension would be a free one of the plain dot: keep it, with size 1, and drop it by reshaping.
+        # The group dimension would be free in the plain dot: keep it with size 1, and remove it by reshaping.
         return np.take(rhs, [group], axis=self.rhs_group_dims[0])
 
 
@@ -252,10 +258,10 @@ def _product(dot: DotDimensions, lhs: Array, rhs: Array, dtype: np.dtype[Any]) -
 
 
 class ScaledDot(DotDimensions, opcode="scaled-dot"):
-    """A dot of operands that are multiplied by block scales first (an addition of today's XLA).
+    """A dot of operands that are first multiplied by block scales (an addition of today's XLA).
 
-    A scale has the rank of its operand; each of its elements scales a block of size / scale size elements in each
-    dimension. Scalar scales of one element are neutral.
+    A scale has the rank of its operand, and sizes that divide its sizes: each element scales a block of the operand. A
+    scalar scale has no effect.
     """
 
     operands = ("lhs", "rhs", "lhs_scale", "rhs_scale")

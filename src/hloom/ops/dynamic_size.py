@@ -1,4 +1,4 @@
-"""Dimensions whose size is known at run time: get-dimension-size, set-dimension-size (spec 85, 86)."""
+"""Dimensions with sizes known at run time: get-dimension-size, set-dimension-size (spec 85, 86)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ S32 = scalar(PrimitiveType.S32)
 
 
 class GetDimensionSize(Operation, opcode="get-dimension-size", builder="get_dimension_size"):
-    """The size of a dimension as an S32 scalar; the actual one where it is dynamic (GETDIMENSIONSIZE-1)."""
+    """Returns the size of a dimension as s32[], the actual one if the dimension is dynamic (GETDIMENSIONSIZE-1)."""
 
     operands = ("operand",)
     dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")
@@ -32,9 +32,10 @@ class GetDimensionSize(Operation, opcode="get-dimension-size", builder="get_dime
 
 
 class SetDimensionSize(Operation, opcode="set-dimension-size"):
-    """Makes a dimension dynamic; elements beyond the run-time size are ignored (SETDIMENSIONSIZE-1, -2).
+    """Makes a dimension dynamic, with the run-time size `size`; elements beyond it are ignored (SETDIMENSIONSIZE-1,
+    -2).
 
-    The static bound as a constant makes the dimension static again (SETDIMENSIONSIZE-5).
+    `size` is s32[], in [0, bound]. The bound as a constant makes the dimension static again (SETDIMENSIONSIZE-5).
     """
 
     operands = ("operand", "size")

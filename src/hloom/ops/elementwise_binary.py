@@ -1,6 +1,6 @@
-"""Element-wise arithmetic on two operands of one shape (spec 29 to 44, mulhi).
+"""Element-wise operations on two operands of one shape (spec 29 to 44, mulhi).
 
-In HLO both operands have equal dimensions; the builder writes the broadcasts (BC-20).
+In HLO both operands have equal dimensions; the builder adds broadcasts (BC-20).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BITS = INTEGERS | {Kind.PRED}
 
 
 def joint_shape(op: Operation, clause: str, *shapes: Shape) -> Shape:
-    """The shape of element-wise operands: equal sizes; a dimension is dynamic where one of theirs is (BC-20)."""
+    """Returns the shape of element-wise operands of equal sizes, dynamic where one of theirs is (BC-20)."""
     if any(shape.is_unbounded for shape in shapes):
         shapes = tuple(_with_known_sizes(shape, shapes) for shape in shapes)
     first = shapes[0]
@@ -40,7 +40,7 @@ def joint_shape(op: Operation, clause: str, *shapes: Shape) -> Shape:
 
 
 def _with_known_sizes(shape: Shape, shapes: Sequence[Shape]) -> Shape:
-    """The shape with the sizes that it leaves open as others of the same rank have them (SL-25)."""
+    """Replaces the unbounded sizes of a shape by those of other shapes of the same rank (SL-25)."""
     sizes, dynamic = list(shape.dimensions), list(shape.dynamic_dimensions)
     for other in shapes:
         for d, (size, flag) in enumerate(zip(other.dimensions, other.dynamic_dimensions, strict=True)):
@@ -50,7 +50,9 @@ def _with_known_sizes(shape: Shape, shapes: Sequence[Shape]) -> Shape:
 
 
 def check_actual_sizes(*arrays: Array) -> tuple[Array, ...]:
-    """The arrays, whose actual sizes must be equal (SETDIMENSIONSIZE-3); scalars stand for all elements."""
+    """Returns the arrays. Raises RunError unless their actual sizes are equal (SETDIMENSIONSIZE-3); scalars match
+    any.
+    """
     sizes = {array.shape for array in arrays if array.ndim}
     if len(sizes) > 1:
         raise RunError(f"SETDIMENSIONSIZE-3: element-wise operands have the actual sizes {sorted(sizes)}")
@@ -58,7 +60,9 @@ def check_actual_sizes(*arrays: Array) -> tuple[Array, ...]:
 
 
 class Binary(Operation):
-    """Two operands of one shape and of a kind in `kinds`; the result has their shape (BINARY-1, BINARY-3)."""
+    """Base class: two operands of one shape, of an element type in `kinds`; the result has their shape (BINARY-1,
+    -3).
+    """
 
     operands = ("lhs", "rhs")
     elementwise = True
@@ -76,31 +80,34 @@ class Binary(Operation):
         return compute(self.function, *check_actual_sizes(lhs, rhs))
 
     function: ClassVar[Callable[..., Any]]
-    """The function on f32, f64, c64, c128, whole integers or predicates."""
+    """The function on arrays of f32, f64, c64, c128, integers of whole bytes or predicates."""
 
 
 class Add(Binary, opcode="add", builder="add"):
-    """lhs + rhs; PRED: logical or (ADD-1)."""
+    """Adds `lhs` and `rhs`; logical or for PRED (ADD-1)."""
 
     kinds = NUMERIC | {Kind.PRED}
     function = staticmethod(np.add)
 
 
 class Subtract(Binary, opcode="subtract", builder="sub"):
-    """lhs - rhs (SUB-1)."""
+    """Subtracts `rhs` from `lhs` (SUB-1)."""
 
     function = staticmethod(np.subtract)
 
 
 class Multiply(Binary, opcode="multiply", builder="mul"):
-    """lhs * rhs; PRED: logical and (MUL-1)."""
+    """Multiplies `lhs` and `rhs`; logical and for PRED (MUL-1)."""
 
     kinds = NUMERIC | {Kind.PRED}
     function = staticmethod(np.multiply)
 
 
 class Divide(Binary, opcode="divide", builder="div"):
-    """Integers: the quotient toward zero, x / 0 = -1, minimum / -1 = minimum; floats: IEEE (DIV-1, DIV-2)."""
+    """Divides `lhs` by `rhs`: floats by IEEE 754, integers toward zero (DIV-1, DIV-2).
+
+    For integers, x / 0 = -1 and minimum / -1 = minimum.
+    """
 
     @staticmethod
     def function(x: Array, y: Array) -> Array:
@@ -112,7 +119,10 @@ class Divide(Binary, opcode="divide", builder="div"):
 
 
 class Remainder(Binary, opcode="remainder", builder="rem"):
-    """The sign of the dividend: -7 rem 2 = -1; integers: x rem 0 = x, minimum rem -1 = 0; floats: fmod (REM-1, -2)."""
+    """Computes the remainder of the division, with the sign of `lhs`: -7 rem 2 = -1 (REM-1, REM-2).
+
+    For integers, x rem 0 = x and minimum rem -1 = 0; floats as C's fmod.
+    """
 
     kinds = REALS
 
@@ -122,7 +132,7 @@ class Remainder(Binary, opcode="remainder", builder="rem"):
 
 
 def complex_quotient(x: Array, y: Array) -> Array:
-    """The quotient, with the infinities and zeros of C's Annex G where its parts would both be NaN."""
+    """Divides complex numbers, with the infinities and zeros of C's Annex G where both parts would be NaN."""
     x, y = np.broadcast_arrays(x, y)
     by_zero = (y == 0) & ~(np.isnan(x.real) & np.isnan(x.imag))
     result = np.asarray(np.divide(x, np.where(by_zero, 1, y)))
@@ -143,7 +153,7 @@ def complex_quotient(x: Array, y: Array) -> Array:
 
 
 def _signs(z: Array) -> Array:
-    """1 for an infinite part and 0 for a finite one, with their signs."""
+    """Returns 1 for infinite parts and 0 for finite ones, with their signs."""
     signs = np.empty_like(z)
     signs.real = np.copysign(np.isinf(z.real), z.real)
     signs.imag = np.copysign(np.isinf(z.imag), z.imag)
@@ -151,7 +161,9 @@ def _signs(z: Array) -> Array:
 
 
 def integer_divide(x: Array, y: Array) -> tuple[Array, Array]:
-    """Quotient toward zero and remainder, with XLA CPU's results for zero and overflow (DIV-2, REM-2)."""
+    """Returns the quotient toward zero and the remainder, as XLA on CPUs for zero divisors and overflow (DIV-2,
+    REM-2).
+    """
     zero = y == 0
     overflow = (x == np.iinfo(x.dtype).min) & (y == -1) if x.dtype.kind == "i" else np.zeros(np.shape(zero), bool)
     divisor = np.where(zero | overflow, np.ones((), x.dtype), y)
@@ -162,7 +174,10 @@ def integer_divide(x: Array, y: Array) -> tuple[Array, Array]:
 
 
 class Power(Binary, opcode="power", builder="pow"):
-    """lhs to the power rhs; floats: IEEE pow; integers wrap, negative exponents as POW-2 says (POW-1, POW-2)."""
+    """Raises `lhs` to the power `rhs`: floats as IEEE pow; integers wrap (POW-1).
+
+    A negative exponent of integers gives 1 for base 1, 1 or -1 for base -1, else 0 (POW-2).
+    """
 
     def evaluate(self, ctx: Context, lhs: Array, rhs: Array) -> Array:
         lhs, rhs = check_actual_sizes(lhs, rhs)
@@ -174,7 +189,7 @@ class Power(Binary, opcode="power", builder="pow"):
 
 
 def integer_power(x: Array, y: Array) -> Array:
-    """Wrapping power by squaring; a negative exponent gives 1, +-1 or 0 by the base (POW-2)."""
+    """Computes a wrapping power by squaring; negative exponents give 1, +-1 or 0 by the base (POW-2)."""
     base, exponent = np.broadcast_arrays(x, y)
     negative = exponent < 0
     odd = (exponent & 1) != 0
@@ -191,7 +206,7 @@ def integer_power(x: Array, y: Array) -> Array:
 
 
 class Maximum(Binary, opcode="maximum", builder="max"):
-    """The larger; NaN if either is; max(-0, +0) = +0; PRED: or (MAX-1)."""
+    """Takes the larger element; NaN if either is, max(-0, +0) = +0; logical or for PRED (MAX-1)."""
 
     kinds = REALS | {Kind.PRED}
 
@@ -204,7 +219,7 @@ class Maximum(Binary, opcode="maximum", builder="max"):
 
 
 class Minimum(Binary, opcode="minimum", builder="min"):
-    """The smaller; NaN if either is; min(-0, +0) = -0; PRED: and (MIN-1)."""
+    """Takes the smaller element; NaN if either is, min(-0, +0) = -0; logical and for PRED (MIN-1)."""
 
     kinds = REALS | {Kind.PRED}
 
@@ -217,28 +232,28 @@ class Minimum(Binary, opcode="minimum", builder="min"):
 
 
 class And(Binary, opcode="and", builder="and_"):
-    """Bitwise and; PRED: logical (AND-1)."""
+    """Bitwise and of integers, logical and of PRED (AND-1)."""
 
     kinds = BITS
     function = staticmethod(np.bitwise_and)
 
 
 class Or(Binary, opcode="or", builder="or_"):
-    """Bitwise or; PRED: logical (OR-1)."""
+    """Bitwise or of integers, logical or of PRED (OR-1)."""
 
     kinds = BITS
     function = staticmethod(np.bitwise_or)
 
 
 class Xor(Binary, opcode="xor", builder="xor"):
-    """Bitwise exclusive or; PRED: logical (XOR-1)."""
+    """Bitwise exclusive or of integers, logical exclusive or of PRED (XOR-1)."""
 
     kinds = BITS
     function = staticmethod(np.bitwise_xor)
 
 
 class Shift(Binary):
-    """Shifts lhs by rhs bits; amounts outside [0, bits), read as unsigned, shift everything out."""
+    """Base class of shifts: amounts outside [0, bits), read as unsigned, shift all bits out."""
 
     kinds = INTEGERS
 
@@ -251,11 +266,12 @@ class Shift(Binary):
 
     @staticmethod
     def shift(x: Array, amount: Array, inside: Array, bits: int) -> Array:
+        """Shifts `x` by `amount` where `inside`, which excludes amounts outside [0, bits)."""
         raise NotImplementedError
 
 
 class ShiftLeft(Shift, opcode="shift-left", builder="shift_left"):
-    """Zeros enter from the right; an amount outside [0, bits) gives 0 (SHIFTLEFT-1)."""
+    """Shifts `lhs` left by `rhs` bits, inserting zeros; amounts outside [0, bits) give 0 (SHIFTLEFT-1)."""
 
     @staticmethod
     def shift(x: Array, amount: Array, inside: Array, bits: int) -> Array:
@@ -263,12 +279,15 @@ class ShiftLeft(Shift, opcode="shift-left", builder="shift_left"):
 
 
 class ShiftRightArithmetic(Shift, opcode="shift-right-arithmetic", builder="shift_right_arithmetic"):
-    """Copies of the sign bit enter; an amount outside [0, bits) leaves the sign alone (SHIFTRIGHTARITHMETIC-1)."""
+    """Shifts `lhs` right by `rhs` bits, copying the sign bit (SHIFTRIGHTARITHMETIC-1).
+
+    Amounts outside [0, bits) give the sign bit in all bits. Unsigned types have their top bit as the sign bit.
+    """
 
     @staticmethod
     def shift(x: Array, amount: Array, inside: Array, bits: int) -> Array:
         if x.dtype.kind == "u":
-            # Unsigned types shift by the same rule: their top bit is the sign bit.
+            # The top bit of unsigned types is their sign bit.
             signed = x.astype(np.dtype(f"i{x.dtype.itemsize}"))
             signed = np.where(signed >> (bits - 1) & 1, signed - (1 << (bits - 1)) * 2, signed) if bits < 8 else signed
             amount = amount.astype(signed.dtype)
@@ -277,7 +296,7 @@ class ShiftRightArithmetic(Shift, opcode="shift-right-arithmetic", builder="shif
 
 
 class ShiftRightLogical(Shift, opcode="shift-right-logical", builder="shift_right_logical"):
-    """Zeros enter from the left, for signed types too; an amount outside [0, bits) gives 0 (SHIFTRIGHTLOGICAL-1)."""
+    """Shifts `lhs` right by `rhs` bits, inserting zeros; amounts outside [0, bits) give 0 (SHIFTRIGHTLOGICAL-1)."""
 
     @staticmethod
     def shift(x: Array, amount: Array, inside: Array, bits: int) -> Array:
@@ -288,7 +307,10 @@ class ShiftRightLogical(Shift, opcode="shift-right-logical", builder="shift_righ
 
 
 class Atan2(Binary, opcode="atan2", builder="atan2"):
-    """The angle of the point (x = rhs, y = lhs); complex: -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)) (ATAN2-1)."""
+    """Computes the angle of the point (x = `rhs`, y = `lhs`) (ATAN2-1).
+
+    For complex numbers, -i log((rhs + i lhs) / sqrt(rhs^2 + lhs^2)).
+    """
 
     kinds = frozenset({Kind.FLOAT, Kind.COMPLEX})
 
@@ -303,7 +325,7 @@ class Atan2(Binary, opcode="atan2", builder="atan2"):
 
 
 class Complex(Binary, opcode="complex", builder="complex"):
-    """lhs + i rhs: c64 of f32, c128 of f64 (COMPLEX-1)."""
+    """Combines real and imaginary parts to complex numbers: f32 to c64, f64 to c128 (COMPLEX-1)."""
 
     kinds = frozenset({Kind.FLOAT})
 
@@ -322,7 +344,7 @@ class Complex(Binary, opcode="complex", builder="complex"):
 
 
 class Mulhi(Binary, opcode="mulhi", builder="mulhi"):
-    """The high half of the double-width product of two integers (an addition of today's XLA)."""
+    """Computes the high half of the double-width product of integers (an addition of today's XLA)."""
 
     kinds = INTEGERS
 

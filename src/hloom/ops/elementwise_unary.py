@@ -1,4 +1,4 @@
-"""Element-wise functions of one operand (spec 57 to 82, and the inverse and hyperbolic functions of today's XLA)."""
+"""Element-wise functions of one operand (spec 57 to 82, and inverse and hyperbolic functions of today's XLA)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIGNED = frozenset({Kind.SIGNED, Kind.FLOAT, Kind.COMPLEX})
 
 
 class Unary(Operation):
-    """One operand of a kind in `kinds`; the result has its shape (UNARY-1)."""
+    """Base class: one operand of an element type in `kinds`; the result has its shape (UNARY-1)."""
 
     operands = ("operand",)
     elementwise = True
@@ -41,17 +41,20 @@ class Unary(Operation):
         return compute_accurately(self.function, operand)
 
     function: ClassVar[Callable[..., Any]]
-    """The function on f32, f64, c64, c128 or whole integers."""
+    """The function on arrays of f32, f64, c64, c128 or integers of whole bytes."""
 
 
 class AccurateUnary(Unary):
-    """A transcendental function; XLA's `result_accuracy` wish is kept and always met."""
+    """Base class of transcendental functions; any `result_accuracy` is met."""
 
     result_accuracy: ResultAccuracy = attribute(RESULT_ACCURACY, default=ResultAccuracy())
 
 
 class Abs(Unary, opcode="abs", builder="abs"):
-    """|x|; complex: the modulus, in the real type; the minimum of a signed type stays itself (ABS-1)."""
+    """Computes |x|; for complex numbers the modulus, of the real type (ABS-1).
+
+    The minimum of a signed integer type is its own absolute value.
+    """
 
     kinds = SIGNED
 
@@ -66,21 +69,21 @@ class Abs(Unary, opcode="abs", builder="abs"):
 
 
 class Ceil(Unary, opcode="ceil", builder="ceil"):
-    """The smallest integer >= x; ceil(-0.5) = -0 (CEIL-1)."""
+    """Rounds up to an integer; ceil(-0.5) = -0 (CEIL-1)."""
 
     kinds = FLOATS
     function = staticmethod(np.ceil)
 
 
 class Floor(Unary, opcode="floor", builder="floor"):
-    """The largest integer <= x (FLOOR-1)."""
+    """Rounds down to an integer (FLOOR-1)."""
 
     kinds = FLOATS
     function = staticmethod(np.floor)
 
 
 class RoundNearestAfz(Unary, opcode="round-nearest-afz", builder="round"):
-    """The nearest integer, ties away from zero: 2.5 -> 3, -0.5 -> -1, 0.49999997 -> 0 (ROUND-1)."""
+    """Rounds to the nearest integer, ties away from zero: 2.5 -> 3, -0.5 -> -1, 0.49999997 -> 0 (ROUND-1)."""
 
     kinds = FLOATS
 
@@ -91,62 +94,62 @@ class RoundNearestAfz(Unary, opcode="round-nearest-afz", builder="round"):
 
 
 class RoundNearestEven(Unary, opcode="round-nearest-even", builder="round_nearest_even"):
-    """The nearest integer, ties to even: 2.5 -> 2, -0.5 -> -0 (ROUNDNEARESTEVEN-1)."""
+    """Rounds to the nearest integer, ties to even: 2.5 -> 2, -0.5 -> -0 (ROUNDNEARESTEVEN-1)."""
 
     kinds = FLOATS
     function = staticmethod(np.rint)
 
 
 class Exponential(AccurateUnary, opcode="exponential", builder="exp"):
-    """e^x (EXP-1)."""
+    """Computes e^x (EXP-1)."""
 
     function = staticmethod(np.exp)
 
 
 class Expm1(AccurateUnary, opcode="exponential-minus-one", builder="expm1"):
-    """e^x - 1, accurate near 0 (EXPM1-1)."""
+    """Computes e^x - 1, accurate near 0 (EXPM1-1)."""
 
     @staticmethod
     def function(x: Array) -> Any:
         result = np.asarray(np.expm1(x))
         if np.iscomplexobj(x):
-            # Of real numbers real, where e^x is infinite, too.
+            # The result for real x is real, even if e^x is infinite.
             result.imag = np.where(x.imag == 0, x.imag, result.imag)
         return result
 
 
 class Log(AccurateUnary, opcode="log", builder="log"):
-    """ln(x); log(0) = -inf, of negative numbers NaN (LOG-1)."""
+    """Computes the natural logarithm; log(0) = -inf, NaN for negative real numbers (LOG-1)."""
 
     function = staticmethod(np.log)
 
 
 class Log1p(AccurateUnary, opcode="log-plus-one", builder="log1p"):
-    """ln(1 + x), accurate near 0; log1p(-1) = -inf (LOG1P-1)."""
+    """Computes ln(1 + x), accurate near 0; log1p(-1) = -inf (LOG1P-1)."""
 
     function = staticmethod(np.log1p)
 
 
 class Logistic(AccurateUnary, opcode="logistic", builder="logistic"):
-    """1 / (1 + e^-x) (LOGISTIC-1)."""
+    """Computes the logistic function 1 / (1 + e^-x) (LOGISTIC-1)."""
 
     @staticmethod
     def function(x: Array) -> Any:
         e = np.exp(np.where(x.real < 0, x, -x))
         above = np.where(x.real < 0, e, 1)
         quotient = above / (1 + e)
-        # A quotient s = a / (1 + e) is a - e s, too, which loses less than 1 + e.
+        # s = a / (1 + e) equals a - e s, which loses fewer bits than 1 + e.
         return quotient if np.iscomplexobj(x) else above - e * quotient
 
 
 class Sqrt(AccurateUnary, opcode="sqrt", builder="sqrt"):
-    """The square root; of negative numbers NaN, sqrt(-0) = -0 (SQRT-1)."""
+    """Computes the square root; NaN for negative real numbers, sqrt(-0) = -0 (SQRT-1)."""
 
     function = staticmethod(np.sqrt)
 
 
 class Rsqrt(AccurateUnary, opcode="rsqrt", builder="rsqrt"):
-    """1 / sqrt(x); of +-0 +-inf (RSQRT-1)."""
+    """Computes 1 / sqrt(x); +-inf for +-0 (RSQRT-1)."""
 
     @staticmethod
     def function(x: Array) -> Any:
@@ -154,80 +157,80 @@ class Rsqrt(AccurateUnary, opcode="rsqrt", builder="rsqrt"):
 
 
 class Cbrt(AccurateUnary, opcode="cbrt", builder="cbrt"):
-    """The real cube root, also of negative numbers (CBRT-1)."""
+    """Computes the real cube root, also of negative numbers (CBRT-1)."""
 
     kinds = FLOATS
     function = staticmethod(np.cbrt)
 
 
 class Sine(AccurateUnary, opcode="sine", builder="sin"):
-    """sin(x) (SIN-1)."""
+    """Computes the sine (SIN-1)."""
 
     function = staticmethod(np.sin)
 
 
 class Cosine(AccurateUnary, opcode="cosine", builder="cos"):
-    """cos(x) (COS-1)."""
+    """Computes the cosine (COS-1)."""
 
     function = staticmethod(np.cos)
 
 
 class Tan(AccurateUnary, opcode="tan", builder="tan"):
-    """tan(x) (TAN-1)."""
+    """Computes the tangent (TAN-1)."""
 
     function = staticmethod(np.tan)
 
 
 class Tanh(AccurateUnary, opcode="tanh", builder="tanh"):
-    """The hyperbolic tangent; +-1 at +-inf (TANH-1)."""
+    """Computes the hyperbolic tangent; +-1 at +-inf (TANH-1)."""
 
     function = staticmethod(np.tanh)
 
 
 class Sinh(AccurateUnary, opcode="sinh", builder="sinh"):
-    """The hyperbolic sine (an addition of today's XLA)."""
+    """Computes the hyperbolic sine (an addition of today's XLA)."""
 
     function = staticmethod(np.sinh)
 
 
 class Cosh(AccurateUnary, opcode="cosh", builder="cosh"):
-    """The hyperbolic cosine (an addition of today's XLA)."""
+    """Computes the hyperbolic cosine (an addition of today's XLA)."""
 
     function = staticmethod(np.cosh)
 
 
 class Asin(AccurateUnary, opcode="asin", builder="asin"):
-    """The inverse sine (an addition of today's XLA)."""
+    """Computes the inverse sine (an addition of today's XLA)."""
 
     function = staticmethod(np.arcsin)
 
 
 class Acos(AccurateUnary, opcode="acos", builder="acos"):
-    """The inverse cosine (an addition of today's XLA)."""
+    """Computes the inverse cosine (an addition of today's XLA)."""
 
     function = staticmethod(np.arccos)
 
 
 class Asinh(AccurateUnary, opcode="asinh", builder="asinh"):
-    """The inverse hyperbolic sine (an addition of today's XLA)."""
+    """Computes the inverse hyperbolic sine (an addition of today's XLA)."""
 
     function = staticmethod(np.arcsinh)
 
 
 class Acosh(AccurateUnary, opcode="acosh", builder="acosh"):
-    """The inverse hyperbolic cosine (an addition of today's XLA)."""
+    """Computes the inverse hyperbolic cosine (an addition of today's XLA)."""
 
     function = staticmethod(np.arccosh)
 
 
 class Atanh(AccurateUnary, opcode="atanh", builder="atanh"):
-    """The inverse hyperbolic tangent (an addition of today's XLA)."""
+    """Computes the inverse hyperbolic tangent (an addition of today's XLA)."""
 
     function = staticmethod(np.arctanh)
 
 
 class Erf(AccurateUnary, opcode="erf", builder="erf"):
-    """The error function (ERF-1)."""
+    """Computes the error function (ERF-1)."""
 
     kinds = FLOATS
 
@@ -235,18 +238,18 @@ class Erf(AccurateUnary, opcode="erf", builder="erf"):
     def function(x: Array) -> Any:
         from scipy.special import erf
 
-        # SciPy's quotient of polynomials below 1 is off by up to 2.7 units in the last place.
+        # SciPy's rational approximation below 1 errs by up to 2.7 ulps.
         return np.where(np.abs(x) < 1, x + x * np.polyval(_ERF_OVER_X, np.minimum(x * x, 1)), erf(x))
 
 
 _ERF_OVER_X = [2 / math.pi**0.5 * (-1) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(20, 0, -1)] + [
     0.12837916709551257
 ]
-"""erf(x) / x - 1 by x^2, the highest power first: Taylor's series."""
+"""Coefficients of the Taylor series of erf(x) / x - 1 in x^2, the highest power first."""
 
 
 class Negate(Unary, opcode="negate", builder="neg"):
-    """-x; integers wrap; -0 from 0.0 (NEG-1)."""
+    """Negates elements; integers wrap, -(0.0) = -0 (NEG-1)."""
 
     kinds = INTEGERS | FLOATS_COMPLEX
 
@@ -255,7 +258,7 @@ class Negate(Unary, opcode="negate", builder="neg"):
 
 
 class Sign(Unary, opcode="sign", builder="sign"):
-    """-1, -0, NaN, +0 or 1; complex: x / |x|, 0 for 0 (SIGN-1)."""
+    """Computes the sign: -1, -0, NaN, +0 or 1; for complex numbers x / |x|, 0 for 0 (SIGN-1)."""
 
     kinds = SIGNED
 
@@ -267,7 +270,7 @@ class Sign(Unary, opcode="sign", builder="sign"):
         if np.iscomplexobj(x):
             modulus, parts = np.abs(x), np.empty_like(x)
             modulus = np.where(modulus == 0, 1, modulus)
-            # Part by part: the reciprocal of a complex number may overflow.
+            # Divide each part: the reciprocal of a complex number may overflow.
             parts.real, parts.imag = x.real / modulus, x.imag / modulus
             return parts
         # np.sign gives +0 for -0.
@@ -275,7 +278,7 @@ class Sign(Unary, opcode="sign", builder="sign"):
 
 
 class Real(Unary, opcode="real", builder="real"):
-    """The real part; a real operand is returned as it is (REAL-1)."""
+    """Takes the real part; a real operand is returned unchanged (REAL-1)."""
 
     def infer(self, operand: Shape) -> Shape:
         shape = super().infer(operand)
@@ -286,7 +289,7 @@ class Real(Unary, opcode="real", builder="real"):
 
 
 class Imag(Unary, opcode="imag", builder="imag"):
-    """The imaginary part; 0 of a real operand (IMAG-1)."""
+    """Takes the imaginary part; 0 for a real operand (IMAG-1)."""
 
     def infer(self, operand: Shape) -> Shape:
         shape = super().infer(operand)
@@ -297,7 +300,7 @@ class Imag(Unary, opcode="imag", builder="imag"):
 
 
 class IsFinite(Unary, opcode="is-finite", builder="is_finite"):
-    """True where the element is neither +-inf nor NaN (ISFINITE-1)."""
+    """Tests whether elements are neither +-inf nor NaN; the result is PRED (ISFINITE-1)."""
 
     kinds = FLOATS
 
@@ -320,7 +323,7 @@ class Not(Unary, opcode="not", builder="not_"):
 
 
 class PopulationCount(Unary, opcode="popcnt", builder="population_count"):
-    """The number of bits set in T's width (POPULATIONCOUNT-1)."""
+    """Counts the bits set in the width of the element type (POPULATIONCOUNT-1)."""
 
     kinds = INTEGERS
 
@@ -329,19 +332,19 @@ class PopulationCount(Unary, opcode="popcnt", builder="population_count"):
 
 
 class CountLeadingZeros(Unary, opcode="count-leading-zeros", builder="clz"):
-    """The number of leading zero bits in T's width; of 0 the width (CLZ-1)."""
+    """Counts the leading zero bits in the width of the element type; the width for 0 (CLZ-1)."""
 
     kinds = INTEGERS
 
     def evaluate(self, ctx: Context, operand: Array) -> Array:
         x = _code(operand).astype(np.uint64)
-        # Smear the highest bit downward; what is not set then are the leading zeros.
+        # Copy the highest bit to all lower ones; the bits not set then are the leading zeros.
         for shift in (1, 2, 4, 8, 16, 32):
             x = x | (x >> np.uint64(shift))
         return (BY_DTYPE[operand.dtype].bits - np.bitwise_count(x).astype(np.int64)).astype(operand.dtype)
 
 
 def _code(x: Array) -> Array:
-    """The bits as an unsigned integer, those beyond the type's width cleared."""
+    """The bits as unsigned integers; bits beyond the type's width are cleared."""
     bits = BY_DTYPE[x.dtype].bits
     return bits_of(x) & np.uint8((1 << bits) - 1) if bits < 8 else bits_of(x)

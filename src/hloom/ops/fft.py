@@ -16,13 +16,15 @@ from hloom.types import PrimitiveType
 from hloom.values import Array
 
 MIN_PARALLEL_ELEMENTS = 1 << 15
-"""A transform of fewer elements is done before other threads have begun."""
+"""The minimum number of elements for which threads are used: smaller transforms end before other threads start."""
 
 
 class Fft(Operation, opcode="fft", builder="fft"):
-    """FFT and IFFT: complex to complex; RFFT: real to half of the complex result; IRFFT: back (FFT-1 to FFT-5).
+    """Computes the discrete Fourier transform of the last 1 to 3 dimensions (FFT-1 to FFT-5).
 
-    `fft_length` has the lengths in the time domain. Inverse transforms divide by the number of elements.
+    FFT and IFFT map complex to complex arrays, RFFT real arrays to the non-redundant half of the complex result, IRFFT
+    such halves back. `fft_length` holds the lengths in the time domain, which are the sizes of the transformed
+    dimensions. Inverse transforms divide by the number of elements.
     """
 
     operands = ("operand",)
@@ -54,7 +56,7 @@ class Fft(Operation, opcode="fft", builder="fft"):
 
     @property
     def _half(self) -> int:
-        """The size of the spectrum of a real sequence along the innermost dimension."""
+        """The size of the spectrum of real data along the last dimension."""
         return self.fft_length[-1] // 2 + 1 if self.fft_length[-1] else 0
 
     def _check_sizes(self, operand: Shape) -> None:
@@ -64,7 +66,7 @@ class Fft(Operation, opcode="fft", builder="fft"):
             self.reject("FFT-6", f"{kind.value} of length {list(lengths)} takes last sizes {expected}, got {operand}")
 
     def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
-        """Lengths are sizes of the operand, but for length 0, whose transform is zeros (FFT-6)."""
+        """Checks that lengths are the sizes of the operand, except that the transform of length 0 is zeros (FFT-6)."""
         if 0 not in self.fft_length:
             self._check_sizes(*operands)
 
@@ -83,7 +85,7 @@ class Fft(Operation, opcode="fft", builder="fft"):
         threads = ctx.threads if operand.size >= MIN_PARALLEL_ELEMENTS else 1
         destination = ctx.destination
         if destination is not None and self.fft_type in (FftType.FFT, FftType.IFFT):
-            # In place: large transforms wait for memory.
+            # Transform in place: large transforms are limited by memory bandwidth.
             destination[...] = operand
             done: Array = function(destination, s=self.fft_length, axes=axes, overwrite_x=True, workers=threads)
             return destination if np.may_share_memory(done, destination) else done

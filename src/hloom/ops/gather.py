@@ -1,4 +1,4 @@
-"""gather: slices at start indices, stitched into one array (spec 84)."""
+"""gather: slices at start indices, gathered into one array (spec 84)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from hloom.values import Array
 
 
 class Gather(Operation, opcode="gather"):
-    """Stitches slices of `operand`, each at a start index taken from `start_indices` (GATHER-1 to GATHER-6).
+    """Gathers slices of `operand`, each at a start index taken from `start_indices` (GATHER-1 to GATHER-6).
 
-    Start indices are clamped so that the slices lie inside (GATHER-7).
+    A start index is a vector along `index_vector_dim`, for the operand dimensions `start_index_map`; it is clamped so
+    that the slice is inside (GATHER-7). The result has the batch dimensions of `start_indices` and, at `offset_dims`,
+    those of the slices that are neither collapsed nor batching dimensions.
     """
 
     operands = ("operand", "start_indices")
@@ -90,7 +92,8 @@ class Gather(Operation, opcode="gather"):
         batch_sizes = [n for d, n in enumerate(start_indices.shape) if d != self.index_vector_dim]
         count = len(batch_sizes)
         offsets = [d for d in range(operand.ndim) if d not in collapsed]
-        # One index array for each operand dimension, over the result's batch and then offset dimensions.
+        # An index array for each operand dimension, over the batch dimensions of the result, then its offset
+        # dimensions.
         index = []
         for d in range(operand.ndim):
             axes = np.zeros((1,) * count, np.int64)
@@ -123,7 +126,7 @@ def check_index_vectors(
     indices_batching: Sequence[int],
     map_name: str,
 ) -> list[int]:
-    """Checks the index vectors of gather and scatter; the dimensions of `indices` that are not the index vector."""
+    """Checks the index vectors of gather and scatter; returns the batch dimensions of `indices`."""
     if not 0 <= index_vector_dim <= indices.rank:
         op.reject(clause, f"index_vector_dim {index_vector_dim} must be in [0, {indices.rank}] for {indices}")
     length = indices.dimensions[index_vector_dim] if index_vector_dim < indices.rank else 1
@@ -140,11 +143,13 @@ def check_index_vectors(
 
 
 def index_columns(indices: Array, index_vector_dim: int, index_map: Sequence[int]) -> dict[int, Array]:
-    """Operand dimension -> the int64 array of its start indices, over the batch dimensions (GATHER-5, step 1 and 2)."""
+    """Returns, by operand dimension, the int64 array of start indices over the batch dimensions (GATHER-5, steps 1 and
+    2).
+    """
     if index_vector_dim == indices.ndim:
         indices = indices[..., None]
     vectors = np.moveaxis(indices, index_vector_dim, 0)
     if indices.dtype == np.uint64:
-        # Beyond int64 they are out of bounds in any case.
+        # Indices beyond int64 are out of bounds anyway.
         vectors = np.minimum(vectors, np.uint64(2**63 - 1))
     return {d: vectors[k].astype(np.int64) for k, d in enumerate(index_map)}

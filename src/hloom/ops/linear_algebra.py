@@ -14,10 +14,10 @@ from hloom.values import Array
 
 
 class Cholesky(Operation, opcode="cholesky", builder="cholesky"):
-    """a = l l^H with lower-triangular l, or u^H u with upper-triangular u, for each matrix (CHOLESKY-1 to -5).
+    """Computes the Cholesky factor of each matrix: a = l l^H with lower-triangular l, or u^H u (CHOLESKY-1 to -5).
 
-    Reads the triangle that `lower` names; the other one of the result is zero. A matrix that is not positive definite
-    becomes NaN everywhere.
+    `a` has the shape [.., M, M]. Only the triangle that `lower` selects is read; the other triangle of the result is
+    zero. The result for a matrix that is not positive definite is NaN.
     """
 
     operands = ("a",)
@@ -48,7 +48,8 @@ class Cholesky(Operation, opcode="cholesky", builder="cholesky"):
 class TriangularSolve(Operation, opcode="triangular-solve", builder="triangular_solve"):
     """Solves op(a) x = b, or x op(a) = b, by substitution (TRIANGULARSOLVE-1 to -4).
 
-    Only the triangle of a that `lower` names is read; with `unit_diagonal` the diagonal counts as 1.
+    `a` has the shape [.., M, M], `b` and the result [.., M, K], or [.., K, M] unless `left_side`. Only the triangle of
+    `a` that `lower` selects is read; with `unit_diagonal` its diagonal is taken as 1.
     """
 
     operands = ("a", "b")
@@ -87,7 +88,9 @@ class TriangularSolve(Operation, opcode="triangular-solve", builder="triangular_
 
 
 def substitute(matrix: Array, right: Array, lower: bool, unit_diagonal: bool) -> Array:
-    """x with matrix x = right for a batch of triangular matrices; zeros on the diagonal give infinities or NaN."""
+    """Returns x with matrix x = right for a batch of triangular matrices; zeros on the diagonal give infinities or
+    NaN.
+    """
     size = matrix.shape[-1]
     x = np.array(right)
     for i in range(size) if lower else range(size - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""How an operation is declared: operands, typed attributes, shape rule, meaning and documentation in one class.
+"""Declaration of operations: operands, typed attributes, shape rule, semantics and documentation in one class.
 
     class Transpose(Operation, opcode="transpose"):
         '''Permutes the dimensions (TRANSPOSE-1).'''
@@ -9,9 +9,9 @@
         def infer(self, operand: Shape) -> Shape: ...
         def evaluate(self, ctx: Context, operand: Array) -> Array: ...
 
-An instance is immutable and holds the attributes' values; the operands belong to the instruction in the graph. HLO
-text, protos, the builder's methods, the verifier and the reference page read these declarations; nothing else lists
-operations. `ops/__init__` imports the families, which registers their classes in `OPERATIONS`.
+An instance is immutable and holds the values of the attributes; the operands belong to the instruction in the graph.
+HLO text, protos, the builder's methods, the verifier and the reference page are derived from these declarations.
+`hloom.ops` imports the families, which registers their classes in `OPERATIONS`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OPERATIONS: dict[str, type[Operation]] = {}
 
 
 class Field:
-    """A declared attribute: its kind, its default, and where text and proto hold it."""
+    """A declared attribute: its kind, its default, and its names in HLO text and the proto (see `attribute`)."""
 
     __slots__ = ("always_printed", "default", "doc", "in_parentheses", "kind", "name", "proto", "text")
 
@@ -63,6 +63,7 @@ class Field:
 
     @property
     def required(self) -> bool:
+        """Whether the attribute has no default."""
         return self.default is REQUIRED
 
 
@@ -76,42 +77,44 @@ def attribute(
     always_printed: bool = False,
     doc: str = "",
 ) -> Any:
-    """Declares an attribute of an operation.
+    """Declares an attribute of an operation; the value of a field in the class body.
 
-    `text` is its name in HLO text (default: the field's name; "" where text has none); a value that equals `default`
-    is not printed unless `always_printed`. `in_parentheses` puts the value where operands stand (`parameter(0)`,
-    `constant({1, 2})`).
-    `proto` is the dotted path of the field in HloInstructionProto (default: the field's name; "" where it has none).
+    `text` is its name in HLO text (default: the field's name; "" if text does not have it); a value that equals
+    `default` is not printed unless `always_printed`. `in_parentheses` prints the value in place of operands
+    (`parameter(0)`, `constant({1, 2})`). `proto` is the dotted path of the field in HloInstructionProto (default: the
+    field's name; "" if the proto does not have it). `doc` is shown in the reference.
     """
     return Field(kind, default, text, proto, in_parentheses, always_printed or default is REQUIRED, doc)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(attribute,))
 class Operation:
-    """The base of all declarations: an operation with its attribute values.
+    """Base class of all operations: an opcode with the values of its attributes.
 
-    A subclass gives `infer`, or, where the result's shape is not a function of operands and attributes (reshape,
-    convert, custom-call ...), overrides `check`. `evaluate` is the meaning, on NumPy arrays.
+    A subclass defines `infer`, or overrides `check` if the result shape does not follow from operands and attributes
+    (reshape, convert, custom-call ..), and `evaluate`, its semantics on NumPy arrays. The constructor takes attributes
+    as keyword arguments; it raises RuleError[GEN-3] for missing or invalid values, ArgumentError for unknown names.
     """
 
     opcode: ClassVar[str] = ""
     text_opcode: ClassVar[str] = ""
-    """The opcode that text and protos have, where it is another."""
+    """The opcode in text and protos, if it differs from `opcode`."""
     operands: ClassVar[tuple[str, ...]] = ()
-    """Operand names in order; `*name` takes any number (several starred ones share the rest equally)."""
+    """Operand names in order. `*name` is variadic; several variadic operands have equal lengths."""
     fields: ClassVar[tuple[Field, ...]] = ()
     calling_fields: ClassVar[tuple[Field, ...]] = ()
-    """Those of `fields` that hold computations."""
+    """The attributes that hold computations."""
     elementwise: ClassVar[bool] = False
-    """True where output element i reads the operands' elements i alone (scalars broadcast)."""
+    """Whether element i of the result depends only on the elements i of the operands (scalars are broadcast)."""
     has_side_effect: ClassVar[bool] = False
-    """True where the operation must be neither dropped nor duplicated (GEN-11)."""
+    """Whether the operation must be neither removed nor duplicated (GEN-11)."""
 
     expand: ClassVar[Callable[..., Any] | None] = None
-    """`expand(self, build, module, *operands)`: the operation in terms of others, as an instruction that `build` (an
-    `hloom.passes.op_builder.OpBuilder`) creates. For operations that compilers have no code for."""
+    """`expand(self, build, module, *operands)` returns an equivalent instruction that `build`, an
+    `hloom.passes.op_builder.OpBuilder`, creates from other operations. For operations that compilers do not implement.
+    """
     builder_name: ClassVar[str] = ""
-    """The builder method that is this operation and no more; "" where the builder has one of its own, or none."""
+    """The name of the generated builder method; "" if the builder defines its own, or has none."""
 
     def __init_subclass__(cls, opcode: str = "", builder: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -152,42 +155,46 @@ class Operation:
         return f"{type(self).__name__}({shown})"
 
     def replace(self, **attributes: Any) -> Self:
-        """The same operation with some attributes changed."""
+        """Returns the operation with some attributes changed."""
         return type(self)(**{**self.__dict__, **attributes})
 
     # The rules, given by subclasses
 
     def infer(self, *operands: Any) -> Shape:
-        """The result's shape from the operands' shapes and the attributes (GEN-2); RuleError where they do not fit."""
+        """Returns the result shape for operand shapes (GEN-2). Raises RuleError if they are invalid."""
         raise NotImplementedError(f"{self.opcode}: the result shape is declared, not inferred")
 
     def check(self, result: Shape, *operands: Any) -> None:
-        """Checks a declared result shape against the operands; layouts do not matter (SL-16)."""
+        """Checks a declared result shape, and the operand shapes; layouts are ignored (SL-16). Raises RuleError."""
         inferred = self.infer(*operands)
         if not inferred.compatible(result):
             self.reject("GEN-2", f"the result is declared as {result}, but the operands give {inferred}")
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
-        """This operation without the attributes that say nothing new about these operands, as text has it."""
+        """Returns the canonical form for some operand shapes: attributes that these imply are added or removed, as in
+        HLO text.
+        """
         return self
 
     def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
-        """Checks what only matters in a run, such as groups among so many replicas and partitions (COLL-3)."""
+        """Checks rules that apply to a run on some replicas and partitions, such as replica groups (COLL-3). Raises
+        RuleError.
+        """
 
     def evaluate(self, ctx: Context, *operands: Any) -> Value:
-        """The value of the result from the operands' values."""
+        """Computes the value of the result from the values of the operands."""
         raise NotImplementedError(self.opcode)
 
     # Services
 
     @property
     def computations(self) -> Iterator[Computation]:
-        """The computations among the attributes, in declaration order."""
+        """Yields the computations among the attributes, in declaration order."""
         for field in self.calling_fields:
             yield from field.kind.computations(self.__dict__[field.name])
 
     def with_computations(self, replacement: Callable[[Computation], Computation]) -> Self:
-        """The same operation calling other computations."""
+        """Returns the operation with each computation c among its attributes replaced by `replacement(c)`."""
         changed: dict[str, Any] = {}
         for field in self.fields:
             value = self.__dict__[field.name]
@@ -197,7 +204,10 @@ class Operation:
         return self.replace(**changed) if changed else self
 
     def bind(self, operands: Sequence[Any]) -> tuple[Any, ...]:
-        """Groups a flat operand list by the declared names: single ones as they are, starred ones as tuples."""
+        """Groups a flat list of operands by the declared names: single operands as they are, variadic ones as tuples.
+
+        Raises RuleError[GEN-3] for a wrong number of operands.
+        """
         names = self.operands
         starred = sum(name[0] == "*" for name in names)
         rest = len(operands) - (len(names) - starred)
@@ -219,5 +229,5 @@ class Operation:
         return tuple(bound)
 
     def reject(self, clause: str, message: str) -> NoReturn:
-        """Raises the RuleError of this operation: `pad[PAD-3]: message`."""
+        """Raises RuleError with the opcode as its subject: `pad[PAD-3]: message`."""
         raise RuleError(self.opcode, clause, message)

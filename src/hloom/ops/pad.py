@@ -1,4 +1,4 @@
-"""pad and concatenate (spec 17, 92)."""
+"""Padding and concatenation: pad, concatenate (spec 17, 92)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from hloom.values import Array
 
 
 class Pad(Operation, opcode="pad", builder="pad"):
-    """Puts values between neighbours, then at the edges; negative edges remove elements (PAD-1, PAD-2)."""
+    """Inserts `padding_value` between elements, then at the edges; negative edges remove elements (PAD-1, PAD-2).
+
+    Interior padding must be >= 0. The size of a dimension becomes low + (size - 1) * (interior + 1) + 1 + high.
+    """
 
     operands = ("operand", "padding_value")
     padding_config: tuple[PaddingDimension, ...] = attribute(
@@ -43,7 +46,7 @@ class Pad(Operation, opcode="pad", builder="pad"):
         source, target = [], []
         for n, size, padding in zip(operand.shape, sizes, self.padding_config, strict=True):
             step, low = padding.interior_padding + 1, padding.edge_padding_low
-            # Element i lands at low + i * step: keep those inside the result.
+            # Element i moves to low + i * step: keep those inside the result.
             first = max(0, -(low // step)) if low < 0 else 0
             last = min(n, -(-(size - low) // step)) if size - low > 0 else 0
             last = max(first, last)
@@ -55,13 +58,16 @@ class Pad(Operation, opcode="pad", builder="pad"):
 
 
 def padded_size(size: int, padding: PaddingDimension) -> int:
-    """The size of a dimension after padding (PAD-1)."""
+    """Returns the size of a dimension after padding (PAD-1)."""
     dilated = (size - 1) * (padding.interior_padding + 1) + 1 if size else 0
     return padding.edge_padding_low + dilated + padding.edge_padding_high
 
 
 class Concatenate(Operation, opcode="concatenate"):
-    """Joins arrays of one type and rank along a dimension, in the order given (CONCATENATE-1)."""
+    """Concatenates arrays along a dimension, in operand order (CONCATENATE-1).
+
+    The operands have one element type, and equal sizes in the other dimensions.
+    """
 
     operands = ("*operands",)
     dimension: int = attribute(DIMENSION, text="dimensions", proto="dimensions")

@@ -1,9 +1,9 @@
-"""Operations of others: what packages name in the entry points `hloom.operations`.
+"""Operations of other packages, declared by entry points of the group `hloom.operations`.
 
     [project.entry-points."hloom.operations"]
     my-operations = "my_package.operations"      # the module that declares them
 
-They are loaded when an opcode, or a method of the builder, is not among those that are known.
+The modules are imported when an unknown opcode, or an unknown method of the builder, is looked up.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ GROUP = "hloom.operations"
 
 
 def operation_named(opcode: str) -> type[Operation] | None:
-    """The declaration of an opcode; None where nobody declares it. Raises ArgumentError where a package fails."""
+    """Returns the class of an opcode; None if no package declares it. Raises ArgumentError if an entry point fails to
+    load.
+    """
     if opcode not in OPERATIONS:
         load_installed()
     return OPERATIONS.get(opcode)
 
 
 def unknown_opcode(opcode: str) -> str:
-    """What to say of an opcode that nobody declares."""
+    """Returns the error message for an unknown opcode, with similar ones."""
     close = difflib.get_close_matches(opcode, OPERATIONS, 3)
     return f"there is no opcode {opcode!r}" + (f"; close are {', '.join(close)}" if close else "")
 
 
 @functools.cache
 def load_installed() -> None:
-    """Loads what installed packages name; their classes register themselves."""
+    """Imports the modules of all entry points; their classes register themselves."""
     for point in importlib.metadata.entry_points(group=GROUP):
         if getattr(getattr(sys.modules.get(point.module), "__spec__", None), "_initializing", False):
-            continue  # by whom this is called: waiting for it would never end
+            continue  # the caller is importing this module: waiting for it would deadlock
         try:
             point.load()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Reducing and mapping by a computation: reduce, map (spec 90, 95)."""
+"""Reduction and mapping by a computation: reduce, map (spec 90, 95)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ Arrays = tuple[Array, ...]
 
 
 def combine(ctx: Context, computation: Computation, left: Arrays, right: Arrays) -> Arrays:
-    """One step of a reduction on whole arrays: running values on the left, next values on the right."""
+    """Applies a combiner element by element: `left` holds the accumulated values, `right` the next ones."""
     value = ctx.map(computation, *left, *right)
     return value if len(left) > 1 else (value,)
 
 
 def reduce_axis(ctx: Context, computation: Computation, arrays: Arrays) -> Arrays:
-    """Reduces the last axis, of size >= 1, as a balanced tree in order: as accurate as pairwise summation."""
+    """Reduces the last axis, of size >= 1, as a balanced tree that preserves order: as accurate as pairwise
+    summation.
+    """
     while (size := arrays[0].shape[-1]) > 1:
         even = size - size % 2
         reduced = combine(
@@ -42,7 +44,9 @@ def reduce_axis(ctx: Context, computation: Computation, arrays: Arrays) -> Array
 def check_reduction(
     op: Operation, clause: str, operands: tuple[Shape, ...], init_values: tuple[Shape, ...], computation: Computation
 ) -> None:
-    """Operands of equal dimensions, scalars of their types, and a computation of that signature (REDUCE-9)."""
+    """Checks operands of equal dimensions, scalar initial values of their types, and the combiner's signature
+    (REDUCE-9).
+    """
     if not operands:
         op.reject(clause, "needs at least one operand")
     check_array(op, clause, *operands, *init_values)
@@ -56,9 +60,11 @@ def check_reduction(
 
 
 class Reduce(Operation, opcode="reduce"):
-    """Reduces `dimensions` of each operand into scalars by `computation` (REDUCE-1 to REDUCE-8).
+    """Reduces each operand along `dimensions` by the combiner `computation` (REDUCE-1 to REDUCE-8).
 
-    The initial value enters once, on the left; nothing to reduce over gives the initial value (REDUCE-3, -10).
+    The operands have equal dimensions; the result has those not in `dimensions`, and is a tuple if there are several
+    operands. The initial value is combined once, as the left argument; it is the result of an empty reduction
+    (REDUCE-3, -10).
     """
 
     operands = ("*operands", "*init_values")
@@ -93,7 +99,10 @@ class Reduce(Operation, opcode="reduce"):
 
 
 class Map(Operation, opcode="map"):
-    """Applies a scalar computation to the elements at equal indices of all operands (MAP-1, MAP-2)."""
+    """Applies a computation of scalars to the elements at equal indices of all operands (MAP-1, MAP-2).
+
+    The operands have equal dimensions, which the result has too, with the element type that the computation returns.
+    """
 
     operands = ("*operands",)
     dimensions: Ints = attribute(INTS, default=(), always_printed=True, doc="all of them; none means all")

@@ -1,4 +1,4 @@
-"""Windows: reduce-window, select-and-scatter (spec 98, 107, WIN-1 to WIN-6)."""
+"""Operations on windows: reduce-window, select-and-scatter (spec 98, 107, WIN-1 to WIN-6)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from hloom.values import Array, Value
 
 
 def check_window(op: Operation, clause: str, window: Window, sizes: Sequence[int]) -> list[int]:
-    """Checks a window over dimensions of these sizes (WIN-6); the numbers of its positions (WIN-2)."""
+    """Checks a window over dimensions of the given sizes (WIN-6); returns the number of positions along each
+    (WIN-2).
+    """
     if len(window) != len(sizes):
         op.reject(clause, f"the window needs {len(sizes)} dimensions, got {len(window)}")
     for d in window:
@@ -30,7 +32,7 @@ def check_window(op: Operation, clause: str, window: Window, sizes: Sequence[int
 
 
 def cumulative_dimension(window: Window, sizes: tuple[int, ...]) -> int | None:
-    """The dimension along which a window gives a running reduction, forward or backward; None where it does not."""
+    """Returns the dimension along which a window computes a forward or backward scan; None for other windows."""
     found = [d for d, w in enumerate(window) if w != WindowDimension()]
     if len(found) != 1:
         return None
@@ -43,10 +45,10 @@ def cumulative_dimension(window: Window, sizes: tuple[int, ...]) -> int | None:
 
 
 class ReduceWindow(Operation, opcode="reduce-window"):
-    """Reduces the elements of each window position by `computation` (REDUCEWINDOW-1).
+    """Reduces the elements of each window position by the combiner `computation` (REDUCEWINDOW-1).
 
-    The running value starts as the initial value and is the left argument; padding and holes are skipped
-    (REDUCEWINDOW-2).
+    The accumulator starts as the initial value and is the left argument; padding and holes are skipped
+    (REDUCEWINDOW-2). The sizes of the result are the numbers of window positions (WIN-2).
     """
 
     operands = ("*operands", "*init_values")
@@ -75,10 +77,10 @@ class ReduceWindow(Operation, opcode="reduce-window"):
 def _reduce_window_axis(
     ctx: Context, computation: Computation, arrays: Arrays, present: Array, axis: int, window: WindowDimension
 ) -> tuple[Arrays, Array]:
-    """Reduces the windows along one axis; `present` marks the places that hold elements rather than padding.
+    """Reduces the windows along one axis; `present` marks elements, as opposed to padding and holes.
 
-    A run of 2k elements is reduced from two runs of k, so a window of n elements takes log2(n) steps; the runs of the
-    binary digits of n, side by side, make the window.
+    A run of 2k elements is reduced from two runs of k, so that a window of n elements takes log2(n) steps; runs for the
+    binary digits of n are concatenated to the window.
     """
     base = window.dilated_base(arrays[0].shape[axis])
     low, high = window.padding_low, window.padding_high
@@ -120,7 +122,7 @@ def _positions(padded: int, window: WindowDimension) -> int:
 
 
 def _padded(array: Array, window: WindowDimension, base: int, low: int, high: int) -> Array:
-    """The first axis dilated and padded with zeros; negative padding removes elements (WIN-4)."""
+    """Dilates and pads the first axis with zeros; negative padding removes elements (WIN-4)."""
     dilated = np.zeros((base, *array.shape[1:]), array.dtype)
     dilated[:: window.base_dilation] = array
     size = max(0, base + low + high)
@@ -134,7 +136,7 @@ def _padded(array: Array, window: WindowDimension, base: int, low: int, high: in
 def _join(
     ctx: Context, computation: Computation, left: Arrays, left_present: Array, right: Arrays, right_present: Array
 ) -> tuple[Arrays, Array]:
-    """Reduces two runs where both are present; else takes the one that is."""
+    """Combines two runs where both are present; elsewhere takes the one that is."""
     reduced = combine(ctx, computation, left, right) if left_present.size else left
     both = left_present & right_present
     values = tuple(
@@ -144,9 +146,11 @@ def _join(
 
 
 class SelectAndScatter(Operation, opcode="select-and-scatter"):
-    """Selects one element of each window, then scatters `source` to the selected places (SELECTANDSCATTER-1 to -3).
+    """Selects one element of each window, and combines `source` into the selected positions (SELECTANDSCATTER-1 to -3).
 
-    Padding is never selected; of equal elements `select` decides, given the one with the lower index first.
+    `source` has an element for each window position; the result has the operand's shape, and starts as `init_value`.
+    Padding is never selected; `select` decides between equal elements, with the one at the lower index as its left
+    argument.
     """
 
     operands = ("operand", "source", "init_value")
@@ -176,7 +180,7 @@ class SelectAndScatter(Operation, opcode="select-and-scatter"):
         return result.reshape(operand.shape)
 
     def _select(self, ctx: Context, operand: Array, counts: tuple[int, ...]) -> tuple[Array, Array]:
-        """For each window the linear index of the selected element, and whether the window holds any element."""
+        """The linear index of each window's selected element, and whether the window holds any element."""
         flat = operand.reshape(-1)
         chosen = np.zeros(counts, np.int64)
         best = np.zeros(counts, operand.dtype)

@@ -1,4 +1,4 @@
-"""What the reference says of an operation, made from its declaration."""
+"""The reference section of an operation, generated from its declaration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hloom.ops.operation import Field, Operation
 
 
 def section(declaration: type[Operation]) -> str:
-    """The section of the reference about an operation, in Markdown: operands, meaning, attributes."""
+    """Returns the section about an operation in Markdown: operands, documentation, attributes."""
     operands = ", ".join(f"{name[1:]}.." if name.startswith("*") else name for name in declaration.operands)
     lines = [f"### `{declaration.opcode}({operands})`\n", f"{inspect.getdoc(declaration)}\n"]
     if declaration.builder_name:

@@ -1,4 +1,4 @@
-"""Other dimensions for the same elements: reshape, dynamic-reshape, bitcast, copy (spec 15, 100)."""
+"""Shape changes: reshape, dynamic-reshape, bitcast, copy (spec 15, 100)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from hloom.values import Array, Value
 
 
 class Reshape(Operation, opcode="reshape"):
-    """The elements in row-major order, whatever the layout, in other dimensions (RESHAPE-1).
+    """Arranges the elements, in row-major order whatever the layout, in other dimensions (RESHAPE-1).
 
-    A dynamic dimension is kept where a result dimension has its bound, and before and after it the other sizes
-    multiply to the same number (SETDIMENSIONSIZE-3); another takes the elements that the rest leaves.
+    The numbers of elements are equal. A dynamic dimension is preserved if a dimension of the result has its bound and
+    as many elements before and after it (SETDIMENSIONSIZE-3); another dynamic dimension has the size that the others
+    imply.
     """
 
     operands = ("operand",)
@@ -49,7 +50,7 @@ class Reshape(Operation, opcode="reshape"):
             sizes[target] = operand.shape[d]
         open_ = [d for d, dynamic in enumerate(ctx.shape.dynamic_dimensions) if dynamic and d not in kept.values()]
         if open_:
-            # The first of the others takes what is left; those after it are as large as they may be.
+            # The first of the others has the remaining size; those after it have their bounds.
             rest = math.prod(sizes[: open_[0]] + sizes[open_[0] + 1 :])
             sizes[open_[0]] = operand.size // rest if rest else 0
         if math.prod(sizes) != operand.size:
@@ -58,7 +59,7 @@ class Reshape(Operation, opcode="reshape"):
 
 
 def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
-    """Operand dimension -> the result dimension that has the same size and as many elements before and after it."""
+    """Maps operand dimensions to result dimensions of the same size with as many elements before and after."""
     targets: dict[tuple[int, int, int], list[int]] = {}
     for d, size in enumerate(result.dimensions):
         key = (size, math.prod(result.dimensions[:d]), math.prod(result.dimensions[d + 1 :]))
@@ -70,12 +71,14 @@ def kept_dimensions(operand: Shape, result: Shape) -> dict[int, int]:
             kept[d] = targets[key].pop(0)
     if all(d in kept for d, dynamic in enumerate(operand.dynamic_dimensions) if dynamic):
         return kept
-    # What a dynamic dimension that is not kept leaves is told from those that are.
+    # The size of a dynamic dimension that is not kept follows from the kept dynamic ones.
     return {d: target for d, target in kept.items() if operand.dynamic_dimensions[d]}
 
 
 class DynamicReshape(Operation, opcode="dynamic-reshape"):
-    """A reshape whose actual sizes are scalars known at run time (an addition of today's XLA)."""
+    """Reshapes to actual sizes known at run time, scalars below the bounds of the result (an addition of today's
+    XLA).
+    """
 
     operands = ("operand", "*dim_sizes")
 
@@ -102,7 +105,10 @@ class DynamicReshape(Operation, opcode="dynamic-reshape"):
 
 
 class Bitcast(Operation, opcode="bitcast"):
-    """The same memory read as another shape, by the layouts of operand and result (an addition of today's XLA)."""
+    """Reinterprets the operand's memory as another shape, by the layouts of both (an addition of today's XLA).
+
+    The buffers have equal sizes in bytes.
+    """
 
     operands = ("operand",)
 
@@ -124,13 +130,13 @@ class Bitcast(Operation, opcode="bitcast"):
         if shape.layout.is_dense_row_major and source.layout.is_dense_row_major:
             return np.ascontiguousarray(operand).reshape(-1).view(shape.element_type.dtype).reshape(shape.dimensions)
         if shape.byte_size != source.byte_size:
-            # Tiles pad the two differently: what agrees is the data in the order of dimensions.
+            # Tiles pad the two differently, but the elements in the order of dimensions agree.
             shape, source = (s.with_layout(s.layout.minor_to_major if s.layout else None) for s in (shape, source))
         return Literal.from_linear_memory(shape, Literal(source, operand).to_linear_memory()).value
 
 
 class Copy(Operation, opcode="copy", builder="copy"):
-    """A copy of the operand, perhaps in another layout (an addition of today's XLA)."""
+    """Copies the operand, perhaps to another layout (an addition of today's XLA)."""
 
     operands = ("operand",)
 

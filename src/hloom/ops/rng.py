@@ -22,10 +22,11 @@ WORD_BITS = np.uint64(32)
 
 
 class Rng(Operation, opcode="rng"):
-    """Draws from the generator of the execution: uniform over [a, b), or normal of mean a and deviation b.
+    """Draws random values from the generator of the execution: uniform over [a, b), or normal of mean a and deviation
+    b.
 
-    b <= a gives a everywhere (RNGUNIFORM-1 to -3, RNGNORMAL-1); the seed of the execution fixes the numbers
-    (RNGNORMAL-3).
+    `a` and `b` are scalars of the result's element type. If b <= a, the uniform value is a (RNGUNIFORM-1 to -3,
+    RNGNORMAL-1). The seed of the execution determines the values (RNGNORMAL-3).
     """
 
     has_side_effect = True
@@ -53,7 +54,7 @@ class Rng(Operation, opcode="rng"):
         if high <= low:
             return np.full(sizes, a)
         drawn = ctx.rng.integers(0, high - low - 1, sizes, np.uint64, endpoint=True)
-        # Offsets wrap modulo 2^64, so the sum is right for signed types too.
+        # Offsets wrap modulo 2^64, so the sum is correct for signed types too.
         shifted = drawn + np.uint64(low % 2**64)
         return shifted.astype(np.bool_ if element_type.is_pred else element_type.dtype)
 
@@ -63,14 +64,15 @@ def _uniform_floats(rng: np.random.Generator, a: Array, b: Array, sizes: tuple[i
     if not high > low:
         return np.full(sizes, a)
     drawn = convert(low + rng.random(sizes) * (high - low), a.dtype)
-    # Rounding to the narrower type may reach b, which is excluded.
+    # Rounding to the narrower type may give b, which is excluded.
     return np.where(widen(drawn) >= high, a, drawn)
 
 
 class RngBitGenerator(Operation, opcode="rng-bit-generator"):
-    """Uniform random bits and a new state, as a tuple (state, data), a pure function of the state (RNGBITGENERATOR-1).
+    """Computes uniform random bits and a new state, a pure function of the state; (state, data) (RNGBITGENERATOR-1).
 
-    ThreeFry-2x32 or Philox-4x32, bit for bit as XLA CPU (RNGBITGENERATOR-3 to -7); `rng_default` is Philox.
+    The algorithms are ThreeFry-2x32 (state u64[2]) and Philox-4x32 (state u64[2] or u64[3]), bit for bit as XLA on CPUs
+    (RNGBITGENERATOR-3 to -7); `rng_default` is Philox.
     """
 
     operands = ("initial_state",)
@@ -83,7 +85,7 @@ class RngBitGenerator(Operation, opcode="rng-bit-generator"):
             self.reject("RNGBITGENERATOR-1", f"the result is ({initial_state}, data), got {result}")
 
     def check_run(self, replicas: int, partitions: int, result: Shape, operands: Sequence[Shape]) -> None:
-        """An algorithm runs from states of its own sizes; XLA's verifier takes any, for other targets have others."""
+        """Checks the state of the algorithm; XLA's verifier accepts any, because other targets have others."""
         if not result.elements[1].element_type.is_integer:
             self.reject("RNGBITGENERATOR-8", f"data are integers, got {result.elements[1]}")
         sizes = (2,) if self.algorithm is RandomAlgorithm.RNG_THREE_FRY else (2, 3)
@@ -99,7 +101,7 @@ class RngBitGenerator(Operation, opcode="rng-bit-generator"):
 
 
 def three_fry(state: Array, shape: Shape) -> tuple[Array, Array]:
-    """The new state and the data of ThreeFry (RNGBITGENERATOR-4, -5)."""
+    """Returns the new state and the data of ThreeFry (RNGBITGENERATOR-4, -5)."""
     dtype, sizes = shape.element_type.dtype, shape.dimensions
     if shape.element_type.bits == 64:
         count = shape.element_count
@@ -136,7 +138,7 @@ def _three_fry_block(key: Array, counter: Array) -> tuple[Array, Array]:
 
 
 def philox(state: Array, shape: Shape) -> tuple[Array, Array]:
-    """The new state and the data of Philox (RNGBITGENERATOR-6, -7)."""
+    """Returns the new state and the data of Philox (RNGBITGENERATOR-6, -7)."""
     wide = shape.element_type.bits == 64
     each = 2 if wide else 4
     count = -(-shape.element_count // each)
@@ -172,14 +174,14 @@ def _philox_blocks(key: int, start: int, count: int) -> list[Array]:
 
 
 def _low_bits(words: Array, dtype: np.dtype[Any]) -> Array:
-    """64-bit words cut to an integer type; types narrower than a byte wrap."""
+    """Truncates 64-bit words to an integer type; types narrower than a byte wrap."""
     if BY_DTYPE[dtype].bits < 8:
         return np.asarray(words).astype(np.uint8).astype(np.int8).astype(dtype)
     return np.asarray(words).astype(np.dtype(f"u{dtype.itemsize}")).view(dtype)
 
 
 class RngGetAndUpdateState(Operation, opcode="rng-get-and-update-state"):
-    """The random state of the execution, u64[2], to which `delta` is then added (an addition of today's XLA)."""
+    """Returns the random state of the execution, u64[2], and then adds `delta` to it (an addition of today's XLA)."""
 
     has_side_effect = True
     delta: int = attribute(INT)

@@ -1,4 +1,4 @@
-"""Checks that many operations share. Each takes the operation first, so that the error names it and the clause."""
+"""Checks shared by many operations. The first argument is the operation, which RuleErrors name beside the clause."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hloom.types import PrimitiveType
 
 
 def check_array(op: Operation, clause: str, *shapes: Shape) -> None:
-    """Every shape is an array: no tuple, token or opaque value."""
+    """Checks that all shapes are arrays: no tuples, tokens or opaque values."""
     for shape in shapes:
         if not shape.is_array:
             op.reject(clause, f"takes arrays, got {shape}")
 
 
 def check_dimension(op: Operation, clause: str, dimension: int, rank: int, what: str = "dimension") -> None:
-    """A dimension number in [0, rank) (GEN-4)."""
+    """Checks that a dimension is in [0, rank) (GEN-4)."""
     if not 0 <= dimension < rank:
         valid = f"must be in [0, {rank})" if rank else "cannot be given for a scalar (rank 0)"
         op.reject(clause, f"{what} {dimension} {valid}")
@@ -27,7 +27,7 @@ def check_dimension(op: Operation, clause: str, dimension: int, rank: int, what:
 def check_dimensions(
     op: Operation, clause: str, dimensions: Sequence[int], rank: int, what: str = "dimensions", increasing: bool = False
 ) -> None:
-    """Dimension numbers in [0, rank) without duplicates (GEN-4), increasing where the clause says so."""
+    """Checks that dimensions are in [0, rank) and distinct (GEN-4), and increasing if required."""
     for dimension in dimensions:
         check_dimension(op, clause, dimension, rank, what)
     if len(set(dimensions)) != len(dimensions):
@@ -37,7 +37,7 @@ def check_dimensions(
 
 
 def check_same_type(op: Operation, clause: str, *shapes: Shape) -> None:
-    """One element type for all operands (GEN-5)."""
+    """Checks that all operands have the same element type (GEN-5)."""
     if len({shape.element_type for shape in shapes}) > 1:
         op.reject(clause, f"element types must be equal, got {', '.join(map(str, shapes))}")
 
@@ -50,7 +50,7 @@ def check_computation(
     result: Shape | None,
     what: str = "to_apply",
 ) -> None:
-    """A computation's signature: parameter shapes, and the result's unless None (GEN-8)."""
+    """Checks the signature of a computation: parameter shapes, and the result shape unless None (GEN-8)."""
     want = list(parameters)
     got = computation.parameter_shapes
     if len(got) != len(want) or not all(a.compatible(b) for a, b in zip(got, want, strict=True)):
@@ -64,6 +64,6 @@ def _listed(shapes: Sequence[Shape]) -> str:
 
 
 def reduction_signature(types: Sequence[PrimitiveType]) -> tuple[list[Shape], Shape]:
-    """Parameters and result of a reduction computation: T0.. twice, then T or the tuple (REDUCE-2)."""
+    """Returns the parameter and result shapes of a combiner of arrays of these types (REDUCE-2)."""
     scalars = [scalar(t) for t in types]
     return scalars * 2, scalars[0] if len(scalars) == 1 else Shape.tuple_of(scalars)

@@ -1,4 +1,4 @@
-"""scan: runs a computation along a dimension, carrying values from step to step (an addition of today's XLA)."""
+"""scan: a computation along a dimension with loop-carried values (an addition of today's XLA)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from hloom.values import Array, Value
 
 
 class TriState(enum.Enum):
+    """A boolean attribute that may be unspecified."""
+
     TRI_STATE_UNSPECIFIED, TRI_STATE_TRUE, TRI_STATE_FALSE = "unspecified", "true", "false"
 
 
 class Scan(Operation, opcode="scan"):
-    """For each index along a dimension: (outputs.., carries..) = computation(slices of inputs.., carries..).
+    """Computes (outputs.., carries..) = computation(slices of inputs.., carries..) for each index along a dimension.
 
-    An addition of today's XLA.
-
-    The operands are the inputs, then `num_carries` initial carries; the result is the tuple of the stacked outputs and
-    the final carries (one of them alone is no tuple). `is_reverse` goes from the last index to the first.
+    An addition of today's XLA. The operands are the inputs, then `num_carries` initial carries; the result is the tuple
+    of the stacked outputs and the final carries (a single one is not a tuple). `is_reverse` iterates from the last
+    index to the first.
     """
 
     operands = ("*operands",)
@@ -37,7 +38,7 @@ class Scan(Operation, opcode="scan"):
     computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:
-        """Text that does not say so means that the computation is not associative."""
+        """Replaces UNSPECIFIED by FALSE: HLO text without the attribute means not associative."""
         unspecified = self.is_associative is TriState.TRI_STATE_UNSPECIFIED
         return self.replace(is_associative=TriState.TRI_STATE_FALSE) if unspecified else self
 
@@ -68,7 +69,7 @@ class Scan(Operation, opcode="scan"):
         return shapes[0] if len(shapes) == 1 and not returned.is_tuple else Shape.tuple_of(shapes)
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
-        """The only result may be declared as it is, or in a tuple."""
+        """Accepts a single result both as such and as a tuple of one."""
         super().check(Shape.tuple_of([result]) if result.is_array and self._gives_one(operands) else result, operands)
 
     def _gives_one(self, operands: tuple[Shape, ...]) -> bool:

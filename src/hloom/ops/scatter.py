@@ -1,4 +1,4 @@
-"""scatter: slices combined into an array at indices (spec 105)."""
+"""scatter: windows of updates combined into an array at indices (spec 105)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from hloom.values import Array, Value
 
 
 class Scatter(Operation, opcode="scatter"):
-    """Combines windows of `updates` into `operands` at the indices by `update_computation` (SCATTER-1 to -5).
+    """Combines windows of `updates` into `operands` at `scatter_indices` by `update_computation` (SCATTER-1 to -5).
 
-    A window that lies partly outside is skipped (SCATTER-6). Updates are applied in row-major order (SCATTER-7).
+    A window that is partly outside is skipped (SCATTER-6). Updates are applied in row-major order (SCATTER-7). The
+    result has the operands' shapes, and is a tuple if there are several.
     """
 
     operands = ("*operands", "scatter_indices", "*updates")
@@ -107,7 +108,9 @@ class Scatter(Operation, opcode="scatter"):
         return shaped if len(shaped) > 1 else shaped[0]
 
     def _targets(self, operand: Array, indices: Array, update: Array) -> tuple[Array, Array]:
-        """For each element of `update` its linear index in the operand, and whether its whole window lies inside."""
+        """The linear index in the operand of each element of `update`, and whether the element's whole window is
+        inside.
+        """
         starts = index_columns(indices, self.index_vector_dim, self.scatter_dims_to_operand_dims)
         scatter_dims = [u for u in range(update.ndim) if u not in self.update_window_dims]
         collapsed = {*self.inserted_window_dims, *self.input_batching_dims}
@@ -138,7 +141,8 @@ def apply_updates(
 ) -> None:
     """Combines values into flat results, in place and in order: result[target] = computation(result[target], value).
 
-    The k-th updates of all targets are applied at once, so as many passes are made as one target has updates.
+    The k-th updates of all targets are combined at once, so the number of passes is the maximum number of updates of a
+    target.
     """
     for indices, ordinals in _batches(targets):
         current = [result[indices] for result in results]
@@ -148,7 +152,7 @@ def apply_updates(
 
 
 def _aligned(values: Array, axes: list[int], rank: int) -> Array:
-    """An array whose dimensions stand at `axes` (increasing) of `rank` dimensions."""
+    """Reshapes an array so that its dimensions become `axes` (increasing) of `rank` dimensions."""
     sizes = [1] * rank
     for axis, size in zip(axes, values.shape, strict=True):
         sizes[axis] = size
@@ -156,7 +160,10 @@ def _aligned(values: Array, axes: list[int], rank: int) -> Array:
 
 
 def _batches(targets: Array) -> list[tuple[Array, Array]]:
-    """Cuts updates into rounds: the k-th round has the k-th update of each target: (targets, update numbers)."""
+    """Groups updates into batches with one update of each target: batch k holds their k-th updates.
+
+    A batch is the array of its targets and that of the ordinals of its updates.
+    """
     if not targets.size:
         return []
     order = np.argsort(targets, kind="stable")

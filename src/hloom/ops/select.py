@@ -1,4 +1,4 @@
-"""Choices element by element: select, clamp (spec 14, 106)."""
+"""Element-wise selection: select, clamp (spec 14, 106)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from hloom.values import Array
 
 
 class Select(Operation, opcode="select"):
-    """`on_true` where `pred` is true, else `on_false`; a scalar `pred` chooses the whole array (SELECT-1, SELECT-2)."""
+    """Selects elements of `on_true` where `pred` is true, else of `on_false` (SELECT-1, SELECT-2).
+
+    `pred` is PRED of the same dimensions, or a scalar, which selects the whole array. The result has the shape of
+    `on_true` and `on_false`.
+    """
 
     operands = ("pred", "on_true", "on_false")
     elementwise = True
@@ -35,7 +39,8 @@ class Select(Operation, opcode="select"):
 
 
 class Clamp(Operation, opcode="clamp"):
-    """min(max(`min`, operand), `max`); NaN in any of the three gives NaN (CLAMP-1, CLAMP-3).
+    """Clamps elements to [`min`, `max`]: min(max(`min`, operand), `max`); NaN in any of the three gives NaN (CLAMP-1,
+    CLAMP-3).
 
     `min` and `max` are scalars or have the operand's shape (CLAMP-2).
     """

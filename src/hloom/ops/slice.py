@@ -1,4 +1,4 @@
-"""Sub-arrays: slice, dynamic-slice, dynamic-update-slice (spec 27, 28, 110)."""
+"""Slices: slice, dynamic-slice, dynamic-update-slice (spec 27, 28, 110)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from hloom.values import Array
 
 
 class Slice(Operation, opcode="slice"):
-    """The elements start, start + stride, .. below limit in each dimension (SLICE-1)."""
+    """Takes the elements start, start + stride, .. below limit in each dimension (SLICE-1).
+
+    0 <= start <= limit <= size and stride >= 1 for each dimension.
+    """
 
     operands = ("operand",)
     slice: tuple[SliceDimension, ...] = attribute(SLICES, proto="slice_dimensions", doc="[start:limit:stride] of each")
@@ -45,7 +48,7 @@ class Slice(Operation, opcode="slice"):
 
 
 def _padded_to_static(array: Array, shape: Shape) -> Array:
-    """A static slice of a dynamic dimension reaches past its actual size: what lies there is unspecified, so zeros."""
+    """Pads with zeros: the elements of a static slice beyond the actual size of a dynamic dimension are unspecified."""
     missing = [
         0 if dynamic else bound - size
         for size, bound, dynamic in zip(array.shape, shape.dimensions, shape.dynamic_dimensions, strict=True)
@@ -54,7 +57,11 @@ def _padded_to_static(array: Array, shape: Shape) -> Array:
 
 
 class DynamicSlice(Operation, opcode="dynamic-slice"):
-    """The sub-array of sizes `size_indices` at run-time start indices, clamped to lie inside (DYNAMICSLICE-1, -2)."""
+    """Takes the sub-array of sizes `size_indices` at run-time start indices, clamped to lie inside (DYNAMICSLICE-1,
+    -2).
+
+    `start_indices` are integer scalars of one type, one for each dimension.
+    """
 
     operands = ("operand", "*start_indices")
     size_indices: Ints = attribute(INTS, text="dynamic_slice_sizes", proto="dynamic_slice_sizes")
@@ -82,7 +89,10 @@ class DynamicSlice(Operation, opcode="dynamic-slice"):
 
 
 class DynamicUpdateSlice(Operation, opcode="dynamic-update-slice"):
-    """The operand with `update` written over it at start indices known at run time, clamped (DYNAMICUPDATESLICE-1)."""
+    """Overwrites a part of the operand with `update`, at run-time start indices, clamped (DYNAMICUPDATESLICE-1).
+
+    `update` has the rank of the operand and is not larger; the result has the operand's shape.
+    """
 
     operands = ("operand", "update", "*start_indices")
 
@@ -103,7 +113,9 @@ class DynamicUpdateSlice(Operation, opcode="dynamic-update-slice"):
 
 
 def check_starts(op: Operation, clause: str, operand: Shape, starts: Sequence[Shape]) -> None:
-    """One integer scalar for each dimension, of one type; or, the older form, one vector (DYNAMICSLICE-5)."""
+    """Checks start indices: an integer scalar for each dimension, of one type, or, in an older form, a vector
+    (DYNAMICSLICE-5).
+    """
     if len(starts) == 1 and starts[0].rank == 1 and starts[0].dimensions[0] == operand.rank:
         if not starts[0].element_type.is_integer:
             op.reject(clause, f"start indices are integers, got {starts[0]}")
@@ -116,6 +128,6 @@ def check_starts(op: Operation, clause: str, operand: Shape, starts: Sequence[Sh
 
 
 def clamped_starts(starts: Sequence[Array], sizes: Sequence[int], parts: Sequence[int]) -> list[int]:
-    """Start indices clamped to [0, size - part] (DYNAMICSLICE-2)."""
+    """Returns start indices clamped to [0, size - part] (DYNAMICSLICE-2)."""
     values = starts[0].tolist() if len(starts) == 1 and starts[0].ndim == 1 else [int(start) for start in starts]
     return [max(0, min(int(v), size - part)) for v, size, part in zip(values, sizes, parts, strict=True)]

@@ -1,4 +1,4 @@
-"""Ordering: sort, topk (spec 111, 112)."""
+"""Sorting: sort, topk (spec 111, 112)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from hloom.values import Array, Value
 class Sort(Operation, opcode="sort"):
     """Sorts the operands together along a dimension by a less-than comparator; always stable (SORT-1 to SORT-5).
 
-    A comparator that is no strict weak order still gives a permutation of the input (SORT-6).
+    `comparator` takes two elements of each operand and returns PRED. A comparator that is not a strict weak order still
+    gives a permutation of the input (SORT-6). The result has the operands' shapes, and is a tuple if there are several.
     """
 
     operands = ("*operands",)
@@ -54,7 +55,7 @@ class Sort(Operation, opcode="sort"):
 
 
 def _merge_sort(ctx: Context, comparator: Computation, rows: list[Array]) -> Array:
-    """The stable order of each row: runs of 1, 2, 4 .. elements are merged, all of them at once."""
+    """The stable order of each row by a merge sort of runs of 1, 2, 4, .. elements, for all rows at once."""
     count, size = rows[0].shape
     order = np.broadcast_to(np.arange(size), (count, size)).copy()
     row_indices = np.arange(count)[:, None]
@@ -76,8 +77,8 @@ def _merge_sort(ctx: Context, comparator: Computation, rows: list[Array]) -> Arr
 def _merge_runs(order: Array, width: int, less: object) -> Array:
     """Merges each run of `width` elements with the next one.
 
-    A left element moves up by the number of right elements that are less than it, found by binary search. Those
-    numbers are made to ascend, so that even a comparator without sense gives a permutation.
+    An element of the left run moves by the number of smaller elements in the right run, found by binary search. These
+    numbers are made ascending, so that even an inconsistent comparator gives a permutation.
     """
     count, size = order.shape
     position = np.arange(size)
@@ -107,7 +108,7 @@ def _merge_runs(order: Array, width: int, less: object) -> Array:
 
 
 def _ascending_in_runs(target: Array, run: Array) -> Array:
-    """Makes targets strictly ascending within each run, by raising them; runs lie apart already."""
+    """Raises targets so that they are strictly ascending within each run; runs are disjoint already."""
     rank = target - np.arange(target.shape[1])
     shift = run * (4 * target.shape[1] + 4)
     raised = np.maximum.accumulate(rank + shift, axis=1) - shift
@@ -115,9 +116,10 @@ def _ascending_in_runs(target: Array, run: Array) -> Array:
 
 
 class TopK(Operation, opcode="topk", builder="top_k"):
-    """The k largest (or smallest) elements of the last dimension, best first, and their s32 indices (TOPK-1).
+    """Takes the k largest (or smallest) elements along the last dimension, best first; (values, s32 indices) (TOPK-1).
 
-    Of equal elements the one with the lower index comes first; floats by total order (TOPK-2, TOPK-3).
+    0 <= k <= size of the last dimension. Of equal elements the one with the lower index comes first; floats are
+    compared in total order (TOPK-2, TOPK-3).
     """
 
     operands = ("operand",)
@@ -138,7 +140,7 @@ class TopK(Operation, opcode="topk", builder="top_k"):
 
 
 def top_k(operand: Array, k: int, largest: bool) -> tuple[Array, Array]:
-    """Values and s32 indices of the k best elements of the last dimension."""
+    """Returns the values and s32 indices of the k best elements along the last dimension."""
     key = total_order_key(operand) if BY_DTYPE[operand.dtype].is_float else widen(operand)
     if largest:
         # The complement reverses the order of integers without overflow, and a stable sort keeps lower indices first.

@@ -1,4 +1,4 @@
-"""The leaves and joints of the graph: parameter, constant, tuples, tokens and barriers (spec 1, 87, 91, 115)."""
+"""Structural operations: parameter, constant, tuples, tokens, barriers (spec 1, 87, 91, 115)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hloom.values import TOKEN_VALUE, Token, Value
 
 
 class Parameter(Operation, opcode="parameter"):
-    """Argument `number` of the computation; numbers are 0 .. n-1 without gaps (GEN-12)."""
+    """Returns argument `number` of the computation; numbers are 0 .. n-1, each once (GEN-12)."""
 
     number: int = attribute(INT, text="", proto="parameter_number", in_parentheses=True)
     parameter_replicated_at_leaf_buffers: tuple[bool, ...] | None = attribute(
@@ -34,7 +34,7 @@ class Parameter(Operation, opcode="parameter"):
 
 
 class Constant(Operation, opcode="constant"):
-    """A value that the program holds (GEN-12)."""
+    """Returns a constant value, a literal (GEN-12)."""
 
     literal: Literal = attribute(LITERAL, text="", in_parentheses=True)
 
@@ -46,10 +46,10 @@ class Constant(Operation, opcode="constant"):
 
 
 class ElidedConstant(Operation):
-    """A constant whose values were left out of the text, `constant({...})`: it can be looked at, but not run.
+    """Returns a constant whose values the text elides, `constant({...})`: such a module can be inspected, but not run.
 
-    An addition of hloom: XLA reads such constants as zeros. No pass takes it for a constant; `number` tells it from
-    others, so that none is merged with another, and `text` is what stands in the parentheses.
+    An addition of hloom: XLA reads such constants as zeros. Passes do not treat it as a constant; `number`
+    distinguishes it from others, so that no two are merged, and `text` is the text in parentheses.
     """
 
     opcode = "elided-constant"
@@ -58,14 +58,14 @@ class ElidedConstant(Operation):
     text: str = attribute(WORD, default="{...}", proto="", in_parentheses=True)
 
     def check(self, result: Shape) -> None:
-        """Any shape will do."""
+        """Accepts any shape."""
 
     def evaluate(self, ctx: Context) -> Value:
         raise RunError(f"the values of constant %{ctx.instruction.name} were left out of the text ({self.text})")
 
 
 class Tuple(Operation, opcode="tuple", builder="tuple"):
-    """A tuple of any number of values; may be empty and nest (TUPLE-1)."""
+    """Groups any number of values in a tuple, which may be empty and nest (TUPLE-1)."""
 
     operands = ("*elements",)
 
@@ -77,7 +77,7 @@ class Tuple(Operation, opcode="tuple", builder="tuple"):
 
 
 class GetTupleElement(Operation, opcode="get-tuple-element", builder="get_tuple_element"):
-    """The element of a tuple at a constant index (GETTUPLEELEMENT-1)."""
+    """Extracts the element of a tuple at a constant index (GETTUPLEELEMENT-1)."""
 
     operands = ("tuple",)
     index: int = attribute(INT, proto="tuple_index")
@@ -94,7 +94,7 @@ class GetTupleElement(Operation, opcode="get-tuple-element", builder="get_tuple_
 
 
 class AfterAll(Operation, opcode="after-all", builder="after_all"):
-    """Joins any number of tokens into one: what takes the result happens after all of them (AFTERALL-1, -2)."""
+    """Joins any number of tokens into one: users of the result run after all of them (AFTERALL-1, -2)."""
 
     operands = ("*operands",)
 
@@ -105,7 +105,7 @@ class AfterAll(Operation, opcode="after-all", builder="after_all"):
         return TOKEN
 
     def check(self, result: Shape, operands: tuple[Shape, ...]) -> None:
-        """XLA's verifier lets a token wait for any value; the builder takes tokens alone."""
+        """Accepts operands of any shape, as XLA's verifier does; the builder accepts tokens only."""
         if not result.is_token:
             self.reject("AFTERALL-1", f"the result is a token, got {result}")
 
@@ -114,7 +114,7 @@ class AfterAll(Operation, opcode="after-all", builder="after_all"):
 
 
 class AddDependency(Operation, opcode="add-dependency", builder="add_dependency"):
-    """Its first operand, to be computed after the token given second; moves no data (an addition of today's XLA)."""
+    """Returns `operand`, but not before `token`; moves no data (an addition of today's XLA)."""
 
     operands = ("operand", "token")
 
@@ -128,7 +128,7 @@ class AddDependency(Operation, opcode="add-dependency", builder="add_dependency"
 
 
 class OptimizationBarrier(Operation, opcode="opt-barrier", builder="optimization_barrier"):
-    """The identity, over which no optimisation moves computation (OPTIMIZATIONBARRIER-1, -2)."""
+    """Returns the operand; optimisations move no computation across it (OPTIMIZATIONBARRIER-1, -2)."""
 
     operands = ("operand",)
 
@@ -140,7 +140,7 @@ class OptimizationBarrier(Operation, opcode="opt-barrier", builder="optimization
 
 
 class Domain(Operation, opcode="domain"):
-    """The identity; marks where one domain (of shardings, say) ends and another begins (an addition)."""
+    """Returns the operand, at the boundary between two domains, such as shardings (an addition of today's XLA)."""
 
     operands = ("operand",)
     domain: DomainShardings = attribute(DOMAIN, proto="domain_entry_sharding", doc="{kind=.., entry=.., exit=..}")

@@ -1,4 +1,4 @@
-"""Operations that move elements without looking at them: transpose, reverse (spec 101, 113)."""
+"""Permutations of elements: transpose, reverse (spec 101, 113)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class Transpose(Operation, opcode="transpose", builder="transpose"):
 
 
 class Reverse(Operation, opcode="reverse", builder="rev"):
-    """Index i in each dimension listed becomes N - 1 - i (REV-1); of a dynamic dimension N is the actual size."""
+    """Reverses the order of elements along `dimensions`: index i becomes N - 1 - i (REV-1).
+
+    N is the actual size of a dynamic dimension.
+    """
 
     operands = ("operand",)
     dimensions: Ints = attribute(INTS)

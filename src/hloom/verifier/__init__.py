@@ -1,4 +1,4 @@
-"""The verifier of modules: its invariants stand at the head of `module.py`."""
+"""The verifier of modules; `module.py` lists the invariants."""
 
 from hloom.verifier.module import verify_instruction, verify_module
 

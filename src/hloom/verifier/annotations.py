@@ -1,4 +1,4 @@
-"""What instructions say beside their operation: shardings, threads, aliases, composites, buffers of custom calls."""
+"""Checks of annotations: shardings, aliases, composites, host transfers, buffers of custom calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hloom.types import PrimitiveType
 
 
 def check_annotations(module: Module) -> None:
-    """Checks what XLA's verifier checks of annotations, instruction by instruction, and over the whole module."""
+    """Checks the annotations of a module that XLA's verifier checks. Raises RuleError."""
     for instruction in module.instructions():
         if instruction.sharding is not None:
             _check_sharding(instruction, instruction.sharding, instruction.shape, module.num_partitions)
@@ -35,7 +35,9 @@ def check_annotations(module: Module) -> None:
 
 
 def _check_sharding(instruction: Instruction, sharding: Sharding, shape: Shape, partitions: int) -> None:
-    """A tiling has a count for each dimension, and its devices are among the module's partitions, each once."""
+    """Checks that a tiling has a size for each dimension, and that its devices are distinct partitions of the
+    module.
+    """
     if sharding.type is ShardingType.TUPLE:
         if shape.is_tuple and len(sharding.tuple_shardings) == len(shape.elements):
             for part, element in zip(sharding.tuple_shardings, shape.elements, strict=True):
@@ -65,9 +67,10 @@ def _check_sharding(instruction: Instruction, sharding: Sharding, shape: Shape, 
 
 
 def check_loop_shardings(module: Module) -> None:
-    """A loop, its body's parameter and root, and its condition's parameter share one sharding; branches likewise.
+    """Checks that a loop, its body's parameter and root, and its condition's parameter share one sharding; branches
+    likewise.
 
-    Whoever partitions a module asks for that; XLA runs others on one device.
+    SPMD partitioning requires it; XLA runs other modules on one device.
     """
     for instruction in module.instructions():
         if instruction.opcode in ("while", "conditional"):
@@ -91,7 +94,7 @@ def _check_one_sharding(instruction: Instruction) -> None:
 
 
 def _check_aliases(instruction: Instruction) -> None:
-    """Aliases name outputs and operands that there are, of one shape."""
+    """Checks that aliases name existing outputs and operands, of one shape."""
     if instruction.opcode == "call" and "output_to_operand_aliasing" in instruction.extra_attributes:
         _reject(instruction, "a call has no output_to_operand_aliasing")
     for alias in getattr(instruction.op, "output_to_operand_aliasing", ()):
@@ -143,7 +146,7 @@ _SEED = Shape.array(PrimitiveType.U64)
 
 
 def _check_host_transfers(module: Module) -> None:
-    """Transfers to and from the host over one channel are alike but for their operands."""
+    """Checks that host transfers over one channel are equal up to operands."""
     first: dict[int, Instruction] = {}
     for instruction in module.instructions():
         op = instruction.op

@@ -1,4 +1,4 @@
-"""Starts and dones of asynchronous instructions belong together: one start, perhaps updates, one done."""
+"""Checks of asynchronous instructions: each start is matched by one done, perhaps with updates between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAIRS = {
     "recv": "recv-done",
 }
 _STARTS = {done: start for start, done in _PAIRS.items()}
-# Contexts may travel, in tuples and through the borders of computations.
+# Contexts may pass through tuples and in and out of computations.
 _TAKERS = {"tuple", "while", "call", "conditional", "opt-barrier", "domain"}
 _CARRIERS = _TAKERS | {"get-tuple-element"}
 _ASYNC = {"async-start", "async-update"}
@@ -26,7 +26,9 @@ _CLAUSES = {"send": "SEND-2", "recv": "RECV-3", "send-done": "RECVDONE-2", "recv
 
 
 def check_asynchronous_pairs(module: Module) -> None:
-    """Each start has one user, its done; dones take the contexts of their starts, over the same channel (RECV-3)."""
+    """Checks that each start has one user, its done, and that dones take the context of a start with their channel
+    (RECV-3).
+    """
     started = {i.op.calls for i in module.instructions() if i.opcode == "async-start"}  # type: ignore[attr-defined]
     for computation in module.computations:
         for instruction in computation.instructions:
@@ -40,7 +42,7 @@ def check_asynchronous_pairs(module: Module) -> None:
 
 
 def _check_start(start: Instruction) -> None:
-    """A start has one user, which is its done, or carries the context away."""
+    """Checks that the only user of a start is its done, or passes the context on."""
     done = _PAIRS[start.opcode]
     users = [user for user in start.users if getattr(user.op, "target_name", "") != CONTROL_DEPENDENCY]
     if len(users) != 1 or (users[0].opcode != done and users[0].opcode not in _TAKERS):
@@ -61,7 +63,9 @@ def _check_done(done: Instruction) -> None:
 
 
 def _check_contexts(instruction: Instruction) -> None:
-    """What async-start and async-update give goes to updates, dones and carriers alone."""
+    """Checks that contexts of async-start and async-update are used only by updates, dones and instructions that pass
+    them.
+    """
     for position, operand in enumerate(instruction.operands):
         if operand.opcode in _ASYNC:
             takes = instruction.opcode in ("async-update", "async-done")
@@ -70,7 +74,7 @@ def _check_contexts(instruction: Instruction) -> None:
 
 
 def _check_chain(done: Instruction) -> None:
-    """An async-done goes back to one async-start, by way of updates."""
+    """Checks that an async-done leads back to one async-start, through updates."""
     start = done.operands[0]
     while start.opcode == "async-update":
         start = start.operands[0]

@@ -1,10 +1,10 @@
-"""The verifier: every invariant of a Module. `verify_module` raises on the first that is broken.
+"""The verifier of modules: `verify_module` raises on the first violation of an invariant.
 
 The module
  1. has an entry computation, which is one of its computations; computation names are unique and not empty;
  2. the computations that its instructions call are its own, and no computation calls itself, directly or not;
- 3. `entry_computation_layout` has the shapes of the entry's parameters and result, layouts apart;
- 4. aliases and donors name outputs and parameters that exist, shapes fit, and no buffer is donated twice;
+ 3. `entry_computation_layout` has the shapes of the entry's parameters and result, up to layouts;
+ 4. aliases and donors name existing outputs and parameters, and no buffer is donated twice;
  5. `replica_count` and `num_partitions` are at least 1.
 
 A computation
@@ -16,12 +16,12 @@ A computation
 An instruction
  9. has operands in its own computation, and `users` are exactly the instructions that have it as an operand;
 10. has the number of operands and the attributes that its operation declares, and a result shape that the shape
-    rule of the operation gives (GEN-2), floating-point types of mixed precision apart (`verifier.precision`);
-11. has shardings, threads and aliases that fit (`verifier.annotations`);
-12. that starts something is matched: its context goes to one done, with the same channel (RECV-3, RECVDONE-2,
-    SENDDONE-1).
+    rule of the operation infers (GEN-2), except for mixed floating-point types (`verifier.precision`);
+11. has valid shardings, aliases and other annotations (`verifier.annotations`);
+12. that starts an asynchronous operation is matched: one done takes its context, on the same channel (RECV-3,
+    RECVDONE-2, SENDDONE-1).
 
-What only matters when a module runs is checked then (`verifier.runnable`).
+Further rules apply to modules that run (`verifier.runnable`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from hloom.verifier.precision import fits_in_one_precision
 
 
 def verify_module(module: Module) -> None:
-    """Checks every invariant listed above; VerifyError or RuleError says which one is broken, and where."""
+    """Checks all invariants listed above. Raises VerifyError or RuleError naming the violated one and the location."""
     if not any(computation is module.entry_computation for computation in module.computations):
         _fail(f"module {module.name} has no ENTRY computation among its computations")
     if module.replica_count < 1 or module.num_partitions < 1:
@@ -61,7 +61,9 @@ def verify_module(module: Module) -> None:
 
 
 def verify_instruction(instruction: Instruction) -> None:
-    """Checks the operation's own rule: operand count, attributes, result shape (10)."""
+    """Checks invariant 10: operand count, attributes and result shape. Raises HloomError with the instruction's
+    location.
+    """
     op = instruction.op
     try:
         op.check(instruction.shape, *op.bind([operand.shape for operand in instruction.operands]))

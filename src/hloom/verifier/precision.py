@@ -1,8 +1,8 @@
-"""Mixed precision: XLA's verifier lets floating-point types differ where an operation computes, and so does ours.
+"""Mixed precision: as XLA's verifier, ours lets floating-point types differ where an operation computes.
 
-Operands, combiners and results of such an instruction may have several floating-point types; it computes in the widest
-of them, or in f32 where several are widest. `hloom.passes.expand.mixed_precision` writes the conversions out before a
-module runs.
+Operands, combiners and results of such an instruction may have several floating-point types; the instruction computes
+in the widest of them, or in f32 if several are widest. `hloom.passes.expand.mixed_precision` makes the conversions
+explicit before a module runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hloom.ops.structure import ElidedConstant, Parameter
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-# What only moves, groups or reinterprets values keeps their types, and calls take what their computations take.
+# Operations that move, group or reinterpret values preserve types, and calls have the types of their computations.
 _EXACT = {
     "bitcast", "bitcast-convert", "broadcast", "call", "conditional", "constant", "copy-done", "copy-start",
     "custom-call", "dynamic-reshape", "fusion", "get-tuple-element", "infeed", "opt-barrier", "outfeed", "parameter",
@@ -24,7 +24,7 @@ _EXACT = {
 
 
 def fits_in_one_precision(instruction: Instruction) -> bool:
-    """Whether an instruction that breaks its operation's rule keeps it with one type for all its floats."""
+    """Whether an instruction that violates its operation's rule satisfies it once all its floats have one type."""
     if instruction.opcode in _EXACT:
         return False
     wide = widest_float(instruction)
@@ -40,7 +40,7 @@ def fits_in_one_precision(instruction: Instruction) -> bool:
 
 
 def is_mixed(instruction: Instruction) -> bool:
-    """Whether an instruction keeps its operation's rule only with one type for all floats."""
+    """Whether an instruction satisfies its operation's rule only once all its floats have one type."""
     if widest_float(instruction) is None:
         return False
     try:
@@ -51,7 +51,9 @@ def is_mixed(instruction: Instruction) -> bool:
 
 
 def widest_float(instruction: Instruction) -> PrimitiveType | None:
-    """The widest floating-point type of operands, result and combiners; None where there are not several."""
+    """Returns the widest floating-point type of operands, result and combiners; None if there are fewer than two
+    types.
+    """
     shapes = [instruction.shape, *instruction.operand_shapes]
     for computation in instruction.op.computations:
         shapes += [*computation.parameter_shapes, computation.result_shape]
@@ -60,12 +62,12 @@ def widest_float(instruction: Instruction) -> PrimitiveType | None:
         return None
     most = max(type.bits for type in floats)
     widest = [type for type in floats if type.bits == most]
-    # Of two types of one width neither holds the numbers of the other; f32 holds those of both.
+    # Of two types of one width neither holds all values of the other; f32 holds those of both.
     return widest[0] if len(widest) == 1 else PrimitiveType.F32
 
 
 def with_float(shape: Shape, element_type: PrimitiveType) -> Shape:
-    """The shape with all its floating-point arrays of one type."""
+    """Returns the shape with all its floating-point arrays in one type."""
     if shape.is_tuple:
         return Shape.tuple_of(with_float(element, element_type) for element in shape.elements)
     if not shape.element_type.is_float:
@@ -75,7 +77,7 @@ def with_float(shape: Shape, element_type: PrimitiveType) -> Shape:
 
 
 def _signature(computation: Computation, element_type: PrimitiveType) -> Computation:
-    """A computation that only has the parameters and result of another, with floats of one type."""
+    """A computation with the signature of another, with floats of one type, and no body."""
     signature = Computation(computation.name)
     for parameter in computation.parameters:
         shape = with_float(parameter.shape, element_type)

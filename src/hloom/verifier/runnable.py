@@ -1,6 +1,6 @@
-"""What is checked when a module is made ready to run: the order of infeeds, sends and recvs, and groups of devices.
+"""Checks of modules that are to run: the order of infeeds, sends and recvs, and groups of devices.
 
-Modules that break these rules load, print and convert: XLA reads them too.
+Modules that violate these rules can be loaded, printed and converted, as in XLA.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from hloom.ops.communication import Transfer, transfer_pairs
 
 
 def check_runnable(module: Module, replicas: int, partitions: int) -> None:
-    """Checks what a run on so many devices needs; RuleError says which instruction cannot run, and why."""
+    """Checks that a module can run on some replicas and partitions. Raises RuleError naming the instruction that
+    cannot.
+    """
     check_infeed_order(callees_first(module.entry))
     check_channels(module)
     check_replicas(module, replicas, partitions)
 
 
 def check_infeed_order(computations: Iterable[Computation]) -> None:
-    """Infeeds of one computation must be totally ordered, by data or by tokens (INFEED-2); callees come first."""
+    """Checks that the infeeds of a computation are totally ordered, by data or by tokens (INFEED-2); callees come
+    first.
+    """
     readers: set[int] = set()
     for computation in computations:
         reading = [i for i in computation.instructions if _reads_infeed(i, readers)]
@@ -40,12 +44,12 @@ def _check_order(reading: list[Instruction]) -> None:
 
 
 def _reads_infeed(instruction: Instruction, readers: set[int]) -> bool:
-    """True for an infeed, and for calls of the computations that hold one."""
+    """Whether an instruction is an infeed, or calls a computation in `readers`, which hold one."""
     return instruction.opcode == "infeed" or any(id(c) in readers for c in instruction.op.computations)
 
 
 def _depends(after: Instruction, before: Instruction) -> bool:
-    """True where `after` must come after `before`."""
+    """Whether `after` depends on `before`, by operands or control edges."""
     stack, seen = [after], {after}
     while stack:
         instruction = stack.pop()
@@ -59,7 +63,7 @@ def _depends(after: Instruction, before: Instruction) -> bool:
 
 
 def check_channels(module: Module) -> None:
-    """Sends and recvs pair up by channel (RECV-3, RECVDONE-2, SEND-6), and no cycle of waits arises (SEND-4)."""
+    """Checks that sends and recvs pair up by channel (RECV-3, RECVDONE-2, SEND-6) without a cycle of waits (SEND-4)."""
     channels: dict[int, dict[str, Instruction]] = {}
     others: dict[int, Instruction] = {}
     for computation in module.computations:
@@ -87,12 +91,12 @@ def check_channels(module: Module) -> None:
 
 
 def _check_cycles(computation: Computation, transfers: list[Instruction]) -> None:
-    """Finds a recv-done that waits for a send that in turn waits for it, over all devices (SEND-4)."""
+    """Raises RuleError for a recv-done that waits for a send that in turn waits for it, on any devices (SEND-4)."""
     sends = [i for i in transfers if i.opcode == "send"]
     dones = [i for i in transfers if i.opcode == "recv-done"]
     if not sends or not dones:
         return
-    # Node (channel, device) is the send of that device; it leads to the sends that wait for its arrival.
+    # Node (channel, device) is the send of that device; its successors are the sends that wait for its arrival.
     waits: dict[tuple[Any, int], list[tuple[Any, int]]] = {}
     for done in dones:
         channel = cast(Transfer, done.op).channel_id
@@ -117,7 +121,7 @@ def _check_cycles(computation: Computation, transfers: list[Instruction]) -> Non
 
 
 def devices_needed(module: Module) -> tuple[int, int]:
-    """The least numbers of replicas and partitions on which the groups, pairs and shapes of a module make sense."""
+    """Returns the minimum numbers of replicas and partitions that the groups, pairs and shapes of a module need."""
     replicas, partitions = module.replica_count, module.num_partitions
     for instruction in module.instructions():
         op = instruction.op
@@ -140,7 +144,7 @@ def devices_needed(module: Module) -> tuple[int, int]:
 
 
 def check_replicas(module: Module, replicas: int, partitions: int) -> None:
-    """Checks what depends on the number of devices: replica groups and source-target pairs (COLL-3)."""
+    """Checks replica groups and source-target pairs against the number of devices (COLL-3). Raises RuleError."""
     for instruction in module.instructions():
         try:
             instruction.op.check_run(replicas, partitions, instruction.shape, instruction.operand_shapes)
