@@ -7,7 +7,7 @@ import pytest
 from hloom.pjrt import api_address
 from hloom.pjrt.c_api import EXTENSIONS, VERSION, arguments_structure, functions, structures
 from hloom.pjrt.native import code
-from hloom.pjrt.native_memory import ASKING
+from hloom.pjrt.native_memory import PYTHON_FUNCTIONS
 from hloom.runtime.python_api import c_address
 
 (_, OWN), *OTHERS = structures()
@@ -104,7 +104,7 @@ def test_an_interrupt_before_the_first_step_of_an_answer_is_an_error(api):
         raise KeyboardInterrupt
 
     client, _ = call(api, "Client_Create")
-    python, place = code().state.python, ASKING.index("Client_LookupDevice")
+    python, place = code().state.python, PYTHON_FUNCTIONS.index("Client_LookupDevice")
     answer = python[place]
     python[place] = c_address(interrupted)
     found, error = call(api, "Client_LookupDevice", client=client.client, id=0)

@@ -11,7 +11,7 @@ import pytest
 import hloom as hl
 from hloom.errors import HloomError
 from hloom.pjrt import api_address
-from hloom.pjrt.executables import Loaded
+from hloom.pjrt.executables import LoadedExecutable
 from hloom.pjrt.programs import Source
 from hloom.proto import module_to_proto
 from hloom.proto.schema import message_class
@@ -44,20 +44,20 @@ def with_config(text: str) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def run(form: str, content: bytes, *arguments: Any) -> list[Any]:
+def run(format: str, content: bytes, *arguments: Any) -> list[Any]:
     """The results of a program that is compiled and called as the interface's functions do it."""
     api_address()
     options = message_class("CompileOptionsProto")()
     options.executable_build_options.num_replicas = options.executable_build_options.num_partitions = 1
-    loaded = Loaded(Source(form, content), options.SerializeToString())
+    loaded = LoadedExecutable(Source(format, content), options.SerializeToString())
     (results,) = loaded.run([[np.array(argument, np.float32) for argument in arguments]])
     return [value.tolist() for value in results]
 
 
-@pytest.mark.parametrize(("form", "content"), [("hlo", proto_of(SQUARE)), ("hlo_with_config", with_config(SQUARE))])
-def test_hlo_protos(form: str, content: bytes) -> None:
+@pytest.mark.parametrize(("format", "content"), [("hlo", proto_of(SQUARE)), ("hlo_with_config", with_config(SQUARE))])
+def test_hlo_protos(format: str, content: bytes) -> None:
     """One array as the result is one output."""
-    assert run(form, content, [1, 2, 3]) == [[1, 4, 9]]
+    assert run(format, content, [1, 2, 3]) == [[1, 4, 9]]
 
 
 def test_tuples_are_flat_at_the_interface() -> None:
@@ -104,7 +104,7 @@ def test_bytecode_needs_jaxlib(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "content", "message"),
+    ("format", "content", "message"),
     [
         ("hlo", b"\xff\xff", "no serialised HloModuleProto"),
         ("hlo_with_config", b"ab", "no serialised HloModuleProtoWithConfig"),
@@ -113,9 +113,9 @@ def test_bytecode_needs_jaxlib(monkeypatch: pytest.MonkeyPatch) -> None:
         ("vhlo", b"", "compiles programs of the formats mlir"),
     ],
 )
-def test_what_is_no_program(form: str, content: bytes, message: str) -> None:
+def test_what_is_no_program(format: str, content: bytes, message: str) -> None:
     with pytest.raises(HloomError, match=message):
-        Source(form, content).read()
+        Source(format, content).read()
 
 
 def test_executables_know_their_format() -> None:

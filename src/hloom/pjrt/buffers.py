@@ -12,19 +12,19 @@ import numpy as np
 
 from hloom.backends.cpu.runtime.buffers import empty
 from hloom.errors import ArgumentError
-from hloom.pjrt.answers import answers, lasting_text, lasting_words, read_integers
 from hloom.pjrt.c_api import BUFFER_TYPES, MemoryLayout
-from hloom.pjrt.client import Memory, place
+from hloom.pjrt.client import Memory, memory_of
 from hloom.pjrt.events import Event, ready_event
-from hloom.pjrt.host_code import SMALLEST_SHARED, ZERO_COPY
-from hloom.pjrt.native import code, collect_dead, stock_buffers, wait_for_tasks
+from hloom.pjrt.handlers import immortal_text, immortal_words, implements, read_integers
+from hloom.pjrt.host_code import MIN_SHARED_BYTES, ZERO_COPY
+from hloom.pjrt.native import code, free_retired, refill_records, wait_for_tasks
 from hloom.pjrt.records import new_packed_record, new_record, objects, record_words, set_word, word_address
 from hloom.types import BY_NAME, PrimitiveType
 from hloom.values import Array
 
 ELEMENT_TYPES: dict[int, PrimitiveType] = {n: BY_NAME[name] for n, name in enumerate(BUFFER_TYPES) if name in BY_NAME}
-TYPE_NUMBERS: dict[PrimitiveType, int] = {element_type: n for n, element_type in ELEMENT_TYPES.items()}
-_BY_DTYPE = {t.dtype: n for t, n in TYPE_NUMBERS.items() if t.is_array}
+TYPE_CODES: dict[PrimitiveType, int] = {element_type: n for n, element_type in ELEMENT_TYPES.items()}
+_CODE_OF_DTYPE = {t.dtype: n for t, n in TYPE_CODES.items() if t.is_array}
 
 _DELETE = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)
 
@@ -34,25 +34,25 @@ class Buffer:
 
     `order` names its dimensions from minor to major; `array` is the memory, row-major, so its dimensions are those of
     the buffer from major to minor.
-    `when_dead` is called when the memory is no longer used; it belongs to others then, and the array cannot be written
+    `on_release` is called when the memory is no longer used; it belongs to others then, and the array cannot be written
     to.
     """
 
-    __slots__ = ("array", "handle", "memory", "order", "size", "when_dead")
+    __slots__ = ("array", "handle", "memory", "on_release", "order", "size")
 
     def __init__(
         self,
         array: Array,
         memory: Memory,
-        when_dead: Callable[[], None] | None = None,
+        on_release: Callable[[], None] | None = None,
         handle: int = 0,
         order: tuple[int, ...] | None = None,
     ) -> None:
         self.array: Array | None = array
         self.memory = memory
         self.order = row_major(array.ndim) if order is None else order
-        self.when_dead = when_dead
-        if when_dead is not None:
+        self.on_release = on_release
+        if on_release is not None:
             array.flags.writeable = False
         self.size = array.nbytes
         self.handle = handle
@@ -85,18 +85,18 @@ class Buffer:
             set_word("Buffer", self.handle, "is_deleted", 1)
         if self.references == 0:
             wait_for_tasks()
-            self.let_go()
+            self.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """The memory is no longer this buffer's."""
         if self.array is not None:
             self.array = None
             self.memory.device.live_bytes -= self.size
-            if self.when_dead is not None:
-                self.when_dead()
+            if self.on_release is not None:
+                self.on_release()
 
     def __del__(self) -> None:
-        self.let_go()
+        self.release()
 
 
 assert record_words("Buffer") == (
@@ -112,7 +112,7 @@ def buffer_words(
     size = math.prod(shape) * dtype.itemsize
     device = memory.device.handle
     return (
-        *(_BY_DTYPE[dtype], _lasting(shape), len(shape), 0, _lasting(order), 0, size, device),
+        *(_CODE_OF_DTYPE[dtype], _immortal_words(shape), len(shape), 0, _immortal_words(order), 0, size, device),
         # Frameworks take what is on the CPU for row-major.
         *(memory.handle, 0, int(order == row_major(len(shape))), layout_handle(order), address),
     )
@@ -121,13 +121,13 @@ def buffer_words(
 @functools.cache
 def layout_handle(order: tuple[int, ...]) -> int:
     """The handle of a layout, which is asked for as text."""
-    text, size = lasting_text("{" + ",".join(map(str, order)) + "}")
-    words = {"serialized_bytes": text, "serialized_bytes_size": size, "deleter": code().nothing}
-    return new_record("MemoryLayout", order, never_dies=True, **words)
+    text, size = immortal_text("{" + ",".join(map(str, order)) + "}")
+    words = {"serialized_bytes": text, "serialized_bytes_size": size, "deleter": code().noop}
+    return new_record("MemoryLayout", order, is_immortal=True, **words)
 
 
-@answers("Client_GetDefaultLayout")
-@answers("TopologyDescription_GetDefaultLayout")
+@implements("Client_GetDefaultLayout")
+@implements("TopologyDescription_GetDefaultLayout")
 def _default_layout(arguments: Any) -> None:
     arguments.layout = layout_handle(row_major(arguments.num_dims))
 
@@ -144,8 +144,8 @@ def address_of_array(array: Array) -> int:
 
 
 @functools.cache
-def _lasting(numbers: tuple[int, ...]) -> int:
-    return lasting_words(list(numbers))
+def _immortal_words(values: tuple[int, ...]) -> int:
+    return immortal_words(list(values))
 
 
 def array_at(
@@ -167,11 +167,11 @@ def array_at(
     return np.ndarray(tuple(shape), dtype, memoryview(memory), below, tuple(strides))
 
 
-def element_type_of(number: int) -> PrimitiveType:
+def element_type_of(type_code: int) -> PrimitiveType:
     """The element type for a PJRT_Buffer_Type; ArgumentError for one that arrays cannot have here."""
-    found = ELEMENT_TYPES.get(number)
+    found = ELEMENT_TYPES.get(type_code)
     if found is None or not found.is_array:
-        name = BUFFER_TYPES[number] if 0 <= number < len(BUFFER_TYPES) else f"number {number}"
+        name = BUFFER_TYPES[type_code] if 0 <= type_code < len(BUFFER_TYPES) else f"number {type_code}"
         raise ArgumentError(f"hloom has no arrays of element type {name}")
     return found
 
@@ -183,62 +183,62 @@ def device_copy(array: Array) -> Array:
     return copy
 
 
-@answers("Client_BufferFromHostBuffer")
+@implements("Client_BufferFromHostBuffer")
 def _from_host(arguments: Any) -> None:
     """What native code leaves: other strides than those of dense arrays, layouts, large arrays that may be shared."""
-    collect_dead()
-    stock_buffers()
+    free_retired()
+    refill_records()
     a = arguments
     shape = read_integers(a.dims, a.num_dims)
     strides = read_integers(a.byte_strides, a.num_byte_strides) if a.num_byte_strides else None
-    order = _asked_order(a.device_layout, len(shape))
+    order = _requested_order(a.device_layout, len(shape))
     view = array_at(a.data, element_type_of(a.type), shape, strides).transpose(order[::-1])
-    memory = place(a.device, a.memory)
-    shared = a.host_buffer_semantics == ZERO_COPY and view.nbytes >= SMALLEST_SHARED
+    memory = memory_of(a.device, a.memory)
+    shared = a.host_buffer_semantics == ZERO_COPY and view.nbytes >= MIN_SHARED_BYTES
     if shared and view.flags.c_contiguous and view.flags.aligned:
         done = Event()
-        a.buffer = Buffer(view, memory, done.set, order=order).handle
+        a.buffer = Buffer(view, memory, done.signal, order=order).handle
         a.done_with_host_buffer = done.handle
         return
     a.buffer = Buffer(device_copy(view), memory, order=order).handle
     a.done_with_host_buffer = ready_event()
 
 
-def _asked_order(address: int, rank: int) -> tuple[int, ...]:
+def _requested_order(address: int, rank: int) -> tuple[int, ...]:
     """The dimensions from minor to major, as a layout asks for them."""
     if not address:
         return row_major(rank)
     layout = MemoryLayout.from_address(address)
     if layout.type != 0 or layout.num_tiles:
         raise NotImplementedError("hloom's arrays are dense and have no tiles")
-    order = tuple(read_integers(layout.numbers, layout.count))
+    order = tuple(read_integers(layout.values, layout.count))
     if sorted(order) != list(range(rank)):
         raise ArgumentError(f"a layout of an array of rank {rank} orders its dimensions, got minor to major {order}")
     return order
 
 
-@answers("Client_CreateViewOfDeviceBuffer")
+@implements("Client_CreateViewOfDeviceBuffer")
 def _view(arguments: Any) -> None:
     """An array that another library owns, through DLPack for example."""
     a = arguments
     shape = read_integers(a.dims, a.num_dims)
-    order = _asked_order(a.layout, len(shape))
+    order = _requested_order(a.layout, len(shape))
     view = array_at(a.device_buffer_ptr, element_type_of(a.element_type), [shape[d] for d in order[::-1]], None)
     has_memory = a.struct_size > type(a).memory.offset
-    memory = place(a.device, a.memory if has_memory else 0)
+    memory = memory_of(a.device, a.memory if has_memory else 0)
     if not view.flags.aligned:
         view = device_copy(view)
     callback, pointer, argument = a.on_delete_callback, a.device_buffer_ptr, a.on_delete_callback_arg
-    when_dead = (lambda: _DELETE(callback)(pointer, argument)) if callback else None
-    a.buffer = Buffer(view, memory, when_dead, order=order).handle
+    on_release = (lambda: _DELETE(callback)(pointer, argument)) if callback else None
+    a.buffer = Buffer(view, memory, on_release, order=order).handle
 
 
-@answers("Buffer_Delete")
+@implements("Buffer_Delete")
 def _delete(arguments: Any) -> None:
     objects[arguments.buffer].delete()
 
 
-@answers("Buffer_IncreaseExternalReferenceCount")
+@implements("Buffer_IncreaseExternalReferenceCount")
 def _increase(arguments: Any) -> None:
     """Of what was deleted there are none; what is not ready is waited for, while other threads go on."""
     word = word_address("Buffer", arguments.buffer, "is_deleted")
@@ -249,14 +249,14 @@ def _increase(arguments: Any) -> None:
     increase(code().address("Buffer_IncreaseExternalReferenceCount"))(ctypes.addressof(arguments))
 
 
-@answers("Buffer_ToHostBuffer")
+@implements("Buffer_ToHostBuffer")
 def _to_host(arguments: Any) -> None:
     array = objects[arguments.buffer].logical()
     if not arguments.dst:
         arguments.dst_size = array.nbytes
         return
     strides = _host_strides(arguments.host_layout, array)
-    target = array_at(arguments.dst, element_type_of(_BY_DTYPE[array.dtype]), list(array.shape), strides)
+    target = array_at(arguments.dst, element_type_of(_CODE_OF_DTYPE[array.dtype]), list(array.shape), strides)
     target[...] = array
     arguments.event = ready_event()
 
@@ -266,19 +266,19 @@ def _host_strides(address: int, array: Array) -> list[int] | None:
     if not address:
         return None
     layout = MemoryLayout.from_address(address)
-    numbers = read_integers(layout.numbers, layout.count)
+    values = read_integers(layout.values, layout.count)
     if layout.type == 1:
-        return numbers
+        return values
     if layout.num_tiles:
         raise NotImplementedError("hloom copies no arrays to the host in tiles")
     strides, step = [0] * array.ndim, array.itemsize
-    for d in numbers:
+    for d in values:
         strides[d] = step
         step *= array.shape[d]
     return strides
 
 
-@answers("Buffer_CopyRawToHost")
+@implements("Buffer_CopyRawToHost")
 def _raw_to_host(arguments: Any) -> None:
     array = objects[arguments.buffer].value()
     start, size = arguments.offset, arguments.transfer_size
@@ -288,17 +288,17 @@ def _raw_to_host(arguments: Any) -> None:
     arguments.event = ready_event()
 
 
-@answers("Buffer_CopyToDevice")
+@implements("Buffer_CopyToDevice")
 def _to_device(arguments: Any) -> None:
-    _copy(arguments, place(arguments.dst_device, 0))
+    _copy(arguments, memory_of(arguments.dst_device, 0))
 
 
-@answers("Buffer_CopyToMemory")
+@implements("Buffer_CopyToMemory")
 def _to_memory(arguments: Any) -> None:
-    _copy(arguments, place(0, arguments.dst_memory))
+    _copy(arguments, memory_of(0, arguments.dst_memory))
 
 
 def _copy(arguments: Any, memory: Memory) -> None:
-    collect_dead()
+    free_retired()
     buffer: Buffer = objects[arguments.buffer]
     arguments.dst_buffer = Buffer(device_copy(buffer.value()), memory, order=buffer.order).handle

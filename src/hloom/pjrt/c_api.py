@@ -4,7 +4,7 @@ PJRT is the interface by which JAX, and other frameworks, use a platform: a stru
 which takes one pointer to an argument structure and returns an error or null. Here the table below stands for XLA's
 header: it lists the functions in the order of the structure. Further tables are extensions: layouts and shardings.
 
-A line reads `Name answerer: inputs -> outputs`. All fields are 64-bit words (pointers, handles, sizes) unless a type
+A line reads `Name implementation: inputs -> outputs`. All fields are 64-bit words (pointers, handles, sizes) unless a type
 follows the name (`id:i32`). The answerer is
 
 - `get`: native code copies the outputs from words of the record that the first input points to (`hloom.pjrt.native`);
@@ -12,7 +12,7 @@ follows the name (`id:i32`). The answerer is
 - `destroy`: native code puts the record on the list of the dead;
 - `native`: a function of native code's own (`execute_code.py`, `host_code.py`, `async_dispatch.py`), or one that does
   nothing;
-- `python`: a Python function of this package, registered with `answers`. Some of them only do what native code leaves
+- `python`: a Python function of this package, registered with `implements`. Some of them only do what native code leaves
   to them: for these, `native.py` has the name in a list;
 - nothing: the function is not implemented, and says so.
 
@@ -220,10 +220,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`name` goes without its prefix, PJRT_; `answerer` is get, destroy, python or the empty string."""
+    """`name` goes without its prefix, PJRT_; `implementation` is get, destroy, python or the empty string."""
 
     name: str
-    answerer: str
+    implementation: str
     fields: tuple[Field, ...]
 
     @property
@@ -254,7 +254,7 @@ def _lines(table: str) -> list[str]:
 
 def _function(line: str) -> Function:
     head, _, body = line.partition(":")
-    name, _, answerer = head.partition(" ")
+    name, _, implementation = head.partition(" ")
     inputs, _, outputs = body.partition("->")
     fields: list[Field] = []
     # Every argument structure starts with its size and a list of extensions.
@@ -268,7 +268,7 @@ def _function(line: str) -> Function:
             offset = -(-offset // size) * size
             fields.append(Field(field_name, type_name or "word", offset, word or field_name, is_output, is_recent))
             offset += size
-    return Function(name, answerer, tuple(fields))
+    return Function(name, implementation, tuple(fields))
 
 
 @functools.cache
@@ -315,7 +315,7 @@ class MemoryLayout(ctypes.Structure):
             (name, ctypes.c_uint64)
             for name in ("struct_size", "extension_start", "inner_struct_size", "inner_extension_start")
         ),
-        ("numbers", ctypes.c_uint64),
+        ("values", ctypes.c_uint64),
         ("count", ctypes.c_uint64),
         ("tile_dims", ctypes.c_uint64),
         ("tile_dim_sizes", ctypes.c_uint64),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hloom.errors import ArgumentError
-from hloom.pjrt.answers import answers, lasting_text, lasting_words
 from hloom.pjrt.c_api import NamedValue
+from hloom.pjrt.handlers import immortal_text, immortal_words, implements
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.runtime.device import Device
 from hloom.runtime.machine import memory_size
@@ -64,7 +64,7 @@ class PjrtDevice:
 class Processes:
     """The number of this process, and how many there are."""
 
-    number: int = 0
+    index: int = 0
     count: int = 1
 
 
@@ -73,36 +73,38 @@ PROCESSES = Processes()
 
 @dataclass(eq=False)
 class Client:
-    """`devices` are those of all processes in order, `own` those of this one, which is number `process`."""
+    """`devices` are those of all processes in order, `addressable_devices` those of this one, which is number `process`."""
 
     devices: list[PjrtDevice]
-    own: list[PjrtDevice]
+    addressable_devices: list[PjrtDevice]
     process: int
     handle: int = 0
 
 
 def device_count() -> int:
     """The number of virtual devices that `HLOOM_NUM_DEVICES` asks for; one by default."""
-    asked = os.environ.get("HLOOM_NUM_DEVICES") or "1"
-    if not asked.isdecimal() or not 1 <= int(asked) <= 4096:
-        raise ArgumentError(f"HLOOM_NUM_DEVICES is a number of devices from 1 to 4096, got {asked!r}")
-    return int(asked)
+    requested = os.environ.get("HLOOM_NUM_DEVICES") or "1"
+    if not requested.isdecimal() or not 1 <= int(requested) <= 4096:
+        raise ArgumentError(f"HLOOM_NUM_DEVICES is a number of devices from 1 to 4096, got {requested!r}")
+    return int(requested)
 
 
 @functools.cache
 def client() -> Client:
     """The only client of the process, made when the framework first asks for it."""
-    count, process, processes = device_count(), PROCESSES.number, PROCESSES.count
+    count, process, processes = device_count(), PROCESSES.index, PROCESSES.count
     if processes > 1 and not world_of_nodes(process, processes).all_equal(count):
         raise ArgumentError("all processes have one number of devices, HLOOM_NUM_DEVICES")
     devices = [PjrtDevice(i, Device(i), i // count) for i in range(count * processes)]
     made = Client(devices, devices[process * count : (process + 1) * count], process)
-    descriptions = [_add_device(device, device in made.own, device.id % count) for device in made.devices]
+    descriptions = [
+        _add_device(device, device in made.addressable_devices, device.id % count) for device in made.devices
+    ]
     handles = [device.handle for device in made.devices]
-    own = [device.handle for device in made.own]
-    memories = [memory.handle for device in made.own for memory in device.memories]
-    name, name_size = lasting_text(PLATFORM)
-    version, version_size = lasting_text(_version())
+    addressable_devices = [device.handle for device in made.addressable_devices]
+    memories = [memory.handle for device in made.addressable_devices for memory in device.memories]
+    name, name_size = immortal_text(PLATFORM)
+    version, version_size = immortal_text(_version())
     platform = {
         "platform_name": name,
         "platform_name_size": name_size,
@@ -112,21 +114,21 @@ def client() -> Client:
     topology = new_record(
         "TopologyDescription",
         made,
-        never_dies=True,
-        descriptions=lasting_words(descriptions),
+        is_immortal=True,
+        descriptions=immortal_words(descriptions),
         num_descriptions=len(descriptions),
         **platform,
     )
     made.handle = new_record(
         "Client",
         made,
-        never_dies=True,
-        devices=lasting_words(handles),
+        is_immortal=True,
+        devices=immortal_words(handles),
         num_devices=len(handles),
         process_index=process,
-        addressable_devices=lasting_words(own),
-        num_addressable_devices=len(own),
-        addressable_memories=lasting_words(memories),
+        addressable_devices=immortal_words(addressable_devices),
+        num_addressable_devices=len(addressable_devices),
+        addressable_memories=immortal_words(memories),
         num_addressable_memories=len(memories),
         topology=topology,
         **platform,
@@ -140,14 +142,14 @@ def _version() -> str:
     return f"hloom {version('hloom')}"
 
 
-def _add_device(device: PjrtDevice, is_own: bool, local_id: int) -> int:
+def _add_device(device: PjrtDevice, is_addressable: bool, local_id: int) -> int:
     """Makes the records of a device and of its memories; the handle of its description."""
-    kind, kind_size = lasting_text("cpu")
-    label, label_size = lasting_text(f"HloomDevice(id={device.id})")
+    kind, kind_size = immortal_text("cpu")
+    label, label_size = immortal_text(f"HloomDevice(id={device.id})")
     description = new_record(
         "DeviceDescription",
         device,
-        never_dies=True,
+        is_immortal=True,
         id=device.id,
         process_index=device.process,
         device_kind=kind,
@@ -158,24 +160,24 @@ def _add_device(device: PjrtDevice, is_own: bool, local_id: int) -> int:
     device.handle = new_record(
         "Device",
         device,
-        never_dies=True,
+        is_immortal=True,
         device_description=description,
-        is_addressable=int(is_own),
+        is_addressable=int(is_addressable),
         local_hardware_id=local_id,
     )
-    this = lasting_words([device.handle])
-    for number, memory_kind in enumerate(MEMORY_KINDS):
+    this = immortal_words([device.handle])
+    for kind_id, memory_kind in enumerate(MEMORY_KINDS):
         memory = Memory(device, memory_kind)
-        text, size = lasting_text(memory_kind)
-        shown, shown_size = lasting_text(f"{memory_kind} of HloomDevice(id={device.id})")
+        text, size = immortal_text(memory_kind)
+        shown, shown_size = immortal_text(f"{memory_kind} of HloomDevice(id={device.id})")
         memory.handle = new_record(
             "Memory",
             memory,
-            never_dies=True,
-            id=device.id * len(MEMORY_KINDS) + number,
+            is_immortal=True,
+            id=device.id * len(MEMORY_KINDS) + kind_id,
             kind=text,
             kind_size=size,
-            kind_id=number,
+            kind_id=kind_id,
             debug_string=shown,
             debug_string_size=shown_size,
             devices=this,
@@ -183,24 +185,24 @@ def _add_device(device: PjrtDevice, is_own: bool, local_id: int) -> int:
         )
         device.memories.append(memory)
     handles = [memory.handle for memory in device.memories]
-    set_word("Device", device.handle, "memories", lasting_words(handles))
+    set_word("Device", device.handle, "memories", immortal_words(handles))
     set_word("Device", device.handle, "num_memories", len(handles))
     set_word("Device", device.handle, "memory", handles[0])
     return description
 
 
-def place(device: int, memory: int) -> Memory:
+def memory_of(device: int, memory: int) -> Memory:
     """The memory that two handles, one of which may be null, mean."""
     found = objects[memory or device]
     return found if isinstance(found, Memory) else found.memories[0]
 
 
-@answers("Plugin_Initialize")
+@implements("Plugin_Initialize")
 def _initialize(arguments: Any) -> None:
     pass
 
 
-@answers("Plugin_Attributes")
+@implements("Plugin_Attributes")
 def _attributes(arguments: Any) -> None:
     """The StableHLO version that programs may use: that of the jaxlib which also reads them."""
     from jaxlib.mlir.dialects import stablehlo
@@ -212,15 +214,15 @@ def _attributes(arguments: Any) -> None:
     values = immortal((NamedValue * len(versions))())
     for value, (name, version) in zip(values, versions.items(), strict=True):
         value.struct_size = ctypes.sizeof(NamedValue)
-        value.name, value.name_size = lasting_text(name)
+        value.name, value.name_size = immortal_text(name)
         value.type = 2
-        value.value = lasting_words([int(part) for part in version.split(".")])
+        value.value = immortal_words([int(part) for part in version.split(".")])
         value.value_size = 3
     arguments.attributes = ctypes.addressof(values)
     arguments.num_attributes = len(values)
 
 
-@answers("Client_Create")
+@implements("Client_Create")
 def _create(arguments: Any) -> None:
     """Of several processes each is told its number and how many there are, as `node_id` and `num_nodes`."""
     options = (NamedValue * arguments.num_options).from_address(arguments.create_options or ctypes.addressof(arguments))
@@ -228,39 +230,39 @@ def _create(arguments: Any) -> None:
         name = ctypes.string_at(option.name, option.name_size).decode()
         if name in ("node_id", "num_nodes") and option.type == 1:
             # The number itself stands where others have the address of their values.
-            setattr(PROCESSES, "number" if name == "node_id" else "count", option.value)
+            setattr(PROCESSES, "index" if name == "node_id" else "count", option.value)
     arguments.client = client().handle
 
 
-@answers("Client_UpdateGlobalProcessInfo")
+@implements("Client_UpdateGlobalProcessInfo")
 def _update_global_process_info(arguments: Any) -> None:
     pass  # which processes live, MPI tells
 
 
-@answers("Client_Destroy")
+@implements("Client_Destroy")
 def _destroy(arguments: Any) -> None:
     pass  # the only client lives as long as the process
 
 
-@answers("Client_LookupDevice")
+@implements("Client_LookupDevice")
 def _lookup_device(arguments: Any) -> None:
     arguments.device = _device(arguments.id).handle
 
 
-@answers("Client_LookupAddressableDevice")
+@implements("Client_LookupAddressableDevice")
 def _lookup_addressable_device(arguments: Any) -> None:
-    own = client().own
-    arguments.device = _device(own[0].id + arguments.local_hardware_id).handle
+    addressable_devices = client().addressable_devices
+    arguments.device = _device(addressable_devices[0].id + arguments.local_hardware_id).handle
 
 
-def _device(number: int) -> PjrtDevice:
+def _device(device_id: int) -> PjrtDevice:
     devices = client().devices
-    if not 0 <= number < len(devices):
-        raise ArgumentError(f"there is no device {number}: hloom has {len(devices)} (HLOOM_NUM_DEVICES)")
-    return devices[number]
+    if not 0 <= device_id < len(devices):
+        raise ArgumentError(f"there is no device {device_id}: hloom has {len(devices)} (HLOOM_NUM_DEVICES)")
+    return devices[device_id]
 
 
-@answers("Client_DefaultDeviceAssignment")
+@implements("Client_DefaultDeviceAssignment")
 def _default_device_assignment(arguments: Any) -> None:
     """Device numbers in the order of replicas and then partitions."""
     wanted = arguments.num_replicas * arguments.num_partitions
@@ -273,7 +275,7 @@ def _default_device_assignment(arguments: Any) -> None:
     table[:] = list(range(arguments.size))
 
 
-@answers("Device_MemoryStats")
+@implements("Device_MemoryStats")
 def _memory_stats(arguments: Any) -> None:
     device: PjrtDevice = objects[arguments.device]
     arguments.bytes_in_use = device.bytes_in_use

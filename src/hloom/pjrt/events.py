@@ -10,7 +10,7 @@ import functools
 import threading
 from typing import Any
 
-from hloom.pjrt.answers import answers
+from hloom.pjrt.handlers import implements
 from hloom.pjrt.records import new_record, objects, set_word
 
 _ON_READY = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)
@@ -19,7 +19,7 @@ _ON_READY = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)
 @functools.cache
 def ready_event() -> int:
     """The handle of the event that is always ready, which native code answers for."""
-    return new_record("Event", None, never_dies=True, is_ready=1)
+    return new_record("Event", None, is_immortal=True, is_ready=1)
 
 
 class Event:
@@ -31,7 +31,7 @@ class Event:
         self._callbacks: list[tuple[int, int]] = []
         self._lock = threading.Lock()
 
-    def set(self) -> None:
+    def signal(self) -> None:
         with self._lock:
             # The framework may have destroyed its handle, and another object may have it now.
             if objects.get(self.handle) is self:
@@ -44,7 +44,7 @@ class Event:
     def wait(self) -> None:
         self._happened.wait()
 
-    def when_ready(self, callback: int, argument: int) -> None:
+    def call_when_ready(self, callback: int, argument: int) -> None:
         """Calls a C function of an error (none) and `argument`, once; at once if the event has happened."""
         with self._lock:
             if not self._happened.is_set():
@@ -53,11 +53,11 @@ class Event:
         _ON_READY(callback)(0, argument)
 
 
-@answers("Event_Await")
+@implements("Event_Await")
 def _await(arguments: Any) -> None:
     objects[arguments.event].wait()
 
 
-@answers("Event_OnReady")
+@implements("Event_OnReady")
 def _on_ready(arguments: Any) -> None:
-    objects[arguments.event].when_ready(arguments.callback, arguments.user_arg)
+    objects[arguments.event].call_when_ready(arguments.callback, arguments.user_arg)

@@ -24,15 +24,15 @@ from hloom.garbage import older_objects_frozen
 from hloom.ir import Module
 from hloom.passes import run_passes
 from hloom.passes.spmd import partition
-from hloom.pjrt.answers import Answered, address_of, answers, lasting_text, read_integers, read_words
-from hloom.pjrt.buffers import TYPE_NUMBERS, Buffer, buffer_words, layout_handle
+from hloom.pjrt.buffers import TYPE_CODES, Buffer, buffer_words, layout_handle
 from hloom.pjrt.c_api import ExecuteOptions, NamedValue, Program
 from hloom.pjrt.client import Memory, PjrtDevice, client
 from hloom.pjrt.events import ready_event
-from hloom.pjrt.fast_execute import disown, make_fast
-from hloom.pjrt.known_programs import Known, Shardings, find_known, keep_known
+from hloom.pjrt.executable_cache import CachedProgram, Shardings, cache_program, find_cached
+from hloom.pjrt.fast_execute import enable_native, transfer_to_native
+from hloom.pjrt.handlers import PjrtError, address_of, immortal_text, implements, read_integers, read_words
 from hloom.pjrt.layouts import in_row_major, minor_to_major
-from hloom.pjrt.native import code, collect_dead, stock_buffers, wait_for_tasks
+from hloom.pjrt.native import code, free_retired, refill_records, wait_for_tasks
 from hloom.pjrt.programs import Source
 from hloom.pjrt.records import new_record, objects, set_word, word_address
 from hloom.proto import module_to_proto
@@ -45,7 +45,7 @@ from hloom.shield import shielded
 from hloom.values import Array, Value
 
 
-class Loaded:
+class LoadedExecutable:
     """A compiled program and the devices that it runs on: device of replica r and partition p at r * partitions + p."""
 
     def __init__(self, program: Source, serialized_options: bytes) -> None:
@@ -59,29 +59,29 @@ class Loaded:
         self.options = options
         self.is_portable = options.compile_portable_executable
         self.devices = _assigned_devices(build, self.replicas, self.partitions)
-        self.own = [device for device in self.devices if device.process == client().process]
+        self.addressable_devices = [device for device in self.devices if device.process == client().process]
         self.shardings: Shardings | None = None
-        self.is_known = False
+        self.is_cached = False
         """Whether it is on disk."""
-        self.executable, self.module = self._known() or self._compiled()
+        self.executable, self.module = self._from_cache() or self._compiled()
         self.donated = _donated_parameters(self.module)
         self.output_shapes = list((self.module.entry_result_layout or self.module.entry.result_shape).elements)
         inputs = self.module.entry_parameter_layouts or self.module.entry.parameter_shapes
         self.input_orders = [minor_to_major(shape) if shape.is_array else () for shape in inputs]
         self.output_orders = [minor_to_major(shape) for shape in self.output_shapes]
-        self.memories = [device.memories[0] for device in self.own]
-        self._keep: list[Any] = []
-        self.facts = self._facts()
+        self.memories = [device.memories[0] for device in self.addressable_devices]
+        self._kept_alive: list[Any] = []
+        self.executable_words = self._executable_words()
         self.handle = self._loaded_record()
-        self.is_fast = False
-        self._make_fast()
+        self.is_native = False
+        self._enable_native()
 
-    def _known(self) -> tuple[DeviceExecutable, Module] | None:
+    def _from_cache(self) -> tuple[DeviceExecutable, Module] | None:
         """The program as it was compiled before, and its interface, where it runs on one device."""
-        found = find_known(self.fingerprint) if len(self.devices) == 1 else None
+        found = find_cached(self.fingerprint) if len(self.devices) == 1 else None
         if found is None:
             return None
-        self.is_known = True
+        self.is_cached = True
         known, compiled = found
         self.shardings = known.shardings
         where = RunOptions(1, [device.runtime for device in self.devices], math.inf, None, False)
@@ -95,8 +95,8 @@ class Loaded:
             in_memory, replicas=self.replicas, devices=devices, donate=True, distributed=self._ranks or False
         )
         if isinstance(executable, CpuExecutable) and len(self.devices) == 1 and executable.key:
-            self.is_known = True
-            keep_known(self.fingerprint, Known.of(module, self.shardings, in_memory, executable.key))
+            self.is_cached = True
+            cache_program(self.fingerprint, CachedProgram.of(module, self.shardings, in_memory, executable.key))
         return cast(DeviceExecutable, executable), module
 
     @property
@@ -111,57 +111,59 @@ class Loaded:
         whole.replica_count = self.replicas
         module, shardings = _partitioned(whole, self.options.executable_build_options, self.partitions)
         module.num_partitions = self.partitions
-        _drop_useless_donors(module)
+        _drop_unusable_donors(module)
         self.program.set_layouts(module)
         return module, shardings
 
     def words(self, values: list[int]) -> int:
         """The address of 64-bit words that live as long as the executable."""
         array = (ctypes.c_uint64 * max(1, len(values)))(*values)
-        self._keep.append(array)
+        self._kept_alive.append(array)
         return ctypes.addressof(array)
 
-    def content(self, content: bytes) -> int:
+    def address_of_bytes(self, content: bytes) -> int:
         """The address of bytes that live as long as the executable."""
-        self._keep.append(content)
+        self._kept_alive.append(content)
         return address_of(content)
 
-    def _make_fast(self) -> None:
+    def _enable_native(self) -> None:
         """Spares the programs that native code can run the way through Python."""
         entry = self.executable.native_entry() if isinstance(self.executable, CpuExecutable) else None
-        if entry is None or not self.own:
+        if entry is None or not self.addressable_devices:
             return
         memory = self.memories[0]
         results = [
             buffer_words(shape.dimensions, order, shape.element_type.dtype, memory, 0)
             for shape, order in zip(self.output_shapes, self.output_orders, strict=True)
         ]
-        self.is_fast = make_fast(self.handle, entry, self.facts["parameter_layouts"], results, self.donated)
+        self.is_native = enable_native(
+            self.handle, entry, self.executable_words["parameter_layouts"], results, self.donated
+        )
 
-    def take_stop(self, arguments: Any) -> bool:
+    def take_failure(self, arguments: Any) -> bool:
         """Whether native code was stopped while it ran the program for this call; it is told once."""
-        place = ctypes.c_uint64.from_address(word_address("LoadedExecutable", self.handle, "stopped"))
-        is_this = place.value == ctypes.addressof(arguments)
+        failed_call = ctypes.c_uint64.from_address(word_address("LoadedExecutable", self.handle, "failed_call"))
+        is_this = failed_call.value == ctypes.addressof(arguments)
         if is_this:
-            place.value = 0
+            failed_call.value = 0
         return is_this
 
-    def _facts(self) -> dict[str, int]:
+    def _executable_words(self) -> dict[str, int]:
         """The words of the records of Executable."""
         name = self.module.name.encode()
         fingerprint = self.fingerprint.encode()
         outputs = self.output_shapes
-        kind, kind_size = lasting_text("device")
-        types = (ctypes.c_int32 * max(1, len(outputs)))(*(TYPE_NUMBERS[shape.element_type] for shape in outputs))
-        self._keep.append(types)
+        kind, kind_size = immortal_text("device")
+        types = (ctypes.c_int32 * max(1, len(outputs)))(*(TYPE_CODES[shape.element_type] for shape in outputs))
+        self._kept_alive.append(types)
         inputs = list(map(layout_handle, self.input_orders))
         parameter_shardings, output_shardings = self.shardings or ([], [])
         return {
             "num_parameters": len(inputs),
             "parameter_layouts": self.words(inputs),
-            **self._sharding_facts("parameter", parameter_shardings),
-            **self._sharding_facts("output", output_shardings),
-            "executable_name": self.content(name),
+            **self._sharding_words("parameter", parameter_shardings),
+            **self._sharding_words("output", output_shardings),
+            "executable_name": self.address_of_bytes(name),
             "executable_name_size": len(name),
             "num_replicas": self.replicas,
             "num_partitions": self.partitions,
@@ -173,19 +175,19 @@ class Loaded:
             "layouts": self.words([layout_handle(order) for order in self.output_orders]),
             "dims": self.words([size for shape in outputs for size in shape.dimensions]),
             "dim_sizes": self.words([shape.rank for shape in outputs]),
-            "executable_fingerprint": self.content(fingerprint),
+            "executable_fingerprint": self.address_of_bytes(fingerprint),
             "executable_fingerprint_size": len(fingerprint),
-            "serialized_bytes": self.content(self.serialized_options),
+            "serialized_bytes": self.address_of_bytes(self.serialized_options),
             "serialized_bytes_size": len(self.serialized_options),
-            "serialized_compile_options_deleter": code().nothing,
+            "serialized_compile_options_deleter": code().noop,
         }
 
-    def _sharding_facts(self, role: str, shardings: list[Sharding]) -> dict[str, int]:
+    def _sharding_words(self, role: str, shardings: list[Sharding]) -> dict[str, int]:
         """Serialised ones, null where nothing is said."""
         texts = [write_sharding(sharding).SerializeToString() for sharding in shardings]
         return {
             f"num_{role}_shardings": len(texts),
-            f"{role}_shardings": self.words(list(map(self.content, texts))) if texts else 0,
+            f"{role}_shardings": self.words(list(map(self.address_of_bytes, texts))) if texts else 0,
             f"{role}_sharding_sizes": self.words(list(map(len, texts))) if texts else 0,
         }
 
@@ -194,13 +196,13 @@ class Loaded:
         return new_record(
             "LoadedExecutable",
             self,
-            addressable_devices=self.words([device.handle for device in self.own]),
-            num_addressable_devices=len(self.own),
-            executable_fingerprint=self.facts["executable_fingerprint"],
-            executable_fingerprint_size=self.facts["executable_fingerprint_size"],
-            serialized_bytes=self.content(assignment),
+            addressable_devices=self.words([device.handle for device in self.addressable_devices]),
+            num_addressable_devices=len(self.addressable_devices),
+            executable_fingerprint=self.executable_words["executable_fingerprint"],
+            executable_fingerprint_size=self.executable_words["executable_fingerprint_size"],
+            serialized_bytes=self.address_of_bytes(assignment),
             serialized_bytes_size=len(assignment),
-            serialized_device_assignment_deleter=code().nothing,
+            serialized_device_assignment_deleter=code().noop,
         )
 
     @functools.cached_property
@@ -214,10 +216,10 @@ class Loaded:
     def optimized(self) -> bytes:
         """The module after the backend's passes, as a serialised HloModuleProtoWithConfig."""
         key = f"{self.fingerprint} optimized"
-        found: bytes | None = find_program(key, DataFormat()) if self.is_known else None
+        found: bytes | None = find_program(key, DataFormat()) if self.is_cached else None
         if found is None:
             found = self._optimized()
-            if self.is_known:
+            if self.is_cached:
                 keep_program(key, found, DataFormat())
         return found
 
@@ -240,15 +242,15 @@ class Loaded:
 
     def run(self, arguments: list[list[Array]]) -> list[tuple[Array, ...]]:
         """Runs on all devices of this process, of which there may be none; the flat results of each."""
-        if not self.own:
+        if not self.addressable_devices:
             return []
         if self.executable.device_count == 1:
             results: list[Value] = [self.executable(*arguments[0])]
         else:
             results = self.executable.run_replicas(arguments)
-            if not self.is_fast:
+            if not self.is_native:
                 # Programs that ranks share can do without Python once they have met.
-                self._make_fast()
+                self._enable_native()
         return results  # type: ignore[return-value] # the root is a tuple of arrays
 
 
@@ -267,26 +269,26 @@ _XLA_OPTIONS = {
 
 def _assigned_devices(build: Any, replicas: int, partitions: int) -> list[PjrtDevice]:
     devices = client().devices
-    numbers = list(range(replicas * partitions))
+    device_ids = list(range(replicas * partitions))
     if build.HasField("device_assignment"):
         computations = build.device_assignment.computation_devices
-        numbers = [computations[p].replica_device_ids[r] for r in range(replicas) for p in range(partitions)]
+        device_ids = [computations[p].replica_device_ids[r] for r in range(replicas) for p in range(partitions)]
     elif replicas * partitions == 1 and build.device_ordinal > 0:
-        numbers = [build.device_ordinal]
-    for number in numbers:
-        if not 0 <= number < len(devices):
+        device_ids = [build.device_ordinal]
+    for index in device_ids:
+        if not 0 <= index < len(devices):
             raise ArgumentError(
-                f"the program is compiled for device {number}, hloom has {len(devices)}: set HLOOM_NUM_DEVICES"
+                f"the program is compiled for device {index}, hloom has {len(devices)}: set HLOOM_NUM_DEVICES"
             )
-    return [devices[number] for number in numbers]
+    return [devices[index] for index in device_ids]
 
 
-def _device_assignment(loaded: Loaded) -> bytes:
+def _device_assignment(loaded: LoadedExecutable) -> bytes:
     proto = message_class("DeviceAssignmentProto")()
     proto.replica_count, proto.computation_count = loaded.replicas, loaded.partitions
-    for number in range(loaded.partitions):
-        numbers = [device.id for device in loaded.devices[number :: loaded.partitions]]
-        proto.computation_devices.add(replica_device_ids=numbers)
+    for index in range(loaded.partitions):
+        device_ids = [device.id for device in loaded.devices[index :: loaded.partitions]]
+        proto.computation_devices.add(replica_device_ids=device_ids)
     return bytes(proto.SerializeToString())
 
 
@@ -300,7 +302,7 @@ def _partitioned(module: Module, build: Any, partitions: int) -> tuple[Module, S
     return found.module, (found.parameters, found.results)
 
 
-def _drop_useless_donors(module: Module) -> None:
+def _drop_unusable_donors(module: Module) -> None:
     """The caller keeps a parameter that it would give away if no result has its size: none can take its place."""
     free = collections.Counter(leaf.byte_size for leaf in module.entry.result_shape.leaves() if leaf.is_array)
     free.subtract(_output_size(module, alias.output_index) for alias in module.input_output_alias)
@@ -321,42 +323,42 @@ def _donated_parameters(module: Module) -> frozenset[int]:
     )
 
 
-@answers("Client_Compile")
+@implements("Client_Compile")
 def _compile(arguments: Any) -> None:
-    collect_dead()
+    free_retired()
     program = Program.from_address(arguments.program)
-    form = ctypes.string_at(program.format, program.format_size).decode("utf-8", "replace")
+    format = ctypes.string_at(program.format, program.format_size).decode("utf-8", "replace")
     content = ctypes.string_at(program.code, program.code_size)
     options = ctypes.string_at(arguments.compile_options, arguments.compile_options_size)
-    arguments.executable = _loaded(Source(form, content), options).handle
+    arguments.executable = _load(Source(format, content), options).handle
 
 
 @shielded
 @older_objects_frozen()
-def _loaded(source: Source, options: bytes) -> Loaded:
-    return Loaded(source, options)
+def _load(source: Source, options: bytes) -> LoadedExecutable:
+    return LoadedExecutable(source, options)
 
 
-@answers("LoadedExecutable_GetExecutable")
+@implements("LoadedExecutable_GetExecutable")
 def _get_executable(arguments: Any) -> None:
-    loaded: Loaded = objects[arguments.loaded_executable]
-    arguments.executable = new_record("Executable", loaded, never_dies=False, **loaded.facts)
+    loaded: LoadedExecutable = objects[arguments.loaded_executable]
+    arguments.executable = new_record("Executable", loaded, is_immortal=False, **loaded.executable_words)
 
 
-@answers("LoadedExecutable_Delete")
+@implements("LoadedExecutable_Delete")
 def _delete(arguments: Any) -> None:
     set_word("LoadedExecutable", arguments.executable, "is_deleted", 1)
 
 
-@answers("LoadedExecutable_Execute")
+@implements("LoadedExecutable_Execute")
 def _execute(arguments: Any) -> None:
     a = arguments
-    collect_dead()
-    loaded: Loaded = objects[a.executable]
-    if loaded.is_fast and loaded.take_stop(a):
+    free_retired()
+    loaded: LoadedExecutable = objects[a.executable]
+    if loaded.is_native and loaded.take_failure(a):
         raise cast(CpuExecutable, loaded.executable).stopped()
-    if loaded.is_fast and not getattr(_helping, "now", False) and not a.execute_device:
-        _help_native_code(loaded, a)
+    if loaded.is_native and not getattr(_retry, "is_active", False) and not a.execute_device:
+        _retry_native(loaded, a)
         return
     wait_for_tasks()
     devices = a.num_devices
@@ -365,18 +367,18 @@ def _execute(arguments: Any) -> None:
         for address in read_words(a.argument_lists, devices)
     ]
     memories = loaded.memories if not a.execute_device else [objects[a.execute_device].memories[0]]
-    given = _given_parameters(loaded, a.options) if loaded.donated else frozenset()
+    donated_now = _parameters_to_donate(loaded, a.options) if loaded.donated else frozenset()
     for buffers in lists:
         _check_layouts(buffers, loaded.input_orders)
-        if given:
-            _check_given_once(buffers, given)
+        if donated_now:
+            _check_donated_once(buffers, donated_now)
     try:
-        results = loaded.run([_arrays(buffers, loaded.donated, given) for buffers in lists])
+        results = loaded.run([_arrays(buffers, loaded.donated, donated_now) for buffers in lists])
     finally:
         # Whether or not the program came to its end, what it was given it may have overwritten.
         for buffers in lists:
-            for number in given:
-                buffers[number].delete()
+            for index in donated_now:
+                buffers[index].delete()
     for memory, values, address in zip(memories, results, read_words(a.output_lists, devices), strict=True):
         _put_results(values, loaded.output_orders, memory, address)
     if a.device_complete_events:
@@ -384,27 +386,27 @@ def _execute(arguments: Any) -> None:
         events[:] = [ready_event()] * devices
 
 
-_helping = threading.local()
-"""`now` is true while native code tries again: if it asks once more, Python does the work."""
+_retry = threading.local()
+"""`is_active` is true while native code tries again: if it asks once more, Python does the work."""
 
 
-def _help_native_code(loaded: Loaded, arguments: Any) -> None:
+def _retry_native(loaded: LoadedExecutable, arguments: Any) -> None:
     """Gives native code what it may have lacked, and lets it try again."""
-    stock_buffers(len(loaded.output_shapes))
+    refill_records(len(loaded.output_shapes))
     handles = read_words(read_words(arguments.argument_lists, 1)[0], arguments.num_args)
-    for number in _given_parameters(loaded, arguments.options) if loaded.donated else ():
+    for index in _parameters_to_donate(loaded, arguments.options) if loaded.donated else ():
         # Not objects[..], which would take the buffer away from native code.
-        buffer = objects.get(handles[number])
+        buffer = objects.get(handles[index])
         if buffer is not None and buffer.array is not None and not buffer.references:
             wait_for_tasks()
-            disown(buffer)
-    _helping.now = True
+            transfer_to_native(buffer)
+    _retry.is_active = True
     try:
         error = code().execute(ctypes.addressof(arguments))
     finally:
-        _helping.now = False
+        _retry.is_active = False
     if error:
-        raise Answered(error)
+        raise PjrtError(error)
 
 
 def _put_results(values: tuple[Array, ...], orders: list[tuple[int, ...]], memory: Memory, address: int) -> None:
@@ -418,7 +420,7 @@ def _put_results(values: tuple[Array, ...], orders: list[tuple[int, ...]], memor
         ]
 
 
-def _given_parameters(loaded: Loaded, options_address: int) -> frozenset[int]:
+def _parameters_to_donate(loaded: LoadedExecutable, options_address: int) -> frozenset[int]:
     """The parameters whose buffers the caller really gives away in this call."""
     options = ExecuteOptions.from_address(options_address)
     kept = read_integers(options.non_donatable_input_indices, options.num_non_donatable_input_indices)
@@ -427,37 +429,37 @@ def _given_parameters(loaded: Loaded, options_address: int) -> frozenset[int]:
 
 def _check_layouts(buffers: list[Buffer], orders: list[tuple[int, ...]]) -> None:
     """Arguments lie in memory as the program takes them."""
-    for number, (buffer, order) in enumerate(zip(buffers, orders, strict=True)):
+    for index, (buffer, order) in enumerate(zip(buffers, orders, strict=True)):
         if buffer.order != order and buffer.value().size > 1:
             raise ArgumentError(
-                f"argument {number} is laid out with its dimensions {buffer.order} from minor to major, "
+                f"argument {index} is laid out with its dimensions {buffer.order} from minor to major, "
                 f"the program is compiled for {order}"
             )
 
 
-def _check_given_once(buffers: list[Buffer], given: frozenset[int]) -> None:
+def _check_donated_once(buffers: list[Buffer], donated_now: frozenset[int]) -> None:
     """What is donated is no other argument of the same call."""
     counts = collections.Counter(map(id, buffers))
-    for number in sorted(given):
-        if counts[id(buffers[number])] > 1:
-            raise ArgumentError(f"argument {number} is donated, and the same buffer is another argument of the call")
+    for index in sorted(donated_now):
+        if counts[id(buffers[index])] > 1:
+            raise ArgumentError(f"argument {index} is donated, and the same buffer is another argument of the call")
 
 
-def _arrays(buffers: list[Buffer], donated: frozenset[int], given: frozenset[int]) -> list[Array]:
+def _arrays(buffers: list[Buffer], donated: frozenset[int], donated_now: frozenset[int]) -> list[Array]:
     """The arguments as arrays; the program writes to none that the caller keeps or still looks at."""
     arrays = [buffer.value() for buffer in buffers]
-    for number in donated:
-        if number not in given or buffers[number].references:
-            arrays[number] = arrays[number].view()
-            arrays[number].flags.writeable = False
+    for index in donated:
+        if index not in donated_now or buffers[index].references:
+            arrays[index] = arrays[index].view()
+            arrays[index].flags.writeable = False
     return arrays
 
 
-@answers("Executable_OptimizedProgram")
+@implements("Executable_OptimizedProgram")
 def _optimized_program(arguments: Any) -> None:
-    loaded: Loaded = objects[arguments.executable]
+    loaded: LoadedExecutable = objects[arguments.executable]
     program = Program.from_address(arguments.program)
-    program.format, program.format_size = lasting_text("hlo_with_config")
+    program.format, program.format_size = immortal_text("hlo_with_config")
     if program.code:
         ctypes.memmove(program.code, loaded.optimized, len(loaded.optimized))
     program.code_size = len(loaded.optimized)
@@ -467,20 +469,20 @@ _SERIALIZED = struct.Struct("<8sQ")
 _MAGIC = b"hloomex2"
 
 
-@answers("Executable_Serialize")
+@implements("Executable_Serialize")
 def _serialize(arguments: Any) -> None:
     """The program and its options: machine code is kept in hloom's own cache, for each machine its own."""
-    loaded: Loaded = objects[arguments.executable]
+    loaded: LoadedExecutable = objects[arguments.executable]
     content = (
         _SERIALIZED.pack(_MAGIC, len(loaded.serialized_options)) + loaded.serialized_options + loaded.program.serialized
     )
-    arguments.serialized_bytes = loaded.content(content)
+    arguments.serialized_bytes = loaded.address_of_bytes(content)
     arguments.serialized_bytes_size = len(content)
     arguments.serialized_executable = arguments.serialized_bytes
-    arguments.deleter = code().nothing
+    arguments.deleter = code().noop
 
 
-@answers("Executable_DeserializeAndLoad")
+@implements("Executable_DeserializeAndLoad")
 def _deserialize(arguments: Any) -> None:
     content = ctypes.string_at(arguments.serialized_executable, arguments.serialized_executable_size)
     if len(content) < _SERIALIZED.size or content[:8] != _MAGIC:
@@ -489,12 +491,12 @@ def _deserialize(arguments: Any) -> None:
     body = content[_SERIALIZED.size :]
     if size > len(body):
         raise ArgumentError("the serialised executable is cut short")
-    arguments.loaded_executable = _loaded(Source.deserialized(body[size:]), body[:size]).handle
+    arguments.loaded_executable = _load(Source.deserialized(body[size:]), body[:size]).handle
 
 
-@answers("Executable_GetCompiledMemoryStats")
+@implements("Executable_GetCompiledMemoryStats")
 def _memory_stats(arguments: Any) -> None:
-    loaded: Loaded = objects[arguments.executable]
+    loaded: LoadedExecutable = objects[arguments.executable]
     a = arguments
     for name, _ in type(a)._fields_[3:-1]:
         setattr(a, name, 0)
@@ -512,19 +514,19 @@ def _output_size(module: Module, index: tuple[int, ...]) -> int:
     return module.entry.result_shape.subshape(index).byte_size
 
 
-@answers("Executable_GetCostAnalysis")
+@implements("Executable_GetCostAnalysis")
 def _cost_analysis(arguments: Any) -> None:
-    loaded: Loaded = objects[arguments.executable]
+    loaded: LoadedExecutable = objects[arguments.executable]
     shapes = loaded.executable.input_shapes + loaded.output_shapes
     costs = {"bytes accessed": float(sum(shape.byte_size for shape in shapes))}
     flops = count_flops(loaded.read()[0])
     if flops is not None:
         costs["flops"] = float(flops)
     values = (NamedValue * len(costs))()
-    loaded._keep.append(values)
+    loaded._kept_alive.append(values)
     for value, (name, cost) in zip(values, costs.items(), strict=True):
         value.struct_size = ctypes.sizeof(NamedValue)
-        value.name, value.name_size = lasting_text(name)
+        value.name, value.name_size = immortal_text(name)
         value.type = 3
         value.value = struct.unpack("<I", struct.pack("<f", cost))[0]
         value.value_size = 1

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 from hloom.backends.cpu.executable import NativeEntry
 from hloom.errors import ArgumentError, ResourceExhaustedError
-from hloom.pjrt.answers import read_integers, read_words
 from hloom.pjrt.buffers import Buffer, address_of_array, array_at, element_type_of
-from hloom.pjrt.execute_code import BRIEF, DESCRIPTION_WORDS, LOOPS, NEVER, TIMED
+from hloom.pjrt.execute_code import BRIEF, DESCRIPTION_WORDS, LOOPS, NEVER_QUEUED, TIMED
+from hloom.pjrt.handlers import read_integers, read_words
 from hloom.pjrt.native import code
-from hloom.pjrt.native_memory import NOTHING
+from hloom.pjrt.native_memory import DONATED
 from hloom.pjrt.records import Objects, objects, record_words, set_word, word_address
 
 MAX_TABLE = 8192
 """Words: the table lies on the stack of whatever thread calls."""
 
 
-def make_fast(
-    loaded: int, entry: NativeEntry, layouts: int, results: Sequence[tuple[int, ...]], given: frozenset[int]
+def enable_native(
+    loaded: int, entry: NativeEntry, layouts: int, results: Sequence[tuple[int, ...]], donated: frozenset[int]
 ) -> bool:
     """Lets native code run an executable, if it is of the kind that it can.
 
@@ -33,34 +33,34 @@ def make_fast(
     if len(entry.table) > MAX_TABLE:
         return False
     descriptions: list[int] = []
-    for number, words in enumerate(results):
-        donor = entry.donated[number] + 1 if number in entry.donated else 0
+    for index, words in enumerate(results):
+        donor = entry.donated[index] + 1 if index in entry.donated else 0
         descriptions += (donor, *words, *(0,) * (DESCRIPTION_WORDS - 1 - len(words)))
-    flags = [int(number in given) for number in range(entry.inputs)]
+    is_donated = [int(index in donated) for index in range(entry.inputs)]
     words_of = objects[loaded].words
     for name, value in (
         ("template", entry.table.ctypes.data),
         ("table_words", len(entry.table)),
         ("first_input", entry.first_input),
-        ("inputs", entry.inputs),
-        ("outputs", len(results)),
+        ("input_count", entry.inputs),
+        ("output_count", len(results)),
         ("descriptions", words_of(descriptions)),
-        ("donated", words_of(flags) if given else 0),
+        ("donated", words_of(is_donated) if donated else 0),
         ("arena_bytes", entry.arena_bytes),
         ("input_layouts", layouts),
-        ("keeps", int(entry.is_shared)),
-        ("may_wait", _may_wait(entry)),
-        ("nanoseconds", 0),
-        ("stopped", 0),
+        ("is_shared", int(entry.is_shared)),
+        ("dispatch", _dispatch(entry)),
+        ("last_nanoseconds", 0),
+        ("failed_call", 0),
         ("main", entry.main),
     ):
         set_word("LoadedExecutable", loaded, name, value)
     return True
 
 
-def _may_wait(entry: NativeEntry) -> int:
+def _dispatch(entry: NativeEntry) -> int:
     if not entry.always_ends:
-        return NEVER
+        return NEVER_QUEUED
     return BRIEF if entry.is_brief else LOOPS if entry.has_loops else TIMED
 
 
@@ -78,27 +78,27 @@ class NativeMemory:
 
 def adopt(handle: int) -> Buffer:
     """The Python object for a buffer that native code made; it owns the memory from now on."""
-    place = ctypes.c_uint64.from_address(word_address("Buffer", handle, "owned"))
-    if place.value == NOTHING:
+    owned = ctypes.c_uint64.from_address(word_address("Buffer", handle, "owned"))
+    if owned.value == DONATED:
         raise ArgumentError("the buffer has been deleted or donated")
-    if not place.value:
+    if not owned.value:
         raise KeyError(handle)
     words = read_words(handle + 16, len(record_words("Buffer")))
     word = dict(zip(record_words("Buffer"), words, strict=True))
     code().wait_for(word["ready_at"])
     shape = read_integers(word["dims"], word["num_dims"])
     order = tuple(read_integers(word["minor_to_major"], word["num_dims"]))
-    memory = NativeMemory(place.value, word["on_device_size_in_bytes"])
+    memory = NativeMemory(owned.value, word["on_device_size_in_bytes"])
     array = array_at(
         word["buffer_pointer"], element_type_of(word["type"]), [shape[d] for d in order[::-1]], None, memory
     )
-    place.value = 0
+    owned.value = 0
     buffer = Buffer(array, objects[word["memory"]], handle=handle, order=order)
     objects[handle] = buffer
     return buffer
 
 
-def disown(buffer: Buffer) -> None:
+def transfer_to_native(buffer: Buffer) -> None:
     """Makes native code the only owner of a buffer that nobody looks at, so that it can be donated; copies it once."""
     address = code().allocate(buffer.size)
     if not address:
@@ -108,7 +108,7 @@ def disown(buffer: Buffer) -> None:
     set_word("Buffer", buffer.handle, "owned", address)
     code().count_bytes(buffer.handle, True)
     del objects[buffer.handle]
-    buffer.let_go()
+    buffer.release()
 
 
 Objects.adopt = staticmethod(adopt)

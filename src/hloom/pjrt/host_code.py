@@ -22,55 +22,55 @@ from hloom.backends.cpu.llvm.native.vocabulary import (
 from hloom.pjrt.async_dispatch import is_done
 from hloom.pjrt.c_api import BUFFER_TYPES
 from hloom.pjrt.native_memory import (
-    ASKING,
     BUFFER,
     IMMORTAL_WORD,
-    MAX_SIZES,
+    PYTHON_FUNCTIONS,
+    SIZE_WORDS,
     STATE,
     allocate,
-    ask,
+    call_python,
     count_bytes,
-    give_record,
-    put,
+    return_record,
+    set_word,
     take_record,
     word,
 )
 from hloom.pjrt.records import offsets_of_arguments, offsets_of_record, record_words
 from hloom.types import BY_NAME
 
-SMALLEST_SHARED = 64 << 10
+MIN_SHARED_BYTES = 64 << 10
 """Host arrays below so many bytes are copied: that costs less than to tell the host when they are free again."""
 ZERO_COPY = 2
 """PJRT_HostBufferSemantics_kImmutableZeroCopy: the host's memory stays as it is while the buffer lives."""
-SPARSE = (1 << 64) - 1
-SIZES = 16 + 8 * len(record_words("Buffer"))
+SLOW_PATH = (1 << 64) - 1
+SIZES_OFFSET = 16 + 8 * len(record_words("Buffer"))
 CALL = offsets_of_arguments("Client_BufferFromHostBuffer")
-COUNT = offsets_of_arguments("Buffer_IncreaseExternalReferenceCount")
+REFERENCES_CALL = offsets_of_arguments("Buffer_IncreaseExternalReferenceCount")
 DEVICE, MEMORY = offsets_of_record("Device"), offsets_of_record("Memory")
 TYPE_SIZES = Table(
     "type_sizes",
     (BY_NAME[name].byte_width if name in BY_NAME and BY_NAME[name].is_array else 0 for name in BUFFER_TYPES),
 )
-DESCENDING = Table("minor_to_major", reversed(range(MAX_SIZES)))
-ASK_FROM_HOST = ASKING.index("Client_BufferFromHostBuffer")
-ASK_INCREASE = ASKING.index("Buffer_IncreaseExternalReferenceCount")
+DESCENDING = Table("minor_to_major", reversed(range(SIZE_WORDS)))
+PYTHON_FROM_HOST = PYTHON_FUNCTIONS.index("Client_BufferFromHostBuffer")
+PYTHON_INCREASE = PYTHON_FUNCTIONS.index("Buffer_IncreaseExternalReferenceCount")
 
 
 @native(name="PJRT_Client_BufferFromHostBuffer")
 def from_host(arguments: Address) -> Address:
     size = copied_size(arguments)
-    record = take_record() if size != SPARSE else u64(null)
+    record = take_record() if size != SLOW_PATH else u64(null)
     if record == null:
-        return ask(ASK_FROM_HOST, arguments)
+        return call_python(PYTHON_FROM_HOST, arguments)
     memory = allocate(size)
     if memory == null:
-        give_record(record)
-        return ask(ASK_FROM_HOST, arguments)
+        return_record(record)
+        return call_python(PYTHON_FROM_HOST, arguments)
     copy_memory(memory, word(arguments, CALL.data), size)
-    describe(record, arguments, memory, size)
+    fill_record(record, arguments, memory, size)
     count_bytes(record, True)
-    put(arguments, CALL.buffer, record)
-    put(arguments, CALL.done_with_host_buffer, STATE.ready_event)
+    set_word(arguments, CALL.buffer, record)
+    set_word(arguments, CALL.done_with_host_buffer, STATE.ready_event)
     return null
 
 
@@ -78,54 +78,54 @@ def from_host(arguments: Address) -> Address:
 def copied_size(arguments: Address) -> u64:
     """The bytes of an array that is copied; SPARSE for one that Python is asked about."""
     rank, type = word(arguments, CALL.num_dims), u64(load(u32, arguments + CALL.type))
-    if word(arguments, CALL.device_layout) != null or rank >= MAX_SIZES or type >= len(TYPE_SIZES.values):
-        return SPARSE
-    item = TYPE_SIZES[type]
+    if word(arguments, CALL.device_layout) != null or rank >= SIZE_WORDS or type >= len(TYPE_SIZES.values):
+        return SLOW_PATH
+    element_bytes = TYPE_SIZES[type]
     strides = word(arguments, CALL.byte_strides) if word(arguments, CALL.num_byte_strides) != 0 else u64(null)
-    size = dense_size(elements(u64, word(arguments, CALL.dims)), rank, elements(u64, strides), item)
+    size = dense_size(elements(u64, word(arguments, CALL.dims)), rank, elements(u64, strides), element_bytes)
     may_be_shared = load(i32, arguments + CALL.host_buffer_semantics) == ZERO_COPY
-    if item == 0 or (may_be_shared and size >= SMALLEST_SHARED):
-        return SPARSE
+    if element_bytes == 0 or (may_be_shared and size >= MIN_SHARED_BYTES):
+        return SLOW_PATH
     return size
 
 
 @native()
-def dense_size(sizes: Array[u64], rank: u64, strides: Array[u64], item: u64) -> u64:
+def dense_size(sizes: Array[u64], rank: u64, strides: Array[u64], element_bytes: u64) -> u64:
     """The bytes of a dense array; SPARSE where the strides are not those of one."""
-    size, d = item, rank
+    size, d = element_bytes, rank
     while d != 0:
         d -= 1
         if address_of(strides) != null and strides[d] != size and sizes[d] != 1:
-            return SPARSE
+            return SLOW_PATH
         size *= sizes[d]
     return size
 
 
 @native(inline=True)
-def describe(record: Address, arguments: Address, memory: Address, size: u64) -> None:
+def fill_record(record: Address, arguments: Address, memory: Address, size: u64) -> None:
     """Fills the record of a row-major buffer."""
     rank = word(arguments, CALL.num_dims)
-    place = word(arguments, CALL.memory)
-    if place == null:
-        place = word(word(arguments, CALL.device), DEVICE.memory)
-    copy_memory(record + SIZES, word(arguments, CALL.dims), rank << 3)
-    put(record, IMMORTAL_WORD, 0)
-    put(record, BUFFER.type, u64(load(u32, arguments + CALL.type)))
-    put(record, BUFFER.dims, record + SIZES)
-    put(record, BUFFER.num_dims, rank)
-    put(record, BUFFER.num_dynamic_dims, 0)
-    put(record, BUFFER.on_device_size_in_bytes, size)
-    put(record, BUFFER.device, load(u64, word(place, MEMORY.devices)))
-    put(record, BUFFER.memory, place)
-    put(record, BUFFER.is_deleted, 0)
-    put(record, BUFFER.is_on_cpu, 1)
-    put(record, BUFFER.minor_to_major, address_of(DESCENDING.at(MAX_SIZES - rank)))
-    put(record, BUFFER.zero, 0)
-    put(record, BUFFER.layout, STATE.layouts[rank])
-    put(record, BUFFER.ready_at, 0)
-    put(record, BUFFER.buffer_pointer, memory)
-    put(record, BUFFER.references, 0)
-    put(record, BUFFER.owned, memory)
+    device_memory = word(arguments, CALL.memory)
+    if device_memory == null:
+        device_memory = word(word(arguments, CALL.device), DEVICE.memory)
+    copy_memory(record + SIZES_OFFSET, word(arguments, CALL.dims), rank << 3)
+    set_word(record, IMMORTAL_WORD, 0)
+    set_word(record, BUFFER.type, u64(load(u32, arguments + CALL.type)))
+    set_word(record, BUFFER.dims, record + SIZES_OFFSET)
+    set_word(record, BUFFER.num_dims, rank)
+    set_word(record, BUFFER.num_dynamic_dims, 0)
+    set_word(record, BUFFER.on_device_size_in_bytes, size)
+    set_word(record, BUFFER.device, load(u64, word(device_memory, MEMORY.devices)))
+    set_word(record, BUFFER.memory, device_memory)
+    set_word(record, BUFFER.is_deleted, 0)
+    set_word(record, BUFFER.is_on_cpu, 1)
+    set_word(record, BUFFER.minor_to_major, address_of(DESCENDING.at(SIZE_WORDS - rank)))
+    set_word(record, BUFFER.zero, 0)
+    set_word(record, BUFFER.layout, STATE.layouts[rank])
+    set_word(record, BUFFER.ready_at, 0)
+    set_word(record, BUFFER.buffer_pointer, memory)
+    set_word(record, BUFFER.references, 0)
+    set_word(record, BUFFER.owned, memory)
 
 
 class References(Structure):
@@ -134,14 +134,14 @@ class References(Structure):
 
 @native(name="PJRT_Buffer_IncreaseExternalReferenceCount")
 def increase_references(arguments: Address) -> Address:
-    record = word(arguments, COUNT.buffer)
+    record = word(arguments, REFERENCES_CALL.buffer)
     if word(record, BUFFER.is_deleted) != 0 or not is_done(word(record, BUFFER.ready_at)):
-        return ask(ASK_INCREASE, arguments)
+        return call_python(PYTHON_INCREASE, arguments)
     to(References, record + BUFFER.references).count.add(1, MONOTONIC)
     return null
 
 
 @native(name="PJRT_Buffer_DecreaseExternalReferenceCount")
 def decrease_references(arguments: Address) -> Address:
-    to(References, word(arguments, COUNT.buffer) + BUFFER.references).count.subtract(1, MONOTONIC)
+    to(References, word(arguments, REFERENCES_CALL.buffer) + BUFFER.references).count.subtract(1, MONOTONIC)
     return null

@@ -35,26 +35,26 @@ def set_entry_layouts(module: Module, program: bytes) -> None:
     outputs = module.entry.result_shape.elements
     arguments, results = ["default"] * len(parameters), ["default"] * len(outputs)
     if _MODE.partition(".")[2].encode() in program:
-        arguments, results = _modes(program)
+        arguments, results = _layout_modes(program)
     if len(arguments) != len(parameters) or len(results) != len(outputs):
         raise ArgumentError("the program's arguments and results are not those of its entry function")
-    module.entry_parameter_layouts = [_laid_out(s, mode) for s, mode in zip(parameters, arguments, strict=True)]
-    module.entry_result_layout = Shape.tuple_of(_laid_out(s, mode) for s, mode in zip(outputs, results, strict=True))
+    module.entry_parameter_layouts = [_with_mode(s, mode) for s, mode in zip(parameters, arguments, strict=True)]
+    module.entry_result_layout = Shape.tuple_of(_with_mode(s, mode) for s, mode in zip(outputs, results, strict=True))
 
 
 def set_own_layouts(module: Module) -> None:
     """Gives the entry the order of dimensions that its header says, row-major where it says none."""
     parameters = module.entry_parameter_layouts or module.entry.parameter_shapes
     results = (module.entry_result_layout or module.entry.result_shape).elements
-    module.entry_parameter_layouts = [_ordered(shape) for shape in parameters]
-    module.entry_result_layout = Shape.tuple_of(map(_ordered, results))
+    module.entry_parameter_layouts = [_with_layout(shape) for shape in parameters]
+    module.entry_result_layout = Shape.tuple_of(map(_with_layout, results))
 
 
-def _ordered(shape: Shape) -> Shape:
+def _with_layout(shape: Shape) -> Shape:
     return shape.with_layout(Layout(minor_to_major(shape))) if shape.is_array and not shape.is_dynamic else shape
 
 
-def _modes(program: bytes) -> tuple[list[str], list[str]]:
+def _layout_modes(program: bytes) -> tuple[list[str], list[str]]:
     """What the arguments and results of the entry function ask for."""
     from hloom.files.formats import is_text
     from hloom.stablehlo.mlir.bytecode import read_bytecode
@@ -74,7 +74,7 @@ def _modes(program: bytes) -> tuple[list[str], list[str]]:
     return found[0], found[1]
 
 
-def _laid_out(shape: Shape, mode: str) -> Shape:
+def _with_mode(shape: Shape, mode: str) -> Shape:
     if not shape.is_array or shape.is_dynamic:
         return shape
     if mode == "auto" and shape.layout is not None:
@@ -102,26 +102,26 @@ def in_row_major(module: Module) -> Module:
     outer.computations.append(outer.computations.pop(0))
     outer.entry_computation = entry
     build = OpBuilder.of(entry)
-    given = [build.parameter(number, _in_memory(shape)) for number, shape in enumerate(parameters)]
+    inputs = [build.parameter(index, _memory_shape(shape)) for index, shape in enumerate(parameters)]
     arguments = []
-    for shape, parameter in zip(parameters, given, strict=True):
-        arguments.append(build.transpose(parameter, _places(shape)))
+    for shape, parameter in zip(parameters, inputs, strict=True):
+        arguments.append(build.transpose(parameter, _dimension_positions(shape)))
     call = build(Call(computation=inner), *arguments)
     values = []
-    for number, shape in enumerate(results):
-        values.append(build.transpose(build.element(call, number), minor_to_major(shape)[::-1]))
+    for index, shape in enumerate(results):
+        values.append(build.transpose(build.element(call, index), minor_to_major(shape)[::-1]))
     build.tuple(*values)
     outer.set_default_entry_layouts()
     return outer
 
 
-def _in_memory(shape: Shape) -> Shape:
+def _memory_shape(shape: Shape) -> Shape:
     """The row-major shape of the same memory."""
     sizes = tuple(shape.dimensions[d] for d in minor_to_major(shape)[::-1])
     return Shape.array(shape.element_type, sizes)
 
 
-def _places(shape: Shape) -> tuple[int, ...]:
+def _dimension_positions(shape: Shape) -> tuple[int, ...]:
     """For each dimension its place in memory, from the outermost."""
     order = minor_to_major(shape)[::-1]
     return tuple(order.index(d) for d in range(shape.rank))

@@ -2,7 +2,7 @@
 
 A handle that the framework holds is the address of a *record*: words that the functions marked `get` in the table
 copy to their caller, so that most calls never enter Python. A function marked `destroy` pushes its record on a list;
-Python takes the whole list at its next turn (`collect_dead`) and lets go of the objects behind it. So the framework
+Python takes the whole list at its next turn (`free_retired`) and lets go of the objects behind it. So the framework
 may destroy handles at any time, from any thread, and when Python has ended.
 """
 
@@ -25,67 +25,67 @@ from hloom.backends.cpu.llvm.native.vocabulary import Native, load, native, null
 from hloom.backends.cpu.runtime.memory_pool import memory_pool
 from hloom.errors import ArgumentError
 from hloom.pjrt.async_dispatch import (
-    EVENTS,
+    EVENT_COUNT,
     QUEUE,
     Queue,
     await_event,
-    bury_buffer,
-    done_tasks,
+    completed_tasks,
     event_is_ready,
     event_on_ready,
     last_task,
     ready_event_of,
     reset_queue,
+    retire_buffer,
     wait_for,
 )
 from hloom.pjrt.c_api import VERSION, Function, arguments_structure, functions, structures
 from hloom.pjrt.execute_code import execute
 from hloom.pjrt.host_code import decrease_references, from_host, increase_references
 from hloom.pjrt.native_memory import (
-    ASKING,
+    PYTHON_FUNCTIONS,
     STATE,
     State,
     allocate,
-    ask,
-    bury,
+    call_python,
     count_bytes,
-    give_record,
     release,
-    take_dead,
+    retire,
+    return_record,
+    take_retired,
     word,
 )
-from hloom.pjrt.records import IMMORTAL, free_record, new_record, objects, offsets_of_record, stock_records
+from hloom.pjrt.records import IMMORTAL, new_record, objects, offsets_of_record, recycle_record, reserve_records
 from hloom.runtime.float_state import ieee_floats
 from hloom.runtime.python_api import c_address, immortal
 
 
-def stock_buffers(results: int = 0) -> None:
+def refill_records(results: int = 0) -> None:
     """Fills native code's list of free records, if it is short for a call with so many results."""
     if code().state.free_count <= results:
-        for record in stock_records(max(_STOCK, 4 * results)):
-            code().give_record(record)
+        for record in reserve_records(max(_MIN_FREE_RECORDS, 4 * results)):
+            code().return_record(record)
 
 
-_STOCK = 256
+_MIN_FREE_RECORDS = 256
 
 
-def collect_dead() -> None:
+def free_retired() -> None:
     """Lets go of the objects whose handles the framework has destroyed, when no task may use them any more."""
-    with _dying:
-        handle = code().take_dead()
-        task, done = code().last_task(), code().done_tasks()
+    with _retired_lock:
+        handle = code().take_retired()
+        task, done = code().last_task(), code().completed_tasks()
         while handle:
-            _dead.append((task, handle))
+            _retired.append((task, handle))
             handle = ctypes.c_uint64.from_address(handle).value
-        gone = [_dead.popleft()[1] for _ in range(len(_dead)) if _dead[0][0] <= done]
-    for handle in gone:
+        unused = [_retired.popleft()[1] for _ in range(len(_retired)) if _retired[0][0] <= done]
+    for handle in unused:
         objects.pop(handle, None)
-        free_record(handle)
+        recycle_record(handle)
 
 
-_dead: collections.deque[tuple[int, int]] = collections.deque()
+_retired: collections.deque[tuple[int, int]] = collections.deque()
 """The number of the last task when a handle died, and the handle."""
-_dying = threading.Lock()
+_retired_lock = threading.Lock()
 
 
 def wait_for_tasks() -> None:
@@ -99,30 +99,30 @@ class Code:
     def __init__(self) -> None:
         self._code: MachineCode = native_code(*_functions())
         self.state = State(self._code.address(STATE.symbol))
-        self.nothing = self._code.address("hloom_pjrt_nothing")
-        self.answered = self._code.address("hloom_pjrt_answered")
-        self.take_dead = ctypes.PYFUNCTYPE(ctypes.c_uint64)(self._code.address("hloom_pjrt_take_dead"))
+        self.noop = self._code.address("hloom_pjrt_noop")
+        self.noop_handler = self._code.address("hloom_pjrt_noop_handler")
+        self.take_retired = ctypes.PYFUNCTYPE(ctypes.c_uint64)(self._code.address("hloom_pjrt_take_retired"))
 
-        word, nothing = ctypes.c_uint64, None
+        word, void = ctypes.c_uint64, None
         self.allocate = self._function("allocate", word, word)
-        self.release = self._function("release", nothing, word, word)
-        self.give_record = self._function("give_record", nothing, word)
-        self.count_bytes = self._function("count_bytes", nothing, word, ctypes.c_bool)
+        self.release = self._function("release", void, word, word)
+        self.return_record = self._function("return_record", void, word)
+        self.count_bytes = self._function("count_bytes", void, word, ctypes.c_bool)
         # A call that may run for long: other threads go on meanwhile.
         self.execute = ctypes.CFUNCTYPE(word, word)(self.address("LoadedExecutable_Execute"))
         pool = memory_pool()
         self.state.take = pool.take_address
         self.state.give = pool.give_address
         self.last_task = self._function("last_task", word)
-        self.done_tasks = self._function("done_tasks", word)
+        self.completed_tasks = self._function("completed_tasks", word)
         # Others go on while one waits.
-        self.wait_for = ctypes.CFUNCTYPE(nothing, word)(self._code.address("hloom_pjrt_wait_for"))
-        reset = self._function("reset_queue", nothing)
+        self.wait_for = ctypes.CFUNCTYPE(void, word)(self._code.address("hloom_pjrt_wait_for"))
+        reset = self._function("reset_queue", void)
         reset()
         os.register_at_fork(after_in_child=reset)
         queue = Queue(self._code.address(QUEUE.symbol))
-        for number in range(EVENTS):
-            queue.events[number] = new_record("Event", None, never_dies=True)
+        for index in range(EVENT_COUNT):
+            queue.events[index] = new_record("Event", None, is_immortal=True)
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:
         return ctypes.PYFUNCTYPE(result, *arguments)(self._code.address(f"hloom_pjrt_{name}"))
@@ -136,30 +136,30 @@ def code() -> Code:
     return Code()
 
 
-def make_api(answers: dict[str, Callable[[Any], None]], make_error: Callable[[BaseException], int]) -> int:
+def make_api(handlers: dict[str, Callable[[Any], None]], make_error: Callable[[BaseException], int]) -> int:
     """The address of a PJRT_Api structure.
 
     Arguments:
         answers: the Python functions by name; each takes the structure of its arguments.
         make_error: the handle of an error for the exception that such a function raised.
     """
-    missing = {f.name for f in functions().values() if f.answerer == "python"} ^ answers.keys()
+    missing = {f.name for f in functions().values() if f.implementation == "python"} ^ handlers.keys()
     if missing:
         raise ArgumentError(f"functions of the interface without an answer, or the other way round: {sorted(missing)}")
     native = code()
 
-    def lasting_error(error: BaseException) -> int:
+    def immortal_error(error: BaseException) -> int:
         handle = make_error(error)
         ctypes.c_uint64.from_address(handle + 8).value = IMMORTAL
         return handle
 
-    native.state.interrupted = lasting_error(KeyboardInterrupt())
-    for number, name in enumerate(ASKING):
-        native.state.python[number] = _callback(name, answers[name], make_error)
+    native.state.interrupted = immortal_error(KeyboardInterrupt())
+    for index, name in enumerate(PYTHON_FUNCTIONS):
+        native.state.python[index] = _callback(name, handlers[name], make_error)
     for index, function in enumerate(functions().values()):
-        if not function.answerer:
+        if not function.implementation:
             error = NotImplementedError(f"PJRT_{function.name} is not implemented by hloom")
-            native.state.unimplemented[index] = lasting_error(error)
+            native.state.unimplemented[index] = immortal_error(error)
     slots = [native.address(function.name) for function in functions().values()]
     made: list[Any] = []
     next_extension, end = 0, len(slots)
@@ -182,26 +182,26 @@ def _structure(*words: int) -> Any:
 def _close(native: Code) -> None:
     """Before Python ends: what it answered does nothing from now on, and nothing is under way."""
     native.wait_for(native.last_task())
-    for index in range(len(ASKING)):
-        native.state.python[index] = native.answered
+    for index in range(len(PYTHON_FUNCTIONS)):
+        native.state.python[index] = native.noop_handler
 
 
-def _callback(name: str, answer: Callable[[Any], None], make_error: Callable[[BaseException], int]) -> int:
+def _callback(name: str, handler: Callable[[Any], None], make_error: Callable[[BaseException], int]) -> int:
     structure = arguments_structure(name)
     from_address = structure.from_address
 
-    def call(address: int, place: int, number: int) -> int:
+    def call(address: int, error_address: int, sequence: int) -> int:
         try:
             with ieee_floats():
-                answer(from_address(address))
+                handler(from_address(address))
         except BaseException as error:
-            ctypes.c_uint64.from_address(place).value = make_error(error)
-        return number
+            ctypes.c_uint64.from_address(error_address).value = make_error(error)
+        return sequence
 
-    return c_address(immortal(_ANSWER(call)))
+    return c_address(immortal(_HANDLER(call)))
 
 
-_ANSWER = ctypes.CFUNCTYPE(*[ctypes.c_uint64] * 4)
+_HANDLER = ctypes.CFUNCTYPE(*[ctypes.c_uint64] * 4)
 
 
 def _functions() -> list[Native]:
@@ -209,8 +209,8 @@ def _functions() -> list[Native]:
     theirs: list[Any] = [execute, from_host, increase_references, decrease_references]
     theirs += [ready_event_of, event_is_ready, await_event, event_on_ready]
     own = {function.name: function for function in theirs}
-    made: list[Any] = [take_dead, allocate, release, give_record, count_bytes, nothing, answered, *own.values()]
-    made += [reset_queue, last_task, done_tasks, wait_for]
+    made: list[Any] = [take_retired, allocate, release, return_record, count_bytes, noop, noop_handler, *own.values()]
+    made += [reset_queue, last_task, completed_tasks, wait_for]
     for index, function in enumerate(functions().values()):
         if f"PJRT_{function.name}" not in own:
             made.append(_function(function, index))
@@ -219,27 +219,27 @@ def _functions() -> list[Native]:
 
 def _function(function: Function, index: int) -> Native:
     name = f"PJRT_{function.name}"
-    if function.answerer == "get":
+    if function.implementation == "get":
         made = _getter(name, function)
-    elif function.answerer == "destroy":
-        made = _destroyer(name, bury_buffer if function.kind == "Buffer" else bury)
-    elif not function.answerer:
+    elif function.implementation == "destroy":
+        made = _destroyer(name, retire_buffer if function.kind == "Buffer" else retire)
+    elif not function.implementation:
         made = _unimplemented(name, index)
-    elif function.answerer == "python":
-        made = _asker(name, ASKING.index(function.name))
+    elif function.implementation == "python":
+        made = _upcall(name, PYTHON_FUNCTIONS.index(function.name))
     else:
-        made = _nothing(name)
+        made = _noop(name)
     return typing.cast(Native, made)
 
 
-@native(name="hloom_pjrt_nothing")
-def nothing(arguments: Address) -> Address:
+@native(name="hloom_pjrt_noop")
+def noop(arguments: Address) -> Address:
     return null
 
 
-@native(name="hloom_pjrt_answered")
-def answered(arguments: Address, error: Address, number: u64) -> u64:
-    return number
+@native(name="hloom_pjrt_noop_handler")
+def noop_handler(arguments: Address, error: Address, sequence: u64) -> u64:
+    return sequence
 
 
 HANDLE = 16
@@ -262,10 +262,10 @@ def _getter(name: str, function: Function) -> Any:
     return get
 
 
-def _destroyer(name: str, bury: Any) -> Any:
+def _destroyer(name: str, retire: Any) -> Any:
     @native(name=name)
     def destroy(arguments: Address) -> Address:
-        bury(word(arguments, HANDLE))
+        retire(word(arguments, HANDLE))
         return null
 
     return destroy
@@ -279,17 +279,17 @@ def _unimplemented(name: str, index: int) -> Any:
     return fail
 
 
-def _asker(name: str, number: int) -> Any:
+def _upcall(name: str, index: int) -> Any:
     @native(name=name)
-    def ask_python(arguments: Address) -> Address:
-        return ask(number, arguments)
+    def upcall(arguments: Address) -> Address:
+        return call_python(index, arguments)
 
-    return ask_python
+    return upcall
 
 
-def _nothing(name: str) -> Any:
+def _noop(name: str) -> Any:
     @native(name=name)
-    def answer(arguments: Address) -> Address:
+    def handler(arguments: Address) -> Address:
         return null
 
-    return answer
+    return handler

@@ -27,21 +27,21 @@ from hloom.backends.cpu.runtime.memory_pool import SMALLEST
 from hloom.pjrt.c_api import functions
 from hloom.pjrt.records import RECORD_WORDS, offsets_of_record, record_words
 
-NOTHING = 1
+DONATED = 1
 """What the word `owned` of a buffer's record says where its memory was given away; 0 where it is Python's."""
-ASKING = [function.name for function in functions().values() if function.answerer == "python"]
+PYTHON_FUNCTIONS = [function.name for function in functions().values() if function.implementation == "python"]
 """The functions whose native code asks Python, always or in some cases."""
-MAX_SIZES = RECORD_WORDS - 2 - len(record_words("Buffer"))
+SIZE_WORDS = RECORD_WORDS - 2 - len(record_words("Buffer"))
 """Arrays of fewer dimensions have room for their sizes in their buffer's record."""
 BUFFER, DEVICE = offsets_of_record("Buffer"), offsets_of_record("Device")
 IMMORTAL_WORD = 8
-LARGE = SMALLEST
+MIN_POOLED_BYTES = SMALLEST
 
 
 class State(Structure):
     """What native code holds; Python fills in what comes after the lock."""
 
-    dead: Atomic[u64]
+    retired: Atomic[u64]
     """The list of the records that the framework has destroyed."""
     free: u64
     free_count: u64
@@ -50,18 +50,18 @@ class State(Structure):
     take: Address
     give: Address
     """The memory pool's functions."""
-    python: Array[u64] = field(inline=(u64, len(ASKING)))
+    python: Array[u64] = field(inline=(u64, len(PYTHON_FUNCTIONS)))
     """The addresses of Python's answers."""
-    asked: Atomic[u64]
+    upcalls: Atomic[u64]
     """How often Python was asked."""
     interrupted: u64
     """The error for answers that a signal ended."""
     unimplemented: Array[u64] = field(inline=(u64, len(functions())))
-    layouts: Array[u64] = field(inline=(u64, MAX_SIZES))
+    layouts: Array[u64] = field(inline=(u64, SIZE_WORDS))
     """The handles of the row-major layouts by rank."""
 
 
-Answer = Callable[[Address, Address, u64], u64]
+Upcall = Callable[[Address, Address, u64], u64]
 """Of arguments, where the handle of an error goes, and a number, which it returns. What it returns where a signal's
 handler raises before its first step, where it catches nothing, is anything else."""
 Take = Callable[[u64], Address]
@@ -78,18 +78,18 @@ def word(record: Address, offset: u64) -> u64:
 
 
 @native(inline=True)
-def put(record: Address, offset: u64, value: u64) -> None:
+def set_word(record: Address, offset: u64, value: u64) -> None:
     store(u64, record + offset, value)
 
 
 @native(inline=True)
-def ask(number: u64, arguments: Address) -> Address:
+def call_python(index: u64, arguments: Address) -> Address:
     """Python's answer: an error, or none."""
     error = stack(1)
     error[0] = null
-    asked = STATE.asked.add(1, MONOTONIC) + 1
-    answer = to(Answer, STATE.python[number])(arguments, address_of(error), asked)
-    return error[0] if answer == asked else STATE.interrupted
+    upcalls = STATE.upcalls.add(1, MONOTONIC) + 1
+    returned = to(Upcall, STATE.python[index])(arguments, address_of(error), upcalls)
+    return error[0] if returned == upcalls else STATE.interrupted
 
 
 # Records
@@ -106,10 +106,10 @@ def unlock_records() -> None:
     STATE.lock.store(0, RELEASE)
 
 
-@native(name="hloom_pjrt_give_record")
-def give_record(record: Address) -> None:
+@native(name="hloom_pjrt_return_record")
+def return_record(record: Address) -> None:
     lock_records()
-    put(record, 0, STATE.free)
+    set_word(record, 0, STATE.free)
     STATE.free = record
     STATE.free_count += 1
     unlock_records()
@@ -132,23 +132,23 @@ def is_immortal(record: Address) -> boolean:
     return word(record, IMMORTAL_WORD) != 0
 
 
-@native(name="bury_record")
-def bury(record: Address) -> None:
+@native(name="retire_record")
+def retire(record: Address) -> None:
     """Puts a record on the list of the dead."""
     if record == null or is_immortal(record):
         return
-    head = STATE.dead.load(ACQUIRE)
+    head = STATE.retired.load(ACQUIRE)
     while True:
-        put(record, 0, head)
-        found = STATE.dead.compare_exchange(head, record, ACQ_REL, ACQUIRE)
+        set_word(record, 0, head)
+        found = STATE.retired.compare_exchange(head, record, ACQ_REL, ACQUIRE)
         if found == head:
             return
         head = found
 
 
-@native(name="hloom_pjrt_take_dead")
-def take_dead() -> Address:
-    return STATE.dead.exchange(null, ACQ_REL)
+@native(name="hloom_pjrt_take_retired")
+def take_retired() -> Address:
+    return STATE.retired.exchange(null, ACQ_REL)
 
 
 # Memory
@@ -156,23 +156,23 @@ def take_dead() -> Address:
 
 @native(name="hloom_pjrt_allocate")
 def allocate(size: u64) -> Address:
-    return to(Take, STATE.take)(size) if size >= LARGE else aligned_alloc(64, (size + 64) & -64)
+    return to(Take, STATE.take)(size) if size >= MIN_POOLED_BYTES else aligned_alloc(64, (size + 64) & -64)
 
 
 @native(name="hloom_pjrt_release")
 def release(address: Address, size: u64) -> None:
-    if size >= LARGE:
+    if size >= MIN_POOLED_BYTES:
         to(Give, STATE.give)(address, size)
     else:
         free(address)
 
 
 @native(name="hloom_pjrt_count_bytes")
-def count_bytes(record: Address, more: boolean) -> None:
+def count_bytes(record: Address, is_allocated: boolean) -> None:
     """Counts the memory of a buffer that native code owns, at its device."""
     size = word(record, BUFFER.on_device_size_in_bytes)
     counter = to(Counter, word(record, BUFFER.device) + DEVICE.native_bytes)
-    counter.bytes.add(size if more else 0 - size, MONOTONIC)
+    counter.bytes.add(size if is_allocated else 0 - size, MONOTONIC)
 
 
 class Counter(Structure):

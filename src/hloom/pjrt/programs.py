@@ -27,28 +27,28 @@ _MESSAGES = {"hlo": "HloModuleProto", "hlo_with_config": "HloModuleProtoWithConf
 class Source:
     """The bytes of a program and the name of their format."""
 
-    form: str
+    format: str
     content: bytes
 
     @property
     def serialized(self) -> bytes:
         """The name, a line's end, the bytes."""
-        return self.form.encode() + b"\n" + self.content
+        return self.format.encode() + b"\n" + self.content
 
     @staticmethod
     def deserialized(serialized: bytes) -> Source:
-        form, _, content = serialized.partition(b"\n")
-        return Source(form.decode("utf-8", "replace"), content)
+        format, _, content = serialized.partition(b"\n")
+        return Source(format.decode("utf-8", "replace"), content)
 
     def read(self) -> Module:
         """The module, whose parameters are arrays and whose result is a tuple of arrays.
 
         Raises HloomError for bytes that hold no program of the format.
         """
-        if self.form != "mlir" and self.form not in _MESSAGES:
+        if self.format != "mlir" and self.format not in _MESSAGES:
             known = ", ".join(["mlir (StableHLO)", *_MESSAGES])
-            raise ArgumentError(f"hloom compiles programs of the formats {known}, got {self.form!r}")
-        module = flat(read_stablehlo(self.content) if self.form == "mlir" else self._from_proto())
+            raise ArgumentError(f"hloom compiles programs of the formats {known}, got {self.format!r}")
+        module = flatten(read_stablehlo(self.content) if self.format == "mlir" else self._from_proto())
         for parameter in module.entry.parameters:
             if parameter.shape.is_unbounded:
                 message = "a framework hands over programs whose sizes are known"
@@ -59,14 +59,14 @@ class Source:
         from google.protobuf.message import DecodeError
 
         try:
-            proto = message_class(_MESSAGES[self.form]).FromString(self.content)
+            proto = message_class(_MESSAGES[self.format]).FromString(self.content)
         except DecodeError as error:
-            raise ProtoError(f"the program is no serialised {_MESSAGES[self.form]}: {error}") from None
-        return module_from_proto(proto if self.form == "hlo" else proto.hlo_module)
+            raise ProtoError(f"the program is no serialised {_MESSAGES[self.format]}: {error}") from None
+        return module_from_proto(proto if self.format == "hlo" else proto.hlo_module)
 
     def set_layouts(self, module: Module) -> None:
         """Gives the module's entry the layouts that the program asks for."""
-        if self.form == "mlir":
+        if self.format == "mlir":
             set_entry_layouts(module, self.content)
         else:
             set_own_layouts(module)
@@ -99,7 +99,7 @@ def _read_text(content: bytes) -> Module:
 # Flat interfaces
 
 
-def flat(module: Module) -> Module:
+def flatten(module: Module) -> Module:
     """The module itself, or one around it that takes the leaves of its parameters and gives those of its result."""
     entry = module.entry
     result = entry.result_shape
@@ -109,18 +109,20 @@ def flat(module: Module) -> Module:
     outer = new_computation(module, "flat")
     module.computations.append(module.computations.pop(0))
     build = OpBuilder.of(outer)
-    arguments, given = [], 0
+    arguments, leaf_count = [], 0
     for parameter in entry.parameters:
-        leaves = [build.parameter(given + k, leaf.without_layout()) for k, leaf in enumerate(parameter.shape.leaves())]
-        for leaf, sharding in zip(leaves, _spread(parameter.sharding, parameter.shape), strict=True):
+        leaves = [
+            build.parameter(leaf_count + k, leaf.without_layout()) for k, leaf in enumerate(parameter.shape.leaves())
+        ]
+        for leaf, sharding in zip(leaves, _leaf_shardings(parameter.sharding, parameter.shape), strict=True):
             leaf.sharding = sharding
-        arguments.append(_gathered(build, parameter.shape, iter(leaves)))
-        given += len(leaves)
+        arguments.append(_assemble(build, parameter.shape, iter(leaves)))
+        leaf_count += len(leaves)
     called = build(Call(computation=entry), *arguments)
-    outer.root = build.tuple(*_leaves(build, called))
-    spread = _spread(entry.root.sharding, result)
-    if all(spread) and spread:
-        outer.root.sharding = Sharding(ShardingType.TUPLE, tuple_shardings=tuple(s for s in spread if s is not None))
+    outer.root = build.tuple(*_leaf_values(build, called))
+    shardings = _leaf_shardings(entry.root.sharding, result)
+    if all(shardings) and shardings:
+        outer.root.sharding = Sharding(ShardingType.TUPLE, tuple_shardings=tuple(s for s in shardings if s is not None))
     _move_donations(module)
     module.entry_computation = outer
     module.entry_parameter_layouts = [leaf for shape in layouts for leaf in shape.leaves()]
@@ -128,31 +130,31 @@ def flat(module: Module) -> Module:
     return module
 
 
-def _gathered(build: OpBuilder, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
+def _assemble(build: OpBuilder, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
     """A value of a shape, of leaves in order."""
     if not shape.is_tuple:
         return next(leaves)
-    return build.tuple(*(_gathered(build, element, leaves) for element in shape.elements))
+    return build.tuple(*(_assemble(build, element, leaves) for element in shape.elements))
 
 
-def _leaves(build: OpBuilder, value: Instruction) -> list[Instruction]:
+def _leaf_values(build: OpBuilder, value: Instruction) -> list[Instruction]:
     if not value.shape.is_tuple:
         return [value]
-    return [leaf for k in range(len(value.shape.elements)) for leaf in _leaves(build, build.element(value, k))]
+    return [leaf for k in range(len(value.shape.elements)) for leaf in _leaf_values(build, build.element(value, k))]
 
 
-def _spread(sharding: Sharding | None, shape: Shape) -> list[Sharding | None]:
+def _leaf_shardings(sharding: Sharding | None, shape: Shape) -> list[Sharding | None]:
     """The sharding of each leaf."""
     if sharding is None or sharding.type is not ShardingType.TUPLE:
         return [sharding] * len(list(shape.leaves()))
     parts = zip(sharding.tuple_shardings, shape.elements, strict=True)
-    return [leaf for part, element in parts for leaf in _spread(part, element)]
+    return [leaf for part, element in parts for leaf in _leaf_shardings(part, element)]
 
 
 def _move_donations(module: Module) -> None:
     """Aliases and donors name leaves by their numbers."""
-    parameters = _numbers(Shape.tuple_of(module.entry.parameter_shapes))
-    outputs = _numbers(module.entry.result_shape)
+    parameters = _leaf_ordinals(Shape.tuple_of(module.entry.parameter_shapes))
+    outputs = _leaf_ordinals(module.entry.result_shape)
     module.input_output_alias = [
         replace(
             alias,
@@ -170,13 +172,13 @@ def _move_donations(module: Module) -> None:
     ]
 
 
-def _numbers(shape: Shape) -> dict[tuple[int, ...], int]:
+def _leaf_ordinals(shape: Shape) -> dict[tuple[int, ...], int]:
     """The number of each leaf by its index."""
-    return {index: number for number, index in enumerate(_indices(shape))}
+    return {index: number for number, index in enumerate(_leaf_indices(shape))}
 
 
-def _indices(shape: Shape) -> Iterator[tuple[int, ...]]:
+def _leaf_indices(shape: Shape) -> Iterator[tuple[int, ...]]:
     if not shape.is_tuple:
         yield ()
     for k, element in enumerate(shape.elements):
-        yield from ((k, *rest) for rest in _indices(element))
+        yield from ((k, *rest) for rest in _leaf_indices(element))

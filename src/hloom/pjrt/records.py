@@ -15,13 +15,13 @@ from hloom.runtime.python_api import immortal
 
 RECORD_WORDS = 32
 """Words of a record: the link of the list that it is in, a flag for records that never die, and what is copied."""
-_OWN_WORDS: dict[str, tuple[str, ...]] = {
+_UNCOPIED_WORDS: dict[str, tuple[str, ...]] = {
     "Buffer": ("references", "owned", "ready_at"),
     "Device": ("native_bytes",),
-    "Event": ("is_ready", "number"),
+    "Event": ("is_ready", "task_id"),
     "LoadedExecutable": (
-        *("main", "template", "table_words", "first_input", "inputs", "outputs", "descriptions", "donated"),
-        *("arena_bytes", "input_layouts", "keeps", "stopped", "may_wait", "nanoseconds"),
+        *("main", "template", "table_words", "first_input", "input_count", "output_count", "descriptions", "donated"),
+        *("arena_bytes", "input_layouts", "is_shared", "failed_call", "dispatch", "last_nanoseconds"),
     ),
 }
 """Words that no getter copies; `execute_code.py` says what they mean."""
@@ -46,12 +46,12 @@ def record_words(kind: str) -> tuple[str, ...]:
     """The names of the words that a record of this kind holds, after the link and the flag."""
     names: dict[str, None] = {}
     for function in functions().values():
-        if function.kind == kind and function.answerer == "get":
+        if function.kind == kind and function.implementation == "get":
             names.update((field.word, None) for field in function.outputs)
-    names.update((name, None) for name in _OWN_WORDS.get(kind, ()))
+    names.update((name, None) for name in _UNCOPIED_WORDS.get(kind, ()))
     if kind == "Buffer":
         # What a result's record starts as ends here; these are its own.
-        last = ("buffer_pointer", *_OWN_WORDS[kind])
+        last = ("buffer_pointer", *_UNCOPIED_WORDS[kind])
         names = {name: None for name in names if name not in last} | dict.fromkeys(last)
     assert len(names) + 2 <= RECORD_WORDS, kind
     return tuple(names)
@@ -74,32 +74,32 @@ class RecordPool:
 
     def __init__(self) -> None:
         self._free: list[tuple[int, Any, int]] = []
-        self._places: dict[int, tuple[int, Any, int]] = {}
+        self._slots: dict[int, tuple[int, Any, int]] = {}
         self._pack = struct.Struct(f"{RECORD_WORDS}Q").pack_into
         self._lock = threading.Lock()
 
-    def new(self, words: tuple[int, ...], owner: Any, immortal: bool = False) -> int:
+    def new(self, words: tuple[int, ...], owner: Any, is_immortal: bool = False) -> int:
         """The handle of a new record with these words, in the order of `record_words`; `owner` lives as long as it."""
         try:
-            place = self._free.pop()
+            slot = self._free.pop()
         except IndexError:
-            place = self._grow()
-        address, slab, offset = place
-        self._pack(slab, offset, 0, int(immortal), *words, *_PADDING[len(words)])
-        self._places[address] = place
+            slot = self._grow()
+        address, slab, offset = slot
+        self._pack(slab, offset, 0, int(is_immortal), *words, *_PADDING[len(words)])
+        self._slots[address] = slot
         objects[address] = owner
         return address
 
     def free(self, address: int) -> None:
-        self._free.append(self._places[address])
+        self._free.append(self._slots[address])
 
-    def stock(self, count: int) -> list[int]:
+    def reserve(self, count: int) -> list[int]:
         """Records for native code to fill."""
         taken = []
         for _ in range(count):
-            place = self._free.pop() if self._free else self._grow()
-            self._places[place[0]] = place
-            taken.append(place[0])
+            slot = self._free.pop() if self._free else self._grow()
+            self._slots[slot[0]] = slot
+            taken.append(slot[0])
         return taken
 
     def _grow(self) -> tuple[int, Any, int]:
@@ -108,24 +108,24 @@ class RecordPool:
             slab = ctypes.create_string_buffer(size * _RECORDS_IN_SLAB)
             immortal(slab)
             start = ctypes.addressof(slab)
-            places = [(start + size * i, slab, size * i) for i in range(_RECORDS_IN_SLAB)]
-            self._free.extend(places[1:])
-            return places[0]
+            slots = [(start + size * i, slab, size * i) for i in range(_RECORDS_IN_SLAB)]
+            self._free.extend(slots[1:])
+            return slots[0]
 
 
 _PADDING = [(0,) * (RECORD_WORDS - 2 - n) for n in range(RECORD_WORDS - 1)]
 _pool = RecordPool()
 
 
-def new_record(kind: str, owner: Any, /, *, never_dies: bool = False, **words: int) -> int:
+def new_record(kind: str, owner: Any, /, *, is_immortal: bool = False, **words: int) -> int:
     """A record given by names; words that are not given are 0."""
     assert words.keys() <= set(record_words(kind)), (kind, words.keys() - set(record_words(kind)))
-    return _pool.new(tuple(words.get(name, 0) for name in record_words(kind)), owner, never_dies)
+    return _pool.new(tuple(words.get(name, 0) for name in record_words(kind)), owner, is_immortal)
 
 
 new_packed_record = _pool.new
-stock_records = _pool.stock
-free_record = _pool.free
+reserve_records = _pool.reserve
+recycle_record = _pool.free
 
 
 def word_address(kind: str, handle: int, name: str) -> int:

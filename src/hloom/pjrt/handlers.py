@@ -12,23 +12,23 @@ from hloom.errors import HloomError, ResourceExhaustedError, RunError
 from hloom.pjrt.records import new_record
 from hloom.runtime.python_api import immortal
 
-ANSWERS: dict[str, Callable[[Any], None]] = {}
+HANDLERS: dict[str, Callable[[Any], None]] = {}
 """Function name -> Python function of the structure of its arguments; it fills in the outputs."""
 
 _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _ABORTED, _UNIMPLEMENTED, _INTERNAL = 3, 8, 10, 12, 13
 
 
-def answers(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+def implements(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
     """Marks the function that answers `PJRT_<name>`."""
 
     def mark(function: Callable[[Any], None]) -> Callable[[Any], None]:
-        ANSWERS[name] = function
+        HANDLERS[name] = function
         return function
 
     return mark
 
 
-class Answered(Exception):
+class PjrtError(Exception):
     """An error of the interface that native code or another function has made already."""
 
     def __init__(self, handle: int) -> None:
@@ -38,7 +38,7 @@ class Answered(Exception):
 
 def make_error(error: BaseException) -> int:
     """The handle of a PJRT_Error: hloom's own errors by their message, defects with the place where they arose."""
-    if isinstance(error, Answered):
+    if isinstance(error, PjrtError):
         return error.handle
     code = _INTERNAL
     message = str(error)
@@ -62,13 +62,13 @@ def address_of(content: bytes) -> int:
 
 
 @functools.cache
-def lasting_text(text: str) -> tuple[int, int]:
+def immortal_text(text: str) -> tuple[int, int]:
     """The address and the length of a text that never goes away."""
     encoded = immortal(text.encode())
     return address_of(encoded), len(encoded)
 
 
-def lasting_words(values: list[int]) -> int:
+def immortal_words(values: list[int]) -> int:
     """The address of an array of 64-bit words that never goes away."""
     return ctypes.addressof(immortal((ctypes.c_uint64 * max(1, len(values)))(*values)))
 

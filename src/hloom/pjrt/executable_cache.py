@@ -21,12 +21,12 @@ from hloom.sharding import Sharding, ShardingType
 
 Shardings = tuple[list[Sharding], list[Sharding]]
 """Of the parameters, and of the results."""
-ELSEWHERE = "hloom$elsewhere"
+DECLARATION = "hloom$elsewhere"
 """The target of the custom call that stands for all that a program does."""
 
 
 @dataclass(frozen=True)
-class Known:
+class CachedProgram:
     """A program's interface as the framework sees it, the one on row-major arrays, and the key of its machine code."""
 
     module: Module
@@ -35,13 +35,13 @@ class Known:
     key: str
 
     @classmethod
-    def of(cls, module: Module, shardings: Shardings | None, in_memory: Module, key: str) -> Known:
+    def of(cls, module: Module, shardings: Shardings | None, in_memory: Module, key: str) -> CachedProgram:
         declared = declaration(module)
         return cls(declared, shardings, declared if in_memory is module else declaration(in_memory), key)
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _CacheEntry:
     """What is known as it lies on disk, with modules as HloModuleProto."""
 
     module: bytes
@@ -51,26 +51,26 @@ class _Kept:
     key: str
 
 
-_INTERFACE = DataFormat(_Kept, Sharding, ShardingType)
+_INTERFACE = DataFormat(_CacheEntry, Sharding, ShardingType)
 
 
-def find_known(fingerprint: str) -> tuple[Known, CompiledModule] | None:
+def find_cached(fingerprint: str) -> tuple[CachedProgram, CompiledModule] | None:
     """What is on disk for a program of this fingerprint."""
     if not may_keep_programs():
         return None
-    kept: _Kept | None = find_program(f"{fingerprint} interface", _INTERFACE)
-    compiled: CompiledModule | None = find_program(kept.key, PROGRAM) if kept is not None else None
-    if kept is None or compiled is None:
+    entry: _CacheEntry | None = find_program(f"{fingerprint} interface", _INTERFACE)
+    compiled: CompiledModule | None = find_program(entry.key, PROGRAM) if entry is not None else None
+    if entry is None or compiled is None:
         return None
-    module = _read_module(kept.module)
-    in_memory = module if kept.in_memory is None else _read_module(kept.in_memory)
-    return Known(module, kept.shardings, in_memory, kept.key), compiled
+    module = _read_module(entry.module)
+    in_memory = module if entry.in_memory is None else _read_module(entry.in_memory)
+    return CachedProgram(module, entry.shardings, in_memory, entry.key), compiled
 
 
-def keep_known(fingerprint: str, known: Known) -> None:
-    in_memory = None if known.in_memory is known.module else module_to_bytes(known.in_memory)
-    kept = _Kept(module_to_bytes(known.module), known.shardings, in_memory, known.key)
-    keep_program(f"{fingerprint} interface", kept, _INTERFACE)
+def cache_program(fingerprint: str, program: CachedProgram) -> None:
+    in_memory = None if program.in_memory is program.module else module_to_bytes(program.in_memory)
+    entry = _CacheEntry(module_to_bytes(program.module), program.shardings, in_memory, program.key)
+    keep_program(f"{fingerprint} interface", entry, _INTERFACE)
 
 
 def _read_module(content: bytes) -> Module:
@@ -81,7 +81,7 @@ def declaration(module: Module) -> Module:
     """A module with the interface of another one, and an entry whose result comes from elsewhere."""
     entry = Computation(module.entry.name)
     parameters = [entry.add(Instruction(p.name, p.shape, p.op)) for p in module.entry.parameters]
-    op = OPERATIONS["custom-call"](target_name=ELSEWHERE)
+    op = OPERATIONS["custom-call"](target_name=DECLARATION)
     entry.root = entry.add(Instruction("result", module.entry.result_shape, op, parameters))
     declared = replace(module, computations=[], entry_computation=None, stack_frames={}, extra_attributes={})
     declared.add(entry, entry=True)
