@@ -16,7 +16,7 @@ import hloom as hl
 from hloom.bench import isolated, measure
 from hloom.bench.chart import axis_ticks, ratio_chart
 from hloom.bench.machine import Limits, measure_limits
-from hloom.bench.measure import Result, Settings, Times, run_rounds
+from hloom.bench.measure import Result, Settings, Times, time_alternately
 from hloom.bench.report import figures, summary
 from hloom.bench.workloads import Workload, default_tolerance, find_workloads, generate
 from hloom.cli import main
@@ -75,8 +75,8 @@ def test_workloads_are_timed_beside_xla(corpus: Path, tmp_path: Path, quick: Non
     assert written["machine"]["cores"] >= 1 and "numpy" in written["versions"]
     one = written["workloads"][0]
     assert one["byte_count"] == 3 * 32 and one["flop_count"] == 8 and one["status"] == "ok"
-    assert len(one["hloom"]["rounds"]) == len(one["peer"]["rounds"]) == 4
-    assert one["ratio"] == pytest.approx(np.median(one["peer"]["rounds"]) / np.median(one["hloom"]["rounds"]))
+    assert len(one["hloom"]["samples"]) == len(one["peer"]["samples"]) == 4
+    assert one["ratio"] == pytest.approx(np.median(one["peer"]["samples"]) / np.median(one["hloom"]["samples"]))
     assert "bench_one" in plot_path.read_text()
 
 
@@ -97,7 +97,7 @@ def test_a_wrong_result_or_a_failure_shows_and_makes_the_exit_status_1(
             return Result(workload.name, "", "wrong", "r0 differs in 1 of 8 elements", **times)
         return Result(workload.name, "", peer_problem="no such thing [a]", hloom=Times(0.1, [2e-3]))
 
-    monkeypatch.setattr(isolated, "measure_apart", measured)
+    monkeypatch.setattr(isolated, "measure_isolated", measured)
     status, output = hloom_bench(corpus, "--no-peer")
     assert status == 1
     assert re.search(r"bench_two +2.00 +1.00 +wrong", output)
@@ -202,13 +202,13 @@ def test_another_result_than_the_peers_is_wrong(corpus: Path, monkeypatch: pytes
     assert measured_beside(right, corpus, monkeypatch).status == "ok"
     result = measured_beside(right + np.float32(1e-3), corpus, monkeypatch)
     assert result.status == "wrong" and result.message.startswith("r0 differs in 8 of 8 elements")
-    assert result.ratio is None and result.hloom is not None and result.hloom.rounds
+    assert result.ratio is None and result.hloom is not None and result.hloom.samples
 
 
 def test_a_peer_that_refuses_the_program_leaves_hlooms_times(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = measured_beside(RuntimeError("UNIMPLEMENTED: no\nstack"), corpus, monkeypatch)
     assert (result.status, result.peer_problem, result.peer) == ("ok", "UNIMPLEMENTED: no", None)
-    assert result.hloom is not None and len(result.hloom.rounds) == 1
+    assert result.hloom is not None and len(result.hloom.samples) == 1
 
 
 def test_a_program_that_hloom_refuses_has_failed(corpus: Path) -> None:
@@ -220,10 +220,10 @@ def test_a_program_that_hloom_refuses_has_failed(corpus: Path) -> None:
 def test_rounds_take_turns_until_the_time_is_over() -> None:
     called: list[str] = []
     sides = [(lambda name=name: called.append(name), Times(0.0)) for name in "ab"]
-    run_rounds(sides, repeats=100, seconds=0)
-    assert [len(times.rounds) for _, times in sides] == [measure.MIN_ROUNDS] * 2
+    time_alternately(sides, repeats=100, seconds=0)
+    assert [len(times.samples) for _, times in sides] == [measure.MIN_SAMPLES] * 2
     turns = re.sub(r"(.)\1+", r"\1", "".join(called[2:]))
-    assert turns == "ab" * measure.MIN_ROUNDS
+    assert turns == "ab" * measure.MIN_SAMPLES
 
 
 @pytest.fixture
@@ -239,38 +239,41 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return be
 
 
-def apart(corpus: Path, timeout: float = 30.0) -> Result:
-    return isolated.measure_apart(Workload.at(corpus / "bench_one"), SETTINGS, timeout)
+def isolated_result(corpus: Path, timeout: float = 30.0) -> Result:
+    return isolated.measure_isolated(Workload.at(corpus / "bench_one"), SETTINGS, timeout)
 
 
 def test_a_process_that_dies_tells_where_and_how(corpus: Path, process: Any) -> None:
     process("""echo '"compiling in hloom"'; kill -SEGV $$""")
-    assert (apart(corpus).status, apart(corpus).message) == ("crashed", "compiling in hloom: SIGSEGV")
+    assert (isolated_result(corpus).status, isolated_result(corpus).message) == (
+        "crashed",
+        "compiling in hloom: SIGSEGV",
+    )
     process("""echo 'Traceback ..' >&2; echo 'ValueError: oh' >&2; exit 1""")
-    assert apart(corpus).message == "starting: ValueError: oh"
+    assert isolated_result(corpus).message == "starting: ValueError: oh"
 
 
 def test_a_process_that_takes_too_long_is_ended(corpus: Path, process: Any) -> None:
     process("""echo '"running in hloom"'; exec sleep 60""")
-    result = apart(corpus, timeout=0.5)
+    result = isolated_result(corpus, timeout=0.5)
     assert (result.status, result.message) == ("timed out", "running in hloom: took more than 0.5 s")
 
 
 def test_a_result_counts_though_the_process_comes_to_a_bad_end(corpus: Path, process: Any) -> None:
-    result = json.dumps({"workload": "w", "path": "p", "hloom": {"compiling": 1.0, "rounds": [1.0]}, "peer": None})
+    result = json.dumps({"workload": "w", "path": "p", "hloom": {"compiling": 1.0, "samples": [1.0]}, "peer": None})
     process(f"echo '{result}'; kill -SEGV $$")
-    assert apart(corpus).status == "ok"
+    assert isolated_result(corpus).status == "ok"
 
 
 def test_hloom_is_timed_alone_where_the_peer_dies(corpus: Path, process: Any) -> None:
-    alone = json.dumps({"workload": "w", "path": "p", "hloom": {"compiling": 1.0, "rounds": [1.0]}, "peer": None})
+    alone = json.dumps({"workload": "w", "path": "p", "hloom": {"compiling": 1.0, "samples": [1.0]}, "peer": None})
     process(
         f"""case "$3" in
         *'"with_peer": true'*) echo '"compiling in XLA"'; kill -ABRT $$ ;;
         *) echo '{alone}' ;;
         esac"""
     )
-    result = apart(corpus)
+    result = isolated_result(corpus)
     assert (result.status, result.peer_problem) == ("ok", "compiling in XLA: SIGABRT")
     assert result.hloom == Times(1.0, [1.0])
 

@@ -232,7 +232,7 @@ def test_values_that_are_cut_off_are_those_of_the_run() -> None:
 
 def test_a_tolerance_is_what_it_says() -> None:
     one, other = np.float32([1.0, 100.0]), np.float32([1.0, 101.0])
-    assert Tolerance(0.02, 0.0).apart(one, other) is None
-    assert "differs in 1 of 2" in str(Tolerance(0.001, 0.0).apart(one, other))
-    assert Tolerance(0.0, 0.0).apart((one, one), (one, one)) is None
-    assert "element 1" in str(Tolerance(0.0, 0.0).apart((one, one), (one, other)))
+    assert Tolerance(0.02, 0.0).difference(one, other) is None
+    assert "differs in 1 of 2" in str(Tolerance(0.001, 0.0).difference(one, other))
+    assert Tolerance(0.0, 0.0).difference((one, one), (one, one)) is None
+    assert "element 1" in str(Tolerance(0.0, 0.0).difference((one, one), (one, other)))

@@ -32,12 +32,12 @@ def training() -> None:
         return w - 0.1 * gradient, loss
 
     mesh = Mesh(np.array(jax.devices()), ("data",))
-    cut, whole = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
+    sharded, replicated = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
     mine = slice(32 * jax.process_index(), 32 * (jax.process_index() + 1))
-    xs, ys = (jax.make_array_from_process_local_data(cut, a[mine]) for a in (x, y))
-    shared = jax.jit(step, out_shardings=(whole, whole), donate_argnums=0)
+    xs, ys = (jax.make_array_from_process_local_data(sharded, a[mine]) for a in (x, y))
+    shared = jax.jit(step, out_shardings=(replicated, replicated), donate_argnums=0)
     alone = jax.jit(step)
-    v = jax.make_array_from_process_local_data(whole, np.zeros(8, np.float32))
+    v = jax.make_array_from_process_local_data(replicated, np.zeros(8, np.float32))
     u = jnp.zeros(8)
     for _ in range(40):
         (v, loss), (u, expected) = shared(v, xs, ys), alone(u, x, y)
@@ -52,20 +52,20 @@ def collectives() -> None:
 
     mesh = Mesh(np.array(jax.devices()), ("i",))
     given = np.arange(8, dtype=np.float32)
-    whole = multihost_utils.host_local_array_to_global_array(
+    array = multihost_utils.host_local_array_to_global_array(
         given[4 * jax.process_index() :][:4], mesh, PartitionSpec("i")
     )
 
     def body(x: Any) -> Any:
         lax = jax.lax
-        around = lax.ppermute(x, "i", [(k, (k + 1) % 4) for k in range(4)])
-        return lax.psum(x, "i"), lax.all_gather(x, "i", tiled=True), around, lax.pmax(x, "i")
+        shifted = lax.ppermute(x, "i", [(k, (k + 1) % 4) for k in range(4)])
+        return lax.psum(x, "i"), lax.all_gather(x, "i", tiled=True), shifted, lax.pmax(x, "i")
 
     specs = (PartitionSpec(), PartitionSpec(), PartitionSpec("i"), PartitionSpec())
     f = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=PartitionSpec("i"), out_specs=specs, check_vma=False))
-    total, gathered, around, largest = (multihost_utils.process_allgather(a, tiled=True) for a in f(whole))
+    total, gathered, shifted, largest = (multihost_utils.process_allgather(a, tiled=True) for a in f(array))
     assert np.array_equal(total, [12, 16]) and np.array_equal(largest, [6, 7])
-    assert np.array_equal(gathered, given) and np.array_equal(around, np.roll(given, 2))
+    assert np.array_equal(gathered, given) and np.array_equal(shifted, np.roll(given, 2))
     assert multihost_utils.broadcast_one_to_all(np.float32(jax.process_index() + 5)) == 5
     multihost_utils.sync_global_devices("the end")
 

@@ -47,9 +47,9 @@ while not y.is_ready():
 check(y)
 """,
     "loops that count are queued too": """
-rounds = jax.jit(lambda x: jax.lax.scan(lambda y, _: (jnp.tanh(y @ y / 20), y[0]), x, None, 24))
-first = [np.asarray(y) for y in rounds(x)]  # in line, and timed
-results = rounds(x)
+loop = jax.jit(lambda x: jax.lax.scan(lambda y, _: (jnp.tanh(y @ y / 20), y[0]), x, None, 24))
+first = [np.asarray(y) for y in loop(x)]  # in line, and timed
+results = loop(x)
 assert not results[0].is_ready()
 after = long(results[0])
 for found, wanted_ in zip(results, first):

@@ -23,9 +23,9 @@ compiled = jax.jit(f).lower(w, x).compile()
 given = compiled(w, x)
 print({name: np.asarray(value).tolist() for name, value in given.items()})
 print("fusion" in compiled.as_text(), compiled.memory_analysis().output_size_in_bytes, compiled.input_formats[0][0].layout)
-turned = Format(Layout((1, 0)), SingleDeviceSharding(jax.devices()[0]))
-other = jax.jit(lambda a: a * 2 + 1, in_shardings=turned, out_shardings=turned).lower(x).compile()
-print(np.asarray(other(jax.device_put(x, turned))).tolist(), other.input_formats[0][0].layout)
+columns = Format(Layout((1, 0)), SingleDeviceSharding(jax.devices()[0]))
+other = jax.jit(lambda a: a * 2 + 1, in_shardings=columns, out_shardings=columns).lower(x).compile()
+print(np.asarray(other(jax.device_put(x, columns))).tolist(), other.input_formats[0][0].layout)
 print(jax.jit(lambda a: a.at[0].add(1.0), donate_argnums=0)(x + 1), x)
 """
 

@@ -22,8 +22,8 @@ from hloom.scaling.cluster import Cluster, Level
 
 SIZES = (4, 1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26)
 """Bytes of the operand on each device."""
-ROUNDS = 9
-ROUND_SECONDS = 0.02
+SAMPLES = 9
+SAMPLE_SECONDS = 0.02
 Work = Callable[[], object]
 
 _BODIES = {
@@ -47,22 +47,22 @@ class Row:
     gloo: float | None
 
 
-def measure(world: World, report: Callable[[str], None], with_gloo: bool, largest: int = SIZES[-1]) -> list[Row]:
-    """The times of all collectives and sizes up to `largest` bytes, on `world.size` devices each."""
+def measure(world: World, report: Callable[[str], None], with_gloo: bool, max_bytes: int = SIZES[-1]) -> list[Row]:
+    """The times of all collectives and sizes up to `max_bytes` bytes, on `world.size` devices each."""
     if world.size < 2:
         raise ArgumentError("collectives need at least two ranks: mpiexec -n 2 hloom bench --collectives")
     rows = []
     for opcode in _BODIES:
         for size in SIZES:
-            count = math.ceil(size / 4 / world.size) * world.size if opcode in _CUT else size // 4
-            if size > largest:
+            count = math.ceil(size / 4 / world.size) * world.size if opcode in _BLOCKED_OPERAND else size // 4
+            if size > max_bytes:
                 continue
             report(f"{opcode} of {size:,} bytes")
             rows.append(_measure(world, opcode, count, with_gloo))
     return rows
 
 
-_CUT = ("reduce-scatter", "all-to-all")
+_BLOCKED_OPERAND = ("reduce-scatter", "all-to-all")
 """What each device has a block of for every other one."""
 
 
@@ -71,17 +71,17 @@ def _measure(world: World, opcode: str, count: int, with_gloo: bool) -> Row:
     text = hlo(opcode, count, world.size)
     ranks = compile(text, distributed=True)
     ranks.run_replicas([[data]])  # the ranks agree on it, and native code takes over
-    works: list[tuple[str, Work | None]] = [
+    work_by_name: list[tuple[str, Work | None]] = [
         ("mpi", _by_mpi(world, opcode, data)),
         ("ranks", lambda: ranks(data)),
         ("gloo", _by_jax(world, opcode, data) if with_gloo else None),
     ]
-    times = {name: _median(world, work) if work else None for name, work in works}
+    times = {name: _median(world, work) if work else None for name, work in work_by_name}
     threads = compile(text)
     lists = [[data]] * world.size
-    alone = _alone(world, lambda: threads.run_replicas(lists))
+    threads_seconds = _median_on_one_rank(world, lambda: threads.run_replicas(lists))
     assert times["mpi"] is not None and times["ranks"] is not None
-    return Row(opcode, 4 * count, times["mpi"], times["ranks"], alone, times["gloo"])
+    return Row(opcode, 4 * count, times["mpi"], times["ranks"], threads_seconds, times["gloo"])
 
 
 _PRODUCT, _SUM = 1024, 1 << 24
@@ -177,9 +177,9 @@ def _median(world: World, work: Work) -> float:
     times = []
     start = time.perf_counter()
     work()
-    calls = sum(all_gather_values(world.comm, max(1, int(ROUND_SECONDS / max(time.perf_counter() - start, 1e-7)))))
+    calls = sum(all_gather_values(world.comm, max(1, int(SAMPLE_SECONDS / max(time.perf_counter() - start, 1e-7)))))
     calls = max(1, calls // world.size)
-    for _ in range(ROUNDS):
+    for _ in range(SAMPLES):
         world.comm.Barrier()
         start = time.perf_counter()
         for _ in range(calls):
@@ -188,18 +188,18 @@ def _median(world: World, work: Work) -> float:
     return float(np.median(np.max(all_gather_values(world.comm, times), axis=0)))
 
 
-def _alone(world: World, work: Work) -> float:
+def _median_on_one_rank(world: World, work: Work) -> float:
     """As `_median`, on one rank, while the others sleep."""
     seconds = 0.0
     if world.rank == 0:
         times = []
-        for _ in range(ROUNDS + 2):
+        for _ in range(SAMPLES + 2):
             start = time.perf_counter()
             work()
             times.append(time.perf_counter() - start)
         seconds = float(np.median(times[2:]))
-    waiting = world.comm.Ibarrier()
-    while not waiting.Test():
+    barrier = world.comm.Ibarrier()
+    while not barrier.Test():
         time.sleep(1e-3)
     return float(all_gather_values(world.comm, seconds)[0])
 

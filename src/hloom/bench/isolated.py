@@ -14,7 +14,7 @@ from hloom.bench.measure import PEER_STAGES, Result, Settings
 from hloom.bench.workloads import Workload
 
 
-def measure_apart(workload: Workload, settings: Settings, timeout: float) -> Result:
+def measure_isolated(workload: Workload, settings: Settings, timeout: float) -> Result:
     """As `measure`; a process that dies or takes longer than `timeout` seconds makes a result that says so.
 
     Where the peer was at work by then, hloom is timed alone.

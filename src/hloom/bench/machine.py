@@ -25,7 +25,7 @@ ARRAY_BYTES = 128 << 20
 SECONDS = 0.3  # how long each is repeated
 CHAINS = 12
 """Sums that do not wait for each other: as many as hide the latency of a multiply-add."""
-ROUNDS = 1 << 20
+ITERATIONS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,19 @@ def measure_limits() -> Limits:
             work = [(array.ctypes.data, size or array.size // (8 * width) * width * 8) for array in arrays]
             return _best(lambda: list(threads.map(lambda each: function(*each), work)))
 
-        spinning = on_each(spin, sums, ROUNDS)
+        spinning = on_each(spin, sums, ITERATIONS)
         reading, writing = on_each(read, parts[0], 0), on_each(write, parts[1], 0)
         pairs = list(zip(parts[1], parts[0], strict=True))
         copying = _best(lambda: list(threads.map(lambda pair: np.copyto(*pair), pairs)))
-    flops = core_count() * 2.0 * CHAINS * width * ROUNDS / spinning
+    flops = core_count() * 2.0 * CHAINS * width * ITERATIONS / spinning
     rates = [ARRAY_BYTES / reading, ARRAY_BYTES / writing, 2 * ARRAY_BYTES / copying]
     return Limits(max(rates), flops, *rates)
 
 
 def _kernels(width: int) -> str:
-    """`hloom_spin(place, rounds)` multiplies and adds; `hloom_read` and `hloom_write` go over (place, floats)."""
+    """`hloom_spin(address, iterations)` multiplies and adds; `hloom_read` and `hloom_write` go over (place, floats)."""
     vector, functions = type_of("float", width), []
-    spin = Function("hloom_spin", place=PTR, rounds=I64)
+    spin = Function("hloom_spin", address=PTR, iterations=I64)
     factor = spin.splat(spin.load(spin.parameters[0], vector.scalar, 4), width)
     with spin.loop(spin.parameters[1], carried=[constant(vector, 0)] * CHAINS) as loop:
         loop.carried = [spin.multiply_add(factor, factor, each) for each in loop.carried]
@@ -86,14 +86,14 @@ def _kernels(width: int) -> str:
         spin.store(value, spin.at(spin.parameters[0], k * width, "float"), 4)
     functions.append(spin)
     for name in ("read", "write"):
-        f = Function(f"hloom_{name}", place=PTR, floats=I64)
+        f = Function(f"hloom_{name}", address=PTR, floats=I64)
         with f.loop(f.parameters[1], 8 * width, carried=[constant(vector, 0)] * 8) as loop:
-            places = [f.at(f.parameters[0], f.add(loop.index, k * width), "float") for k in range(8)]
-            for k, place in enumerate(places):
+            addresses = [f.at(f.parameters[0], f.add(loop.index, k * width), "float") for k in range(8)]
+            for k, address in enumerate(addresses):
                 if name == "read":
-                    loop.carried[k] = f.binary("fadd", loop.carried[k], f.load(place, vector, 4))
+                    loop.carried[k] = f.binary("fadd", loop.carried[k], f.load(address, vector, 4))
                 else:
-                    f.store(loop.carried[k], place, 4)
+                    f.store(loop.carried[k], address, 4)
         # What is read must be used.
         f.store(functools.reduce(lambda a, b: f.binary("fadd", a, b), loop.carried), f.parameters[0], 4)
         functions.append(f)

@@ -26,8 +26,8 @@ from hloom.flops import count_flops
 from hloom.ir import Module
 from hloom.values import Array, Value
 
-MIN_ROUNDS = 3
-ROUND_SECONDS = 1e-3
+MIN_SAMPLES = 3
+SAMPLE_SECONDS = 1e-3
 """Shorter calls are repeated within a round until they take so long together."""
 
 PEER_STAGES = ("starting XLA", "compiling in XLA", "running in XLA")
@@ -41,12 +41,12 @@ class Times:
     """Seconds that the compilation took, at first and again with what is cached by then, and a call in each round."""
 
     compiling: float
-    rounds: list[float] = field(default_factory=list)
+    samples: list[float] = field(default_factory=list)
     compiling_again: float | None = None
 
     @property
     def median(self) -> float:
-        return statistics.median(self.rounds)
+        return statistics.median(self.samples)
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ def measure(workload: Workload, settings: Settings, stage: Stage = lambda _: Non
             result.message = workload.difference(got, want)
             result.status = "wrong" if result.message else "ok"
     stage("timing rounds")
-    run_rounds(sides, settings.repeats, settings.seconds)
+    time_alternately(sides, settings.repeats, settings.seconds)
     return result
 
 
@@ -149,21 +149,21 @@ def _start_peer(module: Module, arguments: list[Value], stage: Stage) -> tuple[S
     return (lambda: executable(buffers), Times(compiling)), executable.arrays(buffers)
 
 
-def run_rounds(sides: Sequence[Side], repeats: int, seconds: float) -> None:
+def time_alternately(sides: Sequence[Side], repeats: int, seconds: float) -> None:
     """Calls the sides in turns, `repeats` times or until so many seconds have passed, and notes how long a call took.
 
     Every side has been called before: what a first call does besides is not timed.
     """
-    calls = [max(1, int(ROUND_SECONDS / max(_timed(call)[0], 1e-7))) for call, _ in sides]
+    calls = [max(1, int(SAMPLE_SECONDS / max(_timed(call)[0], 1e-7))) for call, _ in sides]
     end = time.perf_counter() + seconds
     for done in range(repeats):
-        if done >= MIN_ROUNDS and time.perf_counter() > end:
+        if done >= MIN_SAMPLES and time.perf_counter() > end:
             break
         for (call, times), count in zip(sides, calls, strict=True):
             start = time.perf_counter()
             for _ in range(count):
                 call()
-            times.rounds.append((time.perf_counter() - start) / count)
+            times.samples.append((time.perf_counter() - start) / count)
 
 
 def _timed(work: Callable[[], T]) -> tuple[float, T]:
@@ -175,16 +175,16 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 def _main() -> None:
     path, settings = json.loads(sys.argv[1])
     # What anything else prints goes to the error output, so that it does not mix with the answers.
-    answers = os.fdopen(os.dup(1), "w")
+    output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
-    def answer(value: object) -> None:
-        print(json.dumps(value), file=answers, flush=True)
+    def send(value: object) -> None:
+        print(json.dumps(value), file=output, flush=True)
 
     with tempfile.TemporaryDirectory() as empty:
         # The first compilation is to be one.
         os.environ["HLOOM_CACHE_DIR"] = empty
-        answer(asdict(measure(Workload.at(Path(path)), Settings(**settings), answer)))
+        send(asdict(measure(Workload.at(Path(path)), Settings(**settings), send)))
 
 
 if __name__ == "__main__":

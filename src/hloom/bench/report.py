@@ -48,7 +48,7 @@ def _cells(result: Result, limits: Limits) -> list[str | Text]:
 
 
 def _ran(times: Times | None) -> Times | None:
-    return times if times and times.rounds else None
+    return times if times and times.samples else None
 
 
 def _milliseconds(seconds: float) -> str:

@@ -91,7 +91,7 @@ def _bench(
     seconds: float,
     timeout: float,
 ) -> list[Result]:
-    from hloom.bench.isolated import measure_apart
+    from hloom.bench.isolated import measure_isolated
     from hloom.bench.machine import measure_limits
     from hloom.bench.measure import TRIVIAL, Settings
     from hloom.bench.peer import has_peer
@@ -105,7 +105,7 @@ def _bench(
     settings = Settings(backend, has_peer() if peer is None else peer, repeats, seconds)
     workloads = find_workloads(paths, pattern, all_cases)
     limits = measure_limits()
-    measured = (measure_apart(workload, settings, timeout) for workload in workloads)
+    measured = (measure_isolated(workload, settings, timeout) for workload in workloads)
     results = list(_with_progress(workloads, measured))
     _show(results, limits)
     if json_path:

@@ -15,12 +15,12 @@ from hloom.files.formats import Format, content_of, module_from_content, path_fo
 @click.argument("target", type=click.Path(allow_dash=True))
 @click.option(
     "--to",
-    "form",
-    type=click.Choice([form.value for form in Format]),
+    "format",
+    type=click.Choice([format.value for format in Format]),
     help="The format of TARGET; by default that of its extension (for - it is hlo).",
 )
 @click.option("--no-metadata", is_flag=True, help="Leave metadata out of texts.")
-def convert(source: str, target: str, form: str | None, no_metadata: bool) -> None:
+def convert(source: str, target: str, format: str | None, no_metadata: bool) -> None:
     """Write the module in SOURCE to TARGET, as HLO text, StableHLO, its bytecode or a proto; - is standard input or
     output.
 
@@ -28,7 +28,7 @@ def convert(source: str, target: str, form: str | None, no_metadata: bool) -> No
     whole or not at all.
     """
     try:
-        kind = Format(form) if form else Format.HLO if target == "-" else path_format(target)
+        kind = Format(format) if format else Format.HLO if target == "-" else path_format(target)
         content = sys.stdin.buffer.read() if source == "-" else read_file(source)
         try:
             module = module_from_content(content)

@@ -23,11 +23,11 @@ def isolate(
 
     With inputs, a file OUTPUT.pb is a snapshot: it holds the values that the instructions read in a run.
     """
-    from hloom.faults.isolate import isolate as cut
+    from hloom.faults.isolate import isolate as extract
 
     try:
         case = load_case(module, inputs, seed, needed=False)
-        found = cut(case.module, names, case.arguments, occurrence)
+        found = extract(case.module, names, case.arguments, occurrence)
         if output is None:
             click.echo(found.module.to_text(), nl=False)
         else:

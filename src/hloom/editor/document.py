@@ -14,7 +14,7 @@ from hloom.text import parse_module
 _DEFINITION = re.compile(r"^\s*(?:ROOT\s+)?%?(?P<name>[\w.\-]+)\s*=\s*(?P<rest>.*)$")
 _COMPUTATION = re.compile(r"^(?:ENTRY\s+)?%?(?P<name>[\w.\-]+)\s*(?:\(.*)?\{\s*$")
 _OPCODE = re.compile(r"(?<![\w.%\-])([a-z][a-z0-9\-]*)\(")
-_PLACE = re.compile(r"line (\d+), column (\d+)")
+_LOCATION = re.compile(r"line (\d+), column (\d+)")
 WORD = re.compile(r"%?[\w.\-]+")
 
 
@@ -51,13 +51,13 @@ class Document:
         """In order; of one name there may be several, in several computations."""
         found: list[Definition] = []
         scope = ""
-        for number, line in enumerate(self.lines):
+        for index, line in enumerate(self.lines):
             head = None if line.startswith((" ", "\t")) else _COMPUTATION.match(line)
             if head is not None and not line.startswith("HloModule"):
                 scope = head["name"]
-                found.append(Definition(scope, number, head.start("name"), line.strip(), ""))
+                found.append(Definition(scope, index, head.start("name"), line.strip(), ""))
             elif match := _DEFINITION.match(line):
-                found.append(Definition(match["name"], number, match.start("name"), line.strip(), scope))
+                found.append(Definition(match["name"], index, match.start("name"), line.strip(), scope))
         return found
 
     def problems(self) -> list[Problem]:
@@ -67,8 +67,8 @@ class Document:
         except ParseError as error:
             return [Problem(_first_line(error), max(0, error.line - 1), max(0, error.column - 1))]
         except HloomError as error:
-            places = _PLACE.findall(str(error))
-            line, column = map(int, places[0]) if places else (1, 1)
+            locations = _LOCATION.findall(str(error))
+            line, column = map(int, locations[0]) if locations else (1, 1)
             return [Problem(_first_line(error), line - 1, column - 1)]
         return []
 

@@ -20,7 +20,7 @@ def make_server() -> LanguageServer:
 
     def check(uri: str) -> None:
         found = [
-            types.Diagnostic(_place(p.line, p.column, 1), p.message, types.DiagnosticSeverity.Error, source="hloom")
+            types.Diagnostic(_range_at(p.line, p.column, 1), p.message, types.DiagnosticSeverity.Error, source="hloom")
             for p in document(uri).problems()
         ]
         server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found))
@@ -35,14 +35,14 @@ def make_server() -> LanguageServer:
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(parameters: types.HoverParams) -> types.Hover | None:
-        at = parameters.position
-        text = document(parameters.text_document.uri).hover(at.line, at.character)
+        position = parameters.position
+        text = document(parameters.text_document.uri).hover(position.line, position.character)
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text)) if text else None
 
     @server.feature(types.TEXT_DOCUMENT_DEFINITION)
     def definition(parameters: types.DefinitionParams) -> types.Location | None:
-        at, source = parameters.position, document(parameters.text_document.uri)
-        found = source.definition_of(source.word_at(at.line, at.character), at.line)
+        position, source = parameters.position, document(parameters.text_document.uri)
+        found = source.definition_of(source.word_at(position.line, position.character), position.line)
         return None if found is None else types.Location(parameters.text_document.uri, _range(found))
 
     @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["%"]))
@@ -69,8 +69,8 @@ def _symbol(computation: Definition, definitions: list[Definition]) -> types.Doc
 
 
 def _range(definition: Definition) -> types.Range:
-    return _place(definition.line, definition.column, len(definition.name))
+    return _range_at(definition.line, definition.column, len(definition.name))
 
 
-def _place(line: int, column: int, length: int) -> types.Range:
+def _range_at(line: int, column: int, length: int) -> types.Range:
     return types.Range(types.Position(line, column), types.Position(line, column + length))

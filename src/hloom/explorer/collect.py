@@ -84,11 +84,11 @@ def _run_passes(module: Module) -> tuple[Module, list[Json], dict[str, str]]:
 
 def _changes(diffs: list[ComputationDiff]) -> Json:
     lines = diff_lines(diffs)
-    cut = len(lines) - MAX_DIFF_LINES
+    omitted = len(lines) - MAX_DIFF_LINES
     return {
-        "gone": sum(len(each.gone) for each in diffs),
-        "new": sum(len(each.new) for each in diffs),
-        "lines": [*lines[:MAX_DIFF_LINES], *([f".. {cut} more lines"] if cut > 0 else [])],
+        "removed": sum(len(each.removed) for each in diffs),
+        "added": sum(len(each.added) for each in diffs),
+        "lines": [*lines[:MAX_DIFF_LINES], *([f".. {omitted} more lines"] if omitted > 0 else [])],
     }
 
 
@@ -149,13 +149,13 @@ def _statistics(value: Value) -> Json:
     return found
 
 
-def _levels(numbers: np.ndarray[Any, Any], low: float, high: float, count: int) -> np.ndarray[Any, Any]:
+def _levels(values: np.ndarray[Any, Any], low: float, high: float, count: int) -> np.ndarray[Any, Any]:
     """In which of `count` equal parts of the range numbers lie; halves, since a range may be too large for a float."""
     span = high / 2 - low / 2
     if span == 0:
-        return np.zeros(numbers.shape, np.int64)
+        return np.zeros(values.shape, np.int64)
     with np.errstate(all="ignore"):
-        shares = (numbers / 2 - low / 2) / span
+        shares = (values / 2 - low / 2) / span
     return np.clip(np.nan_to_num(shares) * count, 0, count - 1).astype(np.int64)
 
 

@@ -71,12 +71,12 @@ class PageServer:
                 is_host = self.headers.get_all("Host") == [host]
                 is_page = secrets.compare_digest(self.path.encode(errors="replace"), path.encode())
                 status = 403 if not is_host else 200 if is_page else 404
-                answer = content if status == 200 else b""
+                body = content if status == 200 else b""
                 self.send_response(status)
-                for name, value in {**_HEADERS, "Content-Length": str(len(answer))}.items():
+                for name, value in {**_HEADERS, "Content-Length": str(len(body))}.items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(answer)
+                self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
                 """Says nothing: the address is a secret."""

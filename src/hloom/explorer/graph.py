@@ -14,36 +14,36 @@ MAX_TEXT = 600
 def graph_of(module: Module) -> Json:
     """The computations, callers first; instructions name their operands by number."""
     computations = [module.entry, *(c for c in reversed(module.computations) if c is not module.entry)]
-    numbers = {computation: k for k, computation in enumerate(computations)}
+    indices = {computation: k for k, computation in enumerate(computations)}
     texts = _texts(module)
-    return {"computations": [_computation(c, numbers, texts) for c in computations]}
+    return {"computations": [_computation(c, indices, texts) for c in computations]}
 
 
-def _computation(computation: Computation, numbers: dict[Computation, int], texts: dict[tuple[str, str], str]) -> Json:
-    places = {instruction: k for k, instruction in enumerate(computation.instructions)}
+def _computation(computation: Computation, indices: dict[Computation, int], texts: dict[tuple[str, str], str]) -> Json:
+    positions = {instruction: k for k, instruction in enumerate(computation.instructions)}
     return {
         "name": computation.name,
-        "root": places[computation.root],
+        "root": positions[computation.root],
         "instructions": [
-            _instruction(i, places, numbers, texts.get((computation.name, i.name), repr(i)))
+            _instruction(i, positions, indices, texts.get((computation.name, i.name), repr(i)))
             for i in computation.instructions
         ],
     }
 
 
 def _instruction(
-    instruction: Instruction, places: dict[Instruction, int], numbers: dict[Computation, int], text: str
+    instruction: Instruction, positions: dict[Instruction, int], indices: dict[Computation, int], text: str
 ) -> Json:
     found: Json = {
         "name": instruction.name,
         "op": instruction.opcode,
         "shape": str(instruction.shape),
         "bytes": instruction.shape.byte_size if instruction.shape.is_static else 0,
-        "operands": [places[operand] for operand in instruction.operands],
+        "operands": [positions[operand] for operand in instruction.operands],
         "text": text[:MAX_TEXT],
     }
     if instruction.op.calling_fields:
-        found["calls"] = [numbers[computation] for computation in instruction.op.computations]
+        found["calls"] = [indices[computation] for computation in instruction.op.computations]
     if instruction.sharding is not None:
         found["sharding"] = str(instruction.sharding)
     source = source_of(instruction)
@@ -57,10 +57,10 @@ def _instruction(
 def source_of(instruction: Instruction) -> str:
     """What the user wrote, where the instruction knows: the operation that was traced, the file and the line."""
     metadata = instruction.metadata
-    place = metadata.get("source_file", "")
-    if place and metadata.get("source_line"):
-        place = f"{place}:{metadata['source_line']}"
-    parts = [str(metadata.get("op_name", "")), place, instruction.location]
+    location = metadata.get("source_file", "")
+    if location and metadata.get("source_line"):
+        location = f"{location}:{metadata['location']}"
+    parts = [str(metadata.get("op_name", "")), location, instruction.location]
     return "\n".join(dict.fromkeys(part for part in parts if part))
 
 

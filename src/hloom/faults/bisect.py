@@ -25,13 +25,13 @@ class Tolerance:
     relative: float = 1e-4
     absolute: float = 1e-5
 
-    def apart(self, value: Value, expected: Value) -> str | None:
+    def difference(self, value: Value, expected: Value) -> str | None:
         """How the value differs; None where it does not."""
         pairs = list(zip(flat(value), flat(expected), strict=True))
-        for number, (got, want) in enumerate(pairs):
-            found = difference(got, want, self.relative, self.absolute)
-            if found:
-                return found if len(pairs) == 1 else f"element {number} {found}"
+        for index, (got, want) in enumerate(pairs):
+            result = difference(got, want, self.relative, self.absolute)
+            if result:
+                return result if len(pairs) == 1 else f"element {index} {result}"
         return None
 
 
@@ -54,7 +54,7 @@ def run_on_xla(module: Module, arguments: Sequence[Value]) -> Value:
 RUNNERS: dict[str, Runner] = {"cpu": run_on_cpu, "interpreter": interpret, "xla": run_on_xla}
 
 
-def how_they_differ(case: Case, left: Runner, right: Runner, tolerance: Tolerance) -> str | None:
+def describe_difference(case: Case, left: Runner, right: Runner, tolerance: Tolerance) -> str | None:
     """In words, None where the results agree; only one of both may fail, with whatever error."""
     results: list[Any] = []
     for runner in (left, right):
@@ -69,7 +69,7 @@ def how_they_differ(case: Case, left: Runner, right: Runner, tolerance: Toleranc
         return None
     if failures:
         return f"one of both fails: {failures[0]}"
-    return tolerance.apart(results[0], results[1])
+    return tolerance.difference(results[0], results[1])
 
 
 def first_difference(
@@ -79,12 +79,12 @@ def first_difference(
 
     Its root is the instruction that differs; what it reads has the values of the interpreter in the run of the whole.
     """
-    if how_they_differ(case, left, right, tolerance) is None:
+    if describe_difference(case, left, right, tolerance) is None:
         return None
-    found = reduce(case, lambda smaller: how_they_differ(smaller, left, right, tolerance) is not None, progress)
-    message = how_they_differ(found, left, right, tolerance)
+    result = reduce(case, lambda smaller: describe_difference(smaller, left, right, tolerance) is not None, progress)
+    message = describe_difference(result, left, right, tolerance)
     assert message is not None
-    return found, message
+    return result, message
 
 
 def first_difference_of_modules(
@@ -96,22 +96,22 @@ def first_difference_of_modules(
     """
     values: dict[str, Value] = {}
 
-    def keep(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
+    def record(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
         values.setdefault(instruction.name, value)
 
-    interpret(other, case.arguments or (), keep)
-    found: list[tuple[str, str]] = []
+    interpret(other, case.arguments or (), record)
+    result: list[tuple[str, str]] = []
 
     def compare(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
         seen = values.pop(instruction.name, None)
-        if found or seen is None or [a.shape for a in flat(seen)] != [a.shape for a in flat(value)]:
+        if result or seen is None or [a.shape for a in flat(seen)] != [a.shape for a in flat(value)]:
             return
-        message = tolerance.apart(seen, value)
+        message = tolerance.difference(seen, value)
         if message:
-            found.append((repr(instruction), message))
+            result.append((repr(instruction), message))
 
     interpret(case.module, case.arguments or (), compare)
-    return found[0] if found else None
+    return result[0] if result else None
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class FaultyPass:
     after: Module
 
 
-class _Found(Exception):
+class _FaultyPassFound(Exception):
     """Ends the pipeline at the pass that is looked for."""
 
 
@@ -143,21 +143,21 @@ def first_faulty_pass(
     before = [clone_module(module)]
     faulty: list[tuple[Pass, int]] = []
 
-    def look(step: Pass, run: int) -> None:
-        if _breaks(module, case.arguments or (), expected, tolerance):
+    def check_after(step: Pass, run: int) -> None:
+        if _failure(module, case.arguments or (), expected, tolerance):
             faulty.append((step, run))
-            raise _Found
+            raise _FaultyPassFound
         before[0] = clone_module(module)
 
     try:
-        run_passes(module, pipeline, after=look)
-    except _Found:
+        run_passes(module, pipeline, after=check_after)
+    except _FaultyPassFound:
         ((step, run),) = faulty
         broken = _reduced(Case(before[0], case.arguments), step, tolerance, progress)
         after = clone_module(broken.module)
         step.run(after)
         result = interpret(broken.module, broken.arguments or ())
-        message = _breaks(after, broken.arguments or (), result, tolerance)
+        message = _failure(after, broken.arguments or (), result, tolerance)
         return FaultyPass(step.name, run, message or "", broken, after)
     return None
 
@@ -169,14 +169,14 @@ def _reduced(case: Case, step: Pass, tolerance: Tolerance, progress: Progress | 
         expected = interpret(smaller.module, smaller.arguments or ())
         module = clone_module(smaller.module)
         step.run(module)
-        return _breaks(module, smaller.arguments or (), expected, tolerance) is not None
+        return _failure(module, smaller.arguments or (), expected, tolerance) is not None
 
     return reduce(case, goes_wrong, progress)
 
 
-def _breaks(module: Module, arguments: Sequence[Value], expected: Value, tolerance: Tolerance) -> str | None:
+def _failure(module: Module, arguments: Sequence[Value], expected: Value, tolerance: Tolerance) -> str | None:
     """How the module differs from what is expected."""
     try:
-        return tolerance.apart(interpret(module, arguments), expected)
+        return tolerance.difference(interpret(module, arguments), expected)
     except HloomError as error:
         return str(error)

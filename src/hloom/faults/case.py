@@ -36,38 +36,38 @@ class Case:
         """The instructions of all computations, parameters aside."""
         return sum(1 for instruction in self.module.instructions() if instruction.opcode != "parameter")
 
-    def values(self, wanted: Sequence[Instruction]) -> list[Value]:
+    def values(self, instructions: Sequence[Instruction]) -> list[Value]:
         """What instructions of the entry give for the arguments, by the interpreter."""
         assert self.arguments is not None
-        given = {p.name: value for p, value in zip(self.module.entry.parameters, self.arguments, strict=True)}
-        known = self._values | given
-        rest = {i for i in wanted if i.name not in known}
-        if rest:
-            self._values.update({i.name: value for i, value in observed(self, rest).items()})
-            known = self._values | given
-        return [known[i.name] for i in wanted]
+        arguments = {p.name: value for p, value in zip(self.module.entry.parameters, self.arguments, strict=True)}
+        values = self._values | arguments
+        missing = {i for i in instructions if i.name not in values}
+        if missing:
+            self._values.update({i.name: value for i, value in observed(self, missing).items()})
+            values = self._values | arguments
+        return [values[i.name] for i in instructions]
 
-    def part(self, roots: Sequence[Instruction], given: Collection[Instruction] = ()) -> Case:
-        """The case whose result is `roots` of the entry, and in which `given` are parameters.
+    def extract(self, roots: Sequence[Instruction], inputs: Collection[Instruction] = ()) -> Case:
+        """The case whose result is `roots` of the entry, and in which `inputs` are parameters.
 
         Only what the roots need is left, and the names that it had, so that values are known further on.
         """
-        module, outside = part(self.module.name, roots, given)
+        module, outside = extract(self.module.name, roots, inputs)
         arguments = None if self.arguments is None else tuple(self.values(outside))
         return Case(module, arguments, self._values)
 
 
-def observed(case: Case, wanted: Collection[Instruction]) -> dict[Instruction, Value]:
+def observed(case: Case, instructions: Collection[Instruction]) -> dict[Instruction, Value]:
     """The values of instructions of the entry in a run of the interpreter."""
     found: dict[Instruction, Value] = {}
 
     def observe(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
-        if instruction in wanted:
+        if instruction in instructions:
             found[instruction] = value
 
     interpret(case.module, case.arguments or (), observe)
     # Constants do not run.
-    found.update({i: i.op.literal.value for i in wanted if i.opcode == "constant"})  # type: ignore[attr-defined]
+    found.update({i: i.op.literal.value for i in instructions if i.opcode == "constant"})  # type: ignore[attr-defined]
     return found
 
 
@@ -76,23 +76,23 @@ def interpret(module: Module, arguments: Sequence[Value], observer: Callable[...
     return compile(module, "interpreter", seed=0, observer=observer)(*arguments)
 
 
-def part(
-    name: str, roots: Sequence[Instruction], given: Collection[Instruction] = ()
+def extract(
+    name: str, roots: Sequence[Instruction], inputs: Collection[Instruction] = ()
 ) -> tuple[Module, list[Instruction]]:
     """A module whose results are `roots` of a computation (a tuple of several); and what its parameters stand for.
 
-    These are `given`, where the roots need them, and parameters of the computation.
+    These are `inputs`, where the roots need them, and parameters of the computation.
     """
-    needed = _needed(roots, given)
-    outside = [i for i in needed if i in given or i.opcode == "parameter"]
-    numbers = {instruction: k for k, instruction in enumerate(outside)}
-    copies = _callee_copies(needed, numbers)
+    needed = _needed(roots, inputs)
+    outside = [i for i in needed if i in inputs or i.opcode == "parameter"]
+    parameter_numbers = {instruction: k for k, instruction in enumerate(outside)}
+    copies = _callee_copies(needed, parameter_numbers)
     assert roots[0].parent is not None
     entry = Computation(roots[0].parent.name)
     new: dict[Instruction, Instruction] = {}
     for old in needed:
-        is_parameter = old in numbers
-        op = Parameter(number=numbers[old]) if is_parameter else old.op.with_computations(copies.__getitem__)
+        is_parameter = old in parameter_numbers
+        op = Parameter(number=parameter_numbers[old]) if is_parameter else old.op.with_computations(copies.__getitem__)
         operands = [] if is_parameter else [new[operand] for operand in old.operands]
         new[old] = entry.add(Instruction(old.name, old.shape, op, operands))
         copy_annotations(old, new[old])
@@ -100,7 +100,7 @@ def part(
         # Stack frames are rows of the other module's tables.
         new[old].metadata = {key: value for key, value in old.metadata.items() if key != "stack_frame_id"}
         for before in [] if is_parameter else old.control_predecessors:
-            if before not in numbers:
+            if before not in parameter_numbers:
                 new[before].add_control_dependency(new[old])
     entry.root = new[roots[0]] if len(roots) == 1 else _tuple(entry, [new[root] for root in roots])
     module = Module(name)
@@ -110,11 +110,13 @@ def part(
     return module, outside
 
 
-def _callee_copies(needed: Iterable[Instruction], numbers: Collection[Instruction]) -> dict[Computation, Computation]:
+def _callee_copies(
+    needed: Iterable[Instruction], parameter_numbers: Collection[Instruction]
+) -> dict[Computation, Computation]:
     """What the instructions call, callees first, as computations of another module."""
     copies: dict[Computation, Computation] = {}
     for instruction in needed:
-        if instruction not in numbers:
+        if instruction not in parameter_numbers:
             for called in instruction.op.computations:
                 for computation in callees_first(called):
                     if computation not in copies:
@@ -129,15 +131,15 @@ def _tuple(entry: Computation, elements: list[Instruction]) -> Instruction:
     return entry.add(Instruction(name, shape, Tuple(), elements))
 
 
-def _needed(roots: Sequence[Instruction], given: Collection[Instruction]) -> list[Instruction]:
-    """What the roots need, in the order of the computation; of `given` nothing is needed."""
+def _needed(roots: Sequence[Instruction], inputs: Collection[Instruction]) -> list[Instruction]:
+    """What the roots need, in the order of the computation; of `inputs` nothing is needed."""
     found: set[Instruction] = set()
     stack = list(roots)
     while stack:
         instruction = stack.pop()
         if instruction not in found:
             found.add(instruction)
-            if instruction not in given:
+            if instruction not in inputs:
                 stack += [*instruction.operands, *instruction.control_predecessors]
     assert roots[0].parent is not None
     return [instruction for instruction in roots[0].parent.instructions if instruction in found]

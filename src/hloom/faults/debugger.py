@@ -55,7 +55,7 @@ class Debugger(cmd.Cmd):
         self.breakpoints: list[Breakpoint] = []
         self.watched: list[str] = []
         self.values: dict[Instruction, Value] = {}
-        self.here: Instruction | None = None
+        self.current: Instruction | None = None
         self.count = 0
         self.stops_at: Callable[[Instruction], bool] = lambda _: True
 
@@ -76,7 +76,7 @@ class Debugger(cmd.Cmd):
 
     def _observe(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> None:
         self.count += 1
-        self.here = instruction
+        self.current = instruction
         self.values[instruction] = value
         self.values.update(zip(instruction.operands, operands, strict=True))
         if any(fnmatch.fnmatchcase(instruction.name, pattern) for pattern in self.watched):
@@ -106,9 +106,9 @@ class Debugger(cmd.Cmd):
 
     def do_next(self, _: str) -> bool:
         """next: run to the next instruction of the same computation, over what is called."""
-        home = self.here.parent if self.here is not None else None
-        left = self.here is not None and home is not None and self.here is home.root
-        self.stops_at = lambda instruction: left or instruction.parent is home
+        computation = self.current.parent if self.current is not None else None
+        left = self.current is not None and computation is not None and self.current is computation.root
+        self.stops_at = lambda instruction: left or instruction.parent is computation
         return True
 
     def do_continue(self, _: str) -> bool:
@@ -135,8 +135,8 @@ class Debugger(cmd.Cmd):
         pattern, _, condition = argument.partition(" if ")
         if pattern.strip():
             self.breakpoints.append(Breakpoint(pattern.strip().lstrip("%"), condition.strip()))
-        for number, each in enumerate(self.breakpoints, 1):
-            self._say(f"{number}. {each}")
+        for index, each in enumerate(self.breakpoints, 1):
+            self._say(f"{index}. {each}")
 
     def do_clear(self, argument: str) -> None:
         """clear [N]: remove a breakpoint, or all."""
@@ -154,7 +154,7 @@ class Debugger(cmd.Cmd):
 
     def do_print(self, argument: str) -> None:
         """print [NAME]: the last value of an instruction; without a name, of the one that has just run."""
-        found = self.here if not argument else self._find(argument.strip().lstrip("%"))
+        found = self.current if not argument else self._find(argument.strip().lstrip("%"))
         if found is None or found not in self.values:
             self._say(f"%{argument} has no value yet" if argument else "nothing has run yet")
         else:
@@ -162,17 +162,21 @@ class Debugger(cmd.Cmd):
 
     def _find(self, name: str) -> Instruction | None:
         """The instruction of that name: of this computation, else of any."""
-        home: Computation | None = self.here.parent if self.here is not None else None
-        computations = [*([home] if home is not None else []), *self.case.module.computations]
+        computation: Computation | None = self.current.parent if self.current is not None else None
+        computations = [*([computation] if computation is not None else []), *self.case.module.computations]
         return next((i for c in computations for i in c.instructions if i.name == name), None)
 
     def do_list(self, _: str) -> None:
         """list: the instructions around the one that has just run."""
-        home = self.here.parent if self.here is not None and self.here.parent is not None else self.case.module.entry
-        place = home.instructions.index(self.here) if self.here in home.instructions else 0
-        self._say(f"{home.name}, {len(home.instructions)} instructions, {self.count} have run:")
-        for k in range(max(0, place - AROUND), min(len(home.instructions), place + AROUND + 1)):
-            self._say(f"{'->' if k == place else '  '} {home.instructions[k]!r}")
+        computation = (
+            self.current.parent
+            if self.current is not None and self.current.parent is not None
+            else self.case.module.entry
+        )
+        position = computation.instructions.index(self.current) if self.current in computation.instructions else 0
+        self._say(f"{computation.name}, {len(computation.instructions)} instructions, {self.count} have run:")
+        for k in range(max(0, position - AROUND), min(len(computation.instructions), position + AROUND + 1)):
+            self._say(f"{'->' if k == position else '  '} {computation.instructions[k]!r}")
 
     do_s, do_n, do_c, do_q, do_b, do_p, do_l, do_w = (
         do_step,

@@ -15,13 +15,13 @@ class ComputationDiff:
     """A computation of the second module beside its counterpart in the first; either may be missing."""
 
     name: str
-    gone: list[Instruction]
-    new: list[Instruction]
-    same: int
+    removed: list[Instruction]
+    added: list[Instruction]
+    unchanged: int
 
     @property
     def is_same(self) -> bool:
-        return not self.gone and not self.new
+        return not self.removed and not self.added
 
 
 def diff(a: Module, b: Module) -> list[ComputationDiff]:
@@ -31,34 +31,34 @@ def diff(a: Module, b: Module) -> list[ComputationDiff]:
     from the same names; parameters are told apart by number. The entries are counterparts, other computations by their
     names; what has the same instructions needs no name in common.
     """
-    numbers: dict[Any, int] = {}
-    keys_a, keys_b = (_keys(module, numbers) for module in (a, b))
+    ids: dict[Any, int] = {}
+    keys_a, keys_b = (_keys(module, ids) for module in (a, b))
     found = [_compare("ENTRY " + b.entry.name, a.entry, b.entry, keys_a, keys_b)]
     rest_a = {c.name: c for c in a.computations if c is not a.entry}
     rest_b = {c.name: c for c in b.computations if c is not b.entry}
     roots_a = Counter(keys_a[c.root] for c in rest_a.values())
     roots_b = Counter(keys_b[c.root] for c in rest_b.values())
     for name in dict.fromkeys([*rest_a, *rest_b]):
-        left, right = rest_a.get(name), rest_b.get(name)
-        if left and right:
-            found.append(_compare(name, left, right, keys_a, keys_b))
-        elif left and not roots_b[keys_a[left.root]]:
-            found.append(ComputationDiff(name, [*left.instructions], [], 0))
-        elif right and not roots_a[keys_b[right.root]]:
-            found.append(ComputationDiff(name, [], [*right.instructions], 0))
+        of_a, of_b = rest_a.get(name), rest_b.get(name)
+        if of_a and of_b:
+            found.append(_compare(name, of_a, of_b, keys_a, keys_b))
+        elif of_a and not roots_b[keys_a[of_a.root]]:
+            found.append(ComputationDiff(name, [*of_a.instructions], [], 0))
+        elif of_b and not roots_a[keys_b[of_b.root]]:
+            found.append(ComputationDiff(name, [], [*of_b.instructions], 0))
     return found
 
 
 def _compare(
     name: str, a: Computation, b: Computation, keys_a: dict[Instruction, int], keys_b: dict[Instruction, int]
 ) -> ComputationDiff:
-    left, right = (Counter(keys[i] for i in c.instructions) for c, keys in ((a, keys_a), (b, keys_b)))
-    gone, new = _take(a, keys_a, left - right), _take(b, keys_b, right - left)
+    of_a, of_b = (Counter(keys[i] for i in c.instructions) for c, keys in ((a, keys_a), (b, keys_b)))
+    removed, added = _take(a, keys_a, of_a - of_b), _take(b, keys_b, of_b - of_a)
     # What reads something else under an old name, and is written as before, is not worth a word.
-    written = {_line(i) for i in gone} & {_line(i) for i in new}
-    same = len(b.instructions) - len(new) + len(written)
+    written = {_line(i) for i in removed} & {_line(i) for i in added}
+    unchanged = len(b.instructions) - len(added) + len(written)
     return ComputationDiff(
-        name, [i for i in gone if _line(i) not in written], [i for i in new if _line(i) not in written], same
+        name, [i for i in removed if _line(i) not in written], [i for i in added if _line(i) not in written], unchanged
     )
 
 
@@ -85,7 +85,7 @@ def _take(computation: Computation, keys: dict[Instruction, int], wanted: Counte
     return found[::-1]
 
 
-def _keys(module: Module, numbers: dict[Any, int]) -> dict[Instruction, int]:
+def _keys(module: Module, ids: dict[Any, int]) -> dict[Instruction, int]:
     """A number for each instruction; equal ones compute the same from the same parameters."""
     found: dict[Instruction, int] = {}
     for computation in callees_first_of(module):
@@ -94,7 +94,7 @@ def _keys(module: Module, numbers: dict[Any, int]) -> dict[Instruction, int]:
             called = tuple(found[c.root] for c in op.computations)
             operands = tuple(found[operand] for operand in instruction.operands)
             key = op.opcode, _attributes(instruction), called, str(instruction.shape), operands
-            found[instruction] = numbers.setdefault(key, len(numbers))
+            found[instruction] = ids.setdefault(key, len(ids))
     return found
 
 
@@ -104,7 +104,7 @@ def diff_lines(diffs: list[ComputationDiff]) -> list[str]:
     for each in diffs:
         if each.is_same:
             continue
-        lines.append(f"{each.name}: {each.same} the same, {len(each.gone)} gone, {len(each.new)} new")
-        lines += [f"- {instruction!r}" for instruction in each.gone]
-        lines += [f"+ {instruction!r}" for instruction in each.new]
+        lines.append(f"{each.name}: {each.unchanged} unchanged, {len(each.removed)} removed, {len(each.added)} added")
+        lines += [f"- {instruction!r}" for instruction in each.removed]
+        lines += [f"+ {instruction!r}" for instruction in each.added]
     return lines

@@ -36,7 +36,7 @@ S32, S64 = PrimitiveType.S32, PrimitiveType.S64
 STATE = Shape.tuple_of([scalar(S32), scalar(S64), scalar(S64)])
 _LESS = Compare(direction=ComparisonDirection.LT)
 _EQUAL = Compare(direction=ComparisonDirection.EQ)
-_HANDED_ON = {"parameter", "constant", "tuple", "get-tuple-element", "while", "call", "conditional", "fusion"}
+_FORWARDED = {"parameter", "constant", "tuple", "get-tuple-element", "while", "call", "conditional", "fusion"}
 
 
 @dataclass(frozen=True)
@@ -129,10 +129,10 @@ class _Instrumentation:
 
     def _added(self, computation: Computation) -> Computation:
         names = {other.name for other in self.module.computations}
-        base, number = computation.name, 0
+        base, suffix = computation.name, 0
         while computation.name in names:
-            number += 1
-            computation.name = f"{base}.checked.{number}"
+            suffix += 1
+            computation.name = f"{base}.checked.{suffix}"
         self.module.add(computation)
         return computation
 
@@ -163,9 +163,9 @@ class _Running:
         return self.copy
 
     def _add(self, op: Operation, operands: Iterable[Instruction], shape: Shape) -> Instruction:
-        number = len(self.copy.instructions)
-        while (name := f"check.{number}") in self.names:
-            number += 1
+        suffix = len(self.copy.instructions)
+        while (name := f"check.{suffix}") in self.names:
+            suffix += 1
         self.names.add(name)
         return self.copy.add(Instruction(name, shape, op, operands))
 
@@ -196,19 +196,21 @@ class _Running:
     def _instruction(self, old: Instruction) -> None:
         op, operands = old.op, [self.new[operand] for operand in old.operands]
         if isinstance(op, (Call, Fusion, While, Conditional)):
-            self._hand_on(old, op, operands)
+            self._forward_state(old, op, operands)
             return
         if "bounds" in self.work.kinds and old.shape.is_static:
             self._check_indices(old, operands)
         new = self.new[old] = self._copied(old, op.with_computations(self.work.plain), operands, old.shape)
         copy_annotations(old, new)
         producer = old.operands[0] if old.opcode == "get-tuple-element" else old
-        if producer.opcode not in _HANDED_ON:
+        if producer.opcode not in _FORWARDED:
             for kind in ("nan", "inf"):
                 if kind in self.work.kinds:
                     self._check_value(kind, producer, new)
 
-    def _hand_on(self, old: Instruction, op: Call | Fusion | While | Conditional, operands: list[Instruction]) -> None:
+    def _forward_state(
+        self, old: Instruction, op: Call | Fusion | While | Conditional, operands: list[Instruction]
+    ) -> None:
         """Control flow: what it runs takes the state, and gives it back."""
         build, state = self.build, self.build.tuple(*self.state)
         if isinstance(op, (Call, Fusion)):
@@ -230,7 +232,7 @@ class _Running:
         for operand in dict.fromkeys(self.new[operand] for operand in producer.operands):
             if _may_have(kind, operand.shape):
                 has = self.build(And(), has, self.build(Not(), self._first_of_kind(kind, operand)[0]))
-        self._note(Site(producer, kind, new.shape.dimensions), has, position, self.build.constant(0, S64))
+        self._record(Site(producer, kind, new.shape.dimensions), has, position, self.build.constant(0, S64))
 
     def _check_indices(self, old: Instruction, operands: list[Instruction]) -> None:
         indices = _indices(self.build, old, operands)
@@ -238,15 +240,15 @@ class _Running:
             return
         build, (array, along, limits) = self.build, indices
         values = build.convert(array, S64)
-        most = self._limits(limits, along, values.shape)
+        upper = self._limits(limits, along, values.shape)
         below = build(_LESS, values, build.broadcast(build.constant(0, S64), values.shape))
-        has, position = self._first(build(Or(), below, build(_LESS, most, values)))
+        has, position = self._first(build(Or(), below, build(_LESS, upper, values)))
         flat = _flat(build, values)
         chosen = build(_EQUAL, build(Iota(iota_dimension=0), shape=flat.shape), build.broadcast(position, flat.shape))
         zero = build.constant(0, S64)
         picked = build(Select(), chosen, flat, build.broadcast(zero, flat.shape))
         value = build(Reduce(dimensions=(0,), computation=self.work.reduction(Add(), S64)), picked, zero)
-        self._note(Site(old, "bounds", values.shape.dimensions, limits), has, position, value)
+        self._record(Site(old, "bounds", values.shape.dimensions, limits), has, position, value)
 
     def _limits(self, limits: tuple[int, ...], along: int | None, shape: Shape) -> Instruction:
         """The last index that fits, for each of the indices."""
@@ -270,19 +272,19 @@ class _Running:
         build, flat = self.build, _flat(self.build, bad)
         count = flat.shape.element_count
         index = S32 if count < 1 << 31 else S64
-        numbers = build(Iota(iota_dimension=0), shape=flat.shape.with_element_type(index))
-        none = build.constant(count, index)
-        places = build(Select(), flat, numbers, build.broadcast(none, numbers.shape))
-        first = build(Reduce(dimensions=(0,), computation=self.work.reduction(Minimum(), index)), places, none)
-        return build(_LESS, first, none), build.convert(first, S64)
+        positions = build(Iota(iota_dimension=0), shape=flat.shape.with_element_type(index))
+        absent = build.constant(count, index)
+        candidates = build(Select(), flat, positions, build.broadcast(absent, positions.shape))
+        first = build(Reduce(dimensions=(0,), computation=self.work.reduction(Minimum(), index)), candidates, absent)
+        return build(_LESS, first, absent), build.convert(first, S64)
 
-    def _note(self, site: Site, has: Instruction, position: Instruction, value: Instruction) -> None:
+    def _record(self, site: Site, has: Instruction, position: Instruction, value: Instruction) -> None:
         """The state after a check: what failed first stays."""
         build = self.build
         self.work.found.sites.append(site)
-        number = build.constant(len(self.work.found.sites), S32)
+        site_number = build.constant(len(self.work.found.sites), S32)
         is_first = build(And(), has, build(_EQUAL, self.state[0], build.constant(0, S32)))
-        new = (number, position, value)
+        new = (site_number, position, value)
         self.state = [build(Select(), is_first, a, b) for a, b in zip(new, self.state, strict=True)]
 
 
@@ -317,8 +319,8 @@ def _indices(
     elif isinstance(op, Scatter):
         indices, map = operands[len(operands) // 2], op.scatter_dims_to_operand_dims
         updates = old.operands[-1].shape.dimensions
-        gone = {*op.inserted_window_dims, *op.input_batching_dims}
-        kept = [d for d in range(len(sizes)) if d not in gone]
+        collapsed = {*op.inserted_window_dims, *op.input_batching_dims}
+        kept = [d for d in range(len(sizes)) if d not in collapsed]
         window = dict.fromkeys(range(len(sizes)), 1)
         window |= {d: updates[u] for d, u in zip(kept, op.update_window_dims, strict=True)}
     else:

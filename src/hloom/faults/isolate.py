@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Collection, Sequence
 
 from hloom.errors import ArgumentError
-from hloom.faults.case import Case, interpret, part
+from hloom.faults.case import Case, extract, interpret
 from hloom.ir import Computation, Instruction, Module
 from hloom.values import Value
 
@@ -26,7 +26,7 @@ def isolate(
     inside = set(chosen)
     results = [i for i in chosen if i is computation.root or not i.users or not inside.issuperset(i.users)]
     outside = {o for i in chosen for o in i.operands if o not in inside}
-    isolated, stand_for = part(module.name, results, outside)
+    isolated, stand_for = extract(module.name, results, outside)
     if arguments is None:
         return Case(isolated)
     found = _values_read(module, computation, outside, arguments, occurrence)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from hloom.errors import HloomError
-from hloom.faults.case import Case, interpret, part
+from hloom.faults.case import Case, extract, interpret
 from hloom.ir import Computation, Instruction, Module
 from hloom.literal import Literal
 from hloom.ops.broadcast import Broadcast
@@ -63,7 +63,7 @@ class _Reduction:
             for move in (_enter, _end_early):
                 case = self.repeat(move, case)
             case = self.begin_late(case)
-            for move in (_inline, _strip, _bypass):
+            for move in (_inline, _drop_metadata, _bypass):
                 case = self.repeat(move, case)
             if case.size >= size:
                 return case
@@ -96,7 +96,7 @@ class _Reduction:
             position = 0
             while position < len(steps := _steps(case)):
                 chosen = set(steps[position : position + count]) - {case.module.entry.root}
-                smaller = case.part([case.module.entry.root], chosen) if chosen else case
+                smaller = case.extract([case.module.entry.root], chosen) if chosen else case
                 if smaller.size < case.size and self.shows(smaller):
                     case = smaller
                     if self.progress is not None:
@@ -119,7 +119,7 @@ def _enter(case: Case) -> Iterator[Case]:
         for callee in caller.op.computations:
             if len(callee.instructions) < 2:
                 continue
-            module, outside = part(case.module.name, [callee.root], callee.parameters)
+            module, outside = extract(case.module.name, [callee.root], callee.parameters)
             if case.arguments is None:
                 yield Case(module)
                 continue
@@ -152,7 +152,7 @@ def _end_early(case: Case) -> Iterator[Case]:
     chosen = dict.fromkeys([*steps[stride - 1 :: stride], *case.module.entry.root.operands])
     for instruction in chosen:
         if instruction.opcode != "parameter":
-            yield case.part([instruction])
+            yield case.extract([instruction])
 
 
 def _inline(case: Case) -> Iterator[Case]:
@@ -193,7 +193,7 @@ def _edited(case: Case, position: int, choice: int) -> Case:
     return _tidied(case, module)
 
 
-def _strip(case: Case) -> Iterator[Case]:
+def _drop_metadata(case: Case) -> Iterator[Case]:
     module = clone_module(case.module)
     module.entry_parameter_layouts = module.entry_result_layout = None
     module.input_output_alias, module.buffer_donors, module.stack_frames = [], [], {}
@@ -244,7 +244,7 @@ def _zero(edit: Edit, like: Instruction) -> Instruction:
 def _tidied(case: Case, module: Module) -> Case:
     """The case of a changed module, without dead code and parameters that nobody reads."""
     DeadCodeElimination().run(module)
-    tidy, outside = part(module.name, [module.entry.root])
+    tidy, outside = extract(module.name, [module.entry.root])
     if case.arguments is None:
         return Case(tidy)
     return Case(tidy, tuple(case.arguments[p.op.number] for p in outside))  # type: ignore[attr-defined]

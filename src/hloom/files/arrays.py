@@ -110,10 +110,10 @@ def random_value(rng: np.random.Generator, shape: Shape) -> Value:
         low = -min(10, 1 << (element_type.bits - 1)) if element_type.is_signed else 0
         high = min(10, (1 << (element_type.bits - element_type.is_signed)) - 1)
         return np.asarray(rng.integers(low, high, sizes, endpoint=True)).astype(element_type.dtype)
-    numbers: Array = np.asarray(rng.standard_normal(sizes))
+    values: Array = np.asarray(rng.standard_normal(sizes))
     if element_type.is_complex:
-        return np.asarray(numbers + 1j * rng.standard_normal(sizes)).astype(element_type.dtype)
-    return convert(numbers, element_type.dtype)
+        return np.asarray(values + 1j * rng.standard_normal(sizes)).astype(element_type.dtype)
+    return convert(values, element_type.dtype)
 
 
 def difference(got: Array, want: Array, rtol: float, atol: float) -> str | None:

@@ -164,15 +164,15 @@ def _from_text_proto(text: str) -> Module:
 # Writing
 
 
-def content_of(module: Module, form: Format, *, metadata: bool = True) -> bytes:
+def content_of(module: Module, format: Format, *, metadata: bool = True) -> bytes:
     """The bytes of a file that holds a module; `metadata=False` leaves metadata out of texts."""
-    if form is Format.HLO:
+    if format is Format.HLO:
         return module.to_text(metadata=metadata).encode()
-    if form is Format.PROTO:
+    if format is Format.PROTO:
         from hloom.proto import module_to_bytes
 
         return module_to_bytes(module)
-    if form is Format.TEXT_PROTO:
+    if format is Format.TEXT_PROTO:
         from google.protobuf import text_format as protobuf
 
         from hloom.proto import module_to_proto
@@ -181,7 +181,7 @@ def content_of(module: Module, form: Format, *, metadata: bool = True) -> bytes:
     from hloom.stablehlo.exporter.module import print_stablehlo
 
     text = print_stablehlo(module, locations=metadata)
-    if form is Format.MLIR:
+    if format is Format.MLIR:
         return text.encode()
     from hloom.stablehlo.mlir.bytecode import bytecode_of
 

@@ -47,7 +47,7 @@ class _Tensor(ctypes.Structure):
     ]
 
 
-_handed_out: dict[int, tuple[Any, ...]] = immortal({})
+_exported: dict[int, tuple[Any, ...]] = immortal({})
 """What the tensors that others hold need, by the address of the tensor.
 
 What is there when Python ends stays: a view of an array of JAX may only be freed while JAX's client lives.
@@ -115,12 +115,12 @@ def capsule(array: Array) -> object:
         deleter=ctypes.cast(_DELETE, ctypes.c_void_p).value,
     )
     address = ctypes.addressof(tensor)
-    _handed_out[address] = (array, tensor, shape, strides)
+    _exported[address] = (array, tensor, shape, strides)
     return _new_capsule(address, _NAME, ctypes.cast(_DROP_CAPSULE, ctypes.c_void_p).value)
 
 
-def _delete(address: int, handed_out: dict[int, tuple[Any, ...]] = _handed_out) -> None:
-    handed_out.pop(address, None)
+def _delete(address: int, exported: dict[int, tuple[Any, ...]] = _exported) -> None:
+    exported.pop(address, None)
 
 
 def _drop_capsule(capsule: int) -> None:

@@ -23,7 +23,7 @@ from jax._src.lax.control_flow import conditionals
 from hloom.jax_plugin import buffer_callbacks, callbacks, dlpack, partitioning
 from hloom.jax_plugin.callbacks import PLATFORM
 
-LIKE = "cpu"
+CPU = "cpu"
 """The platform whose rules we share."""
 
 
@@ -35,7 +35,7 @@ def register_lowerings() -> None:
     partitioning.install()
     rules = mlir._platform_specific_lowerings
     own: dict[core.Primitive, mlir.LoweringRuleEntry] = dict(rules.pop(PLATFORM, {}))
-    rules[PLATFORM] = collections.ChainMap(own, rules[LIKE])  # type: ignore[assignment]
+    rules[PLATFORM] = collections.ChainMap(own, rules[CPU])  # type: ignore[assignment]
     # Not mlir.register_lowering: that wants the platform's factory to be known first.
     own[conditionals.platform_index_p] = _entry(_platform_index)
     own[conditionals.cond_p] = _entry(_conditional)
@@ -55,7 +55,7 @@ def like_cpu(branches: tuple[tuple[str, ...] | None, ...]) -> tuple[tuple[str, .
     """The platforms of each branch of `lax.platform_dependent`, ours beside "cpu" unless it is named anyway."""
     if any(platforms and PLATFORM in platforms for platforms in branches):
         return branches
-    return tuple((*platforms, PLATFORM) if platforms and LIKE in platforms else platforms for platforms in branches)
+    return tuple((*platforms, PLATFORM) if platforms and CPU in platforms else platforms for platforms in branches)
 
 
 def _platform_index(ctx: Any, *, platforms: Any) -> Any:
@@ -92,6 +92,6 @@ def _permutation_of_pivots(pivots: Any, *, permutation_size: int) -> Any:
 def _call_exported(ctx: Any, *operands: Any, exported: export.Exported) -> Any:
     """A program that was exported for "cpu" is one for us, unless it was exported for us as well."""
     if PLATFORM not in exported.platforms:
-        platforms = tuple(PLATFORM if platform == LIKE else platform for platform in exported.platforms)
+        platforms = tuple(PLATFORM if platform == CPU else platform for platform in exported.platforms)
         exported = dataclasses.replace(exported, platforms=platforms)
     return export._call_exported_lowering(ctx, *operands, exported=exported)

@@ -25,7 +25,7 @@ from hloom.shape import Shape
 from hloom.sharding import Sharding
 
 _INSPECTORS: weakref.WeakValueDictionary[str, Callable[[Any], None]] = weakref.WeakValueDictionary()
-_NUMBERS = itertools.count()
+_IDS = itertools.count()
 
 
 def install() -> None:
@@ -37,14 +37,14 @@ def install() -> None:
 def inspect_sharding_rule(ctx: Any, value: Any, *, callback: Callable[..., Any]) -> Any:
     """JAX's lowering rule for `inspect_array_sharding`, in whose custom call a number stands for the function: the
     addresses that JAX puts there are no text."""
-    kept = ctx.module_context.keepalives
-    before = len(kept)
+    keepalives = ctx.module_context.keepalives
+    before = len(keepalives)
     results = debugging._inspect_sharding_lowering_rule(ctx, value, callback=callback)
-    if len(kept) > before:  # on one device there is nothing to wait for, and no call
-        number = f"inspector {next(_NUMBERS)}"
-        _INSPECTORS[number] = kept[-1]
+    if len(keepalives) > before:  # on one device there is nothing to wait for, and no call
+        inspector_id = f"inspector {next(_IDS)}"
+        _INSPECTORS[inspector_id] = keepalives[-1]
         operations = ir.InsertionPoint.current.block.operations
-        operations[len(operations) - 1].attributes["backend_config"] = ir.StringAttr.get(number)
+        operations[len(operations) - 1].attributes["backend_config"] = ir.StringAttr.get(inspector_id)
     return results
 
 
@@ -58,11 +58,13 @@ def _inspect(call: Instruction, sharding: Sharding) -> None:
 def _partition(call: Instruction, operands: list[Sharding], results: list[Sharding]) -> PartitionedCall:
     """What `custom_partitioning` makes of a call."""
     shapes, result_shape = [*map(_shape, call.operand_shapes)], _shape(call.shape)
-    wanted = [*map(_to_jax, results)]
-    result_sharding = xc.HloSharding.tuple_sharding(result_shape, wanted) if call.shape.is_tuple else wanted[0]
-    ask: Callable[..., Any] = custom_partitioning._custom_partitioning_partition
+    result_shardings = [*map(_to_jax, results)]
+    result_sharding = (
+        xc.HloSharding.tuple_sharding(result_shape, result_shardings) if call.shape.is_tuple else result_shardings[0]
+    )
+    partition: Callable[..., Any] = custom_partitioning._custom_partitioning_partition
     try:
-        program, operand_shardings, made = ask(
+        program, operand_shardings, made = partition(
             shapes,
             [*map(_to_jax, operands)],
             result_shape,

@@ -3,8 +3,8 @@
 The caller goes on at once, with results that are not ready yet. All that a program needs is known when it is called:
 where its arguments lie, and the memory of its results; so later calls may take those results, and wait in the same
 queue. Only programs that always end and never fail are queued: what needs the host is run where its errors have a
-caller, and a loop that may run for ever, or for more than a second, where Ctrl-C can end it. What took less than `MIN_QUEUED_NANOSECONDS`
-the last time runs in line, unless others are still under way.
+caller, and a loop that may run for ever, or for more than a second, where Ctrl-C can end it. What took less than
+`MIN_QUEUED_NANOSECONDS` the last time runs in line, unless others are still under way.
 
 A task has a number. A buffer's record says after which task it is ready (`ready_at`), and so does an event's
 (`task_id`); what a task may still use when it is given up is kept until the task is done. Whoever reads a buffer, gives

@@ -4,16 +4,16 @@ PJRT is the interface by which JAX, and other frameworks, use a platform: a stru
 which takes one pointer to an argument structure and returns an error or null. Here the table below stands for XLA's
 header: it lists the functions in the order of the structure. Further tables are extensions: layouts and shardings.
 
-A line reads `Name implementation: inputs -> outputs`. All fields are 64-bit words (pointers, handles, sizes) unless a type
-follows the name (`id:i32`). The answerer is
+A line reads `Name implementation: inputs -> outputs`. All fields are 64-bit words (pointers, handles, sizes) unless a
+type follows the name (`id:i32`). The answerer is
 
 - `get`: native code copies the outputs from words of the record that the first input points to (`hloom.pjrt.native`);
   `out=word` names the word where it has another name;
 - `destroy`: native code puts the record on the list of the dead;
 - `native`: a function of native code's own (`execute_code.py`, `host_code.py`, `async_dispatch.py`), or one that does
   nothing;
-- `python`: a Python function of this package, registered with `implements`. Some of them only do what native code leaves
-  to them: for these, `native.py` has the name in a list;
+- `python`: a Python function of this package, registered with `implements`. Some of them only do what native code
+  leaves to them: for these, `native.py` has the name in a list;
 - nothing: the function is not implemented, and says so.
 
 An output marked `?` was added to the interface after the first version: callers may be older than it.

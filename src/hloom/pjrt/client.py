@@ -73,7 +73,9 @@ PROCESSES = Processes()
 
 @dataclass(eq=False)
 class Client:
-    """`devices` are those of all processes in order, `addressable_devices` those of this one, which is number `process`."""
+    """`devices` are those of all processes in order, `addressable_devices` those of this one, which is number
+    `process`.
+    """
 
     devices: list[PjrtDevice]
     addressable_devices: list[PjrtDevice]

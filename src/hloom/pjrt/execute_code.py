@@ -1,10 +1,10 @@
 """Running a program without Python: on one device, with nothing in it that needs the host.
 
 Such an executable's record has the address of its program in `main`; `template` and `table_words` are the table of
-pointers that the program takes (see `backends/cpu/runtime/dispatch.py`), with room for `input_count` and then `output_count`
-addresses from word `first_input` on. `descriptions` has `DESCRIPTION_WORDS` words for each output: the number of the
-argument whose memory it takes, plus one (0: memory of its own), and what its buffer's record starts as. `donated` has a
-word for each argument, which is not 0 if the argument is given to the program; it is null if none is.
+pointers that the program takes (see `backends/cpu/runtime/dispatch.py`), with room for `input_count` and then
+`output_count` addresses from word `first_input` on. `descriptions` has `DESCRIPTION_WORDS` words for each output: the
+number of the argument whose memory it takes, plus one (0: memory of its own), and what its buffer's record starts as.
+`donated` has a word for each argument, which is not 0 if the argument is given to the program; it is null if none is.
 
 Memory of results comes from the pool, small ones' from the C library. The word `owned` of a buffer's record says whose
 it is: 0 for Python's, which has a `Buffer` for it; `DONATED` where it was given away; else its address, and the buffer
@@ -14,8 +14,8 @@ A program that ends early gives no results; what it was given is gone. Then `fai
 arguments, by which Python, asked about it, knows that it has to tell why. What such a program wrote to is not used
 again if `is_abandoned` is not 0: other processes may still write there.
 
-A program that always ends (`dispatch`) and takes long is put in a queue: see `async_dispatch.py`. `last_nanoseconds` is what
-it took the last time.
+A program that always ends (`dispatch`) and takes long is put in a queue: see `async_dispatch.py`. `last_nanoseconds` is
+what it took the last time.
 
 Python is asked to run the program where that list runs short, an argument was deleted or is laid out otherwise than the
 program takes it (`input_layouts`), or a donated one is not native code's alone or is not to be donated in this call.

@@ -65,7 +65,7 @@ def profile(
     plain = _plain(ready)
     assert compiled.optimized is not None
     counters = _Counters(timed, len(compiled.timed))
-    durations, plain_durations = _run_in_turns(timed, plain, arguments, counters, seconds)
+    durations, plain_durations = _run_alternately(timed, plain, arguments, counters, seconds)
     by_name = {i.name: i for i in compiled.optimized.instructions()}
     runs = len(durations)
     kernels = []
@@ -78,8 +78,8 @@ def profile(
             Kernel(step.name, step.kind, seconds_each, count / runs, step.bytes, flops, instruction, waiting)
         )
     overhead = float(np.median(durations) / np.median(plain_durations)) - 1
-    took, limits = float(np.mean(durations)), measure_limits()
-    return Profile(ready.name, took, overhead, kernels, counters.events(), limits, compiled.optimized)
+    mean_seconds, limits = float(np.mean(durations)), measure_limits()
+    return Profile(ready.name, mean_seconds, overhead, kernels, counters.events(), limits, compiled.optimized)
 
 
 def _plain(module: Module) -> Any:
@@ -89,7 +89,7 @@ def _plain(module: Module) -> Any:
     return compile(module, seed=0)
 
 
-def _run_in_turns(
+def _run_alternately(
     timed: CpuExecutable, plain: Any, arguments: Sequence[Any], counters: _Counters, seconds: float
 ) -> tuple[list[float], list[float]]:
     """The times of calls of both, in turns, after one of each that does not count."""

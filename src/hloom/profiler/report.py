@@ -19,16 +19,16 @@ SUFFIXES = (".svg", ".png", ".pdf", ".json")
 
 def table(profile: Measured, shown: int = SHOWN) -> Table:
     """The kernels that took most."""
-    made = Table("kernel", "kind", "runs", "us", "share", "GB/s", "GFLOP/s", "of limit", "waiting", "source")
-    for column in made.columns[2:9]:
+    result = Table("kernel", "kind", "runs", "us", "share", "GB/s", "GFLOP/s", "of limit", "waiting", "source")
+    for column in result.columns[2:9]:
         column.justify = "right"
     slowest = sorted(profile.kernels, key=lambda kernel: -kernel.seconds)
     for kernel in slowest[:shown]:
-        made.add_row(*_cells(kernel, profile))
+        result.add_row(*_cells(kernel, profile))
     if len(slowest) > shown:
         rest = sum(kernel.seconds for kernel in slowest[shown:])
-        made.add_row(f"{len(slowest) - shown} others", "", "", f"{1e6 * rest:.1f}", f"{rest / profile.seconds:.1%}")
-    return made
+        result.add_row(f"{len(slowest) - shown} others", "", "", f"{1e6 * rest:.1f}", f"{rest / profile.seconds:.1%}")
+    return result
 
 
 def _cells(kernel: Kernel, profile: Measured) -> list[str]:
@@ -99,16 +99,16 @@ def save(profile: Measured, path: str) -> None:
 def trace(profile: Measured) -> dict[str, object]:
     """The steps of one run in the Trace Event Format, which Perfetto and chrome://tracing show."""
     events = []
-    for number, start, end in profile.events:
-        kernel = profile.kernels[number]
+    for index, start, end in profile.events:
+        kernel = profile.kernels[index]
         arguments = {
             "bytes": kernel.bytes,
             "flops": kernel.flops,
             "waiting": kernel.waiting,
             "source": _source(kernel),
         }
-        place = {"pid": 1, "tid": 1, "ts": 1e6 * start, "dur": 1e6 * (end - start)}
-        events.append({"name": kernel.name, "cat": kernel.kind, "ph": "X", "args": arguments, **place})
+        timing = {"pid": 1, "tid": 1, "ts": 1e6 * start, "dur": 1e6 * (end - start)}
+        events.append({"name": kernel.name, "cat": kernel.kind, "ph": "X", "args": arguments, **timing})
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"module": profile.name}}
 
 
@@ -116,7 +116,7 @@ def _draw(profile: Measured, path: str) -> None:
     """The slowest kernels as bars, and all on the roofline of the machine."""
     slowest = sorted(profile.kernels, key=lambda kernel: -kernel.seconds)[:SHOWN]
     kinds = list(dict.fromkeys(kernel.kind for kernel in slowest))
-    colors = {kind: f"C{number % 10}" for number, kind in enumerate(kinds)}
+    colors = {kind: f"C{index % 10}" for index, kind in enumerate(kinds)}
     figure = new_figure((13, 1.6 + 0.24 * max(12, len(slowest))))
     bars, roof = figure.subplots(1, 2)
     bars.barh(

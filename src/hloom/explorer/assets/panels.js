@@ -51,12 +51,12 @@ function chooser(rows, render, choose) {
 function passesView(data) {
   const content = h("div", { class: "content" });
   const list = chooser(data.passes, (pass, k) => [
-    `${k + 1}. ${pass.name}  `, h("span", { class: "gone" }, `−${pass.gone} `), h("span", { class: "new" }, `+${pass.new}`),
+    `${k + 1}. ${pass.name}  `, h("span", { class: "removed" }, `−${pass.removed} `), h("span", { class: "added" }, `+${pass.added}`),
     h("small", {}, `${pass.changes} changes, ${pass.milliseconds.toFixed(1)} ms, ${pass.size} instructions before`),
   ], (pass) => {
     const rules = pass.rules.map(([name, count]) => `${name} ${count}`).join(", ");
     content.replaceChildren(h("h2", {}, pass.name), rules ? h("p", { class: "soft" }, `rules: ${rules}`) : "", h("pre", {}, ...pass.lines.map((line) =>
-      h("div", { class: line[0] === "-" ? "gone" : line[0] === "+" ? "new" : "soft" }, line || " "))));
+      h("div", { class: line[0] === "-" ? "removed" : line[0] === "+" ? "added" : "soft" }, line || " "))));
     if (!pass.lines.length) content.append(h("p", { class: "soft" }, "It changed names, order or annotations alone."));
   });
   if (data.passes.length) list.pick(0);
