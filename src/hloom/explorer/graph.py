@@ -59,7 +59,7 @@ def source_of(instruction: Instruction) -> str:
     metadata = instruction.metadata
     location = metadata.get("source_file", "")
     if location and metadata.get("source_line"):
-        location = f"{location}:{metadata['location']}"
+        location = f"{location}:{metadata['source_line']}"
     parts = [str(metadata.get("op_name", "")), location, instruction.location]
     return "\n".join(dict.fromkeys(part for part in parts if part))
 

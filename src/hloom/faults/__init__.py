@@ -1,4 +1,4 @@
-"""Tools that find the fault: instructions cut out, modules made small, the first difference between two of them."""
+"""Tools that locate faults: extract instructions, reduce modules, and find the first difference or bad value."""
 
 from hloom.faults.bisect import FaultyPass, Tolerance, first_difference, first_faulty_pass
 from hloom.faults.case import Case

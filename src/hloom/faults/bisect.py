@@ -1,4 +1,4 @@
-"""Where two ways to run a module part: the first instruction that differs, or the pass that broke it."""
+"""Locates the difference between two runs of a module: the first instruction that differs, or the faulty pass."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hloom.passes import Pass, Pipeline, clone_module, run_passes
 from hloom.values import Value
 
 Runner = Callable[[Module, Sequence[Value]], Value]
-"""Gives the result of a module for arguments."""
+"""A backend: returns the result of a module for given arguments."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far numbers may be apart: |a - b| <= absolute + relative * |b|."""
+    """Tolerance of a comparison: |a - b| <= absolute + relative * |b|."""
 
     relative: float = 1e-4
     absolute: float = 1e-5
 
     def difference(self, value: Value, expected: Value) -> str | None:
-        """How the value differs; None where it does not."""
+        """Describes the first difference of a value from the expected one; None if there is none."""
         pairs = list(zip(flat(value), flat(expected), strict=True))
         for index, (got, want) in enumerate(pairs):
             result = difference(got, want, self.relative, self.absolute)
@@ -36,14 +36,14 @@ class Tolerance:
 
 
 def run_on_cpu(module: Module, arguments: Sequence[Value]) -> Value:
-    """The result by native code."""
+    """Runs a module as native code."""
     from hloom.api import compile
 
     return compile(module, "cpu", seed=0)(*arguments)
 
 
 def run_on_xla(module: Module, arguments: Sequence[Value]) -> Value:
-    """The result by XLA's CPU backend, through jaxlib."""
+    """Runs a module on XLA's CPU backend, through jaxlib."""
     from hloom.bench.peer import Peer
 
     peer = Peer()
@@ -55,7 +55,10 @@ RUNNERS: dict[str, Runner] = {"cpu": run_on_cpu, "interpreter": interpret, "xla"
 
 
 def describe_difference(case: Case, left: Runner, right: Runner, tolerance: Tolerance) -> str | None:
-    """In words, None where the results agree; only one of both may fail, with whatever error."""
+    """Describes how the results of two runners differ; None if they agree or both fail.
+
+    Raises ResourceExhaustedError; any other error of a single runner is a difference.
+    """
     results: list[Any] = []
     for runner in (left, right):
         try:
@@ -68,16 +71,17 @@ def describe_difference(case: Case, left: Runner, right: Runner, tolerance: Tole
     if len(failures) == 2:
         return None
     if failures:
-        return f"one of both fails: {failures[0]}"
+        return f"one of the two fails: {failures[0]}"
     return tolerance.difference(results[0], results[1])
 
 
 def first_difference(
     case: Case, left: Runner, right: Runner, tolerance: Tolerance = Tolerance(), progress: Progress | None = None
 ) -> tuple[Case, str] | None:
-    """The smallest part of a case on which two ways to run it differ, and how; None where they agree.
+    """Returns the smallest part of a case on which two runners differ, and a description; None if they agree.
 
-    Its root is the instruction that differs; what it reads has the values of the interpreter in the run of the whole.
+    The root of the part is the instruction that differs. Its arguments are the values that the interpreter computes in
+    a run of the whole case.
     """
     if describe_difference(case, left, right, tolerance) is None:
         return None
@@ -90,9 +94,11 @@ def first_difference(
 def first_difference_of_modules(
     case: Case, other: Module, tolerance: Tolerance = Tolerance()
 ) -> tuple[str, str] | None:
-    """The first instruction of a case that has another value in another module, by its name; and how it differs.
+    """Returns the first instruction whose value differs from that of the same name in another module, and how it
+    differs.
 
-    Both run on the interpreter; entries and what they call are looked at, each instruction when it first runs.
+    Both modules run on the interpreter. Instructions of all computations are compared, each by its first execution.
+    Returns None if none differs.
     """
     values: dict[str, Value] = {}
 
@@ -116,19 +122,20 @@ def first_difference_of_modules(
 
 @dataclass(frozen=True)
 class FaultyPass:
-    """A pass after which a module gives something else."""
+    """A pass that changed the result of a module."""
 
     name: str
     run: int
-    """Which run of a pass of the pipeline it was, from 1 on."""
+    """Index of the run among all runs of passes of the pipeline, from 1."""
     message: str
     before: Case
-    """The smallest part of the module before the pass on which it goes wrong."""
+    """The smallest part of the module on which the pass is faulty."""
     after: Module
+    """`before` after the pass has run."""
 
 
 class _FaultyPassFound(Exception):
-    """Ends the pipeline at the pass that is looked for."""
+    """Ends the pipeline after the faulty pass."""
 
 
 def first_faulty_pass(
@@ -137,7 +144,9 @@ def first_faulty_pass(
     tolerance: Tolerance = Tolerance(),
     progress: Progress | None = None,
 ) -> FaultyPass | None:
-    """The first pass of a pipeline after which the interpreter gives another result, or fails; None without one."""
+    """Finds the first pass of a pipeline after which the interpreter returns another result, or fails; None without
+    one.
+    """
     expected = interpret(case.module, case.arguments or ())
     module = clone_module(case.module)
     before = [clone_module(module)]
@@ -163,19 +172,19 @@ def first_faulty_pass(
 
 
 def _reduced(case: Case, step: Pass, tolerance: Tolerance, progress: Progress | None) -> Case:
-    """The smallest part on which the pass alone goes wrong."""
+    """The smallest part of a case on which the pass alone is faulty."""
 
-    def goes_wrong(smaller: Case) -> bool:
+    def is_faulty(smaller: Case) -> bool:
         expected = interpret(smaller.module, smaller.arguments or ())
         module = clone_module(smaller.module)
         step.run(module)
         return _failure(module, smaller.arguments or (), expected, tolerance) is not None
 
-    return reduce(case, goes_wrong, progress)
+    return reduce(case, is_faulty, progress)
 
 
 def _failure(module: Module, arguments: Sequence[Value], expected: Value, tolerance: Tolerance) -> str | None:
-    """How the module differs from what is expected."""
+    """Describes how the result of a module differs from the expected one; None if it does not."""
     try:
         return tolerance.difference(interpret(module, arguments), expected)
     except HloomError as error:

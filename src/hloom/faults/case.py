@@ -1,4 +1,4 @@
-"""A case: a module with arguments, and the parts of it that are modules too."""
+"""Cases: modules with arguments, and the extraction of parts of them as modules."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from hloom.values import Value
 
 @dataclass(frozen=True)
 class Case:
-    """A module and an argument for each parameter of its entry; without arguments (None) only the module is known."""
+    """A module with an argument for each parameter of its entry, or without arguments (None)."""
 
     module: Module
     arguments: tuple[Value, ...] | None = None
     _values: dict[str, Value] = field(default_factory=dict, compare=False, repr=False)
-    """What instructions of the entry gave, by name, as far as anybody has asked."""
+    """Cached values of instructions of the entry, by name."""
 
     @staticmethod
     def random(module: Module, seed: int) -> Case:
-        """With random arguments."""
+        """A case with random arguments."""
         rng = np.random.default_rng(seed)
         return Case(module, tuple(random_value(rng, shape) for shape in module.entry.parameter_shapes))
 
     @property
     def size(self) -> int:
-        """The instructions of all computations, parameters aside."""
+        """Number of instructions in all computations, without parameters."""
         return sum(1 for instruction in self.module.instructions() if instruction.opcode != "parameter")
 
     def values(self, instructions: Sequence[Instruction]) -> list[Value]:
-        """What instructions of the entry give for the arguments, by the interpreter."""
+        """Values of instructions of the entry for the arguments, computed by the interpreter."""
         assert self.arguments is not None
         arguments = {p.name: value for p, value in zip(self.module.entry.parameters, self.arguments, strict=True)}
         values = self._values | arguments
@@ -48,9 +48,9 @@ class Case:
         return [values[i.name] for i in instructions]
 
     def extract(self, roots: Sequence[Instruction], inputs: Collection[Instruction] = ()) -> Case:
-        """The case whose result is `roots` of the entry, and in which `inputs` are parameters.
+        """The case whose result are the values of `roots` of the entry, and whose parameters replace `inputs`.
 
-        Only what the roots need is left, and the names that it had, so that values are known further on.
+        It has only the instructions that the roots need. They keep their names, so that cached values remain valid.
         """
         module, outside = extract(self.module.name, roots, inputs)
         arguments = None if self.arguments is None else tuple(self.values(outside))
@@ -58,7 +58,7 @@ class Case:
 
 
 def observed(case: Case, instructions: Collection[Instruction]) -> dict[Instruction, Value]:
-    """The values of instructions of the entry in a run of the interpreter."""
+    """Runs the interpreter and returns the values of instructions of the entry."""
     found: dict[Instruction, Value] = {}
 
     def observe(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
@@ -66,41 +66,42 @@ def observed(case: Case, instructions: Collection[Instruction]) -> dict[Instruct
             found[instruction] = value
 
     interpret(case.module, case.arguments or (), observe)
-    # Constants do not run.
+    # The interpreter does not execute constants.
     found.update({i: i.op.literal.value for i in instructions if i.opcode == "constant"})  # type: ignore[attr-defined]
     return found
 
 
 def interpret(module: Module, arguments: Sequence[Value], observer: Callable[..., None] | None = None) -> Value:
-    """The result by the interpreter, random numbers from a fixed seed."""
+    """Runs a module on the interpreter, with a fixed seed of random numbers."""
     return compile(module, "interpreter", seed=0, observer=observer)(*arguments)
 
 
 def extract(
     name: str, roots: Sequence[Instruction], inputs: Collection[Instruction] = ()
 ) -> tuple[Module, list[Instruction]]:
-    """A module whose results are `roots` of a computation (a tuple of several); and what its parameters stand for.
+    """Builds a module that computes `roots` of a computation (as a tuple if there are several).
 
-    These are `inputs`, where the roots need them, and parameters of the computation.
+    Returns the module and the instruction that each of its parameters replaces: the `inputs` and parameters of the
+    computation that the roots need.
     """
     needed = _needed(roots, inputs)
     outside = [i for i in needed if i in inputs or i.opcode == "parameter"]
-    parameter_numbers = {instruction: k for k, instruction in enumerate(outside)}
-    copies = _callee_copies(needed, parameter_numbers)
+    ordinals = {instruction: k for k, instruction in enumerate(outside)}
+    copies = _callee_copies(needed, ordinals)
     assert roots[0].parent is not None
     entry = Computation(roots[0].parent.name)
     new: dict[Instruction, Instruction] = {}
     for old in needed:
-        is_parameter = old in parameter_numbers
-        op = Parameter(number=parameter_numbers[old]) if is_parameter else old.op.with_computations(copies.__getitem__)
+        is_parameter = old in ordinals
+        op = Parameter(number=ordinals[old]) if is_parameter else old.op.with_computations(copies.__getitem__)
         operands = [] if is_parameter else [new[operand] for operand in old.operands]
         new[old] = entry.add(Instruction(old.name, old.shape, op, operands))
         copy_annotations(old, new[old])
         new[old].location = old.location
-        # Stack frames are rows of the other module's tables.
+        # Stack frame ids refer to tables of the other module.
         new[old].metadata = {key: value for key, value in old.metadata.items() if key != "stack_frame_id"}
         for before in [] if is_parameter else old.control_predecessors:
-            if before not in parameter_numbers:
+            if before not in ordinals:
                 new[before].add_control_dependency(new[old])
     entry.root = new[roots[0]] if len(roots) == 1 else _tuple(entry, [new[root] for root in roots])
     module = Module(name)
@@ -110,13 +111,11 @@ def extract(
     return module, outside
 
 
-def _callee_copies(
-    needed: Iterable[Instruction], parameter_numbers: Collection[Instruction]
-) -> dict[Computation, Computation]:
-    """What the instructions call, callees first, as computations of another module."""
+def _callee_copies(needed: Iterable[Instruction], ordinals: Collection[Instruction]) -> dict[Computation, Computation]:
+    """Copies of the computations that the instructions call, callees first."""
     copies: dict[Computation, Computation] = {}
     for instruction in needed:
-        if instruction not in parameter_numbers:
+        if instruction not in ordinals:
             for called in instruction.op.computations:
                 for computation in callees_first(called):
                     if computation not in copies:
@@ -132,7 +131,7 @@ def _tuple(entry: Computation, elements: list[Instruction]) -> Instruction:
 
 
 def _needed(roots: Sequence[Instruction], inputs: Collection[Instruction]) -> list[Instruction]:
-    """What the roots need, in the order of the computation; of `inputs` nothing is needed."""
+    """Instructions that the roots need, in the order of the computation; operands of `inputs` are not needed."""
     found: set[Instruction] = set()
     stack = list(roots)
     while stack:

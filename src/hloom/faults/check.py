@@ -1,8 +1,8 @@
-"""A run of native code that looks at every value: the first NaN or infinity, the first index outside of its bounds.
+"""Checked runs of native code: find the first NaN, infinity or out-of-bounds index.
 
-The checks are compiled with the program (`instrument.py`), so it runs at the speed of machine code, fused in another
-way than without them. An instruction makes a NaN where its result has one and none of its operands has. An index is
-outside where XLA would clamp it (dynamic-slice, dynamic-update-slice, gather) or leave the window out (scatter).
+The checks are compiled into the program (`instrument.py`), which runs at native speed, although it is fused differently
+than without them. An instruction produces a NaN if its result has one and none of its operands does. An index is out
+of bounds if XLA would clamp it (dynamic-slice, dynamic-update-slice, gather) or skip the window (scatter).
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ _WORDS = {"nan": "a NaN", "inf": "an infinity"}
 
 @dataclass(frozen=True)
 class Finding:
-    """What failed first: the instruction, where in its result, or, with `value`, which of its indices."""
+    """The first failure of a check.
+
+    `position` is that of the bad element in the result, or, for an index out of bounds, that of the index in the
+    indices; then `value` is the index and `limits` are the largest valid indices of the dimensions.
+    """
 
     instruction: Instruction
     kind: str
@@ -36,7 +40,7 @@ class Finding:
         where = f"[{','.join(map(str, self.position))}]"
         lines = [f"{self._what()} {self.instruction!r}, {'at' if self.value is None else 'index'} {where}"]
         if self.value is not None:
-            rule = "the window is left out" if self.instruction.opcode == "scatter" else "it is clamped"
+            rule = "the window is skipped" if self.instruction.opcode == "scatter" else "it is clamped"
             lines.append(f"it is {self.value}, and windows fit in [0, {self._limit()}]: {rule}")
         metadata = self.instruction.metadata
         if "op_name" in metadata:
@@ -59,17 +63,17 @@ class Finding:
 def check(
     module: Module | str, arguments: Sequence[Value], kinds: Collection[str] = ("nan", "bounds")
 ) -> Finding | None:
-    """Runs a module on one device with checks of some kinds (nan, inf, bounds); None where nothing fails.
+    """Runs a module on one device with checks of some kinds (nan, inf, bounds); None if none fails.
 
-    Parameters and constants may hold anything, and what is dynamic is not looked at. Raises HloomError where the module
-    does not compile or the arguments do not fit.
+    Parameters and constants may hold any values, and arrays of dynamic shape are not checked. Raises HloomError if the
+    module does not compile or the arguments do not match.
     """
     unknown = set(kinds) - set(KINDS)
     if unknown:
         raise ArgumentError(f"checks are {', '.join(KINDS)}; got {', '.join(sorted(unknown))}")
     ready = prepare(module)
     if ready.replica_count * ready.num_partitions != 1:
-        raise ArgumentError(f"a check is of one device, and {ready.name} is for several")
+        raise ArgumentError(f"a check runs on one device, and {ready.name} is for several")
     found = instrumented(ready, frozenset(kinds))
     _, (number, position, value) = compile(found.module, seed=0)(*arguments)
     if not number:

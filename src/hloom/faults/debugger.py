@@ -1,4 +1,4 @@
-"""A step debugger: the interpreter stops after an instruction, and one looks around."""
+"""An interactive step debugger on the interpreter."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from hloom.ir import Computation, Instruction
 from hloom.values import Value
 
 AROUND = 4
-"""Instructions shown before and after the one that has run."""
+"""Number of instructions that `list` shows before and after the current one."""
 
 
 class Quit(HloomError):
-    """The user ended the run."""
+    """Raised when the user ends the run."""
 
 
 @dataclass(frozen=True)
 class Breakpoint:
-    """Stops after instructions whose name or opcode matches, where the condition holds of their value."""
+    """A glob pattern of names or opcodes, and a Python condition on the value (empty: always true)."""
 
     pattern: str
     condition: str = ""
 
     def holds(self, instruction: Instruction, operands: Sequence[Value], value: Value) -> bool:
+        """Whether to stop after an instruction. Raises whatever the condition raises."""
         if not any(fnmatch.fnmatchcase(text, self.pattern) for text in (instruction.name, instruction.opcode)):
             return False
         if not self.condition:
@@ -44,7 +45,7 @@ class Breakpoint:
 
 
 class Debugger(cmd.Cmd):
-    """Runs a case step by step; `help` lists the commands. A line without anything repeats the last command."""
+    """Runs a case step by step. `help` lists the commands, and an empty line repeats the last one."""
 
     prompt = "(hloom) "
 
@@ -60,7 +61,10 @@ class Debugger(cmd.Cmd):
         self.stops_at: Callable[[Instruction], bool] = lambda _: True
 
     def run(self) -> Value | None:
-        """The result; None where the user quits. Errors of the program are raised, after a last look around."""
+        """Runs the case; returns its result, or None if the user quits.
+
+        Errors of the program are raised after a last prompt.
+        """
         parameters = self.case.module.entry.parameters
         self.values.update(zip(parameters, self.case.arguments or (), strict=True))
         try:
@@ -96,16 +100,16 @@ class Debugger(cmd.Cmd):
     def _say(self, text: str) -> None:
         print(text, file=self.stdout)
 
-    # Commands that go on
+    # Commands that continue the run
 
     def do_step(self, argument: str) -> bool:
-        """step [N]: run one instruction, or N of them, whatever they call included."""
+        """step [N]: run one instruction or N of them, stepping into called computations."""
         last = self.count + (int(argument) if argument.isdecimal() else 1)
         self.stops_at = lambda _: self.count >= last
         return True
 
     def do_next(self, _: str) -> bool:
-        """next: run to the next instruction of the same computation, over what is called."""
+        """next: run to the next instruction of the same computation, stepping over calls."""
         computation = self.current.parent if self.current is not None else None
         left = self.current is not None and computation is not None and self.current is computation.root
         self.stops_at = lambda instruction: left or instruction.parent is computation
@@ -121,16 +125,16 @@ class Debugger(cmd.Cmd):
         raise Quit("ended")
 
     def do_EOF(self, _: str) -> bool:
-        """Ctrl-D: as quit."""
+        """Ctrl-D: the same as quit."""
         return self.do_quit("")
 
-    # Commands that look
+    # Commands that inspect
 
     def do_break(self, argument: str) -> None:
-        """break PATTERN [if CONDITION]: stop after instructions of that name or opcode.
+        """break PATTERN [if CONDITION]: stop after instructions with a matching name or opcode.
 
-        The condition is Python, on `value`, `operands` and `np`: break add* if np.isnan(value).any()
-        Without a pattern the breakpoints are listed.
+        The condition is a Python expression on `value`, `operands` and `np`: break add* if np.isnan(value).any()
+        Without a pattern, the breakpoints are listed.
         """
         pattern, _, condition = argument.partition(" if ")
         if pattern.strip():
@@ -139,7 +143,7 @@ class Debugger(cmd.Cmd):
             self._say(f"{index}. {each}")
 
     def do_clear(self, argument: str) -> None:
-        """clear [N]: remove a breakpoint, or all."""
+        """clear [N]: remove a breakpoint, or all of them."""
         if argument.isdecimal() and 1 <= int(argument) <= len(self.breakpoints):
             del self.breakpoints[int(argument) - 1]
         elif not argument:
@@ -148,12 +152,12 @@ class Debugger(cmd.Cmd):
             self._say(f"there is no breakpoint {argument}")
 
     def do_watch(self, argument: str) -> None:
-        """watch PATTERN: show the values of these instructions each time they run."""
+        """watch PATTERN: show the values of matching instructions each time they run."""
         self.watched += argument.replace("%", "").split()
         self._say(f"watching {', '.join(self.watched) or 'nothing'}")
 
     def do_print(self, argument: str) -> None:
-        """print [NAME]: the last value of an instruction; without a name, of the one that has just run."""
+        """print [NAME]: show the last value of an instruction; without a name, of the current one."""
         found = self.current if not argument else self._find(argument.strip().lstrip("%"))
         if found is None or found not in self.values:
             self._say(f"%{argument} has no value yet" if argument else "nothing has run yet")
@@ -161,13 +165,13 @@ class Debugger(cmd.Cmd):
             self._say(f"{found!r}\n  {describe(self.values[found])}\n{summary(self.values[found])}")
 
     def _find(self, name: str) -> Instruction | None:
-        """The instruction of that name: of this computation, else of any."""
+        """Finds an instruction by name, preferably in the current computation."""
         computation: Computation | None = self.current.parent if self.current is not None else None
         computations = [*([computation] if computation is not None else []), *self.case.module.computations]
         return next((i for c in computations for i in c.instructions if i.name == name), None)
 
     def do_list(self, _: str) -> None:
-        """list: the instructions around the one that has just run."""
+        """list: show the instructions around the current one."""
         computation = (
             self.current.parent
             if self.current is not None and self.current.parent is not None

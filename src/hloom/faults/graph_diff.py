@@ -1,4 +1,4 @@
-"""What is different between two modules, as graphs: names and order do not count, what is computed from what does."""
+"""Difference of two modules as graphs: it ignores names and order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from hloom.passes.edit import callees_first_of
 
 @dataclass(frozen=True)
 class ComputationDiff:
-    """A computation of the second module beside its counterpart in the first; either may be missing."""
+    """Difference of a computation and its counterpart in the other module, either of which may be missing.
+
+    `unchanged` is the number of equal instructions.
+    """
 
     name: str
     removed: list[Instruction]
@@ -21,15 +24,16 @@ class ComputationDiff:
 
     @property
     def is_same(self) -> bool:
+        """Whether the computations are equal."""
         return not self.removed and not self.added
 
 
 def diff(a: Module, b: Module) -> list[ComputationDiff]:
-    """Computation by computation: the instructions of `a` that `b` lacks, and the other way round.
+    """Returns, for each computation, the instructions of `a` that `b` lacks, and vice versa.
 
-    Two instructions are the same if their operation, shape and operands are, or if they are written in the same way
-    from the same names; parameters are told apart by number. The entries are counterparts, other computations by their
-    names; what has the same instructions needs no name in common.
+    Two instructions are equal if their operations, shapes and operands are equal, or if they have the same text and
+    operand names. Parameters are equal if their parameter numbers are. The two entries are counterparts, and so are
+    computations of the same name. A computation whose root has an equal in the other module needs no counterpart.
     """
     ids: dict[Any, int] = {}
     keys_a, keys_b = (_keys(module, ids) for module in (a, b))
@@ -54,7 +58,7 @@ def _compare(
 ) -> ComputationDiff:
     of_a, of_b = (Counter(keys[i] for i in c.instructions) for c, keys in ((a, keys_a), (b, keys_b)))
     removed, added = _take(a, keys_a, of_a - of_b), _take(b, keys_b, of_b - of_a)
-    # What reads something else under an old name, and is written as before, is not worth a word.
+    # Instructions with unchanged text whose operands differ are not reported.
     written = {_line(i) for i in removed} & {_line(i) for i in added}
     unchanged = len(b.instructions) - len(added) + len(written)
     return ComputationDiff(
@@ -63,20 +67,20 @@ def _compare(
 
 
 def _line(instruction: Instruction) -> tuple[str, Any]:
-    """The instruction as it is written: its name, what it is, and the names that it reads."""
+    """Text of an instruction, its attributes and the names of the computations that it calls."""
     called = tuple(computation.name for computation in instruction.op.computations)
     return repr(instruction), (_attributes(instruction), called)
 
 
 def _attributes(instruction: Instruction) -> tuple[tuple[str, Any], ...]:
-    """What the operation says of itself beside the computations that it calls."""
+    """Attributes of the operation, except the computations that it calls."""
     op = instruction.op
     calling = {f.name for f in op.calling_fields}
     return tuple((f.name, op.__dict__[f.name]) for f in op.fields if f.name not in calling)
 
 
 def _take(computation: Computation, keys: dict[Instruction, int], wanted: Counter[int]) -> list[Instruction]:
-    """The last so many instructions of each key, in order: of equal ones it is those that a pass added or merged."""
+    """The last `wanted[key]` instructions of each key, in order: of equal ones, passes add or merge the last."""
     rest, found = Counter(wanted), []
     for instruction in reversed(computation.instructions):
         if rest[keys[instruction]]:
@@ -86,7 +90,7 @@ def _take(computation: Computation, keys: dict[Instruction, int], wanted: Counte
 
 
 def _keys(module: Module, ids: dict[Any, int]) -> dict[Instruction, int]:
-    """A number for each instruction; equal ones compute the same from the same parameters."""
+    """Value numbering: instructions with equal ids compute the same function of the parameters."""
     found: dict[Instruction, int] = {}
     for computation in callees_first_of(module):
         for instruction in computation.instructions:
@@ -99,7 +103,7 @@ def _keys(module: Module, ids: dict[Any, int]) -> dict[Instruction, int]:
 
 
 def diff_lines(diffs: list[ComputationDiff]) -> list[str]:
-    """As text: `- ` what is gone, `+ ` what is new."""
+    """Formats a difference as text, with `- ` before removed and `+ ` before added instructions."""
     lines = []
     for each in diffs:
         if each.is_same:

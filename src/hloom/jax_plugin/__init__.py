@@ -1,4 +1,4 @@
-"""hloom as a JAX platform: JAX calls `initialize` of every plugin that an installed package advertises.
+"""hloom as a JAX platform: JAX calls `initialize` of all installed plugins.
 
 `JAX_PLATFORMS=hloom python train.py` then runs an unmodified program on hloom. `HLOOM_NUM_DEVICES` sets the number of
 virtual devices.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 
 PRIORITY = -100
-"""Below XLA's CPU: hloom is used where it is asked for, not because it is installed."""
+"""Below XLA's CPU backend: hloom has to be requested, and is not chosen because it is installed."""
 
 
 def initialize() -> None:
-    """Registers the platform; nothing heavy happens before JAX makes a client of it."""
+    """Registers the platform. Expensive work waits until JAX creates a client."""
     from jax._src import xla_bridge
 
     from hloom.jax_plugin import dlpack
@@ -27,7 +27,7 @@ def initialize() -> None:
 
 
 def _capsule(address: int) -> object:
-    """What JAX takes a PJRT_Api as."""
+    """A capsule with the address of a PJRT_Api, as JAX expects it."""
     from hloom.runtime.python_api import python_function
 
     new = python_function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)

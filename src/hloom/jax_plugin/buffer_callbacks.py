@@ -1,7 +1,7 @@
-"""`jax.experimental.buffer_callback`: Python functions that write their results into memory that they are given.
+"""`jax.experimental.buffer_callback`: Python functions that write their results into given memory.
 
-They run as the other callbacks do. JAX's own `Buffer` and `ExecutionContext` belong to its runtime; those here have the
-same interface.
+They run like other callbacks. JAX's own `Buffer` and `ExecutionContext` depend on its runtime; the classes here have
+the same interface.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hloom.values import Array
 
 
 class HostBuffer:
-    """An array of the program as a callback sees it; what is made of it shares its memory."""
+    """An array of the program as a callback sees it. Arrays that are made from it share its memory."""
 
     def __init__(self, array: Array, writeable: bool) -> None:
         self._array = array.view()
@@ -28,18 +28,22 @@ class HostBuffer:
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """Element type."""
         return self._array.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Dimension sizes."""
         return self._array.shape
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions."""
         return self._array.ndim
 
     @property
     def writeable(self) -> bool:
+        """Whether the callback may write to the array: true for results."""
         return self._array.flags.writeable
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -53,12 +57,13 @@ class HostBuffer:
 
 
 class HostContext:
-    """The circumstances of a call: there is no stream of a GPU."""
+    """Execution context of a call."""
 
     stage = buffer_callback.ExecutionStage.EXECUTE
 
     @property
     def stream(self) -> int:
+        """Raises JaxRuntimeError: there is no GPU."""
         raise JaxRuntimeError("UNIMPLEMENTED: XLA FFI GPU context is not available")
 
 
@@ -72,11 +77,11 @@ def lowering_rule(
     input_output_aliases: Sequence[tuple[int, int]],
     **_: Any,
 ) -> Sequence[Any]:
-    """A callback that returns the arrays that the function has filled."""
+    """Lowers a buffer callback to a host function that returns the arrays that the callback has filled."""
     shared = {output: operand for operand, output in input_output_aliases}
 
     def fill(*operands: Array) -> list[Array]:
-        # Operands are read-only: one that is a result as well is written in a copy, which both sides see.
+        # Operands are read-only: one that aliases a result is replaced by a copy, which is operand and result.
         arrays = [array.copy() if k in shared.values() else array for k, array in enumerate(operands)]
         results = [
             arrays[shared[k]] if k in shared else np.empty(aval.shape, aval.dtype)

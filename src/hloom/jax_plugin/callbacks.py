@@ -1,11 +1,11 @@
 """Python called from compiled programs: `jax.pure_callback`, `io_callback`, `jax.debug.callback` and `jax.debug.print`.
 
-JAX's own rules decide about shardings, tokens and effects, and all end in `emit_python_callback`. That function knows a
-fixed list of platforms; `install` puts ours in front of it. A callback becomes a custom call of `TARGET`, its attribute
-`index` says which function is meant. The function lives as long as the executable that JAX made of the program: the
-executable holds it among its `keepalives`, and `_FUNCTIONS` only refers to it weakly.
+JAX's own rules handle shardings, tokens and effects, and all of them call `emit_python_callback`. That function
+supports a fixed list of platforms; `install` wraps it to add hloom. A callback becomes a custom call of `TARGET`, whose
+attribute `index` identifies the function. The function lives as long as the executable that JAX made of the program,
+which holds it among its `keepalives`; `_FUNCTIONS` has only weak references.
 
-A callback runs on the thread that runs the program, with Python's lock, so it may call JAX again.
+A callback runs on the thread that runs the program and holds the GIL, so it may call JAX again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from hloom.values import TOKEN_VALUE, Array
 PLATFORM = "hloom"
 TARGET = "hloom_python_callback"
 PARTITIONED_TARGET = "hloom_partitioned_python_callback"
-"""Called by every partition of a program, on its own blocks."""
+"""Target of callbacks that every partition of a program calls with its own shards."""
 
 
 class HostFunction:
-    """A Python function that takes and returns flat arrays, and what it has to return."""
+    """A Python function of flat arrays, and the shapes and types of its results."""
 
     __slots__ = ("__weakref__", "function", "results")
 
@@ -60,18 +60,18 @@ _INDICES = itertools.count()
 
 @functools.cache
 def install() -> None:
-    """Makes JAX's callbacks work on our platform; once."""
+    """Patches JAX so that callbacks work on hloom; further calls have no effect."""
     for target in (TARGET, PARTITIONED_TARGET):
         register_custom_call(target, _call_host_function, wants_site=True)
     register_local(PARTITIONED_TARGET)
     emit = _emitter(jax_callback.emit_python_callback)
     jax_callback.emit_python_callback = emit  # type: ignore[assignment]
-    mlir.emit_python_callback = emit  # type: ignore[assignment]  # another name for the same function
+    mlir.emit_python_callback = emit  # type: ignore[assignment]  # an alias of the same function
     xb.local_devices = _local_devices(xb.local_devices)  # type: ignore[assignment]
 
 
 def _checked(position: int, value: Any, want: Any) -> Array:
-    """A returned value as an array of the promised shape and type; the messages are those of JAX's other platforms."""
+    """Converts a returned value to an array and checks shape and type, with the messages of JAX's other platforms."""
     array = np.asarray(dtypes.canonicalize_value(np.asarray(value)))
     if array.shape != want.shape:
         raise RuntimeError(
@@ -85,10 +85,12 @@ def _checked(position: int, value: Any, want: Any) -> Array:
 
 
 def _call_host_function(site: CustomCallSite, *operands: Any) -> Any:
-    """The custom-call target. Tokens only order calls: the function sees none."""
+    """Custom-call target of callbacks. Tokens only order the calls, so the function does not receive them."""
     host_function = _FUNCTIONS.get(site.attributes["index"])
     if host_function is None:
-        raise RunError("the Python callback of this program is gone: it lives as long as the executable that JAX made")
+        raise RunError(
+            "the Python callback of this program was freed: it lives as long as the executable that JAX made"
+        )
     shapes = zip(operands, site.operand_shapes, strict=True)
     try:
         results = iter(host_function(*(value for value, shape in shapes if shape.is_array)))
@@ -101,7 +103,7 @@ def _call_host_function(site: CustomCallSite, *operands: Any) -> Any:
 
 
 def _emitter(original: Callable[..., Any]) -> Callable[..., Any]:
-    """JAX's `emit_python_callback` with our platform."""
+    """Wraps JAX's `emit_python_callback` to support hloom."""
 
     @functools.wraps(original)
     def emit_python_callback(
@@ -144,7 +146,7 @@ def emit_call(
     has_side_effect: bool,
     sharding: Any,
 ) -> tuple[Sequence[Any], Any]:
-    """The custom call: its results, and the new token where there was one."""
+    """Emits the custom call; returns its results, and the new token if a token was given."""
     index = next(_INDICES)
     _FUNCTIONS[index] = function
     if token:
@@ -161,7 +163,7 @@ def emit_call(
 
 
 def _with_token(sharding: Any, avals_out: Sequence[Any]) -> Any:
-    """Shardy wants one sharding for each result: one more for the token, unless it is the only result."""
+    """Adds a sharding for the token, since Shardy requires one for each result; not if the token is the only result."""
     shardings = getattr(sharding, "shardings", None)
     if not shardings or not avals_out:
         return sharding
@@ -171,7 +173,7 @@ def _with_token(sharding: Any, avals_out: Sequence[Any]) -> Any:
 
 
 def _local_devices(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`local_devices` as callbacks ask for it: without JAX's CPU platform, ours holds what is handed to the host."""
+    """Wraps `local_devices`: without JAX's CPU platform, callbacks get hloom's devices when they look for the CPU's."""
 
     @functools.wraps(original)
     def local_devices(process_index: int | None = None, backend: Any = None, host_id: int | None = None) -> Any:

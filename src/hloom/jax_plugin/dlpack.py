@@ -1,7 +1,7 @@
-"""DLPack between JAX's arrays on our platform and other libraries' arrays in the host's memory, without copies.
+"""DLPack: exchange of arrays between JAX on hloom and other libraries, without copies.
 
-JAX knows DLPack's devices for the platforms that it names. Ours is the host's memory, DLPack's CPU: `install` makes JAX
-take arrays in where our platform is the default one, and hand out arrays that lie on it.
+JAX maps a fixed list of platforms to DLPack's devices. hloom's memory is the host's, so its device is DLPack's CPU:
+`install` makes JAX import arrays to hloom if that is the default platform, and export arrays from hloom.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hloom.runtime.python_api import immortal, python_function
 from hloom.values import Array
 
 CPU_DEVICE = (1, 0)
-"""kDLCPU, and the only one of its kind."""
+"""kDLCPU and device id 0."""
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _BFLOAT = 4
 _NAME = b"dltensor"
@@ -48,15 +48,16 @@ class _Tensor(ctypes.Structure):
 
 
 _exported: dict[int, tuple[Any, ...]] = immortal({})
-"""What the tensors that others hold need, by the address of the tensor.
+"""Objects that exported tensors keep alive, by the address of the tensor.
 
-What is there when Python ends stays: a view of an array of JAX may only be freed while JAX's client lives.
+Entries that exist when Python is finalised are leaked: a view of a JAX array may only be freed while JAX's client
+lives.
 """
 
 
 @functools.cache
 def install() -> None:
-    """Makes DLPack work on our platform; once."""
+    """Patches JAX so that DLPack works on hloom; further calls have no effect."""
     jax_dlpack._DL_DEVICE_TO_PLATFORM = _Platforms(jax_dlpack._DL_DEVICE_TO_PLATFORM)
     jax_dlpack._to_dlpack = _exporter(jax_dlpack._to_dlpack)  # type: ignore[assignment]
     array_type: Any = jax_array.ArrayImpl
@@ -64,7 +65,7 @@ def install() -> None:
 
 
 class _Platforms(dict[Any, str]):
-    """JAX's platform for a device of DLPack: for the CPU ours, where it is the default one."""
+    """JAX's platforms by DLPack device. The CPU is hloom if hloom is the default platform."""
 
     def __getitem__(self, device: Any) -> str:
         if device == CPU_DEVICE[0] and xla_bridge.default_backend() == PLATFORM:
@@ -94,7 +95,7 @@ def _exporter(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def capsule(array: Array) -> object:
-    """A DLPack capsule over an array, which lives until the one who took the tensor lets go of it."""
+    """A DLPack capsule of an array; the array lives until the consumer of the tensor deletes it."""
     if array.dtype == ml_dtypes.bfloat16:
         code = _BFLOAT
     elif array.dtype.kind in _CODES:
@@ -124,7 +125,7 @@ def _delete(address: int, exported: dict[int, tuple[Any, ...]] = _exported) -> N
 
 
 def _drop_capsule(capsule: int) -> None:
-    """A capsule that nobody took still has its name."""
+    """Destructor of capsules. One that was never consumed still has its original name."""
     if _is_capsule(capsule, _NAME):
         _delete(_capsule_content(capsule, _NAME))
 

@@ -1,7 +1,8 @@
-"""What our platform takes over from JAX's CPU platform: lowering rules, donation, and choices by the platform's name.
+"""JAX's rules for its CPU platform, applied to hloom: lowering rules, donation, and branches by platform name.
 
-JAX looks up lowering rules by platform. Those for "cpu" emit what hloom runs as well (LAPACK targets, FFT, top-k), so
-ours is a view: whatever is registered for "cpu", now or later, is ours too unless we have a rule of our own.
+JAX looks lowering rules up by platform. Those for "cpu" emit operations that hloom supports (LAPACK targets, FFT,
+top-k). So hloom's table is a view of them: rules that are registered for "cpu", now or later, apply to hloom too,
+unless it has its own.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from hloom.jax_plugin import buffer_callbacks, callbacks, dlpack, partitioning
 from hloom.jax_plugin.callbacks import PLATFORM
 
 CPU = "cpu"
-"""The platform whose rules we share."""
+"""Platform whose rules hloom shares."""
 
 
 @functools.cache
 def register_lowerings() -> None:
-    """Makes JAX lower programs for our platform; once. Any time after `import jax`, before the first program."""
+    """Makes JAX lower programs for hloom; has to be called before the first program. Further calls have no effect."""
     callbacks.install()
     dlpack.install()
     partitioning.install()
     rules = mlir._platform_specific_lowerings
     own: dict[core.Primitive, mlir.LoweringRuleEntry] = dict(rules.pop(PLATFORM, {}))
     rules[PLATFORM] = collections.ChainMap(own, rules[CPU])  # type: ignore[assignment]
-    # Not mlir.register_lowering: that wants the platform's factory to be known first.
+    # mlir.register_lowering would require that the platform is registered already.
     own[conditionals.platform_index_p] = _entry(_platform_index)
     own[conditionals.cond_p] = _entry(_conditional)
     own[linalg.lu_pivots_to_permutation_p] = _entry(_permutation_rule)
@@ -52,7 +53,7 @@ def _entry(rule: Callable[..., Any]) -> mlir.LoweringRuleEntry:
 
 
 def like_cpu(branches: tuple[tuple[str, ...] | None, ...]) -> tuple[tuple[str, ...] | None, ...]:
-    """The platforms of each branch of `lax.platform_dependent`, ours beside "cpu" unless it is named anyway."""
+    """The platforms of each branch of `lax.platform_dependent`: adds hloom beside "cpu" unless a branch names it."""
     if any(platforms and PLATFORM in platforms for platforms in branches):
         return branches
     return tuple((*platforms, PLATFORM) if platforms and CPU in platforms else platforms for platforms in branches)
@@ -70,7 +71,7 @@ def _conditional(ctx: Any, index: Any, *operands: Any, branches: Any, **paramete
 
 
 def _permutation_rule(ctx: Any, pivots: Any, *, permutation_size: Any) -> Any:
-    """Exported programs have JAX's own loop: it takes no target but those that JAX promises to serve for years."""
+    """Lowers lu_pivots_to_permutation; exported programs use JAX's own loop, which only calls stable targets."""
     own: Callable[..., Any] = mlir.lower_fun(_permutation_of_pivots, multiple_results=False)
     is_exported = ctx.module_context.lowering_parameters.for_export
     rule = mlir._lowerings[linalg.lu_pivots_to_permutation_p].rule if is_exported else own
@@ -78,9 +79,10 @@ def _permutation_rule(ctx: Any, pivots: Any, *, permutation_size: Any) -> Any:
 
 
 def _permutation_of_pivots(pivots: Any, *, permutation_size: int) -> Any:
-    """LAPACK swaps the numbers of rows, as 32 bits each, where JAX's CPU platform has a loop over gathers and scatters.
+    """Permutes the row indices by LAPACK's laswp, in place of the loop of gathers and scatters of JAX's CPU platform.
 
-    Pivots count from 0, from 1 in LAPACK; the target moves them into bounds.
+    The s32 indices are bitcast to f32, as the routine only moves them. Pivots count from 0 in JAX and from 1 in LAPACK;
+    the target clamps them.
     """
     sizes = (*pivots.shape[:-1], permutation_size)
     rows = lax.bitcast_convert_type(lax.broadcasted_iota(np.int32, sizes, len(sizes) - 1), np.float32)
@@ -90,7 +92,7 @@ def _permutation_of_pivots(pivots: Any, *, permutation_size: int) -> Any:
 
 
 def _call_exported(ctx: Any, *operands: Any, exported: export.Exported) -> Any:
-    """A program that was exported for "cpu" is one for us, unless it was exported for us as well."""
+    """Lowers a call of an exported program: hloom runs those exported for "cpu"."""
     if PLATFORM not in exported.platforms:
         platforms = tuple(PLATFORM if platform == CPU else platform for platform in exported.platforms)
         exported = dataclasses.replace(exported, platforms=platforms)

@@ -1,7 +1,7 @@
-"""JAX's own part in partitioning: `custom_partitioning`, and `inspect_array_sharding`.
+"""Support of JAX's `custom_partitioning` and `inspect_array_sharding` in the SPMD partitioner.
 
-Both are custom calls whose `backend_config` says which Python object of JAX is meant; it lives as long as the
-executable. The partitioner of `hloom.passes.spmd` asks these objects, in JAX's terms: XLA's shapes and shardings.
+Both are custom calls whose `backend_config` identifies a Python object of JAX, which lives as long as the executable.
+`hloom.passes.spmd` calls these objects with jaxlib's shapes and shardings.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ _IDS = itertools.count()
 
 
 def install() -> None:
-    """Makes the pass ask JAX about these custom calls."""
+    """Registers the handlers of both custom calls with the partitioner."""
     register_partitioner(custom_partitioning._CUSTOM_PARTITIONING_CALL_NAME, _partition)
     register_inspector(debugging._INSPECT_SHARDING_CALL_NAME, _inspect)
 
 
 def inspect_sharding_rule(ctx: Any, value: Any, *, callback: Callable[..., Any]) -> Any:
-    """JAX's lowering rule for `inspect_array_sharding`, in whose custom call a number stands for the function: the
-    addresses that JAX puts there are no text."""
+    """JAX's lowering rule for `inspect_array_sharding`, with an id in place of the function's address.
+
+    The addresses that JAX puts into `backend_config` are not valid text.
+    """
     keepalives = ctx.module_context.keepalives
     before = len(keepalives)
     results = debugging._inspect_sharding_lowering_rule(ctx, value, callback=callback)
-    if len(keepalives) > before:  # on one device there is nothing to wait for, and no call
+    if len(keepalives) > before:  # on one device there is no call
         inspector_id = f"inspector {next(_IDS)}"
         _INSPECTORS[inspector_id] = keepalives[-1]
         operations = ir.InsertionPoint.current.block.operations
@@ -51,12 +53,12 @@ def inspect_sharding_rule(ctx: Any, value: Any, *, callback: Callable[..., Any])
 def _inspect(call: Instruction, sharding: Sharding) -> None:
     inspector = _INSPECTORS.get(call.backend_config)
     if inspector is None:
-        raise ArgumentError("the function that inspects a sharding of this program is gone").at(repr(call))
+        raise ArgumentError("the function that inspects a sharding of this program was freed").at(repr(call))
     inspector(_to_jax(sharding))
 
 
 def _partition(call: Instruction, operands: list[Sharding], results: list[Sharding]) -> PartitionedCall:
-    """What `custom_partitioning` makes of a call."""
+    """Partitions a call of `custom_partitioning` by the user's function."""
     shapes, result_shape = [*map(_shape, call.operand_shapes)], _shape(call.shape)
     result_shardings = [*map(_to_jax, results)]
     result_sharding = (

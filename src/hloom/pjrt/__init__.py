@@ -1,4 +1,4 @@
-"""hloom as a platform that frameworks load: the PJRT C interface, implemented in Python and a little machine code."""
+"""hloom as a PJRT plugin: the PJRT C interface, implemented in Python and native Python."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import functools
 
 @functools.cache
 def api_address() -> int:
-    """The address of the PJRT_Api structure; it stays valid to the end of the process."""
-    from hloom.pjrt import buffers, client, events, executables  # noqa: F401 # they register their answers
+    """Address of the PJRT_Api structure, which is valid until the process ends."""
+    from hloom.pjrt import buffers, client, events, executables  # noqa: F401 # registers their handlers
     from hloom.pjrt.handlers import HANDLERS, make_error
     from hloom.pjrt.native import code, make_api
     from hloom.pjrt.native_memory import SIZE_WORDS

@@ -1,14 +1,15 @@
-"""Asynchronous dispatch: programs that take long run on a thread of their own, one after the other.
+"""Asynchronous dispatch: long programs run on a worker thread, in order of submission.
 
-The caller goes on at once, with results that are not ready yet. All that a program needs is known when it is called:
-where its arguments lie, and the memory of its results; so later calls may take those results, and wait in the same
-queue. Only programs that always end and never fail are queued: what needs the host is run where its errors have a
-caller, and a loop that may run for ever, or for more than a second, where Ctrl-C can end it. What took less than
-`MIN_QUEUED_NANOSECONDS` the last time runs in line, unless others are still under way.
+The call returns at once, with results that are not ready yet. Everything that a program needs is known at the call: the
+addresses of its arguments and the memory of its results. So later calls may take those results as arguments and wait in
+the same queue. Only programs that always terminate and never fail are queued. Programs that call the host run inline,
+where their errors have a caller; so do loops that may run for ever, or for more than a second, because Ctrl-C can
+interrupt them there. A program whose last run took less than `MIN_QUEUED_NANOSECONDS` also runs inline, unless others
+are in flight.
 
-A task has a number. A buffer's record says after which task it is ready (`ready_at`), and so does an event's
-(`task_id`); what a task may still use when it is given up is kept until the task is done. Whoever reads a buffer, gives
-its memory to others or runs a program in line waits for the queue: Python by `wait_for`.
+Task ids count from 1. The record of a buffer has the id of the task that makes it ready (`ready_at`), and so has that
+of an event (`task_id`). Memory that a task may still use is released only when the task has completed. Whatever reads a
+buffer, passes its memory on or runs a program inline waits for the queue first; Python does so by `wait_for`.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ from hloom.pjrt.native_memory import (
 from hloom.pjrt.records import offsets_of_arguments, offsets_of_record
 
 MIN_QUEUED_NANOSECONDS, MAX_QUEUED_LOOP_NANOSECONDS = 2_000_000, 1_000_000_000
-"""Nanoseconds from which on it pays to wake another thread, and those that nobody waits for without a way to end it."""
+"""Shortest run for which waking the worker pays; longest loop that may run where Ctrl-C cannot interrupt it."""
 POLL_WORD = TABLE.index("ask")
 MAX_IN_FLIGHT = 2
-"""Each holds its workspace and its results."""
+"""Bound on queued tasks, since each holds its workspace and its results."""
 EVENT_COUNT = 64
-"""Whoever still holds an event when its record serves a later task waits for that one."""
+"""Number of event records, shared round-robin: the holder of an old event may wait for a later task instead."""
 EVENT, BUFFER = offsets_of_record("Event"), offsets_of_record("Buffer")
 READY_EVENT, IS_READY = offsets_of_arguments("Buffer_ReadyEvent"), offsets_of_arguments("Event_IsReady")
 AWAIT, ON_READY = offsets_of_arguments("Event_Await"), offsets_of_arguments("Event_OnReady")
@@ -89,23 +90,27 @@ OnReady = Callable[[Address, Address], None]
 
 
 class Task(Structure):
+    """A queued program."""
+
     next: Address
     main: Program
     table: Address
     arena_bytes: u64
     task_id: u64
     callbacks: Address
-    """The list of who is called back."""
+    """Head of the list of `Callback`s."""
 
 
 class Callback(Structure):
+    """A function to call when a task has completed."""
+
     next: Address
     function: OnReady
     argument: Address
 
 
 class DeferredRelease(Structure):
-    """Memory that goes back to the pool when a task is done."""
+    """Memory that is returned to the pool when a task has completed."""
 
     next: Address
     address: Address
@@ -114,11 +119,14 @@ class DeferredRelease(Structure):
 
 
 class Queue(Structure):
+    """The queue of tasks and the list of deferred releases. Threads share it under `mutex`."""
+
     submitted: Atomic[u64]
-    """The number of the last task."""
+    """Id of the last task submitted."""
     completed: Atomic[u64]
+    """Id of the last task completed."""
     first: Address
-    """The task that runs; the others follow."""
+    """The running task, head of the list of tasks."""
     last: Address
     releases: Address
     last_release: Address
@@ -127,7 +135,7 @@ class Queue(Structure):
     work: Array[u8] = field(inline=(u8, 64))
     finished: Array[u8] = field(inline=(u8, 64))
     events: Array[u64] = field(inline=(u64, EVENT_COUNT))
-    """The records of events, by the remainder of the task's number; Python makes them."""
+    """Records of events, indexed by the task id modulo `EVENT_COUNT`; Python allocates them."""
 
 
 QUEUE = static(Queue, "hloom_pjrt_queue")
@@ -137,7 +145,7 @@ clock_gettime = external("clock_gettime", i32, i32, Address)
 
 @native(name="hloom_pjrt_reset_queue")
 def reset_queue() -> None:
-    """An empty queue without a thread: at first, and in a forked child, which has none of its parent's threads."""
+    """Initialises an empty queue without a thread: at start-up, and in a forked child, which inherits no threads."""
     QUEUE.completed.store(QUEUE.submitted.load(MONOTONIC), MONOTONIC)
     QUEUE.first = null
     QUEUE.last = null
@@ -151,41 +159,46 @@ def reset_queue() -> None:
 
 @native(inline=True)
 def lock_queue() -> None:
+    """Locks the mutex of the queue."""
     pthread_mutex_lock(address_of(QUEUE.mutex))
 
 
 @native(inline=True)
 def unlock_queue() -> None:
+    """Unlocks the mutex of the queue."""
     pthread_mutex_unlock(address_of(QUEUE.mutex))
 
 
-# Whoever calls
+# Called by any thread
 
 
 @native(inline=True)
 def is_done(task_id: u64) -> boolean:
+    """Whether a task has completed."""
     return QUEUE.completed.load(ACQUIRE) >= task_id
 
 
 @native(inline=True)
 def is_idle() -> boolean:
+    """Whether no task is queued or running."""
     return is_done(QUEUE.submitted.load(MONOTONIC))
 
 
 @native(name="hloom_pjrt_last_task")
 def last_task() -> u64:
-    """The number of the last task that was begun."""
+    """Id of the last task submitted."""
     return QUEUE.submitted.load(MONOTONIC)
 
 
 @native(name="hloom_pjrt_completed_tasks")
 def completed_tasks() -> u64:
+    """Id of the last task completed."""
     return QUEUE.completed.load(ACQUIRE)
 
 
 @native(name="hloom_pjrt_wait_for")
 def wait_for(task_id: u64) -> None:
-    """Returns when the task with this number is done, and all before it."""
+    """Blocks until a task and all earlier ones have completed."""
     if not is_done(task_id):
         lock_queue()
         while not is_done(task_id):
@@ -195,7 +208,7 @@ def wait_for(task_id: u64) -> None:
 
 @native()
 def enqueue(main: Address, table: Array[u64], words: u64, arena_bytes: u64) -> u64:
-    """Puts the program, with a copy of its table, at the end of the queue; its number, or 0 without memory for it."""
+    """Appends a program with a copy of its table to the queue; returns the task id, or 0 if out of memory."""
     size = (words << 3) + 63 & -64
     copy = aligned_alloc(64, size)
     node = aligned_alloc(64, 64)
@@ -230,13 +243,13 @@ def enqueue(main: Address, table: Array[u64], words: u64, arena_bytes: u64) -> u
 
 @native(name="hloom_pjrt_always_continue")
 def always_continue(host: Address, site: i64, position: i64) -> i32:
-    """What the loops of queued programs ask: Python's lock, which the host needs, may be held by who waits for them."""
+    """Replaces the poll of the host in queued loops: it would need the GIL, which a waiting thread may hold."""
     return i32(0)
 
 
 @native()
 def ensure_worker() -> boolean:
-    """Whether there is a thread; the first call starts it."""
+    """Starts the worker thread at the first call; false if it cannot be started."""
     if QUEUE.is_started == 0:
         lock_queue()
         if QUEUE.is_started == 0:
@@ -249,7 +262,7 @@ def ensure_worker() -> boolean:
 
 @native()
 def call_when_done(event: Address, function: OnReady, argument: Address) -> None:
-    """Calls a function when the task of an event is done: at once, or on the queue's thread."""
+    """Calls a function once the task of an event has completed: at once, or on the worker thread."""
     task_id = word(event, EVENT.task_id)
     if is_done(task_id):
         function(null, argument)
@@ -275,7 +288,7 @@ def call_when_done(event: Address, function: OnReady, argument: Address) -> None
 
 @native()
 def release_after_tasks(address: Address, size: u64) -> None:
-    """Gives memory back to the pool when all tasks are done that were begun before."""
+    """Releases memory once all tasks submitted so far have completed."""
     if is_idle():
         release(address, size)
         return
@@ -303,22 +316,24 @@ def release_after_tasks(address: Address, size: u64) -> None:
 
 @native(inline=True)
 def event_for(task_id: u64) -> Address:
-    """The event of a task; that which is always ready, where it is done."""
+    """The event of a task; for a completed task, the event that is always ready."""
     return STATE.ready_event if is_done(task_id) else QUEUE.events[task_id % EVENT_COUNT]
 
 
 @native(inline=True)
 def now() -> u64:
+    """Monotonic time in nanoseconds."""
     time = stack(2)
     clock_gettime(CLOCK_MONOTONIC, address_of(time))
     return time[0] * 1_000_000_000 + time[1]
 
 
-# The queue's thread
+# The worker thread
 
 
 @native(name="hloom_pjrt_run_tasks")
 def run_tasks(argument: Address) -> Address:
+    """Main function of the worker thread; it never returns."""
     while True:
         lock_queue()
         while QUEUE.first == null:
@@ -333,11 +348,14 @@ def run_tasks(argument: Address) -> Address:
 
 
 class Table(Structure):
+    """The first word of a program's table."""
+
     arena: Address
 
 
 @native()
 def end_task(task: Task) -> None:
+    """Marks the running task as completed, calls its callbacks and releases memory that waited for it."""
     lock_queue()
     QUEUE.first = task.next
     if QUEUE.first == null:
@@ -358,6 +376,7 @@ def end_task(task: Task) -> None:
 
 @native()
 def release_deferred(task_id: u64) -> None:
+    """Performs the deferred releases that waited for a task or an earlier one."""
     while True:
         lock_queue()
         node = QUEUE.releases
@@ -377,12 +396,14 @@ def release_deferred(task_id: u64) -> None:
 
 @native()
 def release_memory(record: Address) -> None:
+    """Releases the memory of a buffer that native code owns, once no task can use it."""
     count_bytes(record, False)
     release_after_tasks(word(record, BUFFER.owned), word(record, BUFFER.on_device_size_in_bytes))
 
 
 @native()
 def retire_buffer(record: Address) -> None:
+    """Destroys a buffer: frees one that native code owns, and retires one that has a Python object."""
     if record == null:
         return
     owned = word(record, BUFFER.owned)
@@ -394,17 +415,19 @@ def retire_buffer(record: Address) -> None:
     return_record(record)
 
 
-# What the framework asks
+# Functions of the interface
 
 
 @native(name="PJRT_Buffer_ReadyEvent")
 def ready_event_of(arguments: Address) -> Address:
+    """Returns the event of the task that writes a buffer."""
     set_word(arguments, READY_EVENT.event, event_for(word(word(arguments, READY_EVENT.buffer), BUFFER.ready_at)))
     return null
 
 
 @native(name="PJRT_Event_IsReady")
 def event_is_ready(arguments: Address) -> Address:
+    """Tests an event without blocking."""
     event = word(arguments, IS_READY.event)
     task_id = word(event, EVENT.task_id)
     ready = is_done(task_id) if task_id != 0 else word(event, EVENT.is_ready) != 0
@@ -414,6 +437,7 @@ def event_is_ready(arguments: Address) -> Address:
 
 @native(name="PJRT_Event_Await")
 def await_event(arguments: Address) -> Address:
+    """Waits for an event; those of Python objects are awaited by Python."""
     event = word(arguments, AWAIT.event)
     if not is_immortal(event):
         return call_python(PYTHON_AWAIT, arguments)
@@ -423,6 +447,7 @@ def await_event(arguments: Address) -> Address:
 
 @native(name="PJRT_Event_OnReady")
 def event_on_ready(arguments: Address) -> Address:
+    """Registers a callback of an event; those of Python objects keep theirs in Python."""
     event = word(arguments, ON_READY.event)
     if not is_immortal(event):
         return call_python(PYTHON_ON_READY, arguments)

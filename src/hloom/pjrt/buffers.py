@@ -1,4 +1,4 @@
-"""Buffers: arrays on a device, in and out of the host's memory."""
+"""PJRT buffers: arrays on a device, and their transfers from and to the host."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ _DELETE = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)
 class Buffer:
     """An array on a device.
 
-    `order` names its dimensions from minor to major; `array` is the memory, row-major, so its dimensions are those of
-    the buffer from major to minor.
-    `on_release` is called when the memory is no longer used; it belongs to others then, and the array cannot be written
-    to.
+    `order` lists the dimensions from minor to major. `array` is the memory as a row-major array, so its dimensions are
+    those of the buffer from major to minor.
+    `on_release` is called when the memory is no longer used. Such memory has another owner, so the array is read-only.
     """
 
     __slots__ = ("array", "handle", "memory", "on_release", "order", "size")
@@ -56,7 +55,7 @@ class Buffer:
             array.flags.writeable = False
         self.size = array.nbytes
         self.handle = handle
-        # A buffer that native code made has its record, and native code has counted it.
+        # Native code has made the record of its own buffers, and counted them.
         if not handle:
             memory.device.count(self.size)
             shape = self.logical().shape
@@ -66,21 +65,23 @@ class Buffer:
 
     @property
     def references(self) -> int:
-        """How many views of the memory the framework has handed out."""
+        """External reference count: the views of the memory that the framework has given out."""
         return ctypes.c_int64.from_address(word_address("Buffer", self.handle, "references")).value
 
     def value(self) -> Array:
-        """The array; ArgumentError where the buffer was deleted or given away."""
+        """The array in memory order. Raises ArgumentError if the buffer was deleted or donated."""
         if self.array is None:
             raise ArgumentError("the buffer has been deleted or donated")
         return self.array
 
     def logical(self) -> Array:
-        """The array with its dimensions in the order that they are named in."""
+        """The array with its dimensions in the order of the buffer's shape."""
         return self.value().transpose([self.order[::-1].index(d) for d in range(len(self.order))])
 
     def delete(self) -> None:
-        """Gives the memory up, unless views of it are in use: then they keep it until the buffer dies."""
+        """Deletes the buffer. Its memory is released at once, or with the buffer object if there are external
+        references.
+        """
         if objects.get(self.handle) is self:
             set_word("Buffer", self.handle, "is_deleted", 1)
         if self.references == 0:
@@ -88,7 +89,7 @@ class Buffer:
             self.release()
 
     def release(self) -> None:
-        """The memory is no longer this buffer's."""
+        """Drops the array; the buffer has no memory afterwards."""
         if self.array is not None:
             self.array = None
             self.memory.device.live_bytes -= self.size
@@ -108,19 +109,19 @@ assert record_words("Buffer") == (
 def buffer_words(
     shape: tuple[int, ...], order: tuple[int, ...], dtype: np.dtype[Any], memory: Memory, address: int
 ) -> tuple[int, ...]:
-    """The words of the record of a buffer whose array is at `address`; `order` names dimensions from minor to major."""
+    """Words of the record of a buffer with an array at `address`; `order` lists dimensions from minor to major."""
     size = math.prod(shape) * dtype.itemsize
     device = memory.device.handle
     return (
         *(_CODE_OF_DTYPE[dtype], _immortal_words(shape), len(shape), 0, _immortal_words(order), 0, size, device),
-        # Frameworks take what is on the CPU for row-major.
+        # Frameworks assume that buffers on the CPU are row-major.
         *(memory.handle, 0, int(order == row_major(len(shape))), layout_handle(order), address),
     )
 
 
 @functools.cache
 def layout_handle(order: tuple[int, ...]) -> int:
-    """The handle of a layout, which is asked for as text."""
+    """Handle of a layout, which the framework reads in serialised form: `{minor,..,major}`."""
     text, size = immortal_text("{" + ",".join(map(str, order)) + "}")
     words = {"serialized_bytes": text, "serialized_bytes_size": size, "deleter": code().noop}
     return new_record("MemoryLayout", order, is_immortal=True, **words)
@@ -134,12 +135,12 @@ def _default_layout(arguments: Any) -> None:
 
 @functools.cache
 def row_major(rank: int) -> tuple[int, ...]:
-    """The dimensions of a row-major array from minor to major."""
+    """Dimensions of a row-major array from minor to major: rank - 1, .., 0."""
     return tuple(range(rank))[::-1]
 
 
 def address_of_array(array: Array) -> int:
-    """The address of its first element."""
+    """Address of the first element."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -151,7 +152,7 @@ def _immortal_words(values: tuple[int, ...]) -> int:
 def array_at(
     address: int, element_type: PrimitiveType, shape: list[int], strides: list[int] | None, owner: object = None
 ) -> Array:
-    """A view of memory as an array, which keeps `owner` alive; `strides` in bytes (row-major where not given)."""
+    """A view of memory as an array that keeps `owner` alive; `strides` are in bytes, None for row-major."""
     dtype = element_type.dtype
     if 0 in shape:
         return np.empty(shape, dtype)
@@ -168,7 +169,7 @@ def array_at(
 
 
 def element_type_of(type_code: int) -> PrimitiveType:
-    """The element type for a PJRT_Buffer_Type; ArgumentError for one that arrays cannot have here."""
+    """The element type for a PJRT_Buffer_Type. Raises ArgumentError for one that arrays cannot have in hloom."""
     found = ELEMENT_TYPES.get(type_code)
     if found is None or not found.is_array:
         name = BUFFER_TYPES[type_code] if 0 <= type_code < len(BUFFER_TYPES) else f"number {type_code}"
@@ -177,7 +178,7 @@ def element_type_of(type_code: int) -> PrimitiveType:
 
 
 def device_copy(array: Array) -> Array:
-    """A row-major copy in memory of hloom's own."""
+    """A row-major copy in memory that hloom allocates."""
     copy = empty(array.shape, array.dtype)
     copy[...] = array
     return copy
@@ -185,7 +186,7 @@ def device_copy(array: Array) -> Array:
 
 @implements("Client_BufferFromHostBuffer")
 def _from_host(arguments: Any) -> None:
-    """What native code leaves: other strides than those of dense arrays, layouts, large arrays that may be shared."""
+    """Slow path of `host_code.py`: strided arrays, layouts, large arrays that may be shared."""
     free_retired()
     refill_records()
     a = arguments
@@ -205,7 +206,7 @@ def _from_host(arguments: Any) -> None:
 
 
 def _requested_order(address: int, rank: int) -> tuple[int, ...]:
-    """The dimensions from minor to major, as a layout asks for them."""
+    """Dimensions from minor to major of a PJRT_Buffer_MemoryLayout at an address (0: row-major)."""
     if not address:
         return row_major(rank)
     layout = MemoryLayout.from_address(address)
@@ -219,7 +220,7 @@ def _requested_order(address: int, rank: int) -> tuple[int, ...]:
 
 @implements("Client_CreateViewOfDeviceBuffer")
 def _view(arguments: Any) -> None:
-    """An array that another library owns, through DLPack for example."""
+    """Makes a buffer of memory that another library owns, for example through DLPack."""
     a = arguments
     shape = read_integers(a.dims, a.num_dims)
     order = _requested_order(a.layout, len(shape))
@@ -240,7 +241,10 @@ def _delete(arguments: Any) -> None:
 
 @implements("Buffer_IncreaseExternalReferenceCount")
 def _increase(arguments: Any) -> None:
-    """Of what was deleted there are none; what is not ready is waited for, while other threads go on."""
+    """Slow path of `increase_references`: waits, without the GIL, until the buffer is ready.
+
+    Raises ArgumentError for a deleted buffer.
+    """
     word = word_address("Buffer", arguments.buffer, "is_deleted")
     if ctypes.c_uint64.from_address(word).value:
         raise ArgumentError("the buffer has been deleted or donated")
@@ -262,7 +266,7 @@ def _to_host(arguments: Any) -> None:
 
 
 def _host_strides(address: int, array: Array) -> list[int] | None:
-    """The byte strides that a layout asks for."""
+    """Byte strides of a PJRT_Buffer_MemoryLayout at an address (0: None)."""
     if not address:
         return None
     layout = MemoryLayout.from_address(address)

@@ -1,22 +1,22 @@
-"""The PJRT C interface, declared: every function's name, who answers it, and the fields of its argument structure.
+"""Declaration of the PJRT C interface: the functions, their implementations, and the fields of their arguments.
 
-PJRT is the interface by which JAX, and other frameworks, use a platform: a structure of function pointers, each of
-which takes one pointer to an argument structure and returns an error or null. Here the table below stands for XLA's
-header: it lists the functions in the order of the structure. Further tables are extensions: layouts and shardings.
+PJRT is the interface through which JAX and other frameworks use a platform: a structure of function pointers. Each
+function takes a pointer to an argument structure and returns a PJRT_Error or null. The table below replaces XLA's
+header and lists the functions in the order of the structure. Further tables declare the extensions for layouts and
+shardings.
 
-A line reads `Name implementation: inputs -> outputs`. All fields are 64-bit words (pointers, handles, sizes) unless a
-type follows the name (`id:i32`). The answerer is
+A line reads `Name implementation: inputs -> outputs`. Fields are 64-bit words (pointers, handles, sizes) unless a type
+follows the name (`id:i32`). Implementations are
 
-- `get`: native code copies the outputs from words of the record that the first input points to (`hloom.pjrt.native`);
-  `out=word` names the word where it has another name;
-- `destroy`: native code puts the record on the list of the dead;
-- `native`: a function of native code's own (`execute_code.py`, `host_code.py`, `async_dispatch.py`), or one that does
-  nothing;
-- `python`: a Python function of this package, registered with `implements`. Some of them only do what native code
-  leaves to them: for these, `native.py` has the name in a list;
-- nothing: the function is not implemented, and says so.
+- `get`: a native function that copies the outputs from words of the record of the first input (`native.py`). The word
+  has the name of the output, or that given by `output=word`;
+- `destroy`: a native function that puts the record on the retire list;
+- `native`: a specific native function (`execute_code.py`, `host_code.py`, `async_dispatch.py`), or one without effect;
+- `python`: a Python handler, registered with `implements`. Some are only the slow path of a native function of the same
+  name (listed in `native.py`);
+- nothing: the function is not implemented, and returns an error that says so.
 
-An output marked `?` was added to the interface after the first version: callers may be older than it.
+An output marked `?` was added to the interface after the first version: callers may be older.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ Executable_OutputShardings get: executable -> num_outputs=num_output_shardings, 
 """
 
 EXTENSIONS = {4: _LAYOUTS_TABLE, 19: _SHARDINGS_TABLE}
-"""PJRT_Extension_Type_Layouts and PJRT_Extension_Type_Shardings: the types of extensions, and their functions."""
+"""Tables of functions by type of extension: PJRT_Extension_Type_Layouts and PJRT_Extension_Type_Shardings."""
 
 _TYPES: dict[str, tuple[Any, int]] = {
     "word": (ctypes.c_uint64, 8),
@@ -204,7 +204,7 @@ _TYPES: dict[str, tuple[Any, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an argument structure: `word` names the word of the record that a native getter copies."""
+    """A field of an argument structure; `word` names the word of the record from which a getter copies it."""
 
     name: str
     type: str
@@ -215,12 +215,13 @@ class Field:
 
     @property
     def size(self) -> int:
+        """Size in bytes."""
         return _TYPES[self.type][1]
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """`name` goes without its prefix, PJRT_; `implementation` is get, destroy, python or the empty string."""
+    """A function of the interface: its name without `PJRT_`, its implementation ("": none), and its arguments."""
 
     name: str
     implementation: str
@@ -228,23 +229,24 @@ class Function:
 
     @property
     def kind(self) -> str:
-        """The kind of object that the function belongs to: Buffer, Client, .."""
+        """Kind of object that the function belongs to: Buffer, Client, .."""
         return self.name.partition("_")[0]
 
     @property
     def outputs(self) -> list[Field]:
+        """The fields that the function writes."""
         return [field for field in self.fields if field.is_output]
 
 
 @functools.cache
 def functions() -> dict[str, Function]:
-    """Every function by name, in the order of the structures: those of the interface, then those of its extensions."""
+    """All functions by name, in the order of the structures: the interface, then its extensions."""
     lines = [line for table in (_TABLE, *EXTENSIONS.values()) for line in _lines(table)]
     return {function.name: function for function in map(_function, lines)}
 
 
 def structures() -> list[tuple[int, int]]:
-    """The structure of the interface (its type says nothing), then its extensions: type, and how many functions."""
+    """Type and number of functions of each structure: the interface (whose type is unused), then its extensions."""
     return [(type, len(_lines(table))) for type, table in ((0, _TABLE), *EXTENSIONS.items())]
 
 
@@ -273,7 +275,7 @@ def _function(line: str) -> Function:
 
 @functools.cache
 def arguments_structure(name: str) -> Any:
-    """The ctypes structure of a function's arguments."""
+    """The ctypes class of a function's argument structure."""
     fields = [(field.name, _TYPES[field.type][0]) for field in functions()[name].fields]
     return type(
         f"{name}_Args",
@@ -283,7 +285,7 @@ def arguments_structure(name: str) -> Any:
 
 
 class Program(ctypes.Structure):
-    """PJRT_Program: a program to compile, or room for one."""
+    """PJRT_Program: a program to compile, or a buffer that receives one."""
 
     _fields_ = [
         (name, ctypes.c_uint64)
@@ -292,7 +294,7 @@ class Program(ctypes.Structure):
 
 
 class ExecuteOptions(ctypes.Structure):
-    """PJRT_ExecuteOptions as far as it is read here."""
+    """PJRT_ExecuteOptions, up to the last field that hloom reads."""
 
     _fields_ = [
         ("struct_size", ctypes.c_uint64),
@@ -308,7 +310,7 @@ class ExecuteOptions(ctypes.Structure):
 
 
 class MemoryLayout(ctypes.Structure):
-    """PJRT_Buffer_MemoryLayout: by dimensions from minor to major with tiles (type 0), or by byte strides (type 1)."""
+    """PJRT_Buffer_MemoryLayout; `values` are dimensions from minor to major (type 0, with tiles) or byte strides."""
 
     _fields_ = [
         *(
@@ -325,7 +327,7 @@ class MemoryLayout(ctypes.Structure):
 
 
 class NamedValue(ctypes.Structure):
-    """PJRT_NamedValue: type 0 a string, 1 an int64, 2 a list of int64, 3 a float, 4 a bool."""
+    """PJRT_NamedValue; `type` is 0 for a string, 1 int64, 2 list of int64, 3 float, 4 bool."""
 
     _fields_ = [
         ("struct_size", ctypes.c_uint64),
@@ -338,7 +340,7 @@ class NamedValue(ctypes.Structure):
     ]
 
 
-# XLA's element types in the numbers of PJRT_Buffer_Type, from 0 on.
+# XLA's element types in the order of PJRT_Buffer_Type, from 0.
 _BUFFER_TYPES = """
 invalid pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 bf16 c64 c128 f8e5m2 f8e4m3fn f8e4m3b11fnuz f8e5m2fnuz
 f8e4m3fnuz s4 u4 token s2 u2 f8e4m3 f8e3m4 f8e8m0fnu f4e2m1fn

@@ -1,4 +1,4 @@
-"""The client: N virtual devices of this process, those of other processes, and the memories of each."""
+"""The PJRT client: virtual devices of this process, devices of other processes, and the memories of each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hloom.runtime.python_api import immortal
 
 PLATFORM = "hloom"
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
-"""As on XLA's CPU: all are the same memory, and a program may name any of them."""
+"""Kinds of memory, as on XLA's CPU backend: all are the same memory, and programs may name any of them."""
 
 
 @dataclass(eq=False)
 class Memory:
-    """A memory of one device."""
+    """A memory space of one device."""
 
     device: PjrtDevice
     kind: str
@@ -33,7 +33,12 @@ class Memory:
 
 @dataclass(eq=False)
 class PjrtDevice:
-    """One virtual device; `live_bytes` counts the buffers on it."""
+    """A virtual device and statistics of its buffers.
+
+    `live_bytes` is the size of the buffers that Python made, less those that it released: it may be negative, as Python
+    also releases buffers that native code made. `largest` is the size of the largest buffer, `allocations` their
+    number.
+    """
 
     id: int
     runtime: Device
@@ -47,11 +52,11 @@ class PjrtDevice:
 
     @property
     def bytes_in_use(self) -> int:
-        """The bytes of all buffers: `live_bytes` counts those that Python makes and all that it lets go of."""
+        """Size in bytes of all buffers: those that Python accounts for, and those that native code does."""
         return self.live_bytes + ctypes.c_int64.from_address(word_address("Device", self.handle, "native_bytes")).value
 
     def count(self, byte_size: int) -> None:
-        """Notes a new buffer."""
+        """Records a new buffer in the statistics."""
         self.live_bytes += byte_size
         self.allocations += 1
         if self.live_bytes > self.peak_bytes:
@@ -62,7 +67,7 @@ class PjrtDevice:
 
 @dataclass
 class Processes:
-    """The number of this process, and how many there are."""
+    """Index of this process, and the number of processes."""
 
     index: int = 0
     count: int = 1
@@ -73,9 +78,7 @@ PROCESSES = Processes()
 
 @dataclass(eq=False)
 class Client:
-    """`devices` are those of all processes in order, `addressable_devices` those of this one, which is number
-    `process`.
-    """
+    """The devices of all processes in order, those of this process, and the index of this process."""
 
     devices: list[PjrtDevice]
     addressable_devices: list[PjrtDevice]
@@ -84,7 +87,7 @@ class Client:
 
 
 def device_count() -> int:
-    """The number of virtual devices that `HLOOM_NUM_DEVICES` asks for; one by default."""
+    """Number of virtual devices of this process: the value of `HLOOM_NUM_DEVICES`, or 1. Raises ArgumentError."""
     requested = os.environ.get("HLOOM_NUM_DEVICES") or "1"
     if not requested.isdecimal() or not 1 <= int(requested) <= 4096:
         raise ArgumentError(f"HLOOM_NUM_DEVICES is a number of devices from 1 to 4096, got {requested!r}")
@@ -93,10 +96,10 @@ def device_count() -> int:
 
 @functools.cache
 def client() -> Client:
-    """The only client of the process, made when the framework first asks for it."""
+    """The only client of the process, made at the first call."""
     count, process, processes = device_count(), PROCESSES.index, PROCESSES.count
     if processes > 1 and not world_of_nodes(process, processes).all_equal(count):
-        raise ArgumentError("all processes have one number of devices, HLOOM_NUM_DEVICES")
+        raise ArgumentError("HLOOM_NUM_DEVICES must be the same in all processes")
     devices = [PjrtDevice(i, Device(i), i // count) for i in range(count * processes)]
     made = Client(devices, devices[process * count : (process + 1) * count], process)
     descriptions = [
@@ -145,7 +148,7 @@ def _version() -> str:
 
 
 def _add_device(device: PjrtDevice, is_addressable: bool, local_id: int) -> int:
-    """Makes the records of a device and of its memories; the handle of its description."""
+    """Makes the records of a device and of its memories; returns the handle of its description."""
     kind, kind_size = immortal_text("cpu")
     label, label_size = immortal_text(f"HloomDevice(id={device.id})")
     description = new_record(
@@ -194,7 +197,7 @@ def _add_device(device: PjrtDevice, is_addressable: bool, local_id: int) -> int:
 
 
 def memory_of(device: int, memory: int) -> Memory:
-    """The memory that two handles, one of which may be null, mean."""
+    """The memory that a call selects by handles of a device and a memory, of which one may be null."""
     found = objects[memory or device]
     return found if isinstance(found, Memory) else found.memories[0]
 
@@ -206,7 +209,7 @@ def _initialize(arguments: Any) -> None:
 
 @implements("Plugin_Attributes")
 def _attributes(arguments: Any) -> None:
-    """The StableHLO version that programs may use: that of the jaxlib which also reads them."""
+    """Returns the range of StableHLO versions that programs may use: that of the installed jaxlib, which reads them."""
     from jaxlib.mlir.dialects import stablehlo
 
     versions = {
@@ -226,19 +229,19 @@ def _attributes(arguments: Any) -> None:
 
 @implements("Client_Create")
 def _create(arguments: Any) -> None:
-    """Of several processes each is told its number and how many there are, as `node_id` and `num_nodes`."""
+    """Returns the client. Options `node_id` and `num_nodes` are the index of this process and the process count."""
     options = (NamedValue * arguments.num_options).from_address(arguments.create_options or ctypes.addressof(arguments))
     for option in options[: arguments.num_options]:
         name = ctypes.string_at(option.name, option.name_size).decode()
         if name in ("node_id", "num_nodes") and option.type == 1:
-            # The number itself stands where others have the address of their values.
+            # An int64 is stored in the field itself, other values by address.
             setattr(PROCESSES, "index" if name == "node_id" else "count", option.value)
     arguments.client = client().handle
 
 
 @implements("Client_UpdateGlobalProcessInfo")
 def _update_global_process_info(arguments: Any) -> None:
-    pass  # which processes live, MPI tells
+    pass  # MPI knows which processes are alive
 
 
 @implements("Client_Destroy")
@@ -266,7 +269,7 @@ def _device(device_id: int) -> PjrtDevice:
 
 @implements("Client_DefaultDeviceAssignment")
 def _default_device_assignment(arguments: Any) -> None:
-    """Device numbers in the order of replicas and then partitions."""
+    """Returns device ids in order of replicas and then partitions."""
     wanted = arguments.num_replicas * arguments.num_partitions
     if wanted > len(client().devices):
         raise ArgumentError(

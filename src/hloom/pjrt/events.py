@@ -1,6 +1,6 @@
-"""Events: what the framework waits for. Almost all of them are the one event that is always ready.
+"""Events that the framework waits for. Almost all of them are a single event that is always ready.
 
-An operation that fails says so when it is called: events never carry errors.
+Events never carry errors: an operation that fails returns its error from the call.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _ON_READY = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)
 
 @functools.cache
 def ready_event() -> int:
-    """The handle of the event that is always ready, which native code answers for."""
+    """Handle of the event that is always ready, which native code handles."""
     return new_record("Event", None, is_immortal=True, is_ready=1)
 
 
 class Event:
-    """Something that happens once, in whatever thread."""
+    """An event that Python signals once, from any thread."""
 
     def __init__(self) -> None:
         self.handle = new_record("Event", self)
@@ -32,6 +32,7 @@ class Event:
         self._lock = threading.Lock()
 
     def signal(self) -> None:
+        """Marks the event as ready and calls the registered callbacks."""
         with self._lock:
             # The framework may have destroyed its handle, and another object may have it now.
             if objects.get(self.handle) is self:
@@ -42,10 +43,11 @@ class Event:
             _ON_READY(callback)(0, argument)
 
     def wait(self) -> None:
+        """Blocks until the event is ready."""
         self._happened.wait()
 
     def call_when_ready(self, callback: int, argument: int) -> None:
-        """Calls a C function of an error (none) and `argument`, once; at once if the event has happened."""
+        """Calls the C function at `callback` with no error and `argument` once the event is ready, possibly at once."""
         with self._lock:
             if not self._happened.is_set():
                 self._callbacks.append((callback, argument))

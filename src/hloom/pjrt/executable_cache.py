@@ -1,8 +1,8 @@
-"""Programs that were compiled before, in this process or in another one: they run without being read again.
+"""Cache of compiled programs on disk, keyed by the program's bytes and options: a hit skips reading the program.
 
-What is kept on disk of a program, by its bytes and options, is its interface (a module whose entry has the same
-parameters and results, and nothing inside), where the compiler has put the machine code, and the optimised module as
-the framework asks for it. Programs that meet others, or need the host, are read and compiled each time.
+An entry holds the program's interface (a module whose entry has the same parameters and results, but no body), the key
+of its machine code in the compiler's cache, and the optimised module, which the framework may request. Programs that
+run on several devices or call the host are not cached here.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hloom.runtime.serialization import DataFormat
 from hloom.sharding import Sharding, ShardingType
 
 Shardings = tuple[list[Sharding], list[Sharding]]
-"""Of the parameters, and of the results."""
+"""Shardings of the parameters and of the results."""
 DECLARATION = "hloom$elsewhere"
-"""The target of the custom call that stands for all that a program does."""
+"""Target of the custom call that replaces the body of a program."""
 
 
 @dataclass(frozen=True)
 class CachedProgram:
-    """A program's interface as the framework sees it, the one on row-major arrays, and the key of its machine code."""
+    """A program's interface as the framework sees it, that on row-major arrays, and the key of its machine code."""
 
     module: Module
     shardings: Shardings | None
@@ -36,18 +36,19 @@ class CachedProgram:
 
     @classmethod
     def of(cls, module: Module, shardings: Shardings | None, in_memory: Module, key: str) -> CachedProgram:
+        """Builds the entry of a module; `in_memory` is the same module on row-major arrays."""
         declared = declaration(module)
         return cls(declared, shardings, declared if in_memory is module else declaration(in_memory), key)
 
 
 @dataclass(frozen=True)
 class _CacheEntry:
-    """What is known as it lies on disk, with modules as HloModuleProto."""
+    """A `CachedProgram` in serialisable form, with modules as HloModuleProto."""
 
     module: bytes
     shardings: Shardings | None
     in_memory: bytes | None
-    """None where it is the module itself."""
+    """The module on row-major arrays; None if equal to `module`."""
     key: str
 
 
@@ -55,7 +56,7 @@ _INTERFACE = DataFormat(_CacheEntry, Sharding, ShardingType)
 
 
 def find_cached(fingerprint: str) -> tuple[CachedProgram, CompiledModule] | None:
-    """What is on disk for a program of this fingerprint."""
+    """The cached program of a fingerprint with its machine code; None if either is missing."""
     if not may_keep_programs():
         return None
     entry: _CacheEntry | None = find_program(f"{fingerprint} interface", _INTERFACE)
@@ -68,6 +69,7 @@ def find_cached(fingerprint: str) -> tuple[CachedProgram, CompiledModule] | None
 
 
 def cache_program(fingerprint: str, program: CachedProgram) -> None:
+    """Writes an entry to the cache."""
     in_memory = None if program.in_memory is program.module else module_to_bytes(program.in_memory)
     entry = _CacheEntry(module_to_bytes(program.module), program.shardings, in_memory, program.key)
     keep_program(f"{fingerprint} interface", entry, _INTERFACE)
@@ -78,7 +80,7 @@ def _read_module(content: bytes) -> Module:
 
 
 def declaration(module: Module) -> Module:
-    """A module with the interface of another one, and an entry whose result comes from elsewhere."""
+    """A module with the interface of another one, whose entry consists of a custom call."""
     entry = Computation(module.entry.name)
     parameters = [entry.add(Instruction(p.name, p.shape, p.op)) for p in module.entry.parameters]
     op = OPERATIONS["custom-call"](target_name=DECLARATION)

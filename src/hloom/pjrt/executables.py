@@ -1,4 +1,4 @@
-"""Executables: programs that the framework has compiled, what it asks about them, and running them."""
+"""PJRT executables: compilation, queries and execution of programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from hloom.values import Array, Value
 
 
 class LoadedExecutable:
-    """A compiled program and the devices that it runs on: device of replica r and partition p at r * partitions + p."""
+    """A compiled program and its devices: that of replica r and partition p is at index r * partitions + p."""
 
     def __init__(self, program: Source, serialized_options: bytes) -> None:
         self.program = program
@@ -62,7 +62,7 @@ class LoadedExecutable:
         self.addressable_devices = [device for device in self.devices if device.process == client().process]
         self.shardings: Shardings | None = None
         self.is_cached = False
-        """Whether it is on disk."""
+        """Whether the program is in the cache on disk."""
         self.executable, self.module = self._from_cache() or self._compiled()
         self.donated = _donated_parameters(self.module)
         self.output_shapes = list((self.module.entry_result_layout or self.module.entry.result_shape).elements)
@@ -77,7 +77,7 @@ class LoadedExecutable:
         self._enable_native()
 
     def _from_cache(self) -> tuple[DeviceExecutable, Module] | None:
-        """The program as it was compiled before, and its interface, where it runs on one device."""
+        """Looks a program for one device up in the cache on disk; returns it and its interface."""
         found = find_cached(self.fingerprint) if len(self.devices) == 1 else None
         if found is None:
             return None
@@ -88,6 +88,7 @@ class LoadedExecutable:
         return CpuExecutable(known.in_memory, where, compiled), known.module
 
     def _compiled(self) -> tuple[DeviceExecutable, Module]:
+        """Reads and compiles the program; returns the executable and the module before the backend's passes."""
         module, self.shardings = self.read()
         devices = [device.runtime for device in self.devices]
         in_memory = in_row_major(module)
@@ -101,12 +102,12 @@ class LoadedExecutable:
 
     @property
     def _ranks(self) -> list[int]:
-        """The rank of each device, where they are of several processes."""
+        """The MPI rank of each device; empty if a single process has all of them."""
         ranks = [device.process for device in self.devices]
         return ranks if len({*ranks}) > 1 else []
 
     def read(self) -> tuple[Module, Shardings | None]:
-        """The program of one partition as the framework gave it, and its shardings, where anything says so."""
+        """Reads the program of one partition, before the backend's passes, and its shardings, None without any."""
         whole = self.program.read()
         whole.replica_count = self.replicas
         module, shardings = _partitioned(whole, self.options.executable_build_options, self.partitions)
@@ -116,18 +117,18 @@ class LoadedExecutable:
         return module, shardings
 
     def words(self, values: list[int]) -> int:
-        """The address of 64-bit words that live as long as the executable."""
+        """Address of an array of 64-bit words that lives as long as the executable."""
         array = (ctypes.c_uint64 * max(1, len(values)))(*values)
         self._kept_alive.append(array)
         return ctypes.addressof(array)
 
     def address_of_bytes(self, content: bytes) -> int:
-        """The address of bytes that live as long as the executable."""
+        """Address of bytes that live as long as the executable."""
         self._kept_alive.append(content)
         return address_of(content)
 
     def _enable_native(self) -> None:
-        """Spares the programs that native code can run the way through Python."""
+        """Lets native code run the program, if it can."""
         entry = self.executable.native_entry() if isinstance(self.executable, CpuExecutable) else None
         if entry is None or not self.addressable_devices:
             return
@@ -141,7 +142,7 @@ class LoadedExecutable:
         )
 
     def take_failure(self, arguments: Any) -> bool:
-        """Whether native code was stopped while it ran the program for this call; it is told once."""
+        """Whether this call has failed in native code; clears that state."""
         failed_call = ctypes.c_uint64.from_address(word_address("LoadedExecutable", self.handle, "failed_call"))
         is_this = failed_call.value == ctypes.addressof(arguments)
         if is_this:
@@ -149,7 +150,7 @@ class LoadedExecutable:
         return is_this
 
     def _executable_words(self) -> dict[str, int]:
-        """The words of the records of Executable."""
+        """Words of the records of kind Executable, by name."""
         name = self.module.name.encode()
         fingerprint = self.fingerprint.encode()
         outputs = self.output_shapes
@@ -183,7 +184,7 @@ class LoadedExecutable:
         }
 
     def _sharding_words(self, role: str, shardings: list[Sharding]) -> dict[str, int]:
-        """Serialised ones, null where nothing is said."""
+        """Words for serialised shardings of a role (parameter, output); null without any."""
         texts = [write_sharding(sharding).SerializeToString() for sharding in shardings]
         return {
             f"num_{role}_shardings": len(texts),
@@ -207,7 +208,7 @@ class LoadedExecutable:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """The same in every process: what XLA's own options say, in an order that is not, has no meaning here."""
+        """SHA-256 of program and options, less those unknown to hloom, whose order differs between processes."""
         known = type(self.options).FromString(self.serialized_options)
         known.DiscardUnknownFields()
         return hashlib.sha256(known.SerializeToString(deterministic=True) + self.program.serialized).hexdigest()
@@ -231,7 +232,7 @@ class LoadedExecutable:
         if self.shardings is not None:
             inputs, outputs = self.shardings
             proto.hlo_module.spmd_parameters_shardings.extend(map(write_sharding, inputs))
-            if outputs:  # an empty result has no sharding: for JAX its tuple would have one of one element
+            if outputs:  # JAX would read the sharding of an empty tuple as that of one element
                 whole = Sharding(ShardingType.TUPLE, tuple_shardings=tuple(outputs))
                 proto.hlo_module.spmd_output_sharding.CopyFrom(write_sharding(whole))
         config = proto.config
@@ -241,7 +242,7 @@ class LoadedExecutable:
         return bytes(proto.SerializeToString())
 
     def run(self, arguments: list[list[Array]]) -> list[tuple[Array, ...]]:
-        """Runs on all devices of this process, of which there may be none; the flat results of each."""
+        """Runs the program on its devices in this process, if any; returns the flat results of each."""
         if not self.addressable_devices:
             return []
         if self.executable.device_count == 1:
@@ -249,13 +250,13 @@ class LoadedExecutable:
         else:
             results = self.executable.run_replicas(arguments)
             if not self.is_native:
-                # Programs that ranks share can do without Python once they have met.
+                # Programs of several ranks can run natively after the first run, in which the ranks connect.
                 self._enable_native()
         return results  # type: ignore[return-value] # the root is a tuple of arrays
 
 
 def _check_overrides(overrides: Iterable[str]) -> None:
-    """XLA's own flags have no meaning here and do no harm; a name that is none of its options is a mistake."""
+    """Ignores XLA's flags; raises ArgumentError for names that are no option of XLA."""
     for name in overrides:
         if not name.startswith("xla_") and name not in _XLA_OPTIONS:
             raise ArgumentError(f"No such compile option: {name!r}")
@@ -293,7 +294,7 @@ def _device_assignment(loaded: LoadedExecutable) -> bytes:
 
 
 def _partitioned(module: Module, build: Any, partitions: int) -> tuple[Module, Shardings | None]:
-    """The program of one partition, and how its parameters and results are sharded, where anything says so."""
+    """Partitions a module; returns the program of one partition and the shardings, None without any."""
     if partitions == 1 and not any(i.sharding or i.opcode == "custom-call" for i in module.instructions()):
         return module, None
     open_results = list(build.allow_spmd_sharding_propagation_to_output) or None
@@ -303,7 +304,7 @@ def _partitioned(module: Module, build: Any, partitions: int) -> tuple[Module, S
 
 
 def _drop_unusable_donors(module: Module) -> None:
-    """The caller keeps a parameter that it would give away if no result has its size: none can take its place."""
+    """Removes buffer donors for which there is no result of the same size; the caller keeps these arguments."""
     free = collections.Counter(leaf.byte_size for leaf in module.entry.result_shape.leaves() if leaf.is_array)
     free.subtract(_output_size(module, alias.output_index) for alias in module.input_output_alias)
     parameters, useful = module.entry.parameter_shapes, []
@@ -316,7 +317,7 @@ def _drop_unusable_donors(module: Module) -> None:
 
 
 def _donated_parameters(module: Module) -> frozenset[int]:
-    """The parameters whose buffers are given to the program."""
+    """Numbers of the parameters whose buffers are donated to the program."""
     return frozenset(
         [alias.parameter_number for alias in module.input_output_alias]
         + [donor.parameter_number for donor in module.buffer_donors]
@@ -375,7 +376,7 @@ def _execute(arguments: Any) -> None:
     try:
         results = loaded.run([_arrays(buffers, loaded.donated, donated_now) for buffers in lists])
     finally:
-        # Whether or not the program came to its end, what it was given it may have overwritten.
+        # Even a failed program may have overwritten donated arguments.
         for buffers in lists:
             for index in donated_now:
                 buffers[index].delete()
@@ -387,11 +388,11 @@ def _execute(arguments: Any) -> None:
 
 
 _retry = threading.local()
-"""`is_active` is true while native code tries again: if it asks once more, Python does the work."""
+"""`is_active` is true while native code retries a call; if that reaches the handler again, Python runs the program."""
 
 
 def _retry_native(loaded: LoadedExecutable, arguments: Any) -> None:
-    """Gives native code what it may have lacked, and lets it try again."""
+    """Supplies what native code may have lacked (records, ownership of donated buffers), and runs the call natively."""
     refill_records(len(loaded.output_shapes))
     handles = read_words(read_words(arguments.argument_lists, 1)[0], arguments.num_args)
     for index in _parameters_to_donate(loaded, arguments.options) if loaded.donated else ():
@@ -412,7 +413,7 @@ def _retry_native(loaded: LoadedExecutable, arguments: Any) -> None:
 def _put_results(values: tuple[Array, ...], orders: list[tuple[int, ...]], memory: Memory, address: int) -> None:
     if values:
         outputs = (ctypes.c_uint64 * len(values)).from_address(address)
-        # JAX hands in tokens as arrays without elements, and takes such for them.
+        # JAX represents tokens by empty arrays of type bool.
         arrays = [value if isinstance(value, np.ndarray) else np.zeros(0, np.bool_) for value in values]
         outputs[:] = [
             Buffer(array, memory, order=order if len(order) == array.ndim else None).handle
@@ -421,14 +422,14 @@ def _put_results(values: tuple[Array, ...], orders: list[tuple[int, ...]], memor
 
 
 def _parameters_to_donate(loaded: LoadedExecutable, options_address: int) -> frozenset[int]:
-    """The parameters whose buffers the caller really gives away in this call."""
+    """Numbers of the parameters that this call donates: the call may exclude some."""
     options = ExecuteOptions.from_address(options_address)
     kept = read_integers(options.non_donatable_input_indices, options.num_non_donatable_input_indices)
     return loaded.donated - set(kept)
 
 
 def _check_layouts(buffers: list[Buffer], orders: list[tuple[int, ...]]) -> None:
-    """Arguments lie in memory as the program takes them."""
+    """Raises ArgumentError if the layout of an argument is not the one that the program was compiled for."""
     for index, (buffer, order) in enumerate(zip(buffers, orders, strict=True)):
         if buffer.order != order and buffer.value().size > 1:
             raise ArgumentError(
@@ -438,7 +439,7 @@ def _check_layouts(buffers: list[Buffer], orders: list[tuple[int, ...]]) -> None
 
 
 def _check_donated_once(buffers: list[Buffer], donated_now: frozenset[int]) -> None:
-    """What is donated is no other argument of the same call."""
+    """Raises ArgumentError if a donated buffer is also another argument of the same call."""
     counts = collections.Counter(map(id, buffers))
     for index in sorted(donated_now):
         if counts[id(buffers[index])] > 1:
@@ -446,7 +447,7 @@ def _check_donated_once(buffers: list[Buffer], donated_now: frozenset[int]) -> N
 
 
 def _arrays(buffers: list[Buffer], donated: frozenset[int], donated_now: frozenset[int]) -> list[Array]:
-    """The arguments as arrays; the program writes to none that the caller keeps or still looks at."""
+    """The arguments as arrays, read-only where a donatable one is kept by the caller or has external references."""
     arrays = [buffer.value() for buffer in buffers]
     for index in donated:
         if index not in donated_now or buffers[index].references:
@@ -471,7 +472,7 @@ _MAGIC = b"hloomex2"
 
 @implements("Executable_Serialize")
 def _serialize(arguments: Any) -> None:
-    """The program and its options: machine code is kept in hloom's own cache, for each machine its own."""
+    """Serialises the program and its options. Machine code is not included: hloom's cache has it for each machine."""
     loaded: LoadedExecutable = objects[arguments.executable]
     content = (
         _SERIALIZED.pack(_MAGIC, len(loaded.serialized_options)) + loaded.serialized_options + loaded.program.serialized
@@ -486,11 +487,11 @@ def _serialize(arguments: Any) -> None:
 def _deserialize(arguments: Any) -> None:
     content = ctypes.string_at(arguments.serialized_executable, arguments.serialized_executable_size)
     if len(content) < _SERIALIZED.size or content[:8] != _MAGIC:
-        raise ArgumentError("these bytes are no serialised executable of hloom")
+        raise ArgumentError("the bytes are not a serialised executable of hloom")
     size = _SERIALIZED.unpack_from(content)[1]
     body = content[_SERIALIZED.size :]
     if size > len(body):
-        raise ArgumentError("the serialised executable is cut short")
+        raise ArgumentError("the serialised executable is truncated")
     arguments.loaded_executable = _load(Source.deserialized(body[size:]), body[:size]).handle
 
 

@@ -1,24 +1,27 @@
-"""Running a program without Python: on one device, with nothing in it that needs the host.
+"""Execution of programs without Python: on one device, without calls of the host.
 
-Such an executable's record has the address of its program in `main`; `template` and `table_words` are the table of
-pointers that the program takes (see `backends/cpu/runtime/dispatch.py`), with room for `input_count` and then
-`output_count` addresses from word `first_input` on. `descriptions` has `DESCRIPTION_WORDS` words for each output: the
-number of the argument whose memory it takes, plus one (0: memory of its own), and what its buffer's record starts as.
-`donated` has a word for each argument, which is not 0 if the argument is given to the program; it is null if none is.
+The record of such an executable holds:
 
-Memory of results comes from the pool, small ones' from the C library. The word `owned` of a buffer's record says whose
-it is: 0 for Python's, which has a `Buffer` for it; `DONATED` where it was given away; else its address, and the buffer
-is native code's alone. Records for results are kept in a list of free ones.
+- `main`: the address of the program; null if Python has to run it;
+- `template`, `table_words`: the table of pointers that the program takes (see `backends/cpu/runtime/dispatch.py`), with
+  `input_count` and then `output_count` addresses from word `first_input` on;
+- `descriptions`: `DESCRIPTION_WORDS` words for each output: one plus the index of the argument whose memory it takes
+  (0: memory of its own), and the initial words of its buffer's record;
+- `donated`: for each argument a word that is not 0 if the argument is donated; null if none is;
+- `input_layouts`: the layouts of arguments for which the program was compiled;
+- `arena_bytes`: the size of the temporary memory;
+- `dispatch`, `last_nanoseconds`: whether and when the program may be queued (`async_dispatch.py`), and the duration of
+  its last run;
+- `failed_call`: the address of the arguments of a call that ended early, from which the Python handler sees that it has
+  to raise the error;
+- `is_shared`: whether other processes take part. They may still write to the memory of a failed run, so it is leaked.
 
-A program that ends early gives no results; what it was given is gone. Then `failed_call` is the address of the call's
-arguments, by which Python, asked about it, knows that it has to tell why. What such a program wrote to is not used
-again if `is_abandoned` is not 0: other processes may still write there.
+The memory of results comes from the pool, that of small ones from the C library. The word `owned` of a buffer's record
+is the address of memory that native code owns, 0 if a Python `Buffer` owns it, and `DONATED` if it was donated. Records
+of results come from the free list. A failed run produces no results, and its donated arguments are lost.
 
-A program that always ends (`dispatch`) and takes long is put in a queue: see `async_dispatch.py`. `last_nanoseconds` is
-what it took the last time.
-
-Python is asked to run the program where that list runs short, an argument was deleted or is laid out otherwise than the
-program takes it (`input_layouts`), or a donated one is not native code's alone or is not to be donated in this call.
+Python runs the program if the free list is exhausted, an argument was deleted or has another layout, or a donated
+argument is not owned by native code or excluded from donation in this call.
 """
 
 from __future__ import annotations
@@ -66,18 +69,19 @@ from hloom.pjrt.records import offsets_of_arguments, offsets_of_record
 
 DESCRIPTION_WORDS = 16
 TEMPLATE_BYTES = BUFFER.buffer_pointer - 16
-"""What a result's record starts as ends where the words begin that are its own."""
+"""Bytes of a result's record that are copied from its description; the words after them are its own."""
 EXECUTABLE, CALL = offsets_of_record("LoadedExecutable"), offsets_of_arguments("LoadedExecutable_Execute")
 NON_DONATABLE_COUNT = ExecuteOptions.num_non_donatable_input_indices.offset
 PYTHON_EXECUTE = PYTHON_FUNCTIONS.index("LoadedExecutable_Execute")
 NEVER_QUEUED, BRIEF, TIMED, LOOPS = range(4)
-"""What `dispatch` says: whether the program may be queued; whether it may take long; and whether it has loops."""
+"""Values of `dispatch`: the program cannot be queued; is always short; is timed; is timed and has loops."""
 
 assert TEMPLATE_BYTES <= 8 * (DESCRIPTION_WORDS - 1)
 
 
 @native(name="PJRT_LoadedExecutable_Execute")
 def execute(arguments: Address) -> Address:
+    """Runs an executable natively where possible, else through its Python handler."""
     executable = word(arguments, CALL.executable)
     if word(executable, EXECUTABLE.main) != null and is_fast_call(arguments, executable) and run(arguments, executable):
         return null
@@ -86,7 +90,7 @@ def execute(arguments: Address) -> Address:
 
 @native(inline=True)
 def is_fast_call(arguments: Address, executable: Address) -> boolean:
-    """A call on one device, the executable's, that keeps no argument that would be donated."""
+    """Whether a call runs on the executable's own single device and excludes no argument from donation."""
     return (
         word(arguments, CALL.num_devices) == 1
         and word(arguments, CALL.execute_device) == null
@@ -100,7 +104,10 @@ def is_fast_call(arguments: Address, executable: Address) -> boolean:
 
 @native(inline=True)
 def run(arguments: Address, executable: Address) -> boolean:
-    """Runs the program; false, with nothing changed, where Python has to."""
+    """Runs the program; returns false if the Python handler has to take over.
+
+    Unless the run itself failed (`failed_call`), nothing has changed then.
+    """
     donated = elements(u64, word(executable, EXECUTABLE.donated))
     buffers = elements(u64, load(u64, word(arguments, CALL.argument_lists)))
     count = word(arguments, CALL.num_args)
@@ -116,6 +123,7 @@ def run(arguments: Address, executable: Address) -> boolean:
 def run_with_table(
     arguments: Address, executable: Address, donated: Array[u64], buffers: Array[u64], count: u64
 ) -> boolean:
+    """Runs the program with a copy of its table on the stack; returns what `run` does."""
     words = word(executable, EXECUTABLE.table_words)
     table = stack(words)
     copy_memory(address_of(table), word(executable, EXECUTABLE.template), words << 3)
@@ -156,9 +164,9 @@ def run_with_table(
 
 @native(inline=True)
 def should_queue(executable: Address) -> boolean:
-    """Whether to queue the program: it took long the last time, or others are under way.
+    """Whether to queue the program: its last run was long, or other programs are in flight.
 
-    Nobody can end what is queued; so programs with loops are not where they are not known to be done soon.
+    A queued program cannot be interrupted, so one with loops must be known to end soon.
     """
     kind = word(executable, EXECUTABLE.dispatch)
     last = word(executable, EXECUTABLE.last_nanoseconds)
@@ -169,6 +177,7 @@ def should_queue(executable: Address) -> boolean:
 
 @native(inline=True)
 def run_inline(executable: Address, table: Array[u64]) -> boolean:
+    """Waits for the queue and runs the program on the calling thread; false if it fails or is interrupted."""
     wait_for(last_task())
     if word(executable, EXECUTABLE.dispatch) < TIMED:
         return to(Program, word(executable, EXECUTABLE.main))(address_of(table)) == 0
@@ -183,7 +192,7 @@ def run_inline(executable: Address, table: Array[u64]) -> boolean:
 
 @native()
 def mark_donated(donated: Array[u64], buffers: Array[u64], count: u64) -> boolean:
-    """Marks donated arguments as deleted; false, with nothing marked, if one of them cannot be donated."""
+    """Marks donated arguments as deleted; returns false and marks none if one of them cannot be donated."""
     if address_of(donated) == null:
         return True
     for i in range(count):
@@ -199,6 +208,7 @@ def mark_donated(donated: Array[u64], buffers: Array[u64], count: u64) -> boolea
 
 @native()
 def unmark_donated(donated: Array[u64], buffers: Array[u64], count: u64) -> None:
+    """Reverts `mark_donated` for the first `count` arguments."""
     if address_of(donated) != null:
         for i in range(count):
             if donated[i] != 0:
@@ -207,7 +217,7 @@ def unmark_donated(donated: Array[u64], buffers: Array[u64], count: u64) -> None
 
 @native()
 def release_donated(donated: Array[u64], buffers: Array[u64], count: u64) -> None:
-    """After the program: what was donated and became no result is free."""
+    """Releases the memory of donated arguments that no result has taken over."""
     if address_of(donated) != null:
         for i in range(count):
             buffer = buffers[i]
@@ -220,9 +230,9 @@ def release_donated(donated: Array[u64], buffers: Array[u64], count: u64) -> Non
 def fill_inputs(
     donated: Array[u64], buffers: Array[u64], layouts: Array[u64], inputs: Array[u64], count: u64
 ) -> boolean:
-    """Puts the addresses of arguments into the table.
+    """Writes the addresses of the arguments into the table.
 
-    False if one was deleted, but for what this call was given, or is laid out otherwise than the program takes it.
+    Returns false if one was deleted, other than by donation in this call, or has another layout than the program takes.
     """
     for i in range(count):
         buffer = buffers[i]
@@ -243,7 +253,7 @@ def allocate_results(
 ) -> boolean:
     """Fills the list of results with new records and the table with the addresses of their memory.
 
-    False, with nothing taken, where there are no records or there is no memory left.
+    Returns false and allocates nothing if records or memory are exhausted.
     """
     for i in range(count):
         memory = allocate_result(descriptions.at(i * DESCRIPTION_WORDS), results.at(i), buffers)
@@ -256,6 +266,7 @@ def allocate_results(
 
 @native(inline=True)
 def allocate_result(description: Array[u64], result: Array[u64], buffers: Array[u64]) -> Address:
+    """Makes the record of a result; returns the address of its memory, null if records or memory are exhausted."""
     record = take_record()
     if record == null:
         return null
@@ -276,6 +287,7 @@ def allocate_result(description: Array[u64], result: Array[u64], buffers: Array[
 
 @native()
 def discard_results(descriptions: Array[u64], results: Array[u64], count: u64) -> None:
+    """Frees the first `count` results of a run that does not take place or has failed."""
     for i in range(count):
         record = results[i]
         if descriptions[i * DESCRIPTION_WORDS] == 0:
@@ -285,7 +297,7 @@ def discard_results(descriptions: Array[u64], results: Array[u64], count: u64) -
 
 @native()
 def commit_results(descriptions: Array[u64], results: Array[u64], buffers: Array[u64], count: u64, task: u64) -> None:
-    """The results are ready after a task: those that took an argument's memory have it for good, others are counted."""
+    """Makes results final: ready after a task (0: at once), counted, and owners of the memory of donated arguments."""
     for i in range(count):
         set_word(results[i], BUFFER.ready_at, task)
         donor = descriptions[i * DESCRIPTION_WORDS]

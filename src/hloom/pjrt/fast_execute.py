@@ -1,4 +1,4 @@
-"""Python's side of running programs without Python (`hloom.pjrt.execute_code`): which, with what, and its buffers."""
+"""Python side of native execution (`execute_code.py`): prepares executables, exchanges buffers with native code."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hloom.pjrt.native_memory import DONATED
 from hloom.pjrt.records import Objects, objects, record_words, set_word, word_address
 
 MAX_TABLE = 8192
-"""Words: the table lies on the stack of whatever thread calls."""
+"""Size limit in words of a program's table, which is copied to the stack of the calling thread."""
 
 
 def enable_native(
     loaded: int, entry: NativeEntry, layouts: int, results: Sequence[tuple[int, ...]], donated: frozenset[int]
 ) -> bool:
-    """Lets native code run an executable, if it is of the kind that it can.
+    """Fills the record of an executable so that native code can run it; returns false if its table is too large.
 
     Arguments:
         loaded: the handle of the executable.
-        entry: its program; it lives as long as the executable.
-        layouts: the address of the handles of all parameters' layouts.
-        results: for each result the words that its buffer's record starts with.
-        given: the parameters that are donated.
+        entry: its program, which must live as long as the executable.
+        layouts: the address of the handles of the parameters' layouts.
+        results: the initial words of each result's record.
+        donated: the parameter numbers of donated arguments.
     """
     if len(entry.table) > MAX_TABLE:
         return False
@@ -65,7 +65,7 @@ def _dispatch(entry: NativeEntry) -> int:
 
 
 class NativeMemory:
-    """Memory that native code took, which goes back when the last array over it dies."""
+    """Owner of memory that native code allocated; releases it with the last array that views it."""
 
     def __init__(self, address: int, size: int) -> None:
         self.address = address
@@ -77,7 +77,10 @@ class NativeMemory:
 
 
 def adopt(handle: int) -> Buffer:
-    """The Python object for a buffer that native code made; it owns the memory from now on."""
+    """Makes the Python object of a buffer that native code created, and transfers the memory to it.
+
+    Raises ArgumentError for a donated buffer, KeyError for a handle that is no such buffer.
+    """
     owned = ctypes.c_uint64.from_address(word_address("Buffer", handle, "owned"))
     if owned.value == DONATED:
         raise ArgumentError("the buffer has been deleted or donated")
@@ -99,7 +102,7 @@ def adopt(handle: int) -> Buffer:
 
 
 def transfer_to_native(buffer: Buffer) -> None:
-    """Makes native code the only owner of a buffer that nobody looks at, so that it can be donated; copies it once."""
+    """Transfers a buffer without external references to native code, so that it can be donated. Copies its contents."""
     address = code().allocate(buffer.size)
     if not address:
         raise ResourceExhaustedError(f"no memory for a buffer of {buffer.size:,} bytes")

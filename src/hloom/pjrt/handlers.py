@@ -1,4 +1,4 @@
-"""The Python functions that answer the framework, by name, and what becomes of their exceptions."""
+"""Registry of the PJRT functions that are implemented in Python, and the translation of exceptions to PJRT_Error."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from hloom.pjrt.records import new_record
 from hloom.runtime.python_api import immortal
 
 HANDLERS: dict[str, Callable[[Any], None]] = {}
-"""Function name -> Python function of the structure of its arguments; it fills in the outputs."""
+"""Handlers by function name without `PJRT_`. A handler takes the argument structure and fills in its outputs."""
 
 _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _ABORTED, _UNIMPLEMENTED, _INTERNAL = 3, 8, 10, 12, 13
 
 
 def implements(name: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Marks the function that answers `PJRT_<name>`."""
+    """Decorator that registers a function as the implementation of `PJRT_<name>`."""
 
-    def mark(function: Callable[[Any], None]) -> Callable[[Any], None]:
+    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
         HANDLERS[name] = function
         return function
 
-    return mark
+    return register
 
 
 class PjrtError(Exception):
-    """An error of the interface that native code or another function has made already."""
+    """Carries the handle of an existing PJRT_Error, for example one that native code returned."""
 
     def __init__(self, handle: int) -> None:
         super().__init__(handle)
@@ -37,7 +37,7 @@ class PjrtError(Exception):
 
 
 def make_error(error: BaseException) -> int:
-    """The handle of a PJRT_Error: hloom's own errors by their message, defects with the place where they arose."""
+    """Returns the handle of a PJRT_Error for an exception. Unexpected exceptions include their traceback."""
     if isinstance(error, PjrtError):
         return error.handle
     code = _INTERNAL
@@ -57,27 +57,27 @@ def make_error(error: BaseException) -> int:
 
 
 def address_of(content: bytes) -> int:
-    """The address of the content of bytes that live as long as it is used."""
+    """Address of the contents of a bytes object, which the caller must keep alive."""
     return ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0
 
 
 @functools.cache
 def immortal_text(text: str) -> tuple[int, int]:
-    """The address and the length of a text that never goes away."""
+    """Address and length in bytes of a UTF-8 copy of a text that is never freed."""
     encoded = immortal(text.encode())
     return address_of(encoded), len(encoded)
 
 
 def immortal_words(values: list[int]) -> int:
-    """The address of an array of 64-bit words that never goes away."""
+    """Address of an array of 64-bit words that is never freed."""
     return ctypes.addressof(immortal((ctypes.c_uint64 * max(1, len(values)))(*values)))
 
 
 def read_words(address: int, count: int) -> list[int]:
-    """`count` unsigned 64-bit words: handles, sizes."""
+    """Reads `count` unsigned 64-bit words (handles, sizes) at an address."""
     return (ctypes.c_uint64 * count).from_address(address)[:] if count else []
 
 
 def read_integers(address: int, count: int) -> list[int]:
-    """`count` signed 64-bit integers: dimensions, strides."""
+    """Reads `count` signed 64-bit integers (dimensions, strides) at an address."""
     return (ctypes.c_int64 * count).from_address(address)[:] if count else []

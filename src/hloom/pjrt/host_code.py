@@ -1,7 +1,7 @@
-"""Arrays between the host and native code's buffers, without Python: small ones in, and views of all out.
+"""Native transfers between the host and buffers: copies of dense host arrays, and external references to buffers.
 
-`BufferFromHostBuffer` copies a dense array into memory of native code's own; the sizes that the framework may ask for
-later stand at the end of the buffer's record. Python is asked about arrays with other strides or a layout, and about
+`BufferFromHostBuffer` copies a dense array into memory that native code owns. The dimension sizes, which the framework
+may query later, are stored at the end of the buffer's record. Python handles arrays with other strides or a layout, and
 large ones that may be shared instead of copied.
 """
 
@@ -39,10 +39,11 @@ from hloom.pjrt.records import offsets_of_arguments, offsets_of_record, record_w
 from hloom.types import BY_NAME
 
 MIN_SHARED_BYTES = 64 << 10
-"""Host arrays below so many bytes are copied: that costs less than to tell the host when they are free again."""
+"""Smallest host array in bytes that is shared: copying costs less than signalling the end of its use."""
 ZERO_COPY = 2
-"""PJRT_HostBufferSemantics_kImmutableZeroCopy: the host's memory stays as it is while the buffer lives."""
+"""PJRT_HostBufferSemantics_kImmutableZeroCopy: host memory does not change while the buffer lives."""
 SLOW_PATH = (1 << 64) - 1
+"""Size of an array that the Python handler has to transfer."""
 SIZES_OFFSET = 16 + 8 * len(record_words("Buffer"))
 CALL = offsets_of_arguments("Client_BufferFromHostBuffer")
 REFERENCES_CALL = offsets_of_arguments("Buffer_IncreaseExternalReferenceCount")
@@ -58,6 +59,7 @@ PYTHON_INCREASE = PYTHON_FUNCTIONS.index("Buffer_IncreaseExternalReferenceCount"
 
 @native(name="PJRT_Client_BufferFromHostBuffer")
 def from_host(arguments: Address) -> Address:
+    """Makes a buffer of a host array."""
     size = copied_size(arguments)
     record = take_record() if size != SLOW_PATH else u64(null)
     if record == null:
@@ -76,7 +78,7 @@ def from_host(arguments: Address) -> Address:
 
 @native(inline=True)
 def copied_size(arguments: Address) -> u64:
-    """The bytes of an array that is copied; SPARSE for one that Python is asked about."""
+    """Size in bytes of an array that is copied here, else `SLOW_PATH`."""
     rank, type = word(arguments, CALL.num_dims), u64(load(u32, arguments + CALL.type))
     if word(arguments, CALL.device_layout) != null or rank >= SIZE_WORDS or type >= len(TYPE_SIZES.values):
         return SLOW_PATH
@@ -91,7 +93,7 @@ def copied_size(arguments: Address) -> u64:
 
 @native()
 def dense_size(sizes: Array[u64], rank: u64, strides: Array[u64], element_bytes: u64) -> u64:
-    """The bytes of a dense array; SPARSE where the strides are not those of one."""
+    """Size in bytes of a dense row-major array; `SLOW_PATH` for other strides."""
     size, d = element_bytes, rank
     while d != 0:
         d -= 1
@@ -129,11 +131,14 @@ def fill_record(record: Address, arguments: Address, memory: Address, size: u64)
 
 
 class References(Structure):
+    """Word `references` of a buffer's record."""
+
     count: Atomic[u64]
 
 
 @native(name="PJRT_Buffer_IncreaseExternalReferenceCount")
 def increase_references(arguments: Address) -> Address:
+    """Increments the external reference count of a buffer that is ready; other buffers are handled by Python."""
     record = word(arguments, REFERENCES_CALL.buffer)
     if word(record, BUFFER.is_deleted) != 0 or not is_done(word(record, BUFFER.ready_at)):
         return call_python(PYTHON_INCREASE, arguments)
@@ -143,5 +148,6 @@ def increase_references(arguments: Address) -> Address:
 
 @native(name="PJRT_Buffer_DecreaseExternalReferenceCount")
 def decrease_references(arguments: Address) -> Address:
+    """Decrements the external reference count of a buffer."""
     to(References, word(arguments, REFERENCES_CALL.buffer) + BUFFER.references).count.subtract(1, MONOTONIC)
     return null

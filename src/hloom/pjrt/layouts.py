@@ -1,8 +1,9 @@
-"""Layouts: parameters and results whose dimensions lie in memory in another order than row-major.
+"""Layouts of parameters and results other than row-major.
 
-Compiled programs work on row-major arrays. A parameter `f32[2,3]{0,1}` of the framework's is one of shape `f32[3,2]`
-that the program transposes first, and a result likewise last: a transpose becomes part of the loop that reads or writes
-the array. JAX asks for layouts by an attribute of the entry function's arguments and results, `mhlo.layout_mode`.
+Compiled programs work on row-major arrays. A parameter `f32[2,3]{0,1}` of the framework becomes a parameter `f32[3,2]`
+that the program transposes first; results are transposed last. These transposes are fused into the loops that read or
+write the arrays. JAX requests layouts by the attribute `mhlo.layout_mode` of the entry function's arguments and
+results.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ _ORDER = re.compile(r"\{([\d,]*)\}\Z")
 
 
 def minor_to_major(shape: Shape) -> tuple[int, ...]:
-    """The dimensions of an array from the one whose elements lie closest on."""
+    """Dimensions of an array from minor to major."""
     return tuple(range(shape.rank))[::-1] if shape.layout is None else shape.layout.minor_to_major
 
 
 def set_entry_layouts(module: Module, program: bytes) -> None:
-    """Gives the entry the layouts that a StableHLO program asks for: row-major where it does not.
+    """Sets the layouts of the entry to those that a StableHLO program requests, row-major by default.
 
-    Layouts of the entry's own instructions are what shape inference made of them: they are good for `auto` alone.
-    NotImplementedError for tiles, which arrays here do not have.
+    The layouts of the entry's instructions result from shape inference and matter only for the mode `auto`.
+    Raises NotImplementedError for tiled layouts.
     """
     parameters = module.entry.parameter_shapes
     outputs = module.entry.result_shape.elements
@@ -43,7 +44,7 @@ def set_entry_layouts(module: Module, program: bytes) -> None:
 
 
 def set_own_layouts(module: Module) -> None:
-    """Gives the entry the order of dimensions that its header says, row-major where it says none."""
+    """Sets the layouts of the entry to those of the module's header, row-major by default."""
     parameters = module.entry_parameter_layouts or module.entry.parameter_shapes
     results = (module.entry_result_layout or module.entry.result_shape).elements
     module.entry_parameter_layouts = [_with_layout(shape) for shape in parameters]
@@ -55,7 +56,7 @@ def _with_layout(shape: Shape) -> Shape:
 
 
 def _layout_modes(program: bytes) -> tuple[list[str], list[str]]:
-    """What the arguments and results of the entry function ask for."""
+    """Values of `mhlo.layout_mode` of the arguments and of the results of the entry function."""
     from hloom.files.formats import is_text
     from hloom.stablehlo.mlir.bytecode import read_bytecode
     from hloom.stablehlo.mlir.ir import FunctionType
@@ -78,7 +79,7 @@ def _with_mode(shape: Shape, mode: str) -> Shape:
     if not shape.is_array or shape.is_dynamic:
         return shape
     if mode == "auto" and shape.layout is not None:
-        return shape  # as the shapes of the program's own instructions have it: a transposed value needs no copy
+        return shape  # the layout that shape inference chose, in which a transposed value needs no copy
     if mode in ("default", "auto"):
         return shape.with_layout(Layout(tuple(range(shape.rank))[::-1]))
     order = _ORDER.match(mode)
@@ -88,9 +89,9 @@ def _with_mode(shape: Shape, mode: str) -> Shape:
 
 
 def in_row_major(module: Module) -> Module:
-    """The program on row-major arrays: those of its parameters and results with the dimensions in their memory's order.
+    """Wraps a module so that its parameters and results are row-major arrays of the same memory.
 
-    The module itself where they are row-major anyway.
+    Returns the module itself if all of them are row-major already.
     """
     parameters = module.entry_parameter_layouts or module.entry.parameter_shapes
     results = (module.entry_result_layout or module.entry.result_shape).elements
@@ -116,12 +117,12 @@ def in_row_major(module: Module) -> Module:
 
 
 def _memory_shape(shape: Shape) -> Shape:
-    """The row-major shape of the same memory."""
+    """The row-major shape with the same memory."""
     sizes = tuple(shape.dimensions[d] for d in minor_to_major(shape)[::-1])
     return Shape.array(shape.element_type, sizes)
 
 
 def _dimension_positions(shape: Shape) -> tuple[int, ...]:
-    """For each dimension its place in memory, from the outermost."""
+    """Position of each dimension in the order from major to minor."""
     order = minor_to_major(shape)[::-1]
     return tuple(order.index(d) for d in range(shape.rank))

@@ -1,9 +1,9 @@
-"""The part of the plugin that is machine code: answers that are only copied, the list of the dead, the structure.
+"""Builds the PJRT_Api structure and compiles its native functions: getters, destructors and calls into Python.
 
-A handle that the framework holds is the address of a *record*: words that the functions marked `get` in the table
-copy to their caller, so that most calls never enter Python. A function marked `destroy` pushes its record on a list;
-Python takes the whole list at its next turn (`free_retired`) and lets go of the objects behind it. So the framework
-may destroy handles at any time, from any thread, and when Python has ended.
+A handle that the framework holds is the address of a *record*. Functions marked `get` in the table of `c_api.py` copy
+words of the record to their caller, so most calls never enter Python. Functions marked `destroy` push the record on the
+retire list, which Python empties at its next opportunity (`free_retired`), releasing the objects behind the records.
+So the framework may destroy handles at any time, from any thread, and even after Python has been finalised.
 """
 
 from __future__ import annotations
@@ -60,17 +60,18 @@ from hloom.runtime.python_api import c_address, immortal
 
 
 def refill_records(results: int = 0) -> None:
-    """Fills native code's list of free records, if it is short for a call with so many results."""
+    """Refills the free list of records of native code if a call with `results` results could exhaust it."""
     if code().state.free_count <= results:
         for record in reserve_records(max(_MIN_FREE_RECORDS, 4 * results)):
             code().return_record(record)
 
 
 _MIN_FREE_RECORDS = 256
+"""Records that a refill adds at least."""
 
 
 def free_retired() -> None:
-    """Lets go of the objects whose handles the framework has destroyed, when no task may use them any more."""
+    """Releases the objects whose handles the framework has destroyed, once no queued task can use them any more."""
     with _retired_lock:
         handle = code().take_retired()
         task, done = code().last_task(), code().completed_tasks()
@@ -84,17 +85,17 @@ def free_retired() -> None:
 
 
 _retired: collections.deque[tuple[int, int]] = collections.deque()
-"""The number of the last task when a handle died, and the handle."""
+"""Retired handles, each with the id of the last task that was submitted before it was retired."""
 _retired_lock = threading.Lock()
 
 
 def wait_for_tasks() -> None:
-    """Returns when no program is under way."""
+    """Blocks until all queued programs have completed."""
     code().wait_for(code().last_task())
 
 
 class Code:
-    """The compiled functions."""
+    """The compiled native functions of the plugin, and their state."""
 
     def __init__(self) -> None:
         self._code: MachineCode = native_code(*_functions())
@@ -108,14 +109,13 @@ class Code:
         self.release = self._function("release", void, word, word)
         self.return_record = self._function("return_record", void, word)
         self.count_bytes = self._function("count_bytes", void, word, ctypes.c_bool)
-        # A call that may run for long: other threads go on meanwhile.
+        # CFUNCTYPE releases the GIL: a call may run for long.
         self.execute = ctypes.CFUNCTYPE(word, word)(self.address("LoadedExecutable_Execute"))
         pool = memory_pool()
         self.state.take = pool.take_address
         self.state.give = pool.give_address
         self.last_task = self._function("last_task", word)
         self.completed_tasks = self._function("completed_tasks", word)
-        # Others go on while one waits.
         self.wait_for = ctypes.CFUNCTYPE(void, word)(self._code.address("hloom_pjrt_wait_for"))
         reset = self._function("reset_queue", void)
         reset()
@@ -128,24 +128,28 @@ class Code:
         return ctypes.PYFUNCTYPE(result, *arguments)(self._code.address(f"hloom_pjrt_{name}"))
 
     def address(self, name: str) -> int:
+        """Address of the native function `PJRT_<name>`."""
         return self._code.address(f"PJRT_{name}")
 
 
 @functools.cache
 def code() -> Code:
+    """The native code of the plugin, compiled at the first call."""
     return Code()
 
 
 def make_api(handlers: dict[str, Callable[[Any], None]], make_error: Callable[[BaseException], int]) -> int:
-    """The address of a PJRT_Api structure.
+    """Builds a PJRT_Api structure and returns its address.
 
     Arguments:
-        answers: the Python functions by name; each takes the structure of its arguments.
-        make_error: the handle of an error for the exception that such a function raised.
+        handlers: the Python functions by name; each takes its argument structure.
+        make_error: converts an exception that a handler raised to the handle of a PJRT_Error.
     """
     missing = {f.name for f in functions().values() if f.implementation == "python"} ^ handlers.keys()
     if missing:
-        raise ArgumentError(f"functions of the interface without an answer, or the other way round: {sorted(missing)}")
+        raise ArgumentError(
+            f"functions of the interface without a handler, or handlers without a function: {sorted(missing)}"
+        )
     native = code()
 
     def immortal_error(error: BaseException) -> int:
@@ -172,15 +176,15 @@ def make_api(handlers: dict[str, Callable[[Any], None]], make_error: Callable[[B
 
 
 def _structure(*words: int) -> Any:
-    """A structure of words that never goes away.
+    """A structure of 64-bit words that is never freed.
 
-    Null pointers follow: frameworks look at functions of newer versions before they ask for the size.
+    Null pointers follow it, because frameworks test functions of newer versions before they check the size.
     """
     return immortal((ctypes.c_uint64 * (len(words) + 64))(*words))
 
 
 def _close(native: Code) -> None:
-    """Before Python ends: what it answered does nothing from now on, and nothing is under way."""
+    """Runs before Python is finalised: waits for queued programs, and replaces all Python handlers by no-ops."""
     native.wait_for(native.last_task())
     for index in range(len(PYTHON_FUNCTIONS)):
         native.state.python[index] = native.noop_handler
@@ -205,10 +209,10 @@ _HANDLER = ctypes.CFUNCTYPE(*[ctypes.c_uint64] * 4)
 
 
 def _functions() -> list[Native]:
-    """The native functions of the interface, and those that Python calls."""
-    theirs: list[Any] = [execute, from_host, increase_references, decrease_references]
-    theirs += [ready_event_of, event_is_ready, await_event, event_on_ready]
-    own = {function.name: function for function in theirs}
+    """The native functions of the interface, and the internal ones that Python calls."""
+    interface: list[Any] = [execute, from_host, increase_references, decrease_references]
+    interface += [ready_event_of, event_is_ready, await_event, event_on_ready]
+    own = {function.name: function for function in interface}
     made: list[Any] = [take_retired, allocate, release, return_record, count_bytes, noop, noop_handler, *own.values()]
     made += [reset_queue, last_task, completed_tasks, wait_for]
     for index, function in enumerate(functions().values()):
@@ -234,21 +238,23 @@ def _function(function: Function, index: int) -> Native:
 
 @native(name="hloom_pjrt_noop")
 def noop(arguments: Address) -> Address:
+    """Deleter of objects that need no deletion."""
     return null
 
 
 @native(name="hloom_pjrt_noop_handler")
 def noop_handler(arguments: Address, error: Address, sequence: u64) -> u64:
+    """Replaces the Python handlers once Python is finalised: succeeds without any effect."""
     return sequence
 
 
 HANDLE = 16
-"""Where the handle of an argument structure lies: before all others."""
+"""Byte offset of the handle in an argument structure: the first field after size and extensions."""
 _MEMORY = {"word": u64, "i32": i32, "bool": i8}
 
 
 def _getter(name: str, function: Function) -> Any:
-    """Copies words of the record; the loop over them is written out."""
+    """A native function that copies words of the record to the outputs; the loop over them is unrolled."""
     words = offsets_of_record(function.kind)
     copies = [(_MEMORY[field.type], getattr(words, field.word), field.offset) for field in function.outputs]
 

@@ -1,6 +1,7 @@
-"""What all native code of the platform works on: words of records, records that are free or dead, memory of buffers.
+"""State that the native code of the plugin shares: words of records, free and retired records, memory of buffers.
 
-Memory of results comes from the pool, small ones' from the C library. Where native code cannot answer, it asks Python.
+Large buffers come from the memory pool, small ones from the C library. Calls that native code cannot handle go to
+Python (`call_python`).
 """
 
 from __future__ import annotations
@@ -28,42 +29,48 @@ from hloom.pjrt.c_api import functions
 from hloom.pjrt.records import RECORD_WORDS, offsets_of_record, record_words
 
 DONATED = 1
-"""What the word `owned` of a buffer's record says where its memory was given away; 0 where it is Python's."""
+"""Value of the word `owned` of a buffer whose memory was donated; 0 means that Python owns the memory."""
 PYTHON_FUNCTIONS = [function.name for function in functions().values() if function.implementation == "python"]
-"""The functions whose native code asks Python, always or in some cases."""
+"""Names of the functions with a Python handler, always called or as the slow path of native code."""
 SIZE_WORDS = RECORD_WORDS - 2 - len(record_words("Buffer"))
-"""Arrays of fewer dimensions have room for their sizes in their buffer's record."""
+"""Spare words at the end of a buffer's record, which hold the dimension sizes of arrays of a lower rank."""
 BUFFER, DEVICE = offsets_of_record("Buffer"), offsets_of_record("Device")
 IMMORTAL_WORD = 8
 MIN_POOLED_BYTES = SMALLEST
 
 
 class State(Structure):
-    """What native code holds; Python fills in what comes after the lock."""
+    """Global state of the native code. Python initialises the fields that follow the lock."""
 
     retired: Atomic[u64]
-    """The list of the records that the framework has destroyed."""
+    """Head of the retire list: records that the framework has destroyed."""
     free: u64
+    """Head of the free list of records."""
     free_count: u64
     lock: Atomic[i32]
+    """Spin lock of the free list."""
     ready_event: u64
     take: Address
     give: Address
-    """The memory pool's functions."""
+    """Addresses of the allocation and release functions of the memory pool."""
     python: Array[u64] = field(inline=(u64, len(PYTHON_FUNCTIONS)))
-    """The addresses of Python's answers."""
+    """Addresses of the Python handlers, indexed as `PYTHON_FUNCTIONS`."""
     upcalls: Atomic[u64]
-    """How often Python was asked."""
+    """Number of calls into Python."""
     interrupted: u64
-    """The error for answers that a signal ended."""
+    """PJRT_Error of a call that a signal interrupted before its handler ran."""
     unimplemented: Array[u64] = field(inline=(u64, len(functions())))
+    """PJRT_Errors of the functions that are not implemented."""
     layouts: Array[u64] = field(inline=(u64, SIZE_WORDS))
-    """The handles of the row-major layouts by rank."""
+    """Handles of the row-major layouts, by rank."""
 
 
 Upcall = Callable[[Address, Address, u64], u64]
-"""Of arguments, where the handle of an error goes, and a number, which it returns. What it returns where a signal's
-handler raises before its first step, where it catches nothing, is anything else."""
+"""A Python handler: takes the arguments, the address that receives the handle of an error, and a sequence number.
+
+It returns the sequence number. Any other value means that a signal handler raised an exception before the handler's
+first statement, outside its `try`.
+"""
 Take = Callable[[u64], Address]
 Give = Callable[[Address, u64], None]
 STATE = static(State, "hloom_pjrt")
@@ -74,17 +81,19 @@ free = external("free", None, Address)
 
 @native(inline=True)
 def word(record: Address, offset: u64) -> u64:
+    """Loads the 64-bit word at a byte offset."""
     return load(u64, record + offset)
 
 
 @native(inline=True)
 def set_word(record: Address, offset: u64, value: u64) -> None:
+    """Stores a 64-bit word at a byte offset."""
     store(u64, record + offset, value)
 
 
 @native(inline=True)
 def call_python(index: u64, arguments: Address) -> Address:
-    """Python's answer: an error, or none."""
+    """Calls the Python handler with an index of `PYTHON_FUNCTIONS`; returns a PJRT_Error or null."""
     error = stack(1)
     error[0] = null
     upcalls = STATE.upcalls.add(1, MONOTONIC) + 1
@@ -97,17 +106,20 @@ def call_python(index: u64, arguments: Address) -> Address:
 
 @native(inline=True)
 def lock_records() -> None:
+    """Spins until the free list is locked."""
     while STATE.lock.exchange(1, ACQUIRE) != 0:
         pass
 
 
 @native(inline=True)
 def unlock_records() -> None:
+    """Unlocks the free list."""
     STATE.lock.store(0, RELEASE)
 
 
 @native(name="hloom_pjrt_return_record")
 def return_record(record: Address) -> None:
+    """Pushes a record on the free list."""
     lock_records()
     set_word(record, 0, STATE.free)
     STATE.free = record
@@ -117,7 +129,7 @@ def return_record(record: Address) -> None:
 
 @native()
 def take_record() -> Address:
-    """A free record, or null."""
+    """Pops a record from the free list; null if it is empty."""
     lock_records()
     record = STATE.free
     if record != null:
@@ -129,12 +141,13 @@ def take_record() -> Address:
 
 @native(inline=True)
 def is_immortal(record: Address) -> boolean:
+    """Whether the record is never freed."""
     return word(record, IMMORTAL_WORD) != 0
 
 
 @native(name="retire_record")
 def retire(record: Address) -> None:
-    """Puts a record on the list of the dead."""
+    """Pushes a record on the retire list, lock-free, unless it is null or immortal."""
     if record == null or is_immortal(record):
         return
     head = STATE.retired.load(ACQUIRE)
@@ -148,6 +161,7 @@ def retire(record: Address) -> None:
 
 @native(name="hloom_pjrt_take_retired")
 def take_retired() -> Address:
+    """Empties the retire list and returns its head; word 0 of each record links to the next one."""
     return STATE.retired.exchange(null, ACQ_REL)
 
 
@@ -156,11 +170,13 @@ def take_retired() -> Address:
 
 @native(name="hloom_pjrt_allocate")
 def allocate(size: u64) -> Address:
+    """Allocates `size` bytes, aligned to 64; null without memory."""
     return to(Take, STATE.take)(size) if size >= MIN_POOLED_BYTES else aligned_alloc(64, (size + 64) & -64)
 
 
 @native(name="hloom_pjrt_release")
 def release(address: Address, size: u64) -> None:
+    """Frees memory of `allocate`; `size` is that of the allocation."""
     if size >= MIN_POOLED_BYTES:
         to(Give, STATE.give)(address, size)
     else:
@@ -169,11 +185,13 @@ def release(address: Address, size: u64) -> None:
 
 @native(name="hloom_pjrt_count_bytes")
 def count_bytes(record: Address, is_allocated: boolean) -> None:
-    """Counts the memory of a buffer that native code owns, at its device."""
+    """Adds the size of a buffer that native code owns to the byte count of its device, or subtracts it."""
     size = word(record, BUFFER.on_device_size_in_bytes)
     counter = to(Counter, word(record, BUFFER.device) + DEVICE.native_bytes)
     counter.bytes.add(size if is_allocated else 0 - size, MONOTONIC)
 
 
 class Counter(Structure):
+    """Word `native_bytes` of a device's record."""
+
     bytes: Atomic[u64]

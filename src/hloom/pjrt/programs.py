@@ -1,8 +1,8 @@
-"""Programs as frameworks hand them over, in the formats that PJRT names, as modules with a flat interface.
+"""Reads programs in the formats that PJRT names, as modules with a flat interface.
 
-`mlir`: StableHLO, which jaxlib turns into HLO where it is installed (it reads every version of its own bytecode), and
-hloom itself where it is not and the program is text. `hlo` and `hlo_with_config`: serialised HloModuleProto and
-HloModuleProtoWithConfig, as PyTorch/XLA sends. PJRT knows arrays alone: tuples of parameters and results are flat.
+`mlir`: StableHLO. jaxlib, which reads every version of its bytecode, converts it to HLO; without jaxlib hloom reads the
+text format itself. `hlo` and `hlo_with_config`: serialised HloModuleProto and HloModuleProtoWithConfig, as PyTorch/XLA
+sends them. PJRT has no tuples, so parameters and results are the leaves of the module's tuples.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ class Source:
 
     @property
     def serialized(self) -> bytes:
-        """The name, a line's end, the bytes."""
+        """The name of the format, a newline, and the bytes."""
         return self.format.encode() + b"\n" + self.content
 
     @staticmethod
     def deserialized(serialized: bytes) -> Source:
+        """Inverse of `serialized`."""
         format, _, content = serialized.partition(b"\n")
         return Source(format.decode("utf-8", "replace"), content)
 
     def read(self) -> Module:
-        """The module, whose parameters are arrays and whose result is a tuple of arrays.
+        """Reads the module; its parameters are arrays and its result is a tuple of arrays.
 
-        Raises HloomError for bytes that hold no program of the format.
+        Raises HloomError for bytes that are no program of the format.
         """
         if self.format != "mlir" and self.format not in _MESSAGES:
             known = ", ".join(["mlir (StableHLO)", *_MESSAGES])
@@ -51,7 +52,7 @@ class Source:
         module = flatten(read_stablehlo(self.content) if self.format == "mlir" else self._from_proto())
         for parameter in module.entry.parameters:
             if parameter.shape.is_unbounded:
-                message = "a framework hands over programs whose sizes are known"
+                message = "programs of a framework have no unbounded dimensions"
                 raise RuleError("parameter", "SL-25", message).at(repr(parameter))
         return module
 
@@ -65,7 +66,7 @@ class Source:
         return module_from_proto(proto if self.format == "hlo" else proto.hlo_module)
 
     def set_layouts(self, module: Module) -> None:
-        """Gives the module's entry the layouts that the program asks for."""
+        """Sets the layouts of the module's entry to those that the program requests."""
         if self.format == "mlir":
             set_entry_layouts(module, self.content)
         else:
@@ -73,7 +74,7 @@ class Source:
 
 
 def read_stablehlo(content: bytes) -> Module:
-    """The module in StableHLO, as text or bytecode; by jaxlib it is not verified yet."""
+    """Reads StableHLO text or bytecode. A module that jaxlib converted has not been verified."""
     try:
         from jaxlib import _jax
     except ImportError:
@@ -90,9 +91,7 @@ def _read_text(content: bytes) -> Module:
     from hloom.stablehlo.importer.module import parse_stablehlo
 
     if not is_text(content):
-        raise ArgumentError(
-            "bytecode of StableHLO is read by jaxlib, which is not installed: hand the program in as text"
-        )
+        raise ArgumentError("StableHLO bytecode is read by jaxlib, which is not installed: pass the program as text")
     return parse_stablehlo(content.decode())
 
 
@@ -100,7 +99,7 @@ def _read_text(content: bytes) -> Module:
 
 
 def flatten(module: Module) -> Module:
-    """The module itself, or one around it that takes the leaves of its parameters and gives those of its result."""
+    """Wraps the entry so that it takes the leaves of its parameters and returns a tuple of the leaves of its result."""
     entry = module.entry
     result = entry.result_shape
     if not any(s.is_tuple for s in (*entry.parameter_shapes, *result.elements)) and result.is_tuple:
@@ -131,7 +130,7 @@ def flatten(module: Module) -> Module:
 
 
 def _assemble(build: OpBuilder, shape: Shape, leaves: Iterator[Instruction]) -> Instruction:
-    """A value of a shape, of leaves in order."""
+    """Builds a value of a shape from its leaves in order."""
     if not shape.is_tuple:
         return next(leaves)
     return build.tuple(*(_assemble(build, element, leaves) for element in shape.elements))
@@ -144,7 +143,7 @@ def _leaf_values(build: OpBuilder, value: Instruction) -> list[Instruction]:
 
 
 def _leaf_shardings(sharding: Sharding | None, shape: Shape) -> list[Sharding | None]:
-    """The sharding of each leaf."""
+    """The sharding of each leaf of a value."""
     if sharding is None or sharding.type is not ShardingType.TUPLE:
         return [sharding] * len(list(shape.leaves()))
     parts = zip(sharding.tuple_shardings, shape.elements, strict=True)
@@ -152,7 +151,7 @@ def _leaf_shardings(sharding: Sharding | None, shape: Shape) -> list[Sharding | 
 
 
 def _move_donations(module: Module) -> None:
-    """Aliases and donors name leaves by their numbers."""
+    """Rewrites aliases and donors for the flat interface: tuple indices become ordinals of leaves."""
     parameters = _leaf_ordinals(Shape.tuple_of(module.entry.parameter_shapes))
     outputs = _leaf_ordinals(module.entry.result_shape)
     module.input_output_alias = [
@@ -173,7 +172,7 @@ def _move_donations(module: Module) -> None:
 
 
 def _leaf_ordinals(shape: Shape) -> dict[tuple[int, ...], int]:
-    """The number of each leaf by its index."""
+    """Ordinal of each leaf, by its tuple index."""
     return {index: number for number, index in enumerate(_leaf_indices(shape))}
 
 

@@ -1,4 +1,4 @@
-"""Records: what the handles that the framework holds point to, and the Python objects behind them."""
+"""Records: the memory that PJRT handles point to, and the Python objects behind them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.pjrt.c_api import functions
 from hloom.runtime.python_api import immortal
 
 RECORD_WORDS = 32
-"""Words of a record: the link of the list that it is in, a flag for records that never die, and what is copied."""
+"""Words of a record: the link of the list that it is in, a flag for immortal records, then the words of its kind."""
 _UNCOPIED_WORDS: dict[str, tuple[str, ...]] = {
     "Buffer": ("references", "owned", "ready_at"),
     "Device": ("native_bytes",),
@@ -24,13 +24,13 @@ _UNCOPIED_WORDS: dict[str, tuple[str, ...]] = {
         *("arena_bytes", "input_layouts", "is_shared", "failed_call", "dispatch", "last_nanoseconds"),
     ),
 }
-"""Words that no getter copies; `execute_code.py` says what they mean."""
+"""Words that no getter copies, by kind; `execute_code.py` documents them."""
 IMMORTAL = 1
 _RECORDS_IN_SLAB = 512
 
 
 class Objects(dict[int, Any]):
-    """The Python object behind each living handle; buffers that native code made get theirs when it is asked for."""
+    """Python object of each live handle. A buffer that native code created gets its object at the first look-up."""
 
     adopt: Callable[[int], Any]
 
@@ -43,14 +43,14 @@ objects = Objects()
 
 @functools.cache
 def record_words(kind: str) -> tuple[str, ...]:
-    """The names of the words that a record of this kind holds, after the link and the flag."""
+    """Names of the words that a record of a kind holds, after the link and the flag."""
     names: dict[str, None] = {}
     for function in functions().values():
         if function.kind == kind and function.implementation == "get":
             names.update((field.word, None) for field in function.outputs)
     names.update((name, None) for name in _UNCOPIED_WORDS.get(kind, ()))
     if kind == "Buffer":
-        # What a result's record starts as ends here; these are its own.
+        # The words before these are copied from a template for each result.
         last = ("buffer_pointer", *_UNCOPIED_WORDS[kind])
         names = {name: None for name in names if name not in last} | dict.fromkeys(last)
     assert len(names) + 2 <= RECORD_WORDS, kind
@@ -59,18 +59,18 @@ def record_words(kind: str) -> tuple[str, ...]:
 
 @functools.cache
 def offsets_of_record(kind: str) -> Any:
-    """Where the words of a record of this kind lie, by name: `offsets_of_record("Buffer").is_deleted`."""
+    """Byte offsets of the words of a kind of record, as attributes: `offsets_of_record("Buffer").is_deleted`."""
     return SimpleNamespace(**{name: 16 + 8 * i for i, name in enumerate(record_words(kind))})
 
 
 @functools.cache
 def offsets_of_arguments(function: str) -> Any:
-    """Where the arguments of a function of the interface lie, by name."""
+    """Byte offsets of the fields of a function's argument structure, as attributes."""
     return SimpleNamespace(**{field.name: field.offset for field in functions()[function].fields})
 
 
 class RecordPool:
-    """Memory for records, in slabs that are never given back: the framework may look at them at any time."""
+    """Allocator of records, in slabs that are never freed: the framework may read a record at any time."""
 
     def __init__(self) -> None:
         self._free: list[tuple[int, Any, int]] = []
@@ -79,7 +79,7 @@ class RecordPool:
         self._lock = threading.Lock()
 
     def new(self, words: tuple[int, ...], owner: Any, is_immortal: bool = False) -> int:
-        """The handle of a new record with these words, in the order of `record_words`; `owner` lives as long as it."""
+        """Returns the handle of a new record with `words`, in the order of `record_words`; it keeps `owner` alive."""
         try:
             slot = self._free.pop()
         except IndexError:
@@ -91,10 +91,11 @@ class RecordPool:
         return address
 
     def free(self, address: int) -> None:
+        """Makes a record available again."""
         self._free.append(self._slots[address])
 
     def reserve(self, count: int) -> list[int]:
-        """Records for native code to fill."""
+        """Takes `count` records out of the pool, for the free list of native code."""
         taken = []
         for _ in range(count):
             slot = self._free.pop() if self._free else self._grow()
@@ -118,7 +119,7 @@ _pool = RecordPool()
 
 
 def new_record(kind: str, owner: Any, /, *, is_immortal: bool = False, **words: int) -> int:
-    """A record given by names; words that are not given are 0."""
+    """Returns the handle of a new record with words given by name; the others are 0."""
     assert words.keys() <= set(record_words(kind)), (kind, words.keys() - set(record_words(kind)))
     return _pool.new(tuple(words.get(name, 0) for name in record_words(kind)), owner, is_immortal)
 
@@ -129,10 +130,10 @@ recycle_record = _pool.free
 
 
 def word_address(kind: str, handle: int, name: str) -> int:
-    """The address of one word of a record."""
+    """Address of a word of a record."""
     return handle + 16 + 8 * record_words(kind).index(name)
 
 
 def set_word(kind: str, handle: int, name: str, value: int) -> None:
-    """Changes one word of a record."""
+    """Stores a word of a record."""
     ctypes.c_uint64.from_address(word_address(kind, handle, name)).value = value
