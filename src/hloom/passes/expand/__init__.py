@@ -1,4 +1,4 @@
-"""Expanders: passes that write an operation as simpler ones, one file a family.
+"""Expanders: passes that replace operations by simpler or cheaper ones, one file per family.
 
-Each replaces every instruction of its opcodes whose shapes are static; control edges keep an instruction as it is.
+Most of them replace all instructions of some opcodes; dynamic shapes and control edges exclude an instruction.
 """

@@ -1,10 +1,10 @@
-"""arg-max: where the largest or smallest element lies, as two reductions of one operation each.
+"""arg-max: the index of the maximum or minimum, as two reductions by a single operation each.
 
-    i = reduce(x, iota) with the combiner that keeps the better number and its place
+    i = reduce(x, iota) with a combiner that keeps the better value and its index
 ->  m = reduce(x), maximum
     i = reduce(select(x = m or x is NaN, iota, the largest integer)), minimum
 
-Reductions of one operation run in lanes and in parts; one that chooses goes step by step.
+Reductions by a single operation are vectorised and split into tasks; one with a general combiner is sequential.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ from hloom.passes.op_builder import OpBuilder, expand_all, reduced
 from hloom.shape import Shape
 
 MIN_LENGTH = 32
-"""Of rows that are worth lanes."""
+"""Elements of a row that make vectorisation worthwhile."""
 
 _NAN = math.nan
 _COMPARED_PAIRS = ((2, 1), (1, 2), (1, 1), (_NAN, 1), (1, _NAN), (_NAN, _NAN))
-"""One for each way in which two numbers can compare."""
+"""A pair of values for each outcome of their comparison."""
 
 
 @dataclass(frozen=True)
 class ArgMax:
-    """Before: a reduction of an array along its last dimension with an iota, whose combiner keeps the larger number (or
-    the smaller; NaN before both) with its place, of equal ones the first; only the place is used. After: a reduction
-    with maximum or minimum, and one of the places where the array has that.
+    """Before: a reduction of an array with an iota along its last dimension, whose combiner keeps the larger (or the
+    smaller) value with its index, preferring NaNs, and the lower index of equal values; only the index is used. After:
+    a reduction with maximum or minimum, and one of the indices of elements that are equal to it.
 
-    The initial value is the identity of maximum or minimum at place 0, the rows are not short.
+    Needs the initial value to be the identity of maximum or minimum with index 0, and rows of at least `MIN_LENGTH`.
     """
 
     name: ClassVar[str] = "arg-max"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Replaces the reductions; returns their number."""
         return expand_all(module, {"reduce": _expanded})
 
 
@@ -74,7 +75,7 @@ def _expanded(build: OpBuilder, old: Instruction, module: Module) -> Instruction
 
 
 def _is_of_rows(old: Instruction, op: Reduce) -> bool:
-    """Whether rows are reduced with the numbers of their elements, and nobody reads the values."""
+    """Whether rows are reduced together with the indices of their elements, and only the resulting index is used."""
     if len(old.operands) != 4 or len(op.dimensions) != 1:
         return False
     x, indices = old.operands[:2]
@@ -109,7 +110,10 @@ def _starts_at_identity(
 
 
 def _kept_extremum(combiner: Computation, shape: Shape) -> type[Maximum] | type[Minimum] | None:
-    """What the combiner keeps, if it chooses by how numbers and places compare, and the first of equal ones."""
+    """Returns the operation whose result the combiner keeps; None if it is not an arg-max or arg-min.
+
+    The combiner is evaluated on a pair of values for each outcome of a comparison.
+    """
     pairs = _COMPARED_PAIRS if shape.element_type.is_float else _COMPARED_PAIRS[:3]
     results = [_evaluated(combiner, (a, 0, b, 1)) for a, b in pairs]
     for best, is_better in ((Maximum, operator.gt), (Minimum, operator.lt)):
@@ -119,7 +123,7 @@ def _kept_extremum(combiner: Computation, shape: Shape) -> type[Maximum] | type[
 
 
 def _is_right(result: tuple[Any, ...], pair: tuple[float, float], is_better: Callable[[Any, Any], bool]) -> bool:
-    """Whether the better number, or NaN, is kept with its place; the first of the two if they are alike."""
+    """Whether the combiner's result is the better value, or a NaN, with its index; the first one if they are equal."""
     a, b = pair
     takes_b = not math.isnan(a) and (math.isnan(b) or is_better(b, a))
     value, index = result
@@ -133,7 +137,7 @@ _LOGIC: dict[str, Callable[..., Any]] = {
 
 
 def _evaluated(combiner: Computation, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """The combiner's result, where it does nothing but compare parameters of one kind, and choose."""
+    """Evaluates a combiner that only compares values with values and indices with indices, and selects; else None."""
     values: dict[Instruction, Any] = {}
     for instruction in combiner.instructions:
         op, given = instruction.op, [values[operand] for operand in instruction.operands]
@@ -152,7 +156,7 @@ def _evaluated(combiner: Computation, arguments: tuple[Any, ...]) -> tuple[Any, 
 
 
 def _compares_like_parameters(instruction: Instruction, op: Compare) -> bool:
-    """Whether two numbers are compared, or two places."""
+    """Whether two values are compared, or two indices."""
     parameter_indices = {_parameter_index(operand) for operand in instruction.operands}
     return not op.is_total_order and (parameter_indices <= {0, 2} or parameter_indices <= {1, 3})
 

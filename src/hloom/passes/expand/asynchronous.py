@@ -1,4 +1,4 @@
-"""async-to-sync: what is started and waited for becomes what is done at once."""
+"""async-to-sync: replaces asynchronous operations by synchronous ones."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from hloom.passes.op_builder import Expander, OpBuilder, expand_all
 
 @dataclass(frozen=True)
 class AsyncToSync:
-    """Before: async-start(..), calls=f, and its done; copy-start and its done. After: a call of f; the operand.
+    """Before: async-start(..), calls=f, with its async-done; copy-start with its copy-done. After: a call of f; the
+    operand.
 
-    Collectives likewise: all-reduce-start(%x) and its done become all-reduce(%x).
+    Likewise all-reduce-start(%x) with its done becomes all-reduce(%x), and so do other collectives.
     """
 
     name: ClassVar[str] = "async-to-sync"
 
     def run(self, module: Module) -> int:
+        """Replaces the starts and dones; returns their number."""
         return expand_all(module, _EXPANDERS)
 
 
@@ -55,7 +57,7 @@ def _all_reduce_start(build: OpBuilder, old: Instruction, module: Module) -> Ins
 
 
 def _collective_start(operation: type[Operation]) -> Expander:
-    """(operands, results, contexts..), the results being those of an operation."""
+    """Returns the expander of a start: a tuple (operands, results of `operation`, zeros for contexts..)."""
 
     def expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
         given, received, *contexts = old.shape.elements

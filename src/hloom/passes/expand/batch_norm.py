@@ -1,4 +1,4 @@
-"""batchnorm_expander: batch normalisation as element-wise operations and sums (spec 5, 6, 7)."""
+"""batchnorm_expander: batch normalisation as element-wise operations and reductions (spec 5, 6, 7)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from hloom.types import PrimitiveType
 class BatchNormExpander:
     """Before: batch-norm-training, -inference or -grad. After: the formulas of the specification, on arrays.
 
-    Computes in the operand's type, or in f32 where that is narrower, and rounds the results once; the variance is that
-    of the deviations from the mean. The interpreter sums in f64, so results are equal but for rounding.
+    Computes in the operand's type, or in f32 if that is narrower, with one final rounding. The variance is the mean of
+    squared deviations. The interpreter sums in f64, so results differ by rounding errors.
     """
 
     name: ClassVar[str] = "batchnorm_expander"
 
     def run(self, module: Module) -> int:
+        """Expands the instructions; returns their number."""
         combiners = ScalarComputations(module)
 
         def expander(expand: type[_Expansion]) -> Expander:
@@ -42,7 +43,10 @@ class BatchNormExpander:
 
 
 class _Expansion:
-    """One instruction being expanded: its operands in the computing type, and the arithmetic to do it with."""
+    """The expansion of one instruction: its operands in the type that it computes in, and helpers for arithmetic.
+
+    Vectors have one element per feature; arrays have the dimensions of the first operand.
+    """
 
     def __init__(self, build: OpBuilder, old: Instruction, combiners: ScalarComputations) -> None:
         op = old.op
@@ -60,18 +64,19 @@ class _Expansion:
         self.add = combiners(Add(), self.computing)
 
     def result(self) -> Instruction:
+        """Builds the replacement of the instruction."""
         raise NotImplementedError
 
     def splat(self, value: float) -> Instruction:
-        """A vector of equal numbers, one a feature."""
+        """Returns a vector of equal elements."""
         return self.build.broadcast(self.build.constant(value, self.computing), self.vector)
 
     def along(self, vector: Instruction) -> Instruction:
-        """A vector of features, spread over the operand."""
+        """Broadcasts a vector along the feature dimension to an array."""
         return self.build.broadcast(vector, self.shape, (self.feature,))
 
     def sum(self, array: Instruction) -> Instruction:
-        """The sum over all but the feature dimension."""
+        """Sums an array over all dimensions but the feature dimension."""
         others = tuple(d for d in range(self.shape.rank) if d != self.feature)
         return self.build(
             Reduce(dimensions=others, computation=self.add), array, self.build.constant(0, self.computing)
@@ -81,7 +86,7 @@ class _Expansion:
         return self.build(Divide(), self.sum(array), self.count)
 
     def root(self, variance: Instruction) -> Instruction:
-        """sqrt(variance + epsilon)."""
+        """Returns sqrt(variance + epsilon)."""
         return self.build(Sqrt(), self.build(Add(), variance, self.epsilon))
 
     def rounded(self, value: Instruction) -> Instruction:
@@ -113,7 +118,7 @@ class _Grad(_Expansion):
         build, (x, scale, mean, variance, grad) = self.build, self.operands
         deviation, root = build(Subtract(), x, self.along(mean)), self.root(variance)
         product = build(Multiply(), grad, deviation)
-        # What the mean and the variance, which depend on x too, contribute.
+        # The contributions of the mean and the variance, which depend on x too.
         through_variance = build(Divide(), self.mean(product), build(Add(), variance, self.epsilon))
         through_mean = self.mean(grad)
         centred = build(Subtract(), build(Subtract(), grad, self.along(through_mean)),

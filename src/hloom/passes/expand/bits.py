@@ -1,4 +1,4 @@
-"""bits: what reads numbers as bits, in another layout, width or type, as shifts, reshapes and transposes."""
+"""bits: bitcasts, bitcast-converts of narrow types and stochastic-converts as shifts, reshapes and transposes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ from hloom.shape import Layout, Shape, Tile
 from hloom.types import PrimitiveType
 
 UNSIGNED = {t.bits: t for t in PrimitiveType if t.is_integer and not t.is_signed}
+"""The unsigned type of each width in bits."""
 
 
 @dataclass(frozen=True)
 class BitsExpander:
-    """Before: bitcast between layouts; bitcast-convert of types below a byte; stochastic-convert. After: what they do.
+    """Before: bitcast between layouts; bitcast-convert of types narrower than a byte; stochastic-convert. After:
+    transposes and reshapes; shifts, masks and ors; comparisons with, or additions of, the random bits.
 
-    A bitcast becomes a transpose to the order in memory, a reshape, and a transpose back; tiles are dimensions of their
-    own. Those that pad, and those that combine dimensions, stay.
+    A bitcast becomes a transpose to the order in memory, a reshape, and a transpose from the order of its own layout;
+    tiles are further dimensions. Layouts whose tiles pad or combine dimensions are left alone.
     """
 
     name: ClassVar[str] = "bits"
 
     def run(self, module: Module) -> int:
+        """Expands the instructions; returns their number."""
         return expand_all(module, _EXPANDERS)
 
 
@@ -43,13 +46,14 @@ class BitsExpander:
 
 @dataclass(frozen=True)
 class _Move:
-    """A reshape to some sizes, and a transpose of these."""
+    """A reshape to `sizes`, followed by a transpose by the permutation `order`."""
 
     sizes: tuple[int, ...]
     order: tuple[int, ...]
 
     @property
     def moved(self) -> tuple[int, ...]:
+        """The sizes after the transpose."""
         return tuple(self.sizes[d] for d in self.order)
 
 
@@ -60,7 +64,7 @@ def _bitcast(build: OpBuilder, old: Instruction, module: Module) -> Instruction 
         return None
     from_, to = _moves(operand.shape), _moves(shape)
     if operand.shape.byte_size != shape.byte_size:
-        # Tiles pad the two differently: what agrees is the data in the order of dimensions.
+        # The tiles pad the two differently: only the elements in the order of dimensions correspond.
         from_, to = _moves(_untiled(operand.shape)), _moves(_untiled(shape))
     if from_ is None or to is None:
         return None
@@ -80,7 +84,7 @@ def _untiled(shape: Shape) -> Shape:
 
 
 def _moves(shape: Shape) -> list[_Move] | None:
-    """How the elements come into the order in which they lie in memory; None where there is padding between them."""
+    """Returns the moves that bring the elements into their order in memory; None if the layout has padding."""
     layout = shape.layout
     assert layout is not None
     if layout.padded_dimensions or (layout.element_size_in_bits or shape.element_type.bits) != shape.element_type.bits:
@@ -98,7 +102,7 @@ def _moves(shape: Shape) -> list[_Move] | None:
 
 
 def _retyped(build: OpBuilder, value: Instruction, element_type: PrimitiveType) -> Instruction:
-    """The bits of elements, which follow each other in row-major order, as those of another type."""
+    """Reinterprets the bits of the elements, in row-major order, as elements of another type."""
     old, new, count = value.shape.element_type, element_type, value.shape.element_count
     if old is new:
         return value
@@ -110,7 +114,7 @@ def _retyped(build: OpBuilder, value: Instruction, element_type: PrimitiveType) 
     return build(BitcastConvert(), value, shape=Shape.array(new, (*sizes, *more)))
 
 
-# Types below a byte
+# Types narrower than a byte
 
 
 def _convert(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
@@ -141,13 +145,13 @@ def _as_unsigned(build: OpBuilder, value: Instruction) -> Instruction:
 
 
 def _shift_amounts(build: OpBuilder, shape: Shape, part: PrimitiveType) -> Instruction:
-    """By how much the parts of a word, along the last dimension, are shifted."""
+    """Returns the shift amounts of the parts of a word along the last dimension: multiples of the part's bits."""
     positions = build(Iota(iota_dimension=shape.rank - 1), shape=shape.without_layout())
     factor = build.broadcast(build.constant(int(math.log2(part.bits)), shape.element_type), shape)
     return build(ShiftLeft(), positions, factor)
 
 
-# Rounding by chance
+# Stochastic rounding
 
 
 def _stochastic(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
@@ -158,7 +162,7 @@ def _stochastic(build: OpBuilder, old: Instruction, module: Module) -> Instructi
 
 
 def _to_integers(build: OpBuilder, operand: Instruction, random: Instruction, to: PrimitiveType) -> Instruction:
-    """The fraction beyond the truncated value is compared with the random number, as a part of all there are."""
+    """Truncates, and rounds away from zero if the random bits, scaled to [0, 1), are less than the fraction."""
     f64, bits = PrimitiveType.F64, random.shape.element_type.bits
     size = build(Abs(), build.convert(operand, f64))
     whole = build(Floor(), size)
@@ -177,7 +181,7 @@ def _times(build: OpBuilder, value: Instruction, factor: float) -> Instruction:
 
 
 def _to_floats(build: OpBuilder, operand: Instruction, random: Instruction, to: PrimitiveType) -> Instruction:
-    """The random bits are added below the bits that are kept."""
+    """Adds random bits to the bits that will be dropped, and clears them."""
     from_ = operand.shape.element_type
     drop = int(ml_dtypes.finfo(from_.dtype).nmant) - int(ml_dtypes.finfo(to.dtype).nmant)
     if drop <= 0:

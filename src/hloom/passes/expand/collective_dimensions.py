@@ -1,4 +1,4 @@
-"""collective-dimensions: what devices send each other lies in one piece."""
+"""collective-dimensions: transposes operands of collectives so that the block of each device is contiguous."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from hloom.shape import Shape
 class CollectiveDimensions:
     """Before: all-gather(%x), dimensions={1}. After: transpose(all-gather(transpose(%x)), dimensions={0}).
 
-    Reduce-scatter and all-to-all likewise. The blocks of members then lie one behind the other, as MPI takes them.
+    Reduce-scatter and all-to-all likewise. The blocks of the devices are then contiguous, as MPI needs them.
     """
 
     name: ClassVar[str] = "collective-dimensions"
 
     def run(self, module: Module) -> int:
+        """Transposes the collectives; returns their number."""
         return expand_all(module, _EXPANDERS)
 
 
 def _along(dimension: str) -> Expander:
+    """Returns the expander of collectives whose field `dimension` has the dimension of blocks."""
+
     def expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
         op: Any = old.op
         axis = getattr(op, dimension)

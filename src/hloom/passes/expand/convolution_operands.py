@@ -1,4 +1,4 @@
-"""convolution-operands: a large window over a small input is a small window over a large one."""
+"""convolution-operands: swaps the operands of convolutions whose window is larger than the input."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ class ConvolutionOperandSwapper:
     """Before: a window of 30x30 over a padded input of 3x3. After: the input as the window over the reversed kernel.
 
     out[o] = sum over w of in[o + w - p] k[w] is, with i = o + w - p, the sum over i of in[i] k[i - o + p]: a window of
-    the input's size, which runs backward, over k reversed. Each output then costs as many products as the input has
-    elements, and not as many as the window has.
+    the input's size over the reversed k. The number of products for each output is then the number of elements of the
+    input instead of that of the window.
     """
 
     name: ClassVar[str] = "convolution-operands"
 
     def run(self, module: Module) -> int:
+        """Swaps operands; returns the number of convolutions changed."""
         return expand_all(module, {"convolution": _swap})
 
 

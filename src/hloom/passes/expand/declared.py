@@ -1,4 +1,4 @@
-"""declared-expansions: operations whose declarations say what they are in terms of others."""
+"""declared-expansions: operations whose declaration has an expansion into other operations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from hloom.passes.op_builder import OpBuilder, expand_all
 
 @dataclass(frozen=True)
 class DeclaredExpander:
-    """Before: an operation with `expand`. After: the instructions that it makes."""
+    """Before: an operation with `expand`. After: the instructions that `expand` builds.
+
+    Raises ArgumentError if their shape is not that of the operation.
+    """
 
     name: ClassVar[str] = "declared-expansions"
 
     def run(self, module: Module) -> int:
+        """Expands the instructions; returns their number."""
         opcodes = {instruction.opcode for instruction in module.instructions() if instruction.op.expand is not None}
         return expand_all(module, dict.fromkeys(opcodes, _expanded)) if opcodes else 0
 

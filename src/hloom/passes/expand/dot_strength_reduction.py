@@ -1,4 +1,4 @@
-"""dot-strength-reduction: products over few terms as sums of element-wise products."""
+"""dot-strength-reduction: dots over few terms as sums of element-wise products."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from hloom.passes.op_builder import OpBuilder, ScalarComputations, expand_all
 from hloom.shape import Shape
 
 MIN_BATCHES = 8
-"""So many side by side are worth vectors of their own."""
+"""Adjacent batches that make vectorisation over them worthwhile."""
 
 
 @dataclass(frozen=True)
 class DotStrengthReduction:
     """Before: dot(%x, %y) over at most `max_terms` terms. After: reduce(multiply(broadcast(%x), broadcast(%y))).
 
-    In a matrix product of few terms packing and tiles cost more than the multiply-adds; a reduction is computed inside
-    what uses it. It stays where rows of %y are not contiguous, and where sums are wider than the elements. Products of
-    matrices and vectors are sums, too, of any number of terms, where those of one batch lie apart: the batches are
-    what lies side by side.
+    In a matrix product of few terms packing and tiling cost more than the multiply-adds, while a reduction can be fused
+    with its consumers. Matrix-vector products of any number of terms are expanded too, if the elements of different
+    batches are adjacent: they are vectorised over the batches. Dots whose rows of %y are not contiguous, or whose
+    sums are wider than the elements, are left alone.
     """
 
     name: ClassVar[str] = "dot-strength-reduction"
@@ -32,6 +32,7 @@ class DotStrengthReduction:
     max_terms: int = 12
 
     def run(self, module: Module) -> int:
+        """Expands the dots; returns their number."""
         combiners = ScalarComputations(module)
 
         def expand(build: OpBuilder, old: Instruction, _: Module) -> Instruction | None:
@@ -55,7 +56,7 @@ class DotStrengthReduction:
 
 
 def _has_adjacent_batches(op: Dot, lhs: Shape, rhs: Shape) -> bool:
-    """Whether each batch is a vector times a matrix whose elements have those of other batches as neighbours."""
+    """Whether the batches are products of vectors and matrices, whose elements of different batches are adjacent."""
     left, right = (lhs, op.lhs_batch_dims, True), (rhs, op.rhs_batch_dims, False)
     for (vector, _, side), (matrix, batch, _) in ((left, right), (right, left)):
         is_vector = all(vector.dimensions[d] == 1 for d in op.free(vector.rank, side))
@@ -65,7 +66,7 @@ def _has_adjacent_batches(op: Dot, lhs: Shape, rhs: Shape) -> bool:
 
 
 def _sum_of_products(build: OpBuilder, old: Instruction, add: Computation) -> Instruction:
-    """The operands over (the result's dimensions, the terms' dimensions), multiplied and added up."""
+    """Broadcasts the operands to the dimensions of the result and the terms, multiplies, and sums over the terms."""
     op, (lhs, rhs) = old.op, old.operands
     assert isinstance(op, Dot)
     rank, terms = old.shape.rank, [lhs.shape.dimensions[d] for d in op.lhs_contracting_dims]
@@ -89,6 +90,6 @@ def _sum_of_products(build: OpBuilder, old: Instruction, add: Computation) -> In
 
 
 def _spread(build: OpBuilder, operand: Instruction, whole: Shape, target_dimensions: list[int]) -> Instruction:
-    """The operand broadcast, its dimension d along dimension places[d]; broadcast wants them in order."""
+    """Broadcasts the operand so that its dimension d becomes target_dimensions[d], which may be in any order."""
     order = sorted(range(len(target_dimensions)), key=target_dimensions.__getitem__)
     return build.broadcast(build.transpose(operand, tuple(order)), whole, tuple(sorted(target_dimensions)))

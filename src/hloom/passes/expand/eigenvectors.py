@@ -1,7 +1,8 @@
-"""JAX's target for eigenvectors of general matrices, as LAPACK's routine and what it lacks.
+"""Expansion of JAX's custom call for eigenvectors of general matrices into LAPACK's routine and HLO.
 
-Matrices that are not finite are kept from the routine, some versions of which would not end; their info is -4. Of real
-matrices LAPACK gives real arrays, in which a pair of conjugate eigenvectors shares two columns: re, im.
+Matrices with infinities or NaNs are replaced by zeros, since some versions of the routine do not terminate on them, and
+get the info -4. For real matrices LAPACK returns real arrays, in which a pair of conjugate eigenvectors has two columns
+with its real and imaginary parts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from hloom.types import PrimitiveType
 
 
 def expanded_geev(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    """What stands for a custom call of `lapack_sgeev_ffi` or its kin; None for other calls."""
+    """Expands a custom call of `lapack_sgeev_ffi` or its variants for other types; returns None for other calls."""
     op = old.op
     assert isinstance(op, CustomCall)
     target = re.fullmatch(r"lapack_([sdcz])geev_ffi", op.target_name)
@@ -50,7 +51,7 @@ def expanded_geev(build: OpBuilder, old: Instruction, module: Module) -> Instruc
 
 
 def _is_finite(build: OpBuilder, module: Module, a: Instruction) -> Instruction:
-    """For each matrix."""
+    """Returns for each matrix, as pred[batch dimensions..], whether all of its elements are finite."""
     parts = [build(Real(), a), build(Imag(), a)] if a.shape.element_type.is_complex else [a]
     finite = [build(IsFinite(), part) for part in parts]
     every = finite[0] if len(finite) == 1 else build(And(), *finite)
@@ -58,7 +59,10 @@ def _is_finite(build: OpBuilder, module: Module, a: Instruction) -> Instruction:
 
 
 def _unpacked(build: OpBuilder, imaginary: Instruction, vectors: Instruction) -> Instruction:
-    """Complex eigenvectors: of a pair of eigenvalues LAPACK has that with the positive imaginary part first."""
+    """Returns complex eigenvectors from LAPACK's real columns and the imaginary parts of the eigenvalues.
+
+    Of a conjugate pair of eigenvalues the one with the positive imaginary part comes first.
+    """
     shape = vectors.shape
     along = (*range(shape.rank - 2), shape.rank - 1)
     zero = build.broadcast(build.constant(0, imaginary.shape.element_type), imaginary.shape)
@@ -73,7 +77,7 @@ def _unpacked(build: OpBuilder, imaginary: Instruction, vectors: Instruction) ->
 
 
 def _rotated(build: OpBuilder, vectors: Instruction, by: int) -> Instruction:
-    """The columns, moved so that each is in the place of the one before (1), or after (-1) it."""
+    """Rotates the columns to the left by `by`: 1 moves each column to the index of the previous one."""
     sizes = vectors.shape.dimensions
     at = by % sizes[-1] if sizes[-1] else 0
     if not at:

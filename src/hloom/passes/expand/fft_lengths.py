@@ -1,8 +1,9 @@
-"""fft-lengths: Fourier transforms of lengths that have no code of their own, by others that have.
+"""fft-lengths: Fourier transforms of lengths without kernels, expressed by transforms of lengths that have kernels.
 
-Code for a length up to `MAX_LENGTH`, or for a product of two such, transforms rows; of columns only the short ones. The
-rest, large primes above all, is a convolution with a chirp (Bluestein's algorithm). With c_j = exp(-i pi j^2 / n),
-element k of the transform is c_k times the sum over j of (x_j c_j) conj(c_(k-j)).
+There are kernels for rows of length up to `MAX_LENGTH`, or a product of two such lengths, and for columns of length up
+to `MAX_LENGTH`. Other lengths, above all those with large prime factors, are computed as a convolution with a chirp
+(Bluestein's algorithm): with c_j = exp(-i pi j^2 / n), element k of the transform is c_k times the sum over j of
+(x_j c_j) conj(c_(k-j)).
 """
 
 from __future__ import annotations
@@ -26,42 +27,44 @@ from hloom.ops.transpose import Reverse, Transpose
 from hloom.passes.op_builder import OpBuilder, expand_all
 
 MAX_LENGTH = 2048
-"""Of the sequences that are transformed at once: lanes of them are in the second cache."""
+"""Length of sequences up to which a vector of them, one per lane, stays in the second-level cache."""
 
 MAX_PRIME = 31
-"""Butterflies take the square of their prime."""
+"""Largest radix of a butterfly, whose cost is quadratic."""
 MIN_PADDED_LENGTH, MAX_PADDED_ROWS = 64, 4
-"""Of so few rows with large primes each is made longer, and so a matrix, rather than transformed in a lane."""
+"""Bounds for transforms that are padded although they have a kernel, which would leave lanes without rows."""
 
 ComplexVector = np.ndarray[Any, np.dtype[np.complex128]]
 
 
 @dataclass(frozen=True)
 class FftLengths:
-    """Before: an fft of any lengths. After: fft of lengths that code transforms, of one dimension or several.
+    """Before: an fft of any lengths. After: ffts of one or several dimensions with kernels for their lengths.
 
-    Long columns are transposed to rows, long real sequences of odd length made complex, and large primes convolved with
-    a chirp. Only lengths without a good factor beyond `MAX_LENGTH` squared stay as they are.
+    Long columns are transposed to rows, long real sequences of odd length become complex, and lengths with large prime
+    factors are convolved with a chirp. Lengths whose convolution would exceed `MAX_LENGTH` squared are left alone.
     """
 
     name: ClassVar[str] = "fft-lengths"
 
     def run(self, module: Module) -> int:
+        """Expands the transforms; returns their number."""
         return expand_all(module, {"fft": _expanded})
 
 
 def factors(n: int) -> tuple[int, int] | None:
-    """A length as 1 and itself, or a product of two that are nearly equal and not too long; None for others."""
+    """Returns (1, n) for a length up to `MAX_LENGTH`, and `product_of_two(n)` for others."""
     return (1, n) if n <= MAX_LENGTH else product_of_two(n)
 
 
 def product_of_two(n: int) -> tuple[int, int] | None:
+    """Returns the two factors up to `MAX_LENGTH` of a length that are closest to each other, ascending, if any."""
     fitting = [a for a in range(math.isqrt(n), 0, -1) if n % a == 0 and n // a <= MAX_LENGTH]
     return (fitting[0], n // fitting[0]) if fitting else None
 
 
 def radices_of(n: int) -> tuple[int, ...] | None:
-    """The butterflies of a length, in order; None where a prime is too large."""
+    """Returns the radices of the butterflies of a length, in order; None if a prime factor exceeds `MAX_PRIME`."""
     found = []
     for radix in (4, 2, *range(3, MAX_PRIME + 1, 2)):
         while n % radix == 0:
@@ -71,7 +74,7 @@ def radices_of(n: int) -> tuple[int, ...] | None:
 
 
 def has_code(kind: FftType, lengths: Sequence[int]) -> bool:
-    """Whether code transforms these lengths as they are."""
+    """Whether kernels transform arrays with these lengths of the last dimensions."""
     *others, last = lengths
     is_half = kind in (FftType.RFFT, FftType.IRFFT) and last > MAX_LENGTH
     if max(others, default=0) > MAX_LENGTH or (is_half and last % 2):
@@ -95,14 +98,14 @@ def _expanded(build: OpBuilder, old: Instruction, _: Module) -> Instruction | No
     if op.fft_type in (FftType.FFT, FftType.IFFT):
         return _complex(build, value, op.fft_type, axes)
     n = axes.pop(last)
-    # Real transforms make complex numbers of the last dimension, and real ones of it again.
+    # RFFT transforms the last dimension first, from real to complex; IRFFT last, from complex to real.
     if op.fft_type is FftType.RFFT:
         return _complex(build, _of_rows(build, value, op.fft_type, n), FftType.FFT, axes)
     return _of_rows(build, _complex(build, value, FftType.IFFT, axes), op.fft_type, n)
 
 
 def _complex(build: OpBuilder, x: Instruction, kind: FftType, axes: dict[int, int]) -> Instruction:
-    """The transform of dimensions with these lengths: at once but for those that need rows of their own."""
+    """Transforms dimensions, given with their lengths, together; those without kernels one by one as rows."""
     long = [axis for axis, n in axes.items() if n > MAX_LENGTH and has_code(kind, [n])][:1]
     short = [axis for axis, n in axes.items() if n <= MAX_LENGTH]
     for axis, n in axes.items():
@@ -118,7 +121,7 @@ def _complex(build: OpBuilder, x: Instruction, kind: FftType, axes: dict[int, in
 def _on_last_dimensions(
     build: OpBuilder, x: Instruction, axes: Sequence[int], transform: Callable[[Instruction], Instruction]
 ) -> Instruction:
-    """What is done with these dimensions as the last ones."""
+    """Applies a transform to an array whose dimensions `axes` are moved to the end, and moves them back."""
     order = [axis for axis in range(x.shape.rank) if axis not in axes] + [*axes]
     if order == sorted(order):
         return transform(x)
@@ -127,7 +130,7 @@ def _on_last_dimensions(
 
 
 def _is_faster_by_chirp(old: Instruction, op: Fft) -> bool:
-    """Whether a few rows are all there is, of a length with a large prime."""
+    """Whether there are too few rows to fill the lanes, of a length with a large prime factor."""
     n = op.fft_length[-1]
     is_complex = op.fft_type in (FftType.FFT, FftType.IFFT)
     rows = math.prod(old.shape.dimensions[:-1])
@@ -145,6 +148,7 @@ def _can_expand(kind: FftType, n: int) -> bool:
 
 
 def _of_rows(build: OpBuilder, x: Instruction, kind: FftType, n: int) -> Instruction:
+    """Transforms rows of length n."""
     if has_code(kind, [n]) or not _can_expand(kind, n):
         return build(Fft(fft_type=kind, fft_length=(n,)), x)
     if kind is FftType.RFFT:
@@ -164,7 +168,7 @@ def _by_chirp(build: OpBuilder, x: Instruction, kind: FftType, n: int) -> Instru
 
 
 def _whole_spectrum(build: OpBuilder, half: Instruction, n: int) -> Instruction:
-    """That of real numbers, whose second half is the first one's conjugate, backwards."""
+    """Returns the spectrum of a real sequence of length n from its first half: the rest is the reversed conjugate."""
     last = half.shape.rank - 1
     rest = build(Reverse(dimensions=(last,)), _part(build, half, 1, n - n // 2))
     return build(Concatenate(dimension=last), half, _conjugate(build, rest))
@@ -175,13 +179,13 @@ def _conjugate(build: OpBuilder, x: Instruction) -> Instruction:
 
 
 def _part(build: OpBuilder, x: Instruction, start: int, limit: int) -> Instruction:
-    """Of each row."""
+    """Slices each row."""
     whole = [SliceDimension(0, size) for size in x.shape.dimensions[:-1]]
     return build(Slice(slice=(*whole, SliceDimension(start, limit))), x)
 
 
 def _chirped(build: OpBuilder, x: Instruction, n: int) -> Instruction:
-    """The transform of complex rows as a convolution."""
+    """Transforms complex rows by a convolution with a chirp."""
     size = _chirp_length(n)
     assert size is not None
     chirp, kernel = chirp_of(n, size)
@@ -195,7 +199,10 @@ def _chirped(build: OpBuilder, x: Instruction, n: int) -> Instruction:
 
 
 def chirp_of(n: int, size: int) -> tuple[ComplexVector, ComplexVector]:
-    """The chirp of a length, and the transform of its conjugate, backward and forward, in a circle of `size`."""
+    """Returns the chirp of length n, and the Fourier transform, of length `size`, of the kernel of the convolution.
+
+    The kernel is the conjugate chirp at indices 0 to n - 1 and, reversed, at -1 to -(n - 1) modulo `size`.
+    """
     squares = np.arange(n, dtype=np.int64) ** 2 % (2 * n)
     chirp = np.exp(-1j * np.pi * squares / n)
     around = np.zeros(size, np.complex128)
@@ -205,13 +212,13 @@ def chirp_of(n: int, size: int) -> tuple[ComplexVector, ComplexVector]:
 
 
 def _times(build: OpBuilder, x: Instruction, values: ComplexVector) -> Instruction:
-    """Each row times the same numbers."""
+    """Multiplies each row by the same vector."""
     factor = build.constant(values, x.shape.element_type)
     return build(Multiply(), x, build.broadcast(factor, x.shape, (x.shape.rank - 1,)))
 
 
 def _chirp_length(n: int) -> int | None:
-    """The least length that holds the convolution, has code, and only small factors."""
+    """Returns the least length that has a kernel and is 9, 5, 3 or 1 times a power of two, for the convolution."""
     power = (2 * n - 2).bit_length()
     lengths = [factor << max(0, power - shift) for factor, shift in ((9, 4), (5, 3), (3, 2), (1, 0))]
     fitting = [length for length in sorted(lengths) if length >= 2 * n - 1 and factors(length) is not None]

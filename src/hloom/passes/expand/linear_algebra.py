@@ -25,15 +25,18 @@ _TRANSPOSE = {Transpose.NO_TRANSPOSE: "N", Transpose.TRANSPOSE: "T", Transpose.A
 
 @dataclass(frozen=True)
 class LinearAlgebraToLapack:
-    """Before: cholesky, triangular-solve. After: custom calls of `lapack_spotrf_ffi`, `lapack_strsm_ffi` and their kin.
-    Before: `lapack_sgeev_ffi` and its kin. After: LAPACK's routine alone, and what JAX expects of the target.
+    """Before: cholesky, triangular-solve. After: custom calls of `lapack_spotrf_ffi`, `lapack_strsm_ffi`, or their
+    variants for other types. Before: JAX's custom call `lapack_sgeev_ffi`. After: LAPACK's routine, and the conversion
+    of its results.
 
-    The factor's other triangle becomes zero, and matrices that have no factor NaN. Narrow floats are computed in f32.
+    The other triangle of a Cholesky factor is set to zero, and the factors of matrices that have none to NaN. Narrow
+    floats are computed in f32.
     """
 
     name: ClassVar[str] = "linear-algebra-to-lapack"
 
     def run(self, module: Module) -> int:
+        """Expands the instructions; returns their number."""
         expanders: dict[str, Expander] = {
             "cholesky": _cholesky,
             "triangular-solve": _triangular_solve,
@@ -77,7 +80,7 @@ def _triangular_solve(build: OpBuilder, old: Instruction, _: Module) -> Instruct
 
 
 def _computable(build: OpBuilder, operand: Instruction) -> Instruction:
-    """The operand in a type that LAPACK has."""
+    """Converts the operand to f32 unless LAPACK supports its type."""
     is_there = operand.shape.element_type in _LETTERS
     return operand if is_there else build.convert(operand, PrimitiveType.F32)
 

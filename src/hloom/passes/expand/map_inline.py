@@ -1,4 +1,4 @@
-"""map-inline: maps of element-wise computations (spec 90)."""
+"""map-inline: maps of element-wise computations as element-wise operations on arrays (spec 90)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from hloom.passes.op_builder import OpBuilder, expand_all
 class MapInliner:
     """Before: map(%a, ..), to_apply=f. After: the instructions of f on whole arrays, constants broadcast.
 
-    Maps of computations that are not all scalars, constants and element-wise operations stay, and so do several of one
-    that has more than `max_callee` instructions; `inline` comes first.
+    Needs `inline` before. Maps of computations with other than scalar element-wise operations and constants are left
+    alone; so are several maps of one computation of more than `max_callee` instructions.
     """
 
     name: ClassVar[str] = "map-inline"
     max_callee: int = 500
 
     def run(self, module: Module) -> int:
+        """Inlines the maps; returns their number."""
         uses = Counter(i.op.computation for i in module.instructions() if isinstance(i.op, Map))
 
         def expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:

@@ -1,4 +1,4 @@
-"""markers: custom calls that only say something about their operand, to a compiler that is not us."""
+"""markers: removes custom calls that only annotate their operand, for other compilers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from hloom.passes.op_builder import OpBuilder, expand_all
 
 @dataclass(frozen=True)
 class MarkerRemover:
-    """Before: custom-call(%x), custom_call_target="MoveToHost". After: %x."""
+    """Before: custom-call(%x), custom_call_target="MoveToHost". After: %x.
+
+    `targets` are the names of such custom calls.
+    """
 
     targets: frozenset[str]
     name: ClassVar[str] = "markers"
 
     def run(self, module: Module) -> int:
+        """Removes the custom calls; returns their number."""
         return expand_all(module, {"custom-call": self._operand})
 
     def _operand(self, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:

@@ -1,4 +1,4 @@
-"""mixed-precision: conversions that XLA leaves to whoever compiles are written out."""
+"""mixed-precision: makes the implicit conversions of instructions in mixed precision explicit."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from hloom.verifier.precision import is_mixed, widest_float, with_float
 class MixedPrecisionExpander:
     """Before: f32[] add(bf16[] %x, f32[] %y). After: the operands converted to f32, and the result to its own type.
 
-    An instruction computes in the widest floating-point type among its operands, result and combiners; combiners of
-    another type are called on converted values.
+    An instruction computes in the widest floating-point type of its operands, result and combiners. A combiner of
+    another type is wrapped in a computation that converts its arguments and result.
     """
 
     name: ClassVar[str] = "mixed-precision"
 
     def run(self, module: Module) -> int:
+        """Converts operands and results; returns the number of instructions changed."""
         changes = 0
         for computation in [*module.computations]:
             mixed = [instruction for instruction in computation.instructions if is_mixed(instruction)]
@@ -48,7 +49,7 @@ def _explicit(build: OpBuilder, old: Instruction, module: Module) -> Instruction
 
 
 def _converted(build: OpBuilder, value: Instruction, shape: Shape) -> Instruction:
-    """The value with the element types of a shape."""
+    """Converts a value, or the elements of a tuple, to the floating-point types of a shape."""
     if value.shape.is_tuple:
         parts = [_converted(build, build.element(value, k), element) for k, element in enumerate(shape.elements)]
         return build.tuple(*parts)
@@ -56,7 +57,7 @@ def _converted(build: OpBuilder, value: Instruction, shape: Shape) -> Instructio
 
 
 def _widened(module: Module, computation: Computation, wide: PrimitiveType) -> Computation:
-    """A computation of floats of one type that calls another on converted values."""
+    """Wraps a computation in one whose floats are of the type `wide`; returns it as it is if they are already."""
     shapes = [with_float(shape, wide) for shape in computation.parameter_shapes]
     result = with_float(computation.result_shape, wide)
     if all(a.compatible(b) for a, b in zip(shapes, computation.parameter_shapes, strict=True)) and result.compatible(

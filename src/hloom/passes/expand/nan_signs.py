@@ -1,7 +1,8 @@
-"""nan-signs: where an instruction tells NaNs apart, those that the program computes become the one without a sign.
+"""nan-signs: makes the signs of computed NaNs positive where an instruction can observe them.
 
-Which NaN an operation gives is open in HLO (GEN-7): processors, LLVM and rewrite rules differ in its sign. Only few
-instructions see it, so what they see is settled here, before any rule has changed the module; all else costs nothing.
+HLO does not specify which NaN an operation returns (GEN-7): processors, LLVM and rewrite rules differ in its sign. Only
+few instructions observe the sign. This pass fixes the sign for these, before other passes change the module; programs
+without them pay nothing.
 """
 
 from __future__ import annotations
@@ -22,33 +23,38 @@ from hloom.passes.op_builder import OpBuilder
 from hloom.runtime.standard_targets import TOP_K_TARGETS
 
 ShapeIndex = tuple[int, ...]
-"""Where in a tuple a value lies; () for an array."""
+"""Index of an array in nested tuples, as XLA's ShapeIndex; () if the value is an array itself."""
 Position = tuple[Instruction, ShapeIndex]
+"""An array that an instruction returns, as XLA's HloPosition."""
 
 _MOVES = {
     "add-dependency": 1, "bitcast": 1, "broadcast": 1, "concatenate": None, "convert": 1, "copy": 1,
     "domain": 1, "dynamic-reshape": 1, "dynamic-slice": 1, "dynamic-update-slice": 2, "gather": 1, "negate": 1,
     "pad": 2, "reduce-precision": 1, "reshape": 1, "reverse": 1, "set-dimension-size": 1, "slice": 1, "transpose": 1,
 }  # fmt: skip
-"""Operations that pass NaNs on, and from how many of their first operands; negate changes their signs as data."""
+"""Operations that copy NaNs, with the number of leading operands that they copy from (None: all).
+
+Negate is among them: it inverts the signs of data.
+"""
 _SOURCES = {"constant", "infeed", "iota", "partition-id", "recv", "replica-id", "rng", "rng-bit-generator"}
-"""Operations whose results are data, or no NaN."""
+"""Operations whose results are data, or are never NaN."""
 _WITH_TUPLES = {"call", "conditional", "fusion", "opt-barrier", "parameter", "sort", "topk", "tuple", "while"}
-"""Operations whose parts are known one by one."""
+"""Operations whose elements of a tuple are tracked separately."""
 
 
 @dataclass(frozen=True)
 class NanSigns:
     """Before: compare(log(%x), %y), type=TOTALORDER. After: l = log(%x), compare(select(l != l, nan, l), %y).
 
-    Comparisons by total order, also in comparators, top-k, bitcasts of floats, and conversions to floats without NaN
-    tell NaNs apart. What is moved, chosen or negated on the way from a parameter or constant is data, and keeps its
-    sign. Arrays of dynamic sizes stay.
+    Comparisons by total order, also in comparators, top-k, bitcasts of floats, and conversions to floats without signed
+    NaNs observe the sign. NaNs that are only moved, selected or negated on the way from a parameter or constant are
+    data, and keep their sign. Arrays of dynamic sizes are left alone.
     """
 
     name: ClassVar[str] = "nan-signs"
 
     def run(self, module: Module) -> int:
+        """Adds the selects; returns the number of instructions whose NaNs are changed."""
         seen = [position for instruction in module.instructions() for position in _observed(instruction)]
         computed = _computed(module, seen) if seen else []
         for computation in module.computations:
@@ -59,12 +65,12 @@ class NanSigns:
 
 
 def tells_nans_apart(instruction: Instruction) -> bool:
-    """Whether an instruction's result may depend on the sign of a NaN that an operand holds."""
+    """Whether an instruction's result may depend on the sign of NaNs in its operands."""
     return bool(_observed(instruction))
 
 
 def _observed(instruction: Instruction) -> Iterable[Position]:
-    """The operands whose NaNs an instruction tells apart."""
+    """Returns the operands whose signs of NaNs an instruction observes."""
     op: Any = instruction.op
     match instruction.opcode:
         case "compare":
@@ -82,7 +88,7 @@ def _observed(instruction: Instruction) -> Iterable[Position]:
 
 
 def _computed(module: Module, observed: list[Position]) -> list[Instruction]:
-    """The instructions that may compute a NaN which somebody sees."""
+    """Returns the instructions that may compute a NaN whose sign is observed."""
     origins = _Origins(module)
     seen, worklist = set(observed), observed
     computed: dict[Instruction, None] = {}
@@ -100,13 +106,13 @@ def _computed(module: Module, observed: list[Position]) -> list[Instruction]:
 
 
 class _Origins:
-    """Where values come from, through tuples and computations."""
+    """The origins of values, through tuples and computations."""
 
     def __init__(self, module: Module) -> None:
         self.callers = callers(module)
 
     def of(self, instruction: Instruction, index: ShapeIndex) -> list[Position] | None:
-        """The values that one is a copy of, or one of; None where it is computed."""
+        """Returns the positions that a value may be copied from; None if the instruction computes it."""
         shape = instruction.shape
         for k in index:
             shape = shape.elements[k]
@@ -142,7 +148,7 @@ class _Origins:
 
 
 def _given(caller: Instruction, computation: Computation, number: int, index: ShapeIndex) -> Iterator[Position]:
-    """The values that an instruction gives a parameter of a computation that it calls."""
+    """Yields the values that an instruction passes to parameter `number` of a computation that it calls."""
     op: Any = caller.op
     match caller.opcode:
         case "while":
@@ -155,14 +161,14 @@ def _given(caller: Instruction, computation: Computation, number: int, index: Sh
         case "sort":
             yield caller.operands[number // 2], index
         case _:
-            # Elements of any operand, and what the computation gave before.
+            # Elements of any operand, and earlier results of the computation.
             root = computation.root
             yield from ((operand, ()) for operand in caller.operands)
             yield from ((root, (k,)) for k in range(len(root.shape.elements))) if root.shape.is_tuple else [(root, ())]
 
 
 def _is_nan_test(select: Instruction) -> bool:
-    """Whether a select takes its last operand only where that is no NaN."""
+    """Whether a select returns elements of its last operand only if they are not NaN."""
     test, _, value = select.operands
     op: Any = test.op
     is_unequal = test.opcode == "compare" and op.direction is ComparisonDirection.NE
@@ -170,7 +176,7 @@ def _is_nan_test(select: Instruction) -> bool:
 
 
 def _settle(computation: Computation, computed: list[Instruction]) -> None:
-    """Puts a choice of the NaN without a sign behind each of the instructions, for all that use it."""
+    """Adds a select of the positive NaN after each instruction, and makes all of its users read that."""
     edit, after = Edit(computation), dict[Instruction, list[Instruction]]()
     for old in computed:
         made: list[Instruction] = []

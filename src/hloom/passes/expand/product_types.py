@@ -1,4 +1,4 @@
-"""product-types: products of types that the target has no code for, in wider ones."""
+"""product-types: converts the operands of dots and convolutions to types that the target supports."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from hloom.ir import Instruction, Module
 from hloom.passes.op_builder import OpBuilder, expand_all
 from hloom.types import PrimitiveType
 
-# Whether the target multiplies two types into a third.
 CanMultiply = Callable[[PrimitiveType, PrimitiveType, PrimitiveType], bool]
+"""Whether the target supports products with these types of lhs, rhs and result."""
 
 
 @dataclass(frozen=True)
 class ProductTypes:
     """Before: dot(f8, f8) -> f8. After: the operands converted to f32, their dot, and that converted back.
 
-    Floats are multiplied and added in f32, integers and predicates in s32 (or wider, where an operand or the result
-    is); as the operation's meaning has it.
+    Floats are multiplied and added in f32, or f64 if that is among the types; integers and predicates in s32, or s64
+    if a type is wider than 32 bits. Complex types are left alone.
     """
 
     can_multiply: CanMultiply
     name: ClassVar[str] = "product-types"
 
     def run(self, module: Module) -> int:
+        """Converts operands and results; returns the number of instructions changed."""
         return expand_all(module, {"dot": self._widen, "convolution": self._widen})
 
     def _widen(self, build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
@@ -41,12 +42,12 @@ class ProductTypes:
 
 
 def _wide(types: list[PrimitiveType]) -> PrimitiveType | None:
-    """The type to compute in; None for complex numbers, and for integers that none holds."""
+    """Returns the type to compute in; None for complex types."""
     if any(type.is_complex for type in types):
         return None
     if any(type.is_float for type in types):
         return PrimitiveType.F64 if PrimitiveType.F64 in types else PrimitiveType.F32
     if all(type.bits <= 32 for type in types):
-        # Sums wrap modulo 2^32, which is right for all narrower types too.
+        # Sums wrap modulo 2^32; truncated, they are right for narrower types too.
         return PrimitiveType.S32
     return PrimitiveType.S64

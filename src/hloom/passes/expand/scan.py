@@ -1,4 +1,4 @@
-"""scan_expander: scan as a counted loop."""
+"""scan_expander: scans as counted while loops."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ S32 = PrimitiveType.S32
 class ScanExpander:
     """Before: scan(inputs.., carries..), to_apply=f. After: a while over (step, inputs.., carries.., outputs..).
 
-    Its body calls f on slices of the inputs and writes what it gives into the outputs; `inline` removes the call. The
-    loop has a known trip count. Associative scans are loops too.
+    The body calls f on slices of the inputs and writes its results into slices of the outputs; `inline` removes the
+    call. The loop has a known trip count. Associative scans become sequential loops too.
     """
 
     name: ClassVar[str] = "scan_expander"
 
     def run(self, module: Module) -> int:
+        """Expands the scans; returns their number."""
         return expand_all(module, {"scan": _expand})
 
 
@@ -55,7 +56,7 @@ def _expand(build: OpBuilder, old: Instruction, module: Module) -> Instruction:
 
 
 def _body(build: OpBuilder, op: Scan, count: int, step: Instruction, elements: list[Instruction]) -> list[Instruction]:
-    """Inputs, carries and outputs after one more step."""
+    """Builds one iteration; returns the inputs, carries and outputs after it."""
     arrays = count + op.num_carries
     inputs, carries, outputs = elements[:count], elements[count:arrays], elements[arrays:]
     trips = inputs[0].shape.dimensions[op.scan_dimension]

@@ -1,4 +1,4 @@
-"""single-device: what one device alone says to others is what it says to itself."""
+"""single-device: replaces collectives over a single device by their operands, and replica-id by 0."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from hloom.types import PrimitiveType
 
 @dataclass(frozen=True)
 class SingleDeviceCollectives:
-    """Before: all-reduce(%x), and other collectives, replica-id. After: %x, and 0. For programs of one device alone.
+    """Before: all-reduce(%x) and other collectives; replica-id, partition-id. After: %x; 0.
 
-    A collective-permute that does not send to device 0 gives zeros. Ragged forms stay.
+    Needs a program for a single device. A collective-permute that does not send to device 0 returns zeros. Ragged
+    collectives are left alone.
     """
 
     name: ClassVar[str] = "single-device"
 
     def run(self, module: Module) -> int:
+        """Replaces the collectives; returns their number."""
         return expand_all(module, _EXPANDERS)
 
 
 def _forward_operands(build: OpBuilder, old: Instruction, module: Module) -> Instruction | None:
-    """The operands, as they are."""
+    """Returns the operands, as a tuple if the result is one."""
     given = build.tuple(*old.operands) if old.shape.is_tuple else old.operands[0]
     return given if given.shape.compatible(old.shape) else None
 
@@ -40,7 +42,7 @@ def _permute(build: OpBuilder, old: Instruction, module: Module) -> Instruction 
 
 
 def zeros(build: OpBuilder, shape: Shape) -> Instruction:
-    """Zeros of a shape."""
+    """Builds zeros of an array or tuple shape."""
     if shape.is_tuple:
         return build.tuple(*(zeros(build, element) for element in shape.elements))
     return build.broadcast(build.constant(0, shape.element_type), shape)

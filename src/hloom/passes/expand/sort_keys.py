@@ -1,4 +1,4 @@
-"""sort-keys: what a comparator computes of each element alone is computed once, not once a comparison."""
+"""sort-keys: hoists computations of a comparator that depend on one element only out of the sort."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from hloom.passes.costs import element_cost
 from hloom.passes.op_builder import OpBuilder, expand_all, new_computation
 
 MIN_KEY_COST = 8
-"""What a key has to cost, in additions, to be worth the memory that it takes."""
+"""Least cost, in additions, of a key that is worth the memory that it takes."""
 
 LEFT, RIGHT = 1, 2
+"""Bits for the element of a comparison that a value depends on."""
 
 
 @dataclass(frozen=True)
 class SortKeys:
     """Before: sort(%a), less(x, y) = f(x) < f(y). After: sort(%a, map(%a), f), less(x, y, k, l) = k < l.
 
-    Whatever is computed of one side's parameters alone, and likewise of the other side's, is a key. Keys that cost
-    little stay.
+    A key is a scalar that the comparator computes from the parameters of one side only, and in the same way from those
+    of the other side. Cheap keys stay in the comparator.
     """
 
     name: ClassVar[str] = "sort-keys"
     optional: ClassVar[bool] = True
 
     def run(self, module: Module) -> int:
+        """Hoists keys; returns the number of sorts changed."""
         return expand_all(module, {"sort": _with_keys})
 
 
@@ -51,7 +53,10 @@ def _with_keys(build: OpBuilder, old: Instruction, module: Module) -> Instructio
 
 
 def keys(comparator: Computation) -> list[tuple[Instruction, Instruction]]:
-    """What is computed of the left element alone, with what is computed in the same way of the right one."""
+    """Returns the keys of a comparator, as pairs of the same function of the left and of the right element.
+
+    Value numbering finds them: two instructions have the same id if they are the same function of their side.
+    """
     sides: dict[Instruction, int] = {}
     value_ids: dict[Instruction, int] = {}
     ids: dict[Any, int] = {}
@@ -68,7 +73,7 @@ def keys(comparator: Computation) -> list[tuple[Instruction, Instruction]]:
 
 
 def _side(instruction: Instruction, sides: dict[Instruction, int]) -> int:
-    """Whose parameters an instruction depends on; both, where it is more than a function of them."""
+    """Returns the sides whose parameters an instruction depends on; both if it is not a pure function of them."""
     if instruction.op.has_side_effect or instruction.control_predecessors or instruction.opcode.startswith("rng"):
         return LEFT | RIGHT
     if instruction.opcode == "parameter":
@@ -80,13 +85,16 @@ def _side(instruction: Instruction, sides: dict[Instruction, int]) -> int:
 
 
 def _is_key(instruction: Instruction, sides: dict[Instruction, int]) -> bool:
-    """A scalar that is used together with the other side's."""
+    """Whether the instruction is a scalar with a user that depends on other sides too."""
     used = any(sides[user] != sides[instruction] for user in instruction.users)
     return used and instruction.opcode != "parameter" and instruction.shape.is_scalar
 
 
 def _cost(root: Instruction) -> int:
-    """Of an instruction and all that it needs, in additions; what calls, loops or holds an array is worth keeping."""
+    """Returns the cost of computing a value, in additions.
+
+    Arrays, calls and loops each count as MIN_KEY_COST.
+    """
     cost = 0
     for instruction in _needed(root):
         plain = instruction.op.elementwise or instruction.opcode in ("parameter", "constant")
@@ -96,7 +104,7 @@ def _cost(root: Instruction) -> int:
 
 
 def _needed(root: Instruction, given: Container[Instruction] = ()) -> set[Instruction]:
-    """What has to be computed for an instruction, itself among it, where some values are given."""
+    """Returns the instructions that have to be computed for a value, including its own, if some values are given."""
     worklist, seen = [root], {root}
     while worklist:
         for operand in worklist.pop().operands:
@@ -107,7 +115,7 @@ def _needed(root: Instruction, given: Container[Instruction] = ()) -> set[Instru
 
 
 def _function(module: Module, comparator: Computation, key: Instruction) -> Computation:
-    """A key as a function of an element."""
+    """Builds a computation of a key from the operands' elements."""
     function = new_computation(module, "sort-key")
     build = OpBuilder.of(function)
     new = {
@@ -120,7 +128,7 @@ def _function(module: Module, comparator: Computation, key: Instruction) -> Comp
 
 
 def _on_keys(module: Module, comparator: Computation, pairs: list[tuple[Instruction, Instruction]]) -> Computation:
-    """The comparator of elements together with their keys."""
+    """Builds a comparator with further parameters for the keys, which it does not compute any more."""
     computation = new_computation(module, comparator.name)
     build = OpBuilder.of(computation)
     new = {p: build.parameter(p.op.number, p.shape) for p in comparator.parameters}  # type: ignore[attr-defined]
@@ -133,7 +141,7 @@ def _on_keys(module: Module, comparator: Computation, pairs: list[tuple[Instruct
 
 
 def _copy(build: OpBuilder, of: Computation, root: Instruction, new: dict[Instruction, Instruction]) -> None:
-    """Makes what a root needs beside what is there already."""
+    """Copies the instructions that `root` needs and that `new` does not have yet, and adds the copies to `new`."""
     needed = _needed(root, new)
     for i in of.instructions:
         if i in needed and i not in new:

@@ -1,4 +1,4 @@
-"""topk-calls, topk-decomposer: custom calls as topk, and topk as a sort (spec 112)."""
+"""topk-calls: custom calls as topk. topk-decomposer: topk as a sort (spec 112)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from hloom.types import PrimitiveType
 class TopKCalls:
     """Before: custom-call(%x), custom_call_target="TopK", as XLA and JAX write it. After: topk(%x).
 
-    Targets that somebody registered stay.
+    Calls of targets that the user has registered are left alone.
     """
 
     name: ClassVar[str] = "topk-calls"
 
     def run(self, module: Module) -> int:
+        """Replaces the calls; returns their number."""
         return expand_all(module, {"custom-call": _called})
 
 
@@ -42,12 +43,13 @@ def _called(build: OpBuilder, old: Instruction, module: Module) -> Instruction |
 class TopKDecomposer:
     """Before: topk(%x). After: a stable sort of %x together with its indices, and the first k of both.
 
-    Floats are compared by total order. Nothing is made of k being small.
+    Floats are compared by total order. The whole rows are sorted, even if k is small.
     """
 
     name: ClassVar[str] = "topk-decomposer"
 
     def run(self, module: Module) -> int:
+        """Decomposes the instructions; returns their number."""
         return expand_all(module, {"topk": _decompose})
 
 

@@ -1,4 +1,4 @@
-"""Gather and scatter where operands, indices or updates have dynamic sizes."""
+"""Rules of gather and scatter with operands, indices or updates of dynamic sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hloom.types import PrimitiveType
 
 
 def gather(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
-    """Starts are clamped by the actual sizes; whole dynamic dimensions come out as they are."""
+    """Clamps the start indices to the dynamic sizes; dimensions that are gathered as a whole stay dynamic."""
     op, (operand, indices) = site.old.op, operands
     assert isinstance(op, Gather)
     whole = {d for d in operand.sizes if op.slice_sizes[d] == operand.bounds[d] and d not in op.collapsed_slice_dims}
@@ -49,7 +49,7 @@ def _gathered_sizes(op: Gather, operand: Padded, indices: Padded) -> Sizes:
 
 
 def _at_most(site: Site, indices: Instruction, limits: Sizes, vector_dimension: int) -> Instruction:
-    """Index vectors with some of their elements clamped from above."""
+    """Clamps components of the index vectors from above; `limits` has the maximum of some of them."""
     build, shape = site.build, indices.shape
     highest = extreme(shape.element_type, highest=True)
     limit: Instruction = site.splat(build.constant(highest, shape.element_type), shape)
@@ -69,7 +69,7 @@ def _in_column(site: Site, value: Instruction, rest: Instruction, dimension: int
 
 
 def scatter(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
-    """Updates beyond the sizes go nowhere: their index vectors lie outside."""
+    """Sets the index vectors of updates beyond the sizes out of bounds, so that these are skipped."""
     op, half = site.old.op, len(operands) // 2
     assert isinstance(op, Scatter)
     targets, indices, updates = operands[:half], operands[half], operands[half + 1 :]
@@ -93,7 +93,7 @@ def scatter(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
 
 
 def _keeps_dimension(site: Site, op: Scatter, d: int, sizes: Sizes, given: Sizes, update: Padded) -> bool:
-    """Whether what updates do in an operand's dimension is right for its elements below the size."""
+    """Whether scattering into the padded array along dimension d is right for the elements below its size."""
     collapsed = {*op.inserted_window_dims, *op.input_batching_dims}
     if d in collapsed:
         return d not in sizes or d in op.inserted_window_dims

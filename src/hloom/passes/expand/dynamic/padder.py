@@ -1,4 +1,4 @@
-"""dynamic-padder: arrays of dynamic sizes become arrays of their bounds, beside scalars that hold the sizes."""
+"""dynamic-padder: replaces arrays of dynamic sizes by arrays padded to their bounds, with scalars for the sizes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from hloom.types import PrimitiveType
 
 _CALLERS = {"call", "conditional", "fusion", "while"}
 _FORWARDING = _CALLERS | {"add-dependency", "get-tuple-element", "opt-barrier", "parameter", "tuple"}
-"""What hands on values as they are."""
+"""Operations that forward values as they are."""
 
 
 @dataclass(frozen=True)
 class DynamicPadder:
-    """Before: f32[<=8] negate(%x). After: f32[8] negate(%padded), beside the size, s32[].
+    """Before: f32[<=8] negate(%x). After: f32[8] negate(%padded), and the size as s32[].
 
-    A dynamic array becomes a tuple: itself, padded with anything to its bounds, and the size of each of its dynamic
-    dimensions; tuples, loops, branches and calls hold such tuples in its place. What reads across a dynamic dimension
-    masks the elements beyond the size. The entry converts what it takes and gives, by PadToStatic and SliceToDynamic;
-    so does what has no rule. Modules with control edges between dynamic values, or with such values in computations of
-    custom calls, stay as they are.
+    A dynamic array becomes a tuple of the array, padded to its bounds with arbitrary elements, and the size of each
+    dynamic dimension; tuples, loops, branches and calls contain these tuples. Operations that combine elements along a
+    dynamic dimension mask the elements beyond its size. The entry's parameters and result stay dynamic and are
+    converted by PadToStatic and SliceToDynamic; so are operands and results of operations without a rule. Modules with
+    control edges between dynamic values, or with such values in computations of custom calls, are left alone.
     """
 
     name: ClassVar[str] = "dynamic-padder"
 
     def run(self, module: Module) -> int:
+        """Pads the dynamic arrays; returns the number of instructions changed."""
         dynamic = {i.parent for i in module.instructions() if is_dynamic(i)}
         if not dynamic or not all(_can_pad(i, dynamic) for i in module.instructions()):
             return 0
@@ -47,14 +48,14 @@ class DynamicPadder:
 
 
 def _can_pad(instruction: Instruction, dynamic: AbstractSet[Computation | None]) -> bool:
-    """Whether it may work on padded arrays; `dynamic`: the computations that hold dynamic dimensions."""
+    """Whether an instruction can be changed to padded arrays; `dynamic` are the computations with dynamic shapes."""
     if is_dynamic(instruction) and (has_control_edges(instruction) or instruction.shape.is_unbounded):
         return False
     return instruction.opcode in _CALLERS or dynamic.isdisjoint(calls(instruction.op))
 
 
 def padded_shape(shape: Shape) -> Shape:
-    """The shape of what stands for a value: (array, a size for each dynamic dimension) for each dynamic array."""
+    """Returns the shape of a padded value: (array, size of each dynamic dimension..) for each dynamic array."""
     if shape.is_tuple:
         return Shape.tuple_of(padded_shape(element) for element in shape.elements)
     if not shape.is_dynamic:
@@ -63,7 +64,7 @@ def padded_shape(shape: Shape) -> Shape:
 
 
 class _ComputationPadder:
-    """One computation; `shapes` are those that values had before."""
+    """The padding of one computation; `shapes` has the dynamic shapes that values had before."""
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
@@ -71,6 +72,7 @@ class _ComputationPadder:
         self.shapes: dict[Instruction, Shape] = {}
 
     def run(self) -> int:
+        """Pads the dynamic arrays; returns the number of instructions changed."""
         involved = [instruction for instruction in self.computation.instructions if is_dynamic(instruction)]
         for instruction in involved:
             self.shapes[instruction] = instruction.shape
@@ -106,7 +108,7 @@ class _ComputationPadder:
 
     @staticmethod
     def _converted(build: OpBuilder, old: Instruction, shapes: Sequence[Shape]) -> Instruction:
-        """The instruction as it was, on arrays of dynamic sizes."""
+        """Copies the instruction, with its operands converted to dynamic arrays and its result to padded ones."""
         operands = [to_dynamic(build, operand, shape) for operand, shape in zip(old.operands, shapes, strict=True)]
         copy = build(old.op, *operands, shape=old.shape)
         copy_annotations(old, copy)
@@ -114,7 +116,7 @@ class _ComputationPadder:
 
 
 def unpacked(build: OpBuilder, value: Instruction, shape: Shape) -> Padded | None:
-    """The array and the sizes that stand for an array of a shape; None for a tuple."""
+    """Returns the array and the sizes in a padded value, given its dynamic shape; None for tuples."""
     if shape.is_tuple:
         return None
     if not shape.is_dynamic:
@@ -124,7 +126,7 @@ def unpacked(build: OpBuilder, value: Instruction, shape: Shape) -> Padded | Non
 
 
 def to_dynamic(build: OpBuilder, value: Instruction, shape: Shape) -> Instruction:
-    """What stands for a value of a shape -> the value."""
+    """Converts a padded value to a value of a dynamic shape."""
     if not shape.is_dynamic:
         return value
     if shape.is_tuple:
@@ -137,7 +139,7 @@ def to_dynamic(build: OpBuilder, value: Instruction, shape: Shape) -> Instructio
 
 
 def to_static(build: OpBuilder, value: Instruction) -> Instruction:
-    """A value -> what stands for it."""
+    """Converts a value to a padded value."""
     shape = value.shape
     if not shape.is_dynamic:
         return value
@@ -150,7 +152,7 @@ def to_static(build: OpBuilder, value: Instruction) -> Instruction:
 
 
 def _wrap_entry(module: Module, shapes: Sequence[Shape], result: Shape) -> None:
-    """A new entry around the old one, which takes and gives what that did."""
+    """Adds an entry that converts parameters and result, and calls the old one; `shapes` and `result` are dynamic."""
     if not any(shape.is_dynamic for shape in (*shapes, result)):
         return
     entry = new_computation(module, module.entry.name)

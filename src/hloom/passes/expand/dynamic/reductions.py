@@ -1,4 +1,7 @@
-"""What reads across dynamic dimensions: reductions, windows, products, sorts. Elements beyond the sizes are masked."""
+"""Rules of operations that combine elements along dynamic dimensions: reductions, windows, products and sorts.
+
+Elements beyond the sizes are masked.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ PRED = scalar(PrimitiveType.PRED)
 
 
 def reduce(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    """Reduces the elements below the sizes."""
     op, half = site.old.op, len(operands) // 2
     assert isinstance(op, Reduce)
     sizes = site.joint_sizes(operands[:half])
@@ -37,6 +41,7 @@ def reduce(site: Site, operands: Sequence[Padded]) -> list[Padded]:
 
 
 def reduce_window(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    """Reduces the elements of each window that are below the sizes."""
     op, half = site.old.op, len(operands) // 2
     assert isinstance(op, ReduceWindow)
     sizes = site.joint_sizes(operands[:half])
@@ -47,7 +52,7 @@ def reduce_window(site: Site, operands: Sequence[Padded]) -> list[Padded]:
 
 
 def _positions(site: Site, window: WindowDimension, size: Instruction) -> Instruction:
-    """The number of places of a window (WIN-2)."""
+    """Returns the number of positions of a window along a dimension (WIN-2)."""
     gaps = site.product(site.maximum(site.difference(size, 1), 0), window.base_dilation - 1)
     padded = site.sum(size, gaps, window.padding_low + window.padding_high)
     steps = site.quotient(site.sum(padded, window.stride - window.dilated_size), window.stride)
@@ -55,7 +60,10 @@ def _positions(site: Site, window: WindowDimension, size: Instruction) -> Instru
 
 
 def _reduced(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instruction]:
-    """The arrays of a reduction that skips what lies beyond some sizes."""
+    """Builds a reduction that skips the elements beyond the sizes; returns its results.
+
+    Elements are replaced by the identity of the combiner. If that is not known, a mask is reduced together with them.
+    """
     op: Any = site.old.op
     half = len(operands) // 2
     arrays = [operand.array for operand in operands]
@@ -75,7 +83,7 @@ def _reduced(site: Site, operands: Sequence[Padded], sizes: Sizes) -> list[Instr
 
 
 def _skipping(site: Site, combiner: Computation, count: int) -> Computation:
-    """The combiner of values that each have a pred beside them, which says whether there is a value."""
+    """Extends a combiner to values with a pred[] that says whether they are valid; invalid values are ignored."""
     computation = new_computation(site.module, "skipping")
     build = OpBuilder.of(computation)
     types = [parameter.shape for parameter in combiner.parameters]
@@ -94,6 +102,7 @@ def _skipping(site: Site, combiner: Computation, count: int) -> Computation:
 
 
 def dot(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    """Multiplies the operands with zeros beyond the sizes of contracting dimensions."""
     op, (lhs, rhs) = site.old.op, operands
     assert isinstance(op, Dot)
 
@@ -120,7 +129,7 @@ def _dynamic_ones(sizes: Sequence[Instruction], shape: Shape) -> Sizes:
 
 
 def convolution(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
-    """Of images whose number is dynamic."""
+    """Convolves images whose batch size is the only dynamic size; None for others."""
     op, (images, kernel) = site.old.op, operands
     assert isinstance(op, Convolution)
     dimension_numbers = op.dimension_numbers
@@ -133,7 +142,7 @@ def convolution(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
 
 
 def sort(site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    """What lies beyond the size goes behind all else."""
+    """Sorts the elements beyond the size behind all others."""
     op: Any = site.old.op
     assert isinstance(op, Sort)
     sizes, arrays = site.joint_sizes(operands), [operand.array for operand in operands]
@@ -157,6 +166,7 @@ def _valid_first(site: Site, comparator: Computation) -> Computation:
 
 
 def top_k(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
+    """Applies topk to rows of a static size; None for rows of a dynamic size."""
     (operand,) = operands
     if len(operand.bounds) - 1 in operand.sizes:
         return None

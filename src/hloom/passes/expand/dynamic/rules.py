@@ -1,6 +1,6 @@
-"""How operations on arrays of dynamic sizes are done on arrays that are padded to their bounds.
+"""Rules that rewrite operations on arrays of dynamic sizes to operations on arrays padded to their bounds.
 
-A rule gives the arrays of the result with their sizes; None where only the operation itself on dynamic arrays will do.
+A rule returns the padded arrays of the result with their sizes; None if the operation needs the dynamic arrays.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ Rule = Callable[[Site, Sequence[Padded]], "list[Padded] | None"]
 
 
 def elementwise(site: Site, operands: Sequence[Padded]) -> list[Padded]:
+    """Applies the operation to the padded arrays, whose sizes must be equal."""
     return [Padded(site.apply(*(operand.array for operand in operands)), site.joint_sizes(operands))]
 
 
@@ -55,7 +56,7 @@ def _transpose(site: Site, operands: Sequence[Padded]) -> list[Padded]:
 
 
 def _reverse(site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    """What was beyond the sizes comes first, and goes."""
+    """Reverses the padded array, and shifts out the elements beyond the sizes, which then come first."""
     op: Any = site.old.op
     (operand,) = operands
     excess = {d: site.difference(operand.bounds[d], s) for d, s in operand.sizes.items() if d in op.dimensions}
@@ -69,7 +70,7 @@ def _get_dimension_size(site: Site, operands: Sequence[Padded]) -> list[Padded]:
 
 
 def _set_dimension_size(site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    """A larger size than before brings zeros."""
+    """Sets the elements beyond the old size to zero, which a larger size makes valid."""
     op: Any = site.old.op
     d, operand, size = op.dimension, operands[0], operands[1].array
     bound = operand.bounds[d]
@@ -86,7 +87,7 @@ _WRONG_SIZE = "SETDIMENSIONSIZE-5: the size of dimension {} must be in [0, {}], 
 
 
 def _pad(site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    """What lies beyond the sizes is padding too."""
+    """Pads after setting the elements beyond the sizes to the padding value, since the high padding starts there."""
     op: Any = site.old.op
     operand, value = operands[0], operands[1].array
     sizes = {}
@@ -99,7 +100,7 @@ def _pad(site: Site, operands: Sequence[Padded]) -> list[Padded]:
 
 
 def _concatenate(site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    """Along a dynamic dimension each operand is written over what lies beyond the one before."""
+    """Writes each operand, along a dynamic dimension, over the elements beyond the size of the previous one."""
     op: Any = site.old.op
     along, shape = op.dimension, site.old.shape.static()
     across = site.joint_sizes([Padded(o.array, {d: s for d, s in o.sizes.items() if d != along}) for o in operands])
@@ -114,7 +115,7 @@ def _concatenate(site: Site, operands: Sequence[Padded]) -> list[Padded]:
 
 
 def _slice(site: Site, operands: Sequence[Padded]) -> list[Padded]:
-    """A part of a dynamic dimension is static; it has zeros beyond the size."""
+    """Slices dynamic dimensions to static ones, with zeros beyond the size."""
     (operand,) = operands
     whole = {d: size for d, size in operand.sizes.items() if site.old.shape.dynamic_dimensions[d]}
     sliced = {d: size for d, size in operand.sizes.items() if d not in whole}
@@ -144,7 +145,7 @@ def _dynamic_update_slice(site: Site, operands: Sequence[Padded]) -> list[Padded
 
 
 def _clamped(site: Site, start: Instruction, size: Instruction, part: int) -> Instruction:
-    """A start such that a part ends before the size (DYNAMICSLICE-2); one that is negative stays."""
+    """Clamps a start index from above, so that the slice ends before the size (DYNAMICSLICE-2)."""
     limit = site.build.convert(site.maximum(site.difference(size, part), 0), start.shape.element_type)
     return site.build(Minimum(), start, limit)
 
@@ -161,7 +162,7 @@ def _reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
     for d in unknown[1:]:
         sizes[d] = site.s32(shape.dimensions[d])
     if unknown:
-        # The first of the others takes what is left; those after it are as large as they may be.
+        # The first unknown size follows from the number of elements if the others are their bounds.
         rest = site.product(*(sizes.get(d) or n for d, n in enumerate(shape.dimensions) if d != unknown[0]))
         sizes[unknown[0]] = site.quotient(total, site.maximum(rest, 1))
     return [_refilled(site, operand, total, sizes)]
@@ -183,7 +184,7 @@ def _dynamic_reshape(site: Site, operands: Sequence[Padded]) -> list[Padded]:
 
 
 def _refilled(site: Site, operand: Padded, total: Instruction, sizes: Sizes) -> Padded:
-    """The operand's elements, in row-major order, in other sizes: each is looked up where it lies."""
+    """Gathers the operand's elements, in row-major order, into an array of other sizes."""
     shape = site.old.shape.static()
     filled = site.product(*(sizes.get(d) or n for d, n in enumerate(shape.dimensions)))
     message = f"RESHAPE-2: the elements of {site.shapes[0]} do not fill the sizes of {site.old.shape}"
@@ -210,7 +211,7 @@ def _refilled(site: Site, operand: Padded, total: Instruction, sizes: Sizes) -> 
 
 
 def _custom_call(site: Site, operands: Sequence[Padded]) -> list[Padded] | None:
-    """XLA's own conversions between dynamic arrays, and arrays beside their sizes."""
+    """Implements XLA's PadToStatic and SliceToDynamic, which convert between dynamic and padded arrays."""
     op: Any = site.old.op
     operand = operands[0] if operands else None
     if op.target_name == PAD_TO_STATIC and operand is not None:
@@ -256,7 +257,7 @@ RULES: dict[str, Rule] = {
 
 
 def rule_of(instruction: Instruction) -> Rule | None:
-    """The rule for an instruction, if there is one."""
+    """Returns the rule for an instruction, if there is one."""
     if instruction.op.elementwise and instruction.opcode not in RULES:
         return elementwise
     return RULES.get(instruction.opcode)

@@ -1,4 +1,4 @@
-"""What the rules for arrays of dynamic sizes are written with: arrays beside their sizes, numbers, masks."""
+"""Building blocks of the rules for arrays of dynamic sizes: padded arrays with their sizes, arithmetic, masks."""
 
 from __future__ import annotations
 
@@ -23,68 +23,80 @@ from hloom.types import PrimitiveType
 
 S32 = scalar(PrimitiveType.S32)
 Sizes = Mapping[int, Instruction]
-"""Dimension -> its size, s32[]."""
+"""The size of each dynamic dimension, as an instruction s32[]."""
 
 
 @dataclass(frozen=True)
 class Padded:
-    """An array, padded with anything to its bounds, and the sizes of its dynamic dimensions."""
+    """An array padded to its bounds with arbitrary elements, and the sizes of its dynamic dimensions."""
 
     array: Instruction
     sizes: Sizes = field(default_factory=dict)
 
     @property
     def bounds(self) -> tuple[int, ...]:
+        """Sizes of the padded array."""
         return self.array.shape.dimensions
 
 
 @dataclass(frozen=True)
 class Site:
-    """The instruction under way, the shapes that its operands had, and what rules make others with."""
+    """The instruction that a rule replaces, and methods to build the replacement.
+
+    Scalars of sizes and indices are s32[] instructions, or integers for constants.
+    """
 
     build: OpBuilder
     old: Instruction
     shapes: Sequence[Shape]
+    """The dynamic shapes of the operands before padding."""
     module: Module
 
-    # Numbers
+    # Scalars
 
     def s32(self, value: Instruction | int) -> Instruction:
-        """An s32[]."""
+        """Returns a constant s32[] for an integer, and an instruction as it is."""
         return self.build.constant(value, PrimitiveType.S32) if isinstance(value, int) else value
 
     def _chain(self, op: Operation, values: Iterable[Instruction | int]) -> Instruction:
         return functools.reduce(lambda a, b: self.build(op, a, b), map(self.s32, values))
 
     def sum(self, *terms: Instruction | int) -> Instruction:
+        """Adds scalars."""
         return self._chain(Add(), terms)
 
     def product(self, *factors: Instruction | int) -> Instruction:
+        """Multiplies scalars; 1 without any."""
         return self._chain(Multiply(), factors or (1,))
 
     def difference(self, a: Instruction | int, b: Instruction | int) -> Instruction:
+        """Returns a - b."""
         return self._chain(Subtract(), (a, b))
 
     def quotient(self, a: Instruction | int, b: Instruction | int) -> Instruction:
+        """Returns a / b, rounded toward zero."""
         return self._chain(Divide(), (a, b))
 
     def maximum(self, *values: Instruction | int) -> Instruction:
+        """Returns the maximum of scalars."""
         return self._chain(Maximum(), values)
 
     def minimum(self, *values: Instruction | int) -> Instruction:
+        """Returns the minimum of scalars."""
         return self._chain(Minimum(), values)
 
     def compare(self, a: Instruction | int, direction: ComparisonDirection, b: Instruction | int) -> Instruction:
+        """Compares scalars, or arrays element by element."""
         return self.build(Compare(direction=direction), self.s32(a), self.s32(b))
 
     # Sizes
 
     def size(self, operand: Padded, dimension: int) -> Instruction:
-        """The size of any dimension."""
+        """Returns the size of a dimension: its dynamic size or its bound."""
         return operand.sizes.get(dimension) or self.s32(operand.bounds[dimension])
 
     def checked(self, size: Instruction, is_right: Instruction, message: str) -> Instruction:
-        """The size; a RunError where it is not right."""
+        """Returns the size, and raises a RunError with the message at run time if `is_right` is false."""
         right, wrong = new_computation(self.module, "right"), new_computation(self.module, "wrong")
         OpBuilder.of(right).parameter(0, S32)
         build = OpBuilder.of(wrong)
@@ -94,14 +106,14 @@ class Site:
         return self.build(Conditional(branch_computations=(right, wrong)), is_right, size, size)
 
     def fitting(self, size: Instruction, direction: ComparisonDirection, bound: int, message: str) -> Instruction:
-        """The size, which must be the bound (EQ), or between 0 and the bound (LE)."""
+        """Returns the size, checked to be equal to the bound (EQ) or in [0, bound] (LE) at run time."""
         is_right = self._chain(
             And(), [self.compare(size, direction, bound), self.compare(size, ComparisonDirection.GE, 0)]
         )
         return self.checked(size, is_right, message)
 
     def one_size(self, sizes: Iterable[Instruction]) -> Instruction:
-        """The size that several operands have, which must be equal (SETDIMENSIONSIZE-3)."""
+        """Returns the common size of several operands, checked to be equal at run time (SETDIMENSIONSIZE-3)."""
         distinct = dict.fromkeys(sizes)
         static = [size for size in distinct if size.opcode == "constant"]
         first, *others = [size for size in distinct if size not in static] + static[:1]
@@ -111,7 +123,7 @@ class Site:
         return first
 
     def joint_sizes(self, operands: Sequence[Padded]) -> Sizes:
-        """The sizes of operands that have the same dimensions; scalars among them have none."""
+        """Returns the common sizes of operands with the same dimensions; scalars among them are ignored."""
         arrays = [operand for operand in operands if operand.bounds]
         dynamic = sorted({d for operand in arrays for d in operand.sizes})
         return {d: self.one_size(self.size(operand, d) for operand in arrays) for d in dynamic}
@@ -119,21 +131,23 @@ class Site:
     # Arrays
 
     def apply(self, *arrays: Instruction) -> Instruction:
-        """The operation as it is, on arrays of the bounds."""
+        """Applies the original operation to padded arrays."""
         return self.build(self.old.op, *arrays, shape=self.old.shape.static())
 
     def zero(self, array: Instruction) -> Instruction:
+        """Returns a scalar 0 of the array's element type."""
         return self.build.constant(0, array.shape.element_type)
 
     def splat(self, value: Instruction, shape: Shape) -> Instruction:
-        """A scalar in the dimensions of a shape."""
+        """Broadcasts a scalar to the dimensions of a shape."""
         return self.build.broadcast(value, shape)
 
     def positions(self, shape: Shape, dimension: int) -> Instruction:
+        """Returns the index of each element along a dimension, as s32 in the dimensions of a shape."""
         return self.build(Iota(iota_dimension=dimension), shape=Shape.array(PrimitiveType.S32, shape.dimensions))
 
     def valid(self, shape: Shape, sizes: Sizes) -> Instruction:
-        """Which elements of the shape lie below all the sizes."""
+        """Returns a mask, pred in the dimensions of a shape, of the elements whose indices are below the sizes."""
         below = [
             self.compare(self.positions(shape, d), ComparisonDirection.LT, self.splat(size, shape))
             for d, size in sizes.items()
@@ -141,13 +155,13 @@ class Site:
         return self._chain(And(), below)
 
     def masked(self, array: Instruction, sizes: Sizes, fill: Instruction) -> Instruction:
-        """The array with a scalar in place of what lies beyond some of its sizes."""
+        """Replaces the elements beyond the sizes by a scalar."""
         if not sizes:
             return array
         return self.build(Select(), self.valid(array.shape, sizes), array, self.splat(fill, array.shape))
 
     def shifted(self, array: Instruction, starts: Sizes) -> Instruction:
-        """The array in its own sizes from `starts` on; anything after its end."""
+        """Shifts the array to begin at the indices `starts`; the elements at its end become arbitrary."""
         bounds = array.shape.dimensions
         padding = tuple(PaddingDimension(0, bound if d in starts else 0) for d, bound in enumerate(bounds))
         padded = self.build(Pad(padding_config=padding), array, self.zero(array))

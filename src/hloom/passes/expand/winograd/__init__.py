@@ -1,1 +1,1 @@
-"""Convolutions of small windows with fewer products."""
+"""Winograd convolution: convolutions with small windows in fewer products."""

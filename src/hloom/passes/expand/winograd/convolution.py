@@ -1,9 +1,9 @@
-"""winograd-convolution: 3 x 3 windows in 16 products for a tile of four outputs, and not in 36.
+"""winograd-convolution: convolutions with 3 x 3 windows in 16 products per tile of 2 x 2 outputs, instead of 36.
 
-The sums over features are taken of the products, so these are matrix products, one for each of the 16: of all tiles by
-all features. A gradient of the window is a convolution as well, whose window is as large as the image and which has
-3 x 3 outputs: there 16 products stand for the 36 of a tile of 2 x 2 elements of the window, and are summed over tiles.
-Images and rows are taken in blocks, so that what lies between stays in the cache.
+The products are summed over features, so they are 16 matrix products of all tiles by all features. The gradient of the
+window is a convolution too, with a window of the size of the image and 3 x 3 outputs: 16 products replace the 36 of a
+tile of 2 x 2 elements of the window, and are summed over tiles. Images and rows are processed in blocks, so that
+intermediate values stay in the cache.
 """
 
 from __future__ import annotations
@@ -35,23 +35,25 @@ S32 = PrimitiveType.S32
 class WinogradConvolution:
     """Before: convolution(%image, %window) with a window of 3 x 3, or with 3 x 3 outputs of a large window. After: sums
     of neighbours in %image and in %window, a dot over the features with a batch for each of 16 products, and sums of
-    its results, in a loop over blocks where they are large.
+    its results, in a loop over blocks if they are large.
 
-    Needs strides and dilations of 1, no groups, and so many features that it pays. Errors are smaller than those of
-    direct sums, but outputs of one tile are no longer independent: a NaN, or a number that is huge beside its
-    neighbours, shows in all four. So it is for the default precision alone.
+    Needs strides and dilations of 1, no groups, the default precision, and enough features to be faster. Rounding
+    errors are smaller than those of direct sums, but the outputs of a tile are not independent: a NaN, or a value much
+    larger than its neighbours, affects all four.
     """
 
     name: ClassVar[str] = "winograd-convolution"
     optional: ClassVar[bool] = True
     move_cost: int = 8
-    """Of a factor or product of the image, in multiply-adds."""
+    """Cost of moving a factor of the image or a product, in multiply-adds."""
     window_cost: int = 48
-    """Of a factor of the window: it comes of up to nine elements, mostly from memory, and is packed."""
+    """Cost of a factor of the window, in multiply-adds: it is a sum of up to nine elements, mostly from memory, and is
+    packed."""
     block_bytes: int = 4 << 20
-    """Of the factors and products of a block, where there are more than two."""
+    """Bytes of the factors and products of a block; up to twice as many are not split into blocks."""
 
     def run(self, module: Module) -> int:
+        """Expands the convolutions; returns their number."""
         products = _Products(module)
         return expand_all(module, {"convolution": lambda build, old, _: self._expand(build, old, products)})
 
@@ -70,11 +72,11 @@ class WinogradConvolution:
         return build.convert(build.transpose(wanted, tuple(map(order.index, range(len(order))))), element_type)
 
 
-# The operands, with zeros up to whole blocks
+# The operands, padded with zeros to whole blocks
 
 
 def _image(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
-    """[images, axes.., channels]."""
+    """Returns the padded image as [images, axes.., channels]."""
     op = old.op
     assert isinstance(op, Convolution)
     n = op.dimension_numbers
@@ -88,7 +90,7 @@ def _image(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -
 
 
 def _window(build: OpBuilder, old: Instruction) -> Instruction:
-    """The window forward, in its own order."""
+    """Returns the window without reversed dimensions, in its own order of dimensions."""
     op = old.op
     assert isinstance(op, Convolution)
     window = build.convert(old.operands[1], old.shape.element_type.computation_type)
@@ -98,7 +100,7 @@ def _window(build: OpBuilder, old: Instruction) -> Instruction:
 
 
 def _large_window(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
-    """[images, axes.., features]."""
+    """Returns the window of the gradient, padded, as [images, axes.., features]."""
     op = old.op
     assert isinstance(op, Convolution)
     n = op.dimension_numbers
@@ -110,7 +112,7 @@ def _large_window(build: OpBuilder, old: Instruction, tiling: Tiling, blocks: Bl
 
 
 def _whole(tiling: Tiling, blocks: Blocks) -> tuple[int, ...]:
-    """The images and tiles of all blocks."""
+    """Returns the number of images, and of tiles along each axis, in all blocks."""
     return blocks.counts[0] * blocks.images, blocks.counts[1] * blocks.rows, *tiling.tiles[1:]
 
 
@@ -123,7 +125,7 @@ def _padded(build: OpBuilder, operand: Instruction, low: Sequence[int], sizes: S
 
 
 def _first(build: OpBuilder, operand: Instruction, sizes: Sequence[int]) -> Instruction:
-    """The first elements along each dimension."""
+    """Slices the array to the first elements along each dimension."""
     if operand.shape.dimensions == tuple(sizes):
         return operand
     return build(Slice(slice=tuple(SliceDimension(0, size, 1) for size in sizes)), operand)
@@ -133,12 +135,15 @@ def _first(build: OpBuilder, operand: Instruction, sizes: Sequence[int]) -> Inst
 
 
 Body = Callable[[OpBuilder, Instruction, Instruction], Instruction]
-"""What a computation makes of its two operands."""
+"""Builds the body of a computation of two operands."""
 
 
 @dataclass(frozen=True)
 class _Products:
-    """The computations that make results of two operands: equal tiles have one, which is compiled once."""
+    """A cache of the computations of products: convolutions with equal tiling and shapes share one.
+
+    Calling it builds a call of the computation for `tiles` and the shapes of the operands.
+    """
 
     module: Module
     made: dict[object, Computation] = field(default_factory=dict)
@@ -156,7 +161,7 @@ class _Products:
 
 
 def _filtered(build: OpBuilder, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks) -> Instruction:
-    """The result, [images, axes.., features]."""
+    """Returns the convolution, as [images, axes.., features]."""
     assert isinstance(old.op, Convolution)
     n = old.op.dimension_numbers
     contracting = 1 if n.kernel_input_feature_dimension < n.kernel_output_feature_dimension else 2
@@ -192,7 +197,7 @@ def _filtered(build: OpBuilder, products: _Products, old: Instruction, tiling: T
 def _window_gradient(
     build: OpBuilder, products: _Products, old: Instruction, tiling: Tiling, blocks: Blocks
 ) -> Instruction:
-    """The result, [axes.., channels, features]."""
+    """Returns the gradient of the window, as [axes.., channels, features]."""
     steps = [f.step for f in tiling.filterings]
 
     def block(build: OpBuilder, image: Instruction, window: Instruction) -> Instruction:
@@ -226,7 +231,10 @@ def _loop_over_blocks(
     sizes: tuple[int, ...],
     process_block: Callable[[OpBuilder, Instruction, Instruction, Instruction, Instruction], Instruction],
 ) -> Instruction:
-    """Zeros of some sizes, to which `process_block(build, step, *operands, total)` adds each block."""
+    """Builds a loop over the blocks; returns the array that starts as zeros and gets the result of each block.
+
+    `process_block(build, step, *operands, total)` returns the array after the block `step`.
+    """
 
     def body(build: OpBuilder, step: Instruction, values: list[Instruction]) -> list[Instruction]:
         image, other, total = values
@@ -238,7 +246,7 @@ def _loop_over_blocks(
 
 
 def _batches(*contracting: int) -> Dot:
-    """Products of [products, .., ..]."""
+    """Returns a dot of two arrays [products, .., ..], given the contracting dimension of each."""
     lhs, rhs = contracting
     return Dot(lhs_batch_dims=(0,), rhs_batch_dims=(0,), lhs_contracting_dims=(lhs,), rhs_contracting_dims=(rhs,))
 
@@ -246,7 +254,7 @@ def _batches(*contracting: int) -> Dot:
 def _image_block(
     build: OpBuilder, image: Instruction, step: Instruction, tiling: Tiling, blocks: Blocks
 ) -> Instruction:
-    """Neighbours share what reaches over the edge."""
+    """Slices a block of the image; the tiles of neighbouring blocks overlap."""
     first = tiling.filterings[0]
     return _rows_block(build, image, step, blocks, first.step, (blocks.rows - 1) * first.step + first.products)
 
@@ -254,14 +262,14 @@ def _image_block(
 def _rows_block(
     build: OpBuilder, operand: Instruction, step: Instruction, blocks: Blocks, row: int, size: int
 ) -> Instruction:
-    """The block of a round, whose rows of tiles lie so far apart, and whose first axis has a size."""
+    """Slices the block of an iteration, of `size` elements along the first axis; `row` is the distance of its tiles."""
     dims = operand.shape.dimensions
     starts = _starts(build, step, blocks, blocks.rows * row, len(dims))
     return build(DynamicSlice(size_indices=(blocks.images, size, *dims[2:])), operand, *starts)
 
 
 def _starts(build: OpBuilder, step: Instruction, blocks: Blocks, row_step: int, rank: int) -> list[Instruction]:
-    """Where the block of a round starts: its image, and its first row."""
+    """Returns the start indices of the block of an iteration; `row_step` is the distance of blocks along the rows."""
     rows = build.constant(blocks.counts[1], S32)
     image = build(Multiply(), build(Divide(), step, rows), build.constant(blocks.images, S32))
     row = build(Multiply(), build(Remainder(), step, rows), build.constant(row_step, S32))

@@ -1,9 +1,9 @@
-"""Winograd's minimal filtering: what a window of three makes of a line, in 4 products for 2 outputs in place of 6.
+"""Winograd's minimal filtering: a one-dimensional convolution in 4 products for 2 outputs of a window of 3, not 6.
 
     outputs = R [(K window) * (I image)]
 
-for a tile of the image, with the matrices of a `Filtering`. Along several axes all three are transformed along one
-after the other. The coefficients are 0, 1 and 1/2: sums of numbers with few bits stay exact.
+for a tile of the image, with the matrices of a `Filtering`. With several axes the matrices are applied along one after
+the other. The coefficients are 0, 1 and 1/2 with either sign: sums of values with few bits are exact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hloom.passes.op_builder import OpBuilder
 
 Matrix = tuple[tuple[float, ...], ...]
 Pieces = Mapping[tuple[int, ...], Instruction]
-"""Arrays of one shape by their index along each axis: of an element in its tile, or of a product."""
+"""Arrays of one shape by an index with a component for each axis: of an element in its tile, or of a product."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Filtering:
 
     @property
     def products(self) -> int:
-        """Of a tile; and the elements of the image that it meets."""
+        """Number of products of a tile, and of elements of the image that it reads."""
         return len(self.image)
 
 
@@ -61,9 +61,10 @@ ONE_OUTPUT = Filtering(1, ((1,),), ((1,),), ((1,),))
 def factors(
     build: OpBuilder, operand: Instruction, axes: Sequence[int], matrices: Sequence[Matrix], steps: Sequence[int]
 ) -> Instruction:
-    """[outer, axes.., inner] -> [products, outer x tiles, inner]: what is multiplied for each tile.
+    """Computes the factors of each tile: [outer, axes.., inner] -> [products, outer x tiles, inner].
 
-    Tiles have as many elements along an axis as its matrix has columns. Where there is one tile, the axes may be any.
+    The number of elements of a tile along an axis is the number of columns of its matrix, and `steps` has the distance
+    of tiles. If there is only one tile, the axes may be any dimensions.
     """
     lengths = [len(matrix[0]) for matrix in matrices]
     counts = [1 + (operand.shape.dimensions[d] - n) // s for d, n, s in zip(axes, lengths, steps, strict=True)]
@@ -79,7 +80,7 @@ def factors(
 
 
 def results(build: OpBuilder, products: Instruction, matrices: Sequence[Matrix]) -> Instruction:
-    """[products, rows, inner] -> [results.., rows, inner]: the sums of each row's products."""
+    """Combines the products of each row: [products, rows, inner] -> [results.., rows, inner]."""
     _, rows, inner = products.shape.dimensions
     indices = itertools.product(*(range(len(matrix[0])) for matrix in matrices))
     others = SliceDimension(0, rows, 1), SliceDimension(0, inner, 1)
@@ -91,9 +92,9 @@ def results(build: OpBuilder, products: Instruction, matrices: Sequence[Matrix])
 
 
 def side_by_side(build: OpBuilder, results: Instruction, sizes: tuple[int, ...]) -> Instruction:
-    """[results.., outer x tiles, inner] -> [outer, axes.., inner], where results of a tile are neighbours.
+    """Puts the results of each tile next to each other: [results.., outer x tiles, inner] -> [outer, axes.., inner].
 
-    `sizes` are outer, tiles.. and inner.
+    `sizes` are (outer, tiles.., inner).
     """
     outer, *tiles, inner = sizes
     axes = len(tiles)
@@ -105,7 +106,7 @@ def side_by_side(build: OpBuilder, results: Instruction, sizes: tuple[int, ...])
 
 
 def _transformed(build: OpBuilder, pieces: Pieces, matrices: Sequence[Matrix]) -> Pieces:
-    """The pieces, multiplied by a matrix along each axis."""
+    """Multiplies the pieces by a matrix along each axis."""
     for axis, matrix in enumerate(matrices):
         made = {}
         for index in sorted({index[:axis] + index[axis + 1 :] for index in pieces}):
@@ -117,7 +118,7 @@ def _transformed(build: OpBuilder, pieces: Pieces, matrices: Sequence[Matrix]) -
 
 
 def _combined(build: OpBuilder, row: Sequence[float], terms: Sequence[Instruction]) -> Instruction:
-    """The sum of terms with coefficients: of those that have like ones first."""
+    """Builds the sum of terms times coefficients; terms with coefficients of the same magnitude are added first."""
     total: tuple[float, Instruction] | None = None
     for size in sorted({abs(c) for c in row if c}):
         sign, part = _signed_sum(
@@ -132,7 +133,7 @@ def _combined(build: OpBuilder, row: Sequence[float], terms: Sequence[Instructio
 
 
 def _signed_sum(build: OpBuilder, terms: Sequence[tuple[float, Instruction]]) -> tuple[float, Instruction]:
-    """A sum of terms with signs, and its own sign: it begins with one that is added, if any is."""
+    """Builds a sum of signed terms, up to a common sign; returns the sign, 1 if any term is added, and the sum."""
     (first, total), *others = sorted(terms, key=lambda term: -term[0])
     for sign, term in others:
         total = build(Add() if sign == first else Subtract(), total, term)

@@ -1,4 +1,4 @@
-"""Which convolutions are made of tiles, whether that pays, and how many tiles are computed at once."""
+"""Tiling of Winograd convolutions: applicability, the cost model, and the number of tiles per block."""
 
 from __future__ import annotations
 
@@ -14,32 +14,38 @@ from hloom.passes.expand.winograd.filtering import ONE_OUTPUT, THREE_OUTPUTS, TW
 
 @dataclass(frozen=True)
 class Tiling:
-    """A convolution in tiles: `images` and `channels` of the image, `features` of the window's other side."""
+    """A convolution in tiles.
+
+    The image has the dimensions images, axes.. and channels, and the result has features in place of channels. For the
+    gradient of a window, images are the input features, and channels the batch dimension of the convolution.
+    """
 
     filterings: tuple[Filtering, ...]
+    """The filtering along each axis."""
     tiles: tuple[int, ...]
+    """Number of tiles along each axis."""
     outputs: tuple[int, ...]
-    """Along the axes."""
+    """Number of outputs along each axis."""
     images: int
     channels: int
     features: int
     direct_products: int
-    """Of direct sums, for an image and each pair of channel and feature."""
+    """Number of products of direct sums, for each image, channel and feature."""
     sums_tiles: bool
-    """Whether images are what is summed over: the gradient of a window."""
+    """Whether products are summed over images and tiles, as for the gradient of a window."""
 
     @property
     def axes(self) -> range:
-        """In an array of images."""
+        """Dimensions of the axes in [images, axes.., channels]."""
         return range(1, 1 + len(self.tiles))
 
     @property
     def products(self) -> int:
-        """Of a tile, for each pair of channel and feature."""
+        """Number of products of a tile, for each channel and feature."""
         return math.prod(f.products for f in self.filterings)
 
     def pays(self, move_cost: int, window_cost: int) -> bool:
-        """Whether fewer products are worth what is moved for them, at costs in multiply-adds for each factor."""
+        """Whether the products saved outweigh the costs, in multiply-adds, of each factor of image and window."""
         pairs, tiles = self.channels * self.features, self.images * math.prod(self.tiles)
         saved = (self.images * self.direct_products - tiles * self.products) * pairs
         moved = move_cost * tiles * (self.channels + self.features) + window_cost * pairs
@@ -51,7 +57,11 @@ _BY_OUTPUTS = {1: ONE_OUTPUT, 3: THREE_OUTPUTS}
 
 
 def tiling_of(convolution: Instruction) -> Tiling | None:
-    """The tiles of a convolution; None where it has no plain windows of three, or must be precise."""
+    """Returns the tiling of a convolution; None if there is none.
+
+    It needs a window or an output of size 3 along an axis (1 or 3 along the others), strides and dilations of 1, no
+    groups, floating-point results, and the default precision.
+    """
     op, out = convolution.op, convolution.shape
     assert isinstance(op, Convolution)
     lhs, rhs = convolution.operand_shapes
@@ -82,22 +92,29 @@ def _ceil_divide(sizes: Sequence[int], parts: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many images, and rows of tiles along the first axis, are computed at once, and how many such blocks there
-    are of each; the last ones may be partly empty."""
+    """A partition of the images and of the rows of tiles along the first axis into blocks that are computed at once.
+
+    The last block along either may be partly empty.
+    """
 
     images: int
+    """Images of a block."""
     rows: int
+    """Rows of tiles of a block."""
     counts: tuple[int, int]
+    """Number of blocks along images and rows."""
 
     @property
     def count(self) -> int:
+        """Total number of blocks."""
         return math.prod(self.counts)
 
     @staticmethod
     def of(tiling: Tiling, byte_width: int, block_bytes: int) -> Blocks:
-        """Blocks of so many bytes of factors and products, where there are more than two of them.
+        """Chooses blocks of about `block_bytes` of factors and products; a single block up to twice that.
 
-        Sums over tiles are as large as the window's factors, and go over the blocks: these are not smaller than that.
+        If products are summed over tiles, each block adds to an array of the size of the window's factors, so a block
+        is not smaller than that.
         """
         count, (rows, *others) = tiling.images, tiling.tiles
         of_product = tiling.products * byte_width
@@ -112,6 +129,6 @@ class Blocks:
 
 
 def _block_size(count: int, limit: int) -> int:
-    """At most so many, and such that little is left over."""
+    """Returns a block size in [limit / 2, limit] with the fewest empty elements in the last block."""
     limit = max(1, min(count, limit))
     return min(range((limit + 1) // 2, limit + 1), key=lambda size: (-count % size, -size))
