@@ -1,4 +1,4 @@
-"""Small modules for tests of passes: text shorthand, running, comparing."""
+"""Helpers for tests of passes: small modules from shorthand text, running and comparing them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SPLATS = {
 def module(body: str, like: str = "") -> hl.Module:
     """A module of one computation, written as `add(x, i0)` or as lines `a = f32[4] negate(x); ROOT r = ...`.
 
-    Names of PARAMETERS are parameters (those that `like` uses too), names of SPLATS constants of four equal elements.
+    Names of PARAMETERS in `body` or `like` become parameters, names of SPLATS constants of four equal elements.
     """
     words = re.findall(r"\b[a-z]\w*\b(?!\s*=)", f"{body} {like}")
     parameters = [name for name in PARAMETERS if name in words]
@@ -52,7 +52,7 @@ def module(body: str, like: str = "") -> hl.Module:
 
 
 def same_graph(a: hl.Module, b: hl.Module) -> bool:
-    """Equal but for names, order and dead code."""
+    """Whether two modules differ at most in names, order and dead code."""
     for each in (a, b):
         DeadCodeElimination().run(each)
     return fingerprint(a) == fingerprint(b)
@@ -83,7 +83,7 @@ def run(of: hl.Module, arrays: list[Any]) -> list[np.ndarray]:
 
 
 def difference(a: list[np.ndarray], b: list[np.ndarray]) -> str | None:
-    """How results differ bit by bit; a NaN is like any other."""
+    """Describes the first bitwise difference of results, where all NaNs are equal; None if there is none."""
     assert len(a) == len(b)
     for k, (left, right) in enumerate(zip(a, b, strict=True)):
         left, right = np.asarray(left), np.asarray(right)
@@ -101,7 +101,7 @@ def difference(a: list[np.ndarray], b: list[np.ndarray]) -> str | None:
 
 
 def check_same_results(before: hl.Module, transform: Any, arrays: list[Any]) -> hl.Module:
-    """Transforms a copy, which stays valid and gives the same results; gives it back."""
+    """Transforms a copy of the module, checks that it is valid and has the same results, and returns it."""
     after = clone_module(before)
     transform(after)
     verify_module(after)

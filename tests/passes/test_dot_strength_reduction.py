@@ -1,4 +1,4 @@
-"""Products over few terms as sums of element-wise products."""
+"""dot-strength-reduction: dots over few terms as sums of element-wise products."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def program(lhs: str, rhs: str, out: str, dimensions: str) -> hl.Module:
         ("f32[3,5]", "f32[6,3,2]", "f32[5,6,2]", "lhs_contracting_dims={0}, rhs_contracting_dims={1}"),
     ],
 )  # fmt: skip
-def test_it_computes_the_same(lhs: str, rhs: str, out: str, dimensions: str) -> None:
+def test_the_reduction_has_the_same_results(lhs: str, rhs: str, out: str, dimensions: str) -> None:
     module = program(lhs, rhs, out, dimensions)
     case = Case.random(module, seed=0)
     expected = hl.compile(module, "interpreter")(*case.arguments or ())
@@ -73,5 +73,5 @@ def test_it_computes_the_same(lhs: str, rhs: str, out: str, dimensions: str) -> 
         ("f32[5,2]", "f32[5,2]", "f32[5]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_contracting_dims={1}"),
     ],
 )  # fmt: skip
-def test_some_products_stay(lhs: str, rhs: str, out: str, dimensions: str) -> None:
+def test_other_dots_are_left_alone(lhs: str, rhs: str, out: str, dimensions: str) -> None:
     assert DotStrengthReduction().run(program(lhs, rhs, out, dimensions)) == 0

@@ -1,4 +1,4 @@
-"""The order of instructions and the memory that it takes."""
+"""memory-scheduler: orders with a lower peak of memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENTRY e {
 """
 
 
-def test_values_are_used_soon_after_they_are_made() -> None:
+def test_values_are_used_soon_after_their_definition() -> None:
     module = hl.parse(SUMS)
     before = peak_bytes(module.entry, module.entry.instructions)
     x = np.float32(0.5)

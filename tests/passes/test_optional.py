@@ -1,4 +1,4 @@
-"""Defects in passes that only make programs faster: the program is compiled without them, and a warning says so."""
+"""Exceptions in optional passes: the program is compiled without the pass, and a warning reports it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OPTIONAL = {step.name: type(step) for step in passes(cpu_pipeline()) if is_optio
 
 
 class Broken(KeyError):
-    """What a defect raises."""
+    """The exception of a planted defect."""
 
 
 def fail(*arguments: object) -> int:
@@ -47,7 +47,7 @@ def fail(*arguments: object) -> int:
 
 
 @pytest.fixture(autouse=True)
-def as_users_have_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def without_strictness(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(optional, "strict", False)
     monkeypatch.setattr(optional, "_reported", set())
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -55,7 +55,7 @@ def as_users_have_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def check(x: np.ndarray) -> list[str]:
-    """Compiles and runs the program, which is right; gives the warnings."""
+    """Compiles and runs the program, checks the result, and returns the warnings."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         got = hl.compile(PROGRAM)(x)
@@ -75,7 +75,7 @@ def test_programs_compile_without_a_pass_that_fails(name: str, monkeypatch: pyte
     assert check(x) == [], "the warning comes once"
 
 
-def test_all_that_is_optional_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_optional_parts_may_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for cls in OPTIONAL.values():
         monkeypatch.setattr(cls, "apply" if hasattr(cls, "apply") else "run", fail)
     monkeypatch.setattr(build_program, "independent_rounds", fail)

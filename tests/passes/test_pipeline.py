@@ -1,4 +1,4 @@
-"""Pipelines: order, fixpoints, verification, dumps, statistics, and the text that names passes."""
+"""Pipelines: order, fixed points, verification, dumps, statistics, and parsing of `--passes`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from passes.modules import module
 
 @dataclass(frozen=True)
 class Countdown:
-    """Reports changes until `left` is used up, and breaks the module where `harmful`."""
+    """A pass that reports `left[0]` changes, and breaks the module if `harmful`."""
 
     name: ClassVar[str] = "countdown"
     left: list[int]
@@ -132,7 +132,7 @@ def test_opt_prints_the_module_after_the_passes(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Settling(Countdown):
-    """A countdown that says it has nothing to do after itself."""
+    """A countdown that declares to have nothing left to do after itself."""
 
     name: ClassVar[str] = "settling"
     settles: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Rules and passes of others: made by a decorator, loaded from files and from entry points."""
+"""Plugins: rules made by the decorator, and rules and passes loaded from files and entry points."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_entry_points_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None
         parse_passes("of-a-package{a=1}")
 
 
-def test_what_does_not_load_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugins_that_do_not_load_are_errors_that_name_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mine.py"
     with pytest.raises(ArgumentError, match="cannot read"):
         plugins.load_extensions(str(file))

@@ -1,4 +1,4 @@
-"""Modules with sizes that only a call knows (SL-25): compiled for the sizes of the arguments, once for each set."""
+"""Modules with unbounded dimensions (SL-25): compiled once for each set of sizes of the arguments."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_set_of_sizes_is_compiled_once() -> None:
     assert run.for_shapes([shape]).input_shapes == [shape] and run.input_shapes[0].is_unbounded
 
 
-def test_what_a_scalar_is_repeated_to_is_what_it_meets() -> None:
+def test_a_broadcast_scalar_has_the_size_of_the_other_operand() -> None:
     """BROADCAST-1: the size of a broadcast is that of the other operand of its element-wise user."""
     run = compiled(
         """ x = f32[?,2] parameter(0)
@@ -91,8 +91,8 @@ keep {
 """
 
 
-def test_loops_branches_and_calls_take_the_sizes_of_what_they_are_given() -> None:
-    """WHILE-1, CONDITIONAL-1, CALL-1; one computation that is called with two sizes is two."""
+def test_loops_branches_and_calls_take_the_sizes_of_their_arguments() -> None:
+    """WHILE-1, CONDITIONAL-1, CALL-1; a computation that is called with two sizes is specialised twice."""
     run = compiled(
         """ x = f32[?] parameter(0)
  y = f32[?] parameter(1)
@@ -111,7 +111,7 @@ def test_loops_branches_and_calls_take_the_sizes_of_what_they_are_given() -> Non
     assert first.tolist() == [16, 16] and second.tolist() == [2, 2, 2]
 
 
-def test_sizes_of_a_reshape_may_be_made_of_sizes() -> None:
+def test_sizes_of_a_reshape_may_be_computed_from_sizes() -> None:
     run = compiled(
         """ x = f32[?,2] parameter(0)
  n = s32[] get-dimension-size(x), dimensions={0}
@@ -158,7 +158,7 @@ def test_errors_say_which_sizes_disagree(arguments: tuple[Value, ...], message: 
         (" x = f32[?] parameter(0)\n ROOT b = f32[?,2] reshape(x)", "3 elements do not fill"),
     ],
 )
-def test_sizes_that_do_not_follow_are_an_error(body: str, message: str) -> None:
+def test_undetermined_sizes_are_an_error(body: str, message: str) -> None:
     """SL-25."""
     with pytest.raises(hl.RuleError, match=message):
         compiled(body)(ones(3))
@@ -170,7 +170,7 @@ def test_a_module_without_unbounded_parameters_is_specialized_at_once() -> None:
     assert hl.compile(text + body)(ones(2)).tolist() == [2, 2]
 
 
-def test_modules_with_unbounded_sizes_come_back() -> None:
+def test_modules_with_unbounded_sizes_survive_every_format() -> None:
     """SL-25: text, proto and StableHLO keep the open sizes."""
     module = hl.parse("HloModule m\nENTRY e {\n x = f32[?,3] parameter(0)\n ROOT r = f32[?,3] negate(x)\n}")
     for again in (hl.parse(module.to_text()), module_from_bytes(module_to_bytes(module))):

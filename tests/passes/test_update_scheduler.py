@@ -1,4 +1,4 @@
-"""The order in which arrays are read before they are updated in place."""
+"""update-scheduler: readers of an array come before its update in place."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def test_readers_come_before_the_update(body: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        # The reader needs what is updated.
+        # The reader depends on the update.
         "u = f32[4] dynamic-update-slice(x, v, k); r = f32[4] add(u, x); ROOT s = f32[4] negate(r)",
-        # Of two updates of one array the second is in place.
+        # Only the second of two updates of one array is in place.
         "u = f32[4] dynamic-update-slice(x, v, k); w = f32[4] dynamic-update-slice(x, v, k); ROOT s = f32[4] add(u, w)",
-        # Each of two updates would have to come before the other.
+        # Each of the two updates would have to precede the other.
         "u = f32[4] dynamic-update-slice(x, v, k); n = f32[4] negate(u); a = f32[1] slice(n), slice={[0:1]};"
         "r = f32[4] dynamic-update-slice(y, a, k); q = f32[4] add(x, r); ROOT s = f32[4] add(q, y)",
     ],
 )
-def test_an_order_that_no_move_improves_stays(body: str) -> None:
+def test_orders_that_cannot_be_improved_are_left_alone(body: str) -> None:
     names = order(body)
     assert names == [line.strip().split(" = ")[0].removeprefix("ROOT ") for line in body.split(";")]
 
@@ -59,7 +59,7 @@ def test_reads_of_two_arrays_come_before_their_updates() -> None:
     assert order(body) == ["r", "u", "w", "t", "s"]
 
 
-def test_a_loop_that_takes_an_array_over_comes_after_its_readers() -> None:
+def test_a_loop_that_updates_an_array_comes_after_its_readers() -> None:
     computations = """
 condition { t = (f32[4], s32[]) parameter(0)  i = s32[] get-tuple-element(t), index=1  n = s32[] constant(3)
   ROOT p = pred[] compare(i, n), direction=LT }

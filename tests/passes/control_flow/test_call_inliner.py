@@ -1,4 +1,4 @@
-"""inline: calls that go away, and those that stay."""
+"""inline: calls that are inlined, and others."""
 
 from __future__ import annotations
 

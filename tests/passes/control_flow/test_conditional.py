@@ -1,4 +1,4 @@
-"""simplify-conditional: branches that are known."""
+"""simplify-conditional: conditionals whose branch is known."""
 
 from __future__ import annotations
 

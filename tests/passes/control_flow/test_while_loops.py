@@ -1,4 +1,4 @@
-"""Loops: trip counts, loops that run at most once, and what is moved out of them."""
+"""Loops: trip counts, loops that run at most once, and loop-invariant code motion."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_trip_counts(options: dict[str, object], trips: int | None) -> None:
         assert found == CountedLoop(0, int(options.get("start", 0)), int(options.get("step", 1)), found.trips)  # type: ignore[call-overload]
 
 
-def test_what_is_counted_with_is_seen_through_fusions() -> None:
+def test_trip_counts_are_found_through_fusions() -> None:
     fused = loop_module(limit=500)
     run_passes(fused, cpu_pipeline())
     (loop,) = loops_of(fused)
@@ -121,12 +121,12 @@ def test_state_may_come_from_a_fusion_whose_root_is_a_reduction_of_several_array
 
 
 @pytest.mark.parametrize("start", [3, 4, 5, 9])
-def test_loops_that_run_at_most_once_go(start: int) -> None:
+def test_loops_that_run_at_most_once_are_removed(start: int) -> None:
     after = check_same_results(loop_module(start), WhileLoopSimplifier().run, ARRAYS)
     assert len(loops_of(after)) == (start == 3)
 
 
-def test_what_does_not_change_is_computed_before_the_loop() -> None:
+def test_invariant_instructions_are_computed_before_the_loop() -> None:
     after = check_same_results(loop_module(), WhileLoopInvariantCodeMotion().run, ARRAYS)
     assert any(i.opcode == "sine" for i in after.entry.instructions)
     (loop,) = loops_of(after)
@@ -137,14 +137,14 @@ def test_what_does_not_change_is_computed_before_the_loop() -> None:
     assert difference(run(loop_module(), ARRAYS), run(after, ARRAYS)) is None
 
 
-def test_elements_that_a_loop_carries_for_nothing_go() -> None:
+def test_dead_elements_of_the_loop_state_are_removed() -> None:
     before = loop_module()
     after = check_same_results(before, DeadCodeElimination().run, ARRAYS)
     (loop,) = loops_of(after)
     assert [str(shape) for shape in loop.shape.elements] == ["s32[]", "f32[4]", "f32[4]"]
 
 
-def test_loops_over_whole_tuples_and_shared_bodies_stay() -> None:
+def test_loops_over_whole_tuples_and_shared_bodies_are_left_alone() -> None:
     whole = hl.parse(LOOP.replace("LIMIT", "5").replace("START", "0").replace("STEP", "1").replace("END", "n")
                      .replace("DIRECTION", "LT").replace("ROOT y = f32[4] get-tuple-element(r), index=1",
                      "ROOT y = ((s32[], f32[4], f32[4], s32[])) tuple(r)"))  # fmt: skip

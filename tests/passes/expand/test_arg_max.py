@@ -1,4 +1,4 @@
-"""Where the largest element lies: which reductions become two reductions, and that the places are the same."""
+"""arg-max: reductions that become two reductions, with the same indices."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ENTRY e {{ x = T[6,{LENGTH}] parameter(0)
 
 
 def rows(type: str) -> np.ndarray:
-    """Ties, rows of one number, infinities, and for floats NaN and both zeros."""
+    """An array with equal values, constant rows, infinities, and for floats NaN and both zeros."""
     rng = np.random.default_rng(0)
     x = rng.integers(-9, 10, (6, LENGTH)).astype(np.float32)
     x[1], x[2, 5:] = 3, 3
@@ -88,7 +88,7 @@ def test_the_index_of_the_extremum_is_computed_by_two_reductions(combiner: str, 
     "module",
     [
         arg_max(LAST),
-        arg_max(EQUAL_BY_INDEX),  # of a NaN and a number it keeps the second
+        arg_max(EQUAL_BY_INDEX),  # keeps the second of a NaN and a number
         arg_max(TOTAL),
         arg_max(FIRST, init="0"),
         arg_max(FIRST, reads="both"),
@@ -96,5 +96,5 @@ def test_the_index_of_the_extremum_is_computed_by_two_reductions(combiner: str, 
     ],
     ids=["the last", "NaN not kept", "total order", "no identity", "the value is read", "another choice"],
 )
-def test_others_stay(module: hl.Module) -> None:
+def test_other_reductions_are_left_alone(module: hl.Module) -> None:
     assert ArgMax().run(clone_module(module)) == 0

@@ -1,4 +1,4 @@
-"""What reads numbers as bits is native code, and means what the interpreter says."""
+"""Bitcasts and stochastic conversions: compiled to native code with the results of the interpreter."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_compiled_programs_give_what_the_interpreter_gives(case: str) -> None:
         assert np.array_equal(g.astype(np.float64), w.astype(np.float64), equal_nan=True)
 
 
-def test_a_target_that_a_user_registered_is_the_users() -> None:
+def test_a_registered_target_is_not_expanded() -> None:
     text = module_text(
         'x = f32[4] parameter(0)\nROOT r = (f32[1], s32[1]) custom-call(x), custom_call_target="mhlo.topk"'
     )

@@ -1,4 +1,4 @@
-"""Arrays of dynamic sizes, compiled: the interpreter, which sees what there is, says what is right."""
+"""Compiled arrays of dynamic sizes, against the interpreter, whose arrays have the dynamic sizes."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_arguments_of_dynamic_sizes() -> None:
         assert_close(compiled(given), interpreted(given))
 
 
-def test_what_has_no_rule_is_done_as_it_was() -> None:
+def test_operations_without_a_rule_use_dynamic_arrays() -> None:
     text = module_text(
         "x = f32[4,4] parameter(0)\nn = s32[] parameter(1)\na = f32[4,4] add(x, x)\n"
         "d = f32[<=4,4] set-dimension-size(a, n), dimensions={0}\nf = c64[<=4,3] fft(d), fft_type=RFFT, fft_length={4}\n"

@@ -1,4 +1,4 @@
-"""Expanders: what they make has the same results, or for batch normalisation results equal but for rounding."""
+"""Expanders: expansions have the same results, or for batch normalisation the same up to rounding."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_batch_norm(kind: str, element_type: str, tolerance: float) -> None:
         np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), tolerance, tolerance)
 
 
-def test_one_sum_serves_all_batch_norms_of_a_type() -> None:
+def test_batch_norms_of_a_type_share_a_combiner() -> None:
     result = "(f32[2,3], f32[2], f32[2])"
     before = module(
         "a = f32[2] constant({1, 2});"

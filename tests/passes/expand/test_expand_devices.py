@@ -1,4 +1,4 @@
-"""Expanders that leave less to the host: collectives of one device, asynchronous calls, markers, types of products."""
+"""Expanders that avoid host calls: collectives of one device, asynchronous calls, markers, types of products."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ALONE = {
 
 
 @pytest.mark.parametrize("case", ALONE)
-def test_collectives_of_one_device_are_its_own_values(case: str) -> None:
+def test_collectives_of_one_device_return_their_operands(case: str) -> None:
     parameters = "p = f32[4] parameter(0)\nq = f32[4] parameter(1)\n"
     module = hl.parse(module_text(parameters + ALONE[case]))
     _check(module, SingleDeviceCollectives() if "start" not in case else AsyncToSync())
@@ -57,7 +57,7 @@ ASYNCHRONOUS = {
 
 
 @pytest.mark.parametrize("case", ASYNCHRONOUS)
-def test_what_is_started_and_waited_for_is_done_at_once(case: str) -> None:
+def test_asynchronous_operations_become_synchronous(case: str) -> None:
     twice = "twice {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] add(x, x)\n}\n"
     parameters = "p = f32[4] parameter(0)\nq = f32[4] parameter(1)\n"
     module = hl.parse(module_text(parameters + ASYNCHRONOUS[case], twice))
@@ -66,7 +66,7 @@ def test_what_is_started_and_waited_for_is_done_at_once(case: str) -> None:
     assert hl.compile(module, backend="cpu").report() == []
 
 
-def test_markers_and_tokens_cost_no_call_of_the_host() -> None:
+def test_markers_and_tokens_need_no_host_call() -> None:
     module = hl.parse(
         module_text(
             'p = f32[4] parameter(0)\nm = f32[4] custom-call(p), custom_call_target="MoveToHost"\n'
@@ -101,7 +101,7 @@ def test_products_of_every_type_are_native(left: str, right: str, result: str, o
     assert hl.compile(module, backend="cpu").report() == []
 
 
-def test_types_that_the_target_multiplies_stay() -> None:
+def test_supported_types_are_left_alone() -> None:
     line = "p = f32[2,2] parameter(0)\nROOT r = f32[2,2] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
     module = hl.parse(module_text(line))
     assert ProductTypes(lambda a, b, c: a is PrimitiveType.F32).run(module) == 0
@@ -151,7 +151,7 @@ CONVOLUTIONS = [
 
 
 @pytest.mark.parametrize("line", CONVOLUTIONS)
-def test_convolutions_whose_window_outgrows_the_data_keep_their_results(line: str) -> None:
+def test_convolutions_with_large_windows_have_the_same_results(line: str) -> None:
     data, window, attributes = line.split(" ", 2)
     module = hl.parse(
         "HloModule m\nENTRY e {\n"

@@ -1,4 +1,4 @@
-"""Transforms of lengths that have no code of their own: native, and as exact as SciPy's in f64 lets one see."""
+"""Transforms of lengths without kernels: native, and accurate compared with SciPy's in f64."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_few_rows_of_large_primes(kind: str) -> None:
     check(kind, x, (1009,), function(x.astype(np.complex128)))
 
 
-def test_lengths_that_have_code_stay() -> None:
+def test_lengths_with_kernels_are_left_alone() -> None:
     for lengths in ((64, 64), (2048, 4096), (1 << 22,), (5, 1009), (37,)):
         module = hl.parse(text("FFT", shape("c64", lengths), shape("c64", lengths), lengths))
         assert not FftLengths().run(module)

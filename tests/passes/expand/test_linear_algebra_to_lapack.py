@@ -1,4 +1,4 @@
-"""cholesky and triangular-solve as LAPACK calls: what SciPy and the specification give, and the interpreter."""
+"""cholesky and triangular-solve as LAPACK calls, against SciPy, the specification and the interpreter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def matrices(element_type: str, *sizes: int) -> np.ndarray:
 
 
 def native(text: str) -> hl.Executable:
-    """The compiled program; the host computes nothing of it."""
+    """Compiles a program, and checks that it has no host calls."""
     executable = hl.compile(f"HloModule m\nENTRY e {{\n{text}\n}}\n")
     assert executable.report() == []
     return executable

@@ -1,4 +1,4 @@
-"""GEN-7, TOTALORDER-1: NaNs that are computed have no sign where somebody looks; those of data keep theirs."""
+"""GEN-7, TOTALORDER-1: computed NaNs are positive where their sign is observed; NaNs in data keep their sign."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("body", "settled"), CASES)
-def test_only_what_is_seen_and_computed_is_settled(body: str, settled: int) -> None:
+def test_only_computed_and_observed_nans_are_changed(body: str, settled: int) -> None:
     text = HEAD + body.replace(";", "\n") + "\n}"
     module = hl.parse(text)
     assert NanSigns().run(module) == settled

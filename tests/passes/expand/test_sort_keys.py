@@ -1,4 +1,4 @@
-"""Sort keys: what comparators compute of one element alone is hoisted where it costs something."""
+"""sort-keys: costly functions of a single element are hoisted out of comparators."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ COMPARATORS = {
 
 
 @pytest.mark.parametrize("case", COMPARATORS)
-def test_results_stay_and_keys_are_found(case: str) -> None:
+def test_results_are_the_same_and_keys_are_found(case: str) -> None:
     operands, wanted, comparator = COMPARATORS[case]
     arrays = [np.random.default_rng(k).uniform(0.1, 3, (5, 37)).astype(np.float32) for k in range(operands)]
     module = hl.parse(sort_text(arrays, comparator, 1))
@@ -68,7 +68,7 @@ def test_results_stay_and_keys_are_found(case: str) -> None:
     after = clone_module(module)
     assert run_passes(after, SortKeys(), verify=True)[0].changes == (1 if wanted else 0)
     assert run_passes(after, SortKeys(), verify=True)[0].changes == 0, "a comparator of keys has none of its own"
-    if not wanted:  # not all of these are orders: only the order of one algorithm is the same
+    if not wanted:  # not all of these are total orders, so results depend on the algorithm
         return
     for want, got, native in zip(
         interpreted(module, *arrays), interpreted(after, *arrays), compiled(module, *arrays), strict=True
@@ -77,7 +77,7 @@ def test_results_stay_and_keys_are_found(case: str) -> None:
         np.testing.assert_array_equal(native, want)
 
 
-def test_a_long_chain_is_no_deep_recursion() -> None:
+def test_long_chains_do_not_recurse_deeply() -> None:
     lines = ["ka0 = f32[] cosine(a0)", "kb0 = f32[] cosine(b0)"]
     for k in range(3000):
         lines += [f"k{side}{k + 1} = f32[] add(k{side}{k}, k{side}{k})" for side in "ab"]

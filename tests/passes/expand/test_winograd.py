@@ -1,4 +1,4 @@
-"""Winograd's filtering against direct sums, of small whole numbers: both are exact, so they are equal."""
+"""Winograd's filtering against direct sums, of small integers: both are exact, so they are equal."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_filtering_is_equal_to_direct_sums(case: str, block_bytes: int) -> None:
         "c64[2,8,6,3], c64[3,3,3,5], size=3x3, b01f_01io->b01f",
     ],
 )
-def test_other_convolutions_stay(case: str) -> None:
+def test_other_convolutions_are_left_alone(case: str) -> None:
     assert WinogradConvolution(move_cost=0, window_cost=0).run(_module(case)) == 0
 
 
-def test_grouped_and_precise_convolutions_stay() -> None:
+def test_grouped_and_precise_convolutions_are_left_alone() -> None:
     case = CASES["channels last"].replace("f32[3,3,3,5]", "f32[3,3,1,6]")
     assert WinogradConvolution(move_cost=0, window_cost=0).run(_module(case, ", feature_group_count=3")) == 0
     precise = _module(CASES["channels last"], HIGHEST)
@@ -89,8 +89,8 @@ def test_few_features_do_not_pay() -> None:
     assert WinogradConvolution().run(_module(many.replace("64]", "8]").replace("64,8]", "8,8]"))) == 0
 
 
-def test_errors_are_about_those_of_direct_sums() -> None:
-    """Against sums in f64; compiled, where the filtering is a pass of its own."""
+def test_rounding_errors_are_similar_to_those_of_direct_sums() -> None:
+    """Errors against sums in f64, of compiled programs with and without the pass."""
     module = _module("f32[1,28,28,128], f32[3,3,128,128], size=3x3 pad=1_1x1_1, b01f_01io->b01f")
     precise = _module("f32[1,28,28,128], f32[3,3,128,128], size=3x3 pad=1_1x1_1, b01f_01io->b01f", HIGHEST)
     x, w = (a.standard_normal for a in (np.random.default_rng(0), np.random.default_rng(1)))

@@ -66,7 +66,7 @@ def summary(instruction: hl.Instruction) -> str:
          "ROOT r = f32[64,32] negate(b)", ["fusion[sine broadcast negate]"]),
     ],
 )  # fmt: skip
-def test_element_functions(entry: str, expected: list[str]) -> None:
+def test_elementwise(entry: str, expected: list[str]) -> None:
     assert sorted(fused(entry)) == sorted(expected)
 
 
@@ -109,7 +109,7 @@ UPDATE = (
     ("sizes", "kept", "along"),
     [("1,64,32", "0,1", "0,1"), ("64,1,32", "0", "0"), ("1,1,64,32", "2", "2"), ("64,32,1", "0", "0")],
 )
-def test_rows_are_rows_wherever_dimensions_of_size_1_stand(sizes: str, kept: str, along: str) -> None:
+def test_dimensions_of_size_1_do_not_matter_for_rows(sizes: str, kept: str, along: str) -> None:
     """With a batch of one, sums of rows are computed where they are used."""
     lengths = sizes.split(",")
     reduced = ",".join(str(d) for d in range(len(lengths)) if str(d) not in kept.split(","))
@@ -144,7 +144,7 @@ LEFT = "a = f32[64,32] sine(x)\n"
 RIGHT = "b = f32[64,32] cosine(x)\n"
 
 
-def test_siblings_read_what_they_share_once() -> None:
+def test_siblings_read_shared_operands_once() -> None:
     found = fused(XY + LEFT + RIGHT + "ROOT r = (f32[64,32], f32[64,32]) tuple(a, b)")
     assert found == ["fusion[sine cosine tuple]", "get-tuple-element", "get-tuple-element", "tuple"]
     nothing_shared = fused(XY + LEFT + RIGHT.replace("x", "y") + "ROOT r = (f32[64,32], f32[64,32]) tuple(a, b)")
@@ -162,7 +162,7 @@ def test_reductions_are_siblings_along_the_same_dimensions(other: str) -> None:
     assert len([s for s in found if s.startswith("fusion")]) == (1 if other == ROWS else 2)
 
 
-def test_siblings_that_depend_on_each_other_through_something_else_stay_apart() -> None:
+def test_siblings_with_a_path_between_them_are_not_merged() -> None:
     """A fusion of a and b would have to run both before and after the sort of a."""
     between = "c = f32[64,32] sort(a), dimensions={1}, to_apply=less\n"
     after = "b = f32[64,32] multiply(x, c)\nROOT r = (f32[64,32], f32[64,32]) tuple(a, b)"
@@ -240,7 +240,7 @@ def test_short_columns_are_reduced_and_used_in_one_kernel(
     assert len(fused(_normalised(sizes, kept, broadcast, reduced))) == kernels
 
 
-def test_a_fusion_reduces_rows_or_columns() -> None:
+def test_a_fusion_has_one_access_pattern() -> None:
     entry = _normalised("20,100", "100", "1", "0").replace("ROOT r", "c") + (
         "\nt = f32[20] reduce(c, zero), dimensions={1}, to_apply=sum\n"
         "v = f32[20,100] broadcast(t), dimensions={0}\nROOT r = f32[20,100] add(c, v)"
@@ -251,7 +251,7 @@ def test_a_fusion_reduces_rows_or_columns() -> None:
     assert any("two access patterns" in reason for reason in found.values())
 
 
-def test_what_is_costly_and_no_reduction_is_not_computed_along_columns() -> None:
+def test_costly_elementwise_values_are_not_recomputed_along_columns() -> None:
     entry = (
         "x = f32[100] parameter(0)\ny = f32[20,100] parameter(1)\na = f32[100] sine(x)\n"
         "b = f32[20,100] broadcast(a), dimensions={1}\nROOT r = f32[20,100] add(b, y)"

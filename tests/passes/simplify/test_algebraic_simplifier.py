@@ -260,12 +260,12 @@ def test_every_rule_has_a_case_and_a_name_of_its_own() -> None:
 
 
 ONE_WINDOW = [
-    # A column of a matrix, and a part of it.
+    # A column of a matrix, and a slice of it.
     "l = s32[1] reshape(k); w = f32[2] slice(x), slice={[0:2]}; ROOT r = f32[2,3] scatter(m, l, w), update_window_dims={0}, "
     "inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, index_vector_dim=0, to_apply=second",
     "l = s32[1] reshape(k); w = f32[1,2] slice(m), slice={[0:1], [0:2]}; ROOT r = f32[2,3] scatter(m, l, w), "
     "update_window_dims={0,1}, inserted_window_dims={}, scatter_dims_to_operand_dims={1}, index_vector_dim=0, to_apply=largest",
-    # Index vectors of two entries, of none, and of the index itself; a dimension of one vector.
+    # Index vectors of two components and of none, scalar indices, and a dimension of one vector.
     "l = s32[2] slice(i), slice={[0:2]}; ROOT r = f32[2,3] scatter(m, l, s), update_window_dims={}, inserted_window_dims={0,1}, "
     "scatter_dims_to_operand_dims={1,0}, index_vector_dim=0, to_apply=sum",
     "l = s32[0] slice(i), slice={[0:0]}; w = f32[1,2] slice(m), slice={[0:1], [0:2]}; ROOT r = f32[2,3] scatter(m, l, w), "
@@ -274,7 +274,7 @@ ONE_WINDOW = [
     "index_vector_dim=0, to_apply=sum",
     "l = s32[1] reshape(k); ROOT r = f32[4] scatter(x, l, v), update_window_dims={}, inserted_window_dims={0}, "
     "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second",
-    # Unsigned indices, and a type that cannot say the last one.
+    # Unsigned indices, and a type that cannot represent the last one.
     "l = u32[1] slice(u), slice={[0:1]}; ROOT r = f32[4] scatter(x, l, s), update_window_dims={}, inserted_window_dims={0}, "
     "scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=second",
     "l = s8[] convert(k); b = f32[300] broadcast(s), dimensions={}; ROOT r = f32[300] scatter(b, l, s), update_window_dims={}, "
@@ -305,7 +305,7 @@ UNTOUCHED = [
     "a = f32[4] add(x, f1); ROOT r = f32[4] add(a, f2)",  # not associative
     "a = bf16[4] convert(x); ROOT r = f32[4] convert(a)",
     "ROOT r = f32[4] multiply(x, x)",
-    # The update is read elsewhere, or is of another array.
+    # The update has another user, or is of another array.
     "a = f32[4] dynamic-update-slice(x, v, k); b = f32[4] select(p, a, x); ROOT r = (f32[4], f32[4]) tuple(a, b)",
     "a = f32[4] dynamic-update-slice(x, v, k); ROOT r = f32[4] select(p, a, y)",
 ]  # fmt: skip
@@ -317,7 +317,7 @@ def test_inexact_rewrites_are_not_made(body: str) -> None:
     assert AlgebraicSimplifier().apply(before).total() == 0
 
 
-def test_what_jax_writes_for_broadcasting_becomes_one_broadcast() -> None:
+def test_broadcasting_as_written_by_jax_becomes_one_broadcast() -> None:
     before = module(
         "a = f32[4,1] reshape(x); b = f32[4,1] broadcast(a), dimensions={0,1}; c1 = f32[4] reshape(b);"
         "ROOT r = f32[4,8] broadcast(c1), dimensions={0}"
@@ -365,7 +365,7 @@ def test_random_programs_mean_the_same_after_simplification(seed: int) -> None:
 
 
 class MovesAndConstants(Generator):
-    """Chains of what rules look for: identity and special constants, sizes of 1, moves that cancel."""
+    """Chains of operations that rules match: identities and special constants, sizes of 1, moves that cancel."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

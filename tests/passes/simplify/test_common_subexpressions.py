@@ -1,4 +1,4 @@
-"""cse: what is merged, and what stays apart."""
+"""cse: instructions and computations that are merged, and others."""
 
 from __future__ import annotations
 

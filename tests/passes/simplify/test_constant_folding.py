@@ -1,4 +1,4 @@
-"""constant_folding: what is computed at compile time, and what is not."""
+"""constant_folding: instructions that are evaluated at compile time, and others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from passes.modules import check_same_results, module
         ("a = f32[1,1] constant({{7}}); ROOT r = f32[] reshape(a)", 7),
     ],
 )  # fmt: skip
-def test_folded(body: str, value: object) -> None:
+def test_evaluated(body: str, value: object) -> None:
     after = check_same_results(module(body), ConstantFolding().run, [])
     root = after.entry.root
     assert root.opcode == "constant" and np.array_equal(root.op.literal.value, value)  # type: ignore[attr-defined]
@@ -38,7 +38,7 @@ def test_folded(body: str, value: object) -> None:
         "a = f32[1] constant({1}); s1 = f32[] constant(0); ROOT r = f32[100000] pad(a, s1), padding=0_99999",
     ],
 )
-def test_not_folded(body: str) -> None:
+def test_not_evaluated(body: str) -> None:
     assert ConstantFolding().run(module(body)) == 0
 
 
@@ -56,7 +56,7 @@ def test_the_layout_is_kept() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_infinities_are_folded_without_warnings() -> None:
-    folded = module("a = f32[] constant(1); z1 = f32[] constant(0); ROOT r = f32[] divide(a, z1)")
-    ConstantFolding().run(folded)
-    assert folded.entry.root.op.literal.value == np.inf  # type: ignore[attr-defined]
+def test_infinities_are_evaluated_without_warnings() -> None:
+    quotient = module("a = f32[] constant(1); z1 = f32[] constant(0); ROOT r = f32[] divide(a, z1)")
+    ConstantFolding().run(quotient)
+    assert quotient.entry.root.op.literal.value == np.inf  # type: ignore[attr-defined]

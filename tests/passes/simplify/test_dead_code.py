@@ -1,4 +1,4 @@
-"""dce: what goes, and what stays for its effects."""
+"""dce: removal of unused instructions, and preservation of effects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def opcodes(of: hl.Module) -> list[str]:
     return [i.opcode for i in of.entry.instructions]
 
 
-def test_unused_instructions_and_computations_go_and_parameters_stay() -> None:
+def test_unused_instructions_and_computations_are_removed_but_not_parameters() -> None:
     before = module("a = f32[4] negate(x); b1 = f32[4] sine(a); ROOT r = f32[4] cosine(y)")
     assert DeadCodeElimination().run(before) == 2 + 4  # instructions, computations
     assert opcodes(before) == ["parameter", "parameter", "cosine"]
@@ -20,7 +20,7 @@ def test_unused_instructions_and_computations_go_and_parameters_stay() -> None:
     verify_module(before)
 
 
-def test_effects_and_what_they_need_stay() -> None:
+def test_effects_and_their_operands_are_kept() -> None:
     before = hl.parse("""HloModule m
 effect {
   x = f32[] parameter(0)

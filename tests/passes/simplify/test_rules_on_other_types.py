@@ -1,4 +1,4 @@
-"""Rules on what their own cases do not show: other element types, mixed precision, arrays of dynamic sizes."""
+"""Rewrite rules on programs beyond their own test cases: other element types, mixed precision, dynamic sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHERS = {"f32": (*FLOATS, "c64"), "s32": INTEGERS, "u32": ("u4", "u64", "s32")}
 
 
 def parsed(text: str) -> Iterator[hl.Module]:
-    """The module, where the text is one."""
+    """Yields the module if the text is valid."""
     try:
         yield hl.parse(text)
     except HloomError:
@@ -42,7 +42,7 @@ def of_other_types(text: str) -> Iterator[hl.Module]:
 
 
 def of_mixed_precision(text: str) -> Iterator[hl.Module]:
-    """Each instruction in turn with a result of another float type."""
+    """Yields the module with the result of one instruction at a time in another float type."""
     lines = text.splitlines()
     for k, line in enumerate(lines):
         for other in ("bf16", "f64")[k % 2 :][:1]:
@@ -52,7 +52,7 @@ def of_mixed_precision(text: str) -> Iterator[hl.Module]:
 
 
 def of_dynamic_sizes(text: str) -> Iterator[hl.Module]:
-    """Each parameter in turn with its first size known when it runs, and what can be inferred of it."""
+    """Yields the module with the first dimension of one parameter at a time dynamic, and shapes inferred from it."""
     for k, shape in enumerate(hl.parse(text).entry.parameter_shapes):
         if shape.rank:
             made = hl.parse(text)
@@ -77,7 +77,7 @@ def inferred(instruction: Instruction) -> hl.Shape:
 
 
 def check(before: hl.Module) -> int:
-    """All rules leave the module valid, and with its results; gives how often they applied."""
+    """Applies all rules, checks that the module is valid and has the same results; returns the number of applications."""
     after = clone_module(before)
     applied = ALL_RULES.apply(after)
     verify_module(after)
@@ -107,8 +107,8 @@ def test_rules_keep_modules_valid_and_their_results(variant: str) -> None:
     assert checked > 100 and (applied > 100 or variant == "dynamic sizes")
 
 
-def test_a_long_pattern_does_not_go_through_mixed_precision() -> None:
-    """GEN-5: bf16[4] negate(f32[4]) rounds."""
+def test_long_patterns_do_not_match_mixed_precision() -> None:
+    """GEN-5: bf16[4] negate(f32[4]) includes a rounding."""
     thrice = rewrite("negate(negate(negate(x)))")(lambda m: m.result(Negate(), m.x))
     for inner, changes in (("f32", 1), ("bf16", 0)):
         body = f"a = {inner}[4] negate(x); b = f32[4] negate(a); ROOT r = f32[4] negate(b)"
@@ -116,7 +116,7 @@ def test_a_long_pattern_does_not_go_through_mixed_precision() -> None:
 
 
 def test_floats_of_one_width_are_computed_in_f32(backend: str) -> None:
-    """GEN-7: neither bf16 nor f16 holds the numbers of the other."""
+    """GEN-7: neither bf16 nor f16 represents the values of the other."""
     text = "HloModule m\nENTRY e { a = bf16[] constant(1)\n b = f16[] constant(1.001)\n ROOT r = f32[] subtract(b, a) }"
     equal = text.replace("f32[] subtract(b, a)", "pred[] compare(a, b), direction=EQ")
     assert hl.compile(text, backend)() == np.float16(1.001).astype(np.float32) - 1

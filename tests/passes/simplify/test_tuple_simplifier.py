@@ -1,4 +1,4 @@
-"""tuple-simplifier: tuples that are taken apart and joined again."""
+"""tuple-simplifier: tuples of the elements of a tuple."""
 
 from __future__ import annotations
 
