@@ -1,1 +1,1 @@
-"""What a kernel computes: expressions of scalars over loop indices, nests of loops, and how they are scheduled."""
+"""The loop IR of kernels: scalar expressions over loop indices, loop nests around stores, and their schedules."""

@@ -1,6 +1,6 @@
-"""What one element of a result is computed from: an immutable graph of scalar expressions over loop variables.
+"""Scalar expressions over loop variables: the immutable graph from which one element of a result is computed.
 
-Equal expressions of one `ExpressionSpace` are one object, so common work is found by identity.
+Expressions of an `ExpressionSpace` are hash-consed: equal ones are one object, so common subexpressions are shared.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ PRED = PrimitiveType.PRED
 
 
 class Constant(Expression):
+    """A constant of an element type."""
+
     __slots__ = ("value",)
 
     def __init__(self, type: PrimitiveType, value: Any) -> None:
@@ -29,7 +31,7 @@ class Constant(Expression):
 
 
 class Indexed(Expression):
-    """An expression of one index."""
+    """An expression that uses one index."""
 
     __slots__ = ("index",)
 
@@ -41,7 +43,7 @@ class Indexed(Expression):
 
 
 class Load(Indexed):
-    """The element of a buffer at a linear offset; `in_bounds`: ranges prove that it lies inside the buffer."""
+    """The element of a buffer at a linear index; `in_bounds`: whether ranges prove that it is inside the buffer."""
 
     __slots__ = ("buffer", "in_bounds")
 
@@ -55,7 +57,7 @@ class Load(Indexed):
 
 
 class FromIndex(Indexed):
-    """The value of an index as an element: what iota is made of."""
+    """The value of an index converted to an element type, as in iota."""
 
     __slots__ = ()
 
@@ -68,7 +70,7 @@ class FromIndex(Indexed):
 
 
 class InRange(Indexed):
-    """low <= index < high."""
+    """Whether low <= index < high, as PRED."""
 
     __slots__ = ("high", "low")
 
@@ -81,7 +83,7 @@ class InRange(Indexed):
 
 
 class Apply(Expression):
-    """An element-wise operation on its operands' elements."""
+    """An element-wise operation on scalar operands."""
 
     __slots__ = ("op", "operands")
 
@@ -94,12 +96,12 @@ class Apply(Expression):
 
 
 def is_function_call(expression: Expression) -> bool:
-    """Whether an expression calls a function, which may hold loops of its own."""
+    """Whether an expression calls a function, which may contain loops."""
     return isinstance(expression, Apply) and expression.op.opcode == "scalar-function-call"
 
 
 class Where(Expression):
-    """`then` where the condition holds, else `otherwise`; what is not chosen may read nothing."""
+    """`then` if the condition holds, else `otherwise`; loads of the other value must not access memory."""
 
     __slots__ = ("condition", "otherwise", "then")
 
@@ -113,7 +115,7 @@ class Where(Expression):
 
 
 class Argument(Expression):
-    """A parameter of a reduction's combiner; the emitter binds it."""
+    """A parameter of a reduction's combiner, bound by the emitter."""
 
     __slots__ = ("number",)
 
@@ -126,11 +128,11 @@ class Argument(Expression):
 
 
 class Reduction:
-    """A reduction: for all values of `over`, accumulators = combine(accumulators, values), starting from `initial`.
+    """A reduction over loops: accumulators = combine(accumulators, values) in each iteration, starting from `initial`.
 
-    `combine` holds expressions of Arguments: the accumulators come first, then the values. There may be more values
-    than accumulators. `opcode` names the combiner where it is one associative and commutative operation with an
-    identity ("add", "maximum" ..), else "".
+    `combine` consists of expressions of Arguments: first the accumulators, then the values, of which there may be more.
+    `opcode` names a combiner that is one associative and commutative operation with an identity ("add", "maximum" ..);
+    for others it is "".
     """
 
     __slots__ = ("combine", "initial", "opcode", "over", "values", "variables")
@@ -152,7 +154,7 @@ class Reduction:
 
 
 class ReductionResult(Expression):
-    """The k-th accumulator of a reduction after all values. All but the first depend on the first, which is `first`."""
+    """The final value of an accumulator of a reduction; the only child of results after the first is the first one."""
 
     __slots__ = ("position", "reduction")
 
@@ -177,7 +179,7 @@ def _union(expressions: Sequence[Expression]) -> frozenset[Variable]:
 
 
 class ExpressionSpace:
-    """Makes expressions, each once, and the loop variables of reductions."""
+    """A factory of hash-consed expressions, and of the loop variables of reductions."""
 
     def __init__(self, buffer_sizes: Sequence[int]) -> None:
         self.indices = IndexSpace()
@@ -186,20 +188,23 @@ class ExpressionSpace:
         self._reduction_variables: dict[tuple[int, int, int], Variable] = {}
 
     def constant(self, type: PrimitiveType, value: Any) -> Expression:
-        array = value
-        return self._interned((Constant, type, array.tobytes()), lambda: Constant(type, value))
+        """A constant, given as a NumPy scalar or array of rank 0."""
+        return self._interned((Constant, type, value.tobytes()), lambda: Constant(type, value))
 
     def load(self, type: PrimitiveType, buffer: int, index: Index) -> Expression:
+        """The element of a buffer at a linear index."""
         return self._interned((Load, buffer, index), lambda: Load(type, buffer, index, self.buffer_sizes[buffer]))
 
     def from_index(self, type: PrimitiveType, index: Index) -> Expression:
+        """The value of an index as an element."""
         return self._interned((FromIndex, type, index), lambda: FromIndex(type, index))
 
     def apply(self, op: Operation, type: PrimitiveType, *operands: Expression) -> Expression:
+        """An element-wise operation with a result of element type `type`."""
         return self._interned((op, type, *map(id, operands)), lambda: Apply(op, type, operands))
 
     def in_range(self, index: Index, low: int, high: int) -> Expression | bool:
-        """low <= index < high, decided where ranges decide it."""
+        """Whether low <= index < high; a Python bool if the range of the index decides it."""
         if low <= index.low and index.high < high:
             return True
         if index.high < low or index.low >= high:
@@ -207,6 +212,7 @@ class ExpressionSpace:
         return self._interned((InRange, index, low, high), lambda: InRange(index, low, high))
 
     def where(self, condition: Expression | bool, then: Expression, otherwise: Expression) -> Expression:
+        """`then` if the condition holds, else `otherwise`."""
         if isinstance(condition, bool):
             return then if condition else otherwise
         if then is otherwise:
@@ -216,6 +222,7 @@ class ExpressionSpace:
         )
 
     def argument(self, type: PrimitiveType, number: int) -> Expression:
+        """A parameter of a combiner, by its parameter number."""
         return self._interned((Argument, type, number), lambda: Argument(type, number))
 
     def reduction(
@@ -239,10 +246,9 @@ class ExpressionSpace:
         return result
 
     def reduction_variable(self, extent: int, depth: int, position: int) -> Variable:
-        """The variable of a reduction's loop: the same for all reductions of one extent and height, so that they share
-        loops.
+        """The variable of a reduction's loop: reductions of the same extent, depth and position share it.
 
-        The height of a reduction is greater than that of every reduction inside its values; so no loop contains itself.
+        The depth of a reduction is greater than that of every reduction inside its values, so no loop contains itself.
         """
         key = (extent, depth, position)
         variable = self._reduction_variables.get(key)
@@ -251,6 +257,7 @@ class ExpressionSpace:
         return variable
 
     def _interned(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The expression of a key, made at its first use."""
         found = self._expressions.get(key)
         if found is None:
             found = self._expressions[key] = make()
@@ -259,9 +266,7 @@ class ExpressionSpace:
     def substitute(
         self, roots: Sequence[Expression], values: Mapping[Variable, Index], in_reductions: bool = True
     ) -> list[Expression]:
-        """The expressions with loop variables replaced; those that reduces run over, too, unless `in_reductions` is
-        false.
-        """
+        """Replaces loop variables by indices; `in_reductions` includes variables of the loops of reductions."""
         new: dict[int, Expression] = {}
         done: dict[Atom, Index] = {}
         for expression in walk(roots):
@@ -274,7 +279,7 @@ class ExpressionSpace:
     def replace(
         self, roots: Sequence[Expression], new: Mapping[int, Expression], in_reductions: bool = True
     ) -> list[Expression]:
-        """The expressions with some, given by their ids, replaced by others; inside of reductions too if so wished."""
+        """Replaces expressions, given by their ids, by others; `in_reductions` includes those inside reductions."""
         done: dict[int, Expression] = {}
         atoms: dict[Atom, Index] = {}
         for expression in walk(roots):
@@ -327,10 +332,10 @@ class ExpressionSpace:
         new: Mapping[int, Expression] | None = None,
         atoms: dict[Atom, Index] | None = None,
     ) -> Index:
-        """The index with variables replaced.
+        """Replaces variables in an index.
 
-        `new` maps the ids of expressions inside it to what replaces them; `atoms` keeps what became of its atoms, which
-        may be shared with other indices.
+        `new` maps the ids of expressions inside it to their replacements; `atoms` caches the replacements of atoms,
+        across indices.
         """
         if new is None and index.variables.isdisjoint(values):
             return index
@@ -365,7 +370,7 @@ def _reduces_over(expression: Expression, values: Mapping[Variable, Index]) -> b
 
 
 def _replaced(variable: Variable, values: Mapping[Variable, Index]) -> Variable | None:
-    """The variable that a reduction runs over instead; None where it is replaced by a constant."""
+    """The variable that replaces one of a reduction's loop; None if a constant replaces it."""
     new = values.get(variable)
     if new is None:
         return variable
@@ -377,14 +382,14 @@ def _replaced(variable: Variable, values: Mapping[Variable, Index]) -> Variable 
 
 
 def walk(roots: Sequence[Expression]) -> list[Expression]:
-    """Every expression reachable from the roots, operands before users."""
+    """The expressions reachable from the roots, operands before users."""
     order: list[Expression] = []
     done: set[Expression] = set()
     begun: list[Expression] = []
     stack: list[Expression | None] = list(reversed(roots))
     while stack:
         expression = stack.pop()
-        if expression is None:  # the children of the last one that was begun are done
+        if expression is None:  # all children of the innermost open expression are done
             order.append(begun.pop())
         elif expression not in done:
             done.add(expression)

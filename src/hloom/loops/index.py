@@ -1,8 +1,8 @@
-"""Index arithmetic: integer expressions that are affine in loop variables wherever that can be proved.
+"""Index arithmetic: integer expressions, kept affine in loop variables wherever ranges allow it.
 
-An `Index` is `constant + sum(coefficient * atom)`. An atom is a loop variable, a quotient or remainder that ranges
-could not simplify away (reshapes make them), or an integer read at run time. Every atom knows its bounds, so that most
-divisions vanish: with j in [0, 4), (8 i + j) // 8 is i and (8 i + j) % 4 is j.
+An `Index` is `constant + sum(coefficient * atom)`. An atom is a loop variable, an integer computed at run time, or a
+quotient or remainder (from reshapes) that could not be simplified. Every atom has bounds, so that most divisions
+vanish: with j in [0, 4), (8 i + j) // 8 is i and (8 i + j) % 4 is j.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from hloom.types import PrimitiveType
 
 
 class Expression:
-    """A scalar of an element type. Its kinds: `expressions.py`.
+    """A scalar of an element type; the subclasses are in `expressions.py`.
 
-    `variables` are the loop variables it depends on, `children` what it is computed from, inside indices too.
+    `variables` are the loop variables that the value depends on, `children` the expressions it is computed from,
+    including those inside indices.
     """
 
     __slots__ = ("children", "type", "variables")
@@ -27,13 +28,15 @@ class Expression:
 
     @property
     def indices(self) -> tuple[Index, ...]:
+        """The indices that the expression itself uses."""
         return ()
 
 
 class Atom:
-    """A part of an index that is not split further; its values lie in [low, high].
+    """A term of an index without its coefficient, with values in [low, high].
 
-    `variables`: what it depends on; `reads`: the integers inside that the program computes.
+    `variables` are the loop variables it depends on, `reads` the integers inside it that are computed at run time.
+    Atoms of an `IndexSpace` are ordered by `ordinal`.
     """
 
     __slots__ = ("high", "low", "ordinal", "reads", "variables")
@@ -60,6 +63,7 @@ class Variable(Atom):
 
     @property
     def extent(self) -> int:
+        """The number of iterations of the loop."""
         return self.high - self.low + 1
 
     def __repr__(self) -> str:
@@ -99,7 +103,7 @@ class Remainder(Atom):
 
 
 class Dynamic(Atom):
-    """An integer that the program computes, clamped to [low, high]."""
+    """An integer expression computed at run time, clamped to [low, high]."""
 
     __slots__ = ("value",)
 
@@ -115,12 +119,12 @@ class Dynamic(Atom):
 
 
 class Index:
-    """constant + sum of coefficient * atom, the atoms in the order of their numbers; values lie in [low, high]."""
+    """constant + sum of coefficient * atom, in the order of the atoms' ordinals, with values in [low, high]."""
 
     __slots__ = ("_hash", "constant", "high", "low", "reads", "terms", "variables")
 
     reads: tuple[Expression, ...]
-    """The integers inside that the program computes, each once."""
+    """The distinct integers inside the index that are computed at run time."""
 
     def __init__(self, terms: tuple[tuple[Atom, int], ...], constant: int = 0) -> None:
         self.terms = terms
@@ -150,13 +154,14 @@ class Index:
         return self._hash
 
     def coefficient(self, atom: Atom) -> int:
-        for own, coefficient in self.terms:
-            if own is atom:
+        """The coefficient of an atom; 0 if the index has no such term."""
+        for term, coefficient in self.terms:
+            if term is atom:
                 return coefficient
         return 0
 
     def is_affine_in(self, variable: Variable) -> bool:
-        """True where the variable appears as a term of its own only, if at all."""
+        """Whether the index has the variable as a term or not at all, but not inside a quotient or remainder."""
         return all(atom is variable or variable not in atom.variables for atom, _ in self.terms)
 
     def __repr__(self) -> str:
@@ -167,28 +172,33 @@ class Index:
 
 
 class IndexSpace:
-    """Makes indices; equal quotients and remainders are one atom, so equal indices compare equal."""
+    """A factory of indices; equal quotients and remainders are one atom, so that equal indices compare equal."""
 
     def __init__(self) -> None:
         self._atoms: dict[Any, Atom] = {}
         self._count = 0
 
     def next_ordinal(self) -> int:
+        """Returns a new ordinal, greater than all before."""
         self._count += 1
         return self._count
 
     def variable(self, name: str, extent: int, low: int = 0) -> Variable:
+        """Makes a loop variable in [low, low + extent)."""
         return Variable(name, self.next_ordinal(), extent, low)
 
     def constant(self, value: int) -> Index:
+        """A constant index."""
         return Index((), value)
 
     def of(self, atom: Atom) -> Index:
+        """The index of a single atom; a constant if the atom has one value."""
         if atom.low == atom.high:
             return Index((), atom.low)
         return Index(((atom, 1),))
 
     def dynamic(self, value: Expression, low: int, high: int) -> Index:
+        """An integer expression, clamped to [low, high], as an index."""
         key = (id(value), low, high)
         atom = self._atoms.get(key)
         if atom is None:
@@ -196,6 +206,7 @@ class IndexSpace:
         return self.of(atom)
 
     def add(self, *indices: Index) -> Index:
+        """The sum of indices."""
         terms: dict[Atom, int] = {}
         constant = 0
         for index in indices:
@@ -205,6 +216,7 @@ class IndexSpace:
         return self._sum(terms, constant)
 
     def scale(self, index: Index, factor: int) -> Index:
+        """index * factor."""
         if factor == 1:
             return index
         if factor == 0:
@@ -212,13 +224,15 @@ class IndexSpace:
         return Index(tuple((atom, c * factor) for atom, c in index.terms), index.constant * factor)
 
     def shift(self, index: Index, offset: int) -> Index:
+        """index + offset."""
         return Index(index.terms, index.constant + offset) if offset else index
 
     def linear(self, indices: Iterable[Index], strides: Iterable[int]) -> Index:
-        """sum of index * stride."""
+        """The sum of index * stride."""
         return self.add(*(self.scale(i, s) for i, s in zip(indices, strides, strict=True)))
 
     def quotient(self, index: Index, divisor: int) -> Index:
+        """index // divisor, rounded down, for a positive divisor."""
         if divisor == 1:
             return index
         whole, rest = self._split(index, divisor)
@@ -227,6 +241,7 @@ class IndexSpace:
         return self.add(whole, self.of(self._atom(Quotient, rest, divisor)))
 
     def remainder(self, index: Index, divisor: int) -> Index:
+        """index mod divisor, in [0, divisor), for a positive divisor."""
         if divisor == 1:
             return Index((), 0)
         _, rest = self._split(index, divisor)
@@ -235,7 +250,7 @@ class IndexSpace:
         return self.of(self._atom(Remainder, rest, divisor))
 
     def delinearize(self, linear: Index, sizes: tuple[int, ...]) -> list[Index]:
-        """The indices into an array of these sizes at a row-major position."""
+        """The indices, one a dimension, of the element at a linear row-major position in an array of these sizes."""
         result: list[Index] = []
         for size in reversed(sizes[1:]):
             result.append(self.remainder(linear, size) if size else Index((), 0))
@@ -243,7 +258,7 @@ class IndexSpace:
         return [linear, *reversed(result)] if sizes else []
 
     def _split(self, index: Index, divisor: int) -> tuple[Index, Index]:
-        """index = divisor * whole + rest, with all multiples of the divisor in `whole`."""
+        """Splits index = divisor * whole + rest, with all multiples of the divisor in `whole`."""
         whole = tuple((atom, c // divisor) for atom, c in index.terms if c % divisor == 0)
         rest = tuple((atom, c) for atom, c in index.terms if c % divisor)
         quotient, remainder = divmod(index.constant, divisor)
@@ -270,7 +285,7 @@ class IndexSpace:
 
 
 def _operand(index: Index) -> str:
-    """The text of an index as an operand: sums in parentheses."""
+    """The text of an index as an operand, with parentheses around sums."""
     return f"({index})" if len(index.terms) + (index.constant != 0) > 1 else str(index)
 
 

@@ -1,12 +1,12 @@
-"""Short rows: a few elements side by side, of which each lane of a vector has its own.
+"""Interleaved accesses: loads and stores of short records of adjacent elements, one record for each lane of a vector.
 
     for i < n: for k < 3: b1[3 i + k] = b0[i + n k]
     for i < n: b1[i] = reduce[k < 10; add](b0[10 i + k])
     for i < n: b1[i] = subtract(multiply(b0[4 i], b0[4 i + 3]), multiply(b0[4 i + 1], b0[4 i + 2]))
 
-Loops along rows, those of reductions included, are written out, which leaves the loop over i, whose lanes are the
-vectors'. Loads, or stores, whose indices then differ in a constant alone lie in one row: they are read, or written, at
-once.
+A record is a pixel, a point or a row of a narrow matrix. Loops over its elements (k), also those of reductions, are
+unrolled, so that the loop over the records (i) can be vectorised. Loads or stores whose indices then differ only by a
+constant access one record: as in LLVM's interleaved access groups, they become whole vectors and shuffles.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from hloom.loops.nest import Nest, Store, loads_of, substitute
 from hloom.ops.convert import Convert
 
 MAX_LANES = 16
-"""Of the squares that are turned in registers."""
+"""The largest number of lanes of the square tiles that are transposed in registers."""
 MAX_VECTOR_STRIDE = 4
-"""The longest rows that are read and written as one vector, element by element in turns."""
+"""The largest stride of groups that are accessed as one vector, whose elements a shuffle interleaves."""
 MAX_UNROLLED_EXPRESSIONS = 512
-"""What reductions may become that are written out."""
+"""The largest number of expressions that an unrolled nest may have."""
 
 Access = TypeVar("Access", Load, Store)
 
 
-# Loops along rows
+# Loops over the elements of records
 
 
 def interleaved_loops(nest: Nest, vector: Variable, vector_bytes: int) -> list[Variable]:
-    """The loops along rows of which each lane of vectors along `vector` has one; none: the nest is better as it is."""
+    """The loops to unroll so that lanes along `vector` access records; empty if that does not pay."""
     is_stored = all(vector in store.index.variables for store in nest.stores)
     if not is_stored or not nest.is_perfect or any(store.value.type.is_complex for store in nest.stores):
         return []
@@ -49,7 +49,7 @@ def interleaved_loops(nest: Nest, vector: Variable, vector_bytes: int) -> list[V
 
 
 def max_record_length(nest: Nest, vector: Variable, vector_bytes: int) -> int:
-    """The longest rows that are turned in registers, as many as there are lanes; 0: none."""
+    """The largest number of elements of records that are transposed in registers: the number of lanes, or 0."""
     lanes = min(MAX_LANES, native_lanes(nest.expressions, vector_bytes))
     types = [*(store.value.type for store in nest.stores), *(load.type for load in nest.loads)]
     masked = all(type.bits >= min_masked_bits(vector_bytes) for type in types)
@@ -57,15 +57,16 @@ def max_record_length(nest: Nest, vector: Variable, vector_bytes: int) -> int:
 
 
 def _elementwise_loops(nest: Nest, vector: Variable, short: list[Variable], limit: int) -> list[Variable]:
+    """The first loop over elements of records, in a nest without reductions."""
     return next(([loop] for loop in short if _is_interleaved_along(nest, vector, loop, limit)), [])
 
 
 def _reduction_loops(nest: Nest, vector: Variable, short: list[Variable], limit: int) -> list[Variable]:
-    """The loops of reductions, each along rows, and those along rows of what is made of them."""
+    """The loops of the reductions, if each reduces records, and those over the elements of loaded or stored records."""
     for reduction in nest.reductions:
-        own_loads = loads_of(reduction.values)
+        loads = loads_of(reduction.values)
         if len(reduction.over) != 1 or not any(
-            _is_interleaved_load(load, vector, reduction.over[0], limit) for load in own_loads
+            _is_interleaved_load(load, vector, reduction.over[0], limit) for load in loads
         ):
             return []
     elementwise = [loop for loop in short if _is_interleaved_along(nest, vector, loop, limit)]
@@ -78,12 +79,13 @@ def _reduction_loops(nest: Nest, vector: Variable, short: list[Variable], limit:
 
 
 def _is_interleaved_along(nest: Nest, vector: Variable, loop: Variable, limit: int) -> bool:
+    """Whether some load or store accesses records whose elements the loop visits."""
     stored = any(_is_interleaved_store(store, vector, loop, limit) for store in nest.stores)
     return stored or any(_is_interleaved_load(load, vector, loop, limit) for load in nest.loads)
 
 
 def _is_dense_store(store: Store, vector: Variable, loops: list[Variable], limit: int) -> bool:
-    """Whether what vectors store lies side by side, as vectors or as rows."""
+    """Whether vectors of the stored value are contiguous, or interleaved to whole records."""
     return store.index.coefficient(vector) == 1 or any(
         _is_interleaved_store(store, vector, loop, limit) for loop in loops
     )
@@ -102,28 +104,26 @@ def _is_interleaved_load(load: Load, vector: Variable, loop: Variable, limit: in
 
 
 def is_transposable(load: Load, loop: Variable, vector: Variable) -> bool:
-    """Whether a load may be made of rows along a loop that are turned in registers to run along the vector loop."""
+    """Whether vectors along the vector loop can be loaded along another loop and transposed in registers."""
     return load.in_bounds and not load.type.is_complex and _is_transposed(load.index, loop, vector)
 
 
 def _is_transposed(index: Index, loop: Variable, vector: Variable) -> bool:
-    """Whether the elements of a loop are neighbours, and those of the vector loop are not."""
+    """Whether an index is contiguous along a loop and strided along the vector loop."""
     affine = index.is_affine_in(loop) and index.is_affine_in(vector)
     return affine and index.coefficient(loop) == 1 and index.coefficient(vector) > 1
 
 
 def _is_interleaved(index: Index, vector: Variable, loop: Variable) -> bool:
-    """Whether the elements of a loop are neighbours, and those of the vector loop at least that far apart."""
+    """Whether a loop runs over the elements of records that do not overlap, one for each lane of the vector loop."""
     return _is_transposed(index, loop, vector) and index.coefficient(vector) >= loop.extent
 
 
-# Written out
+# Unrolling
 
 
 def unroll(nest: Nest, space: ExpressionSpace, loops: Sequence[Variable]) -> Nest:
-    """The nest without some loops, of reductions and of its own: for each round of these there are stores of their
-    own.
-    """
+    """Unrolls loops of the nest, to a store for each iteration, and loops of reductions, to trees of expressions."""
     while (
         reduction := next(
             (reduction for reduction in nest.reductions if not set(reduction.over).isdisjoint(loops)), None
@@ -138,6 +138,7 @@ def unroll(nest: Nest, space: ExpressionSpace, loops: Sequence[Variable]) -> Nes
 
 
 def _unroll_reduction(nest: Nest, space: ExpressionSpace, reduction: Reduction) -> Nest:
+    """Replaces the results of a reduction by expressions of its values."""
     results = [e for e in nest.expressions if isinstance(e, ReductionResult) and e.reduction is reduction]
     unrolled = _unrolled_results(space, reduction)
     values = space.replace(nest.values, {id(e): unrolled[e.position] for e in results})
@@ -145,7 +146,7 @@ def _unroll_reduction(nest: Nest, space: ExpressionSpace, reduction: Reduction) 
 
 
 def _unrolled_results(space: ExpressionSpace, reduction: Reduction) -> list[Expression]:
-    """The results of a reduction as expressions of all its values."""
+    """The results of a reduction over one loop as expressions of its values in all iterations."""
     (loop,) = reduction.over
     iterations = [{loop: space.indices.constant(k)} for k in range(loop.extent)]
     values = [space.substitute(reduction.values, counter, in_reductions=False) for counter in iterations]
@@ -159,82 +160,85 @@ def _unrolled_results(space: ExpressionSpace, reduction: Reduction) -> list[Expr
 
 
 def _reduction_tree(space: ExpressionSpace, reduction: Reduction, values: list[Expression]) -> Expression:
-    """A balanced tree of a reorderable combiner; of narrow floats in f32, rounded once."""
+    """The balanced tree of a reorderable combiner; narrow floats are combined in f32 and rounded once."""
     (combiner,), (initial,) = reduction.combine, reduction.initial
     assert isinstance(combiner, Apply)
-    own, type = combiner.type, combiner.type.computation_type
-    if type is not own:
+    result_type, type = combiner.type, combiner.type.computation_type
+    if type is not result_type:
         values = [space.apply(Convert(), type, value) for value in values]
         initial = space.apply(Convert(), type, initial)
     while len(values) > 1:
         pairs = [space.apply(combiner.op, type, a, b) for a, b in zip(values[::2], values[1::2])]
         values = pairs + values[len(values) // 2 * 2 :]
     total = space.apply(combiner.op, type, initial, values[0])
-    return total if type is own else space.apply(Convert(), own, total)
+    return total if type is result_type else space.apply(Convert(), result_type, total)
 
 
-# Rows in memory
+# Access groups
 
 
 @dataclass(frozen=True, slots=True)
 class AccessGroup(Generic[Access]):
-    """Loads or stores of one buffer whose indices differ in a constant alone: for each lane elements of one row."""
+    """Loads, or stores, of one buffer whose indices differ only by a constant: each lane accesses one record."""
 
     accesses: tuple[Access, ...]
-    """From the first element of a row on."""
+    """The accesses in the order of their offsets in the record."""
     stride: int
-    """Elements from the row of a lane to that of the next one."""
+    """The number of elements from the record of a lane to that of the next lane."""
 
     @property
     def first(self) -> Index:
+        """The index of the first element of the record."""
         return self.accesses[0].index
 
     @property
     def offsets(self) -> list[int]:
-        """Which elements of a row they are."""
+        """The offsets of the accesses from the first one, in elements."""
         return [access.index.constant - self.first.constant for access in self.accesses]
 
     @property
     def length(self) -> int:
+        """The number of elements from the first to the last access of a record."""
         return self.offsets[-1] + 1
 
     @property
     def is_dense(self) -> bool:
-        """Whether nothing lies between the rows."""
+        """Whether the records of adjacent lanes have no gap between them."""
         return self.length == self.stride
 
     @property
     def has_small_stride(self) -> bool:
-        """Whether the rows are so near to each other that they are read in one piece."""
+        """Whether the records of all lanes are close enough to be loaded as one vector."""
         return self.stride <= MAX_VECTOR_STRIDE
 
     @property
     def is_one_vector(self) -> bool:
-        """Whether the rows are written as one vector, element by element in turns."""
+        """Whether the records of all lanes are stored as one vector of interleaved elements."""
         return self.is_dense and self.has_small_stride
 
 
 def load_groups(nest: Nest, vector: Variable, limit: int) -> list[AccessGroup[Load]]:
-    """The loads that are made together, rows of at most `limit` elements and what is interleaved."""
+    """The groups of two or more loads, of records of at most `limit` elements or with a small stride."""
     loads = [load for load in nest.loads if load.in_bounds and not load.type.is_complex]
     groups = _access_groups(loads, vector, limit)
     return [group for group in groups if len(group.accesses) > 1]
 
 
 def store_groups(nest: Nest, vector: Variable, limit: int) -> list[AccessGroup[Store]]:
-    """The stores that are made together, those of whole rows."""
+    """The groups of two or more stores that write records without gaps."""
     groups = _access_groups([store for store in nest.stores if not store.value.type.is_complex], vector, limit)
     whole = [group for group in groups if group.length == len(group.accesses) > 1]
     return [group for group in whole if group.is_one_vector or group.length <= limit]
 
 
 def needs_transposition(nest: Nest, vector: Variable, limit: int) -> bool:
-    """Whether rows that are read or written are turned in registers."""
+    """Whether some group is loaded or stored by a transposition in registers."""
     loads, stores = load_groups(nest, vector, limit), store_groups(nest, vector, limit)
     return not all(group.has_small_stride for group in loads) or not all(group.is_one_vector for group in stores)
 
 
 def _access_groups(accesses: Sequence[Access], vector: Variable, limit: int) -> list[AccessGroup[Access]]:
+    """Groups strided accesses of one buffer whose indices differ only by a constant."""
     by_terms: dict[object, list[Access]] = {}
     for access in accesses:
         if access.index.is_affine_in(vector) and access.index.coefficient(vector) > 1:
@@ -248,7 +252,7 @@ def _access_groups(accesses: Sequence[Access], vector: Variable, limit: int) -> 
 
 
 def _records(accesses: list[Access], longest: int) -> list[tuple[Access, ...]]:
-    """Accesses from the lowest to the highest place, as many together as lie within so many elements."""
+    """Sorts accesses by their offsets, and splits them into records of at most `longest` elements."""
     records: list[list[Access]] = []
     for access in sorted(accesses, key=lambda access: access.index.constant):
         if records and access.index.constant - records[-1][0].index.constant < longest:

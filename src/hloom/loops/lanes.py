@@ -1,4 +1,4 @@
-"""How many lanes vectors have: what the processor's registers hold of the elements that are computed with."""
+"""Numbers of lanes: those of a vector register for the element types of a computation, and those worth using."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hloom.loops.nest import expression_cost, loads_of
 
 
 def native_lanes(expressions: Sequence[Expression], vector_bytes: int) -> int:
-    """Lanes of one register of the widest element that is computed with."""
+    """The number of lanes of one vector register, for the widest element type of the expressions."""
     widths = [e.type.real.bits for e in expressions if isinstance(e, (Apply, Load)) and not e.type.is_pred]
     wide = sum(bits == 64 for bits in widths)
-    # A few wide steps among narrow ones take two registers each.
+    # A few 64-bit operations among many of 32 bits take two registers each.
     widest = 64 if 4 * wide > len(widths) else 32
     if all(e.type.is_pred or (e.type.is_integer and e.type.bits <= 8) for e in expressions):
         is_affine = all(_is_affine(index) for e in expressions for index in e.indices)
@@ -28,21 +28,21 @@ def _is_affine(index: Index) -> bool:
 
 
 def emulates_masks(expressions: Sequence[Expression], vector_bytes: int) -> bool:
-    """Whether there are conditional loads that the processor does one element after another."""
+    """Whether there are conditional loads that the processor can only do element by element, with branches."""
     narrow = any(isinstance(e, Load) and e.type.bits < min_masked_bits(vector_bytes) for e in expressions)
     return narrow and any(isinstance(e, Where) for e in expressions)
 
 
 def min_masked_bits(vector_bytes: int) -> float:
-    """The least elements that the processor loads and stores under masks; LLVM writes a branch a lane for others.
+    """The size in bits of the smallest elements with masked loads and stores; LLVM emits a branch a lane for others.
 
-    AVX-512 has masks for all elements, AVX for those of 32 bits and more, others have none.
+    AVX-512 has masks for all elements, AVX for those of 32 bits and more; other processors have none.
     """
     return 8 if vector_bytes >= 64 else 32 if vector_bytes == 32 else math.inf
 
 
 def fitting_lanes(lanes: int, minimum: int, extent: int) -> int:
-    """Fewer lanes where the loop is short: a power of two that wastes little."""
+    """The number of lanes for a loop of this extent: `lanes`, halved while half of a vector or more would be idle."""
     while lanes > minimum and extent < lanes:
         lanes //= 2
     while lanes > 4 and extent <= lanes // 2:
@@ -51,7 +51,7 @@ def fitting_lanes(lanes: int, minimum: int, extent: int) -> int:
 
 
 def stride_score(index: Index, loop: Variable) -> float:
-    """How well vectors along the loop read or write at the index."""
+    """Rates the stride of an index along the loop: 1 if contiguous, 0 if invariant, negative otherwise."""
     if loop not in index.variables:
         return 0.0
     if not index.is_affine_in(loop):
@@ -61,7 +61,7 @@ def stride_score(index: Index, loop: Variable) -> float:
 
 
 def reduction_lanes(reductions: Sequence[Reduction], vector_bytes: int) -> tuple[Variable | None, int]:
-    """The loop along which reductions of scalars run in lanes, and how many; None where they cannot."""
+    """The loop along which reductions of scalars are vectorised, and the number of lanes; (None, 0) for no loop."""
     if not all(reduction.opcode for reduction in reductions):
         return None, 0
     values = [value for reduction in reductions for value in reduction.values]

@@ -1,8 +1,8 @@
-"""Loops of elements that lie apart in memory: which others run close to them, so that cache lines are used as a whole.
+"""Strip-mining for cache locality: iterations that share cache lines run close together.
 
-Where the vector loop of `out[i, j] = in[j, i]` steps from line to line of the operand, the elements beside those that
-it reads are wanted in other rounds of i. They are read while their lines are in the fastest cache if a few rounds of i
-run inside of a strip of the vector loop.
+The vector loop j of `out[i, j] = in[j, i]` steps from one cache line of the operand to the next; the other elements of
+these lines are read in later iterations of i. They are still in the L1 cache if a few iterations of i run inside a
+strip-mined vector loop.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from hloom.loops.nest import Nest, split_loop
 
 LINE_BYTES = 64
 TILE_EXTENTS = (2048, 1024, 512, 256, 128)
-"""Elements of a vector loop that threads take at a time."""
+"""Extents, in order of preference, of the tiles of a vector loop that threads share."""
 
 
 def strip_mine(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int) -> tuple[Nest, Variable]:
-    """The nest with rounds that share cache lines next to each other, and its vector loop, maybe a part of the old one.
+    """Strip-mines the loops that share cache lines, so that iterations on the same lines run close together.
 
-    The result runs strips of the loops of `nest` that share lines inside of one vector of `lanes`; loops that those do
-    not divide stay whole. Nests with reductions or stores outside of the innermost loop stay as they are, and so do
-    those that read what they write.
+    Returns the new nest and its vector loop, which has the extent `lanes` if that divides the old one. Loops whose
+    extent the number of iterations per line does not divide stay whole. Nests with reductions, with stores outside the
+    innermost loop, or that read the buffers that they write are returned unchanged.
     """
-    near = _line_sharing_loops(nest, vector)
-    if not near or nest.reductions or not nest.is_perfect or nest.reads_written_buffers:
+    sharing = _line_sharing_loops(nest, vector)
+    if not sharing or nest.reductions or not nest.is_perfect or nest.reads_written_buffers:
         return nest, vector
-    outer = [loop for loop in nest.loops if loop not in near and loop is not vector]
-    inner = {loop: loop for loop in nest.loops if loop in near}
-    for loop, size in near.items():
+    outer = [loop for loop in nest.loops if loop not in sharing and loop is not vector]
+    inner = {loop: loop for loop in nest.loops if loop in sharing}
+    for loop, size in sharing.items():
         if loop.extent % size == 0 and size < loop.extent:
             nest, outer_loop, inner[loop] = _strip_mine_loop(nest, space, loop, size)
             outer.append(outer_loop)
@@ -41,7 +41,10 @@ def strip_mine(nest: Nest, space: ExpressionSpace, vector: Variable, lanes: int)
 
 
 def strip_mine_tiles(nest: Nest, space: ExpressionSpace, vector: Variable) -> tuple[Nest, Variable]:
-    """A nest of a tile's loop and a vector loop alone, in strips of the latter that threads share, if any divide it."""
+    """Splits the vector loop of a nest of a tile loop and a vector loop, so that threads share the new outer loop.
+
+    Returns the new nest and its vector loop; both are unchanged if no extent of TILE_EXTENTS divides the loop.
+    """
     size = next((size for size in TILE_EXTENTS if vector.extent % size == 0 and size < vector.extent), None)
     if size is None:
         return nest, vector
@@ -50,13 +53,15 @@ def strip_mine_tiles(nest: Nest, space: ExpressionSpace, vector: Variable) -> tu
 
 
 def _strip_mine_loop(nest: Nest, space: ExpressionSpace, loop: Variable, size: int) -> tuple[Nest, Variable, Variable]:
-    """The nest, the loop over strips, and that inside of one."""
+    """Splits a loop; returns the new nest, the outer and the inner loop."""
     return split_loop(nest, space, loop, size, f"{loop.name}s")
 
 
 def _line_sharing_loops(nest: Nest, vector: Variable) -> dict[Variable, int]:
-    """Loops whose next rounds find their elements in the lines of this one, where those of the vector loop are in lines
-    of their own; and in how many rounds they go through a line."""
+    """Loops that access each cache line in several consecutive iterations, with the number of these iterations.
+
+    Only accesses for which each iteration of the vector loop needs another cache line count.
+    """
     found: dict[Variable, int] = {}
     for index, size in [(load.index, load.type.byte_width) for load in nest.loads] + [
         (store.index, store.value.type.byte_width) for store in nest.stores
@@ -71,5 +76,5 @@ def _line_sharing_loops(nest: Nest, vector: Variable) -> dict[Variable, int]:
 
 
 def _stride(index: Index, loop: Variable) -> int:
-    """The elements from one round to the next; 0 where there is no such number."""
+    """The absolute stride of an index along a loop, in elements; 0 if the index is invariant or not affine."""
     return abs(index.coefficient(loop)) if loop in index.variables and index.is_affine_in(loop) else 0

@@ -1,4 +1,4 @@
-"""From an instruction to the kernel that computes it: its elements pulled back to its operands, stored by loops."""
+"""Lowers an instruction to a kernel: its elements become expressions of its operands', stored by loop nests."""
 
 from __future__ import annotations
 
@@ -21,34 +21,35 @@ from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
 Loops = tuple[tuple[Variable, ...], tuple[Index, ...]]
-"""Loops, and the indices that they count."""
+"""Loops, and their counters as indices."""
 
 MAX_WINDOW = 128
-"""Windows of more elements are not reduced element by element, unless the combiner is a function."""
+"""The largest number of elements of a window that is reduced for each result, unless the combiner is a function."""
 MAX_CUMULATIVE_WINDOW = 12
-"""The same of windows that give a running reduction of elements that lie side by side, or are few."""
+"""The limit for windows of cumulative reductions along contiguous dimensions, or of few elements."""
 CUMULATIVE_ELEMENTS = 1 << 14
+"""The number of elements below which arrays are few enough for MAX_CUMULATIVE_WINDOW."""
 MAX_GROUPED_STORES = 128
-"""Pieces of a concatenation in one nest: the time of LLVM is not linear in the length of a function."""
+"""The largest number of stores in the nest of a concatenation: LLVM takes more than linear time for long functions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A kernel whose buffers are the distinct operands (arrays) of an instruction and then its results."""
+    """A kernel whose buffers are the distinct operands of an instruction (arrays), followed by its results."""
 
     kernel: Kernel
     operands: tuple[int, ...]
-    """The operand number of each input buffer."""
+    """The operand index of each input buffer."""
     copies: tuple[tuple[int, int], ...] = ()
-    """Pairs (output, input) of buffers: the output starts as a copy of the input, and the kernel changes a part."""
+    """Pairs (output, input) of buffers: the output must be a copy of the input, of which the kernel updates a part."""
 
 
 def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = False) -> bool:
-    """Whether an instruction, outside or inside of a fusion, has an element function that the target can compute.
+    """Whether an instruction, outside or inside a fusion, has an element function that the target can compute.
 
-    With `any_window` it may reduce windows of any size.
+    `any_window` lifts the limits on the size of reduced windows.
     """
-    # Of tuples only those that a reduction gives.
+    # No tuples but the results of reductions.
     is_tuple = instruction.shape.is_tuple and instruction.opcode in ("reduce", "reduce-window")
     results = instruction.shape.elements if is_tuple else (instruction.shape,)
     operands = instruction.operand_shapes
@@ -79,7 +80,7 @@ def can_lower(instruction: Instruction, can_apply: CanApply, any_window: bool = 
 
 
 def _has_large_windows(op: ReduceWindow, sizes: tuple[int, ...]) -> bool:
-    """Whether each window takes longer than a kernel that makes use of the one before it."""
+    """Whether a kernel that reuses the result of the previous window is faster than reducing each window."""
     dimension, length = cumulative_dimension(op.window, sizes), math.prod(d.size for d in op.window)
     if dimension is None:
         return length > MAX_WINDOW
@@ -89,18 +90,18 @@ def _has_large_windows(op: ReduceWindow, sizes: tuple[int, ...]) -> bool:
 
 @functools.cache
 def _can_hold(can_apply: CanApply, type: PrimitiveType) -> bool:
-    """Whether the target has values of a type at all."""
+    """Whether the target supports values of a type."""
     return can_apply(Select(), type, (PrimitiveType.PRED, type, type))
 
 
 def is_uniform(constant: Instruction) -> bool:
-    """Whether all elements of a constant are one value."""
+    """Whether all elements of a constant have the same bits."""
     value = np.ascontiguousarray(constant.op.literal.value).reshape(-1)  # type: ignore[attr-defined]
     return value.size <= 1 or bool((value.view(np.uint8).reshape(value.size, -1) == value[:1].view(np.uint8)).all())
 
 
 def lower(instruction: Instruction) -> Lowered:
-    """The kernel of a fusion, or of one instruction that `can_lower` accepts."""
+    """Lowers a fusion, or an instruction that `can_lower` accepts, to a kernel."""
     if instruction.opcode == "fusion":
         (computation,) = instruction.op.computations
         sources = dict(zip(computation.parameters, range(len(instruction.operands)), strict=True))
@@ -114,7 +115,7 @@ def lower(instruction: Instruction) -> Lowered:
 
 
 def copy_kernel(size: int) -> Kernel:
-    """The kernel that copies so many bytes."""
+    """A kernel that copies `size` bytes."""
     space = ExpressionSpace([size, size])
     buffers = [BufferType(PrimitiveType.U8, size, role) for role in ("input", "output")]
     loop = space.indices.variable("i", size)
@@ -123,12 +124,14 @@ def copy_kernel(size: int) -> Kernel:
 
 
 def outputs_of(computation: Computation) -> list[Instruction]:
-    """The instructions whose values a fused computation returns."""
+    """The instructions whose values a fused computation returns: its root, or the operands of a root tuple."""
     root = computation.root
     return list(root.operands) if root.opcode == "tuple" else [root]
 
 
 class _Lowering:
+    """The nests and buffers of one instruction; `sources` maps parameters or operands to operand indices."""
+
     def __init__(self, instruction: Instruction, sources: dict[Instruction, int], roots: list[Instruction]) -> None:
         self.roots = roots
         buffer_indices: dict[int, int] = {}
@@ -140,7 +143,7 @@ class _Lowering:
                 buffer_indices[id(operand)] = len(inputs)
                 inputs.append(operand_index)
             distinct[source] = buffer_indices[id(operand)]
-        self.read = {source: instruction.operands[operand_index].name for source, operand_index in sources.items()}
+        self.operand_names = {source: instruction.operands[k].name for source, k in sources.items()}
         self.inputs = tuple(inputs)
         shapes = [instruction.operands[operand_index].shape for operand_index in inputs]
         self.buffers = [BufferType(s.element_type, s.element_count, "input") for s in shapes]
@@ -151,6 +154,7 @@ class _Lowering:
         self.copies: list[tuple[int, int]] = []
 
     def lowered(self) -> Lowered:
+        """The kernel, with a nest or several for each root."""
         nests: list[Nest] = []
         output = len(self.inputs)
         plain: list[tuple[Instruction, int]] = []
@@ -170,27 +174,31 @@ class _Lowering:
         return Lowered(kernel, self.inputs, tuple(self.copies))
 
     def _names(self, kernel: Kernel) -> dict[int, str]:
-        """The instruction that each expression, or reduction, was first made for; for a parameter, its argument."""
-        found: dict[int, str] = {}
+        """The name of the first instruction for which each expression or reduction (by id) was made.
+
+        Parameters of a fusion have the names of their operands.
+        """
+        names: dict[int, str] = {}
         for (instruction, _), expressions in self.puller.pulled.items():
-            name = self.read.get(instruction, instruction.name)
+            name = self.operand_names.get(instruction, instruction.name)
             for expression in expressions:
-                found.setdefault(id(expression), name)
+                names.setdefault(id(expression), name)
                 if isinstance(expression, ReductionResult):
-                    found.setdefault(id(expression.reduction), name)
+                    names.setdefault(id(expression.reduction), name)
         roots = [root.name for root in self.roots for _ in root.shape.leaves()]
         for store in (store for nest in kernel.nests for store in nest.stores):
-            # The schedule may have written it anew, around what is kept.
-            found.setdefault(id(store.value), roots[store.buffer - len(self.inputs)])
-        return found
+            # The schedule may have replaced the value by one that loads staged values.
+            names.setdefault(id(store.value), roots[store.buffer - len(self.inputs)])
+        return names
 
     def _loops(self, sizes: Sequence[int]) -> Loops:
+        """A loop for each dimension of an array."""
         indices = self.space.indices
         loops = tuple(indices.variable(f"i{d}", size) for d, size in enumerate(sizes))
         return loops, tuple(indices.of(v) if v.extent else indices.constant(0) for v in loops)
 
     def _stores(self, roots: list[tuple[Instruction, int]]) -> list[Nest]:
-        """One nest for all results of the same sizes."""
+        """Makes one nest for all results of the same dimension sizes."""
         nests = []
         groups: dict[tuple[int, ...], list[tuple[Instruction, int]]] = {}
         for root, output in roots:
@@ -207,14 +215,14 @@ class _Lowering:
         return nests
 
     def _dynamic_update_slice(self, root: Instruction, output: int) -> Nest:
-        """Only the updated part is stored; the rest is what the operand holds."""
+        """Stores the update alone: the result starts as a copy of the operand."""
         operand, update = root.operands[:2]
         self.copies.append((output, self.puller.buffers[operand]))
         starts = start_indices(self.puller, root.operands[2:], operand.shape, update.shape.dimensions)
         return self._store_part(root.shape, output, update, starts, self._loops(update.shape.dimensions))
 
     def _concatenate(self, root: Instruction, output: int) -> list[Nest]:
-        """A store for each operand of a concatenation: in one nest for neighbours that lie in rows or read the same."""
+        """Makes a store for each operand of a concatenation, in one nest for adjacent ones that are similar enough."""
         groups: list[_StoreGroup] = []
         start = 0
         dimension: int = root.op.dimension  # type: ignore[attr-defined]
@@ -231,7 +239,7 @@ class _Lowering:
         return [Nest(group.loops, tuple(group.stores)) for group in groups]
 
     def _store_part(self, whole: Shape, output: int, part: Instruction, starts: Sequence[Index], over: Loops) -> Nest:
-        """Stores the elements of `part` into the result from `starts` on."""
+        """A nest that stores the elements of `part` into the result at the start indices `starts`."""
         loops, index = over
         indices = self.space.indices
         positions = [indices.add(i, s) for i, s in zip(index, starts, strict=True)]
@@ -241,17 +249,18 @@ class _Lowering:
 
 @dataclass
 class _StoreGroup:
-    """Pieces of a concatenation in one nest."""
+    """The stores of adjacent operands of a concatenation in one nest."""
 
     loops: tuple[Variable, ...]
     stores: list[Store] = field(default_factory=list)
     loads: set[Load] = field(default_factory=set)
 
     def accepts(self, piece: Nest, is_thin: bool) -> bool:
-        """Whether another piece belongs here: thin ones lie in rows, others read the same."""
+        """Whether another operand's store belongs here: thin ones interleave, others must share a load."""
         has_room = len(self.stores) < MAX_GROUPED_STORES
         return has_room and self.loops == piece.loops and (is_thin or not self.loads.isdisjoint(piece.loads))
 
     def add(self, piece: Nest) -> None:
+        """Adds the store of another operand."""
         self.stores += piece.stores
         self.loads.update(piece.loads)

@@ -1,4 +1,4 @@
-"""A kernel: nests of loops that store expressions into buffers, with the schedule by which they run.
+"""Kernels: loop nests that store expressions into buffers, each with its schedule.
 
 parallel i < 4096:
   vector j < 1024 by 16:
@@ -20,20 +20,23 @@ from hloom.types import PrimitiveType
 
 @dataclass(frozen=True, slots=True)
 class BufferType:
-    """What a kernel's argument points to: `size` elements, row-major; a scratch is the kernel's own."""
+    """A buffer that a kernel takes as an argument, or allocates (scratch): `size` elements in row-major order."""
 
     type: PrimitiveType
     size: int
     role: str
-    """"input", "output", "temporary" between nests, or "scratch" inside one."""
+    """Role of the buffer: "input", "output", "temporary" between nests, or "scratch" inside one nest."""
 
     @property
     def byte_size(self) -> int:
+        """The size of the buffer in bytes."""
         return self.size * self.type.byte_width
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
+    """The store of a value to the element of a buffer at a linear index."""
+
     buffer: int
     index: Index
     value: Expression
@@ -41,12 +44,12 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How a nest runs.
+    """The vectorisation, tiling and parallelisation of a nest.
 
-    `vector` is the loop whose iterations run `lanes` at a time; `transposed` is a loop that is cut into tiles of as
-    many iterations, so that elements contiguous along it are read as vectors and turned in registers.
-    The first loop is cut into chunks of `chunk` iterations for the threads where `chunk` is not 0. `staged` names
-    expressions of a reduction that later loops need again: they are kept in a scratch buffer.
+    The loop `vector` is vectorised with `lanes` lanes. The loop `transposed` is split into tiles of as many iterations:
+    elements that are contiguous along it are loaded as vectors and transposed in registers. Unless `chunk` is 0, the
+    outermost loop is parallel and split into chunks of `chunk` iterations. `staged` lists expressions of a reduction
+    that later loops use again, as (expression, scratch buffer, index): their values are stored there.
     """
 
     vector: Variable | None = None
@@ -58,7 +61,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops from the outermost to the innermost around stores."""
+    """Loops, from the outermost to the innermost, around stores."""
 
     loops: tuple[Variable, ...]
     stores: tuple[Store, ...]
@@ -66,11 +69,12 @@ class Nest:
 
     @property
     def iterations(self) -> int:
+        """The number of iterations of all loops together."""
         return math.prod(loop.extent for loop in self.loops)
 
     @cached_property
     def values(self) -> list[Expression]:
-        """What is stored."""
+        """The values of the stores."""
         return [store.value for store in self.stores]
 
     @cached_property
@@ -80,44 +84,46 @@ class Nest:
 
     @property
     def is_perfect(self) -> bool:
-        """Whether everything is stored in the innermost loop."""
+        """Whether all stores are in the innermost loop."""
         return len(self.stores) == 1 or all(s.index.variables.issuperset(self.loops) for s in self.stores)
 
     @property
     def reads_written_buffers(self) -> bool:
+        """Whether the nest loads from a buffer to which it stores."""
         return any(load.buffer in self.written for load in self.loads)
 
     @cached_property
     def expressions(self) -> list[Expression]:
-        """All that values are computed from, operands before users."""
+        """The expressions from which the stored values are computed, operands before users."""
         return walk(self.values)
 
     @cached_property
     def reductions(self) -> list[Reduction]:
-        """Inner ones first, each once."""
+        """The reductions among the expressions, inner ones first, without duplicates."""
         return _reductions_among(self.expressions)
 
     @cached_property
     def loads(self) -> list[Load]:
-        """What values read from buffers."""
+        """The loads among the expressions."""
         return _loads_among(self.expressions)
 
 
 @dataclass(slots=True)
 class Kernel:
-    """Nests that run one after another on one set of buffers."""
+    """Nests that run in sequence on one set of buffers."""
 
     buffers: list[BufferType]
     nests: list[Nest]
     space: ExpressionSpace
     in_place: frozenset[tuple[int, int]] = field(default_factory=frozenset)
-    """Pairs (output, input) of buffers that may be one: every element is read before, and where, it is written."""
+    """Pairs (output, input) of buffers that may share memory: elements are read only in iterations that write them."""
     reads: frozenset[int] = field(default_factory=frozenset)
-    """The buffers that are read."""
+    """The buffers that the kernel reads."""
     names: Callable[[], dict[int, str]] = dict
-    """Which instruction an expression, by its identity, was made for; to be shown."""
+    """Returns the name of the instruction that each expression, given by its id, was emitted for."""
 
     def to_text(self) -> str:
+        """Prints the buffers and the nests."""
         lines = [f"b{i}: {b.role} {b.type}[{b.size}]" for i, b in enumerate(self.buffers)]
         for nest in self.nests:
             lines += nest_lines(nest)
@@ -125,25 +131,26 @@ class Kernel:
 
 
 def nest_lines(nest: Nest) -> list[str]:
+    """Prints a nest: a line for each loop, and one for each store or, where that is too long, for each expression."""
     schedule = nest.schedule
     lines: list[str] = []
     for depth, loop in enumerate(nest.loops):
-        words = "parallel" if depth == 0 and schedule.chunk else "for"
-        by = f" by {schedule.chunk}" if depth == 0 and schedule.chunk else ""
+        kind = "parallel" if depth == 0 and schedule.chunk else "for"
+        step = f" by {schedule.chunk}" if depth == 0 and schedule.chunk else ""
         if loop is schedule.vector:
-            words, by = f"{words} vector" if words != "for" else "vector", f"{by} lanes {schedule.lanes}"
+            kind, step = f"{kind} vector" if kind != "for" else "vector", f"{step} lanes {schedule.lanes}"
         if loop is schedule.transposed:
-            words += " tile"
-        lines.append("  " * depth + f"{words} {loop} < {loop.extent}{by}:")
+            kind += " tile"
+        lines.append("  " * depth + f"{kind} {loop} < {loop.extent}{step}:")
     indent = "  " * len(nest.loops)
     if _text_size(nest) > MAX_TEXT:
-        return lines + [indent + line for line in _listed(nest)]
+        return lines + [indent + line for line in _expression_lines(nest)]
     lines += [f"{indent}keep b{buffer}[{index}] = {expression}" for expression, buffer, index in schedule.staged]
     return lines + [f"{indent}b{store.buffer}[{store.index}] = {store.value}" for store in nest.stores]
 
 
 MAX_TEXT = 400
-"""Nests of more expressions, shared ones counted as often as they are used, are listed one by one."""
+"""The largest number of expressions, shared ones counted at each use, that are printed as one line for each store."""
 
 
 def _text_size(nest: Nest) -> int:
@@ -153,8 +160,8 @@ def _text_size(nest: Nest) -> int:
     return sum(sizes[id(store.value)] for store in nest.stores)
 
 
-def _listed(nest: Nest) -> list[str]:
-    """A line for each expression, operands by their names."""
+def _expression_lines(nest: Nest) -> list[str]:
+    """Prints one line for each expression, with the names of its operands."""
     names: dict[int, str] = {}
     lines: list[str] = []
     for expression in expressions_of(nest):
@@ -178,7 +185,7 @@ def _listed(nest: Nest) -> list[str]:
 
 
 def atoms_of(index: Index) -> list[Atom]:
-    """The atoms of an index, those inside quotients and remainders included, each once."""
+    """The distinct atoms of an index, including those inside quotients and remainders."""
     atoms: dict[Atom, None] = {}
     pending = [index]
     while pending:
@@ -190,7 +197,7 @@ def atoms_of(index: Index) -> list[Atom]:
 
 
 def reductions_of(expressions: Sequence[Expression]) -> list[Reduction]:
-    """The reductions among the expressions, inner ones first, each once."""
+    """The reductions inside the expressions, inner ones first, without duplicates."""
     return _reductions_among(walk(expressions))
 
 
@@ -199,13 +206,13 @@ def _reductions_among(expressions: Sequence[Expression]) -> list[Reduction]:
 
 
 def expressions_of(nest: Nest) -> list[Expression]:
-    """Every expression of the nest, those inside the indices of its stores included, operands before users."""
+    """The expressions of the nest, including those inside the indices of its stores, operands before users."""
     reads = [read for store in nest.stores for read in store.index.reads]
     return walk([*nest.values, *reads]) if reads else nest.expressions
 
 
 def indices_of(nest: Nest) -> list[Index]:
-    """Every index that the nest computes."""
+    """The indices of the stores and of all expressions of the nest."""
     indices = [store.index for store in nest.stores]
     for expression in expressions_of(nest):
         indices += expression.indices
@@ -213,12 +220,12 @@ def indices_of(nest: Nest) -> list[Index]:
 
 
 def collapse(nest: Nest, space: ExpressionSpace) -> Nest:
-    """Joins neighbouring loops that walk through all buffers as one: (i < 4, j < 8) with indices 8 i + j -> ij < 32."""
+    """Collapses adjacent loops that traverse all buffers as one would: (i < 4, j < 8) with 8 i + j -> ij < 32."""
     loops = list(nest.loops)
     position = len(loops) - 2
     while position >= 0:
         outer, inner = loops[position], loops[position + 1]
-        if all(_is_collapsible(index, outer, inner) for index in indices_of(nest)):
+        if all(_can_collapse(index, outer, inner) for index in indices_of(nest)):
             joint = space.indices.variable(inner.name, outer.extent * inner.extent)
             values = {outer: space.indices.constant(0), inner: space.indices.of(joint)}
             nest = substitute(nest, space, values)
@@ -229,7 +236,7 @@ def collapse(nest: Nest, space: ExpressionSpace) -> Nest:
 
 
 def collapse_reductions(nest: Nest, space: ExpressionSpace) -> Nest:
-    """As `collapse`, for the loops inside reductions."""
+    """Collapses adjacent loops of reductions, under the condition of `collapse`."""
     for reduction in nest.reductions:
         over = list(reduction.over)
         for position in range(len(over) - 2, -1, -1):
@@ -237,7 +244,7 @@ def collapse_reductions(nest: Nest, space: ExpressionSpace) -> Nest:
             if outer in nest.loops or inner in nest.loops:
                 continue
             others = [f for f in nest.reductions if (outer in f.over) != (inner in f.over)]
-            if others or not all(_is_collapsible(index, outer, inner) for index in indices_of(nest)):
+            if others or not all(_can_collapse(index, outer, inner) for index in indices_of(nest)):
                 continue
             joint = space.indices.variable(inner.name, outer.extent * inner.extent)
             nest = substitute(nest, space, {outer: space.indices.constant(0), inner: space.indices.of(joint)})
@@ -245,7 +252,8 @@ def collapse_reductions(nest: Nest, space: ExpressionSpace) -> Nest:
     return nest
 
 
-def _is_collapsible(index: Index, outer: Variable, inner: Variable) -> bool:
+def _can_collapse(index: Index, outer: Variable, inner: Variable) -> bool:
+    """Whether an index steps by one stride through the iterations of both loops."""
     if outer not in index.variables and inner not in index.variables:
         return True
     if not (index.is_affine_in(outer) and index.is_affine_in(inner)):
@@ -254,48 +262,52 @@ def _is_collapsible(index: Index, outer: Variable, inner: Variable) -> bool:
 
 
 MIN_SPLIT = 16
-"""The shortest loop that is worth dividing another one for on its own."""
+"""The smallest extent of an inner loop that is worth a split by itself."""
 
 
 def split_at_divisors(nest: Nest, space: ExpressionSpace) -> Nest:
-    """Divides loops so that quotients become loops: (i < 32) with indices i // 8 and i mod 8 -> (j < 4, k < 8).
+    """Splits loops so that quotients become loop variables: (i < 32) with i // 8 and i mod 8 -> (j < 4, k < 8).
 
-    Loops shorter than MIN_PART come of it only where they join those inside of them.
+    Inner loops shorter than MIN_SPLIT are made only if they collapse with the loops inside them.
     """
     position = 0
     while position < len(nest.loops):
         loop = nest.loops[position]
-        parts = sorted(_split_factors(nest, loop), reverse=True)
-        divided = next((new for part in parts if (new := _split_by(nest, space, loop, part)) is not None), None)
-        if divided is None:
+        factors = sorted(_split_factors(nest, loop), reverse=True)
+        split = next((new for factor in factors if (new := _split_by(nest, space, loop, factor)) is not None), None)
+        if split is None:
             position += 1
         else:
-            nest = divided
+            nest = split
     return nest
 
 
-def _split_by(nest: Nest, space: ExpressionSpace, loop: Variable, part: int) -> Nest | None:
-    new, *_ = split_loop(nest, space, loop, part, f"{loop.name}o")
-    if part >= MIN_SPLIT:
+def _split_by(nest: Nest, space: ExpressionSpace, loop: Variable, factor: int) -> Nest | None:
+    """The nest with the loop split by a factor; None if that does not pay."""
+    new, *_ = split_loop(nest, space, loop, factor, f"{loop.name}o")
+    if factor >= MIN_SPLIT:
         return new
-    joined = collapse(new, space)
-    return joined if len(joined.loops) <= len(nest.loops) else None
+    collapsed = collapse(new, space)
+    return collapsed if len(collapsed.loops) <= len(nest.loops) else None
 
 
 def split_loop(
-    nest: Nest, space: ExpressionSpace, loop: Variable, size: int, outer_name: str
+    nest: Nest, space: ExpressionSpace, loop: Variable, factor: int, outer_name: str
 ) -> tuple[Nest, Variable, Variable]:
-    """The nest with two loops in the place of one, and these: the inner one is of `size`, which divides the old one."""
-    outer = space.indices.variable(outer_name, loop.extent // size)
-    inner = space.indices.variable(loop.name, size)
-    both = space.indices.linear([space.indices.of(outer), space.indices.of(inner)], [size, 1])
-    at = nest.loops.index(loop)
-    loops = (*nest.loops[:at], outer, inner, *nest.loops[at + 1 :])
-    return replace(substitute(nest, space, {loop: both}), loops=loops), outer, inner
+    """Splits a loop in two, the inner one of extent `factor`, which must divide the old extent.
+
+    Returns the new nest, the outer and the inner loop.
+    """
+    outer = space.indices.variable(outer_name, loop.extent // factor)
+    inner = space.indices.variable(loop.name, factor)
+    counter = space.indices.linear([space.indices.of(outer), space.indices.of(inner)], [factor, 1])
+    position = nest.loops.index(loop)
+    loops = (*nest.loops[:position], outer, inner, *nest.loops[position + 1 :])
+    return replace(substitute(nest, space, {loop: counter}), loops=loops), outer, inner
 
 
 def _split_factors(nest: Nest, loop: Variable) -> set[int]:
-    """What the loop's counter is divided by in indices, where that divides the loop too."""
+    """The divisors of the loop's counter in quotients and remainders that also divide the loop's extent."""
     atoms = {atom for index in indices_of(nest) for atom, _ in index.terms if loop in atom.variables}
     divisors = {
         atom.divisor
@@ -306,7 +318,7 @@ def _split_factors(nest: Nest, loop: Variable) -> set[int]:
 
 
 def substitute(nest: Nest, space: ExpressionSpace, values: dict[Variable, Index]) -> Nest:
-    """The nest with loop variables replaced by other indices; the loops themselves stay."""
+    """Replaces loop variables by indices in all stores; the loops of the nest stay."""
     roots = space.substitute(nest.values, values)
     stores = tuple(
         Store(store.buffer, space.substitute_index(store.index, values), root)
@@ -316,6 +328,7 @@ def substitute(nest: Nest, space: ExpressionSpace, values: dict[Variable, Index]
 
 
 def loads_of(expressions: Sequence[Expression]) -> list[Load]:
+    """The loads inside the expressions."""
     return _loads_among(walk(expressions))
 
 
@@ -324,7 +337,7 @@ def _loads_among(expressions: Sequence[Expression]) -> list[Load]:
 
 
 def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
-    """Pairs (written, read) of buffers whose elements are read at most where and when they are written."""
+    """Pairs (written, read) of buffers that may share memory: elements are read only in iterations that write them."""
     if len(nests) != 1:
         return set()
     (nest,) = nests
@@ -340,20 +353,23 @@ def in_place_pairs(nests: Sequence[Nest]) -> set[tuple[int, int]]:
     for store in nest.stores:
         written.setdefault(store.buffer, set()).add(store.index)
     by_index: dict[Index | None, list[int]] = {}
-    for buffer, found in read.items():
-        if len(found) == 1:
-            by_index.setdefault(next(iter(found)), []).append(buffer)
+    for buffer, indices in read.items():
+        if len(indices) == 1:
+            by_index.setdefault(next(iter(indices)), []).append(buffer)
     return {
         (buffer, other)
-        for buffer, places in written.items()
-        if len(places) == 1
-        for other in by_index.get(next(iter(places)), ())
+        for buffer, indices in written.items()
+        if len(indices) == 1
+        for other in by_index.get(next(iter(indices)), ())
     }
 
 
 @dataclass(frozen=True, slots=True)
 class InvariantSelect:
-    """Which of two values a whole array has: where `condition` is `keeps`, what another buffer has at each place."""
+    """A loop-invariant select of whole arrays: `kept` if `condition` equals `keeps`, else `other`.
+
+    `kept` loads the element at the index of the store, so that nothing changes if both buffers are the same.
+    """
 
     condition: Expression
     keeps: bool
@@ -362,7 +378,7 @@ class InvariantSelect:
 
 
 def invariant_select(nest: Nest) -> InvariantSelect | None:
-    """The choice that is all of a nest, as of `select(is_valid, result, nan)`: in place it often changes nothing."""
+    """The loop-invariant select that is the whole body of a nest, as in `select(is_valid, result, nan)`; else None."""
     (store, *more) = nest.stores
     value = store.value
     if more or not nest.loops or not isinstance(value, Apply) or value.op.opcode != "select":
@@ -375,11 +391,11 @@ def invariant_select(nest: Nest) -> InvariantSelect | None:
 
 
 BF16_ROUNDING_COST = 4
-"""Of rounding to bf16, which no instruction does as the specification has it."""
+"""The cost of rounding to bf16: no instruction implements the rounding that the specification requires."""
 
 
 def expression_cost(expression: Expression) -> int:
-    """What one evaluation costs, in units of an addition."""
+    """The cost of one evaluation of the expression without its operands, in additions."""
     is_bf16, is_narrow = expression.type is PrimitiveType.BF16, expression.type.bits < 32
     if isinstance(expression, Apply):
         return element_cost(expression.op.opcode) + (BF16_ROUNDING_COST if is_bf16 else is_narrow)
@@ -387,7 +403,7 @@ def expression_cost(expression: Expression) -> int:
 
 
 def nest_cost(nest: Nest) -> int:
-    """The work of a nest in vectorised element additions; what does not depend on inner loops is done before them."""
+    """The cost of a nest in vectorised element additions, with loop-invariant expressions hoisted."""
     reductions = nest.reductions
     inside = {id(e) for reduction in reductions for e in walk(reduction.values)}
     total = 2 * len(nest.stores) * nest.iterations
@@ -402,7 +418,7 @@ def nest_cost(nest: Nest) -> int:
 
 
 def _evaluations(nest: Nest, variables: frozenset[Variable]) -> int:
-    """How often something is computed that depends on these variables: in the innermost of their loops."""
+    """The number of evaluations of an expression that depends on these variables, in the innermost of their loops."""
     depth = max((d + 1 for d, loop in enumerate(nest.loops) if loop in variables), default=0)
-    own = math.prod(loop.extent for loop in nest.loops[:depth])
-    return own * math.prod(variable.extent for variable in variables if variable not in nest.loops)
+    iterations = math.prod(loop.extent for loop in nest.loops[:depth])
+    return iterations * math.prod(variable.extent for variable in variables if variable not in nest.loops)

@@ -1,7 +1,7 @@
-"""Which operand elements an output element reads, and what it computes of them: one function an operation.
+"""Element functions: the expression of a result element in terms of operand elements, one function an operation.
 
-`Puller.element(instruction, index)` composes these functions from an instruction back to the buffers it starts from.
-Nothing is computed twice for one index: expressions are shared.
+`Puller.element(instruction, index)` composes these functions from an instruction back to buffers in memory. Expressions
+are shared, so that nothing is computed twice for one index.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 Indices = tuple[Index, ...]
 
-# Combiners that are associative and commutative, and have an identity: their reductions may run in any order.
 REORDERABLE = {"add", "multiply", "maximum", "minimum", "and", "or", "xor"}
+"""Opcodes of combiners that are associative and commutative, and have an identity."""
 
 
 def row_major_strides(sizes: Sequence[int]) -> list[int]:
+    """The strides, in elements, of the dimensions of a dense row-major array."""
     strides, step = [0] * len(sizes), 1
     for d in range(len(sizes) - 1, -1, -1):
         strides[d] = step
@@ -38,17 +39,17 @@ def row_major_strides(sizes: Sequence[int]) -> list[int]:
 
 
 class Puller:
-    """Expressions of the elements of instructions, over `buffers`: the instructions whose values lie in memory."""
+    """Makes the expressions of elements of instructions; `buffers` maps the instructions in memory to their buffers."""
 
     def __init__(self, space: ExpressionSpace, buffers: Mapping[Instruction, int]) -> None:
         self.space = space
         self.buffers = buffers
         self.pulled: dict[tuple[Instruction, Indices], list[Expression]] = {}
-        """What the elements of an instruction at an index are: of those that it is made of first."""
+        """The expressions of the elements of each instruction at each index, operands before users."""
         self._depths: dict[Instruction, int] = {}
 
     def reduction_depth(self, instruction: Instruction) -> int:
-        """How many reductions lie on a path from the buffers to the instruction, itself included, at most."""
+        """The largest number of reductions on a path from the buffers to the instruction, including itself."""
         stack = [instruction]
         while stack:
             top = stack[-1]
@@ -87,7 +88,7 @@ class Puller:
         return result if isinstance(result, list) else [result]
 
     def compute(self, computation: Computation, arguments: Sequence[Expression]) -> list[Expression]:
-        """The results of a computation of scalars on scalar expressions."""
+        """Evaluates a scalar computation on expressions; returns its results."""
         return compute(self.space, computation, arguments)
 
     def scalar_index(self, instruction: Instruction, low: int, high: int) -> Index:
@@ -96,6 +97,7 @@ class Puller:
         return self.clamped(value, low, high)
 
     def clamped(self, value: Expression, low: int, high: int) -> Index:
+        """An integer expression as an index clamped to [low, high]."""
         from hloom.loops.expressions import Constant
 
         if isinstance(value, Constant):
@@ -103,7 +105,7 @@ class Puller:
         return self.space.indices.dynamic(value, low, high)
 
     def logical_and(self, a: Expression | bool, b: Expression | bool) -> Expression | bool:
-        """Logical and of conditions, some of which are known."""
+        """The conjunction of conditions, some of which may be known."""
         if isinstance(a, bool):
             return b if a else False
         if isinstance(b, bool):
@@ -219,7 +221,7 @@ def _pad(puller: Puller, instruction: Instruction, index: Indices) -> Expression
 
 
 def dilated_index(puller: Puller, position: Index, size: int, step: int) -> tuple[Index, Expression | bool]:
-    """The element that lies at a position of a dimension with holes, and whether one lies there."""
+    """The index of the element at a position of a dimension dilated by `step`, and whether there is one."""
     indices, space = puller.space.indices, puller.space
     inside = space.in_range(position, 0, (size - 1) * step + 1 if size else 0)
     if step == 1 or inside is False:
@@ -301,7 +303,7 @@ def _reduction(
 
 
 def combiner_opcode(computation: Computation) -> str:
-    """The opcode where a computation is just `op(parameter 0, parameter 1)` of a reorderable operation, else ""."""
+    """The opcode of a computation that is a reorderable operation on both its parameters; "" for others."""
     root = computation.root
     parameters = set(computation.parameters)
     if root.opcode in REORDERABLE and len(parameters) == 2 and set(root.operands) == parameters:
@@ -342,12 +344,12 @@ def _guarded_reduction(
     puller: Puller, computation: Computation, over: tuple[Any, ...], inside: Expression,
     values: tuple[Expression, ...], initial: tuple[Expression, ...],
 ) -> list[Expression]:  # fmt: skip
-    """A reduction that skips the values for which `inside` does not hold."""
+    """A reduction that skips the values in iterations for which `inside` does not hold."""
     space = puller.space
     opcode = combiner_opcode(computation)
     if opcode:
-        unchanging = space.constant(values[0].type, identity(opcode, values[0].type))
-        return _reduction(puller, computation, over, (space.where(inside, values[0], unchanging),), initial)
+        identity_value = space.constant(values[0].type, identity(opcode, values[0].type))
+        return _reduction(puller, computation, over, (space.where(inside, values[0], identity_value),), initial)
     types = [value.type for value in values]
     arguments = [space.argument(type, k) for k, type in enumerate([*types, *types])]
     flag = space.argument(PrimitiveType.PRED, len(arguments))
@@ -359,7 +361,7 @@ def _guarded_reduction(
 
 
 def _guarded_calls(space: ExpressionSpace, values: list[Expression], flag: Expression) -> list[Expression]:
-    """The values with functions called only where the flag holds: they may loop on values that do not count."""
+    """Replaces calls of functions by calls under a flag: the functions might not end for values that are skipped."""
     calls: dict[int, Expression] = {}
     for expression in walk(values):
         if is_function_call(expression):

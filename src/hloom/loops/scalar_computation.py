@@ -1,8 +1,8 @@
-"""Combiners, comparators and maps: computations of scalars as expressions of their parameters.
+"""Scalar computations (combiners, comparators, maps) as expressions of their parameters.
 
-Element-wise instructions become expressions; calls and conditionals are computed in line, both branches of a
-conditional, one of which is chosen. What else a computation may hold (loops, arrays) is a function that is called:
-`passes.expand.outline` has made it one element-wise instruction before.
+Element-wise instructions become expressions. Calls and conditionals are inlined; all branches of a conditional are
+computed, and one result is selected. Computations with loops or arrays must be outlined before: the backend replaces
+them by one element-wise instruction that calls a function.
 """
 
 from __future__ import annotations
@@ -22,34 +22,36 @@ from hloom.ops.select import Select
 from hloom.shape import Shape
 from hloom.types import PrimitiveType
 
-# Whether the target can compute an element-wise operation: (operation, result type, operand types).
 CanApply = Callable[[Operation, PrimitiveType, Sequence[PrimitiveType]], bool]
+"""Whether the target can compute an element-wise operation: (operation, result type, operand types)."""
 
 _FORWARDING = {"copy", "reshape", "bitcast", "broadcast", "opt-barrier", "transpose"}
 _STRUCTURAL = {"parameter", "constant", "tuple", "get-tuple-element"}
 _CALLING = {"call", "map", "fusion", "conditional"}
 MAX_BRANCH = 64
-"""Conditionals whose branches have more instructions are not computed in line."""
+"""The largest number of instructions of a branch of a conditional that is inlined."""
 MAX_INLINED = 4096
-"""Instructions of what a computation calls, as often as it does."""
+"""The largest number of instructions inlined into a computation, counted at each call."""
 MAX_DEPTH = 100
+"""The largest number of instructions on a path of dependences, also of nested calls: `compute` recurses along them."""
 
 
 def is_scalar_computation(computation: Computation) -> bool:
-    """True where `compute` can evaluate it: all values are scalars, or tuples of them, and no loop is needed.
+    """Whether `compute` can evaluate a computation: all values are scalars, or tuples of them, and it has no loops.
 
-    What it calls is written out in it, so that must not be too much; and it is looked at from its result on, step by
-    step inside of each other, so there must not be too many in a row.
+    The computations that it calls are inlined, so their size is limited (MAX_INLINED), and so is the depth (MAX_DEPTH).
     """
-    size_and_depth = _size_and_depth(computation, {}, MAX_DEPTH)
-    return size_and_depth is not None and size_and_depth[0] - len(computation.instructions) <= MAX_INLINED
+    extent = _size_and_depth(computation, {}, MAX_DEPTH)
+    return extent is not None and extent[0] - len(computation.instructions) <= MAX_INLINED
 
 
 def _size_and_depth(
     computation: Computation, known: dict[Computation, tuple[int, int] | None], levels: int
 ) -> tuple[int, int] | None:
-    """How many instructions there are with those that it calls, and how many in a row; None where some are no scalars,
-    or too many in a row. `levels`: how deep calls may nest."""
+    """The number of instructions of a computation and its callees, and the length of its longest path of dependences.
+
+    None if it has instructions that cannot be inlined, or too long paths. Calls may nest `levels` deep.
+    """
     if computation not in known:
         known[computation] = None
         if not levels:
@@ -72,6 +74,7 @@ def _size_and_depth(
 
 
 def _is_scalar(instruction: Instruction) -> bool:
+    """Whether `compute` can evaluate an instruction, if it can evaluate the computations that it calls."""
     if not all(leaf.is_scalar for leaf in instruction.shape.leaves()):
         return False
     opcode, op = instruction.opcode, instruction.op
@@ -86,32 +89,32 @@ def _is_scalar(instruction: Instruction) -> bool:
 
 
 def elementwise_instructions(computation: Computation) -> Iterator[Instruction]:
-    """What a scalar computation computes, in the computations that it calls too."""
-    waiting, found = [computation], {computation}
-    while waiting:
-        for instruction in waiting.pop().instructions:
+    """The element-wise instructions of a scalar computation and of the computations that it calls."""
+    worklist, found = [computation], {computation}
+    while worklist:
+        for instruction in worklist.pop().instructions:
             if instruction.op.elementwise or instruction.opcode == "bitcast-convert":
                 yield instruction
             elif instruction.opcode in _CALLING:
                 new = [called for called in instruction.op.computations if called not in found]
                 found.update(new)
-                waiting += new
+                worklist += new
 
 
 def can_compute(computation: Computation, can_apply: CanApply) -> bool:
-    """Whether a computation can be evaluated on expressions of element types that the target computes with."""
+    """Whether a computation can be evaluated as expressions, and the target supports all its operations."""
     return is_scalar_computation(computation) and all(
         can_apply(i.op, i.shape.element_type, [operand.element_type for operand in i.operand_shapes])
         for i in elementwise_instructions(computation)
     )
 
 
-# A value: an expression, or a tuple of values.
 Value = Any
+"""An expression, or a tuple of values."""
 
 
 def compute(space: ExpressionSpace, computation: Computation, arguments: Sequence[Expression]) -> list[Expression]:
-    """The results of a scalar computation on expressions, tuples flattened."""
+    """Evaluates a scalar computation on expressions; returns its results, tuples flattened."""
     return list(_leaves(_evaluate(space, computation, arguments)))
 
 
@@ -149,7 +152,7 @@ def _constant(space: ExpressionSpace, shape: Shape, value: Any) -> Value:
 
 
 def _conditional(space: ExpressionSpace, branches: Sequence[Computation], operands: list[Value]) -> Value:
-    """All branches are computed; the last one stands for indices out of range (CONDITIONAL-4)."""
+    """Evaluates all branches and selects a result; indices out of range select the last branch (CONDITIONAL-4)."""
     selector, *arguments = operands
     results = [_evaluate(space, branch, [argument]) for branch, argument in zip(branches, arguments, strict=True)]
     if selector.type is PrimitiveType.PRED:

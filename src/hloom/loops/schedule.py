@@ -1,4 +1,4 @@
-"""Chooses how a nest runs: which loop is vectorised, how wide, what is turned in registers, what the threads share."""
+"""Schedules nests: chooses the vector loop and its lanes, tiles to transpose, values to keep, and parallel chunks."""
 
 from __future__ import annotations
 
@@ -33,23 +33,26 @@ from hloom.loops.split_reduction import split_reductions
 from hloom.passes.fusion.access_patterns import MAX_COLUMN
 
 MIN_PARALLEL_COST = 160_000
-"""Work, in element additions, below which a nest runs on one thread."""
+"""The smallest cost, in element additions, of a nest that runs on several threads."""
 MIN_CHUNK_COST = 20_000
+"""The smallest cost of a chunk that is worth a task, in element additions."""
 MIN_STAGED_COST = 8
-"""Expressions that cost as much are kept rather than computed again."""
+"""The smallest cost of an expression that is kept rather than computed again, in additions."""
 MAX_STAGED_ELEMENTS = 1 << 14
+"""The largest number of elements of a scratch buffer, which should stay in the cache."""
 SQUARES_PER_STEP = 4
 TILES_PER_THREAD = 8
+"""The number of tiles for each thread below which the threads share the vector loop instead."""
 MIN_VECTOR_EXTENT = 8
-"""Loops of at least so many iterations are better vectors than rows that are turned."""
+"""The smallest extent of contiguous loops that are vectorised in preference to interleaved accesses."""
 INTERLEAVED_SCORE = 3.0
-"""What vectors gain whose rows are turned in registers instead of being scattered."""
+"""The score of a vector loop whose interleaved accesses are transposed in registers instead of being scattered."""
 MAX_UNROLLED_LOOP = 4
-"""Loops of at most so many iterations may be written out around a reduction."""
+"""The largest extent of a loop around a reduction that is unrolled."""
 
 
 def schedule(kernel: Kernel, vector_bytes: int, threads: int) -> None:
-    """Gives every nest of the kernel its loops and schedule."""
+    """Transforms the nests of the kernel, splits long reductions, and gives each nest its schedule."""
     nests = []
     for nest in kernel.nests:
         nest = replace(nest, loops=tuple(loop for loop in nest.loops if loop.extent != 1))
@@ -76,13 +79,13 @@ def _schedule_nest(kernel: Kernel, nest: Nest, vector_bytes: int, threads: int) 
     return replace(nest, schedule=chosen)
 
 
-# Which loop is vectorised
+# The vector loop
 
 
 def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
-    """The loop along which most of memory is contiguous; None where reductions are better run along their own loops."""
+    """The loop along which most accesses are contiguous; None if reductions should be vectorised along their own."""
     if any(map(is_function_call, [*nest.expressions, *walk([e for f in nest.reductions for e in f.combine])])):
-        # Functions may hold loops: they must not see the values of lanes that do not count.
+        # Functions may contain loops, which might not end for the values of inactive lanes.
         return None
     longest = max((loop.extent for loop in nest.loops), default=0)
     loops = [loop for loop in nest.loops if loop.extent >= 4 or loop.extent == longest]
@@ -108,7 +111,7 @@ def _vector_loop(nest: Nest, vector_bytes: int) -> Variable | None:
 
 
 def _is_contiguous(nest: Nest, loop: Variable) -> bool:
-    """Whether all that vectors along the loop read and write is contiguous, with reductions side by side."""
+    """Whether all accesses are contiguous (loads may be invariant) and all reductions vary along the loop."""
     scores = [stride_score(load.index, loop) for load in nest.loads]
     scores += [stride_score(store.index, loop) - 1 for store in nest.stores]
     return (
@@ -119,6 +122,7 @@ def _is_contiguous(nest: Nest, loop: Variable) -> bool:
 
 
 def _contiguity(nest: Nest, loop: Variable) -> float:
+    """The sum of the stride scores of all accesses along the loop, with stores counted twice."""
     score = sum(2.0 * stride_score(store.index, loop) for store in nest.stores)
     for load in nest.loads:
         score += stride_score(load.index, loop)
@@ -126,7 +130,7 @@ def _contiguity(nest: Nest, loop: Variable) -> float:
 
 
 def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
-    """A loop along which loads are contiguous that are not along the vector loop."""
+    """A loop along which a load is contiguous that is not contiguous along the vector loop; None if there is none."""
     if nest.reductions or len(nest.stores) != 1:
         return None
     for load in nest.loads:
@@ -141,7 +145,7 @@ def _tile_loop(nest: Nest, vector: Variable) -> Variable | None:
 
 
 def _reduction_invariant_loops(nest: Nest, vector: Variable | None) -> list[Variable]:
-    """Loops that need the same reductions in each round: these are computed before them, for vectors of columns."""
+    """Loops in which all reductions are invariant: these are computed before them, for vectors of columns."""
     if vector is None or not nest.reductions or len(nest.stores) > 1:
         return []
     if not all(vector in reduction.variables for reduction in nest.reductions):
@@ -153,8 +157,9 @@ def _reduction_invariant_loops(nest: Nest, vector: Variable | None) -> list[Vari
 
 
 def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> Nest:
-    """The vector loop innermost but for those that use the reductions of columns, the tile's around it, of the others
-    the largest outermost if it gives threads work.
+    """Moves the tile's and the vector loop inwards, and inside them the loops that use reductions of columns.
+
+    If the outermost of the other loops is too short for the threads, the longest one becomes the outermost.
     """
     last = [loop for loop in (tile, vector) if loop is not None] + _reduction_invariant_loops(nest, vector)
     others = [loop for loop in nest.loops if loop not in last]
@@ -164,14 +169,15 @@ def _order_loops(nest: Nest, vector: Variable | None, tile: Variable | None) -> 
 
 
 def tile_step(tile: Variable, lanes: int) -> int:
-    """Rows of a tile that are worked on together: several squares of lanes, so that each visit reads longer runs."""
+    """The number of rows of a tile that are loaded together: several squares of lanes if possible, for longer runs."""
     return lanes * SQUARES_PER_STEP if tile.extent % (lanes * SQUARES_PER_STEP) == 0 else lanes
 
 
-# How wide
+# The number of lanes
 
 
 def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: int) -> int:
+    """The number of lanes of the vector loop: several registers for cheap values, and for reductions side by side."""
     expressions = nest.expressions
     width = native_lanes(expressions, vector_bytes)
     if tile is not None or needs_transposition(nest, vector, max_record_length(nest, vector, vector_bytes)):
@@ -180,7 +186,7 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
         return fitting_lanes(min(width, 16), 1, vector.extent)
     cost = sum(expression_cost(e) for e in expressions)
     reductions = [f for f in nest.reductions if vector in f.variables]
-    only_reductions = reductions and len(nest.stores) == 1  # not rows that are written out
+    only_reductions = reductions and len(nest.stores) == 1  # no unrolled loop
     factor = (
         8
         if reductions and cost <= 10
@@ -193,24 +199,21 @@ def _lanes(nest: Nest, vector: Variable, tile: Variable | None, vector_bytes: in
     return fitting_lanes(width * factor, width, vector.extent)
 
 
-# Work that is shared
+# Shared work
 
 
 def _unroll_short_loops(nest: Nest, space: ExpressionSpace) -> Nest:
-    """Short loops around reductions become one store for each iteration, so that the reductions share their loops and
-    work.
-    """
+    """Unrolls a short innermost loop around reductions, so that the reductions share their loops and operands."""
     is_short = len(nest.loops) > 1 and nest.loops[-1].extent <= MAX_UNROLLED_LOOP
     return unroll(nest, space, nest.loops[-1:]) if nest.reductions and is_short else nest
 
 
 def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
-    """Keeps costly values of a row that a reduction computes and the vector loop needs again."""
+    """Keeps expensive values in scratch buffers if a reduction computes them and the vector loop uses them again."""
     if vector is None or len(nest.loops) < 1:
         return nest
     space = kernel.space
-    wanted = nest.expressions
-    outside = {id(e): e for e in wanted}
+    outside = {id(e): e for e in nest.expressions}
     staged = []
     replaced: dict[int, Expression] = {}
     for reduction in nest.reductions:
@@ -237,7 +240,7 @@ def _stage(kernel: Kernel, nest: Nest, vector: Variable | None) -> Nest:
 
 
 def _expensive(values: Sequence[Expression], inner: Variable) -> list[Expression]:
-    """Expressions worth keeping, the largest first."""
+    """The expressions that are worth keeping, from users to operands."""
     found: list[Expression] = []
     for expression in reversed(walk(values)):
         if isinstance(expression, Apply) and inner in expression.variables:
@@ -250,7 +253,7 @@ def _expensive(values: Sequence[Expression], inner: Variable) -> list[Expression
 
 
 def _chunk(nest: Nest, vector: Variable | None, tile: Variable | None, lanes: int, threads: int) -> int:
-    """How many iterations of the first loop a thread takes at a time; 0: the nest runs on one thread."""
+    """The number of iterations of the outermost loop in a chunk; 0 if the nest runs on one thread."""
     cost = nest_cost(nest)
     if threads <= 1 or not nest.loops or cost < MIN_PARALLEL_COST:
         return 0

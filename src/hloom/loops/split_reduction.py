@@ -1,12 +1,13 @@
-"""Long reductions in parts: each part is reduced on its own, by any thread, and then the parts are reduced.
+"""Splits long reductions: parts are reduced in parallel, and then their partial results are combined.
 
     b1[c] = reduce[r < 4096; add](b0[4096*r + c])
 ->  b2[4096*p + c] = -0.0                                                   for p < 16, c < 4096
     b2[4096*p + c] = add(b2[4096*p + c], reduce[s < 8](b0[4096*(256*p + 8*t + s) + c]))   for p, t < 32, c
     b1[c] = reduce[p < 16; add](b2[4096*p + c])
 
-Needs reductions of reorderable combiners side by side over one loop. A part of a reduction over rows walks through
-memory in order, row by row, with its sums in the cache; where nothing is kept, a part is a reduction of its own.
+The reductions of the nest must have reorderable combiners and run over the same single loop. A part of a reduction of
+rows reads memory in order, row by row, with its row of accumulators in the cache; otherwise a part is a reduction of a
+range of the loop.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ from hloom.loops.nest import BufferType, Kernel, Nest, Store, loads_of, nest_cos
 from hloom.loops.pull import row_major_strides
 
 MIN_WORK = 150_000
-"""Work, in additions, below which a reduction stays whole."""
+"""The smallest cost, in additions, of a nest whose reductions are split."""
 MIN_PARTS, MAX_PARTS = 16, 128
 PART_ITERATIONS = 1 << 16
-"""Parts that keep nothing are as long where there are enough: the places from which one reads lie close together."""
+"""The number of iterations of a part of a single reduction, if that makes enough parts."""
 ROWS_PER_STEP = 8
+"""The number of rows that are added up before the sum is added to the row of accumulators."""
 MAX_ROW_BYTES = 1 << 18
+"""The largest row of accumulators, which should stay in the cache."""
 MIN_PART_ITERATIONS = 64
-"""Steps of a part, at least."""
+"""The smallest number of iterations of a part."""
 
 
 def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
-    """The nests that replace one; that nest alone where splitting does not pay.
+    """Splits the reductions of a nest: returns the nests that replace it, or the nest alone if splitting does not pay.
 
-    The parts do not depend on the number of threads, so neither does the result.
+    The parts, and thus the result, do not depend on the number of threads.
     """
     reductions = _splittable(nest)
     if not reductions or nest_cost(nest) < MIN_WORK:
@@ -47,34 +50,36 @@ def split_reductions(kernel: Kernel, nest: Nest) -> list[Nest]:
     return _Split(kernel, nest, reductions, variable, parts, by_rows).nests()
 
 
-def _part_count(steps: int, by_rows: bool) -> int:
-    """The more of them the longer each is, so that no chain of additions is long (GEN-13): errors within parts cancel
-    each other more than those of adding up the parts."""
+def _part_count(iterations: int, by_rows: bool) -> int:
+    """The number of parts, which grows with their length, so that no chain of additions is long (GEN-13).
+
+    Errors within parts cancel each other more than those of combining the parts.
+    """
     if by_rows:
-        return max(MIN_PARTS, math.isqrt(steps // ROWS_PER_STEP) // 2)
-    return min(MAX_PARTS, max(MIN_PARTS, steps // PART_ITERATIONS))
+        return max(MIN_PARTS, math.isqrt(iterations // ROWS_PER_STEP) // 2)
+    return min(MAX_PARTS, max(MIN_PARTS, iterations // PART_ITERATIONS))
 
 
 def _splittable(nest: Nest) -> list[Reduction]:
-    """The outermost reductions, if all are alike."""
+    """The outermost reductions, if all have named combiners and the same single loop; else none."""
     reductions = nest.reductions
     inner = {id(f) for reduction in reductions for f in reductions_of([*reduction.values, *reduction.initial])}
     outer = [reduction for reduction in reductions if id(reduction) not in inner]
     if any(v.extent > 16 for reduction in reductions if id(reduction) in inner for v in reduction.over):
         return []
-    alike = all(
+    are_similar = all(
         reduction.opcode and len(reduction.over) == 1 and reduction.over == outer[0].over for reduction in outer
     )
-    own_type = all(not reduction.initial[0].type.is_complex for reduction in outer)
-    return outer if alike and own_type and all(not reduction.initial[0].variables for reduction in outer) else []
+    are_real = all(not reduction.initial[0].type.is_complex for reduction in outer)
+    return outer if are_similar and are_real and all(not reduction.initial[0].variables for reduction in outer) else []
 
 
 def _reduces_rows(nest: Nest, reductions: list[Reduction], variable: Variable) -> bool:
-    """Whether what is read lies contiguously along a kept loop and far apart along the reduction's."""
+    """Whether the loads are contiguous along the loop of the nest and strided along that of the reductions."""
     if not nest.loops or len(nest.loops) > 1:
         return False
-    kept = nest.loops[0]
-    if kept.extent < 16 or kept.extent * 8 > MAX_ROW_BYTES:
+    loop = nest.loops[0]
+    if loop.extent < 16 or loop.extent * 8 > MAX_ROW_BYTES:
         return False
     loads = [
         load
@@ -84,15 +89,17 @@ def _reduces_rows(nest: Nest, reductions: list[Reduction], variable: Variable) -
     return (
         bool(loads)
         and all(
-            load.index.is_affine_in(variable) and load.index.is_affine_in(kept) and load.index.coefficient(kept) == 1
+            load.index.is_affine_in(variable) and load.index.is_affine_in(loop) and load.index.coefficient(loop) == 1
             for load in loads
-            if kept in load.variables
+            if loop in load.variables
         )
-        and any(kept in load.variables for load in loads)
+        and any(loop in load.variables for load in loads)
     )
 
 
 class _Split:
+    """The nests of split reductions, and the buffers of their partial results."""
+
     def __init__(
         self, kernel: Kernel, nest: Nest, reductions: list[Reduction], variable: Variable, parts: int, by_rows: bool
     ) -> None:
@@ -112,37 +119,39 @@ class _Split:
         return buffer
 
     def nests(self) -> list[Nest]:
-        return [*(self._row_nests() if self.by_rows else [self._single_nest()]), self._combining_nest()]
+        """The nests that compute the partial results, and the one that combines them."""
+        return [*(self._row_nests() if self.by_rows else [self._part_nest()]), self._combining_nest()]
 
     def _partial_index(self, part: Index) -> Index:
-        """Where a part's value of the current element lies."""
+        """The index of a part's partial result for the current element."""
         indices, loops = self.space.indices, self.nest.loops
-        own = indices.linear([indices.of(v) for v in loops], row_major_strides([v.extent for v in loops]))
-        return indices.add(indices.scale(part, self.nest.iterations), own)
+        element = indices.linear([indices.of(v) for v in loops], row_major_strides([v.extent for v in loops]))
+        return indices.add(indices.scale(part, self.nest.iterations), element)
 
-    def _reduced(self, reduction: Reduction, over: Variable, at: Index) -> Expression:
-        """The reduction over another variable, from the identity on."""
+    def _reduced(self, reduction: Reduction, over: Variable, counter: Index) -> Expression:
+        """The reduction with `counter` for its variable, over another variable and starting from the identity."""
         start = self.space.constant(reduction.initial[0].type, identity(reduction.opcode, reduction.initial[0].type))
-        value = self.space.substitute([reduction.values[0]], {self.variable: at}, in_reductions=False)[0]
+        value = self.space.substitute([reduction.values[0]], {self.variable: counter}, in_reductions=False)[0]
         return self.space.reduction((over,), (value,), (start,), reduction.combine, reduction.opcode)[0]
 
-    def _single_nest(self) -> Nest:
+    def _part_nest(self) -> Nest:
+        """The nest that reduces a contiguous range of iterations for each part."""
         indices = self.space.indices
         step = indices.variable("s", self.length)
-        at = indices.add(indices.scale(indices.of(self.part), self.length), indices.of(step))
+        counter = indices.add(indices.scale(indices.of(self.part), self.length), indices.of(step))
         stores = [
-            Store(buffer, self._partial_index(indices.of(self.part)), self._reduced(reduction, step, at))
+            Store(buffer, self._partial_index(indices.of(self.part)), self._reduced(reduction, step, counter))
             for reduction, buffer in zip(self.reductions, self.partials, strict=True)
         ]
         return Nest((self.part, *self.nest.loops), tuple(stores))
 
     def _row_nests(self) -> list[Nest]:
-        """Several rows at a time are added to the part's row of sums."""
+        """Initialises each part's row of accumulators, and adds ROWS_PER_STEP rows at a time to it."""
         indices, space = self.space.indices, self.space
         index = self._partial_index(indices.of(self.part))
         rows = indices.variable("t", self.length // ROWS_PER_STEP)
         step = indices.variable("s", ROWS_PER_STEP)
-        at = indices.add(
+        counter = indices.add(
             indices.scale(indices.of(self.part), self.length),
             indices.scale(indices.of(rows), ROWS_PER_STEP),
             indices.of(step),
@@ -151,17 +160,19 @@ class _Split:
         for reduction, buffer in zip(self.reductions, self.partials, strict=True):
             type = reduction.initial[0].type
             start.append(Store(buffer, index, space.constant(type, identity(reduction.opcode, type))))
-            so_far = space.load(type, buffer, index)
-            add.append(Store(buffer, index, self._combined(reduction, so_far, self._reduced(reduction, step, at))))
+            partial = space.load(type, buffer, index)
+            total = self._combined(reduction, partial, self._reduced(reduction, step, counter))
+            add.append(Store(buffer, index, total))
         loops = self.nest.loops
         return [Nest((self.part, *loops), tuple(start)), Nest((self.part, rows, *loops), tuple(add))]
 
     def _combined(self, reduction: Reduction, a: Expression, b: Expression) -> Expression:
+        """The combiner of the reduction applied to two values."""
         combiner = reduction.combine[0]
         return self.space.apply(combiner.op, combiner.type, a, b)  # type: ignore[attr-defined]
 
     def _combining_nest(self) -> Nest:
-        """The stores of the nest, with reductions of the parts and of what is left over."""
+        """The nest with each reduction replaced by that of its partial results and of the remaining iterations."""
         space, indices = self.space, self.space.indices
         results = {e.reduction: e for s in self.nest.stores for e in walk([s.value]) if isinstance(e, ReductionResult)}
         new: dict[int, Expression] = {}
@@ -169,13 +180,13 @@ class _Split:
         for reduction, buffer in zip(self.reductions, self.partials, strict=True):
             type = reduction.initial[0].type
             value = space.load(type, buffer, self._partial_index(indices.of(part)))
-            joined = space.reduction((part,), (value,), reduction.initial, reduction.combine, reduction.opcode)[0]
+            combined = space.reduction((part,), (value,), reduction.initial, reduction.combine, reduction.opcode)[0]
             done = self.parts * self.length
             if done < self.variable.extent:
                 remainder = indices.variable("q", self.variable.extent - done)
-                at = indices.shift(indices.of(remainder), done)
-                joined = self._combined(reduction, joined, self._reduced(reduction, remainder, at))
-            new[id(results[reduction])] = joined
+                counter = indices.shift(indices.of(remainder), done)
+                combined = self._combined(reduction, combined, self._reduced(reduction, remainder, counter))
+            new[id(results[reduction])] = combined
         roots = space.replace(self.nest.values, new)
         stores = tuple(replace(s, value=v) for s, v in zip(self.nest.stores, roots, strict=True))
         return replace(self.nest, stores=stores)

@@ -1,1 +1,1 @@
-"""The arithmetic of elements in LLVM IR: how types lie in registers, operations on them, mathematical functions."""
+"""Emission of element-wise operations: registers of each element type, arithmetic, mathematical functions."""

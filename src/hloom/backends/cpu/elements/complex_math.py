@@ -1,7 +1,7 @@
-"""Element-wise functions of complex numbers, given as pairs of real and imaginary part, as LLVM IR.
+"""Emission of element-wise functions of complex numbers, as pairs of a real and an imaginary part.
 
-c64 is computed in f64 but for products, so that its parts are rounded nearly correctly. c128 is good to a few ulps of
-the modulus; the parts are as good each where a formula without cancellation is known.
+Functions of c64, except for products, are computed in f64, so that their parts are rounded nearly correctly. Functions
+of c128 are accurate to a few ulps of the modulus, and in each part where a formula without cancellation is known.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from hloom.backends.cpu.elements.trigonometry import atan2, sin, sin_and_cos
 from hloom.backends.cpu.llvm.text import Builder, Value
 
 Pair = tuple[Lanes, Lanes]
+"""A real and an imaginary part."""
 
 
 # Arithmetic
 
 
 def multiply(a: Pair, b: Pair) -> Pair:
+    """The product a * b."""
     return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
 def divide(a: Pair, b: Pair) -> Pair:
-    """The quotient, with the infinities and zeros of C's Annex G where its parts would both be NaN (DIV-1)."""
+    """The quotient; where both its parts would be NaN, with the infinities and zeros of C's Annex G (DIV-1)."""
     real, imaginary = quotient(a, b)
     lost = real.compare("uno", real) & imaginary.compare("uno", imaginary)
     signed = with_sign_of(b[0].like(INF), b[0])
@@ -61,7 +63,7 @@ def _is_finite(z: Pair) -> Lanes:
 
 
 def _signs(z: Pair) -> Pair:
-    """1 for an infinite part and 0 for a finite one, with their signs."""
+    """Replaces infinite parts by 1 and finite ones by 0, with their signs."""
     ones = [with_sign_of(where(abs(x).equals(INF), x.like(1.0), x.like(0.0)), x) for x in z]
     return ones[0], ones[1]
 
@@ -71,7 +73,7 @@ def _times_conjugate(a: Pair, b: Pair, factor: float) -> Pair:
 
 
 def quotient(a: Pair, b: Pair) -> Pair:
-    """Smith's algorithm: the larger part of the divisor is divided out."""
+    """The quotient by Smith's algorithm, which divides by the larger part of the divisor first."""
     swap = abs(b[0]) < abs(b[1])
     large, small = where(swap, b[1], b[0]), where(swap, b[0], b[1])
     p, q = where(swap, a[1], a[0]), where(swap, a[0], a[1])
@@ -100,7 +102,7 @@ def _over_i(z: Pair) -> Pair:
 
 
 def _scaled(z: Pair) -> tuple[Lanes, Lanes, Lanes]:
-    """The larger and the smaller part, absolute, scaled by 2^-exponent so that squares stay in range; the exponent."""
+    """The larger and smaller absolute part, scaled by 2^-exponent so that squares stay in range, and the exponent."""
     x, y = abs(z[0]), abs(z[1])
     swap = x < y
     large, small = where(swap, y, x), where(swap, x, y)
@@ -111,25 +113,26 @@ def _scaled(z: Pair) -> tuple[Lanes, Lanes, Lanes]:
 
 
 def _power_of_600(exponent: Lanes) -> Lanes:
-    """2^exponent, where that is 600, 0 or -600."""
+    """2^exponent for exponents of 600, 0 and -600."""
     return where(exponent > 0.0, exponent.like(2.0**600), where(exponent < 0.0, exponent.like(2.0**-600), 1.0))
 
 
 def modulus(z: Pair) -> Lanes:
+    """|z|, without overflow of squares."""
     large, small, exponent = _scaled(z)
     result = sqrt(fma(large, large, small * small)) * _power_of_600(exponent)
     return where(_is_infinite(z), INF, result)
 
 
 def sign(z: Pair) -> Pair:
-    """z / |z|; 0 of 0."""
+    """z / |z|; 0 for z = 0."""
     size = modulus(z)
     size = where(size.equals(0.0), 1.0, size)
     return z[0] / size, z[1] / size
 
 
 def square_root(z: Pair) -> Pair:
-    """t = sqrt((|x| + |z|) / 2) is one part, y / 2t the other; none of them cancels."""
+    """The square root: one part is t = sqrt((|x| + |z|) / 2), the other y / 2t, both without cancellation."""
     large, small, exponent = _scaled(z)
     size = sqrt(fma(large, large, small * small))
     x = abs(z[0])
@@ -138,7 +141,7 @@ def square_root(z: Pair) -> Pair:
         exponent > 0.0, x.like(2.0**300), where(exponent < 0.0, x.like(2.0**-300), 1.0)
     )
     other = where(t.equals(0.0), 0.0, abs(z[1]) / (t + t))
-    # An infinity in the real part leaves 0 times it in the other; one in the imaginary part is in both.
+    # An infinite real part makes the other part 0, an infinite imaginary part makes both infinite.
     infinite = abs(z[1]).equals(INF)
     t = where(infinite | x.equals(INF), INF, t)
     other = where(infinite, INF, where(x.equals(INF) & (abs(z[1]) < INF), 0.0, other))
@@ -147,6 +150,7 @@ def square_root(z: Pair) -> Pair:
 
 
 def reciprocal_root(z: Pair) -> Pair:
+    """1 / sqrt(z)."""
     return _reciprocal(square_root(z))
 
 
@@ -154,14 +158,14 @@ def reciprocal_root(z: Pair) -> Pair:
 
 
 def exponential(z: Pair) -> Pair:
-    """e^x (cos y + i sin y); the powers of two of e^x are multiplied last, as they may overflow alone."""
+    """e^x (cos y + i sin y), with the powers of two in e^x multiplied last, as they alone may overflow."""
     x, y = z
     sine, cosine = sin_and_cos(y)
     power, scale, other = exp_parts(at_least(at_most(x, 1400.0), -1400.0))
     other = where(x > 1400.0, INF, other)
     scaled = power * scale
     real, imaginary = scaled * cosine * other, scaled * sine * other
-    # Of infinite y cosine and sine are NaN.
+    # Cosine and sine of infinite y are NaN.
     infinite = where(x.equals(INF), INF, where(x.equals(-INF), x.like(0.0), cosine))
     real = where(cosine.compare("uno", cosine), infinite, real)
     imaginary = where(sine.compare("uno", sine) & x.equals(-INF), 0.0, imaginary)
@@ -169,7 +173,7 @@ def exponential(z: Pair) -> Pair:
 
 
 def exponential_minus_one(z: Pair) -> Pair:
-    """Real part: (e^x - 1) cos y - 2 sin(y / 2)^2."""
+    """e^z - 1, with the real part (e^x - 1) cos y - 2 sin(y / 2)^2."""
     x, y = z
     sine, cosine = sin_and_cos(y)
     half = sin(y * 0.5)
@@ -177,12 +181,13 @@ def exponential_minus_one(z: Pair) -> Pair:
 
 
 def logistic(z: Pair) -> Pair:
+    """1 / (1 + e^-z)."""
     real, imaginary = exponential((-z[0], -z[1]))
     return _reciprocal((real + 1.0, imaginary))
 
 
 def _log_modulus(z: Pair) -> Lanes:
-    """log |z| = log(x^2 + y^2) / 2, the squares and their sum in two parts: exact enough near |z| = 1."""
+    """log |z| = log(x^2 + y^2) / 2, with the squares and their sum in double-double, which |z| near 1 needs."""
     large, small, exponent = _scaled(z)
     first, second = large * large, small * small
     total = first + second
@@ -192,11 +197,12 @@ def _log_modulus(z: Pair) -> Lanes:
 
 
 def logarithm(z: Pair) -> Pair:
+    """The principal value of log z: log |z| + i arg z."""
     return _log_modulus(z), atan2(z[1], z[0])
 
 
 def logarithm_of_one_plus(z: Pair) -> Pair:
-    """log |1 + z| from |1 + z|^2 in two parts: (1 + x)^2 + y^2 with what 1 + x lacks."""
+    """log(1 + z), with |1 + z|^2 = (1 + x)^2 + y^2 in double-double, including the rounding error of 1 + x."""
     x, y = z
     u = x + 1.0
     lost = x - (u - 1.0)
@@ -211,7 +217,7 @@ def logarithm_of_one_plus(z: Pair) -> Pair:
 
 
 def power(z: Pair, w: Pair) -> Pair:
-    """e^(w log z); 1 of w = 0, 0 of z = 0 with a positive real exponent."""
+    """e^(w log z); 1 for w = 0, and 0 for z = 0 if the exponent has a positive real part."""
     size, angle = logarithm(z)
     real, imaginary = exponential((fma(w[0], size, -(w[1] * angle)), fma(w[0], angle, w[1] * size)))
     is_zero = z[0].equals(0.0) & z[1].equals(0.0)
@@ -221,11 +227,11 @@ def power(z: Pair, w: Pair) -> Pair:
     return where(is_one, 1.0, real), where(is_one, 0.0, imaginary)
 
 
-# Trigonometric and hyperbolic functions: those of iz are those of z turned by i
+# Trigonometric and hyperbolic functions: sin(z) = -i sinh(i z), cos(z) = cosh(i z)
 
 
 def _products(x: Lanes, for_cosh: Lanes, for_sinh: Lanes) -> Pair:
-    """cosh(x) for_cosh and sinh(x) for_sinh, where cosh and sinh alone may overflow; 0 times anything is 0."""
+    """cosh(x) for_cosh and sinh(x) for_sinh, of which cosh and sinh alone may overflow; zero factors give 0."""
     a = abs(x)
     power, scale, other = exp_parts(at_most(a, 1400.0), halved=True)
     other = where(a > 1400.0, INF, other)
@@ -242,24 +248,26 @@ def _products(x: Lanes, for_cosh: Lanes, for_sinh: Lanes) -> Pair:
 
 
 def _of_infinite(x: Lanes, real: Lanes) -> Lanes:
-    """The real part inf of infinite x, though the imaginary part has no cosine."""
+    """`real`, or infinity where x is infinite and the sine or cosine of the imaginary part made `real` NaN."""
     return where(abs(x).equals(INF) & real.compare("uno", real), INF, real)
 
 
 def hyperbolic_sine(z: Pair) -> Pair:
+    """sinh x cos y + i cosh x sin y."""
     sine, cosine = sin_and_cos(z[1])
     imaginary, real = _products(z[0], sine, cosine)
     return _of_infinite(z[0], real), imaginary
 
 
 def hyperbolic_cosine(z: Pair) -> Pair:
+    """cosh x cos y + i sinh x sin y."""
     sine, cosine = sin_and_cos(z[1])
     real, imaginary = _products(z[0], cosine, sine)
     return _of_infinite(z[0], real), imaginary
 
 
 def hyperbolic_tangent(z: Pair) -> Pair:
-    """(sinh x cosh x + i sin y cos y) / (sinh^2 x + cos^2 y); of large |x| +-1 + i 4 sin y cos y e^-2|x|."""
+    """(sinh x cosh x + i sin y cos y) / (sinh^2 x + cos^2 y); for large |x| +-1 + i 4 sin y cos y e^-2|x|."""
     x, y = z
     sine, cosine = sin_and_cos(y)
     a = abs(x)
@@ -270,7 +278,7 @@ def hyperbolic_tangent(z: Pair) -> Pair:
     far = a > 22.0
     real = where(far, fma(product, 0.0, 1.0), sinh_x * cosh_x / denominator)
     imaginary = where(far, 4.0 * product * exp(a * -2.0), product / denominator)
-    # Of infinite x the sign alone depends on y, whatever that is.
+    # For infinite x the result is +-1 +- 0 i, with signs from x and y.
     infinite = a.equals(INF)
     real = where(infinite, 1.0, where(a.equals(0.0), a, real))
     imaginary = where(infinite, with_sign_of(a.like(0.0), where(abs(y) < INF, product, y)), imaginary)
@@ -278,14 +286,17 @@ def hyperbolic_tangent(z: Pair) -> Pair:
 
 
 def sine(z: Pair) -> Pair:
+    """sin z = -i sinh(i z)."""
     return _over_i(hyperbolic_sine(_times_i(z)))
 
 
 def cosine(z: Pair) -> Pair:
+    """cos z = cosh(i z)."""
     return hyperbolic_cosine(_times_i(z))
 
 
 def tangent(z: Pair) -> Pair:
+    """tan z = -i tanh(i z)."""
     return _over_i(hyperbolic_tangent(_times_i(z)))
 
 
@@ -293,7 +304,7 @@ def tangent(z: Pair) -> Pair:
 
 
 def _finite(z: Pair) -> Pair:
-    """Infinite z as the largest numbers in their place and zeros in that of finite parts: the angle stays."""
+    """Replaces infinite z by a finite number of the same angle: infinite parts by the largest number, others by 0."""
     infinite, largest = _is_infinite(z), 2.0**1023 * (2.0 - 2.0**-52)
     real, imaginary = (
         where(infinite & (abs(x) < INF), with_sign_of(x.like(0.0), x), at_least(at_most(x, largest), -largest))
@@ -303,7 +314,7 @@ def _finite(z: Pair) -> Pair:
 
 
 def _arc_length(z: Pair, x: Lanes) -> Lanes:
-    """asinh(x); infinite of infinite z."""
+    """asinh(x), but infinite if z is."""
     result = asinh(x)
     return where(_is_infinite(z), with_sign_of(x.like(INF), result), result)
 
@@ -315,6 +326,7 @@ def _roots(z: Pair) -> tuple[Pair, Pair]:
 
 
 def arc_sine(z: Pair) -> Pair:
+    """The principal value of asin z, from sqrt(1 - z) and sqrt(1 + z)."""
     minus, plus = _roots(z)
     angle = atan2(_finite(z)[0], minus[0] * plus[0] - minus[1] * plus[1])
     length = _arc_length(z, minus[0] * plus[1] - minus[1] * plus[0])
@@ -323,29 +335,32 @@ def arc_sine(z: Pair) -> Pair:
 
 
 def arc_cosine(z: Pair) -> Pair:
+    """The principal value of acos z, from sqrt(1 - z) and sqrt(1 + z)."""
     minus, plus = _roots(z)
     return 2.0 * atan2(minus[0], plus[0]), _arc_length(z, plus[0] * minus[1] - plus[1] * minus[0])
 
 
 def hyperbolic_arc_sine(z: Pair) -> Pair:
+    """asinh z = -i asin(i z)."""
     return _over_i(arc_sine(_times_i(z)))
 
 
 def hyperbolic_arc_cosine(z: Pair) -> Pair:
+    """The principal value of acosh z, from sqrt(z - 1) and sqrt(z + 1)."""
     x, y = _finite(z)
     minus, plus = square_root((x - 1.0, y)), square_root((x + 1.0, y))
     return _arc_length(z, minus[0] * plus[0] + minus[1] * plus[1]), 2.0 * atan2(minus[1], plus[0])
 
 
 def hyperbolic_arc_tangent(z: Pair) -> Pair:
-    """log1p(4 |x| / ((1 - |x|)^2 + y^2)) / 4 and atan2(2 y, (1 - x) (1 + x) - y^2) / 2; about 1 / z of large z."""
+    """log1p(4 |x| / ((1 - |x|)^2 + y^2)) / 4 and atan2(2 y, (1 - x) (1 + x) - y^2) / 2; about 1 / z for large z."""
     large = (abs(z[0]) > 2.0**400) | (abs(z[1]) > 2.0**400)
     x, y = z
     a = abs(x)
     below = 1.0 - a
     real = 0.25 * log1p(4.0 * a / fma(below, below, y * y))
     angle = 0.5 * atan2(y + y, fma(below, a + 1.0, -(y * y)))
-    # There the angle is a right one, and the real part x / |z|^2 by two divisions that do not overflow.
+    # For large z the angle is pi / 2, and the real part x / |z|^2, by two divisions that do not overflow.
     size = modulus(z)
     real = where(large, where(_is_infinite(z), 0.0, a / size / size), real)
     right_angle = with_sign_of(y.like(1.5707963267948966), y)
@@ -363,6 +378,7 @@ def arc_tangent_of_quotient(y: Pair, x: Pair) -> Pair:
 # Tables
 
 _Values = tuple[Value, Value]
+"""The registers of a real and an imaginary part."""
 
 
 def _lanes(b: Builder, z: _Values, element: str) -> Pair:
@@ -391,7 +407,7 @@ def _binary(
 
 
 def _abs(b: Builder, z: _Values) -> Value:
-    """max * sqrt(1 + (min / max)^2), which stays in the parts' own type."""
+    """|z| = max * sqrt(1 + (min / max)^2), computed in the type of the parts."""
     x, y = (abs(part) for part in _lanes(b, z, z[0].type.element))
     if z[0].type.element == "double":
         return modulus((x, y)).value

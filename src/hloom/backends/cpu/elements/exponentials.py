@@ -1,6 +1,6 @@
 """Exponential, logarithm and power with their relatives (hyperbolic functions, logistic, erf) on `Lanes`.
 
-e^x: x = n ln 2 + r with |r| <= ln 2 / 2, e^r = 1 + r + r^2 q(r), and 2^n is put in the exponent bits.
+e^x: x = n ln 2 + r with |r| <= ln 2 / 2, e^r = 1 + r + r^2 q(r), and 2^n is built from its exponent bits.
 log: x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), log x = e ln 2 + log(1 + f).
 """
 
@@ -23,11 +23,11 @@ NAN = float("nan")
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 
-# ln 2 in two parts; the high part is a number of the element type, the low one what it lacks.
+# ln 2 in two parts: rounded to the element type, and the rounding error.
 LN2_HIGH = (0.6931471824645996, 0.6931471805599453)
 LN2_LOW = (-1.9046542121259336e-09, 2.3190468138462996e-17)
 
-# 1.5 * 2^mantissa bits: adding it rounds to an integer, which stands in the low bits.
+# 1.5 * 2^(mantissa bits): the sum with it is rounded to an integer, which is in the low bits.
 ROUNDER = (12582912.0, 6755399441055744.0)
 
 # (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2; relative errors of e^r - 1: 2^-26.1 and 2^-55.4.
@@ -143,14 +143,14 @@ POWER_ATANH = {
     ),
 }
 
-# e^x of these and less is zero.
+# e^x is zero for these and smaller exponents.
 MIN_EXPONENT = (-104.0, -746.0)
 
 # Exponentials
 
 
 def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """The bits of n + ROUNDER, n, and r: x = n LN2_HIGH + r, exactly."""
+    """The bits of n + ROUNDER, n, and r with x = n LN2_HIGH + r, exactly."""
     rounder = x.pick(*ROUNDER)
     shifted = fma(x, LOG2E, rounder)
     n = shifted - rounder
@@ -163,15 +163,15 @@ def _without_low(n: Lanes, value: Lanes | Number) -> Lanes:
 
 
 def _power_of_two(n: Lanes, mantissa_bits: int, factor: float = 1.0) -> Lanes:
-    """factor 2^n of the integers n, of which only the bits of an exponent count; the factor is a power of two."""
+    """factor * 2^n for a power of two and integers n, of which only the low bits, those of an exponent, matter."""
     bits = bit_pattern("double" if mantissa_bits == 52 else "float", factor)
     return ((n << mantissa_bits) + bits).float
 
 
 def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple[Lanes, Lanes, Lanes]:
-    """Three factors of e^(x + low), or of half of it: e^r and two powers of two, all normal numbers.
+    """Three factors of e^(x + low), or half of it: e^r and two powers of two, all normal numbers.
 
-    Multiplied in this order they round once where the result is subnormal. |x| is below twice the largest exponent.
+    Multiplied in this order, they round a subnormal result once. |x| must be below twice the largest exponent.
     """
     bits, n, r = _reduce(x)
     r = _without_low(n, r) if low is None else r + _without_low(n, low)
@@ -183,23 +183,28 @@ def exp_parts(x: Lanes, low: Lanes | None = None, halved: bool = False) -> tuple
 
 
 def _exp(x: Lanes, low: Lanes | None = None, halved: bool = False) -> Lanes:
+    """e^(x + low), or half of it."""
     power, scale, other = exp_parts(x, low, halved)
     return power * scale * other
 
 
 def exp(x: Lanes) -> Lanes:
+    """e^x."""
     return _exp_of_small(at_most(x, x.pick(90.0, 711.0)))
 
 
 def _exp_of_small(x: Lanes) -> Lanes:
-    """Where the result is zero, as at masked places of a softmax, a factor is: a product that underflows is slow."""
+    """e^x for x that cannot overflow.
+
+    Where the result is zero, as for masked scores of a softmax, a factor is zero: products that underflow are slow.
+    """
     least = x.pick(*MIN_EXPONENT)
     power, scale, other = exp_parts(at_least(x, least))
     return power * scale * where(x > least, other, 0.0)
 
 
 def expm1(x: Lanes) -> Lanes:
-    """2^n (e^r - 1) + 2^n - 1, with 2^n in two factors so that it does not overflow first."""
+    """e^x - 1 = 2^n (e^r - 1) + 2^n - 1, with 2^n in two factors, since it may overflow before the result does."""
     clamped = at_least(at_most(x, x.pick(90.0, 711.0)), x.pick(-20.0, -40.0))
     bits, n, r = _reduce(clamped)
     rest = n * -x.pick(*LN2_LOW)
@@ -213,9 +218,9 @@ def expm1(x: Lanes) -> Lanes:
 
 
 def logistic(x: Lanes) -> Lanes:
-    """1 / (1 + e), or e / (1 + e) of negative x, with e = e^-|x|.
+    """1 / (1 + e) with e = e^-|x|, or e / (1 + e) for negative x.
 
-    A quotient s = a / (1 + e) is a - e s, too, which loses less than 1 + e, since e is at most 1.
+    The quotient s = a / (1 + e) equals a - e s, which has a smaller rounding error, since e is at most 1.
     """
     e = _exp_of_small(-abs(x))
     above = where(x < 0.0, e, 1.0)
@@ -223,7 +228,7 @@ def logistic(x: Lanes) -> Lanes:
 
 
 def tanh(x: Lanes) -> Lanes:
-    """h / (1 + h) with h = (e^2|x| - 1) / 2, which needs no other way near zero: there it is h - h tanh |x|."""
+    """h / (1 + h) with h = (e^2|x| - 1) / 2, computed near zero as h - h tanh |x|."""
     a = abs(x)
     bits, n, r = _reduce(at_most(a + a, x.pick(20.0, 40.0)))
     half = _power_of_two(bits, x.mantissa_bits, 0.5)
@@ -234,7 +239,7 @@ def tanh(x: Lanes) -> Lanes:
 
 
 def sinh(x: Lanes) -> Lanes:
-    """(e^a - e^-a) / 2 of a = |x|; a polynomial near zero."""
+    """(e^a - e^-a) / 2 with a = |x|; a polynomial near zero."""
     a = abs(x)
     half = _exp(at_most(a, x.pick(90.0, 711.0)), halved=True)
     square = a * a
@@ -243,12 +248,13 @@ def sinh(x: Lanes) -> Lanes:
 
 
 def cosh(x: Lanes) -> Lanes:
+    """(e^a + e^-a) / 2 with a = |x|."""
     half = _exp(at_most(abs(x), x.pick(90.0, 711.0)), halved=True)
     return half + 0.25 / half
 
 
 def erf(x: Lanes) -> Lanes:
-    """1 - e^-g with g = -log(erfc |x|), a smooth function."""
+    """1 - e^-g with g = -log(erfc |x|), a smooth function approximated by a polynomial."""
     a = at_most(abs(x), x.pick(3.95, 5.93))
     factor = fma(a, a.polynomial(ERF), a.pick(*ERF_AT_0_HIGH))
     g = a * factor
@@ -263,14 +269,14 @@ def erf(x: Lanes) -> Lanes:
 
 
 def _split(x: Lanes) -> tuple[Lanes, Lanes]:
-    """Positive normal x as integer e and m in [sqrt(1/2), sqrt(2)): x = 2^e m."""
+    """Splits positive normal x = 2^e m into the integer e and m in [sqrt(1/2), sqrt(2))."""
     bits = x.bits
     e = (bits - bit_pattern(x.type.element, 0.5**0.5)).shift_right_signed(x.mantissa_bits)
     return e, (bits - (e << x.mantissa_bits)).float
 
 
 def _as_float(e: Lanes) -> Lanes:
-    """Small integers as floats of the same bits."""
+    """Converts small integers to floats of the same width."""
     if e.type.bits == 32:
         return Lanes(e.b, e.b.convert("sitofp", e.value, "float"))
     return (e + bit_pattern("double", ROUNDER[1])).float - ROUNDER[1]
@@ -290,6 +296,7 @@ def _log(e: Lanes, f: Lanes) -> Lanes:
 
 
 def log(x: Lanes) -> Lanes:
+    """The natural logarithm; -infinity for zeros, NaN for negative x."""
     e, m = _split_any(x)
     result = _log(e, m - 1.0)
     result = where(x.equals(INF), x, result)
@@ -298,7 +305,7 @@ def log(x: Lanes) -> Lanes:
 
 
 def _split_any(x: Lanes) -> tuple[Lanes, Lanes]:
-    """Positive x, perhaps subnormal, as float e and m in [sqrt(1/2), sqrt(2)): x = 2^e m."""
+    """Splits positive x = 2^e m, which may be subnormal, into e as a float and m in [sqrt(1/2), sqrt(2))."""
     tiny = x < x.pick(2.0**-126, 2.0**-1022)
     shift = 24.0 if x.type.bits == 32 else 54.0
     e, m = _split(where(tiny, x * 2.0**shift, x))
@@ -307,10 +314,10 @@ def _split_any(x: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def log_of_sum(u: Lanes, rest: Lanes, exponent: Lanes | None = None) -> Lanes:
-    """log(u + rest) where u is the rounded sum, not subnormal; with `exponent` of (u + rest) 2^exponent."""
+    """log(u + rest), or log((u + rest) 2^exponent), for a rounded sum u that is not subnormal and its error."""
     largest = 127 if u.type.bits == 32 else 1023
     e, m = _split(u)
-    # 2^-e, or 0 where the rest is none of u's digits.
+    # 2^-e, or 0 where the rest is too small to matter.
     inverse = ((largest - e.intrinsic("smin", largest)) << u.mantissa_bits).float
     power = _as_float(e)
     result = _log(power if exponent is None else power + exponent, fma(rest, inverse, m - 1.0))
@@ -319,19 +326,20 @@ def log_of_sum(u: Lanes, rest: Lanes, exponent: Lanes | None = None) -> Lanes:
 
 
 def _log1p(x: Lanes, low: Lanes | None = None) -> Lanes:
-    """log(1 + x + low): what 1 + x lacks after rounding is added to f in the scale of the sum."""
+    """log(1 + x + low), with the rounding error of 1 + x."""
     u = x + 1.0
     rest = x - (u - 1.0)
     return log_of_sum(u, rest if low is None else rest + low)
 
 
 def log1p(x: Lanes) -> Lanes:
-    # x = -0 is lost in u.
+    """log(1 + x)."""
+    # The sign of x = -0 is lost in 1 + x.
     return where(x.equals(0.0), x, _log1p(x))
 
 
 def asinh(x: Lanes) -> Lanes:
-    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) of a = |x|; log(2 a) of large ones."""
+    """log1p(a + a^2 / (1 + sqrt(1 + a^2))) with a = |x|; log(2 a) for large a."""
     a = abs(x)
     large = a > a.pick(2.0**30, 2.0**60)
     square = a * a
@@ -342,13 +350,13 @@ def asinh(x: Lanes) -> Lanes:
 
 
 def acosh(x: Lanes) -> Lanes:
-    """log1p(t + sqrt(2 t + t^2)) of t = x - 1; log(2 x) of large ones."""
+    """log1p(t + sqrt(2 t + t^2)) with t = x - 1; log(2 x) for large x."""
     large = x > x.pick(2.0**30, 2.0**60)
     t = x - 1.0
     twice = t + t
     square = fma(t, t, twice)
     root = sqrt(square)
-    # What the root lacks; it is 0 only where the residue is, too.
+    # The exact square minus root^2; it is 0 where the root is, hence the 2^-99 below.
     residue = fma(-root, root, square) + fma(t, t, twice - square)
     total = root + t
     rest = (t - (total - root)) + residue / (root + root + 2.0**-99)
@@ -357,7 +365,7 @@ def acosh(x: Lanes) -> Lanes:
 
 
 def atanh(x: Lanes) -> Lanes:
-    """log1p(2 a / (1 - a)) / 2 of a = |x|."""
+    """log1p(2 a / (1 - a)) / 2 with a = |x|."""
     a = abs(x)
     twice = a + a
     below = 1.0 - a
@@ -370,11 +378,11 @@ def atanh(x: Lanes) -> Lanes:
 
 
 def power(x: Lanes, y: Lanes) -> Lanes:
-    """IEEE pow: the sign of odd integer powers, NaN of other powers of negative numbers, 1 of x = 1 and of y = 0."""
+    """x^y as IEEE pow: negative x have a signed result for odd y and NaN for non-integer y; x = 1 and y = 0 give 1."""
     base = abs(x)
     log_base, low = _log_in_two(base)
     log_base = where(base.equals(0.0), -INF, where(base < INF, log_base, base))
-    # A finite exponent, as large as it may be, times the logarithm 0 is 0.
+    # An infinite exponent times the logarithm 0 would be NaN.
     largest = y.pick(2.0**127, 2.0**1023)
     exponent = at_least(at_most(y, largest), -largest)
     product = exponent * log_base
@@ -390,7 +398,7 @@ def power(x: Lanes, y: Lanes) -> Lanes:
 
 
 def _log_in_two(x: Lanes) -> tuple[Lanes, Lanes]:
-    """The logarithm of finite positive x and what it lacks, together good for about 66 bits of f64, 36 of f32."""
+    """The logarithm of finite positive x and its rounding error, together accurate to about 66 bits (f32: 36)."""
     e, m = _split_any(x)
     f = m - 1.0
     # s = f / (2 + f) = sh + sl
@@ -411,7 +419,7 @@ def _log_in_two(x: Lanes) -> tuple[Lanes, Lanes]:
     wl = fma(zh, ch, -wh) + fma(zh, cl, zl * ch)
     ah = sh * wh
     al = fma(sh, wh, -ah) + fma(sh, wl, sl * wh)
-    # log x = e ln 2 + 2 s + 2 a; so few bits of ln 2 that the first product is exact.
+    # log x = e ln 2 + 2 s + 2 a, with few enough bits of ln 2 that its product with e is exact.
     first, second, last = e * x.pick(0.693145751953125, 0.6931471804855391), sh + sh, ah + ah
     h1 = first + second
     h2 = h1 + last

@@ -1,4 +1,4 @@
-"""The larger and the smaller of floats: -0 is less than +0, and NaN wins (MAX-1, MIN-1)."""
+"""Emission of maximum and minimum of floats: -0 is less than +0, and NaN propagates (MAX-1, MIN-1)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hloom.backends.cpu.llvm.text import I32, Builder, Type, Value, constant, ty
 from hloom.runtime.machine import architecture
 
 _RANGES = {"maximum": 0b0101, "minimum": 0b0100}
-"""What AVX-512's instruction for ranges takes: which of two numbers it gives, with its own sign."""
+"""The immediate operand of AVX-512's VRANGE: the larger or smaller of two numbers, with its own sign."""
 
 
 def float_extremum(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
-    """LLVM's `maximum` or `minimum`; where AVX-512 gives the number, with two instructions more for NaN."""
+    """Emits LLVM's `maximum` or `minimum`, or VRANGE of AVX-512 and two instructions that propagate NaN."""
     type = x.type
     if not _has_ranges(type) or not (x.text.startswith("%") and y.text.startswith("%")):
         return b.intrinsic(intrinsic, x, y)
@@ -28,10 +28,12 @@ def float_extremum(b: Builder, intrinsic: str, x: Value, y: Value) -> Value:
 
 
 def _with_nan(b: Builder, x: Value, y: Value, number: Value) -> Value:
+    """`number`, or NaN where x or y is NaN."""
     return b.select(b.compare("uno", x, y), b.binary("fadd", x, y), number)
 
 
 def _has_ranges(type: Type) -> bool:
+    """Whether the processor has VRANGE for a type."""
     width = type.width * type.bits
     fits = not type.width or (width.bit_count() == 1 and width >= 128)
     return fits and type.bits >= 32 and architecture() == "x86_64" and processor().vector_bytes == 64

@@ -1,4 +1,4 @@
-"""Arithmetic on values with Python's operators: `fma(n, -LN2, x)` and `a * a + 1.0` emit one instruction each."""
+"""Emission of arithmetic with Python's operators: `fma(n, -LN2, x)` emits one instruction, `a * a + 1.0` two."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Number = float | int
 
 
 class Lanes:
-    """A value and the builder that computes with it, all lanes alike; Python numbers become constants of its type.
+    """A scalar or vector with the builder that emits operations on it; Python numbers become constants of its type.
 
-    Comparisons are ordered (false for NaN) and give `i1` lanes; on integers `>>` shifts in zeros.
+    Comparisons are ordered (false for NaN) and return `i1` lanes; `>>` is a logical shift.
     """
 
     __slots__ = ("b", "value")
@@ -25,18 +25,20 @@ class Lanes:
 
     @property
     def type(self) -> Type:
+        """The LLVM type of the value."""
         return self.value.type
 
     @property
     def mantissa_bits(self) -> int:
+        """The number of mantissa bits of a float as wide as this type, 32 or 64 bits."""
         return 52 if self.type.bits == 64 else 23
 
     def like(self, other: Lanes | Number) -> Lanes:
-        """`other` itself, or the number as a constant of this type."""
+        """`other`, with a number converted to a constant of this type."""
         return other if isinstance(other, Lanes) else Lanes(self.b, constant(self.type, other))
 
     def pick(self, single: Number, double: Number) -> Lanes:
-        """A constant of this float type, chosen by the type."""
+        """The constant `single` for f32, `double` for f64."""
         return self.like(single if self.type.bits == 32 else double)
 
     # Arithmetic
@@ -73,9 +75,9 @@ class Lanes:
         return Lanes(self.b, self.b.intrinsic("fabs", self.value))
 
     def polynomial(self, coefficients: Mapping[str, Sequence[float]]) -> Lanes:
-        """The polynomial of this element type, the highest power first.
+        """The polynomial with the coefficients for this element type, from the highest power.
 
-        As E(x^2) + x O(x^2) where it is long, lest one chain of dependent instructions bounds the speed.
+        Long ones are evaluated as E(x^2) + x O(x^2), which has shorter chains of dependent instructions.
         """
         row = coefficients[self.type.element]
         b, x = self.b, self.value
@@ -106,11 +108,13 @@ class Lanes:
         return self._binary("", "lshr", count)
 
     def shift_right_signed(self, count: int) -> Lanes:
+        """The arithmetic shift of integers."""
         return self._binary("", "ashr", count)
 
     # Comparisons
 
     def compare(self, predicate: str, other: Lanes | Number) -> Lanes:
+        """A comparison by an LLVM predicate (`olt`, `uno`, `slt` ..), as i1."""
         return Lanes(self.b, self.b.compare(predicate, self.value, self.like(other).value))
 
     def __lt__(self, other: Lanes | Number) -> Lanes:
@@ -126,28 +130,30 @@ class Lanes:
         return self.compare("oge" if self.type.is_float else "sge", other)
 
     def equals(self, other: Lanes | Number) -> Lanes:
+        """Whether the values are equal, as i1; false for NaN."""
         return self.compare("oeq" if self.type.is_float else "eq", other)
 
     # Conversions
 
     @property
     def bits(self) -> Lanes:
-        """The bit pattern of floats, as integers."""
+        """The bit patterns of floats, as integers."""
         return Lanes(self.b, self.b.bitcast(self.value, self.type.integer))
 
     @property
     def float(self) -> Lanes:
-        """The floats of these bit patterns."""
+        """The floats with these bit patterns."""
         element = {32: "float", 64: "double"}[self.type.bits]
         return Lanes(self.b, self.b.bitcast(self.value, self.type.of(element)))
 
     def to(self, element: str) -> Lanes:
-        """Between float and double."""
+        """Converts between float and double."""
         if self.type.element == element:
             return self
         return Lanes(self.b, self.b.convert("fpext" if element == "double" else "fptrunc", self.value, element))
 
     def intrinsic(self, name: str, *others: Lanes | Number) -> Lanes:
+        """Calls an LLVM intrinsic on operands of this type, which is also that of the result."""
         return Lanes(self.b, self.b.intrinsic(name, self.value, *(self.like(other).value for other in others)))
 
 
@@ -157,31 +163,32 @@ def fma(a: Lanes, b: Lanes | Number, c: Lanes | Number) -> Lanes:
 
 
 def where(condition: Lanes, a: Lanes | Number, b: Lanes | Number) -> Lanes:
-    """a where the condition holds, b elsewhere; one of them at least is no Python number."""
+    """Selects a where the condition holds, else b; at least one of them must not be a Python number."""
     typed: Any = a if isinstance(a, Lanes) else b
     return Lanes(condition.b, condition.b.select(condition.value, typed.like(a).value, typed.like(b).value))
 
 
 def at_most(x: Lanes, limit: Lanes | Number) -> Lanes:
-    """The smaller of the two; NaN stays."""
+    """The minimum of x and a limit; NaN if x is NaN."""
     return where(x > limit, limit, x)
 
 
 def at_least(x: Lanes, limit: Lanes | Number) -> Lanes:
-    """The larger of the two; NaN stays."""
+    """The maximum of x and a limit; NaN if x is NaN."""
     return where(x < limit, limit, x)
 
 
 def with_sign_of(magnitude: Lanes, sign: Lanes) -> Lanes:
+    """Copies the sign of one value to another."""
     return magnitude.intrinsic("copysign", sign)
 
 
 def sqrt(x: Lanes) -> Lanes:
-    """Correctly rounded."""
+    """The correctly rounded square root."""
     return x.intrinsic("sqrt")
 
 
 def bit_pattern(element: str, value: Number) -> int:
-    """The bits of a float constant."""
+    """The bit pattern of a constant of LLVM's float or double."""
     single = element == "float"
     return int(struct.unpack("<I" if single else "<Q", struct.pack("<f" if single else "<d", value))[0])

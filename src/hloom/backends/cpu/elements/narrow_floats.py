@@ -1,7 +1,7 @@
-"""The 8- and 4-bit floats in LLVM IR: registers are f32 that hold representable values, memory holds codes in bytes.
+"""Emission of 8- and 4-bit floats: registers are f32 that hold representable values, memory holds codes in bytes.
 
-`Format` says what tells these types apart, as ml_dtypes has it: a few numbers, how far numbers go, and what NaN,
-infinity and -0 become. f8e8m0fnu has nothing but an exponent, and functions of its own.
+`Format` has the parameters in which these types differ, taken from ml_dtypes: widths, range, and the results of
+converting NaN, infinity and -0. The type f8e8m0fnu is only an exponent, and has its own functions.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from hloom.backends.cpu.llvm.text import Builder, Value, constant
 from hloom.types import PrimitiveType
 
 MANTISSA, BIAS = 23, 127
-"""Of f32."""
+"""Mantissa bits and exponent bias of f32."""
 EXPONENT_MASK = 0xFF << MANTISSA
 SIGN_MASK = 1 << 31
 _QUIET_NAN = 0x7FC00000
 _SMALLEST_POWER = 1 << (MANTISSA - 1)
-"""2^-127, which is subnormal in f32."""
+"""The bits of 2^-127, which is subnormal in f32."""
 _MIDPOINT = 1 << (MANTISSA - 1)
-"""From a power of two to the middle between it and the next."""
+"""Difference of the bits of a power of two and of the midpoint between it and the next one."""
 
 
 def is_narrow(type: PrimitiveType) -> bool:
+    """Whether the type is an 8- or 4-bit float."""
     return type.is_float and type.bits < 16
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format with a sign, subnormal numbers and at least one mantissa bit; f32 are given as bit patterns."""
+    """A float format with a sign, subnormal numbers and at least one mantissa bit; its values are bits of f32."""
 
     bits: int
     mantissa: int
@@ -40,20 +41,21 @@ class Format:
     smallest_normal: int
     largest: int
     overflow: int
-    """What infinity becomes: itself, NaN, or the largest number."""
+    """Result of converting infinity: infinity, NaN, or the largest number."""
     nan: int
-    """What NaN without a sign becomes; one with a sign becomes its negative."""
+    """Result of converting a positive NaN; a negative one gives the negative of it."""
     has_payloads: bool
-    """Whether several codes are NaN."""
+    """Whether NaN has several codes, and infinity one."""
     has_signed_zero: bool
-    """Whether there is -0; where there is none its code is the only NaN."""
+    """Whether the format has -0; without it, the code of -0 is the only NaN."""
 
     @staticmethod
     @functools.cache
     def of(type: PrimitiveType) -> Format:
+        """The format of an element type, measured by conversions of ml_dtypes."""
         limits, width = ml_dtypes.finfo(type.dtype), int(type.bits)
 
-        def became(value: float) -> float:
+        def converted(value: float) -> float:
             return float(np.asarray(value, np.float32).astype(type.dtype))
 
         minus_zero = np.asarray(1 << (width - 1), np.uint8).view(type.dtype)
@@ -63,32 +65,35 @@ class Format:
             bias=1 - int(limits.minexp),
             smallest_normal=_bits(float(limits.smallest_normal)),
             largest=_bits(float(limits.max)),
-            overflow=_bits(became(np.inf)),
-            nan=_bits(became(np.nan)),
-            has_payloads=bool(np.isinf(became(np.inf))),
+            overflow=_bits(converted(np.inf)),
+            nan=_bits(converted(np.nan)),
+            has_payloads=bool(np.isinf(converted(np.inf))),
             has_signed_zero=not np.isnan(float(minus_zero)),
         )
 
     @property
     def has_nan(self) -> bool:
+        """Whether NaN converts to NaN."""
         return self.nan & EXPONENT_MASK == EXPONENT_MASK
 
     @property
     def dropped(self) -> int:
-        """The mantissa bits that f32 has more."""
+        """The number of mantissa bits of f32 that the format does not have."""
         return MANTISSA - self.mantissa
 
     @property
     def magnitude_mask(self) -> int:
+        """The bits of a code except its sign."""
         return (1 << (self.bits - 1)) - 1
 
     @property
     def largest_code(self) -> int:
+        """The code of the largest finite number."""
         return (self.largest >> self.dropped) - self.rebias
 
     @property
     def rebias(self) -> int:
-        """What f32 adds to the code of a normal number, in the place of that code."""
+        """The difference of the exponent biases, aligned with the exponent in a code."""
         return (BIAS - self.bias) << self.mantissa
 
     @property
@@ -102,7 +107,7 @@ def _bits(value: float) -> int:
 
 
 def decode(b: Builder, code: Value, type: PrimitiveType) -> Value:
-    """The f32 of a code (i8); bits beyond the type's do not count. NaN keeps sign and payload."""
+    """Converts a code (i8) to f32, ignoring bits beyond the width of the type. NaN keeps its sign and payload."""
     word = b.convert("zext", code, "i32")
     if type is PrimitiveType.F8E8M0FNU:
         return _decode_exponent(b, word)
@@ -131,7 +136,7 @@ def decode(b: Builder, code: Value, type: PrimitiveType) -> Value:
 
 
 def encode(b: Builder, value: Value, type: PrimitiveType) -> Value:
-    """The code (i8) of an f32 that holds a value of the type."""
+    """Converts an f32 that holds a value of the type to its code (i8)."""
     bits = b.bitcast(value, value.type.integer)
     if type is PrimitiveType.F8E8M0FNU:
         return b.convert("trunc", b.binary("lshr", bits, constant(bits.type, MANTISSA)), "i8")
@@ -159,11 +164,10 @@ def encode(b: Builder, value: Value, type: PrimitiveType) -> Value:
 
 
 def rounded(b: Builder, value: Value, type: PrimitiveType, is_data: bool = False) -> Value:
-    """An f32 rounded to the type: to nearest, ties to even, once.
+    """Rounds f32 to the nearest value of the type, ties to even.
 
-    Of NaN a type that has none keeps the sign where the NaN is data, rather than computed (GEN-7).
-
-    The number that is added and subtracted again is so large that the sum has as many bits as the type.
+    A type without NaN keeps the sign of a NaN only if that is data rather than computed (GEN-7). Rounding is done by
+    adding and subtracting a number so large that the sum has as many mantissa bits as the type.
     """
     if type is PrimitiveType.F8E8M0FNU:
         return _rounded_to_exponent(b, value)
@@ -193,7 +197,7 @@ def rounded(b: Builder, value: Value, type: PrimitiveType, is_data: bool = False
 
 
 def plain_nan(b: Builder, value: Value, type: PrimitiveType) -> Value:
-    """A value of the type as wider types get it, without a payload of NaN."""
+    """The value as it converts to wider types, which do not get the payload of a NaN."""
     if type is not PrimitiveType.F8E8M0FNU:
         format = Format.of(type)
         nan = b.bitcast(constant(value.type.integer, _QUIET_NAN), value.type)
@@ -205,14 +209,14 @@ def plain_nan(b: Builder, value: Value, type: PrimitiveType) -> Value:
 
 
 def ordered(b: Builder, value: Value, type: PrimitiveType) -> Value:
-    """An f32 whose place in the total order is that of a value of the type: NaN without a sign comes last."""
+    """An f32 with the same position in the total order as a value of the type, whose unsigned NaN is the last."""
     if type is not PrimitiveType.F8E8M0FNU and Format.of(type).has_signed_zero:
         return value
     return b.select(b.compare("uno", value, value), b.intrinsic("fabs", value), value)
 
 
 def _decode_exponent(b: Builder, word: Value) -> Value:
-    """The exponent is that of f32, except for the code 0, which is a subnormal f32, and the last one, NaN."""
+    """Converts a code of f8e8m0fnu: an exponent of f32, but 0 is the subnormal 2^-127, and the last code is NaN."""
     shifted = b.binary("shl", word, constant(word.type, MANTISSA))
     number = b.intrinsic("umax", shifted, constant(word.type, _SMALLEST_POWER))
     is_nan = b.compare("eq", word, constant(word.type, 0xFF))
@@ -220,14 +224,14 @@ def _decode_exponent(b: Builder, word: Value) -> Value:
 
 
 def _rounded_to_exponent(b: Builder, value: Value) -> Value:
-    """To a power of two, ties up; what is not positive, or too large, becomes NaN (as ml_dtypes has it)."""
+    """Rounds f32 to a power of two, ties up, or NaN if it is not positive or too large (as in ml_dtypes)."""
     bits = b.bitcast(value, value.type.integer)
     word = bits.type
     up = b.binary("add", bits, constant(word, _MIDPOINT))
     power = b.binary("and", up, constant(word, EXPONENT_MASK))
     is_least = b.compare("ule", bits, constant(word, _SMALLEST_POWER))
     power = b.select(is_least, constant(word, _SMALLEST_POWER), power)
-    # One comparison for all: 0 and what has a sign come out above the largest.
+    # A single unsigned comparison: 0 and negative values wrap above the largest number.
     before = b.binary("sub", bits, constant(word, 1))
     is_number = b.compare("ult", before, constant(word, EXPONENT_MASK - _MIDPOINT - 1))
     return b.bitcast(b.select(is_number, power, constant(word, _QUIET_NAN)), value.type)

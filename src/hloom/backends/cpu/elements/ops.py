@@ -1,4 +1,4 @@
-"""What each element-wise operation is in LLVM IR: `apply` emits one on registers of any width."""
+"""Emission of element-wise operations: `apply` emits one on registers of any width."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _can_apply(opcode: str, is_function: bool, result: PrimitiveType, *operands:
 
 
 def apply(b: Builder, expression: Apply, operands: list[Element]) -> Element:
-    """Emits an element-wise operation on registers of equal width."""
+    """Emits an element-wise operation on operands of equal width."""
     opcode = expression.op.opcode
     if isinstance(expression.op, ScalarFunctionCall):
         return apply_function(b, expression, *operands)
@@ -108,7 +108,7 @@ def _remainder(b: Builder, e: Apply, x: Value, y: Value) -> Element:
 
 
 def _safe_divisor(b: Builder, e: Apply, x: Value, y: Value) -> tuple[Value, Value | None, Value | None]:
-    """A divisor that cannot trap, and where the divisor is zero or the quotient overflows (DIV-2)."""
+    """A divisor that cannot trap, and i1 values for a zero divisor and for overflow; None if impossible (DIV-2)."""
     divisor = e.operands[1]
     if isinstance(divisor, Constant) and int(divisor.value) not in (0, -1):
         return y, None, None
@@ -168,7 +168,7 @@ def _bitwise(opcode: str) -> Emit:
 
 def _shift(opcode: str) -> Emit:
     def emit(b: Builder, e: Apply, x: Value, y: Value) -> Element:
-        # Unsigned types narrower than a byte are zero-extended: their sign bit is not the register's.
+        # Unsigned types narrower than a byte are zero-extended: their sign bit is not that of the register.
         bits = e.type.bits
         if opcode == "ashr" and bits < 8:
             amount = constant(x.type, 8 - bits)
@@ -219,7 +219,7 @@ def _sign(b: Builder, e: Apply, x: Value) -> Element:
 
 
 def _representable(b: Builder, x: Value, type: PrimitiveType) -> Value:
-    """What an operation gives that leaves floats of 16 bits and more representable, rounded for narrower ones."""
+    """Rounds the result of an operation that is exact for floats of 16 bits or more, but not for narrower ones."""
     return rounded(b, x, type) if narrow_floats.is_narrow(type) else x
 
 
@@ -243,7 +243,7 @@ def _is_finite(b: Builder, e: Apply, x: Value) -> Element:
 
 
 def _code(b: Builder, x: Value, type: PrimitiveType) -> Value:
-    """The bits of an integer, zero-extended to the register."""
+    """The bits of an integer, zero-extended to the width of the register."""
     return b.binary("and", x, constant(x.type, (1 << type.bits) - 1)) if type.bits < 8 else x
 
 
@@ -286,7 +286,7 @@ def _compare(b: Builder, e: Apply, x: Value, y: Value) -> Element:
 
 
 def _total_order_key(b: Builder, x: Value) -> Value:
-    """Signed integers in the order -NaN < -Inf < .. < -0 < +0 < .. < +NaN (TOTALORDER-1)."""
+    """Maps floats to signed integers in the order -NaN < -Inf < .. < -0 < +0 < .. < +NaN (TOTALORDER-1)."""
     bits = b.bitcast(x, x.type.integer)
     sign = b.binary("ashr", bits, constant(bits.type, bits.type.bits - 1))
     return b.binary("xor", bits, b.binary("lshr", sign, constant(bits.type, 1)))
@@ -296,7 +296,7 @@ def _total_order_key(b: Builder, x: Value) -> Value:
 
 
 def convert(b: Builder, x: Value, source: PrimitiveType, target: PrimitiveType) -> Value:
-    """Value conversion of a real element (CONVERT-2 to CONVERT-5)."""
+    """Converts the value of a real element to another type (CONVERT-2 to CONVERT-5)."""
     if source is target:
         return x
     element = register_element(target)
@@ -318,19 +318,19 @@ def _resized(b: Builder, x: Value, source: PrimitiveType, element: str) -> Value
 
 
 def _float_to_integer(b: Builder, x: Value, target: PrimitiveType) -> Value:
-    """Toward zero, clamped; NaN gives 0 (CONVERT-3). LLVM's saturating conversion takes lanes one by one."""
+    """Rounds toward zero and clamps; NaN gives 0 (CONVERT-3). LLVM's saturating conversion is not vectorised."""
     limits, digits = ml_dtypes.iinfo(target.dtype), 53 if x.type.element == "double" else 24
     least, most = int(limits.min), int(limits.max)
-    rounded_off = max(0, most.bit_length() - digits)
-    greatest = most >> rounded_off << rounded_off  # the greatest integer that x can be
-    low, high = constant(x.type, float(least)), constant(x.type, float(greatest))
+    dropped = max(0, most.bit_length() - digits)
+    largest = most >> dropped << dropped  # the largest integer of the target that x can represent
+    low, high = constant(x.type, float(least)), constant(x.type, float(largest))
     inside = b.select(b.compare("ogt", x, low), x, low)
     inside = b.select(b.compare("olt", inside, high), inside, high)
     wide = "i64" if target.bits == 64 else "i32"
     is_wide = not target.is_signed and target.bits >= 32
     value = b.convert("fptoui" if is_wide else "fptosi", inside, wide)
     value = _resized(b, value, target, register_element(target))
-    if rounded_off:
+    if dropped:
         value = b.select(b.compare("ogt", x, high), constant(value.type, most), value)
     return b.select(b.compare("uno", x, x), constant(value.type, 0), value)
 
@@ -349,7 +349,7 @@ def _float_to_float(b: Builder, x: Value, source: PrimitiveType, target: Primiti
 
 
 def _rounded_to_odd(b: Builder, x: Value, nearest: Value) -> Value:
-    """f64 to f32 such that rounding further rounds the f64 once: inexact results get an odd last bit."""
+    """Rounds f64 to f32, inexact results to an odd last bit, so that a further rounding equals one of the f64."""
     back = b.convert("fpext", nearest, "double")
     bits = b.bitcast(nearest, nearest.type.integer)
     one = constant(bits.type, 1)
@@ -378,7 +378,7 @@ def _bitcast_convert(b: Builder, e: Apply, x: Value) -> Element:
 
 
 def _reduce_precision(b: Builder, e: Apply, x: Value) -> Element:
-    """On the bits of the type itself, or of f32 where the type has no infinity (REDUCEPRECISION-1 to -5)."""
+    """Works on the bits of the type, or of f32 if the type has no infinity (REDUCEPRECISION-1 to -5)."""
     op: Any = e.op
     own = e.type if has_infinity(e.type.dtype) else PrimitiveType.F32
     stored = store_element(b, x, own)
@@ -405,7 +405,7 @@ def _reduce_precision(b: Builder, e: Apply, x: Value) -> Element:
     return b.select(b.compare("uno", x, x), x, value if own is e.type else rounded(b, value, e.type))
 
 
-# Complex numbers: what is not a function of both parts at once
+# Complex numbers: operations on each part, and conversions
 
 
 def _partwise(emit: Emit) -> Emit:

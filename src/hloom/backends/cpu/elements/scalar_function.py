@@ -1,7 +1,7 @@
-"""A scalar computation that is a function: one element-wise operation, which calls it for each lane.
+"""Calls of scalar computations that are compiled as functions: an element-wise operation that calls one for each lane.
 
-Computations that hold loops or arrays are functions (`codegen/outline.py` makes them); whatever runs a combiner or a
-comparator then sees an operation like any other.
+Computations with loops or arrays are compiled as functions (`codegen/outline.py`), so that a combiner or comparator
+that calls one has only element-wise operations.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from hloom.types import PrimitiveType
 
 @dataclass(frozen=True)
 class ScalarFunction:
-    """The texts of `ptr`-taking function `name` (a pointer for each parameter, then for each result), and its needs.
+    """A function `void @name(ptr ..)` that takes a pointer for each parameter, and then for each result.
 
-    `definitions` are what a module that calls it declares or defines, each a line or a function.
+    `definitions` are the declarations and definitions that a calling module needs, each a line or a function.
     """
 
     name: str
@@ -45,9 +45,9 @@ FUNCTION = AttributeKind("FUNCTION", "a native function", lambda value: value)
 
 
 class ScalarFunctionCall(Operation):
-    """Result `position` of a scalar function on the operands' elements; `calls` is what the function computes.
+    """Result `position` of a scalar function of the operands' elements; the function computes `calls`.
 
-    Where it `is_guarded`, a predicate comes before the operands: the function runs where it holds, else 0 is given.
+    If `is_guarded`, a predicate precedes the operands: the function runs where it holds, and the result is 0 elsewhere.
     """
 
     opcode = "scalar-function-call"
@@ -59,20 +59,23 @@ class ScalarFunctionCall(Operation):
     is_guarded: bool = attribute(BOOL, default=False, text="", proto="")
 
     def guarded(self) -> ScalarFunctionCall:
+        """The call that takes a predicate as its first operand."""
         return self.replace(is_guarded=True)
 
     def infer(self, operands: tuple[Shape, ...]) -> Shape:
+        """The shape of the first operand with the element type of the result."""
         result = Shape.array(self.function.results[self.position])
         return operands[0].with_element_type(result.element_type).without_layout() if operands else result
 
     def evaluate(self, ctx: Context, operands: tuple[Any, ...]) -> Any:
+        """Interprets `calls` on each element."""
         arrays = np.broadcast_arrays(*operands[self.is_guarded :])
         value = ctx.map(self.calls, *arrays)
         return value[self.position] if isinstance(value, tuple) else value
 
 
 def apply_function(b: Builder, expression: Apply, *operands: Element) -> Element:
-    """Calls the function for each lane of the operands."""
+    """Emits a call of the function for each lane of the operands."""
     op: Any = expression.op
     function = op.function
     for line in function.definitions:
@@ -103,20 +106,20 @@ def _call(b: Builder, op: ScalarFunctionCall, operands: list[Element]) -> Elemen
 
 
 def _wrapper(op: ScalarFunctionCall) -> str:
-    """A function that takes and gives values: the pointers' places are on its stack."""
+    """A function that takes and returns values, with stack slots for the pointers of the wrapped function."""
     b, function = Builder(), op.function
     names, pointers = ["i1 %go"] if op.is_guarded else [], []
     type = function.results[op.position]
     memory = type_of(memory_element(type))
     returned = f"{{ {memory}, {memory} }}" if type.is_complex else str(memory)
-    for parameter, taken in enumerate([*function.parameters, *function.results]):
-        element, count = type_of(memory_element(taken)), 2 if taken.is_complex else 1
+    for k, slot_type in enumerate([*function.parameters, *function.results]):
+        element, count = type_of(memory_element(slot_type)), 2 if slot_type.is_complex else 1
         slot = b.emit(f"alloca [{count} x {element}], align 16", PTR)
         pointers.append(slot)
-        for part in range(count if parameter < len(function.parameters) else 0):
-            names.append(f"{element} %p{parameter}.{part}")
+        for part in range(count if k < len(function.parameters) else 0):
+            names.append(f"{element} %p{k}.{part}")
             target = b.emit(f"getelementptr {element}, {slot}, i64 {part}", PTR)
-            b.line(f"store {element} %p{parameter}.{part}, {target}, align {max(1, taken.byte_width // count)}")
+            b.line(f"store {element} %p{k}.{part}, {target}, align {max(1, slot_type.byte_width // count)}")
     if op.is_guarded:
         run, skip = b.label("run"), b.label("skip")
         b.branch_if(Value("%go", type_of("i1")), run, skip)
@@ -135,7 +138,7 @@ def _lane(b: Builder, element: Element, lane: int) -> Element:
 
 
 def _side_by_side(b: Builder, lanes: list[Element]) -> Element:
-    """Scalars as the lanes of registers."""
+    """Combines scalars as the lanes of vectors."""
     vectors = []
     for scalars in zip(*map(parts, lanes), strict=True):
         vector = Value("poison", type_of(scalars[0].type.element, len(scalars)))

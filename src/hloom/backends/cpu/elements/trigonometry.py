@@ -1,6 +1,6 @@
 """Sine, cosine, tangent and their inverses on `Lanes`.
 
-x = n pi/2 + r with |r| <= pi/4; sin and cos of r are polynomials, chosen and signed by the last two bits of n.
+x = n pi/2 + r with |r| <= pi/4; sin r and cos r are polynomials, selected and signed by the last two bits of n.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ ASIN = {
 
 
 def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """Integers with the last bits of n, r, and what r lacks: x = n pi / 2 + r + low.
+    """Reduces x = n pi/2 + r + low: integers with the low bits of n, r, and the rounding error of r.
 
-    Where a lane is so large that n pi / 2 needs more than three parts, a second block computes them all anew.
+    If a lane is so large that n pi/2 needs more than three parts of pi/2, a second block reduces all lanes again.
     """
     b = x.b
     quick = _reduce_moderate(x)
@@ -126,7 +126,7 @@ def _reduce(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 
 def _reduce_moderate(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """The three parts of pi / 2 in turn; the first product is exact as n is not large."""
+    """Subtracts n times the three parts of pi/2 one after another; the first product is exact for moderate n."""
     rounder = x.pick(*ROUNDER)
     shifted = fma(x, TWO_OVER_PI, rounder)
     n = shifted - rounder
@@ -140,7 +140,7 @@ def _reduce_moderate(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 
 def _reduce_large(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """x 2/pi mod 4 from all digits of 2/pi that matter, summed in two parts of f64, digit group by digit group."""
+    """Computes x * 2/pi mod 4 from all significant digits of 2/pi, group by group, with a sum in double-double."""
     b, single = x.b, x.type.bits == 32
     wide = x.to("double")
     zero = wide.like(0.0)
@@ -150,7 +150,7 @@ def _reduce_large(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
         digits = Lanes(b, b.splat(b.load(pointer, F64, 8), wide.type.width))
         scaled, total, rest = (Lanes(b, value) for value in loop.carried)
         scaled = scaled * 2.0**-DIGIT_BITS
-        # Both factors have at most 27 bits, so that products are exact.
+        # Both factors have at most 27 bits, so that their products are exact.
         upper = (scaled.bits & -(1 << 27)).float
         for part in (upper, scaled - upper):
             total, error = _two_sum(total, _modulo_4(part * digits))
@@ -171,7 +171,7 @@ def _reduce_large(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 
 def _modulo_4(x: Lanes) -> Lanes:
-    """In [-2, 2], exactly."""
+    """The exact remainder of x by 4, in [-2, 2]."""
     return fma((x * 0.25).intrinsic("rint"), -4.0, x)
 
 
@@ -183,7 +183,7 @@ def _two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def _sin_cos_parts(r: Lanes, low: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
-    """The sine of r + low, |r| <= pi / 4, as a sum of two parts, and the cosine as another."""
+    """The sine of r + low, |r| <= pi/4, as a sum of two parts, and the cosine as another two."""
     square = r * r
     half = square * 0.5
     sine = fma(r * square, square.polynomial(SIN), low - half * low)
@@ -198,30 +198,33 @@ def _sin_cos(r: Lanes, low: Lanes) -> tuple[Lanes, Lanes]:
 
 
 def _quadrant(n: Lanes, sine: Lanes, cosine: Lanes) -> Lanes:
-    """sin(n pi/2 + r)."""
+    """sin(n pi/2 + r) from the sine and cosine of r."""
     odd = (n & 1).equals(1)
     sign = (n & 2) << (n.type.bits - 2)
     return (where(odd, cosine, sine).bits ^ sign).float
 
 
 def sin(x: Lanes) -> Lanes:
+    """sin x."""
     n, r, low = _reduce(x)
     return where(x.equals(0.0), x, _quadrant(n, *_sin_cos(r, low)))
 
 
 def cos(x: Lanes) -> Lanes:
+    """cos x."""
     n, r, low = _reduce(x)
     return _quadrant(n + 1, *_sin_cos(r, low))
 
 
 def sin_and_cos(x: Lanes) -> tuple[Lanes, Lanes]:
+    """sin x and cos x, with a single argument reduction."""
     n, r, low = _reduce(x)
     sine, cosine = _sin_cos(r, low)
     return where(x.equals(0.0), x, _quadrant(n, sine, cosine)), _quadrant(n + 1, sine, cosine)
 
 
 def tan(x: Lanes) -> Lanes:
-    """The quotient of two sums of two parts."""
+    """tan x as the quotient of sine and cosine, each a sum of two parts."""
     n, r, low = _reduce(x)
     sine, sine_rest, cosine, cosine_rest = _sin_cos_parts(r, low)
     odd = (n & 1).equals(1)
@@ -230,14 +233,14 @@ def tan(x: Lanes) -> Lanes:
     numerator, denominator = above + above_rest, below + below_rest
     inverse = 1.0 / denominator
     quotient = numerator * inverse
-    # What the three roundings lost.
+    # The error of the quotient, from those of three roundings.
     residue = fma(-quotient, denominator, numerator) + ((above - numerator) + above_rest)
     residue = fma(-quotient, (below - denominator) + below_rest, residue)
     return where(x.equals(0.0), x, fma(residue, inverse, quotient))
 
 
 def _add_octants(octants: Lanes, angle: Lanes, rest: Lanes) -> Lanes:
-    """turns * pi / 4 + angle + rest, where turns is 0 .. 4 and the rest small."""
+    """octants * pi/4 + angle + rest, for 0 to 4 octants and a small rest."""
     high, low = octants.pick(*QUARTER_PI_HIGH), octants.pick(*QUARTER_PI_LOW)
     base = octants * high
     return base + (angle + (rest + fma(octants, low, fma(octants, high, -base))))
@@ -248,11 +251,11 @@ def _negate_where(condition: Lanes, x: Lanes) -> Lanes:
 
 
 def atan2(y: Lanes, x: Lanes) -> Lanes:
-    """The angle of the point (x, y): that of the smaller over the larger coordinate, moved to its octant."""
+    """The angle of the point (x, y), from the quotient of the smaller and the larger coordinate and the octant."""
     a, b = abs(y), abs(x)
     steep, behind = a > b, x.bits < 0
     small, large = where(steep, b, a), where(steep, a, b)
-    # So scaled neither the sum overflows nor are products with a subnormal number coarse.
+    # With this scale the sum does not overflow, and products with subnormal numbers do not lose bits.
     tiny, huge = large.pick(2.0**-60, 2.0**-900), large.pick(2.0**120, 2.0**1000)
     scale = where(large > huge, large.like(0.25), where(large < tiny, large.pick(2.0**60, 2.0**100), 1.0))
     small, large = small * scale, large * scale
@@ -269,11 +272,12 @@ def atan2(y: Lanes, x: Lanes) -> Lanes:
 
 
 def atan(x: Lanes) -> Lanes:
+    """atan x, in [-pi/2, pi/2]."""
     return atan2(x, x.like(1.0))
 
 
 def _asin_parts(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """Whether |x| > 1/2, and the main part and the rest of asin |x| or, there, of 2 asin sqrt((1 - |x|) / 2)."""
+    """Whether |x| > 1/2, and a sum of two parts: asin |x|, or 2 asin sqrt((1 - |x|) / 2) if |x| > 1/2."""
     a = abs(x)
     large = a > 0.5
     square = where(large, (1.0 - a) * 0.5, x * x)
@@ -282,12 +286,14 @@ def _asin_parts(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
 
 
 def asin(x: Lanes) -> Lanes:
+    """asin x, in [-pi/2, pi/2]; NaN for |x| > 1."""
     large, main, rest = _asin_parts(x)
     octants = where(large, x.like(2.0), 0.0)
     return with_sign_of(_add_octants(octants, _negate_where(large, main), _negate_where(large, rest)), x)
 
 
 def acos(x: Lanes) -> Lanes:
+    """acos x, in [0, pi]; NaN for |x| > 1."""
     large, main, rest = _asin_parts(x)
     negative = x < 0.0
     octants = where(large, where(negative, x.like(4.0), 0.0), 2.0)

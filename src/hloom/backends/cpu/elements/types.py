@@ -1,8 +1,8 @@
-"""How element types are held: in memory, and in registers while they are computed with.
+"""Representation of element types in memory and in registers.
 
-Narrow floats are computed as f32 that hold representable values: every operation on them ends with `rounded`. 2- and
-4-bit integers are bytes, sign- or zero-extended; predicates are bits in registers and bytes in memory. Complex numbers
-are pairs of registers.
+In registers, narrow floats are f32 that hold representable values: every operation on them ends with `rounded`. 2- and
+4-bit integers are sign- or zero-extended to bytes; predicates are bits in registers and bytes in memory. A complex
+number is a pair of registers.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from hloom.backends.cpu.elements import narrow_floats
 from hloom.backends.cpu.llvm.text import Builder, Type, Value, constant, type_of
 from hloom.types import Kind, PrimitiveType
 
-# A register, or a real and an imaginary one.
 Element = Value | tuple[Value, Value]
+"""The register of an element, or those of the real and imaginary part of a complex one."""
 
 _NATIVE_FLOATS = {PrimitiveType.F32: "float", PrimitiveType.F64: "double"}
 
 
 def is_native(type: PrimitiveType) -> bool:
-    """Whether elements of the type can be computed with."""
+    """Whether registers can hold elements of the type: all types of arrays."""
     return type.is_array
 
 
 def register_element(type: PrimitiveType) -> str:
-    """The LLVM element that a value (or each part of a complex one) has in registers."""
+    """The LLVM element type of a value, or of each part of a complex one, in registers."""
     if type.is_pred:
         return "i1"
     if type.is_complex:
@@ -34,7 +34,7 @@ def register_element(type: PrimitiveType) -> str:
 
 
 def memory_element(type: PrimitiveType) -> str:
-    """The LLVM element that lies in memory; of complex numbers, of each part."""
+    """The LLVM element type of a value, or of each part of a complex one, in memory."""
     if type.is_pred:
         return "i8"
     if type is PrimitiveType.F16:
@@ -45,7 +45,7 @@ def memory_element(type: PrimitiveType) -> str:
 
 
 def load_element(b: Builder, raw: Value, type: PrimitiveType) -> Value:
-    """The register of what was loaded."""
+    """Converts a loaded value to its representation in registers."""
     if type.is_pred:
         return b.compare("ne", raw, constant(raw.type, 0))
     if type is PrimitiveType.F16:
@@ -55,12 +55,12 @@ def load_element(b: Builder, raw: Value, type: PrimitiveType) -> Value:
         return b.bitcast(b.binary("shl", wide, constant(wide.type, 16)), wide.type.of("float"))
     if narrow_floats.is_narrow(type):
         return narrow_floats.decode(b, raw, type)
-    # Of narrow integers only the low bits of the byte count.
+    # The high bits of the byte of a narrow integer are undefined.
     return rounded(b, raw, type) if type.is_integer else raw
 
 
 def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:
-    """What is stored of a register."""
+    """Converts a value to its representation in memory."""
     if type.is_pred:
         return b.convert("zext", value, "i8")
     if type is PrimitiveType.F16:
@@ -72,7 +72,7 @@ def store_element(b: Builder, value: Value, type: PrimitiveType) -> Value:
 
 
 def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
-    """The value rounded, or wrapped, to what the type can hold."""
+    """Rounds a float, or wraps an integer, to a value that the type can represent."""
     if type is PrimitiveType.F16:
         return b.convert("fpext", b.convert("fptrunc", value, "half"), "float")
     if type is PrimitiveType.BF16:
@@ -86,7 +86,7 @@ def rounded(b: Builder, value: Value, type: PrimitiveType) -> Value:
 
 
 def rounded_arithmetic(b: Builder, value: Value, type: PrimitiveType) -> Value:
-    """What one instruction of the processor makes of numbers of the type, rounded: its NaN is one of theirs."""
+    """Rounds the result of one arithmetic instruction on values of the type, whose NaNs are representable."""
     if type is not PrimitiveType.BF16:
         return rounded(b, value, type)
     bits = b.bitcast(value, value.type.integer)
@@ -94,7 +94,7 @@ def rounded_arithmetic(b: Builder, value: Value, type: PrimitiveType) -> Value:
 
 
 def _rounded_to_bfloat16(b: Builder, value: Value) -> Value:
-    """To nearest, ties to even, on the bits: the hardware's conversion would flush subnormal numbers."""
+    """Rounds f32 to nearest, ties to even, with integer operations: the conversion in hardware flushes subnormals."""
     bits = b.bitcast(value, value.type.integer)
     up = _up_to_bfloat16(b, bits)
     quiet = b.binary("or", bits, constant(bits.type, 0x400000))
@@ -102,7 +102,7 @@ def _rounded_to_bfloat16(b: Builder, value: Value) -> Value:
 
 
 def _up_to_bfloat16(b: Builder, bits: Value) -> Value:
-    """Bits whose upper half is that of the bf16 which is nearest; where there are two, of the one that is even."""
+    """Adds to the bits of f32 so that their upper half is the nearest bf16, ties to even."""
     last = b.binary("and", b.binary("lshr", bits, constant(bits.type, 16)), constant(bits.type, 1))
     return b.binary("add", b.binary("add", bits, constant(bits.type, 0x7FFF)), last)
 
@@ -112,25 +112,27 @@ def _upper_half(b: Builder, bits: Value, type: Type) -> Value:
 
 
 def register_type(type: PrimitiveType, lanes: int) -> Type:
+    """The LLVM type of registers with elements of the type; a scalar for 0 lanes."""
     return type_of(register_element(type), lanes)
 
 
 def is_signed(type: PrimitiveType) -> bool:
+    """Whether the type is one of signed integers."""
     return type.kind is Kind.SIGNED
 
 
 def parts(element: Element) -> tuple[Value, ...]:
-    """The registers of an element: one, or the real and the imaginary part."""
+    """The registers of an element: one, or those of the real and imaginary part."""
     return element if isinstance(element, tuple) else (element,)
 
 
 def width_of(element: Element) -> int:
-    """The lanes of an element; 0 for a scalar."""
+    """The number of lanes of an element; 0 for a scalar."""
     return parts(element)[0].type.width
 
 
 def select_element(b: Builder, condition: Value, x: Element, y: Element) -> Element:
-    """x where the condition holds, else y."""
+    """Selects x where the condition holds, else y."""
     if isinstance(x, tuple) and isinstance(y, tuple):
         return b.select(condition, x[0], y[0]), b.select(condition, x[1], y[1])
     assert isinstance(x, Value) and isinstance(y, Value)

@@ -1,11 +1,11 @@
-"""Element-wise functions of f32 and f64 as LLVM IR for scalars and vectors of any width.
+"""Emission of element-wise functions of f32 and f64, for scalars and vectors of any width.
 
-Special values, signs of zeros, subnormal operands and results, and arguments of any size are handled as IEEE and C
-have it; no function is flushed to zero or needs a library. The code has no branches but one: where a lane of sine,
-cosine or tan is beyond 2^15 (f32) or 2^30 (f64), a slow block reduces it with as many digits of 2/pi as it takes; that
-table is a global constant, which stands among the builder's declarations.
+Special values, signs of zeros, subnormal operands and results, and arguments of any size are handled according to IEEE
+754 and C; no result is flushed to zero, and no library is needed. The code has a single branch: if a lane of sine,
+cosine or tan is beyond 2^15 (f32) or 2^30 (f64), a slow block reduces it with all required digits of 2/pi. The table of
+the digits is a global constant among the builder's declarations.
 
-The largest errors over millions of operands, in units in the last place of f32 and f64 (0.5: correctly rounded):
+The largest errors over millions of operands, in units in the last place of f32 and f64 (0.5 is correctly rounded):
 
 | function | f32 | f64 |
 |---|---|---|
@@ -49,16 +49,17 @@ INVERSE_CUBE_ROOT = {"float": _ROW, "double": _ROW}
 
 
 def fenced_sqrt(x: Lanes) -> Lanes:
-    """The square root, fenced off: LLVM takes its NaN for any other one, even where a program chooses another."""
+    """The square root behind an arithmetic fence: LLVM would let its NaN replace another NaN that a program selects."""
     return sqrt(x).intrinsic("arithmetic.fence")
 
 
 def rsqrt(x: Lanes) -> Lanes:
+    """1 / sqrt(x)."""
     return 1.0 / sqrt(x)
 
 
 def cbrt(x: Lanes) -> Lanes:
-    """x = 2^3k v with v in [1, 8); cbrt(v) from a polynomial for 1 / cbrt(v) that Newton's method refines."""
+    """The cube root: x = 2^3k v with v in [1, 8), and Newton's method refines a polynomial for 1 / cbrt(v)."""
     single = x.type.bits == 32
     magnitude = abs(x)
     tiny = magnitude < x.pick(2.0**-126, 2.0**-1022)
@@ -77,7 +78,7 @@ def cbrt(x: Lanes) -> Lanes:
         inverse = fma(inverse * (1.0 / 3.0), fma(-v * inverse, inverse * inverse, 1.0), inverse)
     square = inverse * inverse
     root = v * square
-    # One step on the root itself, with the exact residue of its cube.
+    # A Newton step on the root itself, with the exact residue of its cube.
     root_square = root * root
     residue = fma(root_square, root, -v) + fma(root, root, -root_square) * root
     root = fma(residue * square, -1.0 / 3.0, root)
@@ -120,10 +121,10 @@ UNARY: dict[str, Callable[[Builder, Value], Value]] = {
         "tanh": exponentials.tanh,
     }.items()
 }
-"""The functions of one operand by HLO opcode (and atan, which HLO writes as atan2)."""
+"""Functions of one operand by HLO opcode, and atan, which is atan2 in HLO."""
 
 BINARY: dict[str, Callable[[Builder, Value, Value], Value]] = {
     "atan2": _binary(trigonometry.atan2),
     "power": _binary(exponentials.power),
 }
-"""The functions of two operands by HLO opcode."""
+"""Functions of two operands by HLO opcode."""

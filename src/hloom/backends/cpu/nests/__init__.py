@@ -1,1 +1,1 @@
-"""Loop nests to LLVM IR: loops and expressions, indices, memory, reductions, tiles."""
+"""Emission of loop nests as LLVM IR: loops and expressions, indices, memory accesses, reductions, tiles."""

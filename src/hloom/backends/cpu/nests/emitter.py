@@ -1,8 +1,7 @@
-"""Turns one loop nest into one LLVM function.
+"""Emits a loop nest as an LLVM function.
 
-Each expression is emitted once, in the outermost loop in which all variables it depends on have values: what does not
-change inside a loop is computed before it. Inside the vector loop a value is a vector where it depends on the loop's
-variable, and a scalar otherwise.
+Each expression is emitted once, in the outermost loop in which all its variables are bound: loop-invariant expressions
+are hoisted. Inside the vector loop, a value that depends on its variable is a vector, any other a scalar.
 """
 
 from __future__ import annotations
@@ -32,10 +31,11 @@ from hloom.loops.nest import Kernel, Nest, Store, expressions_of, invariant_sele
 def emit_nest(
     name: str, kernel: Kernel, nest: Nest, vector_bytes: int, with_locations: bool = False
 ) -> tuple[str, list[int], dict[str, None]]:
-    """The text of `void @name(ptr of each buffer used.., i64 first, i64 last)`, those buffers, and declarations.
+    """Emits `void @name(ptr of each used buffer.., i64 first, i64 last)`.
 
     The function runs iterations first <= i < last of the outermost loop. `with_locations` appends to each line the name
-    of the HLO instruction that it was emitted for, as a comment.
+    of the HLO instruction that it was emitted for, as a comment. Returns the text of the function, the buffers that it
+    takes, and the declarations that it needs.
     """
     used = used_buffers(nest)
     arguments = [b for b in used if kernel.buffers[b].role != "scratch"]
@@ -52,6 +52,7 @@ def emit_nest(
 
 
 def used_buffers(nest: Nest) -> list[int]:
+    """The buffers that a nest loads from or stores to, in increasing order."""
     used = set(nest.written)
     used.update(buffer for _, buffer, _ in nest.schedule.staged)
     for expression in expressions_of(nest):
@@ -61,22 +62,23 @@ def used_buffers(nest: Nest) -> list[int]:
 
 
 class NestEmitter(NestState):
-    """Writes the loops of a nest, and each expression where its loops are known."""
+    """Emits the loops of a nest, and each expression as soon as its loop variables are bound."""
 
     # Loops
 
     def emit(self) -> None:
+        """Emits the whole nest."""
         with self.builder.when(self._changes_output()):
             self.emit_loops(0)
 
     def _changes_output(self) -> Value | None:
-        """Whether anything is written that is not there already; None: always."""
-        choice, b = invariant_select(self.nest), self.builder
-        if choice is None:
+        """An i1 that tells whether the nest changes its output (see `invariant_select`); None if it always may."""
+        select, b = invariant_select(self.nest), self.builder
+        if select is None:
             return None
-        written, kept = (Value(f"%b{buffer}", PTR) for buffer in (self.nest.stores[0].buffer, choice.kept.buffer))
-        condition = cast(Value, self.value(choice.condition))
-        takes_other = b.compare("ne", condition, constant(condition.type, int(choice.keeps)))
+        written, kept = (Value(f"%b{buffer}", PTR) for buffer in (self.nest.stores[0].buffer, select.kept.buffer))
+        condition = cast(Value, self.value(select.condition))
+        takes_other = b.compare("ne", condition, constant(condition.type, int(select.keeps)))
         return b.binary("or", b.compare("ne", written, kept), takes_other)
 
     def emit_loops(self, depth: int) -> None:
@@ -86,14 +88,14 @@ class NestEmitter(NestState):
         self.hoist(_roots(stores + rest))
         if depth < len(nest.loops) and rest:
             self._loop(depth)
-        for together in self._grouped_stores(stores):
-            values = [self.value(store.value) for store in together]
+        for group in self._grouped_stores(stores):
+            values = [self.value(store.value) for store in group]
             start = len(self.builder.lines)
-            self._store(together, values)
-            self.add_location(start, together[0].value)
+            self._store(group, values)
+            self.add_location(start, group[0].value)
 
     def _grouped_stores(self, stores: Sequence[Store]) -> Iterator[tuple[Store, ...]]:
-        """The stores in turn, each with all those whose values lie in rows with its own where rows are written."""
+        """The stores in order; those of an access group together, at the first of them."""
         for store in stores:
             group = self.store_groups.get(id(store)) if self.lanes else None
             if group is None:
@@ -108,6 +110,7 @@ class NestEmitter(NestState):
             emit_store(self, stores[0].buffer, stores[0].index, values[0])
 
     def _depth(self, store: Store) -> int:
+        """The number of loops around a store."""
         loops = self.nest.loops
         if len(self.nest.stores) == 1:
             return len(loops)
@@ -134,7 +137,10 @@ class NestEmitter(NestState):
     def _vector_loop(
         self, variable: Variable, lanes: int, first: Index, last: Index, body: Callable[[Value], None]
     ) -> None:
-        """Whole vectors, then the rest under a mask; short loops are vectors of several widths, one after another."""
+        """Emits a loop over whole vectors, and the remainder as a masked vector.
+
+        A loop shorter than a vector becomes vectors of decreasing widths, without masks.
+        """
         b = self.builder
         rest = variable.extent % lanes
         main = variable.low + variable.extent - rest
@@ -143,35 +149,37 @@ class NestEmitter(NestState):
         if variable.extent < lanes and isinstance(first, int):
             self._short_vectors(variable, body)
         else:
-            end, some, at_end = main if rest else last, None, None
+            end, has_vectors, has_remainder = main if rest else last, None, None
             if rest and isinstance(first, Value) and isinstance(last, Value):
                 end = b.intrinsic("umin", last, b.index(main))
-                some = b.compare("ult", first, end)
-                at_end = b.compare("eq", last, b.index(variable.high + 1))
-            with b.when(some):
+                has_vectors = b.compare("ult", first, end)
+                has_remainder = b.compare("eq", last, b.index(variable.high + 1))
+            with b.when(has_vectors):
                 self.counted_loop(first, end, lanes, body)
             if rest:
-                with b.when(at_end):
+                with b.when(has_remainder):
                     self._masked_iteration(main, rest, body)
         self.vector, self.lanes = saved
 
     def _short_vectors(self, variable: Variable, body: Callable[[Value], None]) -> None:
-        at, rest = variable.low, variable.extent
+        """Emits an iteration for each power of two in the extent, without a loop."""
+        first, rest = variable.low, variable.extent
         while rest:
             width = 1 << (rest.bit_length() - 1)
             self.vector, self.lanes = (variable, width) if width > 1 else (None, 0)
-            body(constant(I64, at))
-            at, rest = at + width, rest - width
+            body(constant(I64, first))
+            first, rest = first + width, rest - width
 
-    def _masked_iteration(self, at: int, active: int, body: Callable[[Value], None]) -> None:
+    def _masked_iteration(self, first: int, active: int, body: Callable[[Value], None]) -> None:
+        """Emits the body once, with the first `active` lanes on."""
         self.tail = mask_constant(active, self.lanes)
-        body(constant(I64, at))
+        body(constant(I64, first))
         self.tail = None
 
     # Values
 
     def value(self, expression: Expression) -> Element:
-        """The register of an expression: the one made before, or emitted now."""
+        """The register of an expression, which is emitted at its first use."""
         key = id(expression)
         for scope in reversed(self.scopes):
             found = scope.get(key)
@@ -261,7 +269,7 @@ class NestEmitter(NestState):
         return select_element(b, chosen, then, otherwise)
 
     def _under(self, condition: Value, expression: Expression) -> Element:
-        """The value where the condition holds; what may read outside of a buffer elsewhere is masked."""
+        """The value of an expression where the condition holds; loads that may be out of bounds are masked."""
         if self.is_safe(expression):
             return self.value(expression)
         saved = self.mask
@@ -275,7 +283,7 @@ class NestEmitter(NestState):
     # Hoisting
 
     def hoist(self, roots: Sequence[Expression]) -> None:
-        """Emits what depends on no loop that is still to come, so that it is computed once."""
+        """Emits the subexpressions of the roots that do not depend on inner loops."""
         bound = self.variables.keys()
         ready: list[Expression] = []
         seen: set[int] = set()
@@ -296,7 +304,7 @@ class NestEmitter(NestState):
 
 
 def _roots(stores: Sequence[Store]) -> list[Expression]:
-    """What the stores need: their values, and what their indices read."""
+    """The expressions that stores use: their values, and those inside their indices."""
     roots = [store.value for store in stores]
     for store in stores:
         roots += store.index.reads

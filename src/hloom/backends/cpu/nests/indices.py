@@ -1,4 +1,4 @@
-"""Indices in LLVM IR: a scalar base, a step from lane to lane, and vectors for what is not affine in the lanes."""
+"""Emission of indices: a scalar base, a stride from lane to lane, and a vector of the terms not affine in the lane."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from hloom.loops.index import Atom, Dynamic, Index, Quotient, Remainder, Variabl
 
 
 def index_parts(e: NestState, index: Index, uncached: bool = False) -> tuple[Value, int, Value | None]:
-    """(base, c, extra): the index is base + c * lane + extra, extra a vector of what is not affine in the lanes."""
+    """Emits (base, c, extra): the index is base + c * lane + extra. The vector `extra` is None for affine indices.
+
+    An uncached result is not kept for later uses in the scope.
+    """
     b = e.builder
     key = ("terms", index.terms)
     found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
@@ -27,6 +30,7 @@ def index_parts(e: NestState, index: Index, uncached: bool = False) -> tuple[Val
 
 
 def sum_terms(e: NestState, terms: tuple[tuple[Atom, int], ...]) -> tuple[Value | None, int, Value | None]:
+    """Emits the sum of coefficient * atom, in the parts of `index_parts`; the base is None for an empty sum."""
     b = e.builder
     base: Value | None = None
     extra: Value | None = None
@@ -50,6 +54,7 @@ def sum_terms(e: NestState, terms: tuple[tuple[Atom, int], ...]) -> tuple[Value 
 
 
 def atom_scalar(e: NestState, atom: Atom) -> Value:
+    """The register of a loop variable, or of an atom that is emitted at its first use."""
     if isinstance(atom, Variable):
         return e.variables[atom]
     key = ("atom", atom)
@@ -60,6 +65,7 @@ def atom_scalar(e: NestState, atom: Atom) -> Value:
 
 
 def atom_vector(e: NestState, atom: Atom) -> Value:
+    """The register of an atom other than a loop variable, emitted at its first use."""
     key = ("atom", atom)
     found = next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
     if found is None:
@@ -68,6 +74,7 @@ def atom_vector(e: NestState, atom: Atom) -> Value:
 
 
 def emit_atom(e: NestState, atom: Atom) -> Value:
+    """Emits a quotient, a remainder or a run-time integer."""
     b = e.builder
     if isinstance(atom, Dynamic):
         return emit_dynamic(e, atom)
@@ -86,7 +93,7 @@ def emit_atom(e: NestState, atom: Atom) -> Value:
 
 
 def emit_dynamic(e: NestState, atom: Dynamic) -> Value:
-    """An integer of the program, clamped; it is compared in its own type, which may be wider than an index."""
+    """Emits a run-time integer, clamped in its own type, which may be wider than an index."""
     b, type = e.builder, atom.value.type
     value = cast(Value, e.value(atom.value))
     bits = value.type.bits
@@ -104,7 +111,7 @@ def emit_dynamic(e: NestState, atom: Dynamic) -> Value:
 
 
 def index_value(e: NestState, index: Index) -> Value:
-    """The index as one register: a vector where it depends on the lanes."""
+    """Emits an index as one register: a vector if it depends on the lane."""
     b = e.builder
     base, coefficient, extra = index_parts(e, index)
     if not coefficient and extra is None:

@@ -1,7 +1,7 @@
-"""Loads and stores of short rows, of which each lane has its own: all elements of the rows that are wanted, at once.
+"""Emission of interleaved accesses: each lane loads or stores its own record of adjacent elements.
 
-Rows are loaded under a mask and turned in registers, a row for each lane; rows of the result are turned and stored
-likewise. What is as dense as a few vectors, element by element in turns, is read and stored as one.
+All accesses to the records are done together. With a small stride, the records of all lanes are one long vector, which
+shuffles (de)interleave. Otherwise each record is a masked vector, and the square of registers is transposed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hloom.loops.nest import Store
 
 
 def load_group(e: NestState, group: AccessGroup[Load]) -> None:
-    """Loads what is wanted of the rows of all lanes, and remembers it."""
+    """Emits the loads of a group, and records their values in the current scope."""
     elements = _load_one_vector(e, group) if group.has_small_stride else _load_transposed(e, group)
     e.scopes[-1].update({id(load): element for load, element in zip(group.accesses, elements, strict=True)})
 
@@ -43,7 +43,7 @@ def _load_transposed(e: NestState, group: AccessGroup[Load]) -> list[Element]:
 
 
 def store_group(e: NestState, group: AccessGroup[Store], values: Sequence[Element]) -> None:
-    """Stores vectors, of which each has an element of the row of each lane."""
+    """Emits the stores of a group; `values` are the vectors, in the order of the accesses."""
     if group.is_one_vector:
         _store_one_vector(e, group.accesses[0].buffer, group.first, values)
     else:
@@ -51,7 +51,7 @@ def store_group(e: NestState, group: AccessGroup[Store], values: Sequence[Elemen
 
 
 def _store_transposed(e: NestState, group: AccessGroup[Store], values: Sequence[Element]) -> None:
-    """Rows that lie one behind the other are joined to whole vectors."""
+    """Transposes the vectors to records, and stores these; dense ones are first concatenated to whole vectors."""
     buffer, length = group.accesses[0].buffer, group.length
     b, type = e.builder, e.buffers[buffer].type
     elements = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
@@ -67,8 +67,10 @@ def _store_transposed(e: NestState, group: AccessGroup[Store], values: Sequence[
 
 
 def _concatenated(b: Builder, records: list[Value], length: int, start: int) -> Value:
-    """A vector of the elements of rows one behind the other, so many of each, from one of them on; a shorter one at the
-    end of them."""
+    """A vector of the elements from `start` on of the concatenated records, each of `length` elements.
+
+    The last vector may be shorter.
+    """
     width = records[0].type.width
     last = min(start + width, len(records) * length) - 1
     positions = [divmod(min(start + lane, last), length) for lane in range(width)]
@@ -84,7 +86,7 @@ def _concatenated(b: Builder, records: list[Value], length: int, start: int) -> 
 
 
 def _store_one_vector(e: NestState, buffer: int, index: Index, values: Sequence[Element]) -> None:
-    """Stores vectors element by element in turns: the first of each, then the second of each."""
+    """Interleaves the vectors, and stores them as one: the first element of each, then the second of each .."""
     b, type, count = e.builder, e.buffers[buffer].type, len(values)
     base, _, _ = index_parts(e, index)
     stored = [store_element(b, cast(Value, e.splat(value, e.lanes)), type) for value in values]
@@ -100,7 +102,7 @@ def _store_one_vector(e: NestState, buffer: int, index: Index, values: Sequence[
 def _record_pointers(
     e: NestState, buffer: int, group: AccessGroup[Load] | AccessGroup[Store], element: str
 ) -> list[Value]:
-    """Where the rows of the lanes that count begin."""
+    """The addresses of the records of the active lanes."""
     assert e.vector is not None
     b, active = e.builder, e.lanes if e.tail is None else e.vector.extent % e.lanes
     base, *_ = index_parts(e, group.first)
@@ -113,7 +115,7 @@ def _padded(vectors: list[Value], count: int) -> list[Value]:
 
 
 def transpose_vectors(b: Builder, rows: list[Value]) -> list[Value]:
-    """The columns of a square of registers, in log2(n) rounds of two-register shuffles."""
+    """Transposes a square of n registers with n lanes, in log2(n) steps of two-register shuffles."""
     n = len(rows)
     distance = n // 2
     while distance:

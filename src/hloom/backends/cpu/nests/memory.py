@@ -1,4 +1,4 @@
-"""Loads and stores in LLVM IR: contiguous, strided, gathered, under masks, past the caches."""
+"""Emission of loads and stores: contiguous, strided, gathered or scattered, masked, non-temporal."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from hloom.loops.nest import BufferType
 from hloom.types import PrimitiveType
 
 ALIGNMENT = 64
-"""Large buffers start at a multiple of it, in bytes: a cache line."""
+"""Alignment of large buffers in bytes: a cache line."""
 MIN_NONTEMPORAL_BYTES = 40 << 20
-"""Kernels that touch at least so many bytes, more than the last cache holds, write their results past the caches."""
+"""The smallest memory traffic of a kernel with non-temporal stores, in bytes: more than the last-level cache holds."""
 
 
 def active_mask(e: NestState) -> Value | None:
-    """The mask of the lanes that may touch memory; None for all."""
+    """The mask of the lanes that may access memory; None for all lanes."""
     if e.tail is None:
         return e.mask
     return e.tail if e.mask is None else e.logical_and(e.tail, e.mask)
 
 
 def emit_load(e: NestState, load: Load) -> Element:
+    """Emits a load with the cheapest instructions for its access pattern."""
     b, type = e.builder, load.type
     mask = active_mask(e) if not load.in_bounds or e.tail is not None else None
     if e.vector is not None and e.vector in load.index.variables and not type.is_complex:
@@ -52,6 +53,7 @@ def emit_load(e: NestState, load: Load) -> Element:
 
 
 def scalar_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType) -> Element:
+    """Emits the load of one element."""
     b, element = e.builder, memory_element(type)
     if type.is_complex:
         first = b.binary("mul", base, constant(I64, 2)) if base.text.startswith("%") else _doubled(base)
@@ -64,10 +66,10 @@ def scalar_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType) 
 
 
 def guarded_index(e: NestState, index: Value, otherwise: int = 0) -> Value:
-    """The index where the mask of the state is on in some lane, else one inside the buffer.
+    """The index if some lane of the current mask is on, else `otherwise`, which is inside the buffer.
 
-    Loads without a mask may read nothing else there, and a masked load whose lanes are all off takes processors
-    hundreds of cycles if its address is not mapped.
+    Loads without a mask must not leave the buffer, and a masked load with all lanes off takes hundreds of cycles if its
+    address is not mapped.
     """
     if e.mask is None:
         return index
@@ -76,10 +78,12 @@ def guarded_index(e: NestState, index: Value, otherwise: int = 0) -> Value:
 
 
 def any_lane(e: NestState, mask: Value) -> Value:
+    """Whether some lane of a mask is on, as i1."""
     return e.builder.call(f"llvm.vector.reduce.or.{mask.type.suffix}", type_of("i1"), mask)
 
 
 def contiguous_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
+    """Emits the load of a vector of adjacent elements."""
     b, element = e.builder, memory_element(type)
     if type.is_complex:
         pointer = b.element_pointer(pointer, b.binary("mul", base, constant(I64, 2)), element)
@@ -91,7 +95,7 @@ def contiguous_load(e: NestState, pointer: Value, base: Value, type: PrimitiveTy
 
 
 def reversed_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType, mask: Value | None) -> Element:
-    """Lanes whose elements lie one before the other: the vector that ends at the first lane's, turned round."""
+    """Emits the load of a vector with stride -1: a contiguous load that ends at the first lane's element, reversed."""
     b, reversed_lanes = e.builder, range(e.lanes - 1, -1, -1)
     first = b.binary("sub", base, constant(I64, e.lanes - 1))
     mask = None if mask is None else b.shuffle(mask, None, reversed_lanes)
@@ -102,11 +106,12 @@ def reversed_load(e: NestState, pointer: Value, base: Value, type: PrimitiveType
 
 
 def vector_load(e: NestState, pointer: Value, type: Type, align: int, mask: Value | None) -> Value:
+    """Emits a load, masked if there is a mask."""
     return e.builder.load(pointer, type, align) if mask is None else e.builder.load_masked(pointer, type, align, mask)
 
 
 def repeated(e: NestState, mask: Value | None, count: int) -> Value | None:
-    """The mask of `count` elements side by side for each lane."""
+    """The mask with each lane repeated `count` times, for as many adjacent elements."""
     return None if mask is None else e.builder.shuffle(mask, None, [k // count for k in range(count * e.lanes)])
 
 
@@ -119,7 +124,7 @@ def strided_loads(
     offsets: Sequence[int],
     mask: Value | None,
 ) -> list[Element]:
-    """Every stride-th element from some columns on, of one long vector, which ends with the last one that is needed."""
+    """Emits one long load and, for each offset, a shuffle that takes every stride-th element from there on."""
     b, element = e.builder, memory_element(type)
     length = (e.lanes - 1) * stride + offsets[-1] + 1
     pointer = b.element_pointer(pointer, base, element)
@@ -131,7 +136,7 @@ def strided_loads(
 
 
 def _repetition(e: NestState, index: Index) -> Quotient | None:
-    """i // d in an index that is i // d beside what is the same in all lanes, where d divides the lanes."""
+    """The atom i // d of an index that is otherwise the same in all lanes, if d divides their number; else None."""
     (atom, coefficient), *more = [(a, c) for a, c in index.terms if e.vector in a.variables]
     if more or coefficient != 1 or not isinstance(atom, Quotient) or e.vector is None or e.vector.low:
         return None
@@ -140,7 +145,7 @@ def _repetition(e: NestState, index: Index) -> Quotient | None:
 
 
 def repeated_load(e: NestState, load: Load, quotient: Quotient, mask: Value | None) -> Element:
-    """Neighbours, each in several lanes."""
+    """Emits the load of adjacent elements, each of which several lanes share."""
     b, element, times = e.builder, memory_element(load.type), quotient.divisor
     others = Index(tuple(term for term in load.index.terms if term[0] is not quotient), load.index.constant)
     base, *_ = index_parts(e, others)
@@ -166,6 +171,7 @@ def gather(
     type: PrimitiveType,
     mask: Value | None,
 ) -> Element:
+    """Emits a gather."""
     b, vector = e.builder, type_of(memory_element(type), e.lanes)
     mask = mask if mask is not None else _all_lanes(e)
     align = constant(type_of("i32"), type.byte_width // (2 if type.is_complex else 1))
@@ -181,7 +187,7 @@ def gather(
 def lane_pointers(
     e: NestState, pointer: Value, base: Value, coefficient: int, extra: Value | None, type: PrimitiveType
 ) -> Iterator[Value]:
-    """For each part of the elements a vector of their addresses, emitted when it is asked for."""
+    """Emits the vector of the lanes' addresses; for complex elements, one for each part."""
     b, element = e.builder, memory_element(type)
     count = 2 if type.is_complex else 1
     offsets = lane_offsets(e, coefficient, extra, count)
@@ -197,6 +203,7 @@ def _all_lanes(e: NestState) -> Value:
 
 
 def lane_offsets(e: NestState, coefficient: int, extra: Value | None, factor: int) -> Value:
+    """Emits factor * (coefficient * lane + extra) as a vector."""
     b = e.builder
     wide = type_of(e.index_element, e.lanes)
     offsets = extra
@@ -208,6 +215,7 @@ def lane_offsets(e: NestState, coefficient: int, extra: Value | None, factor: in
 
 
 def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
+    """Emits a store with the cheapest instructions for its access pattern."""
     b, type = e.builder, e.buffers[buffer].type
     base, coefficient, extra = index_parts(e, index)
     pointer = Value(f"%b{buffer}", type_of("ptr"))
@@ -235,7 +243,7 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
 
 
 def is_nontemporal(e: NestState, buffer: int, index: Index) -> bool:
-    """Whether the stores to a large result are whole cache lines that nobody reads soon."""
+    """Whether stores to a buffer are non-temporal: a large result of which whole cache lines are written."""
     kind = e.buffers[buffer]
     per_line = ALIGNMENT // kind.type.byte_width
     return (
@@ -243,21 +251,24 @@ def is_nontemporal(e: NestState, buffer: int, index: Index) -> bool:
         and e.lanes % per_line == 0
         and index.constant % per_line == 0
         and all(c % per_line == 0 for atom, c in index.terms if atom is not e.vector)
-        and exceeds_caches(e.buffers, kind.byte_size)
+        and pays_nontemporal(e.buffers, kind.byte_size)
     )
 
 
-def exceeds_caches(buffers: Sequence[BufferType], written: int) -> bool:
-    """Whether so many bytes written pay beside the caches: where these could not hold what the kernel touches, and what
-    it reads is worth keeping in them. What is hardly more than written goes through caches as fast as past them."""
+def pays_nontemporal(buffers: Sequence[BufferType], written: int) -> bool:
+    """Whether non-temporal stores of `written` bytes pay: the last-level cache cannot hold the traffic of the kernel.
+
+    A kernel that mostly writes has no operands worth keeping in the caches, and is as fast with normal stores.
+    """
     if written * len(buffers) < MIN_NONTEMPORAL_BYTES:
         return False
-    # An input that is larger than the result may be a table of which little is read.
+    # An operand larger than the result may be a table of which only a part is read.
     read = sum(min(kind.byte_size, written) for kind in buffers if kind.role == "input")
     return read + written >= MIN_NONTEMPORAL_BYTES and 2 * read >= written
 
 
 def scalar_store(e: NestState, pointer: Value, base: Value, value: Element, type: PrimitiveType) -> None:
+    """Emits the store of one element."""
     b, element = e.builder, memory_element(type)
     if isinstance(value, tuple):
         first = b.binary("mul", base, constant(I64, 2)) if base.text.startswith("%") else _doubled(base)
@@ -269,6 +280,7 @@ def scalar_store(e: NestState, pointer: Value, base: Value, value: Element, type
 
 
 def vector_store(e: NestState, value: Value, pointer: Value, align: int, mask: Value | None) -> None:
+    """Emits a store, masked if there is a mask."""
     b = e.builder
     if mask is None:
         b.store(value, pointer, align)
@@ -286,6 +298,7 @@ def scatter(
     type: PrimitiveType,
     mask: Value | None,
 ) -> None:
+    """Emits a scatter."""
     b = e.builder
     mask = mask if mask is not None else _all_lanes(e)
     align = constant(type_of("i32"), type.byte_width // (2 if type.is_complex else 1))

@@ -1,4 +1,4 @@
-"""Reductions in LLVM IR: step by step, in scalars or vectors, or with running values in the lanes; sums in blocks."""
+"""Emission of reductions: serial, of scalars or vectors, or with an accumulator in each lane; long sums in blocks."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from hloom.loops.nest import reductions_of
 from hloom.types import PrimitiveType
 
 States = list[list[Element]]
-"""The running values of several reductions."""
+"""The accumulators of several reductions."""
 Step = Callable[[Value, States], States]
 
 MAX_UNROLLED_REDUCTION = 12
-"""Reductions of at most so many steps are written out."""
+"""The largest number of iterations of a reduction that is unrolled."""
 SUMMATION_BLOCK = 64
-"""Sums of floats longer than this are sums of sums of blocks, which keeps their error small."""
+"""The block length of sums of floats. Longer sums add up the sums of blocks, so that errors stay small."""
 BLOCKS_PER_BLOCK = 8
-"""The sums of so many blocks are added up, and those of as many of these, and so on."""
+"""The number of blocks whose sums make up a block of the next level."""
 
 
 def emit_ready_reductions(e: NestState, ready: Sequence[Expression]) -> None:
-    """Reductions over the same loops that do not need each other share them."""
+    """Emits the reductions inside the expressions; independent ones over the same loops share them."""
     bound = e.variables.keys()
     reductions = [f for f in reductions_of(ready) if f.variables <= bound and all(map(e.is_safe, f.values))]
     depth: dict[int, int] = {}
@@ -45,7 +45,7 @@ def emit_ready_reductions(e: NestState, ready: Sequence[Expression]) -> None:
 
 
 def emit_reductions(e: NestState, reductions: list[Reduction]) -> None:
-    """Emits reductions over the same loops, and remembers their results."""
+    """Emits reductions over the same loops, and records their results in the current scope."""
     if not reductions:
         return
     start = len(e.builder.lines)
@@ -66,20 +66,21 @@ def emit_reductions(e: NestState, reductions: list[Reduction]) -> None:
 
 
 def results_of(e: NestState, reduction: Reduction) -> list[Element] | None:
+    """The results of a reduction; None if it has not been emitted."""
     key = ("reduction", id(reduction))
     return next((scope[key] for scope in reversed(e.scopes) if key in scope), None)
 
 
 def serial_reductions(e: NestState, reductions: list[Reduction]) -> States:
-    """One step after another, starting from the initial values; vectors where the values are vectors."""
+    """Emits reductions with one accumulator each, a vector if the reduction varies along the vector loop."""
     width = e.lanes if e.vector is not None and any(e.vector in f.variables for f in reductions) else 0
     initial = [[e.splat(e.value(i), width) for i in reduction.initial] for reduction in reductions]
     over = reductions[0].over
     if all(reduction.opcode for reduction in reductions) and any(map(needs_blocks, reductions)):
-        long = max(over, key=lambda variable: variable.extent)
-        inner = tuple(variable for variable in over if variable is not long)
+        longest = max(over, key=lambda variable: variable.extent)
+        inner = tuple(variable for variable in over if variable is not longest)
         results = summed_in_blocks(
-            e, reductions, long, 1, initial, lambda states: reduction_loops(e, reductions, inner, states)
+            e, reductions, longest, 1, initial, lambda states: reduction_loops(e, reductions, inner, states)
         )
     else:
         results = reduction_loops(e, reductions, over, initial)
@@ -87,7 +88,7 @@ def serial_reductions(e: NestState, reductions: list[Reduction]) -> States:
 
 
 def rounded_results(e: NestState, reduction: Reduction, values: list[Element]) -> list[Element]:
-    """Narrow floats are summed up in f32 and rounded once."""
+    """The results, with the rounding to narrow float types, which are reduced in f32, done once."""
     if not reduction.opcode:
         return values
     types = [e.type for e in reduction.initial]
@@ -95,6 +96,7 @@ def rounded_results(e: NestState, reduction: Reduction, values: list[Element]) -
 
 
 def needs_blocks(reduction: Reduction) -> bool:
+    """Whether a reduction is a sum of floats that is long enough for blocks."""
     type = reduction.initial[0].type
     return (
         reduction.opcode == "add"
@@ -111,9 +113,10 @@ def summed_in_blocks(
     initial: States,
     body: Callable[[States], States],
 ) -> States:
-    """Loops over blocks of the variable's range, over blocks of these and so on; `body` runs with it bound.
+    """Emits nested loops over blocks of blocks .. of the variable's range around `body`, which runs with it bound.
 
-    Each block is summed from zero, so that no chain of additions is long (GEN-13).
+    Each block is summed from zero, so that no chain of additions is long (GEN-13). The remainder of the range by `step`
+    is left out.
     """
     b, main, sizes = e.builder, variable.extent // step * step, [step, SUMMATION_BLOCK * step]
     while main > 2 * BLOCKS_PER_BLOCK * sizes[-1]:
@@ -125,7 +128,7 @@ def summed_in_blocks(
     inner = loop_body(e, reductions, variable, body)
 
     def summed(first: Index, last: Index, level: int, states: States) -> States:
-        def one_block(at: Value, states: States) -> States:
+        def add_block(at: Value, states: States) -> States:
             end = b.intrinsic("smin", b.binary("add", at, b.index(sizes[level])), b.index(last))
             sums = summed(at, end, level - 1, zeros)
             return [
@@ -133,13 +136,13 @@ def summed_in_blocks(
                 for reduction, old, new in zip(reductions, states, sums, strict=True)
             ]
 
-        return loop_elements(e, first, last, sizes[level], states, one_block if level else inner)
+        return loop_elements(e, first, last, sizes[level], states, add_block if level else inner)
 
     return summed(0, main, len(sizes) - 1, initial)
 
 
 def reduction_loops(e: NestState, reductions: list[Reduction], over: tuple[Variable, ...], states: States) -> States:
-    """Runs the loops `over`, from the outermost, around one step of each reduction."""
+    """Emits the loops `over`, from the outermost, around one step of each reduction."""
     if not over:
         return [reduction_step(e, reduction, state) for reduction, state in zip(reductions, states, strict=True)]
     variable, rest = over[0], over[1:]
@@ -154,7 +157,7 @@ def reduction_loops(e: NestState, reductions: list[Reduction], over: tuple[Varia
 
 
 def loop_body(e: NestState, reductions: list[Reduction], variable: Variable, body: Callable[[States], States]) -> Step:
-    """The body of a loop: `body` with the loop's variable bound, and before it what depends on no inner loop."""
+    """The body of a loop: binds the variable, hoists what does not depend on inner loops, and runs `body`."""
 
     def step(at: Value, states: States) -> States:
         with e.bound(variable, at):
@@ -165,6 +168,7 @@ def loop_body(e: NestState, reductions: list[Reduction], variable: Variable, bod
 
 
 def reduction_step(e: NestState, reduction: Reduction, states: list[Element]) -> list[Element]:
+    """Combines the accumulators with the values of the current iteration."""
     values = [e.value(value) for value in reduction.values]
     if reduction.opcode:
         return [combine_unrounded(e, reduction, states[0], values[0])]
@@ -172,6 +176,7 @@ def reduction_step(e: NestState, reduction: Reduction, states: list[Element]) ->
 
 
 def combine(e: NestState, reduction: Reduction, states: list[Element], values: list[Element]) -> list[Element]:
+    """Emits the combiner of a reduction, with the accumulators and the values as its arguments."""
     scope: dict[Any, Any] = {}
     for root in walk(reduction.combine):
         if isinstance(root, Argument):
@@ -184,7 +189,7 @@ def combine(e: NestState, reduction: Reduction, states: list[Element], values: l
 
 
 def combine_unrounded(e: NestState, reduction: Reduction, x: Element, y: Element) -> Element:
-    """One operation of a reorderable combiner, not rounded to narrow types."""
+    """Emits the operation of a reorderable combiner, without rounding to narrow types."""
     x, y = e.to_common_width([x, y])
     expression = reduction.combine[0]
     assert isinstance(expression, Apply)
@@ -197,6 +202,7 @@ def combine_unrounded(e: NestState, reduction: Reduction, x: Element, y: Element
 
 
 def identity_element(reduction: Reduction, like: Element) -> Element:
+    """The identity of a reorderable combiner, as scalar or vector as `like`."""
     type = reduction.initial[0].type
     value = identity(reduction.opcode, type)
     if isinstance(like, tuple):
@@ -205,14 +211,14 @@ def identity_element(reduction: Reduction, like: Element) -> Element:
 
 
 def loop_elements(e: NestState, first: Index, last: Index, step: int, states: States, body: Step) -> States:
-    """A loop that carries the states of several reductions."""
+    """Emits a loop that carries the accumulators of several reductions."""
     with e.builder.loop(last, step, _flatten(states), first) as loop:
         loop.carried = _flatten(body(e.builder.index(loop.index), _unflatten(states, loop.carried)))
     return _unflatten(states, loop.carried)
 
 
 def vector_reductions(e: NestState, reductions: list[Reduction], variable: Variable, lanes: int) -> States:
-    """Reorderable reductions with `lanes` running values each, along `variable`; these are reduced in the end."""
+    """Emits reorderable reductions along `variable` with an accumulator in each lane, which are combined at the end."""
     start = [[e.value(initial) for initial in reduction.initial] for reduction in reductions]
     e.vector, e.lanes = variable, lanes
     others = tuple(v for v in reductions[0].over if v is not variable)
@@ -221,16 +227,16 @@ def vector_reductions(e: NestState, reductions: list[Reduction], variable: Varia
         for reduction, values in zip(reductions, start, strict=True)
     ]
 
-    def all_steps(states: States) -> States:
+    def combine_all(states: States) -> States:
         return reduction_loops(e, reductions, (), states)
 
-    step = loop_body(e, reductions, variable, all_steps)
+    step = loop_body(e, reductions, variable, combine_all)
 
-    def lanes_reduced(states: States) -> States:
+    def reduce_lanes(states: States) -> States:
         main = variable.extent // lanes * lanes
         if main:
             if any(needs_vector_blocks(reduction, variable, lanes) for reduction in reductions):
-                states = summed_in_blocks(e, reductions, variable, lanes, states, all_steps)
+                states = summed_in_blocks(e, reductions, variable, lanes, states, combine_all)
             else:
                 states = loop_elements(e, 0, main, lanes, states, step)
         if main < variable.extent:
@@ -246,7 +252,7 @@ def vector_reductions(e: NestState, reductions: list[Reduction], variable: Varia
             e.tail = None
         return states
 
-    states = outer_loops(e, others, identities, lanes_reduced, reductions)
+    states = outer_loops(e, others, identities, reduce_lanes, reductions)
     e.vector, e.lanes = None, 0
     results = []
     for reduction, first, values in zip(reductions, start, states, strict=True):
@@ -256,6 +262,7 @@ def vector_reductions(e: NestState, reductions: list[Reduction], variable: Varia
 
 
 def needs_vector_blocks(reduction: Reduction, variable: Variable, lanes: int) -> bool:
+    """Whether a vectorised sum of floats is long enough for blocks."""
     type = reduction.initial[0].type
     return reduction.opcode == "add" and not type.is_integer and variable.extent > 2 * SUMMATION_BLOCK * lanes
 
@@ -267,6 +274,7 @@ def outer_loops(
     body: Callable[[States], States],
     reductions: list[Reduction],
 ) -> States:
+    """Emits the loops `over` around `body`."""
     if not over:
         return body(states)
     step = loop_body(e, reductions, over[0], lambda inner: outer_loops(e, over[1:], inner, body, reductions))
@@ -274,7 +282,7 @@ def outer_loops(
 
 
 def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> Element:
-    """The lanes of a vector reduced into one value."""
+    """Reduces the lanes of a vector to a scalar."""
     b, type = e.builder, reduction.initial[0].type
     if isinstance(lanes, Value) and not (
         type.is_pred and reduction.opcode in ("maximum", "minimum", "add", "multiply")
@@ -299,13 +307,14 @@ def horizontal_reduction(e: NestState, reduction: Reduction, lanes: Element) -> 
 
 
 def shuffled(e: NestState, element: Element, lanes: Sequence[int]) -> Element:
+    """Selects lanes of a vector, as a shorter vector."""
     if isinstance(element, tuple):
         return e.builder.shuffle(element[0], None, lanes), e.builder.shuffle(element[1], None, lanes)
     return e.builder.shuffle(element, None, lanes)
 
 
 def _reduction_intrinsic(opcode: str, type: PrimitiveType) -> str:
-    """The name of LLVM's reduction of a vector."""
+    """The name of the LLVM intrinsic that reduces a vector, after `llvm.vector.reduce.`."""
     if opcode in ("and", "or", "xor"):
         return opcode
     if opcode in ("add", "multiply"):
@@ -321,6 +330,6 @@ def _flatten(states: States) -> list[Value]:
 
 
 def _unflatten(states: States, values: list[Value]) -> States:
-    """Flat registers grouped as `states` are."""
+    """Groups a flat list of registers as in `states`."""
     rest = iter(values)
     return [[(next(rest), next(rest)) if isinstance(e, tuple) else next(rest) for e in row] for row in states]

@@ -1,4 +1,4 @@
-"""The state while one loop nest is written as LLVM IR, which all emitters of its parts share."""
+"""The state of the emission of one loop nest as LLVM IR, shared by the emitters of its parts."""
 
 from __future__ import annotations
 
@@ -15,47 +15,50 @@ from hloom.loops.interleaved_accesses import AccessGroup, load_groups, max_recor
 from hloom.loops.nest import BufferType, Nest, Store, atoms_of, indices_of
 
 LOCATION_MARK = " ; %"
-"""Before the name of the instruction that a line is for: a comment of LLVM's."""
+"""The mark, a comment in LLVM IR, before the name of the HLO instruction that a line was emitted for."""
 
 
 class NestState(ABC):
-    """Loop variables, the values made so far in each open loop, and masks; `NestEmitter` says how values are made."""
+    """The bound loop variables, the values emitted in each open loop, and the masks; `NestEmitter` emits values."""
 
     @abstractmethod
     def value(self, expression: Expression) -> Element:
-        """The register of an expression: the one made before, or emitted now."""
+        """The register of an expression, which is emitted at its first use."""
 
     @abstractmethod
     def emit_loops(self, depth: int) -> None:
-        """The loops from this depth on, and the stores in them."""
+        """Emits the loops from this depth inwards, and their stores."""
 
     @abstractmethod
     def hoist(self, roots: Sequence[Expression]) -> None:
-        """Emits what depends on no loop that is still to come, so that it is computed once."""
+        """Emits the subexpressions of the roots that do not depend on inner loops."""
 
     def __init__(
         self, buffers: Sequence[BufferType], nest: Nest, vector_bytes: int, names: Mapping[int, str] | None = None
     ) -> None:
         self.builder = Builder()
         self.names = names
-        """The instructions that expressions were made for, where lines are tied to them."""
+        """The names of instructions by the ids of their expressions; None to emit no debug locations."""
         self.buffers = buffers
         self.nest = nest
         self.vector_bytes = vector_bytes
         self.variables: dict[Variable, Value] = {}
         self.scopes: list[dict[Any, Any]] = [{}]
+        """The values emitted in each open loop or condition, by the id of the expression or by another key."""
         self.vector: Variable | None = None
         self.lanes = 0
         self.tail: Value | None = None
+        """The mask of the active lanes in the remainder of the vector loop."""
         self.mask: Value | None = None
+        """The condition under which the current value is used, for loads that may be out of bounds."""
         self.index_element = "i32" if _fits_32_bits(nest) else "i64"
         self.staged = {id(expression): (buffer, index) for expression, buffer, index in nest.schedule.staged}
         self.load_groups, self.store_groups = _access_groups(nest, vector_bytes)
-        """The rows that each load and store, by its identity, is made with."""
+        """The access group of each load and store, by its id."""
         self._safe: dict[int, bool] = {}
 
     def add_location(self, start: int, expression: Expression | Reduction) -> None:
-        """Says of the lines from `start` on, but those that say it already, which instruction they are for."""
+        """Appends the debug location of an expression to the lines from `start` that have none."""
         name = self.names.get(id(expression)) if self.names is not None else None
         if name is not None:
             lines = self.builder.lines
@@ -63,15 +66,18 @@ class NestState(ABC):
                 lines[k] += "" if LOCATION_MARK in lines[k] else f"{LOCATION_MARK}{name}"
 
     def allocate_scratch(self, buffer: int) -> None:
+        """Allocates a scratch buffer on the stack."""
         kind = self.buffers[buffer]
         self.builder.lines.append(f"  %b{buffer} = alloca [{max(kind.byte_size, 1)} x i8], align 64")
 
     def counted_loop(self, first: Index, last: Index, step: int, body: Callable[[Value], None]) -> None:
+        """Emits a loop from `first` until `last` (excluded); `body` takes the counter."""
         with self.builder.loop(last, step, first=first) as loop:
             body(self.builder.index(loop.index))
 
     @contextmanager
     def bound(self, variable: Variable, value: Value) -> Iterator[None]:
+        """Binds a loop variable, in a scope of its own."""
         self.variables[variable] = value
         self.scopes.append({})
         yield
@@ -79,21 +85,23 @@ class NestState(ABC):
         del self.variables[variable]
 
     def to_common_width(self, operands: list[Element]) -> list[Element]:
-        """The operands as vectors where one of them is a vector."""
+        """Splats scalar operands if another one is a vector."""
         width = max((width_of(operand) for operand in operands), default=0)
         return [self.splat(operand, width) for operand in operands] if width else operands
 
     def splat(self, element: Element, width: int) -> Element:
+        """A vector of `width` lanes of a scalar element; vectors, and all elements for width 0, stay."""
         if isinstance(element, tuple):
             return self.builder.splat(element[0], width), self.builder.splat(element[1], width)
         return self.builder.splat(element, width)
 
     def logical_and(self, a: Value, c: Value) -> Value:
+        """The conjunction of two masks, either of which may be a scalar."""
         a, c = cast(list[Value], self.to_common_width([a, c]))
         return self.builder.binary("and", a, c)
 
     def is_safe(self, expression: Expression) -> bool:
-        """True where no load but those that a condition inside the expression guards may leave its buffer."""
+        """Whether all loads that are not guarded by a condition inside the expression are in bounds."""
         known = self._safe.get(id(expression))
         if known is None:
             if isinstance(expression, Where):
@@ -107,6 +115,7 @@ class NestState(ABC):
 
 
 def _access_groups(nest: Nest, vector_bytes: int) -> tuple[dict[int, AccessGroup[Load]], dict[int, AccessGroup[Store]]]:
+    """The access groups of loads and of stores, by the ids of these."""
     vector = nest.schedule.vector
     if vector is None:
         return {}, {}
@@ -117,7 +126,7 @@ def _access_groups(nest: Nest, vector_bytes: int) -> tuple[dict[int, AccessGroup
 
 
 def _fits_32_bits(nest: Nest) -> bool:
-    """Whether all index arithmetic stays well inside 32 bits."""
+    """Whether all index arithmetic fits in 32 bits, with a margin."""
     limit = 1 << 30
     for index in indices_of(nest):
         for part in (index, *(a.operand for a in atoms_of(index) if isinstance(a, (Quotient, Remainder)))):

@@ -1,4 +1,4 @@
-"""Tiles in LLVM IR: squares of lanes x lanes elements that are read along one loop and turned to run along another."""
+"""Emission of tiled transpositions: squares of lanes x lanes elements, loaded along one loop and used along another."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hloom.loops.schedule import tile_step
 
 LINE_BYTES = 64
 NARROW_BYTES = 2
-"""Vectors of elements up to this size are much shorter than lines."""
+"""The largest element size for which a vector of `lanes` elements is much shorter than a cache line."""
 FAR_BYTES = 512
-"""Rows that are nearer to each other stay in the fastest cache while their vectors are stored."""
+"""The distance of rows below which they stay in the L1 cache while their vectors are stored."""
 
 
 def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
-    """Blocks of lanes x lanes; what does not fill a block runs row by row."""
+    """Emits the tile loop in blocks of lanes x lanes iterations; the remaining iterations run row by row."""
     tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
     assert tile is not None and vector is not None
     b, step = e.builder, tile_step(tile, lanes)
@@ -31,27 +31,27 @@ def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
     wide_end = vector_end // wide * wide if wide > lanes else 0
 
     def emit_rows(row: Value) -> None:
-        """`step` rows: whole blocks, and then what is left of each row."""
+        """Emits `step` rows: whole blocks, and then the remainder of each row."""
         end = b.binary("add", row, constant(I64, step))
         if wide_end:
             e.counted_loop(0, wide_end, wide, lambda column: _staged_blocks(e, depth, (row, step), (column, wide)))
         if wide_end < vector_end:
-            e.counted_loop(wide_end, vector_end, lanes, lambda column: blocks(row, end, column))
+            e.counted_loop(wide_end, vector_end, lanes, lambda column: emit_blocks(row, end, column))
         if vector_end < vector.extent:
             e.counted_loop(row, end, 1, lambda r: _row(e, depth, r, vector_end))
 
-    def blocks(row: Value, end: Value, column: Value) -> None:
+    def emit_blocks(row: Value, end: Value, column: Value) -> None:
         if step == lanes:
             _block(e, depth, row, column)
         else:
             e.counted_loop(row, end, lanes, lambda r: _block(e, depth, r, column))
 
     if tiled_end:
-        end, some = b.index(tiled_end), None
+        end, has_blocks = b.index(tiled_end), None
         if isinstance(first, Value) and isinstance(last, Value):
             end = b.intrinsic("umin", last, end)
-            some = b.compare("ult", first, end)
-        with b.when(some):
+            has_blocks = b.compare("ult", first, end)
+        with b.when(has_blocks):
             e.counted_loop(first, end, step, emit_rows)
     if tiled_end < tile.extent:
         start = b.intrinsic("umax", b.index(first), b.index(tiled_end))
@@ -60,7 +60,7 @@ def emit_tiles(e: NestState, depth: int, first: Index, last: Index) -> None:
 
 
 def allocate_transposed(e: NestState) -> None:
-    """Memory on the stack for what `_staged_blocks` turns."""
+    """Allocates the stack memory in which `_staged_blocks` keeps transposed blocks."""
     tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
     if tile is not None and vector is not None and _staged_width(e, tile, vector) > lanes:
         for k, load in enumerate(transposed_loads(e.nest, tile, vector)):
@@ -69,16 +69,16 @@ def allocate_transposed(e: NestState) -> None:
 
 
 def _staged_width(e: NestState, tile: Variable, vector: Variable) -> int:
-    """How many elements of a row are stored together: a line of them where they are narrow and rows are far apart."""
+    """The number of elements of a row that are stored together: a cache line of narrow ones if rows are far apart."""
     lanes, index = e.nest.schedule.lanes, e.nest.stores[0].index
     widest = max((load.type.byte_width for load in transposed_loads(e.nest, tile, vector)), default=LINE_BYTES)
-    far = index.is_affine_in(tile) and index.coefficient(tile) * widest >= FAR_BYTES
+    is_far = index.is_affine_in(tile) and index.coefficient(tile) * widest >= FAR_BYTES
     wide = LINE_BYTES // widest if tile_step(tile, lanes) > lanes else lanes
-    return wide if far and widest <= NARROW_BYTES and lanes < wide <= vector.extent else lanes
+    return wide if is_far and widest <= NARROW_BYTES and lanes < wide <= vector.extent else lanes
 
 
 def _staged_blocks(e: NestState, depth: int, rows: tuple[Value, int], columns: tuple[Value, int]) -> None:
-    """Blocks side by side, turned on the stack first: each line of the result is then written once, and whole."""
+    """Emits adjacent blocks, transposed into stack memory first, so that cache lines of results are written whole."""
     tile, vector, b = e.nest.schedule.transposed, e.nest.schedule.vector, e.builder
     assert tile is not None and vector is not None
     (row, step), (column, wide) = rows, columns
@@ -92,10 +92,10 @@ def _staged_blocks(e: NestState, depth: int, rows: tuple[Value, int], columns: t
         with e.bound(vector, b.binary("add", column, c)):
             for k, (load, vectors) in enumerate(load_transposed(e, tile, b.binary("add", row, r))):
                 for n, elements in enumerate(vectors):
-                    at = b.binary("add", r, constant(I64, n))
-                    b.store(elements, address(k, load, at, c), load.type.byte_width)
+                    lane_row = b.binary("add", r, constant(I64, n))
+                    b.store(elements, address(k, load, lane_row, c), load.type.byte_width)
 
-    def run(r: Value) -> None:
+    def emit_row(r: Value) -> None:
         for c in range(0, wide, e.lanes):
             with e.bound(vector, b.binary("add", column, constant(I64, c))), e.bound(tile, b.binary("add", row, r)):
                 for k, load in enumerate(transposed_loads(e.nest, tile, vector)):
@@ -105,20 +105,20 @@ def _staged_blocks(e: NestState, depth: int, rows: tuple[Value, int], columns: t
                 e.emit_loops(depth + 2)
 
     e.counted_loop(0, wide, e.lanes, lambda c: e.counted_loop(0, step, e.lanes, lambda r: transpose(r, c)))
-    e.counted_loop(0, step, 1, run)
+    e.counted_loop(0, step, 1, emit_row)
     e.vector, e.lanes = None, 0
 
 
 def _block(e: NestState, depth: int, row: Value, column: Value) -> None:
-    """lanes x lanes elements from a row and a column on."""
+    """Emits a block of lanes x lanes iterations from a row and a column on."""
     tile, vector, b = e.nest.schedule.transposed, e.nest.schedule.vector, e.builder
     assert tile is not None and vector is not None
     e.vector, e.lanes = vector, e.nest.schedule.lanes
     with e.bound(vector, column):
         transposed = load_transposed(e, tile, row)
         for k in range(e.lanes):
-            at = b.binary("add", row, constant(I64, k)) if k else row
-            with e.bound(tile, at):
+            lane_row = b.binary("add", row, constant(I64, k)) if k else row
+            with e.bound(tile, lane_row):
                 for load, vectors in transposed:
                     e.scopes[-1][id(load)] = load_element(b, vectors[k], load.type)
                 e.emit_loops(depth + 2)
@@ -126,29 +126,29 @@ def _block(e: NestState, depth: int, row: Value, column: Value) -> None:
 
 
 def _row(e: NestState, depth: int, row: Value, first_column: int) -> None:
-    """The elements of one row from a column on: whole vectors, then the rest under a mask."""
+    """Emits one row from a column on: whole vectors, and the remainder as a masked vector."""
     tile, vector, lanes = e.nest.schedule.transposed, e.nest.schedule.vector, e.nest.schedule.lanes
     assert tile is not None and vector is not None
     rest = (vector.extent - first_column) % lanes
     whole_end = vector.extent - rest
 
-    def part(column: Value) -> None:
+    def emit_iterations(column: Value) -> None:
         with e.bound(vector, column):
             e.emit_loops(depth + 2)
 
     e.vector, e.lanes = vector, lanes
     with e.bound(tile, row):
         if first_column < whole_end:
-            e.counted_loop(first_column, whole_end, lanes, part)
+            e.counted_loop(first_column, whole_end, lanes, emit_iterations)
         if rest:
             e.tail = mask_constant(rest, lanes)
-            part(constant(I64, whole_end))
+            emit_iterations(constant(I64, whole_end))
             e.tail = None
     e.vector, e.lanes = None, 0
 
 
 def load_transposed(e: NestState, tile: Variable, row: Value) -> list[tuple[Load, list[Value]]]:
-    """The loads that are contiguous along the tile's rows, read as vectors and transposed."""
+    """Emits the loads of `transposed_loads` as vectors along the tile loop, and transposes these."""
     b, vector = e.builder, e.vector
     assert vector is not None
     result = []
@@ -168,7 +168,7 @@ def load_transposed(e: NestState, tile: Variable, row: Value) -> list[tuple[Load
 
 
 def transposed_loads(nest: Nest, tile: Variable, vector: Variable) -> list[Load]:
-    """The loads that are contiguous along `tile` and not along `vector`: those that a tile turns."""
+    """The loads that are contiguous along `tile` and not along `vector`."""
     return [
         e
         for e in walk(nest.values)
