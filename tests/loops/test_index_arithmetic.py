@@ -1,4 +1,4 @@
-"""Index arithmetic: whatever is simplified, an index has the value of the Python integers that it stands for."""
+"""Index arithmetic: simplified indices have the values of the same expressions of Python integers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Reference = Callable[[Values], int]
 
 
 def value(index: Index, of: Values) -> int:
-    """What an index is for values of the variables, from its atoms."""
+    """Evaluates an index for values of the variables, from its atoms."""
     return index.constant + sum(coefficient * atom_value(atom, of) for atom, coefficient in index.terms)
 
 
@@ -38,7 +38,7 @@ def all_values(variables: list[Variable]) -> Iterator[Values]:
 
 
 class Drawn:
-    """An index that Hypothesis draws, and the same in Python's arithmetic."""
+    """Random indices, each with the same expression of Python integers."""
 
     def __init__(self, data: st.DataObject, lowest: int = -3) -> None:
         self.space = IndexSpace()
@@ -72,7 +72,7 @@ class Drawn:
 
 
 @given(st.data())
-def test_indices_have_the_values_of_python_integers_and_lie_in_their_bounds(data: st.DataObject) -> None:
+def test_indices_have_the_values_of_python_integers_within_bounds(data: st.DataObject) -> None:
     drawn = Drawn(data)
     index, in_python = drawn.index()
     for of in all_values(drawn.variables):
@@ -81,7 +81,7 @@ def test_indices_have_the_values_of_python_integers_and_lie_in_their_bounds(data
 
 
 @given(st.data())
-def test_delinearized_indices_make_up_the_linear_one_and_lie_in_the_sizes(data: st.DataObject) -> None:
+def test_delinearized_indices_are_in_range_and_linearize_back(data: st.DataObject) -> None:
     drawn = Drawn(data, lowest=0)
     index, in_python = drawn.index(depth=2)
     inner = data.draw(st.lists(st.integers(1, 5), max_size=3))
@@ -96,12 +96,12 @@ def test_delinearized_indices_make_up_the_linear_one_and_lie_in_the_sizes(data: 
 
 
 @given(st.data())
-def test_substituted_indices_have_the_value_at_the_substituted_ones(data: st.DataObject) -> None:
+def test_substitution_commutes_with_evaluation(data: st.DataObject) -> None:
     drawn = Drawn(data)
     index, in_python = drawn.index()
     variable = data.draw(st.sampled_from(drawn.variables))
     inner, inner_in_python = drawn.index(depth=2)
-    # What replaces a variable lies in its range.
+    # The replacement of a variable lies in its range.
     new = drawn.space.shift(drawn.space.remainder(inner, variable.extent), variable.low)
     space = ExpressionSpace([])
     space.indices = drawn.space
@@ -111,7 +111,7 @@ def test_substituted_indices_have_the_value_at_the_substituted_ones(data: st.Dat
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.data())
-def test_what_reshapes_split_and_join_again_is_the_same_index(sizes: list[int], data: st.DataObject) -> None:
+def test_reshaping_back_gives_the_same_index(sizes: list[int], data: st.DataObject) -> None:
     """The index of [2,6] -> [12] -> [3,4] -> [12] -> [2,6] is the one it started from."""
     space = IndexSpace()
     start = [space.of(space.variable(f"i{k}", size)) for k, size in enumerate(sizes)]
@@ -124,7 +124,7 @@ def test_what_reshapes_split_and_join_again_is_the_same_index(sizes: list[int], 
     assert space.delinearize(again, tuple(sizes)) == start
 
 
-def test_divisions_vanish_where_ranges_decide_them() -> None:
+def test_ranges_simplify_divisions() -> None:
     space = IndexSpace()
     i, j = (space.of(space.variable(name, size)) for name, size in (("i", 5), ("j", 8)))
     linear = space.add(space.scale(i, 8), j)
@@ -136,7 +136,7 @@ def test_divisions_vanish_where_ranges_decide_them() -> None:
     assert str(space.remainder(space.shift(space.scale(j, 2), 9), 2)) == "1"
 
 
-def test_quotient_and_remainder_of_one_division_join() -> None:
+def test_quotient_and_remainder_of_a_division_recombine() -> None:
     space = IndexSpace()
     i = space.of(space.variable("i", 100))
     parts = space.add(space.scale(space.quotient(i, 7), 21), space.scale(space.remainder(i, 7), 3))

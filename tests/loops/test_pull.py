@@ -1,4 +1,4 @@
-"""What an element of each operation is computed from: its expression over the parameters' buffers b0, b1 .."""
+"""Element functions: the expression of an element of each operation over the buffers b0, b1 .. of its parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ W = "x = f32[8] parameter(0)\nzero = f32[] constant(0)\n"
 Z = f"{X}zero = f32[] constant(0)\n"
 
 MOVES = [
-    # Movement of elements becomes arithmetic of indices, and vanishes.
+    # Moving elements is index arithmetic alone.
     (X + "ROOT r = f32[6,4] transpose(x), dimensions={1,0}", "b0[i0 + 6*i1]"),
     (X + "ROOT r = f32[24] reshape(x)", "b0[i0]"),
     (X + "ROOT r = f32[8,3] reshape(x)", "b0[3*i0 + i1]"),
@@ -29,7 +29,7 @@ MOVES = [
     ),
     (V + "ROOT r = f32[4,6] broadcast(x), dimensions={0}", "b0[i0]"),
     ("ROOT r = s32[4,6] iota(), iota_dimension=1", "s32(i1)"),
-    # Padding and concatenation choose; where ranges decide, nothing is left to choose.
+    # Padding and concatenation are selections, which ranges may decide.
     (V + "ROOT r = f32[6] pad(x, seven), padding=0_2", "(b0[i0] if (0 <= i0 < 4) else 7.0)"),
     (V + "ROOT r = f32[2] pad(x, seven), padding=-1_-1", "b0[i0 + 1]"),
     (
@@ -45,7 +45,7 @@ MOVES = [
         "ROOT r = f32[2] slice(z), slice={[4:6]}",
         "b1[i0]",
     ),
-    # Places known at run time are clamped.
+    # Indices computed at run time are clamped.
     (
         X + "a = s32[] parameter(1)\nb = s32[] parameter(2)\n"
         "ROOT r = f32[2,6] dynamic-slice(x, a, b), dynamic_slice_sizes={2,6}",
@@ -64,7 +64,7 @@ MOVES = [
         "start_index_map={0}, index_vector_dim=1, slice_sizes={1,6}",
         "b0[i1 + 6*clamp(0, b1[i0], 3)]",
     ),
-    # Functions of elements apply to the elements.
+    # Element-wise operations apply to the elements.
     (V + "y = f32[4] sine(x)\nROOT r = f32[4] multiply(y, seven4)", "multiply(sine(b0[i0]), 7.0)"),
     (V + "ROOT r = f32[4] map(x, seven4), dimensions={0}, to_apply=sum", "add(b0[i0], 7.0)"),
 ]
@@ -80,7 +80,7 @@ REDUCTIONS = [
         "ROOT r = f32[] reduce(y, zero), dimensions={0}, to_apply=sum",
         "reduce[r1 < 4; add](reduce[r3 < 6; maximum](b0[6*r1 + r3]))",
     ),
-    # A combiner with no name is written out: %0 is the accumulator, %1 the value.
+    # A combiner without a name is printed as an expression: %0 is the accumulator, %1 the value.
     (
         Z + "ROOT r = f32[4] reduce(x, zero), dimensions={1}, to_apply=second",
         "reduce[r2 < 6; (%1,)](b0[6*i0 + r2])",
@@ -89,7 +89,7 @@ REDUCTIONS = [
         W + "ROOT r = f32[4] reduce-window(x, zero), window={size=2 stride=2}, to_apply=sum",
         "reduce[r2 < 2; add](b0[2*i0 + r2])",
     ),
-    # Around the edges a named combiner takes its identity, another one is skipped.
+    # In the padding, a named combiner gets its identity, and another one is skipped.
     (
         W + "ROOT r = f32[8] reduce-window(x, zero), window={size=3 pad=1_1}, to_apply=largest",
         "reduce[r2 < 3; maximum]((b0[i0 + r2 + -1] if (0 <= i0 + r2 + -1 < 8) else -inf))",
@@ -103,7 +103,7 @@ REDUCTIONS = [
 
 
 def pulled(entry: str) -> tuple[hl.Module, list[Expression]]:
-    """The element of the root at (i0, i1 ..)."""
+    """The elements of the root at (i0, i1 ..), with the module."""
     if "seven4" in entry:
         entry = entry.replace("ROOT", "seven4 = f32[4] broadcast(seven), dimensions={}\nROOT")
     module = hl.parse(module_text(entry))
@@ -121,8 +121,8 @@ def test_the_expression_of_an_element(entry: str, expected: str) -> None:
     assert str(element) == expected
 
 
-def test_moves_read_what_the_interpreter_moves() -> None:
-    """Where an expression is one load, its index is where the element comes from."""
+def test_moves_read_the_elements_that_the_interpreter_moves() -> None:
+    """The index of an expression that is a single load is that of the operand's element."""
     checked = 0
     for entry, expected in MOVES:
         module, (element,) = pulled(entry)
@@ -131,8 +131,8 @@ def test_moves_read_what_the_interpreter_moves() -> None:
             flat = arrays_for(module)[0].reshape(-1)
             positions = np.indices(wanted.shape)
             names = {f"i{d}": positions[d] for d in range(wanted.ndim)}
-            at = eval(str(element.index).replace("mod", "%"), {}, names)
-            np.testing.assert_array_equal(flat[at], wanted)
+            indices = eval(str(element.index).replace("mod", "%"), {}, names)
+            np.testing.assert_array_equal(flat[indices], wanted)
             checked += 1
     assert checked == 8
 
@@ -157,7 +157,7 @@ def test_results_of_one_reduction_share_it() -> None:
     assert first.reduction is second.reduction and (first.position, second.position) == (0, 1)
 
 
-def test_reductions_of_one_size_share_their_loop_unless_one_is_inside_the_other() -> None:
+def test_reductions_of_one_extent_share_their_loop_unless_nested() -> None:
     _, (element,) = pulled(
         Z + "y = f32[4] reduce(x, zero), dimensions={1}, to_apply=largest\n"
         "z = f32[4] reduce(x, zero), dimensions={1}, to_apply=sum\nROOT r = f32[4] add(y, z)"

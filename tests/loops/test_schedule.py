@@ -1,4 +1,4 @@
-"""Schedules: which loop of a nest runs in lanes, tiles and chunks, and what is kept, split or written out."""
+"""Schedules: vector loops, tiles and chunks; values that are kept; split and unrolled loops."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scheduled(text: str, threads: int = 2) -> Kernel:
 
 
 def nests(text: str, threads: int = 2) -> str:
-    """The text of the nests alone."""
+    """The text of the nests without that of the buffers."""
     return "\n".join(line for line in scheduled(text, threads).to_text().split("\n") if not _is_buffer(line))
 
 
@@ -50,12 +50,12 @@ def normalised(rows: int, columns: int, function: str = "sine") -> str:
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        # Loops that walk through all arrays become one.
+        # Loops that traverse all arrays in order are collapsed.
         (
             "x = f32[40,60] parameter(0)\nROOT r = f32[40,60] negate(x)",
             "vector i1 < 2400 lanes 16:\n  b1[i1] = negate(b0[i1])",
         ),
-        # Vectors as wide as the elements allow: more registers at a time for cheap work, half as many doubles.
+        # The number of lanes follows the element size; cheap operations use several registers.
         (
             "x = s8[64,64] parameter(0)\nROOT r = s8[64,64] not(x)",
             "vector i1 < 4096 lanes 64:\n  b1[i1] = not(b0[i1])",
@@ -68,12 +68,12 @@ def normalised(rows: int, columns: int, function: str = "sine") -> str:
             "x = f32[7] parameter(0)\nROOT r = f32[7] sine(x)",
             "vector i0 < 7 lanes 8:\n  b1[i0] = sine(b0[i0])",
         ),
-        # A row that is read again in each iteration stays the inner loop.
+        # A row that each iteration of the outer loop reads prevents collapsing.
         (
             "x = f32[60] parameter(0)\ny = f32[40,60] broadcast(x), dimensions={1}\nROOT r = f32[40,60] negate(y)",
             "for i0 < 40:\n  vector i1 < 60 lanes 16:\n    b1[60*i0 + i1] = negate(b0[i1])",
         ),
-        # Small squares are turned in registers, larger ones tile by tile.
+        # Small squares are transposed in registers, larger ones tile by tile.
         (
             "x = f32[8,8] parameter(0)\nROOT r = f32[8,8] transpose(x), dimensions={1,0}",
             "vector i1 < 8 lanes 8:\n  b1[i1] = b0[8*i1]"
@@ -83,7 +83,7 @@ def normalised(rows: int, columns: int, function: str = "sine") -> str:
             "x = f32[64,64] parameter(0)\nROOT r = f32[64,64] transpose(x), dimensions={1,0}",
             "for tile i0 < 64:\n  vector i1 < 64 lanes 8:\n    b1[64*i0 + i1] = b0[i0 + 64*i1]",
         ),
-        # Rounds that share cache lines run inside of a strip of the vector loop.
+        # Iterations that share cache lines run inside a strip-mined vector loop.
         (
             "x = f32[64,8,8,3] parameter(0)\nROOT r = f32[8,8,64,3] transpose(x), dimensions={2,1,0,3}",
             "for i1 < 8:\n  for i2s < 8:\n    for i0 < 8:\n      vector i2 < 8 lanes 8:"
@@ -98,7 +98,7 @@ def normalised(rows: int, columns: int, function: str = "sine") -> str:
             "parallel i1s < 25 by 2:\n  for tile i0 < 64:\n    vector i1 < 256 lanes 8:\n"
             "      b1[6400*i0 + 256*i1s + i1] = b0[i0 + 16384*i1s + 64*i1]",
         ),
-        # Where rows stay rows, nothing is turned.
+        # If rows stay contiguous, no tile is transposed.
         (
             "x = f32[4,10,30] parameter(0)\nROOT r = f32[10,4,30] transpose(x), dimensions={1,0,2}",
             "for i0 < 10:\n  for i1 < 4:\n    vector i2 < 30 lanes 16:\n"
@@ -110,17 +110,17 @@ def test_loops_of_elements(entry: str, expected: str) -> None:
     assert nests(entry) == expected
 
 
-def test_rows_are_summed_along_themselves_and_divided_among_the_threads() -> None:
+def test_long_rows_are_summed_along_themselves_by_several_threads() -> None:
     assert nests(ROW_SUM) == "parallel i0 < 1000 by 63:\n  b1[i0] = reduce[r2 < 1000; add](b0[1000*i0 + r2])"
     assert nests(ROW_SUM, threads=1) == nests(ROW_SUM).replace("parallel", "for").replace(" by 63", "")
 
 
-def test_short_rows_are_summed_side_by_side() -> None:
+def test_short_rows_are_summed_in_lanes() -> None:
     assert nests(ROW_SUM.replace("1000", "6")).startswith("vector i0 < 6 lanes")
 
 
-def test_columns_are_summed_in_parts_of_rows() -> None:
-    """Each part adds up its rows, 8 at a time, in a row of sums; then the parts and the rows left over are added."""
+def test_sums_of_columns_are_split_into_ranges_of_rows() -> None:
+    """Each part adds its rows, 8 at a time, to a row of accumulators; then parts and remaining rows are added."""
     assert nests(COLUMN_SUM).split("\n") == [
         "for p < 15:",
         "  vector i0 < 1000 lanes 16:",
@@ -135,7 +135,7 @@ def test_columns_are_summed_in_parts_of_rows() -> None:
     assert [(b.role, b.size) for b in scheduled(COLUMN_SUM).buffers][2:] == [("temporary", 15000)]
 
 
-def test_few_columns_are_summed_whole() -> None:
+def test_sums_of_short_columns_are_not_split() -> None:
     assert nests(COLUMN_SUM.replace("1000,1000", "20,1000")).startswith("vector i0 < 1000 lanes 64:\n")
 
 
@@ -163,7 +163,7 @@ def test_softmax_keeps_the_exponentials_of_a_row() -> None:
     ]
 
 
-def test_long_nests_are_listed_with_what_they_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_nests_are_printed_by_expression(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nest, "MAX_TEXT", 0)
     assert scheduled(softmax(100, 1000)).to_text().split("\n")[5:] == [
         "    t0 = reduce[r3 < 1000; maximum](b0[1000*i0 + r3]).0",
@@ -176,20 +176,20 @@ def test_long_nests_are_listed_with_what_they_keep(monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_cheap_values_are_computed_again_rather_than_kept() -> None:
+def test_cheap_values_are_recomputed_rather_than_kept() -> None:
     assert "keep b2[r3] = sine" in normalised(100, 100)
     assert "keep" not in normalised(100, 100, "negate")
     assert "keep" not in normalised(20, 20_000), "a row must fit into the cache"
 
 
-def test_narrow_floats_are_kept_as_registers_hold_them() -> None:
+def test_narrow_floats_are_kept_as_f32() -> None:
     text = module_text(NORMALISED.replace("ROWS", "50").replace("COLUMNS", "500")).replace("f32", "bf16")
     kept = [str(buffer.type) for buffer in scheduled(text).buffers if buffer.role == "scratch"]
     assert kept == ["f32"]
 
 
 def test_short_rows_are_unrolled() -> None:
-    """One store for each element of a row, so that all share the row's sum; sums of rows are expressions."""
+    """There is one store for each element of a row, and the sum of the row is a shared expression."""
     row = "add(0.0, add(sine(b0[2*i0]), sine(b0[2*i0 + 1])))"
     assert normalised(1000, 2).split("\n") == [
         "vector i0 < 1000 lanes 8:",
@@ -199,7 +199,7 @@ def test_short_rows_are_unrolled() -> None:
 
 
 def test_reductions_of_short_rows_are_trees() -> None:
-    """Narrow floats are added up in f32 and rounded once."""
+    """Narrow floats are added in f32 and rounded once."""
     text = module_text(ROW_SUM.replace("1000,1000", "1000,3")).replace("f32", "bf16")
     a, b, c = (f"convert(b0[3*i0{plus}])" for plus in ("", " + 1", " + 2"))
     assert nests(text).endswith(f"  b1[i0] = convert(add(convert(0.0), add(add({a}, {b}), {c})))")
@@ -210,7 +210,7 @@ def test_longer_rows_are_reduced_along_themselves() -> None:
 
 
 def test_products_of_few_terms_run_along_contiguous_columns() -> None:
-    """The four numbers of a row are rows too, but each is the same for all columns."""
+    """The four operands of a row are a record too, but each is the same for all columns."""
     product = (
         "x = f32[2048,4] parameter(0)\ny = f32[4,32] parameter(1)\nzero = f32[] constant(0)\n"
         "t = f32[32,4] transpose(y), dimensions={1,0}\na = f32[2048,32,4] broadcast(x), dimensions={0,2}\n"
@@ -220,7 +220,7 @@ def test_products_of_few_terms_run_along_contiguous_columns() -> None:
     assert "vector i1 < 32" in nests(product)
 
 
-def test_threads_get_chunks_where_there_is_enough_work() -> None:
+def test_large_nests_are_split_into_chunks() -> None:
     text = "x = f32[ELEMENTS] parameter(0)\nROOT r = f32[ELEMENTS] negate(x)"
     assert nests(text.replace("ELEMENTS", "1000")).startswith("vector")
     for threads, chunk in ((2, 62512), (3, 41680), (16, 7824)):

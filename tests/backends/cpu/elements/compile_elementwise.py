@@ -16,7 +16,7 @@ _engines: list[Any] = []
 
 
 def compile_elementwise(emit: Callable[..., Any], dtype: type, width: int, operands: int, results: int = 1) -> Any:
-    """A function of `operands` arrays of `dtype`, whose sizes are multiples of the width, that gives `results` arrays."""
+    """Compiles a function of `operands` arrays of `dtype`, with sizes that `width` divides, to `results` arrays."""
     text = _loop(emit, "float" if dtype == np.float32 else "double", width, operands, results)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

@@ -1,4 +1,4 @@
-"""Arithmetic of bf16, compiled, on every value of the type, NaNs with all payloads among them, against ml_dtypes."""
+"""Compiled arithmetic of bf16 on every value of the type, including NaNs with all payloads, against ml_dtypes."""
 
 from __future__ import annotations
 

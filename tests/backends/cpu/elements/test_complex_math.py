@@ -1,4 +1,4 @@
-"""Complex functions against what the interpreter computes, in long double."""
+"""Complex functions against the interpreter's functions in long double."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BOUNDS = {
 
 
 def compiled(opcode: str, dtype: type) -> Any:
-    """The compiled function of complex arrays."""
+    """Compiles a function of complex arrays."""
     emit: Any = {**COMPLEX_UNARY, **COMPLEX_BINARY}[opcode]
     operands = 2 if opcode in COMPLEX_BINARY else 1
     real = np.float32 if dtype == np.complex64 else np.float64
@@ -67,14 +67,14 @@ def compiled(opcode: str, dtype: type) -> Any:
 
 
 def joined(real: Array, imaginary: Array) -> Array:
-    """Part by part: `real + 1j * imaginary` would lose signs and infinities."""
+    """Combines parts to complex numbers; `real + 1j * imaginary` would lose signs and infinities."""
     result = np.empty(np.shape(real), np.complex64 if real.dtype == np.float32 else np.complex128)
     result.real, result.imag = real, imaginary
     return result
 
 
 def samples(dtype: type, seed: int, count: int = 4000) -> Array:
-    """Normal parts, parts of very different sizes, and numbers close to the unit circle."""
+    """Complex numbers with normal parts, with parts of very different sizes, and close to the unit circle."""
     random = np.random.default_rng(seed)
     parts = [
         random.normal(size=2 * count) * np.exp(random.choice([0, 1], 2 * count) * random.uniform(-20, 3, 2 * count))

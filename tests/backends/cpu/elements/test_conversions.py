@@ -1,4 +1,4 @@
-"""Floats become integers toward zero, clamped, NaN 0 (CONVERT-3): against Python's own integers."""
+"""Conversions of floats to integers round toward zero and clamp; NaN gives 0 (CONVERT-3): against Python's integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The larger and the smaller of two numbers, in registers of all widths: -0 is less than +0, and NaN wins."""
+"""Maximum and minimum in registers of all widths: -0 is less than +0, and NaN propagates."""
 
 from __future__ import annotations
 

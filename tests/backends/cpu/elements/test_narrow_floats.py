@@ -26,12 +26,12 @@ def every_code(type: PrimitiveType) -> Array:
 
 
 def codes_of(x: Array, type: PrimitiveType) -> Array:
-    """The codes, without the bits of the byte that are not the type's."""
+    """The codes, without the unused bits of their bytes."""
     return x.view(np.uint8) & ((1 << type.bits) - 1)
 
 
 def samples(type: PrimitiveType) -> Array:
-    """All values and the middles between neighbours, each with its neighbours as f32; all f32 whose low bits are zero."""
+    """All values and midpoints between neighbours, each with its neighbours as f32; all f32 whose low bits are zero."""
     values = every_code(type).astype(np.float64)
     values = np.unique(values[np.isfinite(values)])
     limit = 2 * float(ml_dtypes.finfo(type.dtype).max)
@@ -48,7 +48,7 @@ def samples(type: PrimitiveType) -> Array:
 @each_type
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_code_is_decoded_and_encoded(type: PrimitiveType, width: int) -> None:
-    """Codes come as the lowest bytes of f32 registers. A NaN keeps its payload; without it, it is that of ml_dtypes."""
+    """Codes are passed in the lowest bytes of f32. A NaN keeps its payload; without it, it is that of ml_dtypes."""
 
     def emit(b: Builder, x: Value) -> tuple[Value, Value, Value]:
         code = b.convert("trunc", b.bitcast(x, x.type.integer), "i8")
@@ -83,9 +83,9 @@ def test_rounding_is_that_of_ml_dtypes(type: PrimitiveType, width: int) -> None:
 
 
 def check(text: str, *inputs: Array, steps: int = 0, exact: bool = False) -> None:
-    """All results are compiled, and the interpreter's, or so many representable values off.
+    """Checks that all results are compiled, and at most `steps` representable values off those of the interpreter.
 
-    NaN is any NaN, unless they are compared bit for bit.
+    All NaNs are equal, unless `exact` compares bits.
     """
     compiled = hl.compile(text, backend="cpu")
     assert not compiled.report()
@@ -95,8 +95,8 @@ def check(text: str, *inputs: Array, steps: int = 0, exact: bool = False) -> Non
         if type.is_float and not exact:
             is_nan = np.isnan(want.astype(np.float64))
             assert np.array_equal(np.isnan(got.astype(np.float64)), is_nan), position
-            apart = total_order_key(got)[~is_nan].astype(np.int64) - total_order_key(want)[~is_nan]
-            assert np.abs(apart).max(initial=0) <= steps, position
+            distance = total_order_key(got)[~is_nan].astype(np.int64) - total_order_key(want)[~is_nan]
+            assert np.abs(distance).max(initial=0) <= steps, position
         else:
             assert Literal.from_numpy(got) == Literal.from_numpy(want), position
 

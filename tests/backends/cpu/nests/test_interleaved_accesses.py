@@ -1,4 +1,4 @@
-"""Where the lanes of vectors lie in memory: one before the other, or in turns with those of other vectors."""
+"""Access patterns of vector loops: reversed, transposed and interleaved lanes, against NumPy and the interpreter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _integers(size: tuple[int, ...], dtype: type, below: int = 50) -> np.ndarray
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_elements_in_reverse(type: str) -> None:
+def test_reversed_elements(type: str) -> None:
     for n in SIZES:
         run = hl.compile(_text(f"x = {type}[3,{n}] parameter(0) ROOT r = {type}[3,{n}] reverse(x), dimensions={{1}}"))
         x = _integers((3, n), TYPES[type])
@@ -47,7 +47,7 @@ def _check_transpose(type: str, size: tuple[int, ...], order: tuple[int, ...]) -
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("planes", [2, 3, 4, 5, 8, 13, 16])
-def test_planes_become_pixels_and_pixels_planes(type: str, planes: int) -> None:
+def test_planes_to_pixels_and_back(type: str, planes: int) -> None:
     for n in SIZES:
         _check_transpose(type, (2, planes, n), (0, 2, 1))
         _check_transpose(type, (2, n, planes), (0, 2, 1))
@@ -56,14 +56,14 @@ def test_planes_become_pixels_and_pixels_planes(type: str, planes: int) -> None:
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("size", [(40, 17, 6, 3), (16, 48, 16, 2), (5, 64, 33, 7), (32, 32, 8, 12), (3, 7, 130, 1)])
 def test_short_runs_in_any_order(type: str, size: tuple[int, ...]) -> None:
-    """Every order of dimensions, of which some are as short as a part of a cache line."""
+    """Every permutation of dimensions, some of which are shorter than a cache line."""
     for order in itertools.permutations(range(4)):
         _check_transpose(type, size, order)
 
 
 @pytest.mark.parametrize("n", SIZES)
 def test_transposes_inside_of_arithmetic(n: int) -> None:
-    """Operands of both orders, one that is the same for all rows, and one that a condition guards."""
+    """Operands in both orders, one that is invariant along rows, and one that a condition guards."""
     text = f"""
       x = f32[{n},6] parameter(0)
       y = f32[6,{n}] parameter(1)
@@ -88,7 +88,7 @@ def test_transposes_inside_of_arithmetic(n: int) -> None:
 @pytest.mark.parametrize("row", [2, 3, 4, 5, 8, 13, 16, 17])
 @pytest.mark.parametrize("opcode", ["add", "maximum"])
 def test_reductions_of_short_rows(opcode: str, row: int, type: str) -> None:
-    """Of numbers whose sums are exact in all types."""
+    """Values have exact sums in all types."""
     if (type, opcode) in (("c64", "maximum"), ("pred", "add")):
         return
     combiner = f"combiner {{ a = {type}[] parameter(0) b = {type}[] parameter(1) ROOT r = {type}[] {opcode}(a, b) }}\n"
@@ -129,7 +129,7 @@ def test_argmax_of_short_rows(n: int) -> None:
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("pieces", [2, 3, 4, 5, 13, 16, 17])
-def test_columns_are_joined_to_rows(pieces: int, type: str) -> None:
+def test_columns_are_concatenated_to_rows(pieces: int, type: str) -> None:
     for n in SIZES:
         reshapes = "".join(
             f"p{k} = {type}[{n}] parameter({k}) r{k} = {type}[{n},1] reshape(p{k})\n" for k in range(pieces)

@@ -1,4 +1,4 @@
-"""A choice made once for a whole array: in place, where it changes nothing, nothing is done, and no thread is woken."""
+"""Loop-invariant selects of whole arrays: if one changes nothing in place, no loop runs and no thread is woken."""
 
 from __future__ import annotations
 

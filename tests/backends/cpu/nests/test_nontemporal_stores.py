@@ -1,4 +1,4 @@
-"""Which results are written past the caches."""
+"""The choice of non-temporal stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles against NumPy: squares, lines of squares turned on the stack, and what is left at both ends."""
+"""Tiled transpositions against NumPy: squares, blocks staged on the stack, and remainders of both loops."""
 
 from __future__ import annotations
 
