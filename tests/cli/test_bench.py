@@ -1,4 +1,4 @@
-"""hloom bench, as a user types it, and what it is made of."""
+"""The command `hloom bench`, and its parts."""
 
 from __future__ import annotations
 
@@ -116,12 +116,12 @@ def test_a_wrong_result_or_a_failure_shows_and_makes_the_exit_status_1(
         (["{}", "--backend", "abacus"], "there is no backend 'abacus'"),
     ],
 )
-def test_errors_come_before_the_work_and_say_what_there_is(corpus: Path, arguments: list[str], message: str) -> None:
+def test_errors_precede_the_measurements(corpus: Path, arguments: list[str], message: str) -> None:
     status, output = hloom_bench(*(argument.format(corpus) for argument in arguments))
     assert status == 1 and message in output
 
 
-def test_xla_cannot_be_asked_for_where_it_is_not(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peer_needs_xla(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hloom.bench.peer.has_peer", lambda: False)
     assert hloom_bench(corpus, "--peer") == (1, "error: --peer needs XLA's CPU backend: pip install jax\n")
 
@@ -169,7 +169,7 @@ def test_without_a_description_half_of_the_digits_must_agree() -> None:
 
 
 class OtherXla:
-    """A peer that gives a given result, or raises it."""
+    """A peer that returns a given result, or raises it."""
 
     result: Any = None
 
@@ -217,18 +217,18 @@ def test_a_program_that_hloom_refuses_has_failed(corpus: Path) -> None:
     assert result.status == "failed" and "GEN-2" in result.message
 
 
-def test_rounds_take_turns_until_the_time_is_over() -> None:
+def test_sides_alternate_until_the_time_limit() -> None:
     called: list[str] = []
     sides = [(lambda name=name: called.append(name), Times(0.0)) for name in "ab"]
     time_alternately(sides, repeats=100, seconds=0)
     assert [len(times.samples) for _, times in sides] == [measure.MIN_SAMPLES] * 2
-    turns = re.sub(r"(.)\1+", r"\1", "".join(called[2:]))
-    assert turns == "ab" * measure.MIN_SAMPLES
+    order = re.sub(r"(.)\1+", r"\1", "".join(called[2:]))
+    assert order == "ab" * measure.MIN_SAMPLES
 
 
 @pytest.fixture
 def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Gives the process that measures another program: a shell script."""
+    """Replaces the child process by a shell script."""
 
     def be(script: str) -> None:
         path = tmp_path / "python"
@@ -243,7 +243,7 @@ def isolated_result(corpus: Path, timeout: float = 30.0) -> Result:
     return isolated.measure_isolated(Workload.at(corpus / "bench_one"), SETTINGS, timeout)
 
 
-def test_a_process_that_dies_tells_where_and_how(corpus: Path, process: Any) -> None:
+def test_a_crash_reports_stage_and_signal(corpus: Path, process: Any) -> None:
     process("""echo '"compiling in hloom"'; kill -SEGV $$""")
     assert (isolated_result(corpus).status, isolated_result(corpus).message) == (
         "crashed",
@@ -259,7 +259,7 @@ def test_a_process_that_takes_too_long_is_ended(corpus: Path, process: Any) -> N
     assert (result.status, result.message) == ("timed out", "running in hloom: took more than 0.5 s")
 
 
-def test_a_result_counts_though_the_process_comes_to_a_bad_end(corpus: Path, process: Any) -> None:
+def test_a_result_is_valid_even_if_the_process_crashes_later(corpus: Path, process: Any) -> None:
     result = json.dumps({"workload": "w", "path": "p", "hloom": {"compiling": 1.0, "samples": [1.0]}, "peer": None})
     process(f"echo '{result}'; kill -SEGV $$")
     assert isolated_result(corpus).status == "ok"
@@ -286,11 +286,11 @@ def test_the_machine_copies_and_multiplies() -> None:
 # Showing
 
 
-def test_numbers_have_three_figures() -> None:
+def test_figures_are_significant_digits() -> None:
     assert [figures(x) for x in (1234.5, 12.34, 0.012345, 0, float("nan"))] == ["1234", "12.3", "0.0123", "0", "-"]
 
 
-def test_the_summary_counts_those_that_are_slower() -> None:
+def test_the_summary_counts_slower_workloads() -> None:
     results = [Result("w", "", hloom=Times(1.0, [ours]), peer=Times(1.0, [1.0])) for ours in (0.25, 1.0, 4.0)]
     assert summary(results) == "XLA/hloom: geometric mean 1.00 over 3 of 3 workloads, 1 slower than XLA"
     assert summary([]) == ""

@@ -1,4 +1,4 @@
-"""Modules from one format of files to another: `hloom convert`, `hloom.save`, `hloom.load`, and snapshots in `run`."""
+"""Conversion of modules between file formats: `hloom convert`, `hloom.save`, `hloom.load`, and snapshots in `run`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def same(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("extension", ["hlo", "txt", "pb", "pbtxt", "mlir"])
-def test_every_format_comes_back(module: Path, extension: str) -> None:
+def test_every_format_is_read_back(module: Path, extension: str) -> None:
     target = module.with_name(f"n.{extension}")
     assert hloom("convert", module, target) == (0, "")
     assert same(target)

@@ -55,15 +55,15 @@ def test_diff_of_modules_and_of_passes(path: str, tmp_path: Path) -> None:
     assert "give another module" in run("diff", path, status=2)
 
 
-def test_reduce_keeps_what_the_command_looks_for(path: str) -> None:
+def test_reduce_preserves_the_fault(path: str) -> None:
     output = run("reduce", path, "--test", "grep -q transpose {}")
     assert "4 -> 1 instructions" not in output
     assert "exponential" not in output and "transpose" in output
     assert "does not succeed" in run("reduce", path, "--test", "grep -q tanh {}", status=1)
-    assert "where the module's path stands" in run("reduce", path, "--test", "true", status=1)
+    assert "--test must contain {}" in run("reduce", path, "--test", "true", status=1)
 
 
-def test_bisect_says_where_modules_part_and_that_backends_agree(path: str, tmp_path: Path) -> None:
+def test_bisect_finds_the_first_difference(path: str, tmp_path: Path) -> None:
     assert "no difference" in run("bisect", path, "--random", "0")
     assert "no difference" in run("bisect", path, "--random", "0", "--passes", "cpu")
     other = tmp_path / "other.hlo"
@@ -82,7 +82,7 @@ def test_profile_shows_kernels_and_writes_a_trace(path: str, tmp_path: Path) -> 
     assert trace.read_text().startswith('{"traceEvents"')
 
 
-def test_show_says_what_is_alive_at_the_peak(path: str) -> None:
+def test_show_lists_live_values_at_the_peak(path: str) -> None:
     output = run("show", path, "--memory")
     # y and z, and then w: 4 x 4 numbers of 4 bytes each.
     assert "192 bytes at the peak after %w, beside 64 of parameters" in output

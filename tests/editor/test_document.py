@@ -1,4 +1,4 @@
-"""HLO text in editors: errors where they are, meanings, definitions and completion, in whole and half-written files."""
+"""HLO text in editors: diagnostics, hover, definitions and completion, in complete and incomplete files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENTRY main {
 
 
 def at(text: str, part: str, occurrence: int = 0) -> tuple[int, int]:
-    """The place of a part of the text."""
+    """Line and column of a part of the text."""
     start = -1
     for _ in range(occurrence + 1):
         start = text.index(part, start + 1)
@@ -49,14 +49,14 @@ def test_text_that_is_right_has_no_problems() -> None:
         ("reduce(a, z)", "reduce(a, q)", "q)", "q"),
     ],
 )
-def test_problems_stand_where_they_are(old: str, new: str, part: str, message: str) -> None:
+def test_problems_have_positions(old: str, new: str, part: str, message: str) -> None:
     text = TEXT.replace(old, new)
     (problem,) = Document(text).problems()
     assert message in problem.message
     assert problem.line == at(text, part)[0]
 
 
-def test_hover_tells_meanings_and_definitions() -> None:
+def test_hover_shows_documentation_and_definitions() -> None:
     document = Document(TEXT)
     assert document.hover(*at(TEXT, "reduce(")).startswith("### `reduce(operands.., init_values..)`")
     assert "f32[] reduce(a, z)" in document.hover(*at(TEXT, "%total)"))
@@ -74,7 +74,7 @@ def test_definitions_are_those_of_the_computation() -> None:
     assert document.definition_of("nothing", 1) is None
 
 
-def test_completion_offers_what_stands_above() -> None:
+def test_completion_offers_earlier_names() -> None:
     found = dict(Document(TEXT).completions(11))
     assert {"a", "z", "sum", "reduce", "add"} <= found.keys()
     assert "total" not in found and "s" not in found
@@ -86,7 +86,7 @@ def test_half_written_text_still_has_definitions() -> None:
     assert document.problems()
 
 
-def test_the_server_speaks_to_editors(tmp_path: Path) -> None:
+def test_the_server_handles_requests(tmp_path: Path) -> None:
     pytest.importorskip("pygls")
     from lsprotocol import types
     from pygls.lsp.client import LanguageClient
@@ -111,15 +111,15 @@ def test_the_server_speaks_to_editors(tmp_path: Path) -> None:
         identifier = types.TextDocumentIdentifier(uri)
         position = types.Position(*at(TEXT, "%total)"))
         hover = await client.text_document_hover_async(types.HoverParams(identifier, position))
-        place = await client.text_document_definition_async(types.DefinitionParams(identifier, position))
+        location = await client.text_document_definition_async(types.DefinitionParams(identifier, position))
         outline = await client.text_document_document_symbol_async(types.DocumentSymbolParams(identifier))
         await client.shutdown_async(None)
         client.exit(None)
         await client.stop()
-        return hover, place, outline
+        return hover, location, outline
 
-    hover, place, outline = asyncio.run(talk())
+    hover, location, outline = asyncio.run(talk())
     assert "no opcode" in seen[0][0].message
     assert "reduce(a, z)" in hover.contents.value
-    assert place.range.start.line == at(TEXT, "%total =")[0]
+    assert location.range.start.line == at(TEXT, "%total =")[0]
     assert [symbol.name for symbol in outline] == ["sum", "main"]

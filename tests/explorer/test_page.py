@@ -1,4 +1,4 @@
-"""The explorer's page, in a real browser where there is one: every view, with mouse, keys and search."""
+"""The explorer's page in a real browser, if installed: all views, with mouse, keys and search."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def press(browser: Any, *keys: str) -> None:
 
 
 def after_drawing(browser: Any, script: str) -> Any:
-    """What a script gives when the graph that was asked for last is on the page."""
+    """Runs a script once the graph that was requested last is drawn."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     WebDriverWait(browser, 10).until(lambda it: it.execute_script("return state.isDrawn"))
@@ -146,7 +146,7 @@ def test_keys_change_the_view(browser: Any) -> None:
     press(browser, "3")
     assert "loop nests" in shown(browser)
     press(browser, "4")
-    assert "Alive at the peak" in shown(browser)
+    assert "Live at the peak" in shown(browser)
     press(browser, "5")
     assert "The first NaN arises in" in shown(browser)
     press(browser, "1")
@@ -162,7 +162,7 @@ def test_search_finds_and_a_hit_is_shown(browser: Any) -> None:
     assert "while" in browser.execute_script("return document.querySelector('#details pre').innerText")
 
 
-def test_a_loop_opens_and_closes_and_arrows_walk(browser: Any) -> None:
+def test_a_loop_opens_and_closes_and_arrows_move(browser: Any) -> None:
     browser.execute_script("show(graph().computations[0].instructions.find((each) => each.op === 'while').name)")
     before = after_drawing(browser, "return drawing.nodes().length")
     browser.execute_script("canvas.focus()")
@@ -177,7 +177,7 @@ def test_a_loop_opens_and_closes_and_arrows_walk(browser: Any) -> None:
     assert "in different kernels" in shown(browser) or "both are computed" in shown(browser)
 
 
-def test_lines_of_assembly_lead_to_their_instruction(browser: Any) -> None:
+def test_lines_of_assembly_link_to_their_instruction(browser: Any) -> None:
     press(browser, "3")
     script = """
       const seen = (selector, start) => [...document.querySelectorAll(selector)].find(
@@ -192,15 +192,15 @@ def test_lines_of_assembly_lead_to_their_instruction(browser: Any) -> None:
     assert (name, view) == (chosen, "graph")
 
 
-def test_the_graph_as_given_is_shown_too(browser: Any) -> None:
+def test_the_original_graph_is_shown(browser: Any) -> None:
     browser.execute_script("show('root', 'given')")
     assert "sqrt(y)" in shown(browser)
     assert "jit(f)/</script><b>sqrt" in shown(browser)
     browser.execute_script("document.querySelector('#which').value = 'optimized'")
 
 
-def test_what_a_module_says_is_text_in_the_browser(browser: Any, tmp_path: Path) -> None:
-    """The whole page works, and no element is made of a name: `constructor` is one that each object of JavaScript has."""
+def test_names_of_a_module_are_plain_text_in_the_browser(browser: Any, tmp_path: Path) -> None:
+    """The page works, and names create no elements, even `constructor`, a property of all JavaScript objects."""
     path = tmp_path / "hostile.html"
     for text in ("".join(HOSTILE), "constructor", "__proto__"):
         data = collect(module_that_says(text))

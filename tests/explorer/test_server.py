@@ -1,4 +1,4 @@
-"""The explorer's server answers whoever knows its address and asks by it; all others learn nothing, and do no harm."""
+"""The explorer's server responds only to requests with its secret path and its own host name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def server() -> Iterator[PageServer]:
     assert said.getvalue() == ""
 
 
-def answer(server: PageServer, path: str | None = None, **headers: str) -> tuple[int, bytes]:
+def fetch(server: PageServer, path: str | None = None, **headers: str) -> tuple[int, bytes]:
     address = urlsplit(server.address)
     connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=10)
     connection.putrequest("GET", path or address.path, skip_host="Host" in headers)
@@ -44,7 +44,7 @@ def answer(server: PageServer, path: str | None = None, **headers: str) -> tuple
 
 
 def raw(server: PageServer, request: bytes) -> bytes:
-    """All that the server says to some bytes until it ends the connection."""
+    """Response of the server to raw bytes, until it closes the connection."""
     with socket.create_connection(("127.0.0.1", urlsplit(server.address).port or 0), timeout=10) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(1 << 16), b""))
@@ -53,18 +53,18 @@ def raw(server: PageServer, request: bytes) -> bytes:
 def test_it_listens_on_the_loopback_address_under_a_path_that_nobody_can_guess(server: PageServer) -> None:
     address = urlsplit(server.address)
     assert address.hostname == "127.0.0.1" and re.fullmatch(r"/[\w-]{22}/", address.path)
-    assert answer(server) == (200, CONTENT)
+    assert fetch(server) == (200, CONTENT)
     for path in ("/", address.path[:-1], address.path + "x", "/%2e/", "/favicon.ico"):
-        assert answer(server, path) == (404, b"")
+        assert fetch(server, path) == (404, b"")
 
 
-def test_it_answers_its_own_name_alone(server: PageServer) -> None:
-    """A name of another site may lead to this machine (DNS rebinding): its pages must not read this one."""
+def test_other_host_names_are_rejected(server: PageServer) -> None:
+    """DNS rebinding: another site's name may resolve to this machine, but its pages must not read this one."""
     address = urlsplit(server.address)
     own = f"127.0.0.1:{address.port}"
-    assert answer(server, Host=own) == (200, CONTENT)
+    assert fetch(server, Host=own) == (200, CONTENT)
     for host in ("evil.example", f"evil.example:{address.port}", "127.0.0.1", f"{own}.evil.example", "", f"{own} x"):
-        assert answer(server, Host=host) == (403, b""), host
+        assert fetch(server, Host=host) == (403, b""), host
     path = address.path.encode()
     for request in (
         b"GET %s HTTP/1.0\r\n\r\n" % path,
@@ -84,24 +84,24 @@ def test_it_answers_its_own_name_alone(server: PageServer) -> None:
     ],
     ids=lambda request: repr(request[:30]),
 )  # fmt: skip
-def test_junk_gets_an_error_and_no_traceback(request_bytes: bytes, server: PageServer) -> None:
+def test_invalid_requests_get_an_error_and_no_traceback(request_bytes: bytes, server: PageServer) -> None:
     head, _, body = raw(server, request_bytes).partition(b"\r\n\r\n")
     assert b" 200 " not in head and CONTENT not in body and b"<script>" not in body
-    assert answer(server) == (200, CONTENT)
+    assert fetch(server) == (200, CONTENT)
 
 
-def test_clients_that_go_leave_no_traceback(server: PageServer) -> None:
+def test_disconnected_clients_leave_no_traceback(server: PageServer) -> None:
     address = ("127.0.0.1", urlsplit(server.address).port or 0)
     for request in (b"", b"GET ", b"GET / HTTP/1.1\r\n"):
         connection = socket.create_connection(address)
         connection.sendall(request)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
         connection.close()  # at once, with a reset
-    assert answer(server) == (200, CONTENT)
+    assert fetch(server) == (200, CONTENT)
 
 
 @pytest.mark.parametrize("request_bytes", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"])
-def test_clients_that_say_nothing_more_are_left(request_bytes: bytes, server: PageServer) -> None:
+def test_idle_clients_are_disconnected(request_bytes: bytes, server: PageServer) -> None:
     before = threading.active_count()
     assert raw(server, request_bytes) == b""
     deadline = time.monotonic() + 10

@@ -1,4 +1,4 @@
-"""Nothing that a module says is markup, script or style on a page or picture that hloom writes of it."""
+"""Text of a module never becomes markup, script or style in pages and pictures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HOSTILE = [
 
 
 def module_that_says(text: str) -> hl.Module:
-    """A module all of whose names and annotations are one text; protos may hold any."""
+    """A module whose names and annotations are all a given text, which a proto may contain."""
     message, _ = module_message(module_to_bytes(hl.parse(PLAIN)))
     message.name = text
     for computation in message.computations:
@@ -62,7 +62,7 @@ def tags() -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_a_module_says_adds_no_tag(text: str, tags: list[tuple[str, Any]]) -> None:
+def test_names_of_a_module_add_no_tag(text: str, tags: list[tuple[str, Any]]) -> None:
     data = collect(module_that_says(text))
     content = page(data)
     assert Tags(content).found == tags

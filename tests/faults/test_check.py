@@ -1,4 +1,4 @@
-"""Native code that looks at every value: what it finds is what the interpreter finds."""
+"""Checked native code has the same findings as the interpreter."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_indices_out_of_bounds(
     assert f"it is {value}, and windows fit in [0, {limit}]: it is clamped" in str(found)
 
 
-def test_a_window_that_a_scatter_leaves_out() -> None:
+def test_a_window_that_a_scatter_skips() -> None:
     text = re.sub(r"  (d|w|g) = .*\n", "", INDICES).replace(
         "ROOT t = (f32[2,3], f32[2,3], f32[5,6]) tuple(d, g, s)", "ROOT t = (f32[5,6]) tuple(s)"
     )
@@ -149,7 +149,7 @@ def test_a_window_that_a_scatter_leaves_out() -> None:
 
 
 def _same_as_the_interpreter(case: Path) -> None:
-    """The program with checks is valid, computes what it computed, and finds what the interpreter finds."""
+    """The instrumented program is valid, has the same result, and the same findings as the interpreter."""
     meta, module, inputs = load_case(case)
     if meta.get("replicas"):
         pytest.skip("checks are of one device")

@@ -37,7 +37,7 @@ ENTRY main { x = f32[2] parameter(0)
 
 
 def session(*commands: str, text: str = LOOP) -> str:
-    """What the debugger says to commands."""
+    """Output of the debugger for commands."""
     case = Case(hl.parse(text), (np.float32([1.0, 2.0]),))
     output = io.StringIO()
     Debugger(case, io.StringIO("\n".join([*commands, ""])), output).run()
@@ -59,7 +59,7 @@ def test_breakpoints_stop_at_names_opcodes_and_conditions() -> None:
     assert "fails: AttributeError" in failing
 
 
-def test_next_goes_over_what_is_called() -> None:
+def test_next_steps_over_calls() -> None:
     output = session("n", "n", "l", "c")
     assert "%last = f32[2] get-tuple-element(%loop)" in output
     assert "-> %last" in output
@@ -72,13 +72,13 @@ def test_watches_show_each_value_and_quit_ends() -> None:
     assert "the result" not in session()  # the end of the input
 
 
-def test_what_is_not_there_is_said() -> None:
+def test_missing_names_and_breakpoints_are_reported() -> None:
     output = session("print nothing", "print r", "clear 7", "c")
     assert "%nothing has no value yet" in output and "%r has no value yet" in output
     assert "there is no breakpoint 7" in output
 
 
-def test_a_program_that_fails_can_be_looked_at() -> None:
+def test_a_failing_program_can_be_inspected() -> None:
     text = LOOP.replace("negate(last)", 'custom-call(last), custom_call_target="nobody"')
     with pytest.raises(HloomError, match="nobody"):
         session("c", "print last", "c", text=text)

@@ -1,4 +1,4 @@
-"""Faults planted into kernels and rules are found: to the instruction, or the pass and the rule's instructions."""
+"""Faults planted into kernels and rules are located: to the instruction, or to the pass and its instructions."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def other_row(table: dict[str, Any], opcode: str, other: str) -> Plant:
 
 
 def swapped(opcode: str) -> Plant:
-    """Its operands the wrong way round."""
+    """Swaps the operands."""
     right = elements._REAL[opcode]
     return lambda patch: patch.setitem(elements._REAL, opcode, lambda b, e, x, y: right(b, e, y, x))
 
 
 def off_by_one(opcode: str) -> Plant:
-    """The element function reads its neighbour along the last dimension."""
+    """Makes the element function read the neighbour along the last dimension."""
     right = pull.ELEMENT_FUNCTIONS[opcode]
 
     def wrong(puller: Any, instruction: Any, index: Any) -> Any:
@@ -192,7 +192,7 @@ def test_a_wrong_rule_is_found_to_its_pass_and_instructions(rule: str, monkeypat
     assert any(i.opcode == opcode for i in found.before.module.instructions()), found.before.module.to_text()
 
 
-# What a shell or a function asks for
+# Reduction
 
 
 def test_a_crash_is_reduced_to_the_instruction_that_crashes() -> None:
@@ -204,7 +204,7 @@ def test_a_crash_is_reduced_to_the_instruction_that_crashes() -> None:
     assert [i.opcode for i in small.module.entry.instructions] == ["parameter", "parameter", "remainder"]
 
 
-def test_what_does_not_show_the_fault_stays_as_it_is() -> None:
+def test_a_case_without_the_fault_is_returned_unchanged() -> None:
     case = program()
     assert reduce(case, lambda _: False) is case
 
@@ -214,8 +214,8 @@ def test_what_does_not_show_the_fault_stays_as_it_is() -> None:
     assert reduce(case, fails) is case
 
 
-def test_values_that_are_cut_off_are_those_of_the_run() -> None:
-    """The planted fault needs a number near 0.3: only arguments of the run have one there."""
+def test_new_parameters_have_the_values_of_the_run() -> None:
+    """The fault needs a value greater than 0.3 and a limit of 0.3, which only values of the run have."""
 
     def shows(case: Case) -> bool:
         (compare,) = [i for i in case.module.entry.instructions if i.opcode == "compare"] or [None]
@@ -230,7 +230,7 @@ def test_values_that_are_cut_off_are_those_of_the_run() -> None:
     assert any(i.opcode == "compare" for i in small.module.entry.instructions)
 
 
-def test_a_tolerance_is_what_it_says() -> None:
+def test_tolerances_are_relative_and_absolute() -> None:
     one, other = np.float32([1.0, 100.0]), np.float32([1.0, 101.0])
     assert Tolerance(0.02, 0.0).difference(one, other) is None
     assert "differs in 1 of 2" in str(Tolerance(0.001, 0.0).difference(one, other))

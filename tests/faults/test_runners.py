@@ -1,4 +1,4 @@
-"""What runs a module when two are compared."""
+"""The runners that `bisect` compares."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_scalars_of_every_kind_reach_the_program(runner: str) -> None:
 
 
 def test_they_reach_xla(tmp_path: Path) -> None:
-    """In a process of its own, as JAX's settings are changed there."""
+    """Runs in a child process, since it changes JAX's settings."""
     pytest.importorskip("jaxlib")
     path = tmp_path / "m.hlo"
     path.write_text(SCALARS)

@@ -1,4 +1,4 @@
-"""The comparison that the command and the tests rely on."""
+"""Comparison of arrays, files of arrays, and random values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_objects_in_files_are_refused_and_not_executed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("type", [t for t in PrimitiveType if t.is_array], ids=str)
 def test_random_scalars_are_arrays(type: PrimitiveType) -> None:
-    """As all others: a NumPy scalar would be lost where a value's arrays are listed."""
+    """Scalars are arrays like all others, not NumPy scalars."""
     value = random_value(np.random.default_rng(0), hl.Shape.array(type, ()))
     assert isinstance(value, np.ndarray) and value.dtype == type.dtype
     (leaf,) = flat((value[()], TOKEN_VALUE, ()))

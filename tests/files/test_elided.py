@@ -1,4 +1,4 @@
-"""Constants whose values the text leaves out: they travel, and a program with them runs on values that are asked for."""
+"""Elided constants, whose values the text omits: formats preserve them, and programs can run with random values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_passes_leave_them_alone() -> None:
     assert sum(i.opcode == "elided-constant" for i in module.instructions()) == 2
 
 
-def test_two_of_them_are_not_the_same() -> None:
+def test_elided_constants_are_not_merged() -> None:
     module = hl.parse(
         "HloModule m\nENTRY e {\n  a = f32[3] constant({...})\n  b = f32[3] constant({...})\n"
         "  ROOT s = f32[3] subtract(a, b)\n}"
@@ -58,7 +58,7 @@ def test_two_of_them_are_not_the_same() -> None:
     assert np.all(got != 0)
 
 
-def test_running_names_them_and_says_what_to_do(backend: str) -> None:
+def test_running_them_is_an_error_with_a_hint(backend: str) -> None:
     with pytest.raises(hl.ArgumentError, match=r"leaves out the values of %c, %k: .*fill_elided") as error:
         hl.compile(hl.parse(TEXT), backend=backend)
     assert "--fill-elided" in str(error.value)

@@ -46,7 +46,7 @@ def test_a_replay_gives_the_result_again(snapshot: hl.Snapshot, backend: str) ->
     np.testing.assert_array_equal(snapshot.replay(backend)[0], snapshot.result[0])
 
 
-def test_numbers_and_smaller_dynamic_sizes_fit(tmp_path: Path) -> None:
+def test_scalars_and_smaller_dynamic_sizes_match(tmp_path: Path) -> None:
     module = hl.parse(
         "HloModule m\nENTRY e { x = f32[<=4] parameter(0)\n s = f32[] parameter(1)\n ROOT r = f32[<=4] negate(x) }"
     )
@@ -55,7 +55,7 @@ def test_numbers_and_smaller_dynamic_sizes_fit(tmp_path: Path) -> None:
     assert again.arguments[0].shape == (3,) and again.arguments[1] == 2.5 and again.result is None
 
 
-def test_arguments_that_xla_tupled_are_taken_apart(snapshot: hl.Snapshot) -> None:
+def test_arguments_in_a_tuple_are_unpacked(snapshot: hl.Snapshot) -> None:
     message = message_class("HloSnapshot")()
     message.hlo.hlo_module.CopyFrom(module_to_proto(snapshot.module))
     message.arguments.append(write_literal(hl.Literal.from_value(tuple(snapshot.arguments))))
@@ -73,8 +73,8 @@ def test_an_unoptimised_snapshot_gives_the_arguments_of_its_first_partition(snap
     np.testing.assert_array_equal(again.arguments[0], snapshot.arguments[0])
 
 
-def test_errors_say_what_does_not_fit(snapshot: hl.Snapshot, tmp_path: Path) -> None:
-    with pytest.raises(hl.ProtoError, match="holds a module alone, without arguments: it is no snapshot"):
+def test_errors_name_the_mismatch(snapshot: hl.Snapshot, tmp_path: Path) -> None:
+    with pytest.raises(hl.ProtoError, match="the file is no snapshot: it has a module without arguments"):
         hl.Snapshot.from_bytes(module_to_bytes(snapshot.module))
     with pytest.raises(hl.ArgumentError, match=r"m takes 2 arguments \(%x: .*, %t: .*\), got 1"):
         hl.Snapshot(snapshot.module, snapshot.arguments[:1]).to_bytes()
@@ -84,7 +84,7 @@ def test_errors_say_what_does_not_fit(snapshot: hl.Snapshot, tmp_path: Path) -> 
         snapshot.save(tmp_path / "none" / "s.pb")
     message = message_class("HloSnapshot").FromString(snapshot.to_bytes())
     del message.arguments[1]
-    with pytest.raises(hl.ProtoError, match="the snapshot does not fit its module: m takes 2 arguments"):
+    with pytest.raises(hl.ProtoError, match="the snapshot does not match its module: m takes 2 arguments"):
         hl.Snapshot.from_bytes(message.SerializeToString())
 
 

@@ -78,7 +78,7 @@ def pmap() -> None:
 
 
 def local_work() -> None:
-    """What a process does with its own devices alone, the others need not do."""
+    """A process may run programs on its own devices without the others."""
     jax = start()
     if jax.process_index() == 0:
         seen = []
@@ -95,7 +95,7 @@ def local_work() -> None:
 
 
 def elsewhere() -> None:
-    """A program on the other process's devices is compiled here, and does nothing here."""
+    """A program on devices of the other process is compiled here but has no effect here."""
     jax = start()
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 

@@ -1,4 +1,4 @@
-"""Runs what JAX lowers for hloom's platform, without the platform itself."""
+"""Runs programs that JAX lowers for hloom, without the PJRT plugin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ jax = pytest.importorskip("jax", reason="needs JAX")
 
 
 class Lowered:
-    """A function as a compiled program. What JAX keeps alive for an executable lives as long as this."""
+    """A function as a compiled program, which holds the objects that JAX keeps alive for an executable."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         from jaxlib._jax import mlir

@@ -1,4 +1,4 @@
-"""Runs programs in processes of their own, whose JAX is on hloom."""
+"""Runs programs in child processes whose JAX platform is hloom."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if not any(entry.value == "hloom.jax_plugin" for entry in importlib.metadata.ent
 
 
 def run(program: str, devices: int = 1) -> str:
-    """What a program prints; its errors are the test's."""
+    """Runs a program and returns its output; fails if the program does."""
     start = "import jax, jax.numpy as jnp, numpy as np\nassert jax.default_backend() == 'hloom'\n"
     ended = subprocess.run(
         [sys.executable, "-c", start + textwrap.dedent(program)],

@@ -1,4 +1,4 @@
-"""Long programs on the platform return before they are done; whoever looks at a result, or gives one up, sees nothing."""
+"""Calls of long programs return early, without any visible effect on those that read or delete results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def layers(x):
 long = jax.jit(layers)
 given = np.random.default_rng(0).standard_normal((512, 512), dtype=np.float32)
 x = jax.device_put(given)
-wanted = np.asarray(long(x))  # a first call is in line, and timed
+wanted = np.asarray(long(x))  # the first call is inline, and timed
 twice = np.asarray(long(wanted))
 def check(found, wanted=wanted):
     np.testing.assert_array_equal(np.asarray(found), wanted)
@@ -46,9 +46,9 @@ while not y.is_ready():
     time.sleep(0.001)
 check(y)
 """,
-    "loops that count are queued too": """
+    "counted loops are queued too": """
 loop = jax.jit(lambda x: jax.lax.scan(lambda y, _: (jnp.tanh(y @ y / 20), y[0]), x, None, 24))
-first = [np.asarray(y) for y in loop(x)]  # in line, and timed
+first = [np.asarray(y) for y in loop(x)]  # inline, and timed
 results = loop(x)
 assert not results[0].is_ready()
 after = long(results[0])
@@ -81,7 +81,7 @@ check(loop(later()), wanted + np.float32(1) + np.float32(2))
 check(call(later()), wanted + 1)
 check(later() + 1, wanted + 1)
 """,
-    "all that reads a result waits for it": """
+    "reads of a result wait for it": """
 check(np.asarray(later()))
 check(jax.device_get(later()))
 check(np.from_dlpack(later()))
@@ -91,8 +91,8 @@ assert later()[3, 4].item() == wanted[3, 4]
 check(later().addressable_data(0))
 check(later().copy())
 """,
-    "what a program uses may be given up before it ends": """
-of_python = jax.jit(lambda x: jax.pure_callback(lambda v: v * 1, x, x))  # whose result is an array of Python's
+    "buffers may be deleted while a program uses them": """
+of_python = jax.jit(lambda x: jax.pure_callback(lambda v: v * 1, x, x))  # Python owns its result
 for is_deleted in (False, True):
     for make in (jax.jit(lambda x: x * 1), of_python):
         z = make(given)
@@ -101,12 +101,12 @@ for is_deleted in (False, True):
             z.delete()
         del z
         gc.collect()
-        jax.device_put(np.ones((3, 4), np.float32).T)  # Python takes this one, and collects the dead
+        jax.device_put(np.ones((3, 4), np.float32).T)  # handled by Python, which frees retired buffers
         others = [np.full((512, 512), k, np.float32) for k in range(8)]
         others += [jax.device_put(other) for other in others]
         check(y)
 
-y = long(later())  # what is between has no other owner
+y = long(later())  # the intermediate result has no other owner
 others = [jnp.full((512, 512), k) for k in range(8)]
 check(y, twice)
 later().delete()
@@ -120,7 +120,7 @@ jax.clear_caches()
 others = [jax.jit(lambda x, k=k: x * k)(1.0) for k in range(4)]
 check(y, wanted + 1)
 """,
-    "donated arguments change hands in order": """
+    "donation happens in order": """
 step = jax.jit(layers, donate_argnums=0)
 y = jnp.array(given)
 step(jnp.array(given))
@@ -150,7 +150,7 @@ for found in results:
     check(found, results[0])
 check(results[0], np.asarray(long(long(long(x)))))
 """,
-    "memory comes back": """
+    "memory is released": """
 def in_use():
     y.block_until_ready()
     gc.collect()
@@ -178,17 +178,17 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def failures() -> dict[str, str]:
-    """What went wrong in each case: nothing, or what Python says. A process for all, as it takes seconds to start."""
+    """Traceback of each case, "" if it passed. All cases share a process, since that takes seconds to start."""
     found: dict[str, str] = json.loads(run(f"{LONG}CASES = {CASES!r}\n{EACH}", devices=2))
     return found
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_results_are_those_of_calls_in_line(case: str, failures: dict[str, str]) -> None:
+def test_results_equal_those_of_inline_calls(case: str, failures: dict[str, str]) -> None:
     assert not failures[case], failures[case]
 
 
-def test_a_process_ends_while_a_program_is_under_way() -> None:
+def test_a_process_ends_while_a_program_is_running() -> None:
     assert run(f"{LONG}later(); print('ended')") == "ended\n"
 
 

@@ -48,7 +48,7 @@ def test_an_alias_is_updated_in_place() -> None:
     np.testing.assert_array_equal(before, X)
 
 
-def test_a_function_that_returns_something_is_mistaken() -> None:
+def test_a_function_must_not_return_anything() -> None:
     function = jax_buffers.buffer_callback(lambda context, out, x: x, jax.ShapeDtypeStruct((2, 3), np.float32))
     with pytest.raises(RunError, match="must not return any values"):
         Lowered(function, X)(X)

@@ -1,4 +1,4 @@
-"""JAX's own way of running on several processes, with the platform."""
+"""JAX on several processes, with the platform."""
 
 from __future__ import annotations
 

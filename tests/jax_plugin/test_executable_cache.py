@@ -1,4 +1,4 @@
-"""Programs that another process has compiled run without being read."""
+"""Programs that another process has compiled run without being parsed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print(jax.jit(lambda a: a.at[0].add(1.0), donate_argnums=0)(x + 1), x)
 
 
 @pytest.mark.long
-def test_a_second_process_gives_the_same_without_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_does_not_parse_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
     first = run(PROGRAM.replace("READ", "False"))
     assert first.startswith("{'n': 7") and "True" in first

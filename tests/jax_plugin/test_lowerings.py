@@ -1,4 +1,4 @@
-"""JAX's choices by platform: ours chooses as "cpu" does."""
+"""Lowering rules and branches by platform: those of "cpu" apply to hloom."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jax_plugin.lowered_programs import Lowered, run  # noqa: E402
 X = np.arange(4, dtype=np.float32)
 
 
-def test_the_branch_for_cpu_is_ours_unless_we_have_our_own() -> None:
+def test_hloom_takes_the_branch_for_cpu_unless_it_has_its_own() -> None:
     assert like_cpu((("cpu", "cuda"), ("tpu",), None)) == (("cpu", "cuda", "hloom"), ("tpu",), None)
     assert like_cpu((("cpu",), ("hloom",))) == (("cpu",), ("hloom",))
     assert like_cpu((("tpu",), None)) == (("tpu",), None)
@@ -35,7 +35,7 @@ def test_platform_dependent(branches: dict[str, int], added: int) -> None:
     np.testing.assert_array_equal(run(function, X)[0], X + added)
 
 
-def test_rules_registered_for_cpu_later_are_ours_too() -> None:
+def test_rules_that_are_registered_for_cpu_later_apply() -> None:
     register_lowerings()
     primitive = Primitive("later")
     primitive.def_abstract_eval(lambda x: x)
@@ -70,8 +70,8 @@ def test_pivots_out_of_bounds_reach_no_other_memory() -> None:
 
 
 @pytest.mark.parametrize("name", ["solve", "inv", "det", "lu", "expm"])
-def test_what_is_exported_calls_targets_that_jax_promises_to_serve(name: str) -> None:
-    """Export refuses all others; the program gives JAX's values."""
+def test_exported_programs_only_call_stable_targets(name: str) -> None:
+    """JAX refuses to export calls of other targets; the values are those of JAX."""
     linalg, a = jax.numpy.linalg, np.array([[4, 1, 2], [8, 3, 1], [2, 6, 5]], np.float32)
     functions: dict[str, Any] = {
         "solve": lambda a: linalg.solve(a, a[0]),

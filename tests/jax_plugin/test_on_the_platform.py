@@ -1,4 +1,4 @@
-"""Callbacks, exchange of arrays and linear algebra on the platform itself, each in a process whose JAX is on hloom."""
+"""Callbacks, DLPack and linear algebra on the platform, each in a child process whose JAX platform is hloom."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_callbacks_use_jax_and_their_errors_reach_the_caller() -> None:
     assert out.splitlines() == ["[1. 2. 3. 4.]", "eager 1.0", "[0, 1, 2]", "raised: True"]
 
 
-def test_callbacks_may_keep_what_they_are_given() -> None:
+def test_callbacks_may_keep_their_arguments() -> None:
     out = run("""
         from jax.experimental import io_callback
         from jax.experimental.buffer_callback import buffer_callback
@@ -54,7 +54,7 @@ def test_callbacks_may_keep_what_they_are_given() -> None:
     assert out.splitlines() == ["True 6", "1.0", "2.0", "3.0", "[0.0, 1.0, 2.0] 2.0"]
 
 
-def test_donated_arguments_are_taken() -> None:
+def test_donated_arguments_are_deleted() -> None:
     out = run("""
         import warnings
         warnings.simplefilter("error")
@@ -65,7 +65,7 @@ def test_donated_arguments_are_taken() -> None:
     assert out == "True [1. 1. 1.]\n"
 
 
-def test_dlpack_in_both_directions_copies_nothing() -> None:
+def test_dlpack_does_not_copy() -> None:
     out = run("""
         x = jnp.arange(3.0)
         there = np.from_dlpack(x)
@@ -88,7 +88,7 @@ def test_linear_algebra_fills_failures_with_nan() -> None:
     assert out.splitlines() == ["[ 2.  0.  1.  2. nan  0. nan nan]", "True"]
 
 
-def test_what_is_interrupted_gives_an_error_and_no_result() -> None:
+def test_an_interrupted_program_raises_an_error() -> None:
     out = run("""
         import os, signal, threading
         def count(x, n):

@@ -1,4 +1,4 @@
-"""What JAX's programs do with shardings of their own accord, on eight devices of the platform."""
+"""custom_partitioning, inspect_array_sharding and partitioned callbacks, on eight devices of the platform."""
 
 from __future__ import annotations
 

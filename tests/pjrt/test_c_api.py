@@ -1,4 +1,4 @@
-"""The declared C interface: layout of its structures, and native code without any framework."""
+"""The declared C interface: the layout of its structures, and calls without a framework."""
 
 import ctypes
 
@@ -20,7 +20,7 @@ def api():
 
 
 def call(api, name: str, **fields: int):
-    """Calls a function of the structure; its arguments afterwards, and the error's handle."""
+    """Calls a function of the structure; returns its argument structure and the handle of the error."""
     structure = arguments_structure(name)
     arguments = structure(struct_size=ctypes.sizeof(structure), **fields)
     function = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)(api[5 + list(functions()).index(name)])
@@ -33,7 +33,7 @@ def text(api, error: int) -> tuple[str, int]:
     return ctypes.string_at(message.message, message.message_size).decode(), code.code
 
 
-def test_the_structure_says_its_size_and_version(api):
+def test_the_structure_has_its_size_and_version(api):
     assert api[0] == 8 * (5 + OWN)
     assert (api[4] & 0xFFFFFFFF, api[4] >> 32) == VERSION
     assert api[3] == 0 and all(api[4:])
@@ -78,7 +78,7 @@ def test_native_getters_copy_from_records(api):
         assert local.local_hardware_id == number
 
 
-def test_what_is_not_implemented_says_so(api):
+def test_unimplemented_functions_return_an_error(api):
     for name in ("Compile", "Client_DmaMap"):
         structure = ctypes.c_uint64 * 8
         arguments = structure()
@@ -89,7 +89,7 @@ def test_what_is_not_implemented_says_so(api):
         assert text(api, error)[1] == 12  # it is the same error the next time
 
 
-def test_errors_of_python_become_errors_of_the_interface(api):
+def test_exceptions_become_errors_of_the_interface(api):
     client, _ = call(api, "Client_Create")
     _, error = call(api, "Client_LookupDevice", client=client.client, id=999)
     message, code = text(api, error)
@@ -98,15 +98,15 @@ def test_errors_of_python_become_errors_of_the_interface(api):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_before_the_first_step_of_an_answer_is_an_error(api):
+def test_an_interrupt_before_the_handler_runs_is_an_error(api):
     @ctypes.CFUNCTYPE(*[ctypes.c_uint64] * 4)
     def interrupted(*_):
         raise KeyboardInterrupt
 
     client, _ = call(api, "Client_Create")
-    python, place = code().state.python, PYTHON_FUNCTIONS.index("Client_LookupDevice")
-    answer = python[place]
-    python[place] = c_address(interrupted)
+    python, index = code().state.python, PYTHON_FUNCTIONS.index("Client_LookupDevice")
+    handler = python[index]
+    python[index] = c_address(interrupted)
     found, error = call(api, "Client_LookupDevice", client=client.client, id=0)
-    python[place] = answer
+    python[index] = handler
     assert not found.device and text(api, error) == ("the run was interrupted (Ctrl-C)", 10)

@@ -1,4 +1,4 @@
-"""hloom as JAX sees it: devices, arrays in and out, running, donation, sharding, errors."""
+"""hloom as a JAX platform: devices, transfers, execution, donation, sharding, errors."""
 
 import gc
 import os
@@ -31,7 +31,7 @@ def on_hloom(devices):
 
 def bytes_in_use(device) -> int:
     gc.collect()
-    jax.device_put(0.0, device)  # what has died is counted off at the next call
+    jax.device_put(0.0, device)  # the next call frees retired buffers
     return device.memory_stats()["bytes_in_use"]
 
 
@@ -41,7 +41,7 @@ def test_devices(devices):
     assert {device.platform for device in devices} == {"hloom"}
     assert "hloom" in devices[0].client.platform_version
     assert [memory.kind for memory in devices[1].addressable_memories()] == ["device", "pinned_host", "unpinned_host"]
-    assert jax.default_backend() != "hloom", "installed is not asked for"
+    assert jax.default_backend() != "hloom", "hloom has to be requested"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_devices(devices):
         *("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"),
     ],
 )
-def test_arrays_of_every_type_come_back_as_they_went_in(dtype):
+def test_arrays_of_every_type_are_transferred(dtype):
     array = np.array([[0, 1, 2], [3, 1, 0]]).astype(jnp.dtype(dtype))
     there = jax.device_put(array)
     assert there.devices() == {jax.devices("hloom")[0]} and there.dtype == array.dtype
@@ -102,7 +102,7 @@ def test_donation(size):
     np.testing.assert_array_equal(r, 3.0)
 
 
-def test_what_no_result_can_take_the_place_of_is_not_donated(devices):
+def test_arguments_without_a_result_of_their_size_are_not_donated(devices):
     sharded = NamedSharding(jax.sharding.Mesh(np.array(devices[:2]), "x"), P("x"))
     x, y = (jax.device_put(np.arange(16.0, dtype=np.float32).reshape(8, 2), sharded) for _ in range(2))
     product, more = jax.jit(lambda x, y: (x @ y.T, y + 1), donate_argnums=(0, 1))(x, y)
@@ -152,7 +152,7 @@ def test_host_arrays_are_never_overwritten():
 
 
 @pytest.mark.parametrize("size", [16, 1 << 16])
-def test_memory_is_given_back(devices, size):
+def test_memory_is_released(devices, size):
     step = jax.jit(lambda x: x + 1)
     x = step(jnp.zeros(size))
     before = bytes_in_use(devices[0])
@@ -177,7 +177,7 @@ def test_calls_from_many_threads():
         np.testing.assert_array_equal(result, np.sort(x)[::-1] * 2)
 
 
-def test_memory_that_the_system_has_not_is_told_with_what_wants_it():
+def test_running_out_of_memory_names_the_instruction():
     wanting = jax.jit(lambda x: jnp.sort(jnp.broadcast_to(x, (1 << 20, 1 << 22))))
     with pytest.raises(
         jax.errors.JaxRuntimeError, match=r"RESOURCE_EXHAUSTED(.|\n)*17,592,186,044,416 bytes: %\S+ = f32"
@@ -197,7 +197,7 @@ def test_errors_are_those_of_jax():
         jax.jit(lambda x: jax.pure_callback(fail, shape, x))(1.0).block_until_ready()
 
 
-def test_what_a_compiled_program_says_about_itself():
+def test_queries_of_a_compiled_program():
     compiled = jax.jit(lambda x: jnp.sin(x) @ x).lower(jnp.ones((8, 8))).compile()
     assert "HloModule" in compiled.as_text()
     assert compiled.cost_analysis()["flops"] >= 2 * 8**3
@@ -261,7 +261,7 @@ def test_pmap(devices):
     np.testing.assert_array_equal(mean(np.arange(4.0, dtype=np.float32)), 1.5)
 
 
-def test_a_process_ends_in_peace_with_everything_alive():
+def test_a_process_ends_cleanly_with_live_objects():
     program = """
         import jax, jax.numpy as jnp, threading
         f = jax.jit(lambda x: x + 1)
@@ -280,7 +280,7 @@ def test_a_process_ends_in_peace_with_everything_alive():
     assert "Error" not in run.stderr
 
 
-def test_a_bad_number_of_devices_is_an_error_that_says_so():
+def test_an_invalid_number_of_devices_is_an_error():
     run = subprocess.run(
         [sys.executable, "-c", "import jax; jax.devices()"],
         env={**os.environ, "JAX_PLATFORMS": "hloom", "HLOOM_NUM_DEVICES": "many"},

@@ -45,7 +45,7 @@ def with_config(text: str) -> bytes:
 
 
 def run(format: str, content: bytes, *arguments: Any) -> list[Any]:
-    """The results of a program that is compiled and called as the interface's functions do it."""
+    """Compiles and runs a program as the functions of the interface do."""
     api_address()
     options = message_class("CompileOptionsProto")()
     options.executable_build_options.num_replicas = options.executable_build_options.num_partitions = 1
@@ -56,12 +56,12 @@ def run(format: str, content: bytes, *arguments: Any) -> list[Any]:
 
 @pytest.mark.parametrize(("format", "content"), [("hlo", proto_of(SQUARE)), ("hlo_with_config", with_config(SQUARE))])
 def test_hlo_protos(format: str, content: bytes) -> None:
-    """One array as the result is one output."""
+    """A result that is an array is a single output."""
     assert run(format, content, [1, 2, 3]) == [[1, 4, 9]]
 
 
-def test_tuples_are_flat_at_the_interface() -> None:
-    """PJRT takes and gives arrays: each is a leaf of a tuple; what is donated is found by the leaf's number."""
+def test_tuples_are_flattened() -> None:
+    """Parameters and results are the leaves of tuples; aliases refer to leaves by their ordinals."""
     content = proto_of(NESTED)
     assert run("hlo", content, [1, 2], [3, 4], [10, 20]) == [[11, 22], [-3, -4]]
     module = Source("hlo", content).read()
@@ -71,7 +71,7 @@ def test_tuples_are_flat_at_the_interface() -> None:
 
 
 def test_layouts_of_the_header_are_those_of_the_buffers() -> None:
-    """SL-16: a parameter whose first dimension is minor comes as its transpose in memory."""
+    """SL-16: a parameter whose first dimension is minor is transposed in memory."""
     text = SQUARE.replace("HloModule m", "HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[2,3]{1,0}}")
     content = proto_of(text.replace("f32[3]", "f32[2,3]"))
     assert run("hlo", content, [[1, 2], [3, 4], [5, 6]]) == [[[1, 9, 25], [4, 16, 36]]]
@@ -87,7 +87,7 @@ def test_protos_of_xla() -> None:
 
 @pytest.mark.parametrize("has_jaxlib", [True, False])
 def test_text_of_stablehlo(has_jaxlib: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without jaxlib hloom reads the text itself."""
+    """Without jaxlib, hloom parses the text itself."""
     if has_jaxlib:
         pytest.importorskip("jaxlib")
     else:
@@ -113,7 +113,7 @@ def test_bytecode_needs_jaxlib(monkeypatch: pytest.MonkeyPatch) -> None:
         ("vhlo", b"", "compiles programs of the formats mlir"),
     ],
 )
-def test_what_is_no_program(format: str, content: bytes, message: str) -> None:
+def test_invalid_programs(format: str, content: bytes, message: str) -> None:
     with pytest.raises(HloomError, match=message):
         Source(format, content).read()
 

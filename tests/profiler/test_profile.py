@@ -1,4 +1,4 @@
-"""Profiles: what they count, what they account for, and the forms in which they are shown."""
+"""Profiles: their counts, coverage and output formats."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def found() -> Profile:
     return hl.profile(LOOP, np.ones((32, 32), np.float32), seconds=0.05)
 
 
-def test_kernels_of_a_loop_count_its_rounds(found: Profile) -> None:
+def test_kernels_of_a_loop_count_its_iterations(found: Profile) -> None:
     (product,) = [kernel for kernel in found.kernels if kernel.kind == "dot"]
     assert product.runs == 50
     assert product.flops == 2 * 32**3
@@ -58,7 +58,7 @@ def test_threads_wait_while_one_works_alone(found: Profile) -> None:
 
 
 def test_threads_that_share_a_kernel_work(found: Profile) -> None:
-    """All threads take part in a product of this size: some work beside the first one, once the machine has them."""
+    """All threads take part in a product of this size, as far as the machine has them free."""
     arrays = [np.ones((768, 768), np.float32)] * 2
     waiting = [hl.profile(product_text(768), *arrays, seconds=0.05).kernels[0].waiting for _ in range(4)]
     assert min(waiting) < 1 - 1 / thread_count() or thread_count() == 1
@@ -77,9 +77,9 @@ def test_kernels_account_for_the_call(found: Profile) -> None:
 
 
 def test_events_are_the_steps_of_one_run_in_order(found: Profile) -> None:
-    numbers = [number for number, _, _ in found.events]
+    indices = [index for index, _, _ in found.events]
     product = next(k for k, kernel in enumerate(found.kernels) if kernel.kind == "dot")
-    assert 1 <= numbers.count(product) <= 50
+    assert 1 <= indices.count(product) <= 50
     assert all(start <= end for _, start, end in found.events)
     assert [start for _, start, _ in found.events] == sorted(start for _, start, _ in found.events)
 
@@ -99,7 +99,7 @@ def test_a_profile_prints_and_saves(found: Profile, tmp_path: Path) -> None:
         found.save(str(tmp_path / "no" / "p.json"))
 
 
-def test_functions_of_jax_and_results_that_stay_the_same() -> None:
+def test_functions_of_jax_and_unchanged_results() -> None:
     jnp = pytest.importorskip("jax.numpy")
     profile = hl.profile(lambda x, y: jnp.tanh(x @ y), np.ones((16, 16), np.float32), np.ones((16, 16), np.float32))
     assert {kernel.kind for kernel in profile.kernels} >= {"dot"}

@@ -1,5 +1,5 @@
-"""Workloads timed side by side with XLA's CPU backend: what the command `hloom bench` is made of.
+"""Benchmarks against XLA's CPU backend: the implementation of the command `hloom bench`.
 
 `workloads` finds modules and makes their arguments, `measure` times one of them in this process, `isolated` does so in
-a process of its own, `flops` and `machine` give the numbers to hold the times against, `report` and `chart` show them.
+a child process, `machine` measures the limits of the machine, and `report` and `chart` show the results.
 """

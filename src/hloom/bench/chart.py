@@ -10,16 +10,16 @@ from hloom.bench.report import figures
 
 WIDTH, ROW, TOP, MARGIN = 900, 24, 64, 16
 CHARACTER = 7.5
-"""The width of a letter of the labels, a little generous."""
+"""Upper estimate of the width of a character of the labels, in pixels."""
 MAX_NAME = 48
 FASTER, SLOWER, INK, GRID = "#2a7f62", "#c8553d", "#222", "#ddd"
 
 
 def ratio_chart(ratios: Sequence[tuple[str, float]], title: str, caption: str) -> str:
-    """Labelled ratios, the largest first; the right is faster."""
+    """A chart of labelled ratios as SVG, the largest first; bars to the right of 1 are faster."""
     rows = sorted(((_shortened(name), ratio) for name, ratio in ratios), key=lambda row: -row[1])
     names = max(len(name) for name, _ in rows) * CHARACTER
-    # Room beyond the bars for the numbers at their ends.
+    # Space for the numbers at the ends of the bars.
     left, right = MARGIN + names + 60, WIDTH - MARGIN - 60
     ticks = axis_ticks(min(ratio for _, ratio in rows), max(ratio for _, ratio in rows))
     low, high = math.log(ticks[0]), math.log(ticks[-1])
@@ -53,7 +53,7 @@ def ratio_chart(ratios: Sequence[tuple[str, float]], title: str, caption: str) -
 
 
 def axis_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten around the ratios and 1, with 2 and 5 between them where there is room; the ends enclose all."""
+    """Ticks that enclose the ratios and 1: powers of ten, with 2 and 5 between them if the range is small."""
     first, last = math.floor(math.log10(min(low, 0.5))), math.ceil(math.log10(max(high, 2)))
     if last - first > 3:
         return [10.0**power for power in range(first, last + 1)]

@@ -1,7 +1,7 @@
-"""Collectives timed side by side: MPI's own, hloom's between ranks and between threads, and JAX's on its CPU backend.
+"""Times collectives: those of MPI, of hloom between ranks and between threads, and of JAX on its CPU backend.
 
-All ranks of a run of MPI call `measure`, in turns for each size. Rounds start together; a time is the median of the
-slowest ranks'.
+All ranks of an MPI run call `measure`. A sample starts with a barrier; its time is that of the slowest rank. Times are
+medians of samples.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hloom.runtime.mpi.world import World, all_gather_values
 from hloom.scaling.cluster import Cluster, Level
 
 SIZES = (4, 1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26)
-"""Bytes of the operand on each device."""
+"""Sizes of the operand on each device, in bytes."""
 SAMPLES = 9
 SAMPLE_SECONDS = 0.02
 Work = Callable[[], object]
@@ -37,7 +37,7 @@ _BODIES = {
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds of one collective of `size` bytes a device, by who does it; None where that was not measured."""
+    """Times in seconds of a collective of `size` bytes per device, by implementation; None if not measured."""
 
     opcode: str
     size: int
@@ -48,7 +48,10 @@ class Row:
 
 
 def measure(world: World, report: Callable[[str], None], with_gloo: bool, max_bytes: int = SIZES[-1]) -> list[Row]:
-    """The times of all collectives and sizes up to `max_bytes` bytes, on `world.size` devices each."""
+    """Times all collectives with operands of up to `max_bytes` bytes, on `world.size` devices.
+
+    Raises ArgumentError with fewer than two ranks.
+    """
     if world.size < 2:
         raise ArgumentError("collectives need at least two ranks: mpiexec -n 2 hloom bench --collectives")
     rows = []
@@ -63,14 +66,14 @@ def measure(world: World, report: Callable[[str], None], with_gloo: bool, max_by
 
 
 _BLOCKED_OPERAND = ("reduce-scatter", "all-to-all")
-"""What each device has a block of for every other one."""
+"""Collectives whose operand consists of a block for each device."""
 
 
 def _measure(world: World, opcode: str, count: int, with_gloo: bool) -> Row:
     data = np.ones(count, np.float32)
     text = hlo(opcode, count, world.size)
     ranks = compile(text, distributed=True)
-    ranks.run_replicas([[data]])  # the ranks agree on it, and native code takes over
+    ranks.run_replicas([[data]])  # the first run connects the ranks; later ones are native
     work_by_name: list[tuple[str, Work | None]] = [
         ("mpi", _by_mpi(world, opcode, data)),
         ("ranks", lambda: ranks(data)),
@@ -88,7 +91,7 @@ _PRODUCT, _SUM = 1024, 1 << 24
 
 
 def measure_rank_limits(world: World) -> Limits:
-    """What a rank reaches while all ranks compute, in a product of matrices and in a sum larger than caches."""
+    """Limits of a rank while all ranks compute: those of a matrix product, and of a sum larger than the caches."""
     a, v = np.ones((_PRODUCT, _PRODUCT), np.float32), np.ones(_SUM, np.float32)
     square = f"f32[{_PRODUCT},{_PRODUCT}]"
     product = compile(
@@ -101,7 +104,7 @@ def measure_rank_limits(world: World) -> Limits:
 
 
 def hlo(opcode: str, count: int, devices: int) -> str:
-    """A module of one collective, on f32[count] on each of some replicas."""
+    """HLO text of a module with a single collective of f32[count], for `devices` replicas."""
     pairs = ",".join(f"{{{k},{(k + 1) % devices}}}" for k in range(devices))
     body = _BODIES[opcode].replace("PAIRS", pairs)
     body = body.replace("N*D", str(count * devices)).replace("N/D", str(count // devices)).replace("[N]", f"[{count}]")
@@ -113,7 +116,7 @@ def hlo(opcode: str, count: int, devices: int) -> str:
 
 
 def _by_mpi(world: World, opcode: str, data: np.ndarray[Any, Any]) -> Work:
-    """MPI's blocking function on memory that is used again."""
+    """The blocking function of MPI, with reused memory for the result."""
     from mpi4py import MPI
 
     comm, size = world.comm, world.size
@@ -132,7 +135,7 @@ def _by_mpi(world: World, opcode: str, data: np.ndarray[Any, Any]) -> Work:
 
 
 def _by_jax(world: World, opcode: str, data: np.ndarray[Any, Any]) -> Work:
-    """The same through JAX on its CPU backend, whose processes meet by gloo."""
+    """The collective through JAX on its CPU backend, whose processes communicate by gloo."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
@@ -152,7 +155,10 @@ def _by_jax(world: World, opcode: str, data: np.ndarray[Any, Any]) -> Work:
 
 
 def start_gloo(world: World) -> bool:
-    """Lets JAX's processes meet; False where JAX is not installed. Called on all ranks, before JAX does anything."""
+    """Connects JAX's processes; returns False if JAX is not installed.
+
+    All ranks have to call this before any other use of JAX.
+    """
     try:
         import jax
     except ImportError:
@@ -171,7 +177,7 @@ def start_gloo(world: World) -> bool:
 
 
 def _median(world: World, work: Work) -> float:
-    """The median of rounds, each as long as its slowest rank's, of as many calls as all take to fill a round."""
+    """Median time of a call in seconds; a sample has as many calls as fill `SAMPLE_SECONDS`."""
     for _ in range(2):
         work()
     times = []
@@ -189,7 +195,7 @@ def _median(world: World, work: Work) -> float:
 
 
 def _median_on_one_rank(world: World, work: Work) -> float:
-    """As `_median`, on one rank, while the others sleep."""
+    """Median time of a call on the first rank, while the others sleep."""
     seconds = 0.0
     if world.rank == 0:
         times = []
@@ -205,7 +211,7 @@ def _median_on_one_rank(world: World, work: Work) -> float:
 
 
 def fit(rows: Sequence[Row], ranks: int, limits: Limits) -> Cluster:
-    """One level whose latency and rates explain what hloom's ranks took; `limits` are those of a rank."""
+    """Fits a cluster with a single level to the times of hloom's ranks; `limits` are those of a rank."""
     permutes = [row for row in rows if row.opcode == "collective-permute"]
     sums = [row for row in rows if row.opcode == "all-reduce"]
     latency = max(min(row.ranks for row in permutes), 1e-8)

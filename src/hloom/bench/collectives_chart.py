@@ -1,4 +1,4 @@
-"""What collectives take as a picture."""
+"""Plot of the times of collectives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloom.scaling.collective_times import estimate
 
 
 def draw(rows: Sequence[Row], ranks: int, cluster: Cluster, path: Path) -> None:
-    """Times over sizes, one field a collective, with what the fitted model says."""
+    """Plots times over sizes, with a panel for each collective, and the times of the fitted model."""
     opcodes = list(dict.fromkeys(row.opcode for row in rows))
     figure = new_figure((3.4 * len(opcodes), 3.6))
     fields = figure.subplots(1, len(opcodes), sharey=True, squeeze=False)[0]

@@ -1,4 +1,4 @@
-"""A workload timed in a process of its own: XLA aborts the process on some programs, and any program may not end."""
+"""Times a workload in a child process, since XLA aborts the process on some programs, and programs may not end."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hloom.bench.workloads import Workload
 
 
 def measure_isolated(workload: Workload, settings: Settings, timeout: float) -> Result:
-    """As `measure`; a process that dies or takes longer than `timeout` seconds makes a result that says so.
+    """Runs `measure` in a child process; if that dies or exceeds `timeout` seconds, the result has that status.
 
-    Where the peer was at work by then, hloom is timed alone.
+    If the peer was running at that time, hloom is timed alone.
     """
     result, stage = _run_process(workload, settings, timeout)
     if stage not in PEER_STAGES:
@@ -29,7 +29,7 @@ def measure_isolated(workload: Workload, settings: Settings, timeout: float) -> 
 
 
 def _run_process(workload: Workload, settings: Settings, timeout: float) -> tuple[Result, str]:
-    """The result, and the stage in which the process came to its end if it has none to give, else ""."""
+    """Runs the process; returns its result and "", or a failure and the stage in which the process ended."""
     path = str(workload.module)
     command = [sys.executable, "-m", "hloom.bench.measure", json.dumps([path, asdict(settings)])]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
@@ -45,13 +45,13 @@ def _run_process(workload: Workload, settings: Settings, timeout: float) -> tupl
 
 
 def _last_line(output: bytes) -> Any:
-    """The stage, or the result, that a process wrote last."""
+    """The last stage or result that a process wrote."""
     whole = output.split(b"\n")[:-1]
     return json.loads(whole[-1]) if whole else "starting"
 
 
 def _reason(process: subprocess.CompletedProcess[bytes]) -> str:
-    """Why a process came to its end: the signal, or what it complained of last."""
+    """Why a process ended: the signal, or its last line of error output."""
     status = process.returncode
     complaint = process.stderr.decode(errors="replace").strip().rpartition("\n")[2]
     return signal.Signals(-status).name if status < 0 else complaint or f"exit status {status}"

@@ -1,4 +1,4 @@
-"""The machine that a benchmark ran on: what it is, and how fast it moves bytes and multiplies at best."""
+"""The machine of a benchmark: its description, and its peak rates of memory and arithmetic."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from hloom.backends.cpu.llvm.text import I64, PTR, constant, type_of
 from hloom.runtime.machine import core_count, processor_name
 
 ARRAY_BYTES = 128 << 20
-"""Far more than caches hold."""
-SECONDS = 0.3  # how long each is repeated
+"""Size of the arrays in bytes, much larger than caches."""
+SECONDS = 0.3
+"""Duration of each measurement."""
 CHAINS = 12
-"""Sums that do not wait for each other: as many as hide the latency of a multiply-add."""
+"""Independent accumulators, enough to hide the latency of multiply-add instructions."""
 ITERATIONS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the machine reached on all cores: bytes to and from memory, and f32 operations in registers alone.
+    """Peak rates on all cores: memory traffic, and f32 operations on registers.
 
-    `bytes_per_second` is the best of reading, writing and copying (which reads and writes); 0 is not measured.
+    `bytes_per_second` is the maximum of reading, writing and copying (which counts both); 0 means not measured.
     """
 
     bytes_per_second: float
@@ -52,7 +53,7 @@ class Limits:
 
 @functools.cache
 def measure_limits() -> Limits:
-    """Measures for about a second and a half, once in a process."""
+    """Measures the limits for about 1.5 seconds, once in a process."""
     width = processor().vector_bytes // 4
     code = load_object(make_object(_kernels(width)))
     call = functools.partial(ctypes.CFUNCTYPE, None, ctypes.c_void_p, ctypes.c_int64)
@@ -76,7 +77,8 @@ def measure_limits() -> Limits:
 
 
 def _kernels(width: int) -> str:
-    """`hloom_spin(address, iterations)` multiplies and adds; `hloom_read` and `hloom_write` go over (place, floats)."""
+    """LLVM IR of `hloom_spin(address, iterations)`, which does multiply-adds, and of `hloom_read` and `hloom_write`,
+    which traverse an array (address, number of floats)."""
     vector, functions = type_of("float", width), []
     spin = Function("hloom_spin", address=PTR, iterations=I64)
     factor = spin.splat(spin.load(spin.parameters[0], vector.scalar, 4), width)
@@ -94,7 +96,7 @@ def _kernels(width: int) -> str:
                     loop.carried[k] = f.binary("fadd", loop.carried[k], f.load(address, vector, 4))
                 else:
                     f.store(loop.carried[k], address, 4)
-        # What is read must be used.
+        # The values must be used, or LLVM removes the loads.
         f.store(functools.reduce(lambda a, b: f.binary("fadd", a, b), loop.carried), f.parameters[0], 4)
         functions.append(f)
     declarations = {line: None for f in functions for line in f.declarations}
@@ -112,12 +114,12 @@ def _best(work: Callable[[], object]) -> float:
 
 
 def describe_machine() -> dict[str, str | int]:
-    """The processor, its cores, and the system."""
+    """Processor, number of cores and operating system."""
     return {"processor": processor_name(), "cores": core_count(), "system": platform.platform()}
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that matter for speed, those that are installed."""
+    """Versions of Python and of the installed packages that affect speed."""
     found = {"python": platform.python_version()}
     for package in ("hloom", "numpy", "llvmlite", "jax", "jaxlib"):
         try:

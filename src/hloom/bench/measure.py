@@ -1,7 +1,7 @@
-"""One workload timed in this process, hloom and its peer in turns, so that noise of the machine hits both.
+"""Times a workload in this process, alternately on hloom and its peer, so that noise affects both.
 
-As a script this file is the process of its own that `isolated` starts: it takes the module's path and the settings as
-JSON and writes lines of JSON, a text for each stage that begins and the result at the end.
+As a script, this file is the child process of `isolated.py`: it takes the module's path and the settings as JSON, and
+writes lines of JSON: a string at the start of each stage, and the result at the end.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from hloom.values import Array, Value
 
 MIN_SAMPLES = 3
 SAMPLE_SECONDS = 1e-3
-"""Shorter calls are repeated within a round until they take so long together."""
+"""Minimum duration of a sample; shorter calls are repeated within it."""
 
 PEER_STAGES = ("starting XLA", "compiling in XLA", "running in XLA")
+"""Stages in which the peer may abort the process."""
 
 TRIVIAL = "HloModule trivial ENTRY e { x = f32[] parameter(0) ROOT y = f32[] add(x, x) }"
-"""Compiled before anything is timed, so that what a process does once (imports, LLVM's start) is not counted."""
+"""Compiled before any timing, to exclude one-time costs (imports, initialisation of LLVM)."""
 
 
 @dataclass(slots=True)
 class Times:
-    """Seconds that the compilation took, at first and again with what is cached by then, and a call in each round."""
+    """Times in seconds: of the first compilation, of a second one with warm caches, and of a call in each sample."""
 
     compiling: float
     samples: list[float] = field(default_factory=list)
@@ -46,15 +47,16 @@ class Times:
 
     @property
     def median(self) -> float:
+        """Median of the samples."""
         return statistics.median(self.samples)
 
 
 @dataclass(slots=True)
 class Result:
-    """What came of a workload.
+    """Result of a workload.
 
-    `status` concerns hloom: "ok", "wrong", "failed", "crashed" or "timed out", with a message. `peer_problem` says why
-    there are no times of the peer. `byte_count` is the size of arguments and results, the least that has to be moved.
+    `status` is that of hloom: "ok", "wrong", "failed", "crashed" or "timed out", with a message. `peer_problem` is the
+    reason why the peer was not timed. `byte_count` is the size of arguments and results, a lower bound of the traffic.
     """
 
     workload: str
@@ -69,17 +71,19 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as fast as the peer hloom ran, where its result is right."""
+        """Speed-up over the peer; None without times of both or with a wrong result."""
         if self.hloom is None or self.peer is None or self.status != "ok":
             return None
         return self.peer.median / self.hloom.median
 
     @property
     def compile_ratio(self) -> float | None:
+        """Speed-up of the compilation over the peer; None without times of both."""
         return self.peer.compiling / self.hloom.compiling if self.hloom and self.peer else None
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> Result:
+        """Inverse of `asdict`."""
         times = {side: Times(**values[side]) for side in ("hloom", "peer") if values[side]}
         return Result(**{**values, **times})
 
@@ -89,7 +93,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to time: rounds come to an end after `repeats` of them, or after so many seconds."""
+    """Settings of a measurement, which ends after `repeats` samples or a number of seconds."""
 
     backend: str
     with_peer: bool
@@ -102,7 +106,7 @@ Side = tuple[Callable[[], object], Times]
 
 
 def measure(workload: Workload, settings: Settings, stage: Stage = lambda _: None) -> Result:
-    """Compiles and runs a workload, compares the results, and times both sides in rounds."""
+    """Compiles and runs a workload, compares the results, and times both sides alternately."""
     stage("reading the module")
     result = Result(workload.name, str(workload.module))
     try:
@@ -131,13 +135,13 @@ def measure(workload: Workload, settings: Settings, stage: Stage = lambda _: Non
             result.peer = side[1]
             result.message = workload.difference(got, want)
             result.status = "wrong" if result.message else "ok"
-    stage("timing rounds")
+    stage("timing")
     time_alternately(sides, settings.repeats, settings.seconds)
     return result
 
 
 def _start_peer(module: Module, arguments: list[Value], stage: Stage) -> tuple[Side, list[Array]]:
-    """The peer's side, compiled and run once, and its results."""
+    """Compiles a module in the peer and runs it once; returns the peer's side and its results."""
     stage(PEER_STAGES[0])
     peer = Peer()
     peer.compile(peer.translate(parse(TRIVIAL)))
@@ -150,9 +154,9 @@ def _start_peer(module: Module, arguments: list[Value], stage: Stage) -> tuple[S
 
 
 def time_alternately(sides: Sequence[Side], repeats: int, seconds: float) -> None:
-    """Calls the sides in turns, `repeats` times or until so many seconds have passed, and notes how long a call took.
+    """Samples the sides alternately, `repeats` times or until `seconds` have passed, but at least `MIN_SAMPLES` times.
 
-    Every side has been called before: what a first call does besides is not timed.
+    Every side must have been called before, so that the work of a first call is not timed.
     """
     calls = [max(1, int(SAMPLE_SECONDS / max(_timed(call)[0], 1e-7))) for call, _ in sides]
     end = time.perf_counter() + seconds
@@ -174,7 +178,7 @@ def _timed(work: Callable[[], T]) -> tuple[float, T]:
 
 def _main() -> None:
     path, settings = json.loads(sys.argv[1])
-    # What anything else prints goes to the error output, so that it does not mix with the answers.
+    # Redirects all other output to standard error, to keep it out of the protocol.
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -182,7 +186,7 @@ def _main() -> None:
         print(json.dumps(value), file=output, flush=True)
 
     with tempfile.TemporaryDirectory() as empty:
-        # The first compilation is to be one.
+        # The first compilation must not hit the cache.
         os.environ["HLOOM_CACHE_DIR"] = empty
         send(asdict(measure(Workload.at(Path(path)), Settings(**settings), send)))
 

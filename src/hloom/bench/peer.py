@@ -1,4 +1,4 @@
-"""XLA's CPU backend, through jaxlib, in this process."""
+"""XLA's CPU backend in this process, through jaxlib."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hloom.values import Array
 
 
 def has_peer() -> bool:
-    """True where jax and jaxlib can be imported."""
+    """Whether jax and jaxlib are installed."""
     return all(importlib.util.find_spec(name) is not None for name in ("jax", "jaxlib"))
 
 
 class Peer:
-    """XLA's CPU client; `jax` and `jaxlib` are imported when one is made."""
+    """XLA's CPU client; the constructor imports jax and jaxlib."""
 
     def __init__(self) -> None:
         self._jax, self._hlo, self._core = (
@@ -34,31 +34,32 @@ class Peer:
         self._device = self._jax.devices("cpu")[0]
 
     def translate(self, module: Module) -> Any:
-        """The module in the form that XLA's client compiles."""
+        """Converts a module to MLIR, which XLA's client compiles."""
         return self._core.mlir.xla_computation_to_mlir_module(self._hlo.XlaComputation(module_to_bytes(module)))
 
     def compile(self, translated: Any) -> PeerExecutable:
+        """Compiles a translated module."""
         executable = self._device.client.compile_and_load(
             translated, self._core.DeviceList((self._device,)), self._options()
         )
         return PeerExecutable(executable)
 
     def put(self, arrays: list[Array]) -> list[Any]:
-        """The arrays in the device's buffers."""
+        """Copies arrays to buffers of the device."""
         return [self._jax.device_put(array, self._device).block_until_ready() for array in arrays]
 
 
 class PeerExecutable:
-    """What XLA compiled."""
+    """A program compiled by XLA."""
 
     def __init__(self, executable: Any) -> None:
         self._executable = executable
 
     def __call__(self, buffers: list[Any]) -> list[Any]:
-        """Runs on the device's buffers, and waits for the buffers of the results."""
+        """Runs the program on buffers, and waits for the buffers of the results."""
         results = self._executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
         return [result[0].block_until_ready() for result in results]
 
     def arrays(self, buffers: list[Any]) -> list[Array]:
-        """The results of a run as NumPy arrays."""
+        """Runs the program and returns its results as NumPy arrays."""
         return [np.array(result) for result in self(buffers)]

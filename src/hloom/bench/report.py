@@ -1,4 +1,4 @@
-"""What a benchmark found, as a table for people and as JSON for programs."""
+"""Results of a benchmark as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hloom.bench.measure import Result, Settings, Times
 
 
 def table(results: Sequence[Result], limits: Limits) -> Table:
-    """A row for each workload."""
+    """A table with a row for each workload."""
     shown = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     shown.add_column("\nworkload", no_wrap=True)
     for heading in (
@@ -64,7 +64,7 @@ def _rate(rate: float, limit: float) -> str:
 
 
 def figures(number: float) -> str:
-    """A number with three significant digits and no exponent; "-" for NaN."""
+    """Formats a number with three significant digits and no exponent; "-" for NaN."""
     if math.isnan(number):
         return "-"
     if number == 0:
@@ -73,13 +73,13 @@ def figures(number: float) -> str:
 
 
 def notes(results: Sequence[Result]) -> list[str]:
-    """A line for each workload that did not go well, on either side."""
+    """A line for each problem of a workload, of hloom or the peer."""
     lines = [f"{r.workload} {r.status}: {r.message}" for r in results if r.status != "ok"]
     return lines + [f"{r.workload} has no times of XLA: {r.peer_problem}" for r in results if r.peer_problem]
 
 
 def summary(results: Sequence[Result]) -> str:
-    """The ratios in a sentence; "" where there are none."""
+    """The geometric mean of the ratios in a sentence; "" without ratios."""
     ratios = [r.ratio for r in results if r.ratio is not None]
     if not ratios:
         return ""
@@ -89,7 +89,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def as_json(results: Sequence[Result], limits: Limits, settings: Settings) -> dict[str, Any]:
-    """Everything that was measured, each round's seconds included."""
+    """All measurements, including the times of all samples."""
     ratios = [r.ratio for r in results if r.ratio is not None]
     return {
         "machine": describe_machine(),

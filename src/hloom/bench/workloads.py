@@ -1,4 +1,4 @@
-"""The workloads of a benchmark: modules with their arguments, and how far results may differ."""
+"""Workloads of a benchmark: modules with their arguments, and the tolerances of their results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from hloom.types import BY_DTYPE
 from hloom.values import Array, Value
 
 MODULE, DESCRIPTION, INPUTS = "module.hlo", "meta.json", "inputs.npz"
-"""The files of a case in a corpus."""
+"""Names of the files of a case in a corpus."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A module file and what is known about it: a case of a corpus has a description, any other module none."""
+    """A module file and its description, which is empty except for cases of a corpus."""
 
     name: str
     module: Path
@@ -35,7 +35,7 @@ class Workload:
 
     @staticmethod
     def at(path: Path) -> Workload:
-        """The workload in a module file or in the folder of a case."""
+        """Loads the workload in a module file or in the folder of a case."""
         module = path / MODULE if path.is_dir() else path
         if module.stem != Path(MODULE).stem:
             return Workload(module.stem, module, {})
@@ -48,10 +48,11 @@ class Workload:
 
     @property
     def is_bench(self) -> bool:
+        """Whether the description is tagged `bench`."""
         return "bench" in self.description.get("tags", ())
 
     def arguments(self, module: Module) -> list[Value]:
-        """The stored arguments, those that the description says how to make, or random ones."""
+        """The stored arguments, else those that the description generates, else random ones."""
         shapes = module.entry.parameter_shapes
         stored = self.module.parent / INPUTS
         if self.description and stored.is_file():
@@ -63,7 +64,7 @@ class Workload:
         return [check_argument(random_value(rng, shape), shape, "a random argument") for shape in shapes]
 
     def difference(self, got: Sequence[Array], want: Sequence[Array]) -> str:
-        """How results differ from the expected ones beyond the tolerances; "" where they do not."""
+        """Describes the first difference of the results from the expected ones beyond the tolerances, or ""."""
         if len(got) != len(want):
             return f"there are {len(got)} results, expected {len(want)}"
         outputs = self.description.get("outputs") or [{}] * len(got)
@@ -75,9 +76,10 @@ class Workload:
 
 
 def find_workloads(paths: Iterable[Path], pattern: str = "*", all_cases: bool = False) -> list[Workload]:
-    """The workloads in module files, folders of cases and folders of such folders, whose names match a glob pattern.
+    """Finds the workloads in module files, case folders and corpora whose names match a glob pattern.
 
-    Of a folder of cases those tagged `bench` are taken, or all. Cases of several replicas are left out.
+    Of a corpus, only cases tagged `bench` are used unless `all_cases` is set, and none with several replicas. Raises
+    ArgumentError if there are none.
     """
     found = [workload for path in paths for workload in _workloads_at(path, all_cases)]
     chosen = [workload for workload in found if fnmatchcase(workload.name, pattern)]
@@ -103,7 +105,7 @@ def _workloads_at(path: Path, all_cases: bool) -> list[Workload]:
 
 
 def generate(recipe: dict[str, Any], shape: Shape) -> Array:
-    """An argument of a shape as a description says to make it: a distribution, its parameters and a seed."""
+    """Generates an argument of a shape by a recipe: a distribution, its parameters and a seed."""
     rng, sizes = np.random.default_rng(recipe["seed"]), shape.dimensions
     values: Array
     match recipe["dist"]:
@@ -126,7 +128,7 @@ def generate(recipe: dict[str, Any], shape: Shape) -> Array:
 
 
 def default_tolerance(want: Array) -> tuple[float, float]:
-    """Half of the digits of the element type, for each element and for the largest (rtol, atol)."""
+    """Tolerances (rtol, atol) of half the digits of the element type, relative to each element and to the largest."""
     element_type = BY_DTYPE[want.dtype]
     if not (element_type.is_float or element_type.is_complex):
         return 0.0, 0.0

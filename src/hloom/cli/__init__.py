@@ -29,7 +29,7 @@ from hloom.cli.show import show
     "--load", "files", multiple=True, type=click.Path(), help="A Python file with operations, passes or rules."
 )
 def main(files: tuple[str, ...]) -> None:
-    """XLA, written to be read: run, simplify, convert and look into HLO modules."""
+    """XLA, written to be read: run, optimise, convert and inspect HLO modules."""
     if files:
         _load(files)
 

@@ -1,4 +1,4 @@
-"""Arguments of a module from the command line: from a file, random, or a snapshot's own."""
+"""Arguments of a module on the command line: from a file, random, or those of a snapshot."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def with_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options --input and --random."""
-    seed = click.option("--random", "seed", type=int, metavar="SEED", help="Random inputs made from this seed.")
-    inputs = click.option("--input", "inputs", type=click.Path(), help="An .npz file with p0, p1, ..")
+    """Decorator that adds the options --input and --random."""
+    seed = click.option("--random", "seed", type=int, metavar="SEED", help="Use random inputs with this seed.")
+    inputs = click.option("--input", "inputs", type=click.Path(), help="Read inputs p0, p1, .. from an .npz file.")
     return inputs(seed(command))
 
 
 def load_case(path: str, inputs: str | None, seed: int | None, needed: bool = True) -> Case:
-    """The module in a file with its arguments; without any only where they are not `needed`."""
+    """Loads a module and its arguments. Raises ArgumentError if there are none, but `needed`."""
     from hloom.faults.case import Case
 
     if inputs is not None and seed is not None:
@@ -46,7 +46,7 @@ def load_case(path: str, inputs: str | None, seed: int | None, needed: bool = Tr
 
 
 def load_with_snapshot(path: str) -> tuple[Module, Snapshot | None]:
-    """The module in a file, and the snapshot where the file is one."""
+    """Loads a module, and the snapshot if the file is one."""
     content = read_file(path)
     if content_format(content) is Format.PROTO:
         from hloom.files.snapshot import snapshot_in
@@ -61,7 +61,7 @@ def load_with_snapshot(path: str) -> tuple[Module, Snapshot | None]:
 
 
 def save_case(case: Case, path: str) -> None:
-    """A module in the format of the extension; with arguments, as a snapshot where that is .pb."""
+    """Saves a module in the format of the path's extension; with arguments and .pb, as a snapshot."""
     from hloom.api import save
     from hloom.files.snapshot import Snapshot
 

@@ -1,4 +1,4 @@
-"""`hloom bench`: times modules, side by side with XLA's CPU backend."""
+"""`hloom bench`: times modules on hloom and on XLA's CPU backend."""
 
 from __future__ import annotations
 
@@ -25,22 +25,32 @@ DEFAULT_BACKEND = "cpu"
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="DIR_OR_MODULE...")
-@click.option("--filter", "pattern", default="*", metavar="GLOB", help="Only workloads whose names match.")
-@click.option("--all", "all_cases", is_flag=True, help="All cases of a corpus, not only those tagged bench.")
-@click.option("--backend", default=DEFAULT_BACKEND, show_default=True, help="The backend of hloom.compile.")
-@click.option("--peer/--no-peer", default=None, help="Time XLA too; by default where jax and jaxlib are installed.")
-@click.option("--repeats", type=click.IntRange(1), default=30, show_default=True, help="Rounds of each workload.")
+@click.option("--filter", "pattern", default="*", metavar="GLOB", help="Only run workloads whose names match.")
+@click.option("--all", "all_cases", is_flag=True, help="Run all cases of a corpus, not only those tagged bench.")
+@click.option("--backend", default=DEFAULT_BACKEND, show_default=True, help="Backend of hloom.compile.")
+@click.option("--peer/--no-peer", default=None, help="Also time XLA; by default if jax and jaxlib are installed.")
 @click.option(
-    "--seconds", type=float, default=2.0, show_default=True, help="Fewer rounds, at least 3, where all take longer."
+    "--repeats", type=click.IntRange(1), default=30, show_default=True, help="Number of samples of each workload."
 )
-@click.option("--timeout", type=float, default=300.0, show_default=True, help="Seconds until a workload is ended.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write everything, each round's times too.")
+@click.option(
+    "--seconds",
+    type=float,
+    default=2.0,
+    show_default=True,
+    help="Time limit for the samples of a workload; at least 3 are taken.",
+)
+@click.option(
+    "--timeout", type=float, default=300.0, show_default=True, help="Seconds after which a workload is aborted."
+)
+@click.option(
+    "--json", "json_path", type=click.Path(path_type=Path), help="Write all results, with the times of all samples."
+)
 @click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the ratios as an .svg file.")
+@click.option("--collectives", is_flag=True, help="Time collectives between ranks instead: mpiexec -n N hloom bench ..")
 @click.option(
-    "--collectives", is_flag=True, help="Instead, time what ranks send each other: mpiexec -n N hloom bench .."
-)
-@click.option(
-    "--cluster", type=click.Path(path_type=Path), help="With --collectives, write what hloom show --cost takes."
+    "--cluster",
+    type=click.Path(path_type=Path),
+    help="With --collectives, write a cluster description for hloom show --cost.",
 )
 def bench(
     paths: tuple[Path, ...],
@@ -50,18 +60,18 @@ def bench(
     cluster: Path | None,
     **options: Any,
 ) -> None:
-    """Time modules on hloom and, in the same process and in turns, on XLA's CPU backend.
+    """Time modules on hloom and, alternately in the same process, on XLA's CPU backend.
 
-    DIR_OR_MODULE is a module file (HLO text or HloModuleProto), which gets random arguments; or the folder of a case,
-    with module.hlo, meta.json and its arguments; or a corpus, a folder of cases, of which those tagged bench are
-    taken.
+    DIR_OR_MODULE is a module file (HLO text or HloModuleProto), which gets random arguments; the folder of a case, with
+    module.hlo, meta.json and its arguments; or a corpus, which is a folder of cases. Of a corpus, the cases tagged
+    bench are run.
 
-    Compilation is timed once, without reading the text. Runs are timed in rounds, hloom and XLA in turns, and the
-    medians shown: of hloom on NumPy arrays, of XLA on buffers that lie on its device. Both results are compared.
-    GB/s counts arguments and results, GFLOP/s the operations in the HLO; in parentheses, percent of what the machine
-    reaches in a copy and in a matrix product just before.
+    Compilation is timed once, without parsing. Runs of hloom and XLA are sampled alternately, and the medians are
+    shown: for hloom with NumPy arrays, for XLA with buffers on its device. The results are compared. GB/s counts
+    arguments and results, GFLOP/s the operations in the HLO; percentages are of the memory and arithmetic throughput
+    of the machine, which are measured first.
 
-    The exit status is 0 where every workload ran and gave XLA's result, else 1.
+    The exit status is 0 if every workload ran and produced XLA's result, else 1.
     """
 
     errors = terminal(stderr=True, highlight=False, soft_wrap=True)
@@ -70,7 +80,7 @@ def bench(
             bench_collectives(json_path, plot_path, cluster, options["peer"] is not False)
             return
         if not paths:
-            raise ArgumentError("name a module, a case or a folder of cases, or say --collectives")
+            raise ArgumentError("give a module, a case or a folder of cases, or --collectives")
         results = _bench(paths, json_path, plot_path, **options)
     except HloomError as error:
         errors.print(f"error: {error}", style="red")
@@ -116,7 +126,7 @@ def _bench(
 
 
 def _check_outputs(json_path: Path | None, plot_path: Path | None) -> None:
-    """Errors that would otherwise come after all the work."""
+    """Raises errors of the output paths before the measurements rather than after them."""
     if plot_path and plot_path.suffix != ".svg":
         raise ArgumentError(f"--plot draws .svg files, got {plot_path}")
     for path in (json_path, plot_path):
@@ -125,7 +135,7 @@ def _check_outputs(json_path: Path | None, plot_path: Path | None) -> None:
 
 
 def _with_progress(workloads: Sequence[Workload], measured: Iterator[Result]) -> Iterator[Result]:
-    """Passes the results on; on a terminal, shows which workload is at work."""
+    """Forwards the results; on a terminal, shows the current workload."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = terminal(stderr=True)

@@ -1,4 +1,4 @@
-"""`hloom bisect`: the first instruction, or the pass, that makes the difference."""
+"""`hloom bisect`: finds the first differing instruction, or the faulty pass."""
 
 from __future__ import annotations
 
@@ -22,11 +22,17 @@ if TYPE_CHECKING:
 @click.argument("module", type=click.Path())
 @click.argument("other", type=click.Path(), required=False)
 @with_arguments
-@click.option("--between", default="cpu,interpreter", show_default=True, metavar="A,B", help="cpu, interpreter, xla.")
-@click.option("--passes", metavar="LIST", help="The pass of these that changes the result; `cpu`: of all.")
+@click.option(
+    "--between",
+    default="cpu,interpreter",
+    show_default=True,
+    metavar="A,B",
+    help="Two of the backends cpu, interpreter, xla.",
+)
+@click.option("--passes", metavar="LIST", help="Find the pass of this list that changes the result; `cpu` means all.")
 @click.option("--rtol", type=float, default=1e-4, show_default=True, help="Relative tolerance.")
 @click.option("--atol", type=float, default=1e-5, show_default=True, help="Absolute tolerance.")
-@click.option("--output", type=click.Path(), help="Write the smallest module that shows it; .pb holds its inputs too.")
+@click.option("--output", type=click.Path(), help="Write the smallest module that differs; .pb includes its inputs.")
 def bisect(
     module: str,
     other: str | None,
@@ -38,9 +44,10 @@ def bisect(
     atol: float,
     output: str | None,
 ) -> None:
-    """Find where results part: between two backends, before and after a pass (--passes), or between MODULE and OTHER.
+    """Find the first difference between two backends, between a pass's input and output (--passes), or between MODULE
+    and OTHER.
 
-    The exit status is 0 where nothing differs, 1 where the difference was found.
+    The exit status is 0 if nothing differs, 1 if a difference was found.
     """
     from hloom.faults.bisect import Tolerance
 

@@ -1,4 +1,4 @@
-"""`hloom check`: native code that looks at every value."""
+"""`hloom check`: native code with checks of every value."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from hloom.errors import HloomError
 @click.command()
 @click.argument("module", type=click.Path())
 @with_arguments
-@click.option("--nan/--no-nan", default=True, show_default=True, help="The first NaN.")
-@click.option("--inf/--no-inf", default=False, show_default=True, help="The first infinity.")
-@click.option("--bounds/--no-bounds", default=True, show_default=True, help="Indices that are clamped or left out.")
+@click.option("--nan/--no-nan", default=True, show_default=True, help="Find the first NaN.")
+@click.option("--inf/--no-inf", default=False, show_default=True, help="Find the first infinity.")
+@click.option(
+    "--bounds/--no-bounds", default=True, show_default=True, help="Find the first index that is clamped or skipped."
+)
 def check(module: str, inputs: str | None, seed: int | None, **kinds: bool) -> None:
-    """Run MODULE as machine code with checks: the instruction that fails first, and where in its result.
+    """Run MODULE as native code with checks; show the first instruction that fails and the position in its result.
 
-    A NaN is laid to the instruction that makes it of operands without one. The exit status is 0 where nothing fails,
-    else 1.
+    A NaN is attributed to the instruction that produces it from operands without one. The exit status is 0 if no check
+    fails, else 1.
     """
-    from hloom.faults.check import check as look
+    from hloom.faults.check import check as run_checks
 
     try:
         case = load_case(module, inputs, seed)
-        found = look(case.module, case.arguments or (), [kind for kind, wanted in kinds.items() if wanted])
+        found = run_checks(case.module, case.arguments or (), [kind for kind, wanted in kinds.items() if wanted])
     except HloomError as error:
         click.secho(f"error: {error}", err=True, fg="red")
         sys.exit(2)

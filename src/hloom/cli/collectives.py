@@ -1,4 +1,4 @@
-"""`hloom bench --collectives`: what ranks of MPI take to meet, side by side."""
+"""`hloom bench --collectives`: times collectives of MPI ranks, of threads and of JAX."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def bench_collectives(json_path: Path | None, plot_path: Path | None, cluster_path: Path | None, peer: bool) -> None:
-    """Times collectives on the ranks of this run of MPI; the first rank shows and writes."""
+    """Times collectives on the ranks of this MPI run; the first rank prints and writes the results."""
 
     from hloom.bench.collectives import fit, measure, measure_rank_limits, start_gloo
     from hloom.runtime.mpi.world import world
@@ -52,6 +52,4 @@ def _show(rows: list[Row], ranks: int) -> None:
         table.add_row(row.opcode, f"{row.size:,}", *times, *gloo)
     console = terminal(highlight=False)
     print_table(console, table)
-    console.print(
-        f"medians on {ranks} ranks, of threads on as many; MPI into memory that is used again", soft_wrap=True
-    )
+    console.print(f"medians on {ranks} ranks, or as many threads; MPI receives into reused memory", soft_wrap=True)

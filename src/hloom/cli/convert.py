@@ -1,4 +1,4 @@
-"""`hloom convert`: a module from one format of files to another."""
+"""`hloom convert`: converts a module between file formats."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from hloom.files.formats import Format, content_of, module_from_content, path_fo
     "--to",
     "format",
     type=click.Choice([format.value for format in Format]),
-    help="The format of TARGET; by default that of its extension (for - it is hlo).",
+    help="Format of TARGET; by default that of its extension (hlo for -).",
 )
-@click.option("--no-metadata", is_flag=True, help="Leave metadata out of texts.")
+@click.option("--no-metadata", is_flag=True, help="Omit metadata from texts.")
 def convert(source: str, target: str, format: str | None, no_metadata: bool) -> None:
-    """Write the module in SOURCE to TARGET, as HLO text, StableHLO, its bytecode or a proto; - is standard input or
+    """Write the module in SOURCE to TARGET as HLO text, StableHLO text or bytecode, or a proto; - is standard input or
     output.
 
-    SOURCE is told by its content, TARGET by its extension: .hlo, .mlir, .mlirbc, .pb or .pbtxt. TARGET is written
-    whole or not at all.
+    The format of SOURCE is detected by its content, that of TARGET by its extension: .hlo, .mlir, .mlirbc, .pb or
+    .pbtxt. TARGET is written atomically.
     """
     try:
         kind = Format(format) if format else Format.HLO if target == "-" else path_format(target)

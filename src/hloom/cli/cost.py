@@ -1,4 +1,4 @@
-"""What a module costs: `hloom show --cost` counts operations and bytes, with `--cluster` it predicts a step's time."""
+"""`hloom show --cost`: counts operations and bytes, and predicts the time of a step on a cluster (`--cluster`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NO_WORK = ("parameter", "constant", "tuple", "get-tuple-element", "after-all")
 
 
 def show_counts(module: Module) -> None:
-    """Prints the operations of the entry's instructions and the bytes that they touch, the costliest first."""
+    """Prints the operations and bytes of the entry's instructions, the most expensive first."""
     from rich.table import Table
 
     console = terminal(highlight=False)
@@ -26,9 +26,9 @@ def show_counts(module: Module) -> None:
         table.add_row(f"%{instruction.name}", instruction.opcode, _counted(flops), f"{size:,}", each)
     print_table(console, table)
     if len(rows) > MAX_ROWS:
-        console.print(f".. and {len(rows) - MAX_ROWS} that do less")
+        console.print(f".. and {len(rows) - MAX_ROWS} cheaper ones")
     total = sum(size for _, size, _ in rows)
-    console.print(f"a run: {_counted(count_flops(module))} operations, {total:,} bytes as the module stands")
+    console.print(f"a run: {_counted(count_flops(module))} operations, {total:,} bytes, before optimisation")
 
 
 def _counted(flops: int | None) -> str:
@@ -36,7 +36,7 @@ def _counted(flops: int | None) -> str:
 
 
 def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path: Path | None) -> None:
-    """Prints the predicted time of a step, what takes it, what is sent, and the memory of a device."""
+    """Prints the predicted time of a step with its parts, the bytes sent, and the memory per device."""
     from rich.table import Table
 
     from hloom.passes import clone_module
@@ -50,7 +50,7 @@ def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path
         raise ArgumentError(f"the cluster has {cluster.device_count} devices, not {count}")
     if module.num_partitions == 1 and count != module.replica_count:
         if count % module.replica_count:
-            raise ArgumentError(f"{count} devices are no multiple of the {module.replica_count} replicas")
+            raise ArgumentError(f"{count} devices are not a multiple of the {module.replica_count} replicas")
         module = partition(clone_module(module), count // module.replica_count).module
     if count != module.replica_count * module.num_partitions:
         made_for = f"{module.replica_count} replicas of {module.num_partitions} partitions"
@@ -67,11 +67,11 @@ def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path
     print_table(console, table)
     rest = len(prediction.parts) - MAX_ROWS
     if rest > 0:
-        console.print(f".. and {rest} that take less")
+        console.print(f".. and {rest} shorter ones")
     sent = sum(part.sent for part in prediction.parts)
     unknown = "; loops of unknown length counted once" if prediction.has_unknown_loops else ""
     console.print(
-        f"a step on {count} devices: {readable(prediction.seconds)}, of it {readable(prediction.seconds_of(True))} in "
+        f"a step on {count} devices: {readable(prediction.seconds)}, with {readable(prediction.seconds_of(True))} in "
         f"collectives; a device sends {sent:,} bytes and holds {prediction.peak_bytes:,} at most{unknown}",
         soft_wrap=True,
     )
@@ -84,7 +84,7 @@ def show_cost(module: Module, devices: int | None, cluster_path: Path, plot_path
 
 
 def readable(seconds: float) -> str:
-    """A time in the unit that fits it."""
+    """Formats a time in s, ms, us or ns."""
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if seconds * scale >= 1:
             return f"{seconds * scale:.3g} {unit}"

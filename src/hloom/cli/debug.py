@@ -1,4 +1,4 @@
-"""`hloom debug`: a module step by step."""
+"""`hloom debug`: runs a module step by step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from hloom.errors import HloomError
 @click.command()
 @click.argument("module", type=click.Path())
 @with_arguments
-@click.option("--break", "breakpoints", multiple=True, metavar="NAME", help="Run to this name or opcode at first.")
+@click.option(
+    "--break", "breakpoints", multiple=True, metavar="NAME", help="Set a breakpoint and run to the first one."
+)
 def debug(module: str, inputs: str | None, seed: int | None, breakpoints: tuple[str, ...]) -> None:
-    """Run MODULE on the interpreter and stop after instructions: step, print, break, watch; `help` lists all.
+    """Debug MODULE on the interpreter, with the commands step, print, break, watch; `help` lists all.
 
-    Breakpoints are names or opcodes, with conditions on values: break dot* if np.abs(value).max() > 1e3
+    Breakpoints are names or opcodes, optionally with a condition on the value:
+    break dot* if np.abs(value).max() > 1e3
     """
     from hloom.faults.debugger import Breakpoint, Debugger
 

@@ -1,4 +1,4 @@
-"""`hloom diff`: what is different between two modules, or before and after passes."""
+"""`hloom diff`: compares two modules, or a module before and after passes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hloom.errors import ArgumentError, HloomError
 @click.command()
 @click.argument("module", type=click.Path())
 @click.argument("other", type=click.Path(), required=False)
-@click.option("--passes", metavar="LIST", help="Instead of OTHER: what these passes make of MODULE.")
+@click.option("--passes", metavar="LIST", help="Compare with the result of these passes rather than OTHER.")
 def diff(module: str, other: str | None, passes: str | None) -> None:
-    """Show which instructions MODULE has and OTHER lacks, and the other way round, whatever their names and order.
+    """Show the instructions of MODULE that OTHER lacks, and vice versa, regardless of names and order.
 
-    The exit status is 0 where both compute the same in the same way, else 1.
+    The exit status is 0 if the modules are equal as graphs, else 1.
     """
     from hloom.faults.graph_diff import diff as compare
     from hloom.faults.graph_diff import diff_lines
@@ -26,7 +26,7 @@ def diff(module: str, other: str | None, passes: str | None) -> None:
 
     try:
         if (other is None) == (passes is None):
-            raise ArgumentError("give another module, or --passes")
+            raise ArgumentError("give another module or --passes")
         before = load(module)
         if passes is None:
             assert other is not None

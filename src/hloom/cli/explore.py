@@ -1,4 +1,4 @@
-"""`hloom explore`: a module on a page in the browser."""
+"""`hloom explore`: shows a module on a page in the browser."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from hloom.errors import HloomError
 @click.command()
 @click.argument("module", type=click.Path())
 @with_arguments
-@click.option("--output", type=click.Path(), help="Write the page to this .html file instead, to look at or to share.")
+@click.option("--output", type=click.Path(), help="Write the page to this .html file instead of serving it.")
 def explore(module: str, inputs: str | None, seed: int | None, output: str | None) -> None:
-    """Look into MODULE: its graph, what each pass did, kernels down to assembly, memory; with inputs, a run of it.
+    """Explore MODULE in the browser: its graph, the effect of each pass, kernels down to assembly, and memory; with
+    inputs, also a run.
 
-    The page is served to this machine alone until Ctrl-C.
+    The page is served to this machine only, until Ctrl-C.
     """
     from hloom.explorer import explore as show
 

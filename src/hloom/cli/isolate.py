@@ -1,4 +1,4 @@
-"""`hloom isolate`: instructions of a module as a module of their own."""
+"""`hloom isolate`: extracts instructions of a module as a module."""
 
 from __future__ import annotations
 
@@ -14,14 +14,24 @@ from hloom.errors import HloomError
 @click.argument("module", type=click.Path())
 @click.argument("names", nargs=-1, required=True)
 @with_arguments
-@click.option("--occurrence", type=click.IntRange(1), default=1, show_default=True, help="Which run of a loop's body.")
-@click.option("--output", type=click.Path(), help="Write it there; .pb holds the inputs too. By default text is shown.")
+@click.option(
+    "--occurrence",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Execution of the computation whose values are taken, from 1.",
+)
+@click.option(
+    "--output",
+    type=click.Path(),
+    help="Write the module to this file; .pb includes inputs. By default its text is shown.",
+)
 def isolate(
     module: str, names: tuple[str, ...], inputs: str | None, seed: int | None, occurrence: int, output: str | None
 ) -> None:
-    """Cut the instructions NAMES (`fusion.*`) out of MODULE: what they read becomes parameters.
+    """Extract the instructions NAMES (`fusion.*`) from MODULE; their operands become parameters.
 
-    With inputs, a file OUTPUT.pb is a snapshot: it holds the values that the instructions read in a run.
+    With inputs, an output file .pb is a snapshot with the values of these operands in a run.
     """
     from hloom.faults.isolate import isolate as extract
 

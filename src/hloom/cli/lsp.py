@@ -9,9 +9,9 @@ import click
 
 @click.command()
 def lsp() -> None:
-    """Serve editors over standard input and output: errors, meanings on hover, definitions, completion (hloom[lsp]).
+    """Serve the Language Server Protocol over standard input and output: errors, hover, definitions, completion.
 
-    `editors/vscode` has an extension for VS Code that starts it.
+    It needs hloom[lsp]. `editors/vscode` has an extension for VS Code that starts it.
     """
     try:
         from hloom.editor.server import make_server

@@ -1,4 +1,4 @@
-"""What stands in memory at the peak of a module's entry: `hloom show --memory`."""
+"""`hloom show --memory`: lists the live values at the peak memory use of a module's entry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SHOWN = 20
 
 
 def show_memory(module: Module) -> None:
-    """Prints the values that are alive where they take most, by the order in which the module stands."""
+    """Prints the live values at the peak, for the instruction order of the module."""
     from rich.table import Table
 
     from hloom.passes.memory_scheduler import memory_use

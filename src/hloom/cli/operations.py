@@ -1,4 +1,4 @@
-"""`hloom operations`: what hloom knows of operations, its own and those of others."""
+"""`hloom operations`: documents operations, including those of plugins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 @click.command()
 @click.argument("opcodes", nargs=-1)
 def operations(opcodes: tuple[str, ...]) -> None:
-    """Show operands, meaning and attributes of the operations OPCODES; without any, list all."""
+    """Show operands, semantics and attributes of the operations OPCODES; without any, list all."""
     from hloom.errors import ArgumentError, HloomError
     from hloom.ops.operation import OPERATIONS
     from hloom.ops.plugins import load_installed, unknown_opcode

@@ -1,4 +1,4 @@
-"""`hloom opt`: runs passes over a module and prints the result, or what the backend makes of it."""
+"""`hloom opt`: runs passes on a module and prints the result, or a later stage of its compilation."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from hloom.verifier import verify_module
 @click.option(
     "--passes",
     metavar="LIST",
-    help="name{field=value,..},.. or cpu, all that the backend does; by default simplification, nothing for a --stage.",
+    help="name{field=value,..},.. or cpu for all passes of the backend. Default: simplification; none with --stage.",
 )
-@click.option("--stage", type=click.Choice(STAGES), default="hlo", help="Print what the backend makes of it instead.")
+@click.option("--stage", type=click.Choice(STAGES), default="hlo", help="Print this stage of the compilation.")
 @click.option("--verify", is_flag=True, help="Verify the module after each pass that changed it (HLOOM_VERIFY=1).")
-@click.option("--dump", type=click.Path(), help="Write the module after each such pass into this folder (HLOOM_DUMP).")
+@click.option("--dump", type=click.Path(), help="Write the module after each such pass to this folder (HLOOM_DUMP).")
 @click.option(
     "--statistics",
     is_flag=True,
-    help="Show what each pass did and took, on standard error.",
+    help="Print changes and time of each pass on standard error.",
 )
 @click.option("--short", is_flag=True, help="Print without layouts, metadata and long constants.")
-@click.option("--list", "only_list", is_flag=True, help="List the passes and what they do.")
+@click.option("--list", "only_list", is_flag=True, help="List the passes and their documentation.")
 def opt(
     module: str | None,
     passes: str | None,
@@ -40,7 +40,7 @@ def opt(
     short: bool,
     only_list: bool,
 ) -> None:
-    """Run passes over MODULE (HLO text, StableHLO or a proto) and print it as HLO text."""
+    """Run passes on MODULE (HLO text, StableHLO or a proto) and print it as HLO text."""
     from hloom.passes import run_passes, statistics_text
 
     if module is None and not only_list:

@@ -1,4 +1,4 @@
-"""What commands put out: tables that are never cut, and files."""
+"""Output of the commands: tables that are never truncated, and files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def terminal(**options: Any) -> Console:
-    """A console that shows text as it is: names of a module may look like rich's markup."""
+    """A console without markup, since names of a module may look like markup of rich."""
     from rich.console import Console
 
     return Console(markup=False, emoji=False, **options)
 
 
 def print_table(console: Console, table: Table) -> None:
-    """At the edge of a narrow terminal rows wrap, rather than being cut by rich."""
+    """Prints a table at its full width: in a narrow terminal, rows wrap rather than being truncated by rich."""
     from rich.measure import Measurement
 
     wanted = Measurement.get(console, console.options.update(max_width=1000), table).maximum
@@ -29,7 +29,7 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Raises: ArgumentError: the file cannot be written."""
+    """Writes a text file. Raises ArgumentError if it cannot be written."""
     try:
         path.write_text(text)
     except OSError as error:

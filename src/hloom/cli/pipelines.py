@@ -1,4 +1,4 @@
-"""Pipelines by name, and the stages of a compilation as text."""
+"""Parses pipelines, and prints the stages of a compilation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STAGES = ("hlo", "loops", "llvm", "asm")
 
 
 def pipeline_named(text: str) -> Pass | Pipeline:
-    """As `parse_passes` reads it; `cpu` is all that the CPU backend does before it makes code."""
+    """Parses a pipeline as `parse_passes` does; `cpu` is the pipeline of the CPU backend."""
     from hloom.backends.cpu.compiler import Topology, cpu_pipeline
     from hloom.passes import parse_passes
 
@@ -20,7 +20,7 @@ def pipeline_named(text: str) -> Pass | Pipeline:
 
 
 def stage_text(module: Module, stage: str) -> str:
-    """What the CPU backend makes of a module: its steps with their loop nests, LLVM IR, or assembly."""
+    """A stage of the compilation for the CPU: steps with their loop nests, LLVM IR, or assembly."""
     from hloom.backends.cpu.codegen.emitter import emit_program
     from hloom.backends.cpu.llvm.half import provide_half_conversions
     from hloom.backends.cpu.llvm.machine_code import assembly

@@ -1,4 +1,4 @@
-"""`hloom profile`: where a module's time goes."""
+"""`hloom profile`: profiles the kernels of a module."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from hloom.errors import HloomError
 @click.command()
 @click.argument("module", type=click.Path())
 @with_arguments
-@click.option("--seconds", type=click.FloatRange(0.0), default=0.5, show_default=True, help="It runs at least so long.")
-@click.option("--rows", type=click.IntRange(1), default=25, show_default=True, help="Kernels shown.")
-@click.option("--save", "paths", multiple=True, type=click.Path(), help="Plot (.svg, .png, .pdf) or trace (.json).")
+@click.option(
+    "--seconds", type=click.FloatRange(0.0), default=0.5, show_default=True, help="Minimum duration of the measurement."
+)
+@click.option("--rows", type=click.IntRange(1), default=25, show_default=True, help="Number of kernels shown.")
+@click.option(
+    "--save", "paths", multiple=True, type=click.Path(), help="Save a plot (.svg, .png, .pdf) or a trace (.json)."
+)
 def profile(
     module: str, inputs: str | None, seed: int | None, seconds: float, rows: int, paths: tuple[str, ...]
 ) -> None:
-    """Run MODULE with a clock around each kernel: its time, GB/s, GFLOP/s and share of what the machine can do.
+    """Run MODULE with timers around each kernel; show its time, GB/s, GFLOP/s and share of the machine's limits.
 
     Traces are for Perfetto (ui.perfetto.dev) and chrome://tracing.
     """

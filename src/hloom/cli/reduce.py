@@ -1,4 +1,4 @@
-"""`hloom reduce`: a module that shows a fault, made as small as possible."""
+"""`hloom reduce`: reduces a module that shows a fault to a minimal one."""
 
 from __future__ import annotations
 
@@ -20,29 +20,36 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("module", type=click.Path())
-@click.option("--test", required=True, metavar="COMMAND", help="Exit status 0: the module in file {} has the fault.")
+@click.option(
+    "--test",
+    required=True,
+    metavar="COMMAND",
+    help="Shell command that succeeds if the module in file {} has the fault.",
+)
 @with_arguments
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds; a test that takes longer fails.")
-@click.option("--output", type=click.Path(), help="Write the module there; by default its text is shown.")
+@click.option(
+    "--timeout", type=float, default=60.0, show_default=True, help="Seconds after which a test counts as failed."
+)
+@click.option("--output", type=click.Path(), help="Write the module to this file; by default its text is shown.")
 def reduce(module: str, test: str, inputs: str | None, seed: int | None, timeout: float, output: str | None) -> None:
-    """Make MODULE as small as possible while the shell command --test still succeeds on it.
+    """Reduce MODULE to a minimal module for which the shell command --test still succeeds.
 
-    `{}` in the command is the path of a file with HLO text; with inputs it is a snapshot, with the values that what
-    was cut away gave. For example, a difference from the interpreter:
+    `{}` in the command is the path of a file with HLO text. With inputs the file is a snapshot, which has the values of
+    removed instructions as arguments. For example, to reduce a difference from the interpreter:
 
         hloom reduce m.hlo --random 0 --test 'hloom run {} --compare interpreter; test $? -eq 1'
     """
-    from hloom.faults.reduce import reduce as make_small
+    from hloom.faults.reduce import reduce as reduce_case
 
     try:
         if "{}" not in test:
-            raise ArgumentError("--test must say where the module's path stands: {}")
+            raise ArgumentError("--test must contain {} where the module's path is to be inserted")
         case = load_case(module, inputs, seed, needed=False)
         with tempfile.TemporaryDirectory() as folder:
             run = _ShellTest(test, Path(folder), timeout)
             if not run(case):
                 raise ArgumentError(f"the test does not succeed on {module} itself:\n{run.output}")
-            found = make_small(case, run, show_progress)
+            found = reduce_case(case, run, show_progress)
     except HloomError as error:
         click.secho(f"error: {error}", err=True, fg="red")
         sys.exit(1)
@@ -54,7 +61,7 @@ def reduce(module: str, test: str, inputs: str | None, seed: int | None, timeout
 
 
 class _ShellTest:
-    """Runs the command on a case; `output` is what it said last."""
+    """Runs the command on a case; `output` is the output of the last run."""
 
     def __init__(self, command: str, folder: Path, timeout: float) -> None:
         self.command, self.folder, self.timeout = command, folder, timeout
@@ -75,5 +82,5 @@ class _ShellTest:
 
 
 def show_progress(move: str, size: int) -> None:
-    """A line on standard error."""
+    """Prints the accepted move and the remaining size on standard error."""
     click.secho(f"{size:6} instructions  {move}", err=True, dim=True)

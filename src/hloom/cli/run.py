@@ -1,4 +1,4 @@
-"""`hloom run`: runs a module on given or random inputs, shows the result, and compares it."""
+"""`hloom run`: runs a module on given or random inputs, shows the result and compares it."""
 
 from __future__ import annotations
 
@@ -32,35 +32,44 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("module", type=click.Path())
 @click.option(
-    "--input", "input_path", type=click.Path(), help="An .npz file with p0, p1, .. (p0_rep0, .. of replicas)."
+    "--input",
+    "input_path",
+    type=click.Path(),
+    help="Read inputs p0, p1, .. (p0_rep0, .. of replicas) from an .npz file.",
 )
-@click.option("--random", "random_seed", type=int, metavar="SEED", help="Random inputs made from this seed.")
-@click.option("--output", "output_path", type=click.Path(), help="Write the result to an .npz file as r0, r1, ...")
+@click.option("--random", "random_seed", type=int, metavar="SEED", help="Use random inputs with this seed.")
+@click.option("--output", "output_path", type=click.Path(), help="Write the results r0, r1, .. to an .npz file.")
 @click.option(
     "--backend",
     type=click.Choice(["cpu", "interpreter"]),
-    help="Native code, or one instruction after another; by default cpu, but the interpreter for --stop-at, --print "
-    "and --step-limit.",
+    help="Native code or the interpreter. Default: cpu; interpreter with --stop-at, --print and --step-limit.",
 )
-@click.option("--compare", type=click.Choice(["interpreter"]), help="Run the interpreter too and compare the results.")
-@click.option("--expect", "expect_path", type=click.Path(), help="Compare the result with r0, r1, .. of an .npz file.")
+@click.option("--compare", type=click.Choice(["interpreter"]), help="Also run the interpreter and compare the results.")
+@click.option("--expect", "expect_path", type=click.Path(), help="Compare the results with r0, r1, .. of an .npz file.")
 @click.option(
     "--rtol", type=float, default=1e-5, show_default=True, help="Relative tolerance of --expect and --compare."
 )
 @click.option(
     "--atol", type=float, default=1e-6, show_default=True, help="Absolute tolerance of --expect and --compare."
 )
-@click.option("--replicas", type=int, help="How many replicas run; by default what the module says.")
-@click.option("--partitions", type=int, help="Partitions that share it by its shardings; arrays are whole.")
+@click.option("--replicas", type=int, help="Number of replicas; by default that of the module.")
 @click.option(
-    "--distributed", is_flag=True, help="Share the devices among the processes of `mpiexec -n N hloom run ..`."
+    "--partitions", type=int, help="Partition the module by its shardings; inputs and results are not sharded."
 )
-@click.option("--fill-elided", type=int, metavar="SEED", help="Random values for constants that the text leaves out.")
-@click.option("--seed", type=int, help="The seed of rng instructions; by default other numbers each time.")
-@click.option("--stop-at", "stop", type=click.Choice(["nan", "inf", "any"]), help="Stop where one first arises.")
+@click.option(
+    "--distributed", is_flag=True, help="Distribute the devices over the processes of `mpiexec -n N hloom run ..`."
+)
+@click.option("--fill-elided", type=int, metavar="SEED", help="Use random values for constants that the text omits.")
+@click.option("--seed", type=int, help="Seed of rng instructions; by default a random one.")
+@click.option(
+    "--stop-at",
+    "stop",
+    type=click.Choice(["nan", "inf", "any"]),
+    help="Stop at the first instruction that produces one.",
+)
 @click.option("--print", "patterns", multiple=True, metavar="NAME", help="Print the values of these instructions.")
-@click.option("--step-limit", type=int, help="Stop with an error after so many instructions.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Stop a run that takes longer.")
+@click.option("--step-limit", type=int, help="Fail after this number of instructions.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Fail if the run takes longer.")
 @click.option(
     "--replica-timeout", type=float, default=30.0, show_default=True, help="Seconds to wait for other replicas."
 )
@@ -70,10 +79,10 @@ if TYPE_CHECKING:
 def run(module: str, input_path: str | None, random_seed: int | None, **options: Any) -> None:
     """Run MODULE and show the result.
 
-    MODULE is HLO text, StableHLO or a proto, told apart by content. An HloSnapshot runs on its own arguments, unless
-    others are given, and its result is compared with what it holds.
+    MODULE is HLO text, StableHLO or a proto, detected by its content. An HloSnapshot runs on its own arguments, and
+    its result is compared with the stored one, unless other arguments are given.
 
-    The exit status is 0 where the run succeeds and the result is as expected, else 1.
+    The exit status is 0 if the run succeeds and the result is as expected, else 1.
     """
 
     console = terminal(highlight=False, soft_wrap=True)
@@ -133,10 +142,10 @@ def _run(
     with _progress(console, executable):
         results = executable.gather(executable.run_replicas(executable.local_lists(inputs), timeout))
     if executable.rank:
-        return True  # the first process shows what all have
+        return True  # the first process shows the results of all
     _show(console, results)
     ended = time.perf_counter()
-    console.print(_account(executable, compiled - started, ended - compiled), style="dim")
+    console.print(_summary(executable, compiled - started, ended - compiled), style="dim")
     if partitions is not None:
         show_traffic(console, executable.module, executable.blocks.device_count)
     if output_path:
@@ -158,7 +167,7 @@ def _run(
 
 def _save_snapshot(path: str, module: Module, inputs: list[list[Any]], results: list[Any]) -> None:
     if len(results) != 1:
-        raise ArgumentError(f"a snapshot holds the arguments of one device, and {len(results)} ran")
+        raise ArgumentError(f"a snapshot holds the arguments of one device, and the module ran on {len(results)}")
     from hloom.files.snapshot import Snapshot
 
     Snapshot(module, inputs[0], results[0]).save(path)
@@ -186,7 +195,7 @@ def _take_inputs(arrays: Arrays, shapes: list[Any], device: int, devices: int) -
 
 @contextmanager
 def _progress(console: Console, executable: Executable) -> Iterator[None]:
-    """Shows, for runs of more than a second on a terminal, what the interpreter is at."""
+    """Shows the progress of the interpreter on a terminal, for runs of more than a second."""
     done = threading.Event()
 
     def show() -> None:
@@ -220,7 +229,7 @@ def _show(console: Console, results: list[Any]) -> None:
 
 
 def _named(results: list[Any]) -> Arrays:
-    """The arrays of all devices' results: r0, r1, .., of several devices r0_rep0, .."""
+    """Arrays of the results of all devices by name: r0, r1, .., or r0_rep0, .. for several devices."""
     return {
         f"r{i}" + (f"_rep{device}" if len(results) > 1 else ""): leaf
         for device, result in enumerate(results)
@@ -228,8 +237,8 @@ def _named(results: list[Any]) -> Arrays:
     }
 
 
-def _account(executable: Executable, compiling: float, running: float) -> str:
-    """What was done and how long it took."""
+def _summary(executable: Executable, compiling: float, running: float) -> str:
+    """Summary of a run: instructions or compilation, and their time."""
     name = executable.module.name
     if isinstance(executable, InterpreterExecutable):
         steps = sum(execution.steps for execution in executable.executions.values())

@@ -16,16 +16,24 @@ from hloom.text import fingerprint, print_module
 
 @click.command()
 @click.argument("module", type=click.Path())
-@click.option("--short", is_flag=True, help="Without layouts, metadata and long constants.")
-@click.option("--canonical", is_flag=True, help="With names and order normalised, as for the fingerprint.")
-@click.option("--no-layouts", is_flag=True, help="Without layouts.")
-@click.option("--no-metadata", is_flag=True, help="Without metadata.")
-@click.option("--fingerprint", "only_fingerprint", is_flag=True, help="Only the fingerprint of the module.")
-@click.option("--memory", is_flag=True, help="Instead, what is alive at the peak, as the module stands.")
-@click.option("--cost", is_flag=True, help="Instead, its operations and bytes; with --cluster, a step's time.")
-@click.option("--devices", type=click.IntRange(1), help="Of the cluster: a module with shardings is partitioned.")
-@click.option("--cluster", type=click.Path(path_type=Path), help="A TOML file: hloom bench --collectives writes one.")
-@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Draw the cost too, as .svg or .png.")
+@click.option("--short", is_flag=True, help="Omit layouts, metadata and long constants.")
+@click.option("--canonical", is_flag=True, help="Normalise names and order, as for the fingerprint.")
+@click.option("--no-layouts", is_flag=True, help="Omit layouts.")
+@click.option("--no-metadata", is_flag=True, help="Omit metadata.")
+@click.option("--fingerprint", "only_fingerprint", is_flag=True, help="Show only the fingerprint of the module.")
+@click.option("--memory", is_flag=True, help="Show the live values at the memory peak instead.")
+@click.option("--cost", is_flag=True, help="Show operations and bytes instead; with --cluster, the time of a step.")
+@click.option(
+    "--devices",
+    type=click.IntRange(1),
+    help="Number of devices of the cluster; a module with shardings is partitioned.",
+)
+@click.option(
+    "--cluster",
+    type=click.Path(path_type=Path),
+    help="TOML description of a cluster; hloom bench --collectives writes one.",
+)
+@click.option("--plot", "plot_path", type=click.Path(path_type=Path), help="Also plot the cost, as .svg or .png.")
 def show(
     module: str,
     short: bool,

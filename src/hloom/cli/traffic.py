@@ -1,4 +1,4 @@
-"""A table of what the devices of a program send to each other."""
+"""A table of the bytes that the devices of a program send to each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def show_traffic(console: Console, module: Module, devices: int) -> None:
-    """Prints the collectives with the bytes that a device sends, and the sum of a run."""
+    """Prints the collectives with the bytes that a device sends in each, and their sum over a run."""
     from rich.table import Table
 
     from hloom.passes.spmd.traffic import traffic

@@ -1,1 +1,1 @@
-"""HLO text in editors: what stands where, errors, and a server of the Language Server Protocol (`hloom lsp`)."""
+"""Support of HLO text in editors: a server of the Language Server Protocol (`hloom lsp`)."""

@@ -1,4 +1,4 @@
-"""A file of HLO text as an editor sees it: it may be half written, so lines are read one by one."""
+"""A file of HLO text in an editor; since it may be incomplete, lines are parsed individually."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORD = re.compile(r"%?[\w.\-]+")
 
 @dataclass(frozen=True)
 class Problem:
-    """An error, and where: line and column from 0 on."""
+    """An error at a line and column, counted from 0."""
 
     message: str
     line: int
@@ -29,18 +29,18 @@ class Problem:
 
 @dataclass(frozen=True)
 class Definition:
-    """An instruction or a computation: its name, its line, and what stands there."""
+    """Definition of an instruction or a computation: its name, position and text."""
 
     name: str
     line: int
     column: int
     text: str
     scope: str
-    """The computation that the instruction is in; "" for computations."""
+    """Name of the computation that contains the instruction; "" for computations."""
 
 
 class Document:
-    """The text of a file, and what is known of it."""
+    """The text of a file, with queries on it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -48,7 +48,7 @@ class Document:
 
     @cached_property
     def definitions(self) -> list[Definition]:
-        """In order; of one name there may be several, in several computations."""
+        """Definitions in order; names may recur in other computations."""
         found: list[Definition] = []
         scope = ""
         for index, line in enumerate(self.lines):
@@ -61,7 +61,7 @@ class Document:
         return found
 
     def problems(self) -> list[Problem]:
-        """The first error of the text, if it has one."""
+        """The first error of the text, if any."""
         try:
             parse_module(self.text)
         except ParseError as error:
@@ -73,7 +73,7 @@ class Document:
         return []
 
     def word_at(self, line: int, column: int) -> str:
-        """The name or opcode at a place; "" where there is none."""
+        """The name or opcode at a position; "" if there is none."""
         if line >= len(self.lines):
             return ""
         for match in WORD.finditer(self.lines[line]):
@@ -82,7 +82,7 @@ class Document:
         return ""
 
     def definition_of(self, name: str, line: int) -> Definition | None:
-        """Of a name as a line uses it: that of its own computation before all others, the last one above the line."""
+        """Definition of a name that a line uses, preferably in the line's computation."""
         scope = self._scope_at(line)
         fitting = [d for d in self.definitions if d.name == name]
         own = [d for d in fitting if d.scope == scope]
@@ -93,7 +93,7 @@ class Document:
         return above[-1].name if above else ""
 
     def hover(self, line: int, column: int) -> str:
-        """Markdown about what stands there: an operation's meaning, or the definition of a name."""
+        """Markdown for a position: documentation of an operation, or the definition of a name."""
         word = self.word_at(line, column)
         if self._is_opcode(word, line):
             return section(OPERATIONS[word])
@@ -104,7 +104,7 @@ class Document:
         return word in OPERATIONS and word in _OPCODE.findall(self.lines[line])
 
     def completions(self, line: int) -> list[tuple[str, str]]:
-        """Names that the line may read, with their text, and opcodes with the first line of their meaning."""
+        """Completions with their details: names with their definitions, and opcodes with a summary."""
         scope = self._scope_at(line)
         names = [(d.name, d.text) for d in self.definitions if d.scope == scope and d.line < line]
         computations = [(d.name, d.text) for d in self.definitions if not d.scope]
@@ -113,5 +113,5 @@ class Document:
 
 
 def _first_line(error: HloomError) -> str:
-    """Without the place and the caret, which the editor shows."""
+    """First line of an error, without its position, which the editor shows."""
     return re.sub(r"^\d+:\d+: ", "", str(error).split("\n")[0])

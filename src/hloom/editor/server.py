@@ -1,4 +1,4 @@
-"""The language server: errors while one types, meanings on hover, definitions, completion, an outline."""
+"""The language server: diagnostics, hover, definitions, completion and document symbols."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hloom.editor.document import Definition, Document
 
 
 def make_server() -> LanguageServer:
-    """A server for files of HLO text."""
+    """Makes a language server for HLO text."""
     server = LanguageServer("hloom", "1")
 
     def document(uri: str) -> Document:

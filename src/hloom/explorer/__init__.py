@@ -1,4 +1,4 @@
-"""A page that shows a module: its graph, what each pass did, kernels down to assembly, memory, and a run's profile."""
+"""A page that shows a module: its graph, the effect of each pass, kernels down to assembly, memory, and a profile."""
 
 from hloom.explorer.explore import explore
 

@@ -1,4 +1,4 @@
-"""All that the page shows of a module: it is compiled step by step, and run where there are arguments."""
+"""Collects the data of the page: compiles the module step by step, and runs it if there are arguments."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from hloom.types import BY_DTYPE
 from hloom.values import Value
 
 MAX_DIFF_LINES = 400
-"""Of each pass; what a pass that rewrites everything did is too long to read."""
+"""Largest number of lines of the difference that a pass makes; longer ones are truncated."""
 ALIVE_SHOWN = 40
 BINS = 24
 THUMBNAIL = 32
 
 
 def collect(source: Any, arguments: Sequence[Value] | None = None) -> Json:
-    """The page's data. Raises HloomError where the module does not compile or the arguments do not fit."""
+    """Returns the data of the page. Raises HloomError if the module does not compile or arguments do not match."""
     module = prepare(source)
     optimized, passes, unfused = _run_passes(module)
     provide_half_conversions()
@@ -61,20 +61,20 @@ def collect(source: Any, arguments: Sequence[Value] | None = None) -> Json:
 
 
 def _run_passes(module: Module) -> tuple[Module, list[Json], dict[str, str]]:
-    """The optimised module, what each pass changed, and why instructions were not fused."""
+    """Runs the passes; returns the optimised module, the changes of each pass, and why instructions were not fused."""
     work = clone_module(module)
     found: list[Json] = []
     unfused: dict[str, str] = {}
     before = [clone_module(work)]
 
-    def look(step: Pass, run: int) -> None:
+    def record(step: Pass, run: int) -> None:
         after = clone_module(work)
         if isinstance(step, FusionPass):
             unfused.update({i.name: reason for i, reason in reasons(step, before[0]).items()})
         found.append({"name": step.name, "run": run, "rules": [], **_changes(diff(before[0], after))})
         before[0] = after
 
-    statistics = run_passes(work, cpu_pipeline(Topology.SINGLE), after=look)
+    statistics = run_passes(work, cpu_pipeline(Topology.SINGLE), after=record)
     for each in found:
         run = statistics[each["run"] - 1]
         each["rules"] = run.rules.most_common()
@@ -96,7 +96,7 @@ def _changes(diffs: list[ComputationDiff]) -> Json:
 
 
 def _memory(module: Module) -> Json:
-    """Bytes in use after each instruction of the entry, and what is alive where they are most."""
+    """Bytes in use after each instruction of the entry, and the live values at the peak."""
     use = memory_use(module.entry)
     shown = [{"name": i.name, "shape": str(i.shape), "bytes": i.shape.byte_size} for i in use.live[:ALIVE_SHOWN]]
     return {
@@ -113,7 +113,7 @@ def _memory(module: Module) -> Json:
 
 
 def _values(module: Module, arguments: Sequence[Value]) -> Json:
-    """Statistics of what each instruction gave when it first ran, and the first one with a NaN of its own."""
+    """Statistics of the first value of each instruction, and the first instruction that produced a NaN."""
     found: dict[str, Json] = {}
     first_nan: list[str] = []
 
@@ -135,7 +135,7 @@ def _has_nan(value: Value) -> bool:
 
 
 def _statistics(value: Value) -> Json:
-    """A description, a histogram and a picture of the first array."""
+    """A description of a value, and a histogram and a picture of its first array."""
     arrays = [wide for wide in map(_wide, flat(value)) if wide is not None]
     found: Json = {"text": describe(value)}
     if arrays and arrays[0].size > 1:
@@ -150,7 +150,7 @@ def _statistics(value: Value) -> Json:
 
 
 def _levels(values: np.ndarray[Any, Any], low: float, high: float, count: int) -> np.ndarray[Any, Any]:
-    """In which of `count` equal parts of the range numbers lie; halves, since a range may be too large for a float."""
+    """Bins of values in a range of `count` equal bins. Halved values avoid overflow of the range's length."""
     span = high / 2 - low / 2
     if span == 0:
         return np.zeros(values.shape, np.int64)
@@ -160,12 +160,12 @@ def _levels(values: np.ndarray[Any, Any], low: float, high: float, count: int) -
 
 
 def _wide(array: Any) -> np.ndarray[Any, Any] | None:
-    """The numbers as f64; None for complex ones."""
+    """An array as f64; None if it is complex."""
     return None if BY_DTYPE[array.dtype].is_complex else array.astype(np.float64)
 
 
 def _picture(wide: np.ndarray[Any, Any], low: float, high: float) -> list[list[int]]:
-    """The last two dimensions, of the first of the others, as levels 0 to 99; -1 is no finite number."""
+    """The last two dimensions at index 0 of the others, as levels from 0 to 99; -1 for NaNs and infinities."""
     plane = wide.reshape(-1, wide.shape[-1])[: wide.shape[-2] if wide.ndim > 1 else 1]
     plane = plane[:: -(-plane.shape[0] // THUMBNAIL), :: -(-plane.shape[1] // THUMBNAIL)]
     return np.where(np.isfinite(plane), _levels(plane, low, high, 100), -1).tolist()

@@ -1,4 +1,4 @@
-"""Shows the page: in the browser, from a server on the loopback address, or as a file."""
+"""Shows the page in the browser, from a server on the loopback address, or writes it to a file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def explore(
     *arguments: Any,
     output: str | PathLike[str] | None = None,
 ) -> PageServer | None:
-    """Shows a module, HLO text, or a function that JAX can trace, in the browser; with arguments, a run of it too.
+    """Shows a module, HLO text, or a function that JAX can trace, in the browser; with arguments, also a run.
 
-    With `output` the page is written to that file, which opens without a server, and nothing is shown. Otherwise a
-    server runs until the process ends or it is closed. Raises HloomError where the module does not compile, the
-    arguments do not fit, or the file cannot be written.
+    With `output`, the page is written to that file, which needs no server, and None is returned. Otherwise a server
+    runs until it is closed or the process ends. Raises HloomError if the module does not compile, the arguments do not
+    match, or the file cannot be written.
     """
     program, values = traced(module, arguments)
     content = page(collect(program, values or None)).encode(errors="replace")
@@ -42,7 +42,7 @@ def explore(
 
 
 IDLE_SECONDS = 10.0
-"""After so long a client that has not asked, or does not take the answer, is left."""
+"""Timeout in seconds of a client that sends no request or does not read the response."""
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Cache-Control": "no-store",
@@ -54,11 +54,11 @@ _HEADERS = {
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """Says nothing of clients that have gone, or sent what is no request."""
+        """Ignores clients that have disconnected or sent an invalid request."""
 
 
 class PageServer:
-    """Serves one page to this machine alone, to whoever knows the address and asks by it."""
+    """Serves a page on the loopback address, under a secret path."""
 
     def __init__(self, content: bytes) -> None:
         path = f"/{secrets.token_urlsafe(16)}/"
@@ -67,7 +67,8 @@ class PageServer:
             timeout = IDLE_SECONDS
 
             def do_GET(self) -> None:
-                # A page of another site may have given its own name this machine's address.
+                """Returns the page for the right path and host."""
+                # DNS rebinding: the name of another site may resolve to this machine.
                 is_host = self.headers.get_all("Host") == [host]
                 is_page = secrets.compare_digest(self.path.encode(errors="replace"), path.encode())
                 status = 403 if not is_host else 200 if is_page else 404
@@ -79,7 +80,7 @@ class PageServer:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Says nothing: the address is a secret."""
+                """Logs nothing, since the address is secret."""
 
         self._server = _Server(("127.0.0.1", 0), Handler)
         host = f"127.0.0.1:{self._server.server_port}"
@@ -88,9 +89,10 @@ class PageServer:
         self.address = f"http://{host}{path}"
 
     def wait(self) -> None:
-        """Until the server is closed, or Ctrl-C."""
+        """Blocks until the server is closed, or Ctrl-C."""
         self._thread.join()
 
     def close(self) -> None:
+        """Stops the server."""
         self._server.shutdown()
         self._server.server_close()

@@ -1,4 +1,4 @@
-"""A module's graph as the page takes it: plain dictionaries and lists."""
+"""The graph of a module as JSON data for the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_TEXT = 600
 
 
 def graph_of(module: Module) -> Json:
-    """The computations, callers first; instructions name their operands by number."""
+    """Computations of a module, callers first. Operands are indices of instructions, callees of computations."""
     computations = [module.entry, *(c for c in reversed(module.computations) if c is not module.entry)]
     indices = {computation: k for k, computation in enumerate(computations)}
     texts = _texts(module)
@@ -55,7 +55,7 @@ def _instruction(
 
 
 def source_of(instruction: Instruction) -> str:
-    """What the user wrote, where the instruction knows: the operation that was traced, the file and the line."""
+    """Source of an instruction, as far as known: the name of the traced operation, file and line."""
     metadata = instruction.metadata
     location = metadata.get("source_file", "")
     if location and metadata.get("source_line"):
@@ -65,7 +65,7 @@ def source_of(instruction: Instruction) -> str:
 
 
 def _texts(module: Module) -> dict[tuple[str, str], str]:
-    """The line of each instruction in the module's text, by the names of computation and instruction."""
+    """Line of each instruction in the module's text, by the names of computation and instruction."""
     found: dict[tuple[str, str], str] = {}
     inside = ""
     for line in print_module(module, metadata=False, short=True).split("\n"):

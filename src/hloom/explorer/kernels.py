@@ -1,4 +1,4 @@
-"""The code of a program's kernels: loop nests, LLVM IR and assembly, lines tied to the instructions they are for."""
+"""The code of a program's kernels: loop nests, LLVM IR and assembly, with the instruction of each line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hloom.backends.cpu.program.buffer_assignment import assign_buffers
 from hloom.backends.cpu.program.program import CodeStep, KernelStep, Program, all_steps
 from hloom.explorer.graph import Json
 
-INLINED = "; it is part of the functions that call it: its lines there"
+INLINED = "; inlined into its callers: its lines there"
 
 
 def kernels_of(program: Program) -> list[Json]:
-    """Each kernel once, with the instructions that it computes."""
+    """Code of each distinct kernel, with the instructions that it computes."""
     emitter = ProgramEmitter(program, assign_buffers(program, donate=False), processor().vector_bytes, tied=True)
     code = _Code(emitter.all_texts(), {function.name: function.ties for function in emitter.functions.written.values()})
     found: dict[int, Json] = {}
@@ -53,7 +53,7 @@ class _Code:
             self.machine |= assembly_functions(assembly(located), names)
 
     def shown(self, kind: str, names: list[str], nest: str = "") -> Json:
-        """What the page has of a kernel that is made of these functions, their tasks and what they are merged into."""
+        """Data of a kernel that consists of functions, their tasks and the merged functions that they call."""
         merged = [name for caller in names for name in re.findall(r"@([\w.]+\.merged)\b", self.ir.get(caller, ""))]
         functions = dict.fromkeys([*names, *(f"{name}.task" for name in names), *merged])
         machine = [self.machine[name] for name in functions if name in self.machine]
@@ -66,7 +66,7 @@ class _Code:
         }
 
     def _inlined(self, names: list[str]) -> str:
-        """The lines of other functions that are tied to what these compute."""
+        """Lines of other functions whose instructions belong to these functions."""
         own = {instruction for name in names for instruction in self.ties.get(name, ()) if instruction}
         lines = (line for text in self.machine.values() for line in text.split("\n"))
         return "\n".join([INLINED, *(line for line in lines if line.rpartition(" # %")[2] in own)])

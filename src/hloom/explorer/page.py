@@ -1,7 +1,7 @@
-"""The page as one file: markup, style, libraries, code and data; it asks for nothing over the network.
+"""Builds the page as a single file of markup, styles, libraries, code and data, without network requests.
 
-Text of a module stays text: the template is filled once, no character of the data opens a tag, and the browser runs no
-script and applies no style but those whose digests the page's policy names.
+Text of a module cannot inject code: the template is filled in a single pass, `<` is escaped in the data, and the
+content security policy allows only the scripts and styles whose digests it lists.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hloom.explorer.graph import Json
 
 SCRIPTS = ("cytoscape.min.js", "graph.js", "panels.js", "explorer.js")
 WORKER = "dagre.min.js"
-"""What only a worker runs, which the page makes of the text."""
+"""Script that runs in a worker, which the page creates from its text."""
 
 
 def page(data: Json) -> str:
@@ -42,5 +42,5 @@ def page(data: Json) -> str:
 
 
 def _digest(content: str) -> str:
-    """A script or style as a Content-Security-Policy names it."""
+    """Digest of a script or style, in the syntax of Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

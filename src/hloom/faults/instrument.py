@@ -1,8 +1,8 @@
-"""Checks as instructions of the module itself: which value has the first NaN or infinity, which index lies outside.
+"""Instruments a module with instructions that check for NaNs, infinities and out-of-bounds indices.
 
-Every computation that runs (the entry, bodies of loops, branches, what is called) takes a state beside its parameters
-and hands it on beside its result: the site that failed first (0: none yet), the position in its array, and the value.
-Computations that are applied to elements stay as they are.
+Every computation that is executed (the entry, loop bodies, branches, callees) takes a state in addition to its
+parameters and returns it with its result: the site that failed first (0: none yet), the position in its array, and the
+value. Computations that are applied to elements are not instrumented.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ _FORWARDED = {"parameter", "constant", "tuple", "get-tuple-element", "while", "c
 
 @dataclass(frozen=True)
 class Site:
-    """A check: the instruction, what is looked for, and the sizes of the array in which a position counts."""
+    """A check: its instruction, its kind (nan, inf, bounds), and the sizes of the array that it checks."""
 
     instruction: Instruction
     kind: str
     sizes: tuple[int, ...]
     limits: tuple[int, ...] = ()
-    """The last index that fits, for each dimension that indices are for."""
+    """The largest valid index of each indexed dimension."""
 
 
 @dataclass
 class Instrumented:
-    """A module whose result is (the given one's, the state), and its sites: number k is site k - 1."""
+    """A module whose result is a tuple of the original result and the state, and its sites, counted from 1."""
 
     module: Module
     sites: list[Site] = field(default_factory=list)
 
 
 def instrumented(module: Module, kinds: frozenset[str]) -> Instrumented:
-    """The module with checks of some kinds: nan, inf, bounds."""
+    """Returns a module with checks of some kinds (nan, inf, bounds)."""
     found = Instrumented(Module(module.name))
     work = _Instrumentation(found, kinds)
     for computation in callees_first_of(module):
@@ -72,7 +72,7 @@ def instrumented(module: Module, kinds: frozenset[str]) -> Instrumented:
 
 
 class Style(enum.Enum):
-    """How a computation takes the state: not at all, in a tuple with its one parameter, or as its last parameter."""
+    """Position of the state: not a parameter, in a tuple with the only parameter, or the last parameter."""
 
     ENTRY = enum.auto()
     PAIR = enum.auto()
@@ -80,7 +80,7 @@ class Style(enum.Enum):
 
 
 class _Instrumentation:
-    """The computations of the new module."""
+    """Builds the computations of the instrumented module."""
 
     def __init__(self, found: Instrumented, kinds: frozenset[str]) -> None:
         self.found, self.module, self.kinds = found, found.module, kinds
@@ -90,14 +90,14 @@ class _Instrumentation:
         self.reduction = ScalarComputations(found.module)
 
     def prepare(self, op: Operation) -> None:
-        """Makes what the operation calls, callees first."""
+        """Builds the computations that the operation calls, callees first."""
         for callee in op.computations:
             self.plain(callee)
         if isinstance(op, (Call, Fusion, While, Conditional)):
             self.with_state(op)
 
     def with_state(self, op: Call | Fusion | While | Conditional) -> Operation:
-        """The operation that hands on the state too."""
+        """The operation with computations that take and return the state."""
         if isinstance(op, While):
             return While(condition=self.condition(op.condition), body=self.running(op.body, Style.PAIR))
         if isinstance(op, Conditional):
@@ -107,18 +107,20 @@ class _Instrumentation:
         return Call(computation=self.running(callee, Style.LAST))
 
     def running(self, computation: Computation, style: Style) -> Computation:
+        """The instrumented computation."""
         key = computation, style
         if key not in self._running:
             self._running[key] = self._added(_Running(self, computation, style).run())
         return self._running[key]
 
     def plain(self, computation: Computation) -> Computation:
+        """A copy of the computation without checks."""
         if computation not in self._plain:
             self._plain[computation] = self._added(clone_computation(computation, self.plain))
         return self._plain[computation]
 
     def condition(self, computation: Computation) -> Computation:
-        """The condition of a loop on the first element of its pair."""
+        """The condition of a loop, for a pair of the loop's value and the state."""
         if computation not in self._conditions:
             copy = Computation(computation.name)
             build = OpBuilder.of(copy)
@@ -138,7 +140,7 @@ class _Instrumentation:
 
 
 class _Running:
-    """Copies one computation that runs, with checks after each of its instructions."""
+    """Copies a computation, with checks after each instruction."""
 
     def __init__(self, work: _Instrumentation, old: Computation, style: Style) -> None:
         self.work, self.old, self.style = work, old, style
@@ -211,7 +213,7 @@ class _Running:
     def _forward_state(
         self, old: Instruction, op: Call | Fusion | While | Conditional, operands: list[Instruction]
     ) -> None:
-        """Control flow: what it runs takes the state, and gives it back."""
+        """Copies control flow; the computations that it calls take the state and return it."""
         build, state = self.build, self.build.tuple(*self.state)
         if isinstance(op, (Call, Fusion)):
             operands = [*operands, state]
@@ -225,7 +227,7 @@ class _Running:
     # Checks
 
     def _check_value(self, kind: str, producer: Instruction, new: Instruction) -> None:
-        """Whether a value has a NaN (an infinity) and no operand of what made it has."""
+        """Adds a check whether a value has a NaN (an infinity) and no operand of its producer has one."""
         if not _may_have(kind, new.shape):
             return
         has, position = self._first_of_kind(kind, new)
@@ -251,7 +253,7 @@ class _Running:
         self._record(Site(old, "bounds", values.shape.dimensions, limits), has, position, value)
 
     def _limits(self, limits: tuple[int, ...], along: int | None, shape: Shape) -> Instruction:
-        """The last index that fits, for each of the indices."""
+        """The largest valid index for each element of the indices."""
         if along is None:
             return self.build.broadcast(self.build.constant(limits[0], S64), shape)
         return self.build(Broadcast(broadcast_dimensions=(along,)), self.build.constant(limits, S64), shape=shape)
@@ -268,7 +270,7 @@ class _Running:
         return self.checks[kind, value]
 
     def _first(self, bad: Instruction) -> tuple[Instruction, Instruction]:
-        """Whether any element is true, and the position of the first one in row-major order."""
+        """Whether any element is true, and the row-major position of the first one."""
         build, flat = self.build, _flat(self.build, bad)
         count = flat.shape.element_count
         index = S32 if count < 1 << 31 else S64
@@ -279,7 +281,7 @@ class _Running:
         return build(_LESS, first, absent), build.convert(first, S64)
 
     def _record(self, site: Site, has: Instruction, position: Instruction, value: Instruction) -> None:
-        """The state after a check: what failed first stays."""
+        """Updates the state after a check, unless an earlier one has failed."""
         build = self.build
         self.work.found.sites.append(site)
         site_number = build.constant(len(self.work.found.sites), S32)
@@ -301,7 +303,7 @@ def _may_have(kind: str, shape: Shape) -> bool:
 def _indices(
     build: OpBuilder, old: Instruction, operands: list[Instruction]
 ) -> tuple[Instruction, int | None, tuple[int, ...]] | None:
-    """The indices that an instruction reads, their dimension of components (None: they have one), and the limits."""
+    """The indices of an instruction, their dimension of components (None: a single component), and the limits."""
     op, sizes = old.op, old.operands[0].shape.dimensions if old.operands else ()
     if isinstance(op, (DynamicSlice, DynamicUpdateSlice)):
         first = 1 if isinstance(op, DynamicSlice) else 2

@@ -1,4 +1,4 @@
-"""Instructions cut out of a module, as a module that runs."""
+"""Extracts instructions of a module as a runnable module."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hloom.values import Value
 def isolate(
     module: Module, names: Sequence[str], arguments: Sequence[Value] | None = None, occurrence: int = 1
 ) -> Case:
-    """The instructions of one computation whose names match (`fusion.*`), as a module of their own.
+    """Extracts the instructions whose names match (`fusion.*`), all of one computation, as a module.
 
-    Its parameters are what they read from outside, its results what is read of them outside, or by nobody. Where the
-    module's arguments are given, the case has the values that they read when their computation ran for the
-    `occurrence`-th time. ArgumentError where no name matches, several computations have matches, or they did not run.
+    Its parameters are their operands from outside, and its results are those of them that are used outside or unused.
+    If the module's arguments are given, the case has the values of the operands in the `occurrence`-th run of the
+    computation. Raises ArgumentError if no name matches, matches are in several computations, or they did not run.
     """
     chosen = _chosen(module, names)
     (computation,) = {i.parent for i in chosen}
@@ -39,7 +39,7 @@ def isolate(
 
 
 def _chosen(module: Module, names: Sequence[str]) -> list[Instruction]:
-    """The instructions that match, all of one computation."""
+    """Instructions whose names match, all of one computation."""
     found = [
         i
         for i in module.instructions()
@@ -62,7 +62,7 @@ def _values_read(
     arguments: Sequence[Value],
     occurrence: int,
 ) -> dict[Instruction, Value]:
-    """What the instructions outside gave when the computation ran for the `occurrence`-th time."""
+    """Values of the instructions `outside` in the `occurrence`-th run of the computation."""
     found: dict[Instruction, Value] = {}
     run = 1
 

@@ -1,16 +1,16 @@
-"""Delta debugging: a module that shows a fault, made as small as possible.
+"""Delta debugging: reduces a module that shows a fault to a minimal one.
 
-Each move makes the module smaller: the fault must still show in what is left. They are tried from those that take much
-away to those that take one instruction, again and again until none helps:
+A move makes the module smaller and is accepted if the fault remains. Moves are tried from those that remove most to
+those that remove a single instruction, until none is accepted:
 
-- `enter`: the computation that a call, a loop, a branch or a fusion runs becomes the entry;
+- `enter`: the computation of a call, a loop, a branch or a fusion becomes the entry;
 - `end early`: an instruction of the entry becomes its result;
 - `begin late`: instructions become parameters, half of them at first, then smaller parts;
-- `bypass`: what reads an instruction reads one of its operands instead, or a zero;
-- `inline`: calls and fusions are inlined, a loop is its body once, a conditional one of its branches;
-- `strip`: metadata, layouts and annotations go.
+- `inline`: calls and fusions are inlined, a loop is replaced by one execution of its body, a conditional by a branch;
+- `drop metadata`: removes metadata, layouts and annotations;
+- `bypass`: users of an instruction read one of its operands instead, or a zero.
 
-Where the case has arguments, what becomes a parameter gets the value that it had.
+If the case has arguments, an instruction that becomes a parameter gets the value that it had.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from hloom.verifier import verify_module
 Test = Callable[[Case], bool]
 Progress = Callable[[str, int], None]
 
-FEW = 300
-"""Instructions of a module of which each is tried alone."""
+MAX_BYPASS_SIZE = 300
+"""Largest number of instructions of a module for which `bypass` is tried."""
 
 
 def reduce(case: Case, test: Test, progress: Progress | None = None) -> Case:
-    """The smallest case found for which `test` still says True; `case` itself where it does not.
+    """Returns the smallest case found for which `test` returns True; `case` itself if it does not.
 
-    `progress(move, size)` is called for each step that helped. An HloomError in the test counts as False.
+    `progress(move, size)` is called for each accepted move. An HloomError of the test counts as False.
     """
     return _Reduction(test, progress).run(case)
 
@@ -69,7 +69,7 @@ class _Reduction:
                 return case
 
     def shows(self, case: Case) -> bool:
-        """Whether the fault shows; what is no valid module has none."""
+        """Whether a case is a valid module that shows the fault."""
         key = print_module(case.module, metadata=False)
         if key not in self.seen:
             try:
@@ -80,7 +80,7 @@ class _Reduction:
         return self.seen[key]
 
     def repeat(self, move: Callable[[Case], Iterator[Case]], case: Case) -> Case:
-        """Takes the first that helps, until none does."""
+        """Accepts the first result of a move that shows the fault, until there is none."""
         found: Case | None = case
         while found is not None:
             case = found
@@ -108,7 +108,7 @@ class _Reduction:
 
 
 def _steps(case: Case) -> list[Instruction]:
-    """What the entry computes."""
+    """Instructions of the entry without its parameters."""
     return [i for i in case.module.entry.instructions if i.opcode != "parameter"]
 
 
@@ -128,7 +128,7 @@ def _enter(case: Case) -> Iterator[Case]:
 
 
 def _arguments_of(case: Case, caller: Instruction, callee: Computation) -> list[list[Value]]:
-    """What a computation is called with: by a loop, in its first round and in its last one."""
+    """The arguments of a callee; for a loop, those of the first iteration and of the last one."""
     op = caller.op
     operands = case.values(caller.operands)
     if isinstance(op, Conditional):
@@ -139,14 +139,14 @@ def _arguments_of(case: Case, caller: Instruction, callee: Computation) -> list[
 
     def observe(instruction: Instruction, _: Sequence[Value], value: Value) -> None:
         if instruction is op.body.root:
-            states[:] = [*states[-1:], value]  # the last one is the loop's result
+            states[:] = [*states[-1:], value]  # the last two: operand and result of the last iteration
 
     interpret(case.module, case.arguments or (), observe)
     return [operands, *([[states[0]]] if len(states) == 2 else [])]
 
 
 def _end_early(case: Case) -> Iterator[Case]:
-    """From early instructions to late ones, where there are many only some of them, and what the root reads."""
+    """Ends the entry at an instruction: 16 evenly spaced ones, from early to late, and the root's operands."""
     steps = [i for i in _steps(case) if i is not case.module.entry.root and (i.shape.is_array or i.shape.is_tuple)]
     stride = max(1, len(steps) // 16)
     chosen = dict.fromkeys([*steps[stride - 1 :: stride], *case.module.entry.root.operands])
@@ -173,7 +173,7 @@ def _inline(case: Case) -> Iterator[Case]:
 
 
 def _edited(case: Case, position: int, choice: int) -> Case:
-    """The call in the place of the instruction, inlined."""
+    """Replaces an instruction of the entry by an inlined call; `choice` selects the branch of a conditional."""
     module = clone_module(case.module)
     instruction = module.entry.instructions[position]
     op = instruction.op
@@ -207,24 +207,24 @@ def _drop_metadata(case: Case) -> Iterator[Case]:
 
 
 def _bypass(case: Case) -> Iterator[Case]:
-    """Every instruction of every computation alone; of a long module none."""
-    if case.size > FEW:
+    """Bypasses a single instruction of any computation."""
+    if case.size > MAX_BYPASS_SIZE:
         return
-    for number, computation in enumerate(case.module.computations):
+    for index, computation in enumerate(case.module.computations):
         for position, instruction in enumerate(computation.instructions):
             if instruction.opcode in ("parameter", "constant", "tuple"):
                 continue
             for k, operand in enumerate(instruction.operands):
                 if operand.shape.compatible(instruction.shape):
-                    yield _bypassed(case, number, position, k)
+                    yield _bypassed(case, index, position, k)
             is_splat = instruction.opcode == "broadcast" and instruction.operands[0].opcode == "constant"
             if instruction.shape.is_array and not instruction.shape.is_dynamic and not is_splat:
-                yield _bypassed(case, number, position, None)
+                yield _bypassed(case, index, position, None)
 
 
-def _bypassed(case: Case, number: int, position: int, operand: int | None) -> Case:
+def _bypassed(case: Case, index: int, position: int, operand: int | None) -> Case:
     module = clone_module(case.module)
-    computation = module.computations[number]
+    computation = module.computations[index]
     old = computation.instructions[position]
     edit = Edit(computation)
     edit.replace(old, old.operands[operand] if operand is not None else _zero(edit, old))
@@ -242,7 +242,7 @@ def _zero(edit: Edit, like: Instruction) -> Instruction:
 
 
 def _tidied(case: Case, module: Module) -> Case:
-    """The case of a changed module, without dead code and parameters that nobody reads."""
+    """The case of a changed module, without dead code and unused parameters."""
     DeadCodeElimination().run(module)
     tidy, outside = extract(module.name, [module.entry.root])
     if case.arguments is None:

@@ -1,1 +1,1 @@
-"""Modules and arrays in files: formats told apart by content, arrays as .npz and .npy, snapshots of a run."""
+"""Files of modules (formats detected by content), of arrays (.npz), and snapshots of runs."""

@@ -1,6 +1,6 @@
-"""Arrays in .npz files, as the command reads and writes them.
+"""Arrays in .npz files for the command line, random arrays, and comparisons.
 
-Element types that NumPy does not know (bf16, f8, s4 ..) are stored as raw bits in unsigned integers of their width.
+Element types that NumPy lacks (bf16, f8, s4 ..) are stored as raw bits in unsigned integers of the same width.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _UNREADABLE = (
     zlib.error,
     lzma.LZMAError,
 )
-"""Whatever zipfile, its decompressors and NumPy's reader of headers raise on bytes that are no .npz file."""
+"""Exceptions that zipfile, its decompressors and NumPy's header parser raise on bytes that are no .npz file."""
 
 
 def read_arrays(path: str) -> Arrays:
-    """All arrays of an .npz file."""
+    """Reads all arrays of an .npz file. Raises ArgumentError."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
@@ -53,7 +53,10 @@ def read_arrays(path: str) -> Arrays:
 
 
 def take_value(arrays: Arrays, shape: Shape, counter: Iterator[int], prefix: str, suffix: str) -> Value:
-    """The value of a shape from the arrays p0, p1 ..; the leaves of tuples are counted through."""
+    """Takes the value of a shape from arrays p0, p1, ..; each leaf of a tuple is an array.
+
+    Raises ArgumentError if an array is missing.
+    """
     if shape.is_tuple:
         return tuple(take_value(arrays, element, counter, prefix, suffix) for element in shape.elements)
     if not shape.is_array:
@@ -66,7 +69,7 @@ def take_value(arrays: Arrays, shape: Shape, counter: Iterator[int], prefix: str
 
 
 def from_raw_bits(array: Array, dtype: np.dtype[Any]) -> Array:
-    """The array with its raw bits read as an element type that NumPy does not know."""
+    """Reinterprets raw bits as an element type that NumPy lacks; other arrays are returned unchanged."""
     if dtype in _NUMPY_TYPES or array.dtype == dtype or array.dtype.itemsize != dtype.itemsize:
         return array
     return array.view(dtype)
@@ -76,7 +79,7 @@ _NUMPY_TYPES = {np.dtype(t) for t in "?bhilqBHILQefdFD"}
 
 
 def write_arrays(path: str, results: list[Value]) -> None:
-    """Writes the leaves of the results as r0, r1 .. (r0_rep0 .. for several devices)."""
+    """Writes the leaves of the results as r0, r1, .. (r0_rep0, .. for several devices). Raises ArgumentError."""
     arrays = {}
     for device, result in enumerate(results):
         for i, leaf in enumerate(flat(result)):
@@ -89,20 +92,23 @@ def write_arrays(path: str, results: list[Value]) -> None:
 
 
 def flat(value: Value) -> list[Array]:
-    """The arrays in a value, in order; a NumPy scalar is one, a token none."""
+    """Flattens a value to its arrays, in order; tokens are dropped."""
     if isinstance(value, tuple):
         return [leaf for element in value for leaf in flat(element)]
     return [] if value is TOKEN_VALUE else [np.asarray(value)]
 
 
 def random_value(rng: np.random.Generator, shape: Shape) -> Value:
-    """A random value: normal floats, integers of -10 .. 10, predicates. ArgumentError for sizes without a bound."""
+    """A random value: normally distributed floats, integers from -10 to 10, predicates.
+
+    Raises ArgumentError for unbounded sizes.
+    """
     if shape.is_tuple:
         return tuple(random_value(rng, element) for element in shape.elements)
     if not shape.is_array:
         return TOKEN_VALUE
     if shape.is_unbounded:
-        raise ArgumentError(f"{shape} has a size without a bound: give arrays, whose sizes it takes")
+        raise ArgumentError(f"{shape} has an unbounded size: give arrays, whose sizes it takes")
     element_type, sizes = shape.element_type, shape.dimensions
     if element_type.is_pred:
         return np.asarray(rng.random(sizes) < 0.5)
@@ -117,7 +123,7 @@ def random_value(rng: np.random.Generator, shape: Shape) -> Value:
 
 
 def difference(got: Array, want: Array, rtol: float, atol: float) -> str | None:
-    """How an array differs from what is expected, beyond |got - want| <= atol + rtol |want|; None where it does not."""
+    """Describes how an array differs from the expected one, beyond |got - want| <= atol + rtol |want|; None if not."""
     want = from_raw_bits(want, got.dtype)
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"is {describe_type(got)}, expected {describe_type(want)}"
@@ -128,7 +134,7 @@ def difference(got: Array, want: Array, rtol: float, atol: float) -> str | None:
         wide = np.complex128 if element_type.is_complex else np.float64
         g, w = got.astype(wide), want.astype(wide)
         with np.errstate(all="ignore"):
-            # An infinity is near nothing but itself: the tolerance around it would be infinite.
+            # An infinity only equals itself: its tolerance would be infinite.
             near = np.isfinite(w) & (np.abs(g - w) <= atol + rtol * np.abs(w))
         wrong = ~(near | (g == w) | (np.isnan(g) & np.isnan(w)))
     if not wrong.any():
@@ -138,4 +144,5 @@ def difference(got: Array, want: Array, rtol: float, atol: float) -> str | None:
 
 
 def describe_type(array: Array) -> str:
+    """Element type and sizes, such as `f32[2,3]`."""
     return f"{BY_DTYPE.get(array.dtype, array.dtype)}[{','.join(map(str, array.shape))}]"

@@ -1,4 +1,4 @@
-"""Random values for constants whose values were left out of the text, as XLA's own runner gives them."""
+"""Random values for elided constants, whose values the text omits, as in XLA's HLO runner."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hloom.values import Array, Value
 
 
 def fill_elided(module: Module, seed: int) -> Module:
-    """A copy of a module with random values for its elided constants; the seed and a constant's number fix them.
+    """Copies a module and replaces its elided constants by random values, which depend on the seed and their ordinal.
 
-    The copy shares no instruction with the module, and is the same for the same seed.
+    The copy shares no instructions with the module. Equal seeds give equal copies.
     """
     filled = clone_module(module)
     for instruction in filled.instructions():

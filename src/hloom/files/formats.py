@@ -1,11 +1,11 @@
-"""Files that hold modules: told apart by their content, read, and written.
+"""Files of modules: detection of formats by content, reading and writing.
 
-| format | extension | what |
+| format | extension | content |
 |---|---|---|
 | hlo | .hlo .txt | HLO text |
 | mlir | .mlir | StableHLO text |
-| mlirbc | .mlirbc .bc | StableHLO bytecode: a portable artifact; by jaxlib |
-| pb | .pb .binpb | a serialised HloModuleProto; also read: HloProto, HloSnapshot and messages that begin like these |
+| mlirbc | .mlirbc .bc | StableHLO bytecode: a portable artifact; needs jaxlib |
+| pb | .pb .binpb | a serialised HloModuleProto; also read: HloProto, HloSnapshot and similar messages |
 | pbtxt | .pbtxt .textproto | the same in protobuf's text format |
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Format(enum.Enum):
-    """How a module is written."""
+    """Format of a file of a module."""
 
     HLO = "hlo"
     MLIR = "mlir"
@@ -49,7 +49,7 @@ EXTENSIONS = {
 }
 
 _BYTECODE_MAGIC = b"ML\xefR"
-# Comments of both languages; a line that starts with a number sign is none: in MLIR it defines an alias.
+# Comments of both languages. A line that starts with # is not a comment: in MLIR it defines an alias.
 _BLANK = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.S)
 # An operation of a dialect that defines a symbol, or in generic form; a name of HLO has no symbol after it.
 _MLIR = re.compile(
@@ -59,7 +59,7 @@ _TEXT_PROTO = re.compile(r"(?:hlo|hlo_module)\s*\{|(?:name|entry_computation_nam
 
 
 def text_format(text: str) -> Format:
-    """What kind of text it is, by how it starts; HLO where it starts like nothing else."""
+    """Detects the format of a text by its beginning; HLO by default."""
     if not isinstance(text, str):
         return Format.HLO
     blank = _BLANK.match(text)
@@ -70,14 +70,14 @@ def text_format(text: str) -> Format:
 
 
 def content_format(content: bytes) -> Format:
-    """What kind of file some bytes are; a proto where they are no text and no bytecode."""
+    """Detects the format of a file's content; a proto if it is neither text nor bytecode."""
     if content.startswith(_BYTECODE_MAGIC):
         return Format.MLIR_BYTECODE
     return text_format(content.decode()) if is_text(content) else Format.PROTO
 
 
 def path_format(path: str | os.PathLike[str]) -> Format:
-    """The format that the extension of a path stands for; ArgumentError where it stands for none."""
+    """The format of a path's extension. Raises ArgumentError for an unknown one."""
     suffix = Path(path).suffix.lower()
     if suffix not in EXTENSIONS:
         raise ArgumentError(
@@ -87,7 +87,7 @@ def path_format(path: str | os.PathLike[str]) -> Format:
 
 
 def is_text(content: bytes) -> bool:
-    """True for bytes that can be text: UTF-8 without the control characters that serialised protos have."""
+    """Whether bytes can be text: UTF-8 without the control characters of serialised protos."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -99,8 +99,8 @@ def is_text(content: bytes) -> bool:
 
 
 def module_from_text(text: str) -> Module:
-    """The verified module in HLO text, StableHLO text or the text format of a proto."""
-    # For short texts the collector of garbage does not matter, and another thread would cost a third of the time.
+    """Parses and verifies a module in HLO text, StableHLO text or the text format of protos."""
+    # For short texts garbage collection is irrelevant, and another thread would cost a third of the time.
     is_long = isinstance(text, str) and len(text) > _SHORT
     return _from_long_text(text) if is_long else _from_text(text)
 
@@ -127,7 +127,7 @@ _from_long_text = shielded(older_objects_frozen()(_from_text))
 @shielded
 @older_objects_frozen()
 def module_from_content(content: bytes) -> Module:
-    """The verified module in the bytes of a file of any format."""
+    """Reads and verifies a module from the content of a file of any format."""
     kind = content_format(content)
     if kind is Format.MLIR_BYTECODE:
         from hloom.stablehlo.mlir.bytecode import text_of
@@ -165,7 +165,7 @@ def _from_text_proto(text: str) -> Module:
 
 
 def content_of(module: Module, format: Format, *, metadata: bool = True) -> bytes:
-    """The bytes of a file that holds a module; `metadata=False` leaves metadata out of texts."""
+    """The content of a file of a module; `metadata=False` omits metadata from texts."""
     if format is Format.HLO:
         return module.to_text(metadata=metadata).encode()
     if format is Format.PROTO:
@@ -189,11 +189,11 @@ def content_of(module: Module, format: Format, *, metadata: bool = True) -> byte
 
 
 def write_file(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file whole or not at all: what stood there stays where writing fails."""
+    """Writes a file atomically: an existing file is unchanged if writing fails. Raises ArgumentError."""
     try:
         file = Path(os.path.realpath(path))
         if file.exists() and not file.is_file():
-            file.write_bytes(content)  # A device or a pipe has no other name to be written under first.
+            file.write_bytes(content)  # a device or a pipe cannot be replaced
             return
         temporary = file.with_name(f".{file.name}.{os.getpid()}")
         try:
@@ -208,7 +208,7 @@ def write_file(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """The bytes of a file; ArgumentError where it cannot be read."""
+    """Reads a file. Raises ArgumentError."""
     try:
         return Path(path).read_bytes()
     except TypeError:

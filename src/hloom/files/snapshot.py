@@ -1,4 +1,4 @@
-"""Snapshots: a module with the arguments of one execution and the result it gave, as XLA's HloSnapshot holds them."""
+"""Snapshots: a module with the arguments and the result of an execution, in XLA's HloSnapshot format."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hloom.values import Value
 
 @dataclass(eq=False)
 class Snapshot:
-    """A module, one argument for each parameter of its entry, and the result, None where it is not known.
+    """A module, an argument for each parameter of its entry, and the result, or None if unknown.
 
-    Arguments and result are values as `Executable` takes and gives them: arrays, and tuples of them. `platform` names
-    what made the result. XLA's files are called `*.hlo_snapshot.pb`.
+    Arguments and result are arrays and tuples of them, as for `Executable`. `platform` names the platform that computed
+    the result. XLA's files are called `*.hlo_snapshot.pb`.
     """
 
     module: Module
@@ -35,9 +35,9 @@ class Snapshot:
 
     @staticmethod
     def load(path: str | PathLike[str]) -> Snapshot:
-        """The snapshot in a file: HloSnapshot, or HloUnoptimizedSnapshot, whose first partition's arguments it takes.
+        """Loads an HloSnapshot, or an HloUnoptimizedSnapshot with the arguments of its first partition.
 
-        Raises ProtoError for a file that is no snapshot or whose arguments do not fit the module.
+        Raises ProtoError if the file is no snapshot, or its arguments do not match the module.
         """
         try:
             return Snapshot.from_bytes(read_file(path))
@@ -46,18 +46,18 @@ class Snapshot:
 
     @staticmethod
     def from_bytes(content: bytes) -> Snapshot:
-        """The snapshot in a serialised message; errors as in `load`."""
+        """Parses a serialised snapshot; raises the errors of `load`."""
         found = snapshot_in(content)
         if found is None:
-            raise ProtoError("the file holds a module alone, without arguments: it is no snapshot")
+            raise ProtoError("the file is no snapshot: it has a module without arguments")
         return found
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes the snapshot as an HloSnapshot, whole or not at all."""
+        """Writes the snapshot as an HloSnapshot, atomically."""
         write_file(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """The serialised HloSnapshot; ArgumentError for values that do not fit the module."""
+        """Serialises to an HloSnapshot. Raises ArgumentError for values that do not match the module."""
         message = message_class("HloSnapshot")(execution_platform=self.platform)
         message.hlo.hlo_module.CopyFrom(module_to_proto(self.module))
         for value in _fitting(self.module, self.arguments):
@@ -69,33 +69,33 @@ class Snapshot:
         return content
 
     def replay(self, backend: str = "cpu", **options: Any) -> Value:
-        """What the module gives for the arguments now; `options` are those of `hloom.compile`."""
+        """Runs the module on the arguments and returns the result; `options` are those of `hloom.compile`."""
         return compile(self.module, backend, **options)(*self.arguments)
 
 
 def snapshot_in(content: bytes) -> Snapshot | None:
-    """The snapshot in a serialised message, None where that is a module alone; errors as in `Snapshot.load`."""
+    """Parses a serialised message; None if it is a module without arguments. Raises the errors of `Snapshot.load`."""
     message, whole = module_message(content)
     if whole.DESCRIPTOR.name == "HloProto":
-        # An HloUnoptimizedSnapshot reads as one too: both have the module in their first field.
+        # An HloUnoptimizedSnapshot also parses as HloProto: the first field of both is the module.
         whole = _unoptimized(content) or whole
     if whole.DESCRIPTOR.name not in ("HloSnapshot", "HloUnoptimizedSnapshot"):
         return None
     module = module_from_proto(message)
     inputs, result = _values(whole)
     if len(inputs) == 1 and len(module.entry.parameters) != 1 and inputs[0].shape.is_tuple:
-        # XLA can run with all arguments in one tuple.
+        # XLA may store all arguments in a tuple.
         inputs = list(inputs[0].elements)
     try:
         arguments = _fitting(module, [literal.value for literal in inputs])
         value = None if result is None else check_argument(result.value, module.entry.result_shape, "the result")
     except ArgumentError as error:
-        raise ProtoError(f"the snapshot does not fit its module: {error.message}") from None
+        raise ProtoError(f"the snapshot does not match its module: {error.message}") from None
     return Snapshot(module, arguments, value, getattr(whole, "execution_platform", ""))
 
 
 def _unoptimized(content: bytes) -> Any:
-    """The message as an HloUnoptimizedSnapshot, where its inputs are literals; else None."""
+    """Parses an HloUnoptimizedSnapshot whose inputs are literals; None for other content."""
     from google.protobuf.message import DecodeError
 
     try:
@@ -118,7 +118,7 @@ def _values(message: Any) -> tuple[list[Literal], Literal | None]:
 
 
 def _fitting(module: Module, arguments: Sequence[Value]) -> list[Value]:
-    """The arguments as the module takes them; ArgumentError where they are others."""
+    """Converts the arguments to those that the module takes. Raises ArgumentError if they do not match."""
     parameters = module.entry.parameters
     if len(arguments) != len(parameters):
         wanted = ", ".join(f"%{p.name}: {p.shape}" for p in parameters) or "none"

@@ -1,4 +1,4 @@
-"""Where a program's time goes: each kernel's time, and how near it comes to what the machine can do."""
+"""Profiler: the time of each kernel of a program, and its share of the machine's limits."""
 
 from hloom.profiler.measured import Kernel
 from hloom.profiler.profile import Profile, profile

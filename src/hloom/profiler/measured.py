@@ -1,4 +1,4 @@
-"""What was measured of a program and its kernels."""
+"""Measurements of a program and its kernels."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from hloom.ir import Instruction, Module
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A step of the program: an instruction (a fusion, a product, a copy), and what running it took.
+    """A step of the program, for an instruction (a fusion, a product, a copy), and its measurements.
 
-    `seconds` and `runs` are of one call of the program, in the mean. `flops` is None where the number is unknown.
+    `seconds` and `runs` are means over calls of the program; `bytes` and `flops` are those of a single run. `flops` is
+    None if unknown.
     """
 
     name: str
@@ -23,30 +24,30 @@ class Kernel:
     flops: int | None
     instruction: Instruction | None
     waiting: float
-    """The share of the threads' time, all together, in which they had nothing to do."""
+    """Share of the total time of all threads in which they were idle."""
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes read and written, over the time."""
+        """Throughput of memory: bytes read and written per second."""
         return self.bytes * self.runs / self.seconds if self.seconds else 0.0
 
     @property
     def flops_per_second(self) -> float | None:
-        """Operations over the time; None where their number is unknown."""
+        """Throughput of arithmetic; None if the number of operations is unknown."""
         return None if self.flops is None else self.flops * self.runs / self.seconds if self.seconds else 0.0
 
     def share_of_limit(self, limits: Limits) -> float:
-        """How near it comes to the machine's limit, of memory or of arithmetic: the larger share, 1 at most reached."""
+        """Share of the machine's limit of memory or of arithmetic, whichever is larger; 1 is the limit."""
         memory = self.bytes_per_second / limits.bytes_per_second
         return max(memory, (self.flops_per_second or 0.0) / limits.flops_per_second)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A program's profile: `seconds` is a call's time (the mean), of which the kernels account for `accounted`.
+    """The profile of a program; `seconds` is the mean time of a call.
 
-    `overhead` is how much longer a call took with clocks than without, as a ratio (0.01 is 1 %). `events` are the steps
-    of one run in order: number of the kernel, seconds from the start to its begin, and to its end.
+    `overhead` is the relative slow-down by the timers (0.01 is 1 %). `events` are the steps of a single run in order:
+    index of the kernel, and its start and end in seconds from the start of the run.
     """
 
     name: str
@@ -56,9 +57,9 @@ class Measured:
     events: list[tuple[int, float, float]]
     limits: Limits
     optimized: Module
-    """The module as the passes left it, whose instructions the kernels are."""
+    """The module after all passes, to which the instructions of the kernels belong."""
 
     @property
     def accounted(self) -> float:
-        """The share of the time that kernels took."""
+        """Share of the time that was spent in kernels."""
         return sum(kernel.seconds for kernel in self.kernels) / self.seconds

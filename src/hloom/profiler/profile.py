@@ -1,4 +1,4 @@
-"""Runs a program with a clock around each of its steps."""
+"""Runs a program with timers around its steps."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ MIN_SECONDS, MIN_RUNS, MAX_RUNS = 0.5, 3, 1000
 
 
 class Profile(Measured):
-    """A program's profile, to look at: printed as a table, saved as a plot or a trace."""
+    """The profile of a program, which prints as a table and can be saved as a plot or a trace."""
 
     def __str__(self) -> str:
         return report.table_text(self)
 
     def _repr_html_(self) -> str:
-        """In notebooks: the table."""
+        """The table as HTML, for notebooks."""
         return report.table_html(self)
 
     def save(self, path: str) -> None:
-        """Writes a plot (.svg, .png, .pdf), or the events for Perfetto and Chrome's tracing (.json).
+        """Writes a plot (.svg, .png, .pdf), or a trace of the events for Perfetto and chrome://tracing (.json).
 
         Raises ArgumentError for another extension or a file that cannot be written.
         """
@@ -52,14 +52,14 @@ class Profile(Measured):
 def profile(
     module: Module | XlaComputation | str | Callable[..., Any], *arguments: Any, seconds: float = MIN_SECONDS
 ) -> Profile:
-    """Runs a module (or HLO text, or a function that JAX can trace) on the arguments, for at least so many seconds.
+    """Profiles a module, HLO text, or a function that JAX can trace, by running it for at least `seconds`.
 
-    It runs on one device. Raises HloomError where the module does not compile or the arguments do not fit.
+    It runs on one device. Raises HloomError if the module does not compile or the arguments do not match.
     """
     program, arguments = traced(module, arguments)
     ready = prepare(program)
     if ready.replica_count * ready.num_partitions != 1:
-        raise ArgumentError(f"a profile is of one device, and {ready.name} is for several")
+        raise ArgumentError(f"a profile runs on one device, and {ready.name} is for several")
     compiled = compile_timed(ready)
     timed = CpuExecutable(ready, RunOptions(1, None, math.inf, 0, False), compiled)
     plain = _plain(ready)
@@ -83,7 +83,7 @@ def profile(
 
 
 def _plain(module: Module) -> Any:
-    """The program without clocks."""
+    """The program without timers."""
     from hloom.api import compile
 
     return compile(module, seed=0)
@@ -92,7 +92,7 @@ def _plain(module: Module) -> Any:
 def _run_alternately(
     timed: CpuExecutable, plain: Any, arguments: Sequence[Any], counters: _Counters, seconds: float
 ) -> tuple[list[float], list[float]]:
-    """The times of calls of both, in turns, after one of each that does not count."""
+    """Times calls of both programs alternately, after an untimed call of each."""
     timed(*arguments)
     plain(*arguments)
     counters.reset()
@@ -107,7 +107,7 @@ def _run_alternately(
 
 
 class _Counters:
-    """The counters in a program's memory."""
+    """The counters of a timed program."""
 
     def __init__(self, executable: CpuExecutable, rows: int) -> None:
         code = executable.code
@@ -118,21 +118,22 @@ class _Counters:
         self.frequency = self._measure_frequency()
 
     def _measure_frequency(self) -> float:
-        """Cycles a second of the clock that programs read."""
+        """Frequency in Hz of the clock that programs read."""
         first, started = self._clock(), time.perf_counter()
         time.sleep(CALIBRATION_SECONDS)
         return (self._clock() - first) / (time.perf_counter() - started)
 
     def reset(self) -> None:
+        """Clears counters and events."""
         self._counters[:] = 0
         self._event_count[:] = 0
 
     def read(self) -> list[tuple[int, int, int]]:
-        """Runs, cycles and work of each step."""
+        """Number of runs, cycles, and cycles of work of all threads, for each step."""
         return [(int(count), int(cycles), int(worked)) for count, cycles, worked in self._counters]
 
     def events(self) -> list[tuple[int, float, float]]:
-        """The first run's: until a step of the program's begin comes again."""
+        """Events of the first run, which ends where the first step occurs again."""
         found = self._events[: int(self._event_count[0])]
         if not len(found):
             return []

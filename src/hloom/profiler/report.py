@@ -18,7 +18,7 @@ SUFFIXES = (".svg", ".png", ".pdf", ".json")
 
 
 def table(profile: Measured, shown: int = SHOWN) -> Table:
-    """The kernels that took most."""
+    """A table of the kernels that took most time."""
     result = Table("kernel", "kind", "runs", "us", "share", "GB/s", "GFLOP/s", "of limit", "waiting", "source")
     for column in result.columns[2:9]:
         column.justify = "right"
@@ -48,7 +48,7 @@ def _cells(kernel: Kernel, profile: Measured) -> list[str]:
 
 
 def _source(kernel: Kernel) -> str:
-    """What the user wrote: the operation's name in the program that was traced."""
+    """Source of a kernel: the name of the traced operation, else its location."""
     instruction = kernel.instruction
     if instruction is None:
         return ""
@@ -56,12 +56,12 @@ def _source(kernel: Kernel) -> str:
 
 
 def summary(profile: Measured) -> str:
-    """What the table is about."""
+    """Two lines on the program and on the machine."""
     host = sum(kernel.runs for kernel in profile.kernels if kernel.kind == "host")
-    calls = f", {host:g} call-backs" if host else ""
+    calls = f", {host:g} callbacks" if host else ""
     return (
         f"{profile.name}: {1e6 * profile.seconds:.1f} us a call, {profile.accounted:.1%} of it in "
-        f"{len(profile.kernels)} kernels{calls}; the clocks cost {max(0.0, profile.overhead):.1%}\n"
+        f"{len(profile.kernels)} kernels{calls}; the timers cost {max(0.0, profile.overhead):.1%}\n"
         f"the machine: {profile.limits}"
     )
 
@@ -83,7 +83,7 @@ def table_html(profile: Measured) -> str:
 
 
 def save(profile: Measured, path: str) -> None:
-    """Writes a plot or a trace, by the extension."""
+    """Writes a plot or a trace, depending on the extension. Raises ArgumentError."""
     suffix = Path(path).suffix
     if suffix not in SUFFIXES:
         raise ArgumentError(f"a profile is saved as {', '.join(SUFFIXES)}, not as {path!r}")
@@ -97,7 +97,7 @@ def save(profile: Measured, path: str) -> None:
 
 
 def trace(profile: Measured) -> dict[str, object]:
-    """The steps of one run in the Trace Event Format, which Perfetto and chrome://tracing show."""
+    """The steps of a run in the Trace Event Format of Perfetto and chrome://tracing."""
     events = []
     for index, start, end in profile.events:
         kernel = profile.kernels[index]
@@ -113,7 +113,7 @@ def trace(profile: Measured) -> dict[str, object]:
 
 
 def _draw(profile: Measured, path: str) -> None:
-    """The slowest kernels as bars, and all on the roofline of the machine."""
+    """Plots the slowest kernels as bars, and all kernels on the roofline of the machine."""
     slowest = sorted(profile.kernels, key=lambda kernel: -kernel.seconds)[:SHOWN]
     kinds = list(dict.fromkeys(kernel.kind for kernel in slowest))
     colors = {kind: f"C{index % 10}" for index, kind in enumerate(kinds)}
@@ -125,7 +125,7 @@ def _draw(profile: Measured, path: str) -> None:
         color=[colors[kernel.kind] for kernel in slowest],
     )
     bars.invert_yaxis()
-    bars.set_xlabel("us of a call")
+    bars.set_xlabel("us per call")
     bars.set_title(
         f"{as_text(profile.name)}: {1e6 * profile.seconds:.1f} us, {profile.accounted:.0%} in kernels", fontsize=10
     )
@@ -135,7 +135,7 @@ def _draw(profile: Measured, path: str) -> None:
 
 
 def _draw_roofline(axis: object, profile: Measured, colors: dict[str, str]) -> None:
-    """Operations a second over operations a byte; the larger a dot, the more time it takes."""
+    """Plots operations per second over operations per byte; the size of a dot is the kernel's time."""
     from matplotlib.axes import Axes
 
     assert isinstance(axis, Axes)
@@ -154,8 +154,8 @@ def _draw_roofline(axis: object, profile: Measured, colors: dict[str, str]) -> N
         axis.scatter([], [], color=color, label=kind)
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_xlabel("operations a byte")
+    axis.set_xlabel("operations per byte")
     axis.set_ylabel("GFLOP/s")
-    axis.set_title("roofline: memory on the slope, arithmetic on the level", fontsize=10)
+    axis.set_title("roofline: memory on the slope, arithmetic on the plateau", fontsize=10)
     axis.grid(color="#ddd")
     axis.legend(fontsize=7, frameon=False)

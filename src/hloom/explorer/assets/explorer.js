@@ -1,8 +1,8 @@
 "use strict";
-// What is chosen, and how views, details, search and keys follow it.
+// The state of the page, and how views, details, search and keys depend on it.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-// Instructions may have the names of what every object has, as `constructor`.
+// Names of instructions may be those of properties of every object, such as `constructor`.
 for (const named of [data.unfused, data.values && data.values.statistics]) if (named) Object.setPrototypeOf(named, null);
 const state = { which: "optimized", computation: 0, chosen: null, marked: null, open: new Set(), view: null, isDrawn: false };
 const VIEWS = { graph: "graph", passes: "passes", kernels: "kernels", memory: "memory", run: "run" };
@@ -12,8 +12,8 @@ const computation = () => graph().computations[state.computation];
 
 let drawing = null;
 const trail = h("div", { class: "bar" });
-const canvas = h("div", { id: "canvas", tabindex: 0, "aria-label": "graph: arrows go to operands and users, Enter opens a box" });
-const overview = h("canvas", { id: "overview", title: "all instructions in the order of the schedule" });
+const canvas = h("div", { id: "canvas", tabindex: 0, "aria-label": "graph: arrow keys move to operands and users, Enter opens a box" });
+const overview = h("canvas", { id: "overview", title: "all instructions in schedule order" });
 const views = {
   graph: h("section", { class: "view" }, trail, canvas, overview),
   passes: h("section", { class: "view" }, passesView(data)),
@@ -31,7 +31,7 @@ function instructionOf(id) {
   return graph().computations[number].instructions[k];
 }
 
-// The instruction of that name: in the computation that is shown, or in any.
+// Shows the instruction of that name, preferably in the current computation.
 function show(name, which = "optimized") {
   state.which = which;
   element("which").value = which;
@@ -65,7 +65,7 @@ function toggle(id) {
   draw();
 }
 
-// Drawing: `draw` chooses what is shown and has it placed, `paint` puts it on the page.
+// Drawing: `draw` selects the elements and requests their layout, `paint` renders them.
 
 function draw() {
   const focus = pathOf(state.chosen || `0.${computation().root}`)[0][1];
@@ -77,11 +77,11 @@ function draw() {
   state.isDrawn = false;
   arrange(elements);
   path(shown);
-  strip(shown);
+  drawOverview(shown);
   details();
 }
 
-const arrange = placer(paint);
+const arrange = layoutWorker(paint);
 
 function paint(elements) {
   const focus = pathOf(state.chosen)[0][1];
@@ -97,7 +97,7 @@ function paint(elements) {
   if (drawing.zoom() < 0.55 && here.nonempty()) {
     drawing.zoom(0.85);
     drawing.center(here);
-    // Nothing is below the result.
+    // The root is at the bottom of the graph.
     if (focus === computation().root) drawing.panBy({ x: 0, y: canvas.clientHeight * 0.35 });
   }
   else if (drawing.zoom() > 1.2) { drawing.zoom(1.2); drawing.center(); }
@@ -115,22 +115,22 @@ function mark() {
 }
 
 const part = h("span", {});
-const homes = h("select", { "aria-label": "computation", onchange: (event) => enter(Number(event.target.value)) });
-trail.append(homes, part, h("button", { onclick: () => drawing && drawing.fit(undefined, 20) }, "fit (f)"),
-  h("span", {}, "Enter or a double click opens a box; arrows walk; m marks"));
+const computationSelect = h("select", { "aria-label": "computation", onchange: (event) => enter(Number(event.target.value)) });
+trail.append(computationSelect, part, h("button", { onclick: () => drawing && drawing.fit(undefined, 20) }, "fit (f)"),
+  h("span", {}, "Enter or a double click opens a box; arrows move; m marks"));
 
 function path(shown) {
-  if (homes.dataset.which !== state.which) {
-    homes.dataset.which = state.which;
-    homes.replaceChildren(...graph().computations.map((each, k) => h("option", { value: k }, `${k ? "" : "ENTRY "}${each.name} (${each.instructions.length})`)));
+  if (computationSelect.dataset.which !== state.which) {
+    computationSelect.dataset.which = state.which;
+    computationSelect.replaceChildren(...graph().computations.map((each, k) => h("option", { value: k }, `${k ? "" : "ENTRY "}${each.name} (${each.instructions.length})`)));
   }
-  homes.value = state.computation;
+  computationSelect.value = state.computation;
   const count = computation().instructions.length;
-  part.textContent = shown.size < count ? `${shown.size} of ${count} instructions, around the chosen one` : `${count} instructions`;
+  part.textContent = shown.size < count ? `${shown.size} of ${count} instructions, around the selected one` : `${count} instructions`;
 }
 
-// All instructions as lines in the order of the schedule: the chosen one, and what is on the page, stand out.
-function strip(shown) {
+// Draws all instructions as lines in schedule order, with the shown ones and the selected one highlighted.
+function drawOverview(shown) {
   const all = computation().instructions, width = (overview.width = overview.clientWidth || 800), height = (overview.height = 44);
   const context = overview.getContext("2d"), step = width / all.length;
   all.forEach((each, k) => {
@@ -148,10 +148,10 @@ overview.addEventListener("click", (event) => enter(state.computation, Math.floo
 
 function details() {
   const id = state.chosen, parts = pathOf(id), [number, k] = parts.at(-1), each = instructionOf(id);
-  const home = graph().computations[number], prefix = id.slice(0, id.lastIndexOf(".") + 1);
-  const link = (j) => h("button", { class: "link", onclick: () => choose(prefix + j, true) }, `%${home.instructions[j].name}`);
-  const users = usersOf(home)[k];
-  const facts = [["shape", each.shape.length > 300 ? `${each.shape.slice(0, 300)} …` : each.shape], ["size", bytes(each.bytes)], ["computation", home.name]];
+  const owner = graph().computations[number], prefix = id.slice(0, id.lastIndexOf(".") + 1);
+  const link = (j) => h("button", { class: "link", onclick: () => choose(prefix + j, true) }, `%${owner.instructions[j].name}`);
+  const users = usersOf(owner)[k];
+  const facts = [["shape", each.shape.length > 300 ? `${each.shape.slice(0, 300)} …` : each.shape], ["size", bytes(each.bytes)], ["computation", owner.name]];
   if (each.sharding) facts.push(["sharding", each.sharding]);
   if (each.source) facts.push(["source", each.source]);
   const kernel = state.which === "optimized" && data.kernels.find((one) => one.instructions.includes(each.name));
@@ -161,9 +161,9 @@ function details() {
       h("dt", {}, "reads"), h("dd", {}, ...each.operands.map(link)), h("dt", {}, "read by"), h("dd", {}, ...users.slice(0, 40).map(link))),
     each.calls ? h("p", {}, h("button", { onclick: () => toggle(id) }, state.open.has(id) ? "close (Enter)" : "open (Enter)"), " ",
       ...each.calls.map((callee) => h("button", { class: "link", onclick: () => enter(callee) }, graph().computations[callee].name))) : null,
-    kernel ? h("p", {}, h("button", { onclick: () => { view("kernels"); views.kernels.firstChild.choose(each.name); } }, "its kernel: nests, LLVM IR, assembly")) : null,
+    kernel ? h("p", {}, h("button", { onclick: () => { view("kernels"); views.kernels.firstChild.choose(each.name); } }, "its kernel: loop nests, LLVM IR, assembly")) : null,
     ...(["parameter", "constant", "tuple", "get-tuple-element"].includes(each.op) ? [] : [h("h2", {}, "Why not fused?"), h("p", {}, why(each.name))]),
-    h("p", {}, h("button", { onclick: () => { state.marked = id; mark(); details(); } }, "mark (m), then choose another"),
+    h("p", {}, h("button", { onclick: () => { state.marked = id; mark(); details(); } }, "mark (m), then select another"),
       state.marked && state.marked !== id ? h("span", {}, ` with %${instructionOf(state.marked).name}: ${together(instructionOf(state.marked).name, each.name)}`) : null),
   ];
   const statistics = data.values && data.values.statistics[each.name];
@@ -174,9 +174,9 @@ function details() {
   element("details").replaceChildren(...found.filter(Boolean));
 }
 
-// By the name of an instruction: the fusion of the optimised graph that computes it.
+// The fusion of the optimised graph that computes an instruction, by the instruction's name.
 const fusions = new Map();
-for (const home of data.optimized.computations) for (const each of home.instructions) {
+for (const owner of data.optimized.computations) for (const each of owner.instructions) {
   if (each.op !== "fusion") continue;
   for (const callee of each.calls) for (const one of data.optimized.computations[callee].instructions) fusions.set(one.name, each.name);
 }
@@ -184,23 +184,23 @@ const fusionOf = (name) => fusions.get(name) || null;
 
 function why(name) {
   const all = data.optimized.computations;
-  const itself = all.flatMap((home) => home.instructions).find((each) => each.name === name && each.op === "fusion");
+  const itself = all.flatMap((owner) => owner.instructions).find((each) => each.name === name && each.op === "fusion");
   if (itself) {
     const { root, instructions } = all[itself.calls[0]];
     const roots = instructions[root].op === "tuple" ? instructions[root].operands : [root];
-    return roots.map((k) => `Its result %${instructions[k].name} is not computed inside of users: ${data.unfused[instructions[k].name] || "others read it"}.`).join(" ");
+    return roots.map((k) => `Its result %${instructions[k].name} is not fused into its users: ${data.unfused[instructions[k].name] || "it has other users"}.`).join(" ");
   }
   const fusion = fusionOf(name);
-  if (data.unfused[name]) return (fusion ? `It is the result of %${fusion}. ` : "") + `It is not computed inside of its users: ${data.unfused[name]}.`;
+  if (data.unfused[name]) return (fusion ? `It is the result of %${fusion}. ` : "") + `It is not fused into its users: ${data.unfused[name]}.`;
   if (fusion) return `It is fused: %${fusion} computes it.`;
-  return "The pass that fuses did not see it under this name.";
+  return "The fusion pass did not see an instruction of this name.";
 }
 
 function together(a, b) {
   const [one, other] = [fusionOf(a), fusionOf(b)];
   if (one && one === other) return `both are computed in %${one}.`;
   const reasons = [a, b].filter((name) => data.unfused[name]).map((name) => `%${name}: ${data.unfused[name]}`);
-  return `they are in different kernels (%${one || a}, %${other || b}). ${reasons.join("; ") || "Neither reads the other, nor do they share what one nest could read once."}`;
+  return `they are in different kernels (%${one || a}, %${other || b}). ${reasons.join("; ") || "Neither reads the other, and they have no common operand that a single loop nest could share."}`;
 }
 
 // Views, search, keys
@@ -214,27 +214,27 @@ function view(name) {
   if (name === "graph" && drawing) drawing.resize();
 }
 
-// What a search looks at, by graph: each instruction with its text.
+// The searched texts of the instructions, by graph.
 const texts = {};
 function textsOf(which) {
-  return (texts[which] ||= data[which].computations.flatMap((home, number) => home.instructions.map((each, k) => (
-    { each, number, k, home, text: `${each.name} ${each.op} ${each.shape} ${each.source || ""}`.toLowerCase() }))));
+  return (texts[which] ||= data[which].computations.flatMap((owner, number) => owner.instructions.map((each, k) => (
+    { each, number, k, owner, text: `${each.name} ${each.op} ${each.shape} ${each.source || ""}`.toLowerCase() }))));
 }
 
 function search(text) {
   const wanted = text.toLowerCase();
   const hits = textsOf(state.which).filter((one) => one.text.includes(wanted));
-  const rows = hits.slice(0, 200).map(({ each, number, k, home }) => h("button", { class: "row", onclick: () => enter(number, k) },
-    `%${each.name}`, h("small", {}, `${each.op} ${each.shape} in ${home.name}`)));
+  const rows = hits.slice(0, 200).map(({ each, number, k, owner }) => h("button", { class: "row", onclick: () => enter(number, k) },
+    `%${each.name}`, h("small", {}, `${each.op} ${each.shape} in ${owner.name}`)));
   view("graph");
   element("details").replaceChildren(h("h2", {}, `${hits.length} instructions match`), ...rows);
 }
 
 function walk(key) {
-  const [number, k] = pathOf(state.chosen).at(-1), home = graph().computations[number];
+  const [number, k] = pathOf(state.chosen).at(-1), owner = graph().computations[number];
   const prefix = state.chosen.slice(0, state.chosen.lastIndexOf(".") + 1);
-  const siblings = key === "ArrowUp" ? home.instructions[k].operands : key === "ArrowDown" ? usersOf(home)[k]
-    : [k + (key === "ArrowRight" ? 1 : -1)].filter((j) => home.instructions[j]);
+  const siblings = key === "ArrowUp" ? owner.instructions[k].operands : key === "ArrowDown" ? usersOf(owner)[k]
+    : [k + (key === "ArrowRight" ? 1 : -1)].filter((j) => owner.instructions[j]);
   if (siblings.length) choose(prefix + siblings[0], true);
 }
 

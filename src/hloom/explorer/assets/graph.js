@@ -1,7 +1,7 @@
 "use strict";
-// The graph: which nodes are shown, where they lie (dagre), and how they are drawn (cytoscape).
+// The graph: selection of the nodes, their layout (dagre), and their drawing (cytoscape).
 
-const MOST_NODES = 140; // of a computation at once; further ones are reached by moving the focus
+const MAX_NODES = 140; // of a computation that are shown at once
 const COLORS = {
   data: "#8d99ae", elementwise: "#4c78a8", reduce: "#e08a3c", product: "#c8553d", fusion: "#2a7f62",
   control: "#8a5fbf", parameter: "#b8a04a", constant: "#b0b7c3", other: "#5b8c9e",
@@ -18,7 +18,7 @@ const KIND_OF = Object.fromEntries(Object.entries(KINDS).flatMap(([kind, ops]) =
 
 function kindOf(op) { return KIND_OF[op] || "elementwise"; }
 
-// Who reads an instruction, by computation: numbers of instructions.
+// The users of each instruction of a computation, as indices.
 function usersOf(computation) {
   if (!computation.users) {
     computation.users = computation.instructions.map(() => []);
@@ -27,15 +27,15 @@ function usersOf(computation) {
   return computation.users;
 }
 
-// The nearest instructions around the focus, all of them where they are few.
+// The instructions nearest to the focus, or all of a small computation.
 function around(computation, focus) {
   const all = computation.instructions;
-  if (all.length <= MOST_NODES) return new Set(all.keys());
+  if (all.length <= MAX_NODES) return new Set(all.keys());
   const users = usersOf(computation), found = new Set([focus]);
   for (const k of found) {
-    // Operands and users in turns, so that neither side takes all the room.
+    // Breadth first, so that neither operands nor users crowd the other out.
     for (const next of [...all[k].operands, ...users[k].slice(0, 12)]) {
-      if (found.size >= MOST_NODES) return found;
+      if (found.size >= MAX_NODES) return found;
       found.add(next);
     }
   }
@@ -48,8 +48,8 @@ function label(instruction, open) {
   return (instruction.calls && !open ? "▸ " : "") + (name.startsWith(instruction.op) ? name : `${instruction.op}  ${name}`) + "\n" + shape;
 }
 
-// Nodes and edges of a computation, those of boxes that are open included. An id is the path to an instruction:
-// "0.12" is instruction 12 of computation 0, "0.12/3.4" instruction 4 of computation 3, which that one runs.
+// Nodes and edges of a computation, including those in open boxes. An id is the path to an instruction: "0.12" is
+// instruction 12 of computation 0, and "0.12/3.4" is instruction 4 of computation 3, which 0.12 calls.
 function elementsOf(graph, number, prefix, parent, shown, open, result) {
   const computation = graph.computations[number];
   const ids = computation.instructions.map((_, k) => `${prefix}${number}.${k}`);
@@ -62,13 +62,13 @@ function elementsOf(graph, number, prefix, parent, shown, open, result) {
     if (!isOpen) continue;
     const callees = each.calls.map((callee) => {
       const instructions = graph.computations[callee].instructions;
-      elementsOf(graph, callee, `${ids[k]}/`, ids[k], new Set([...instructions.keys()].slice(0, MOST_NODES)), open, result);
+      elementsOf(graph, callee, `${ids[k]}/`, ids[k], new Set([...instructions.keys()].slice(0, MAX_NODES)), open, result);
       return { callee, instructions };
     });
     inner.set(k, callees);
   }
   const end = (k) => {
-    // The node that gives the value: of an open box, the root of what it runs last.
+    // The node of the value: in an open box, the root of its last callee.
     const callees = inner.get(k);
     if (!callees) return ids[k];
     const { callee } = callees[callees.length - 1];
@@ -96,8 +96,8 @@ function elementsOf(graph, number, prefix, parent, shown, open, result) {
   return result;
 }
 
-// Places for all nodes: dagre's layers from top to bottom. It runs in a worker, for the page to answer meanwhile.
-function place(elements) {
+// Computes the positions of all nodes, in layers from top to bottom. It runs in a worker to keep the page responsive.
+function layOut(elements) {
   const layout = new dagre.graphlib.Graph({ compound: true });
   layout.setGraph({ rankdir: "TB", nodesep: 14, ranksep: 34, ranker: elements.nodes.length > 120 ? "longest-path" : "network-simplex" });
   layout.setDefaultEdgeLabel(() => ({}));
@@ -118,14 +118,14 @@ function place(elements) {
   return elements;
 }
 
-// Hands elements to the worker; `done` gets the last ones that were handed over, with their places.
-function placer(done) {
-  const answer = "onmessage = ({ data }) => postMessage({ number: data.number, elements: place(data.elements) });";
-  const code = [document.getElementById("dagre.min.js").textContent, place.toString(), answer].join("\n");
+// Sends elements to the worker; `done` gets the last ones sent, with their positions.
+function layoutWorker(done) {
+  const handler = "onmessage = ({ data }) => postMessage({ request: data.request, elements: layOut(data.elements) });";
+  const code = [document.getElementById("dagre.min.js").textContent, layOut.toString(), handler].join("\n");
   const worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
-  let asked = 0;
-  worker.onmessage = ({ data }) => { if (data.number === asked) done(data.elements); };
-  return (elements) => worker.postMessage({ number: ++asked, elements });
+  let lastRequest = 0;
+  worker.onmessage = ({ data }) => { if (data.request === lastRequest) done(data.elements); };
+  return (elements) => worker.postMessage({ request: ++lastRequest, elements });
 }
 
 function style() {

@@ -1,5 +1,5 @@
 "use strict";
-// The other views: passes, kernels, memory, a run; and small pictures.
+// The other views (passes, kernels, memory, run), and small charts.
 
 function h(tag, attributes, ...children) {
   const made = document.createElement(tag);
@@ -26,7 +26,7 @@ function bytes(count) {
   return `${count >= 100 || unit === 0 ? Math.round(count) : count.toPrecision(3)} ${units[unit]}`;
 }
 
-// A list of which one row is chosen; up and down move.
+// A list with a selected row; the arrow keys move the selection.
 function chooser(rows, render, choose) {
   const list = h("div", { class: "list", role: "listbox" });
   const buttons = rows.map((row, k) => h("button", { class: "row", role: "option", onclick: () => pick(k) }, ...render(row, k)));
@@ -57,14 +57,14 @@ function passesView(data) {
     const rules = pass.rules.map(([name, count]) => `${name} ${count}`).join(", ");
     content.replaceChildren(h("h2", {}, pass.name), rules ? h("p", { class: "soft" }, `rules: ${rules}`) : "", h("pre", {}, ...pass.lines.map((line) =>
       h("div", { class: line[0] === "-" ? "removed" : line[0] === "+" ? "added" : "soft" }, line || " "))));
-    if (!pass.lines.length) content.append(h("p", { class: "soft" }, "It changed names, order or annotations alone."));
+    if (!pass.lines.length) content.append(h("p", { class: "soft" }, "It only changed names, order or annotations."));
   });
   if (data.passes.length) list.pick(0);
   return h("div", { class: "columns" }, list, content);
 }
 
-// Lines of code; the instruction that a line is for stands behind it, and is shown when it is clicked.
-function tied(text, show) {
+// Lines of code, each followed by a link to the instruction that it belongs to.
+function linkedLines(text, show) {
   return text.split("\n").map((line) => {
     const [, code, name] = line.match(/^(.*) [;#] %([\w.-]+)$/) || [null, line, null];
     return h("div", {}, code || " ", name ? h("button", { class: "link", tabindex: -1, onclick: () => show(name) }, `%${name}`) : null);
@@ -83,7 +83,7 @@ function kernelsView(data, show) {
       "aria-pressed": name === stage, onclick: () => { stage = name; draw(); } }, { nest: "loop nests", llvm: "LLVM IR", assembly: "assembly" }[name]));
     content.replaceChildren(
       h("h2", {}, chosen.kind), h("p", {}, ...chosen.instructions.map((name) => h("button", { class: "link", onclick: () => show(name) }, `%${name}`))),
-      h("p", { class: "bar" }, ...stages), h("pre", {}, ...tied(chosen[stage] || "This kernel is written as a whole, not as nests.", show)));
+      h("p", { class: "bar" }, ...stages), h("pre", {}, ...linkedLines(chosen[stage] || "This kernel is not generated from loop nests.", show)));
   };
   const list = chooser(rows, (kernel) => [
     `${kernel.kind}  %${kernel.instructions[0]}`,
@@ -97,30 +97,30 @@ function kernelsView(data, show) {
 
 function memoryView(data, show) {
   const { bytes: use, names, peak, alive, others, parameters } = data.memory;
-  const width = 900, height = 260, most = Math.max(1, ...use);
+  const width = 900, height = 260, max = Math.max(1, ...use);
   const x = (k) => 60 + (width - 80) * (k / Math.max(1, use.length - 1));
-  const y = (value) => height - 30 - (height - 50) * (value / most);
+  const y = (value) => height - 30 - (height - 50) * (value / max);
   const points = use.map((value, k) => `${k ? `H${x(k).toFixed(1)}` : ""}V${y(value).toFixed(1)}`).join("");
   const note = svg("text", { x: 64, y: 14 });
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "bytes in use after each instruction" },
     svg("path", { d: `M${x(0)},${y(0)}${points}V${y(0)}Z`, fill: "#4c78a8", "fill-opacity": 0.5, stroke: "#4c78a8" }),
     svg("line", { x1: x(peak), x2: x(peak), y1: 20, y2: y(0), stroke: "#c8553d", "stroke-width": 2 }), note);
   for (const share of [0, 0.5, 1]) {
-    const text = svg("text", { x: 54, y: y(share * most) + 4, "text-anchor": "end" });
-    text.textContent = bytes(share * most);
+    const text = svg("text", { x: 54, y: y(share * max) + 4, "text-anchor": "end" });
+    text.textContent = bytes(share * max);
     chart.append(text);
   }
   const at = (event) => {
     const box = chart.getBoundingClientRect();
-    const place = (event.clientX - box.left) / box.width * width;
-    return Math.min(use.length - 1, Math.max(0, Math.round((place - 60) / (width - 80) * (use.length - 1))));
+    const offset = (event.clientX - box.left) / box.width * width;
+    return Math.min(use.length - 1, Math.max(0, Math.round((offset - 60) / (width - 80) * (use.length - 1))));
   };
   chart.addEventListener("mousemove", (event) => { const k = at(event); note.textContent = `%${names[k]}: ${bytes(use[k])}`; });
   chart.addEventListener("click", (event) => show(names[at(event)]));
   note.textContent = `peak: ${bytes(use[peak] || 0)} after %${names[peak]}`;
   return h("div", { class: "content" }, h("h2", {}, "Bytes in use over the schedule"), chart,
-    h("p", { class: "soft" }, `Parameters take ${bytes(parameters)} more. What is inside of fusions takes none.`),
-    h("h2", {}, "Alive at the peak"), h("table", {}, h("tr", {}, h("th", {}, "value"), h("th", {}, "shape"), h("th", {}, "bytes")),
+    h("p", { class: "soft" }, `Parameters take another ${bytes(parameters)}. Instructions inside fusions take none.`),
+    h("h2", {}, "Live at the peak"), h("table", {}, h("tr", {}, h("th", {}, "value"), h("th", {}, "shape"), h("th", {}, "bytes")),
       ...alive.map((value) => h("tr", {}, h("td", {}, h("button", { class: "link", onclick: () => show(value.name) }, `%${value.name}`)),
         h("td", {}, value.shape), h("td", {}, bytes(value.bytes))))),
     others > 0 ? h("p", { class: "soft" }, `and ${others} smaller ones`) : null);
@@ -134,8 +134,8 @@ function runView(data, show) {
   const work = (k) => k.flops && k.seconds ? k.flops * k.runs / k.seconds / 1e9 : 0;
   const nan = values && values.first_nan;
   return h("div", { class: "content" },
-    h("h2", {}, `${(1e6 * profile.seconds).toFixed(1)} us a call, ${(100 * profile.accounted).toFixed(1)} % of it in kernels`),
-    h("p", {}, nan ? "The first NaN arises in " : "No instruction makes a NaN of numbers.", nan ? h("button", { class: "link", onclick: () => show(nan, "given") }, `%${nan}`) : null),
+    h("h2", {}, `${(1e6 * profile.seconds).toFixed(1)} us per call, ${(100 * profile.accounted).toFixed(1)} % of it in kernels`),
+    h("p", {}, nan ? "The first NaN arises in " : "No instruction produces a NaN from operands without one.", nan ? h("button", { class: "link", onclick: () => show(nan, "given") }, `%${nan}`) : null),
     roofline(profile, rows, show),
     h("table", {}, h("tr", {}, ...["kernel", "kind", "us", "share", "GB/s", "GFLOP/s"].map((name) => h("th", {}, name))),
       ...rows.slice(0, 100).map((k) => h("tr", {}, h("td", {}, h("button", { class: "link", onclick: () => show(k.name) }, `%${k.name}`)), h("td", {}, k.kind),
@@ -143,13 +143,13 @@ function runView(data, show) {
         h("td", {}, rate(k).toFixed(1)), h("td", {}, work(k) ? work(k).toFixed(1) : "")))));
 }
 
-// Operations a second over operations a byte, on logarithmic axes; a dot's area is its share of the time.
+// Operations per second over operations per byte, on logarithmic axes. The area of a dot is its share of the time.
 function roofline(profile, kernels, show) {
   const width = 900, height = 300;
   const shown = kernels.filter((k) => k.flops && k.bytes && k.seconds);
   const intensity = (k) => k.flops / k.bytes, speed = (k) => k.flops * k.runs / k.seconds;
   const xs = [...shown.map(intensity), 0.05, 50], ys = [...shown.map(speed), profile.flops_per_second];
-  const range = (numbers) => [Math.floor(Math.log10(Math.min(...numbers))), Math.ceil(Math.log10(Math.max(...numbers)) + 0.1)];
+  const range = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)) + 0.1)];
   const [left, right] = range(xs), [low, high] = range(ys);
   const x = (value) => 60 + (width - 80) * (Math.log10(value) - left) / (right - left);
   const y = (value) => height - 34 - (height - 54) * (Math.log10(value) - low) / (high - low);
@@ -162,7 +162,7 @@ function roofline(profile, kernels, show) {
   const text = (content, at) => { const made = svg("text", at); made.textContent = content; chart.append(made); };
   for (let power = left; power <= right; power += 1) text(`1e${power}`, { x: x(10 ** power), y: height - 18, "text-anchor": "middle" });
   for (let power = low; power <= high; power += 1) text(`1e${power - 9}`, { x: 54, y: y(10 ** power) + 4, "text-anchor": "end" });
-  text("operations a byte", { x: width / 2, y: height - 2, "text-anchor": "middle" });
+  text("operations per byte", { x: width / 2, y: height - 2, "text-anchor": "middle" });
   text("GFLOP/s", { x: 4, y: 12 });
   for (const k of shown) {
     const dot = svg("circle", { cx: x(intensity(k)), cy: y(speed(k)), r: 3 + 14 * Math.sqrt(k.seconds / profile.seconds), fill: k.kind === "nest" ? "#4c78a8" : "#c8553d", "fill-opacity": 0.6 });
@@ -176,8 +176,8 @@ function roofline(profile, kernels, show) {
 }
 
 function histogram(statistics) {
-  const most = Math.max(...statistics.histogram), step = 300 / statistics.histogram.length;
-  const bars = statistics.histogram.map((count, k) => svg("rect", { x: k * step, y: 60 - 56 * count / most, width: step - 1, height: 56 * count / most, fill: "#4c78a8" }));
+  const max = Math.max(...statistics.histogram), step = 300 / statistics.histogram.length;
+  const bars = statistics.histogram.map((count, k) => svg("rect", { x: k * step, y: 60 - 56 * count / max, width: step - 1, height: 56 * count / max, fill: "#4c78a8" }));
   const text = (content, at) => { const made = svg("text", { y: 74, ...at }); made.textContent = content; return made; };
   return svg("svg", { viewBox: "0 0 300 78", role: "img", "aria-label": "histogram" }, ...bars,
     text(statistics.range[0].toPrecision(4), { x: 0 }), text(statistics.range[1].toPrecision(4), { x: 300, "text-anchor": "end" }));
@@ -187,7 +187,7 @@ function picture(levels) {
   const canvas = h("canvas", { width: levels[0].length, height: levels.length, class: "picture" });
   const context = canvas.getContext("2d");
   levels.forEach((row, i) => row.forEach((level, j) => {
-    // Dark blue to yellow; what is no finite number is red.
+    // Dark blue to yellow; NaNs and infinities are red.
     context.fillStyle = level < 0 ? "#e5484d" : `hsl(${260 - 2 * level} 65% ${18 + 0.6 * level}%)`;
     context.fillRect(j, i, 1, 1);
   }));
