@@ -56,7 +56,7 @@ def test_results_do_not_depend_on_who_computes_them(monkeypatch: pytest.MonkeyPa
     a = matrices(np.complex128, 40, 6, 6).real
     a = np.ascontiguousarray(a + a.transpose(0, 2, 1))
     shared = hl.compile(program)(a)
-    monkeypatch.setattr(routine, "WORTH_THREADS", 1 << 60)
+    monkeypatch.setattr(routine, "MIN_PARALLEL_WORK", 1 << 60)
     alone = hl.compile(program)(a)
     for one, other in zip(shared, alone, strict=True):
         np.testing.assert_array_equal(one, other)

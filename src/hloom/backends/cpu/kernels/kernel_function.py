@@ -71,42 +71,42 @@ class KernelFunction(Function):
         parts = 2 if type.is_complex else 1
         return self.at(base, self.multiply(index, parts), memory_element(type))
 
-    def load_lanes(self, place: Value, type: PrimitiveType, lanes: int = 0, mask: Value | None = None) -> Element:
+    def load_lanes(self, address: Value, type: PrimitiveType, lanes: int = 0, mask: Value | None = None) -> Element:
         """The element at a place, or `lanes` of them side by side; those outside the mask are zero."""
         parts, element = (2 if type.is_complex else 1), memory_element(type)
         align = type.byte_width // parts
         if type.is_complex and not lanes:
-            first, second = place, self.at(place, 1, element)
+            first, second = address, self.at(address, 1, element)
             return self.load(first, type_of(element), align), self.load(second, type_of(element), align)
         memory = type_of(element, lanes * parts)
         if mask is None:
-            raw = self.load(place, memory, align)
+            raw = self.load(address, memory, align)
         else:
             mask = self.shuffle(mask, None, [k // parts for k in range(lanes * parts)]) if parts > 1 else mask
-            raw = self.load_masked(place, memory, align, mask)
+            raw = self.load_masked(address, memory, align, mask)
         if type.is_complex:
             even, odd = range(0, 2 * lanes, 2), range(1, 2 * lanes, 2)
             return self.shuffle(raw, None, even), self.shuffle(raw, None, odd)
         return load_element(self, raw, type)
 
-    def store_lanes(self, value: Element, place: Value, type: PrimitiveType, mask: Value | None = None) -> None:
+    def store_lanes(self, value: Element, address: Value, type: PrimitiveType, mask: Value | None = None) -> None:
         """Stores an element, or a vector of them side by side, in the lanes of the mask."""
         parts, element = (2 if type.is_complex else 1), memory_element(type)
         align = type.byte_width // parts
         if isinstance(value, tuple):
             lanes = value[0].type.width
             if not lanes:
-                self.store(value[0], place, align)
-                self.store(value[1], self.at(place, 1, element), align)
+                self.store(value[0], address, align)
+                self.store(value[1], self.at(address, 1, element), align)
                 return
             raw = self.shuffle(value[0], value[1], [k // 2 + k % 2 * lanes for k in range(2 * lanes)])
             mask = self.shuffle(mask, None, [k // 2 for k in range(2 * lanes)]) if mask is not None else None
         else:
             raw = store_element(self, value, type)
         if mask is None:
-            self.store(raw, place, align)
+            self.store(raw, address, align)
         else:
-            self.store_masked(raw, place, align, mask)
+            self.store_masked(raw, address, align, mask)
 
 
 def task_function(name: str) -> KernelFunction:

@@ -1,4 +1,4 @@
-"""Functions that reduce an array into another, for MPI: `void (ptr given, ptr held, ptr length, ptr type)`."""
+"""Functions that reduce an array into another, for MPI: `void (ptr operand, ptr accumulator, ptr length, ptr type)`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def reduction_text(name: str, computation: Computation) -> str | None:
     if scalar is None:
         return None
     type = scalar.types[0]
-    f = KernelFunction(name, given=PTR, held=PTR, length=PTR, kind=PTR)
+    f = KernelFunction(name, operand=PTR, accumulator=PTR, length=PTR, datatype=PTR)
     length = f.convert("sext", f.load(f["length"], I32, 4), "i64")
     lanes = max(2, processor().vector_bytes // max(4, type.byte_width))
 
     def reduction(index: Index, width: int) -> None:
-        places = [f.element_at(f[array], index, type) for array in ("given", "held")]
-        (result,) = scalar.emit(f, [f.load_lanes(place, type, width) for place in places])
-        f.store_lanes(result, places[1], type)
+        addresses = [f.element_at(f[array], index, type) for array in ("operand", "accumulator")]
+        (result,) = scalar.emit(f, [f.load_lanes(address, type, width) for address in addresses])
+        f.store_lanes(result, addresses[1], type)
 
     vectors = f.divide(length, lanes)
     with f.each(0, vectors) as block:

@@ -14,7 +14,7 @@ from hloom.ir import Instruction
 from hloom.ops.attributes import RandomAlgorithm
 from hloom.shape import Shape
 
-BLOCKS_OF_TASK = 1 << 13
+BLOCKS_PER_TASK = 1 << 13
 """Counters that one task turns into random bits."""
 
 
@@ -43,7 +43,7 @@ class _Generator:
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
         state = [f.load(f.at(f["operand0"], k, "i64"), I64, 8) for k in range(self.width)]
-        tasks = -(-self.count // BLOCKS_OF_TASK)
+        tasks = -(-self.count // BLOCKS_PER_TASK)
         on = (f["pool"], f["parallel_for"]) if self.threads > 1 and tasks > 1 else None
         f.run_chunks(f"{self.name}.blocks", f.pack(f["result1"], *state), tasks, on)
         for k, word in enumerate(self.next_state(f, state)):
@@ -53,8 +53,8 @@ class _Generator:
     def _blocks(self) -> KernelFunction:
         f = task_function(f"{self.name}.blocks")
         data, *state = f.unpack(f["context"], PTR, *[I64] * self.width)
-        first = f.multiply(f["chunk"], BLOCKS_OF_TASK)
-        with f.each(first, f.minimum(f.add(first, BLOCKS_OF_TASK), self.count), self.lanes) as start:
+        first = f.multiply(f["chunk"], BLOCKS_PER_TASK)
+        with f.each(first, f.minimum(f.add(first, BLOCKS_PER_TASK), self.count), self.lanes) as start:
             self.blocks(f, data, state, start, f.subtract(self.count, start))
         return f
 
@@ -65,15 +65,15 @@ class _Generator:
     def next_state(self, f: KernelFunction, state: list[Value]) -> list[Value]:
         raise NotImplementedError
 
-    def numbers(self, f: KernelFunction, start: Value) -> Value:
+    def block_indices(self, f: KernelFunction, start: Value) -> Value:
         """The numbers of a vector of blocks."""
         vector = type_of("i64", self.lanes)
         return f.binary("add", f.splat(start, self.lanes), lane_numbers(vector))
 
-    def store(self, f: KernelFunction, words: Value, place: Value, left: Index) -> None:
+    def store(self, f: KernelFunction, words: Value, address: Value, left: Index) -> None:
         """Stores 32-bit or 64-bit words, cut to the type of the data, side by side; of them `left` count."""
         bits = f.convert("trunc", words, self.element) if words.type.bits > type_of(self.element).bits else words
-        f.store_first(bits, place, f"u{bits.type.bits}", left)
+        f.store_first(bits, address, f"u{bits.type.bits}", left)
 
 
 class _ThreeFry(_Generator):
@@ -86,52 +86,52 @@ class _ThreeFry(_Generator):
         even = [d for d, size in enumerate(sizes) if size % 2 == 0]
         split = even[0] if even else sizes.index(max(sizes))
         self.size, self.inner = sizes[split], math.prod(sizes[split + 1 :])
-        self.row = -(-self.size // 2) * self.inner
+        self.blocks_per_outer = -(-self.size // 2) * self.inner
         self.outer = math.prod(sizes[:split])
-        self.count = math.prod(sizes) if self.is_wide else self.outer * self.row
+        self.count = math.prod(sizes) if self.is_wide else self.outer * self.blocks_per_outer
 
     def next_state(self, f: KernelFunction, state: list[Value]) -> list[Value]:
         return [state[0], f.binary("add", state[1], constant(I64, self.count))]
 
     def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: Index) -> None:
-        counter = f.binary("add", self.numbers(f, start), f.splat(state[1], self.lanes))
+        counter = f.binary("add", self.block_indices(f, start), f.splat(state[1], self.lanes))
         words = _three_fry(f, state[0], counter)
         is_side_by_side = self.inner == 1 and (self.outer == 1 or self.size % 2 == 0)
         if self.is_wide:
             low, high = (Lanes(f, f.convert("zext", word, "i64")) for word in words)
             self.store(f, (low | high << 32).value, f.at(data, start, self.element), left)
         elif is_side_by_side:
-            place = f.multiply(start, 2)
-            whole = f.subtract(self.data.element_count, place)
-            self.store(f, _interleaved(f, words), f.at(data, place, self.element), whole)
+            offset = f.multiply(start, 2)
+            whole = f.subtract(self.data.element_count, offset)
+            self.store(f, _interleaved(f, words), f.at(data, offset, self.element), whole)
         elif self.inner % self.lanes == 0:
-            self._store_rows(f, data, words, start)
+            self._store_contiguous(f, data, words, start)
         else:
-            self._store_apart(f, data, words, self.numbers(f, start), f.first_lanes(left, self.lanes))
+            self._scatter(f, data, words, self.block_indices(f, start), f.first_lanes(left, self.lanes))
 
-    def _place(self, number: Lanes) -> tuple[Value, Value]:
+    def _word_offset(self, block: Lanes) -> tuple[Value, Value]:
         """Where the first word of a block goes, and whether the second, `inner` further on, is an element."""
-        outer = number / self.row
-        within = number - outer * self.row
+        outer = block / self.blocks_per_outer
+        within = block - outer * self.blocks_per_outer
         step = within / self.inner
-        place = outer * (self.size * self.inner) + within + step * self.inner
-        return place.value, step.compare("ult", self.size // 2).value
+        offset = outer * (self.size * self.inner) + within + step * self.inner
+        return offset.value, step.compare("ult", self.size // 2).value
 
-    def _store_rows(self, f: KernelFunction, data: Value, words: tuple[Value, Value], start: Value) -> None:
-        place, has_second = self._place(Lanes(f, start))
-        self.store(f, words[0], f.at(data, place, self.element), self.lanes)
+    def _store_contiguous(self, f: KernelFunction, data: Value, words: tuple[Value, Value], start: Value) -> None:
+        offset, has_second = self._word_offset(Lanes(f, start))
+        self.store(f, words[0], f.at(data, offset, self.element), self.lanes)
         with f.when(has_second):
-            self.store(f, words[1], f.at(data, f.add(place, self.inner), self.element), self.lanes)
+            self.store(f, words[1], f.at(data, f.add(offset, self.inner), self.element), self.lanes)
 
-    def _store_apart(
-        self, f: KernelFunction, data: Value, words: tuple[Value, Value], numbers: Value, inside: Value
+    def _scatter(
+        self, f: KernelFunction, data: Value, words: tuple[Value, Value], block_indices: Value, inside: Value
     ) -> None:
-        place, has_second = self._place(Lanes(f, numbers))
-        second = f.binary("add", place, constant(place.type, self.inner))
+        offset, has_second = self._word_offset(Lanes(f, block_indices))
+        second = f.binary("add", offset, constant(offset.type, self.inner))
         masks = inside, f.binary("and", inside, has_second)
-        for word, places, mask in zip(words, (place, second), masks, strict=True):
+        for word, offsets, mask in zip(words, (offset, second), masks, strict=True):
             bits = f.convert("trunc", word, self.element) if self.element != "i32" else word
-            pointers = f.emit(f"getelementptr {self.element}, {data}, {places}", type_of("ptr", self.lanes))
+            pointers = f.emit(f"getelementptr {self.element}, {data}, {offsets}", type_of("ptr", self.lanes))
             align = constant(type_of("i32"), bits.type.bits // 8)
             f.call_void(f"llvm.masked.scatter.{bits.type.suffix}.v{self.lanes}p0", bits, pointers, align, mask)
 
@@ -144,27 +144,27 @@ class _Philox(_Generator):
         self.each = 2 if self.is_wide else 4
         self.count = -(-self.data.element_count // self.each)
 
-    def _start(self, state: list[Value]) -> Value:
+    def _counter_high(self, state: list[Value]) -> Value:
         return state[2] if len(state) == 3 else state[0]
 
     def next_state(self, f: KernelFunction, state: list[Value]) -> list[Value]:
         low = f.binary("add", state[1], constant(I64, self.count))
         carry = f.convert("zext", f.compare("ult", low, state[1]), "i64")
-        return [state[0], low, f.binary("add", self._start(state), carry)][: self.width]
+        return [state[0], low, f.binary("add", self._counter_high(state), carry)][: self.width]
 
     def blocks(self, f: KernelFunction, data: Value, state: list[Value], start: Value, left: Index) -> None:
-        steps = Lanes(f, self.numbers(f, start))
+        steps = Lanes(f, self.block_indices(f, start))
         low = steps + Lanes(f, f.splat(state[1], self.lanes))
         carry = Lanes(f, f.convert("zext", f.compare("ult", low.value, steps.value), "i64"))
-        high = carry + Lanes(f, f.splat(self._start(state), self.lanes))
+        high = carry + Lanes(f, f.splat(self._counter_high(state), self.lanes))
         words = _philox(f, state[0], [low & 0xFFFFFFFF, low >> 32, high & 0xFFFFFFFF, high >> 32])
         if self.is_wide:
             parts = [(words[0] | words[1] << 32).value, (words[2] | words[3] << 32).value]
         else:
             parts = [f.convert("trunc", word.value, "i32") for word in words]
-        place = f.multiply(start, self.each)
+        offset = f.multiply(start, self.each)
         self.store(
-            f, _interleaved(f, parts), f.at(data, place, self.element), f.subtract(self.data.element_count, place)
+            f, _interleaved(f, parts), f.at(data, offset, self.element), f.subtract(self.data.element_count, offset)
         )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from hloom.backends.cpu.kernels import small_matrices
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.turn import Turns
+from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.backends.cpu.llvm.text import I8, I32, I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.runtime.fortran import Argument, ArrayArgument, RoutineCall, Status, Workspace
@@ -15,7 +15,7 @@ from hloom.runtime.targets import routine_call
 
 CALL_COST = 300
 """What any routine takes, in elements of work."""
-WORTH_THREADS = 50_000
+MIN_PARALLEL_WORK = 50_000
 """The work of a batch from which on threads share it: the elements of the matrices times their size."""
 _REALS = {2: "half", 4: "float", 8: "double"}
 
@@ -35,23 +35,23 @@ class _Batch:
         self.name, self.instruction, self.call = name, instruction, call
         largest = max(call.operands, key=lambda matrices: matrices.elements)
         work = call.count * (CALL_COST + largest.elements * max(largest.sizes, default=1))
-        self.shares = min(call.count, 4 * threads) if threads > 1 and work >= WORTH_THREADS else 1
+        self.shares = min(call.count, 4 * threads) if threads > 1 and work >= MIN_PARALLEL_WORK else 1
         self.offsets: dict[int, int] = {}
-        self.own_bytes = 0
-        for number, argument in enumerate(call.arguments):
-            size = _own_bytes(call, argument)
+        self.workspace_bytes = 0
+        for index, argument in enumerate(call.arguments):
+            size = _workspace_bytes(call, argument)
             if size:
-                self.offsets[number] = self.own_bytes
-                self.own_bytes += aligned(size)
-        self.turns = Turns(name)
+                self.offsets[index] = self.workspace_bytes
+                self.workspace_bytes += aligned(size)
+        self.transposes = Transposes(name)
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction, routines=1)
         on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
         if self.call.count:
             f.run_chunks(f"{self.name}.matrices", f.pack(*f.parameters[:-2]), self.shares, on)
-        functions = [self._matrices(), *self.turns.functions.values(), f]
-        return code_of(self.name, functions, self.shares * self.own_bytes, (self.call.routine,))
+        functions = [self._matrices(), *self.transposes.functions.values(), f]
+        return code_of(self.name, functions, self.shares * self.workspace_bytes, (self.call.routine,))
 
     def _matrices(self) -> KernelFunction:
         """The task that calls the routine for each matrix of a share."""
@@ -60,24 +60,24 @@ class _Batch:
         words = f.unpack(f["context"], *[PTR] * (operands + 1 + results + 1))
         arrays = words[:operands], words[operands + 1 : operands + 1 + results]
         routine = words[operands]
-        own = f.at(words[-1], f.multiply(f["chunk"], self.own_bytes), "i8")
+        workspace = f.at(words[-1], f.multiply(f["chunk"], self.workspace_bytes), "i8")
         scalars = [_scalar(f, argument) for argument in call.arguments]
         first, count = f.share(call.count, 1, self.shares, f["chunk"])
         with f.each(first, f.add(first, count)) as k:
             sources = [_matrix(f, array, k, m.byte_size) for array, m in zip(arrays[0], call.operands, strict=True)]
             targets = [_matrix(f, array, k, m.byte_size) for array, m in zip(arrays[1], call.results, strict=True)]
-            for number in self._not_filled():
-                f.fill(targets[number], 0, call.results[number].byte_size)
+            for index in self._results_to_clear():
+                f.fill(targets[index], 0, call.results[index].byte_size)
             pointers = []
-            for number, argument in enumerate(call.arguments):
-                place = f.at(own, self.offsets.get(number, 0), "i8")
-                pointers.append(scalars[number] or self._memory(f, argument, place, sources, targets))
+            for index, argument in enumerate(call.arguments):
+                private = f.at(workspace, self.offsets.get(index, 0), "i8")
+                pointers.append(scalars[index] or self._argument_address(f, argument, private, sources, targets))
             f.line(f"call void {routine.text}({', '.join(map(str, pointers))})")
             for argument, pointer in zip(call.arguments, pointers, strict=True):
                 if isinstance(argument, ArrayArgument) and argument.columns and argument.result is not None:
                     result = call.results[argument.result]
                     m, n = result.sizes
-                    self.turns.turn(f, pointer, targets[argument.result], result.dtype.itemsize, (n, m))
+                    self.transposes.emit(f, pointer, targets[argument.result], result.dtype.itemsize, (n, m))
                 elif isinstance(argument, Status):
                     self._mark_failure(f, pointer, targets)
         return f
@@ -87,30 +87,30 @@ class _Batch:
             for target, result in zip(targets, self.call.results, strict=True):
                 f.fill(target, 0xFF, result.byte_size)
 
-    def _not_filled(self) -> list[int]:
+    def _results_to_clear(self) -> list[int]:
         """The results that only the routine writes, which may leave out parts."""
-        places = [argument for argument in self.call.arguments if isinstance(argument, ArrayArgument)]
-        filled = {place.result for place in places if place.operand is not None or place.columns}
-        return [number for number in range(len(self.call.results)) if number not in filled]
+        matrices = [argument for argument in self.call.arguments if isinstance(argument, ArrayArgument)]
+        filled = {argument.result for argument in matrices if argument.operand is not None or argument.columns}
+        return [index for index in range(len(self.call.results)) if index not in filled]
 
-    def _memory(
-        self, f: KernelFunction, argument: Argument, own: Value, sources: list[Value], targets: list[Value]
+    def _argument_address(
+        self, f: KernelFunction, argument: Argument, private: Value, sources: list[Value], targets: list[Value]
     ) -> Value:
         """The memory of an argument for one matrix, with what the routine reads there."""
         if not isinstance(argument, ArrayArgument):
-            return own
+            return private
         matrices = self.call.matrices(argument)
         if argument.columns:
             if argument.operand is None:
-                f.fill(own, 0, matrices.byte_size)
+                f.fill(private, 0, matrices.byte_size)
             else:
                 m, n = matrices.sizes
-                self.turns.turn(f, sources[argument.operand], own, matrices.dtype.itemsize, (m, n))
-            return own
+                self.transposes.emit(f, sources[argument.operand], private, matrices.dtype.itemsize, (m, n))
+            return private
         if argument.bounds is not None:
             assert argument.operand is not None
-            self._clamp(f, sources[argument.operand], own, matrices.elements, argument.bounds)
-            return own
+            self._clamp(f, sources[argument.operand], private, matrices.elements, argument.bounds)
+            return private
         if argument.result is None:
             assert argument.operand is not None
             pointer = sources[argument.operand]
@@ -129,7 +129,7 @@ class _Batch:
             f.store(value, f.at(target, k, "i32"), 4)
 
 
-def _own_bytes(call: RoutineCall, argument: Argument) -> int:
+def _workspace_bytes(call: RoutineCall, argument: Argument) -> int:
     """The memory that an argument takes beside operands and results."""
     if isinstance(argument, (Workspace, Status)):
         return argument.size * argument.dtype.itemsize
@@ -151,13 +151,13 @@ def _scalar(f: KernelFunction, argument: Argument) -> Value | None:
     elif isinstance(argument, np.int32):
         f.store(constant(I32, int(argument)), slot, 4)
     else:
-        number = complex(argument.item())
+        value = complex(argument.item())
         element = type_of(_REALS[argument.real.itemsize])
-        f.store(constant(element, number.real), slot, 8)
+        f.store(constant(element, value.real), slot, 8)
         if argument.dtype.kind == "c":
-            f.store(constant(element, number.imag), f.at(slot, 1, element.element), 4)
+            f.store(constant(element, value.imag), f.at(slot, 1, element.element), 4)
     return slot
 
 
-def _matrix(f: KernelFunction, array: Value, number: Value, byte_size: int) -> Value:
-    return f.at(array, f.multiply(number, byte_size), "i8")
+def _matrix(f: KernelFunction, array: Value, index: Value, byte_size: int) -> Value:
+    return f.at(array, f.multiply(index, byte_size), "i8")

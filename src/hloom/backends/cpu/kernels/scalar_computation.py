@@ -20,8 +20,8 @@ class ScalarComputation:
         self.computation = computation
         self.types = [shape.element_type for shape in computation.parameter_shapes]
         self.space = ExpressionSpace([])
-        self.arguments = [self.space.argument(type, number) for number, type in enumerate(self.types)]
-        self.results = self.on(self.arguments)
+        self.arguments = [self.space.argument(type, index) for index, type in enumerate(self.types)]
+        self.results = self.results_for(self.arguments)
 
     @staticmethod
     def of(computation: Computation) -> ScalarComputation | None:
@@ -37,7 +37,7 @@ class ScalarComputation:
         """Whether it may loop: then it must not see the values of lanes that do not count."""
         return any(map(is_function_call, walk(self.results)))
 
-    def on(self, arguments: Sequence[Expression]) -> list[Expression]:
+    def results_for(self, arguments: Sequence[Expression]) -> list[Expression]:
         """The results for other arguments."""
         return compute(self.space, self.computation, arguments)
 

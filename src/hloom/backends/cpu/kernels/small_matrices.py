@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.code import KernelCode, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.turn import Turns
+from hloom.backends.cpu.kernels.transpose import Transposes
 from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, type_of
 from hloom.ir import Instruction
 from hloom.runtime.fortran import Matrices, RoutineCall
@@ -23,16 +23,16 @@ MIN_COUNT = 4
 MAX_ORDER = 16
 MAX_ELEMENTS = 512
 """Of the right sides of a triangular system."""
-WORTH_THREADS = 1 << 19
+MIN_PARALLEL_WORK = 1 << 19
 """The work of a batch from which on threads share it: the elements of the matrices times their size."""
-_LINE = 64
+_LINE_BYTES = 64
 
 
 def emit(name: str, instruction: Instruction, call: RoutineCall, threads: int) -> KernelCode | None:
     """The code of a call of a routine of LAPACK or BLAS; None for other routines and types, and larger matrices."""
     routine, letter = call.routine[1:], call.routine[0]
     largest = max(call.operands, key=lambda matrices: matrices.elements)
-    if letter not in "sd" or routine not in _WRITERS or call.count < MIN_COUNT or largest.elements > MAX_ELEMENTS:
+    if letter not in "sd" or routine not in _EMITTERS or call.count < MIN_COUNT or largest.elements > MAX_ELEMENTS:
         return None
     if not min(call.operands[0].sizes) or max(call.operands[0].sizes) > MAX_ORDER:
         return None
@@ -59,14 +59,14 @@ class _Lanes:
         return replace(self, strides=self.strides[::-1])
 
     def __getitem__(self, indices: Index | tuple[Index, ...]) -> Value:
-        return self.f.load(self._place(indices), self.type, _LINE // 2)
+        return self.f.load(self._address(indices), self.type, _LINE_BYTES // 2)
 
     def __setitem__(self, indices: Index | tuple[Index, ...], value: Value) -> None:
-        self.f.store(value, self._place(indices), _LINE // 2)
+        self.f.store(value, self._address(indices), _LINE_BYTES // 2)
 
-    def _place(self, indices: Index | tuple[Index, ...]) -> Value:
-        f, each = self.f, indices if isinstance(indices, tuple) else (indices,)
-        parts = [f.multiply(index, stride) for index, stride in zip(each, self.strides, strict=True)]
+    def _address(self, indices: Index | tuple[Index, ...]) -> Value:
+        f, components = self.f, indices if isinstance(indices, tuple) else (indices,)
+        parts = [f.multiply(index, stride) for index, stride in zip(components, self.strides, strict=True)]
         return f.at(self.memory, f.multiply(functools.reduce(f.add, parts), self.type.width), self.type.element)
 
 
@@ -75,87 +75,91 @@ class _Batch:
 
     def __init__(self, name: str, instruction: Instruction, call: RoutineCall, threads: int) -> None:
         self.name, self.instruction, self.call = name, instruction, call
-        self.type = type_of("float" if call.routine[0] == "s" else "double", _LINE // call.operands[0].dtype.itemsize)
+        self.type = type_of(
+            "float" if call.routine[0] == "s" else "double", _LINE_BYTES // call.operands[0].dtype.itemsize
+        )
         self.groups = -(-call.count // self.type.width)
         work = sum(matrices.elements for matrices in call.operands) * max(call.operands[0].sizes) * call.count
-        self.shares = min(self.groups, 4 * threads) if threads > 1 and work >= WORTH_THREADS else 1
-        self.turns = Turns(name)
+        self.shares = min(self.groups, 4 * threads) if threads > 1 and work >= MIN_PARALLEL_WORK else 1
+        self.transposes = Transposes(name)
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.instruction)
         on = (f["pool"], f["parallel_for"]) if self.shares > 1 else None
         f.run_chunks(f"{self.name}.groups", f.pack(*f.parameters[:-3]), self.shares, on)
-        return code_of(self.name, [self._groups(), *self.turns.functions.values(), f])
+        return code_of(self.name, [self._groups(), *self.transposes.functions.values(), f])
 
     def _groups(self) -> KernelFunction:
         """The task that works on a share of the groups."""
         f, call, width = task_function(f"{self.name}.groups"), self.call, self.type.width
         words = f.unpack(f["context"], *[PTR] * (len(call.operands) + len(call.results)))
         operands, results = words[: len(call.operands)], words[len(call.operands) :]
-        spare = f.slot(self.type, max(matrices.elements for matrices in (*call.operands, *call.results)))
-        inside = [_Lanes.of(f, self.type, m.sizes) for m in call.operands]
+        scratch = f.slot(self.type, max(matrices.elements for matrices in (*call.operands, *call.results)))
+        inputs = [_Lanes.of(f, self.type, m.sizes) for m in call.operands]
         types = [self.type if m.dtype == call.operands[0].dtype else self.type.of("i32") for m in call.results[1:]]
-        more = [_Lanes.of(f, t, m.sizes) for t, m in zip(types, call.results[1:], strict=True)]
+        extra_results = [_Lanes.of(f, t, m.sizes) for t, m in zip(types, call.results[1:], strict=True)]
         first, count = f.share(self.groups, 1, self.shares, f["chunk"])
         with f.each(first, f.add(first, count)) as group:
             start = f.index(f.multiply(group, width))
             left = f.index(f.minimum(width, f.subtract(call.count, start)))
-            for array, lanes, matrices in zip(operands, inside, call.operands, strict=True):
-                self._enter(array, lanes, matrices, (start, left, spare))
-            changed = _WRITERS[call.routine[1:]](f, call, [*inside, *more])
-            for array, lanes, matrices in zip(results, [changed, *more], call.results, strict=True):
-                self._leave(lanes, array, matrices, (start, left, spare))
+            for array, lanes, matrices in zip(operands, inputs, call.operands, strict=True):
+                self._load_group(array, lanes, matrices, (start, left, scratch))
+            changed = _EMITTERS[call.routine[1:]](f, call, [*inputs, *extra_results])
+            for array, lanes, matrices in zip(results, [changed, *extra_results], call.results, strict=True):
+                self._store_group(lanes, array, matrices, (start, left, scratch))
         return f
 
-    def _enter(self, array: Value, lanes: _Lanes, matrices: Matrices, group: tuple[Value, Value, Value]) -> None:
+    def _load_group(self, array: Value, lanes: _Lanes, matrices: Matrices, group: tuple[Value, Value, Value]) -> None:
         """A group of matrices into lanes. A last one that is not full repeats the last matrix."""
-        f, (start, left, spare), width = lanes.f, group, self.type.width
-        own = self._at(f, array, start, matrices)
+        f, (start, left, scratch), width = lanes.f, group, self.type.width
+        matrices_address = self._at(f, array, start, matrices)
         with f.unless(self._is_full(f, left)), f.each(0, width) as lane:
-            number = f.minimum(lane, f.subtract(left, 1))
-            f.copy(self._at(f, spare, lane, matrices), self._at(f, own, number, matrices), matrices.byte_size)
-        source = f.select(self._is_full(f, left), own, spare)
-        self.turns.turn(f, source, lanes.memory, lanes.type.bits // 8, (width, matrices.elements))
+            index = f.minimum(lane, f.subtract(left, 1))
+            f.copy(
+                self._at(f, scratch, lane, matrices), self._at(f, matrices_address, index, matrices), matrices.byte_size
+            )
+        source = f.select(self._is_full(f, left), matrices_address, scratch)
+        self.transposes.emit(f, source, lanes.memory, lanes.type.bits // 8, (width, matrices.elements))
 
-    def _leave(self, lanes: _Lanes, array: Value, matrices: Matrices, group: tuple[Value, Value, Value]) -> None:
-        f, (start, left, spare), width = lanes.f, group, self.type.width
-        own = self._at(f, array, start, matrices)
-        target = f.select(self._is_full(f, left), own, spare)
-        self.turns.turn(f, lanes.memory, target, lanes.type.bits // 8, (matrices.elements, width))
+    def _store_group(self, lanes: _Lanes, array: Value, matrices: Matrices, group: tuple[Value, Value, Value]) -> None:
+        f, (start, left, scratch), width = lanes.f, group, self.type.width
+        matrices_address = self._at(f, array, start, matrices)
+        target = f.select(self._is_full(f, left), matrices_address, scratch)
+        self.transposes.emit(f, lanes.memory, target, lanes.type.bits // 8, (matrices.elements, width))
         with f.unless(self._is_full(f, left)):
-            f.copy(own, spare, f.multiply(left, matrices.byte_size))
+            f.copy(matrices_address, scratch, f.multiply(left, matrices.byte_size))
 
     def _is_full(self, f: KernelFunction, left: Value) -> Value:
         return f.compare("eq", left, f.index(self.type.width))
 
-    def _at(self, f: KernelFunction, array: Value, number: Index, matrices: Matrices) -> Value:
-        return f.at(array, f.multiply(number, matrices.byte_size), "i8")
+    def _at(self, f: KernelFunction, array: Value, index: Index, matrices: Matrices) -> Value:
+        return f.at(array, f.multiply(index, matrices.byte_size), "i8")
 
 
-def _less_product(f: KernelFunction, value: Value, a: Value, b: Value) -> Value:
+def _subtract_product(f: KernelFunction, value: Value, a: Value, b: Value) -> Value:
     return f.fma(f.fneg(a), b, value)
 
 
-def _note(f: KernelFunction, info: _Lanes, failed: Value, number: Value) -> None:
+def _record_failure(f: KernelFunction, info: _Lanes, failed: Value, step: Value) -> None:
     """The number of the first step that failed, from 1 on, where none did before."""
     before = info[0]
     is_first = f.binary("and", failed, f.compare("eq", before, constant(before.type, 0)))
-    info[0] = f.select(is_first, _ones_more(f, number, before.type), before)
+    info[0] = f.select(is_first, _one_based(f, step, before.type), before)
 
 
-def _ones_more(f: KernelFunction, number: Value, type: Type) -> Value:
+def _one_based(f: KernelFunction, index: Value, type: Type) -> Value:
     """A number plus 1, in each lane."""
-    return f.splat(f.convert("trunc", f.index(f.add(number, 1)), type.element), type.width)
+    return f.splat(f.convert("trunc", f.index(f.add(index, 1)), type.element), type.width)
 
 
 def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
     """Cholesky's factor, column by column. LAPACK's upper triangle is the lower one of rows."""
-    (given, info), (n, _) = arrays, call.operands[0].sizes
-    a = given if call.arguments[0] == "U" else given.transposed
+    (matrix, info), (n, _) = arrays, call.operands[0].sizes
+    a = matrix if call.arguments[0] == "U" else matrix.transposed
     info[0] = constant(info.type, 0)
     with f.each(0, n) as j:
         diagonal = a[j, j]
-        _note(f, info, f.compare("ule", diagonal, constant(diagonal.type, 0)), j)
+        _record_failure(f, info, f.compare("ule", diagonal, constant(diagonal.type, 0)), j)
         a[j, j] = root = f.intrinsic("sqrt", diagonal)
         below = f.index(f.add(j, 1))
         with f.each(below, n) as i:
@@ -163,52 +167,52 @@ def _potrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _L
         with f.each(below, n) as i:
             factor = a[i, j]
             with f.each(below, f.add(i, 1)) as k:
-                a[i, k] = _less_product(f, a[i, k], factor, a[k, j])
-    return given
+                a[i, k] = _subtract_product(f, a[i, k], factor, a[k, j])
+    return matrix
 
 
 def _getrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
     """The factors of a matrix whose rows are exchanged, so that each pivot is the largest of its column."""
     (a, pivots, info), (m, n) = arrays, call.operands[0].sizes
-    spare = _Lanes.of(f, info.type), _Lanes.of(f, a.type)
+    scratch = _Lanes.of(f, info.type), _Lanes.of(f, a.type)
     info[0] = constant(info.type, 0)
     with f.each(0, min(m, n)) as step:
-        pivots[step] = found = _largest_of_column(f, a, m, step, spare)
-        _exchange_rows(f, a, (m, n), step, found)
+        pivots[step] = pivot_row = _find_pivot(f, a, m, step, scratch)
+        _swap_rows(f, a, (m, n), step, pivot_row)
         pivot = a[step, step]
         is_zero = f.compare("oeq", pivot, constant(pivot.type, 0))
-        _note(f, info, is_zero, step)
+        _record_failure(f, info, is_zero, step)
         divisor = f.select(is_zero, constant(pivot.type, 1), pivot)
         below = f.index(f.add(step, 1))
         with f.each(below, m) as i:
             a[i, step] = factor = f.binary("fdiv", a[i, step], divisor)
             with f.each(below, n) as j:
-                a[i, j] = _less_product(f, a[i, j], factor, a[step, j])
+                a[i, j] = _subtract_product(f, a[i, j], factor, a[step, j])
     return a
 
 
-def _largest_of_column(f: KernelFunction, a: _Lanes, m: int, step: Value, spare: tuple[_Lanes, _Lanes]) -> Value:
+def _find_pivot(f: KernelFunction, a: _Lanes, m: int, step: Value, scratch: tuple[_Lanes, _Lanes]) -> Value:
     """The row, counted from 1 on, of the largest element from the diagonal on; the diagonal's where all are NaN."""
-    number, size = spare
-    number[0] = _ones_more(f, step, number.type)
-    size[0] = constant(a.type, -1)
+    row, largest = scratch
+    row[0] = _one_based(f, step, row.type)
+    largest[0] = constant(a.type, -1)
     with f.each(step, m) as i:
         magnitude = f.intrinsic("fabs", a[i, step])
-        is_larger = f.compare("ogt", magnitude, size[0])
-        size[0] = f.select(is_larger, magnitude, size[0])
-        number[0] = f.select(is_larger, _ones_more(f, i, number.type), number[0])
-    return number[0]
+        is_larger = f.compare("ogt", magnitude, largest[0])
+        largest[0] = f.select(is_larger, magnitude, largest[0])
+        row[0] = f.select(is_larger, _one_based(f, i, row.type), row[0])
+    return row[0]
 
 
-def _exchange_rows(f: KernelFunction, a: _Lanes, sizes: tuple[int, int], row: Value, other: Value) -> None:
+def _swap_rows(f: KernelFunction, a: _Lanes, sizes: tuple[int, int], row: Value, other: Value) -> None:
     """Exchanges a row with a later one, which each lane counts from 1 on."""
     m, n = sizes
     with f.each(f.add(row, 1), m) as i:
-        is_it = f.compare("eq", other, _ones_more(f, i, other.type))
+        is_target = f.compare("eq", other, _one_based(f, i, other.type))
         with f.each(0, n) as j:
             upper, lower = a[row, j], a[i, j]
-            a[row, j] = f.select(is_it, lower, upper)
-            a[i, j] = f.select(is_it, upper, lower)
+            a[row, j] = f.select(is_target, lower, upper)
+            a[i, j] = f.select(is_target, upper, lower)
 
 
 def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _Lanes:
@@ -224,8 +228,8 @@ def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _La
     forward = is_lower if is_left else not is_lower
     a = arrays[0] if (transposed == "N") == is_left else arrays[0].transposed
     b = arrays[1] if is_left else arrays[1].transposed
-    with f.each(0, n) as number:
-        i = number if forward else f.index(f.subtract(n - 1, number))
+    with f.each(0, n) as step:
+        i = step if forward else f.index(f.subtract(n - 1, step))
         if diagonal == "N":
             divisor = a[i, i]
             with f.each(0, columns) as c:
@@ -233,7 +237,7 @@ def _trsm(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _La
         with f.each(f.add(i, 1) if forward else 0, n if forward else i) as k:
             factor = a[k, i]
             with f.each(0, columns) as c:
-                b[k, c] = _less_product(f, b[k, c], factor, b[i, c])
+                b[k, c] = _subtract_product(f, b[k, c], factor, b[i, c])
     return b
 
 
@@ -243,16 +247,16 @@ def _geqrf(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _L
     sums, zero = _Lanes.of(f, a.type), constant(a.type, 0)
     with f.each(0, min(m, n)) as k:
         below = f.index(f.add(k, 1))
-        alpha, rest = a[k, k], _norm(f, a, sums, (below, m), k)
-        beta = f.fneg(f.intrinsic("copysign", _hypotenuse(f, f.intrinsic("fabs", alpha), rest), alpha))
-        stays = f.compare("oeq", rest, zero)
-        tau = f.select(stays, zero, f.binary("fdiv", f.binary("fsub", beta, alpha), beta))
-        divisor = f.select(stays, constant(a.type, 1), f.binary("fsub", alpha, beta))
+        alpha, norm = a[k, k], _norm(f, a, sums, (below, m), k)
+        beta = f.fneg(f.intrinsic("copysign", _hypotenuse(f, f.intrinsic("fabs", alpha), norm), alpha))
+        is_identity = f.compare("oeq", norm, zero)
+        tau = f.select(is_identity, zero, f.binary("fdiv", f.binary("fsub", beta, alpha), beta))
+        divisor = f.select(is_identity, constant(a.type, 1), f.binary("fsub", alpha, beta))
         with f.each(below, m) as i:
             a[i, k] = f.binary("fdiv", a[i, k], divisor)
         taus[k] = tau
-        a[k, k] = f.select(stays, alpha, beta)
-        _reflect(f, a, sums, (m, n), k, tau)
+        a[k, k] = f.select(is_identity, alpha, beta)
+        _apply_reflection(f, a, sums, (m, n), k, tau)
     return a
 
 
@@ -264,10 +268,10 @@ def _orgqr(f: KernelFunction, call: RoutineCall, arrays: Sequence[_Lanes]) -> _L
         with f.each(0, m) as i:
             a[i, j] = zero
         a[j, j] = one
-    with f.each(0, count) as number:
-        k = f.index(f.subtract(count - 1, number))
+    with f.each(0, count) as step:
+        k = f.index(f.subtract(count - 1, step))
         tau = taus[k]
-        _reflect(f, a, sums, (m, n), k, tau)
+        _apply_reflection(f, a, sums, (m, n), k, tau)
         with f.each(0, k) as i:
             a[i, k] = zero
         a[k, k] = f.binary("fsub", one, tau)
@@ -300,7 +304,7 @@ def _hypotenuse(f: KernelFunction, a: Value, b: Value) -> Value:
     return f.binary("fmul", larger, f.intrinsic("sqrt", f.fma(ratio, ratio, constant(a.type, 1))))
 
 
-def _reflect(f: KernelFunction, a: _Lanes, sums: _Lanes, sizes: tuple[int, int], k: Value, tau: Value) -> None:
+def _apply_reflection(f: KernelFunction, a: _Lanes, sums: _Lanes, sizes: tuple[int, int], k: Value, tau: Value) -> None:
     """Applies I - tau v v^T to the columns after k, with v = 1, and what lies in column k below the diagonal."""
     m, n = sizes
     below = f.index(f.add(k, 1))
@@ -308,10 +312,10 @@ def _reflect(f: KernelFunction, a: _Lanes, sums: _Lanes, sizes: tuple[int, int],
         sums[0] = a[k, j]
         with f.each(below, m) as i:
             sums[0] = f.fma(a[i, k], a[i, j], sums[0])
-        part = f.binary("fmul", tau, sums[0])
-        a[k, j] = f.binary("fsub", a[k, j], part)
+        projection = f.binary("fmul", tau, sums[0])
+        a[k, j] = f.binary("fsub", a[k, j], projection)
         with f.each(below, m) as i:
-            a[i, j] = _less_product(f, a[i, j], a[i, k], part)
+            a[i, j] = _subtract_product(f, a[i, j], a[i, k], projection)
 
 
-_WRITERS = {"potrf": _potrf, "getrf": _getrf, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr}
+_EMITTERS = {"potrf": _potrf, "getrf": _getrf, "trsm": _trsm, "geqrf": _geqrf, "orgqr": _orgqr}

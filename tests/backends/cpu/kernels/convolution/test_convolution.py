@@ -79,13 +79,13 @@ class Case:
 
 def operands(text: str, seed: int = 0) -> list[Array]:
     """Whole numbers, in memory that ends with a page."""
-    numbers = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     arrays = []
     for parameter in hl.parse(text).entry.parameters:
         type, sizes = parameter.shape.element_type, parameter.shape.dimensions
-        values = numbers.integers(0 if str(type)[0] == "u" else -4, 5, sizes)
+        values = generator.integers(0 if str(type)[0] == "u" else -4, 5, sizes)
         if type.is_complex:
-            values = values + 1j * numbers.integers(-4, 5, sizes)
+            values = values + 1j * generator.integers(-4, 5, sizes)
         array = guarded(values.size, str(type)).reshape(sizes)
         array[...] = values.astype(type.dtype)
         arrays.append(array)
@@ -209,7 +209,7 @@ def test_plans_of_every_kind_are_met() -> None:
     assert {len(plan.classes) for plan in plans.values()} >= {1, 4}
     assert {plan.geometry.run.taps > 1 for plan in plans.values()} == {True, False}
     assert {plan.has_partial_sums for plan in plans.values()} == {True, False}
-    assert {plan.goes_by_panels for plan in plans.values()} == {True, False}
+    assert {plan.has_panels_outermost for plan in plans.values()} == {True, False}
     assert {plan.images < plan.geometry.images for plan in plans.values()} == {True, False}
 
 

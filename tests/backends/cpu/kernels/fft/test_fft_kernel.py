@@ -14,7 +14,7 @@ from hloom.ops.attributes import FftType
 from hloom.passes.expand.fft_lengths import radices_of
 
 KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
-NUMBERS = {"f32": (np.float32, np.complex64), "f64": (np.float64, np.complex128)}
+DTYPES = {"f32": (np.float32, np.complex64), "f64": (np.float64, np.complex128)}
 ERRORS = {"f32": 2.0**-24, "f64": 2.0**-53}
 EXACT: dict[str, Any] = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}
 
@@ -37,7 +37,7 @@ def check(kind: str, sizes: Sequence[int], axes: int, real: str) -> None:
     x = rng.standard_normal(given)
     if kind != "RFFT":
         x = x + 1j * rng.standard_normal(given)
-    narrow, wide = NUMBERS[real]
+    narrow, wide = DTYPES[real]
     x = x.astype(narrow if kind == "RFFT" else wide)
     run = hl.compile(text)
     assert not run.report()
@@ -91,7 +91,7 @@ def test_empty_transforms_give_what_the_interpreter_gives() -> None:
 def test_sequences_do_not_change_each_other(n: int, kind: str) -> None:
     text, given = module(kind, (40, n), 1, "f32")
     run = hl.compile(text)
-    plain = np.random.default_rng(1).standard_normal(given).astype(NUMBERS["f32"][kind != "RFFT"])
+    plain = np.random.default_rng(1).standard_normal(given).astype(DTYPES["f32"][kind != "RFFT"])
     for number in (np.nan, np.inf, 1e30):
         for row in (0, 7, 39):
             x = plain.copy()

@@ -302,7 +302,7 @@ def test_words_of_columns_that_are_packed_in_several_passes() -> None:
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
-def test_products_of_the_lowest_numbers_wrap_around(vector_bytes: int) -> None:
+def test_products_of_the_lowest_integers_wrap_around(vector_bytes: int) -> None:
     """A pair of products of 16 bits is 2^31."""
     for type, bits in (("s16", 16), ("s8", 8)):
         lowest = np.full(8 * 31, -(2 ** (bits - 1)), BY_NAME[type].dtype)

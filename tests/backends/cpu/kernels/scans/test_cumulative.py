@@ -83,7 +83,7 @@ def test_predicates(opcode: str) -> None:
         check(cumulative.emit, text([x], ADD.replace("add", opcode), dimension), x, np.bool_(False))
 
 
-def test_complex_numbers() -> None:
+def test_complex_elements() -> None:
     x = np.random.default_rng(0).integers(-9, 9, (30, 300, 2)).astype(np.float32).view(np.complex64)[..., 0]
     for dimension in (0, 1):
         for backward in (False, True):

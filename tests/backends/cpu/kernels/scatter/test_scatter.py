@@ -16,7 +16,7 @@ LAST = "ROOT r = T[] copy(b0)"
 SWAP = "s = s32[] subtract(b1, a0)\n  t = s32[] maximum(a1, b0)\n  ROOT r = (s32[], s32[]) tuple(s, t)"
 
 
-def text(operands: list[Array], indices: Array, updates: list[Array], combiner: str, **numbers: Any) -> str:
+def text(operands: list[Array], indices: Array, updates: list[Array], combiner: str, **attributes: Any) -> str:
     types = [str(BY_DTYPE[a.dtype]) for a in operands]
     n = len(operands)
 
@@ -30,11 +30,11 @@ def text(operands: list[Array], indices: Array, updates: list[Array], combiner: 
     lines = [f"  x{k} = {shape(a)} parameter({k})" for k, a in enumerate(arrays)]
     result = shape(operands[0]) if n == 1 else "(" + ", ".join(map(shape, operands)) + ")"
     names = ", ".join(f"x{k}" for k in range(len(arrays)))
-    attributes = "".join(
+    fields = "".join(
         f", {key}={{{','.join(map(str, value))}}}" if isinstance(value, tuple) else f", {key}={value}"
-        for key, value in numbers.items()
+        for key, value in attributes.items()
     )
-    root = f"  ROOT r = {result} scatter({names}){attributes}, to_apply=combine"
+    root = f"  ROOT r = {result} scatter({names}){fields}, to_apply=combine"
     combiner = combiner.replace("T[]", f"{types[0]}[]")
     return "\n".join(["HloModule m", "combine {", *parameters, "  " + combiner, "}", "ENTRY e {", *lines, root, "}"])
 
@@ -81,49 +81,49 @@ def test_element_types(dtype: type) -> None:
 def test_single_elements(size: int) -> None:
     x, u = integers((size,)), integers((70000,))
     i = integers((70000,), low=-2, high=size + 2)
-    numbers = {
+    attributes = {
         "update_window_dims": (),
         "inserted_window_dims": (0,),
         "scatter_dims_to_operand_dims": (0,),
         "index_vector_dim": 1,
     }
-    check(scatter.emit, text([x], i, [u], LAST, **numbers), x, i, u, threads=(1, 2, 4))
+    check(scatter.emit, text([x], i, [u], LAST, **attributes), x, i, u, threads=(1, 2, 4))
 
 
 def test_windows_of_several_dimensions() -> None:
     """Whole windows that lie partly outside are skipped."""
     x, u = integers((9, 7, 8)), integers((60, 3, 7, 2))
     i = np.stack([integers((60,), low=-1, high=9), np.roll(integers((60,), low=-1, high=9), 5)], axis=1)
-    numbers = {
+    attributes = {
         "update_window_dims": (1, 2, 3),
         "inserted_window_dims": (),
         "scatter_dims_to_operand_dims": (0, 2),
         "index_vector_dim": 1,
     }
-    check(scatter.emit, text([x], i, [u], ADD, **numbers), x, i, u)
+    check(scatter.emit, text([x], i, [u], ADD, **attributes), x, i, u)
 
 
 def test_window_dimensions_before_scatter_dimensions() -> None:
     x, u, i = integers((9, 20)), integers((20, 5, 4)), integers((2, 5, 4), low=0, high=9)
-    numbers = {
+    attributes = {
         "update_window_dims": (0,),
         "inserted_window_dims": (0,),
         "scatter_dims_to_operand_dims": (0,),
         "index_vector_dim": 0,
     }
     i = i[:1]
-    check(scatter.emit, text([x], i, [u], ADD, **numbers), x, i, u)
+    check(scatter.emit, text([x], i, [u], ADD, **attributes), x, i, u)
 
 
 @pytest.mark.parametrize("batch", [3, 40])
 def test_batching_dimensions(batch: int) -> None:
     x, u = integers((batch, 50, 6)), integers((batch, 400, 6))
     i = integers((batch, 400, 1), low=-2, high=52)
-    numbers = {
+    attributes = {
         "update_window_dims": (2,), "inserted_window_dims": (1,), "scatter_dims_to_operand_dims": (1,), "input_batching_dims": (0,),
         "scatter_indices_batching_dims": (0,), "index_vector_dim": 2,
     }  # fmt: skip
-    check(scatter.emit, text([x], i, [u], ADD, **numbers), x, i, u)
+    check(scatter.emit, text([x], i, [u], ADD, **attributes), x, i, u)
 
 
 def test_several_operands() -> None:
@@ -174,5 +174,5 @@ def test_extrema_of_many(dtype: type, combiner: str) -> None:
         u = rng.permutation(np.concatenate([u[:397] - dtype(4), np.array([np.nan, -0.0, -0.0], dtype)])).astype(dtype)
         u[i[:, 0] == 2] = rng.choice(np.array([-0.0, 0.0], dtype), (i[:, 0] == 2).sum())
         x[2] = -0.0
-    numbers = {**rows(), "update_window_dims": ()}
-    check(scatter.emit, text([x], i, [u], f"ROOT r = T[] {combiner}", **numbers), x, i, u)
+    attributes = {**rows(), "update_window_dims": ()}
+    check(scatter.emit, text([x], i, [u], f"ROOT r = T[] {combiner}", **attributes), x, i, u)

@@ -62,12 +62,12 @@ def _taps(instruction: Instruction) -> int:
 
 def _zeros(name: str, instruction: Instruction) -> KernelCode:
     f = entry_function(name, instruction)
-    _clear(f, f["result0"], instruction.shape.element_count * instruction.shape.element_type.byte_width)
+    _fill_zeros(f, f["result0"], instruction.shape.element_count * instruction.shape.element_type.byte_width)
     return code_of(name, [f])
 
 
-def _clear(f: KernelFunction, place: Value, size: Index) -> None:
-    f.call_void("llvm.memset.p0.i64", place, constant(I8, 0), f.index(size), constant(I1, False))
+def _fill_zeros(f: KernelFunction, address: Value, size: Index) -> None:
+    f.call_void("llvm.memset.p0.i64", address, constant(I8, 0), f.index(size), constant(I1, False))
 
 
 class _Emitter:
@@ -128,23 +128,23 @@ class _Emitter:
         plan, form, g = self.plan, self.plan.form, self.plan.geometry
         f.is_call_only = plan.has_long_tiles
         images, weights, result, partial = f.unpack(f["context"], PTR, PTR, PTR, PTR)
-        number: Index = f["chunk"]
+        index: Index = f["chunk"]
         indices = []
         for count in (plan.blocks[1], plan.blocks[0], len(plan.classes), g.groups):
-            indices.append(f.remainder(number, count))
-            number = f.divide(number, count)
-        column_block, row_block, class_number, group = indices
+            indices.append(f.remainder(index, count))
+            index = f.divide(index, count)
+        column_block, row_block, class_index, group = indices
         record = Value(f"@{self.name}.classes", PTR)
-        record = f.at(record, f.multiply(class_number, 3 + len(form.axes)), "i64")
+        record = f.at(record, f.multiply(class_index, 3 + len(form.axes)), "i64")
         entries, first, output = f.unpack(record, I64, I64, I64)
-        image = f.add(f.multiply(number, g.strides["image"]), f.multiply(group, g.group_stride))
-        place = f.add(
-            f.add(f.multiply(number, form.batch_strides[1]), f.multiply(group, form.group_strides[2])), output
+        image = f.add(f.multiply(index, g.strides["image"]), f.multiply(group, g.group_stride))
+        offset = f.add(
+            f.add(f.multiply(index, form.batch_strides[1]), f.multiply(group, form.group_strides[2])), output
         )
-        block = Block(
+        block = TaskBlock(
             f.at(images, image, self.element),
-            f.at(weights, f.multiply(group, plan.tiles[1] * plan.depth * plan.unit), self.element),
-            f.at(result, place, g.result.element),
+            f.at(weights, f.multiply(group, plan.tiles[1] * plan.depth * plan.tile_features), self.element),
+            f.at(result, offset, g.result.element),
             f.at(partial, f.multiply(f["chunk"], plan.task_size * (2 if plan.has_groups else 1)), self.element),
             f.at(record, 3, "i64"),
             f.share(plan.row_tiles, 1, plan.blocks[0], row_block),
@@ -153,13 +153,13 @@ class _Emitter:
         self._blocks_of_k(f, block, entries, first)
         return f
 
-    def _blocks_of_k(self, f: KernelFunction, block: Block, entries: Value, first: Value) -> None:
+    def _blocks_of_k(self, f: KernelFunction, block: TaskBlock, entries: Value, first: Value) -> None:
         plan = self.plan
         if not plan.has_partial_sums:
             sums = f.slot(plan.tile.type, plan.tile.rows * plan.tile.vectors)
             self._tiles(f, replace(block, sums=sums), first, entries, None)
             return
-        _clear(f, block.sums, plan.task_size * size_of(self.element) * (2 if plan.has_groups else 1))
+        _fill_zeros(f, block.sums, plan.task_size * size_of(self.element) * (2 if plan.has_groups else 1))
         with f.loop(entries, plan.block) as loop:
             start, end = loop.index, f.add(loop.index, plan.block)
             count = f.minimum(plan.block, f.subtract(entries, start))
@@ -173,10 +173,10 @@ class _Emitter:
         is_first = f.compare("eq", f.index(f.remainder(entry, self.plan.group)), f.index(0))
         return sums_of_group(f, self.plan.tile.type, sums, f.at(sums, size, self.element), size, is_first, last)
 
-    def _tiles(self, f: KernelFunction, block: Block, first: Value, count: Value, last: Value | None) -> None:
+    def _tiles(self, f: KernelFunction, block: TaskBlock, first: Value, count: Value, last: Value | None) -> None:
         """All tiles of a task, for a block of K; they are stored with the last."""
         (row, rows), (column, columns) = block.rows, block.columns
-        by_panels = self.plan.goes_by_panels
+        by_panels = self.plan.has_panels_outermost
         with (
             f.each(0, columns if by_panels else rows) as outer,
             f.each(0, rows if by_panels else columns) as inner,
@@ -184,59 +184,61 @@ class _Emitter:
             i, j = (inner, outer) if by_panels else (outer, inner)
             sums = block.sums
             if last is not None:
-                number = f.add(f.multiply(i, self.plan.task_tiles[1]), j)
-                sums = f.at(sums, f.multiply(number, self.plan.tile.size), self.element)
+                index = f.add(f.multiply(i, self.plan.task_tiles[1]), j)
+                sums = f.at(sums, f.multiply(index, self.plan.tile.size), self.element)
             self._tile(f, replace(block, sums=sums), (f.add(row, i), f.add(column, j)), (first, count), last)
 
     def _tile(
         self,
         f: KernelFunction,
-        block: Block,
+        block: TaskBlock,
         tile: tuple[Index, Index],
         entries: tuple[Value, Value],
         last: Value | None,
     ) -> None:
         plan, g = self.plan, self.plan.geometry
-        at = f.index(f.multiply(f.remainder(tile[0], plan.tiles[0]), plan.across))
-        image, place, inside = self._outer(f, block, f.divide(tile[0], plan.tiles[0]))
-        column = f.multiply(tile[1], plan.unit)
-        image = f.add(f.add(image, f.multiply(at, g.row_stride)), column if g.mode == "lanes" else 0)
+        position = f.index(f.multiply(f.remainder(tile[0], plan.tiles[0]), plan.tile_positions))
+        image, offset, is_inside = self._row_offsets(f, block, f.divide(tile[0], plan.tiles[0]))
+        column = f.multiply(tile[1], plan.tile_features)
+        image = f.add(f.add(image, f.multiply(position, g.row_stride)), column if g.mode == "lanes" else 0)
         panel = f.add(f.multiply(tile[1], plan.depth), f.multiply(entries[0], g.run.length))
-        along = g.result.row if g.mode == "columns" else g.result.column
-        place = f.add(place, f.divide(f.multiply(column, along), 2) if g.result.paired else f.multiply(column, along))
-        with _when(f, inside):
+        stride = g.result.row if g.mode == "columns" else g.result.column
+        offset = f.add(
+            offset, f.divide(f.multiply(column, stride), 2) if g.result.paired else f.multiply(column, stride)
+        )
+        with _when(f, is_inside):
             f.invoke(
                 f"{self.name}.tile",
                 f.at(block.image, image, self.element),
-                f.at(block.weights, f.multiply(panel, plan.unit), self.element),
+                f.at(block.weights, f.multiply(panel, plan.tile_features), self.element),
                 f.at(Value(f"@{self.name}.image_table", PTR), entries[0], "i64"),
                 entries[1],
                 block.sums,
             )
             with _when(f, last):
-                result = f.at(block.result, place, g.result.element)
+                result = f.at(block.result, offset, g.result.element)
                 features = f.index(f.subtract(g.output_features, column))
-                f.invoke(f"{self.name}.store", block.sums, result, at, features, block.counts)
+                f.invoke(f"{self.name}.store", block.sums, result, position, features, block.counts)
 
-    def _outer(self, f: KernelFunction, block: Block, number: Index) -> tuple[Index, Index, Value | None]:
+    def _row_offsets(self, f: KernelFunction, block: TaskBlock, row: Index) -> tuple[Index, Index, Value | None]:
         """Of a row of positions: the places in the image and the result, and whether the class has it."""
         image: Index = 0
-        place: Index = 0
-        inside: Value | None = None
-        for d in reversed(range(len(self.plan.geometry.outer_lines))):
+        result: Index = 0
+        is_inside: Value | None = None
+        for d in reversed(range(len(self.plan.geometry.outer_axes))):
             axis = self.plan.form.axes[d]
-            index = f.remainder(number, axis.most) if d else number
-            number = f.divide(number, axis.most)
+            index = f.remainder(row, axis.max_outputs) if d else row
+            row = f.divide(row, axis.max_outputs)
             image = f.add(image, f.multiply(index, self.plan.geometry.step(d)))
-            place = f.add(place, f.multiply(index, axis.output_stride * axis.period))
+            result = f.add(result, f.multiply(index, axis.output_stride * axis.period))
             if axis.period > 1:
                 fits = f.compare("ult", f.index(index), f.load(f.at(block.counts, d, "i64"), I64, 8))
-                inside = fits if inside is None else f.binary("and", inside, fits)
-        return image, place, inside
+                is_inside = fits if is_inside is None else f.binary("and", is_inside, fits)
+        return image, result, is_inside
 
 
 @dataclass(frozen=True)
-class Block:
+class TaskBlock:
     """What a task works on: pointers, and the first and the number of its tiles along positions and features."""
 
     image: Value

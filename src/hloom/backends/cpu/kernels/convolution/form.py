@@ -42,20 +42,20 @@ class Axis:
     output_stride: int
 
     @property
-    def most(self) -> int:
+    def max_outputs(self) -> int:
         """The outputs of the first class, which has the most."""
         return self.count(0)
 
-    def count(self, number: int) -> int:
+    def count(self, class_index: int) -> int:
         """The outputs of a class."""
-        return -(-(self.outputs - number) // self.period)
+        return -(-(self.outputs - class_index) // self.period)
 
     @cached_property
     def positions(self) -> tuple[int, ...]:
         return tuple(tap.position for taps in self.classes for tap in taps)
 
     @cached_property
-    def low(self) -> int:
+    def min_position(self) -> int:
         """The first position that any output meets."""
         return min(self.positions)
 
@@ -72,7 +72,7 @@ class Axis:
 class Form:
     """out[b, g, o.., n] = sum over taps and f of lhs[b, g, p.., f] * rhs[g, taps.., f, n].
 
-    `group_strides` are of lhs, rhs and out. Groups of features are runs of the input features (`splits_features`),
+    `group_strides` are of lhs, rhs and out. Groups of features are runs of the input features (`has_feature_groups`),
     groups of batches are runs of the batch.
     """
 
@@ -83,7 +83,7 @@ class Form:
     inputs: int
     outputs: int
     axes: tuple[Axis, ...]
-    splits_features: bool
+    has_feature_groups: bool
     batch_strides: tuple[int, int]
     group_strides: tuple[int, int, int]
     input_stride: int
@@ -124,11 +124,15 @@ def normal_form(instruction: Instruction) -> Form:
     a, b, c = (strides_of(shape, 2 if is_complex else 1) for shape in (lhs, rhs, out))
     batch, outputs = out.dimensions[n.output_batch_dimension], out.dimensions[n.output_feature_dimension] // groups
     inputs = rhs.dimensions[n.kernel_input_feature_dimension]
-    splits_features = op.batch_group_count == 1
-    along = a[n.input_feature_dimension] * inputs if splits_features else a[n.input_batch_dimension] * batch
+    has_feature_groups = op.batch_group_count == 1
+    lhs_group_stride = (
+        a[n.input_feature_dimension] * inputs if has_feature_groups else a[n.input_batch_dimension] * batch
+    )
     kernel_strides = b[n.kernel_input_feature_dimension], b[n.kernel_output_feature_dimension]
     output_stride = c[n.output_feature_dimension]
-    numbers = zip(n.input_spatial_dimensions, n.kernel_spatial_dimensions, n.output_spatial_dimensions, strict=True)
+    spatial_dimensions = zip(
+        n.input_spatial_dimensions, n.kernel_spatial_dimensions, n.output_spatial_dimensions, strict=True
+    )
     return Form(
         tuple(real_type(str(shape.element_type)) for shape in (lhs, rhs, out)),  # type: ignore[arg-type]
         is_complex,
@@ -138,11 +142,11 @@ def normal_form(instruction: Instruction) -> Form:
         outputs,
         tuple(
             _axis(window, lhs.dimensions[i], out.dimensions[o], a[i], b[k], c[o])
-            for window, (i, k, o) in zip(op.window, numbers, strict=True)
+            for window, (i, k, o) in zip(op.window, spatial_dimensions, strict=True)
         ),
-        splits_features,
+        has_feature_groups,
         (a[n.input_batch_dimension], c[n.output_batch_dimension]),
-        (along, kernel_strides[1] * outputs, output_stride * outputs),
+        (lhs_group_stride, kernel_strides[1] * outputs, output_stride * outputs),
         a[n.input_feature_dimension],
         kernel_strides,
         output_stride,
@@ -157,9 +161,9 @@ def _axis(window: WindowDimension, size: int, outputs: int, lhs: int, rhs: int, 
     for remainder in range(min(period, outputs)):
         taps = []
         for w in range(window.size):
-            place = remainder * window.stride + w * window.window_dilation - window.padding_low
-            if place % window.base_dilation == 0:
+            position = remainder * window.stride + w * window.window_dilation - window.padding_low
+            if position % window.base_dilation == 0:
                 index = window.size - 1 - w if window.window_reversal else w
-                taps.append(Tap(place // window.base_dilation, index * rhs))
+                taps.append(Tap(position // window.base_dilation, index * rhs))
         classes.append(tuple(taps))
     return Axis(size, outputs, window.stride // common, period, tuple(classes), lhs, out)

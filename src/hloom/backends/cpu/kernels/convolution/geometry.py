@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Literal
 
 from hloom.backends.cpu.kernels.convolution.form import Axis, Form
-from hloom.backends.cpu.kernels.products.matmul_plan import L2_BYTES, up
+from hloom.backends.cpu.kernels.products.matmul_plan import L2_BYTES, align_up
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
 
@@ -44,7 +44,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Line:
+class ImageAxis:
     """A spatial axis of the image. Where it is split, inputs of one `phase` lie side by side, else all do."""
 
     axis: Axis
@@ -52,7 +52,7 @@ class Line:
 
     @cached_property
     def phases(self) -> int:
-        return max(self.place(p)[0] for p in self.axis.positions) + 1 if self.is_split else 1
+        return max(self.phase_and_index(p)[0] for p in self.axis.positions) + 1 if self.is_split else 1
 
     @property
     def advance(self) -> int:
@@ -61,13 +61,13 @@ class Line:
 
     @cached_property
     def extent(self) -> int:
-        _, last = self.place(max(self.axis.positions))
-        return up(last + (self.axis.most - 1) * self.advance + 1, self.advance)
+        _, last = self.phase_and_index(max(self.axis.positions))
+        return align_up(last + (self.axis.max_outputs - 1) * self.advance + 1, self.advance)
 
-    def place(self, position: int) -> tuple[int, int]:
+    def phase_and_index(self, position: int) -> tuple[int, int]:
         """The phase, and the number within it, of a position in the input."""
-        number, phase = divmod(position - self.axis.low, self.axis.step)
-        return (phase, number) if self.is_split else (0, position - self.axis.low)
+        index, phase = divmod(position - self.axis.min_position, self.axis.step)
+        return (phase, index) if self.is_split else (0, position - self.axis.min_position)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Geometry:
     @cached_property
     def features(self) -> int:
         """Input features of an image, in real numbers."""
-        groups = self.form.groups if self.form.splits_features and self.mode != "lanes" else 1
+        groups = self.form.groups if self.form.has_feature_groups and self.mode != "lanes" else 1
         return self.form.inputs * self.form.parts * groups
 
     @property
@@ -105,9 +105,9 @@ class Geometry:
         return Run(1, features)
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
+    def image_axes(self) -> tuple[ImageAxis, ...]:
         last = len(self.form.axes) - 1
-        return tuple(Line(axis, not (d == last and self.run.taps > 1)) for d, axis in enumerate(self.form.axes))
+        return tuple(ImageAxis(axis, not (d == last and self.run.taps > 1)) for d, axis in enumerate(self.form.axes))
 
     @property
     def has_features_last(self) -> bool:
@@ -124,13 +124,13 @@ class Geometry:
     @cached_property
     def extents(self) -> dict[str, int]:
         """The dimensions of an image, outermost first: batch b, group g, phases p, positions x, features f, lanes."""
-        sizes = {"g": 1 if self.form.splits_features or self.mode == "lanes" else self.form.groups}
+        sizes = {"g": 1 if self.form.has_feature_groups or self.mode == "lanes" else self.form.groups}
         if self.flat == 0 and not self.has_batch_last:
             sizes["b"] = self.form.batch
-        sizes |= {f"p{d}": line.phases for d, line in enumerate(self.lines)}
+        sizes |= {f"p{d}": axis.phases for d, axis in enumerate(self.image_axes)}
         if not self.has_features_last:
             sizes["f"] = self.features
-        sizes |= {f"x{d}": line.extent for d, line in enumerate(self.lines)}
+        sizes |= {f"x{d}": axis.extent for d, axis in enumerate(self.image_axes)}
         if self.has_features_last:
             sizes["f"] = self.features
         if self.has_batch_last:
@@ -153,7 +153,9 @@ class Geometry:
     @property
     def group_stride(self) -> int:
         return (
-            self.strides["f"] * self.form.inputs * self.form.parts if self.form.splits_features else self.strides["g"]
+            self.strides["f"] * self.form.inputs * self.form.parts
+            if self.form.has_feature_groups
+            else self.strides["g"]
         )
 
     @cached_property
@@ -165,38 +167,41 @@ class Geometry:
     # Positions
 
     @property
-    def flat_lines(self) -> tuple[Line, ...]:
-        return self.lines[len(self.lines) - self.flat :]
+    def flat_axes(self) -> tuple[ImageAxis, ...]:
+        return self.image_axes[len(self.image_axes) - self.flat :]
 
     @property
-    def outer_lines(self) -> tuple[Line, ...]:
-        return self.lines[: len(self.lines) - self.flat]
+    def outer_axes(self) -> tuple[ImageAxis, ...]:
+        return self.image_axes[: len(self.image_axes) - self.flat]
 
     def step(self, d: int) -> int:
         """The distance in the image from one output to the next along an axis."""
-        return self.strides[f"x{d}"] * self.lines[d].advance
+        return self.strides[f"x{d}"] * self.image_axes[d].advance
 
     @cached_property
     def row_stride(self) -> int:
-        return self.step(len(self.lines) - 1) if self.flat else self.strides["b"]
+        return self.step(len(self.image_axes) - 1) if self.flat else self.strides["b"]
 
     @cached_property
     def pitches(self) -> tuple[int, ...]:
         """The positions from one output to the next along each flat axis."""
-        first = len(self.lines) - self.flat
-        return tuple(self.step(d) // self.row_stride for d in range(first, len(self.lines)))
+        first = len(self.image_axes) - self.flat
+        return tuple(self.step(d) // self.row_stride for d in range(first, len(self.image_axes)))
 
     @cached_property
     def positions(self) -> int:
         """The length of a row of positions."""
         if not self.flat:
             return self.form.batch
-        return 1 + sum((line.axis.most - 1) * p for line, p in zip(self.flat_lines, self.pitches, strict=True))
+        return 1 + sum(
+            (image_axis.axis.max_outputs - 1) * pitch
+            for image_axis, pitch in zip(self.flat_axes, self.pitches, strict=True)
+        )
 
     @cached_property
     def outer(self) -> int:
         """How many rows of positions an image has."""
-        return math.prod(line.axis.most for line in self.outer_lines)
+        return math.prod(image_axis.axis.max_outputs for image_axis in self.outer_axes)
 
     @property
     def images(self) -> int:
@@ -229,8 +234,8 @@ class Geometry:
 
     def tiles(self, tile: Tile) -> tuple[int, int]:
         """The tiles along a row of positions, and along the features."""
-        across, unit = (tile.columns, tile.rows) if self.mode == "columns" else (tile.rows, tile.columns)
-        return math.ceil(self.positions / across), math.ceil(self.output_features / unit)
+        positions, features = (tile.columns, tile.rows) if self.mode == "columns" else (tile.rows, tile.columns)
+        return math.ceil(self.positions / positions), math.ceil(self.output_features / features)
 
     @cached_property
     def steps(self) -> float:
@@ -252,18 +257,18 @@ class Geometry:
         vector = {"rows": 3, "columns": 2 if self.form.taps > 1 else 1, "lanes": 1}[self.mode]
         loads = tile.rows + tile.vectors * vector
         products = self.steps * (max(sums, 8) + 0.1 * loads)
-        along, by = self.tiles(tile)
-        return self.rows * along * by * (products + sums * self.store_cost)
+        row_tiles, column_tiles = self.tiles(tile)
+        return self.rows * row_tiles * column_tiles * (products + sums * self.store_cost)
 
     @property
     def copy_cost(self) -> float:
         name = next(reversed(self.extents))
         axis = self.form.axes[-1] if self.form.axes else None
-        contiguous = {
+        is_contiguous = {
             "f": self.form.input_stride == self.form.parts,
             "b": self.form.batch_strides[0] == 1,
             "lane": self.form.group_strides[0] == 1 and self.form.outputs == 1,
         }.get(name, axis is not None and axis.input_stride == 1 and axis.step == 1)
         elements = self.strides["image"]
-        far = 4 if elements * self.size > PASS_BYTES else 1
-        return self.images * elements * far * (2 / self.width if contiguous else 2)
+        cache_penalty = 4 if elements * self.size > PASS_BYTES else 1
+        return self.images * elements * cache_penalty * (2 / self.width if is_contiguous else 2)

@@ -14,12 +14,12 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Index, Value, constant, lane_numbers, type_of
 
-PACK_CHUNKS = 16
-COPY_ROWS = 8  # of an image that are worth a chunk
+MAX_PACK_CHUNKS = 16
+MIN_CHUNK_ROWS = 8  # of an image that are worth a chunk
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceAxis:
     """An axis of the input: where the copy starts on it, its size, and the distance from element to element.
 
     Elements come in runs of `pair`: those of a run lie side by side in the input, or, with `repeats`, are the same.
@@ -33,7 +33,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Dim:
+class Dimension:
     """A dimension of the copy: each index is `factor` further on an axis of the input."""
 
     extent: int
@@ -42,33 +42,33 @@ class Dim:
     factor: int = 1
 
 
-def _sources(plan: Plan) -> dict[str, Source]:
+def _sources(plan: Plan) -> dict[str, SourceAxis]:
     form, g = plan.form, plan.geometry
     parts = form.parts
-    sources = {f"x{d}": Source(axis.low, axis.size, axis.input_stride) for d, axis in enumerate(form.axes)}
-    sources["image"] = sources["b"] = Source(0, form.batch, form.batch_strides[0])
-    sources["g"] = Source(0, form.groups, form.group_strides[0])
+    sources = {f"x{d}": SourceAxis(axis.min_position, axis.size, axis.input_stride) for d, axis in enumerate(form.axes)}
+    sources["image"] = sources["b"] = SourceAxis(0, form.batch, form.batch_strides[0])
+    sources["g"] = SourceAxis(0, form.groups, form.group_strides[0])
     contiguous = form.input_stride == parts
-    sources["f"] = Source(0, g.features, 1 if contiguous else form.input_stride, 1 if contiguous else parts)
-    sources["lane"] = Source(0, g.lanes, form.group_strides[0], form.outputs, repeats=True)
+    sources["f"] = SourceAxis(0, g.features, 1 if contiguous else form.input_stride, 1 if contiguous else parts)
+    sources["lane"] = SourceAxis(0, g.lanes, form.group_strides[0], form.outputs, repeats=True)
     return sources
 
 
-def _dims(plan: Plan, sources: dict[str, Source]) -> list[Dim]:
+def _dims(plan: Plan, sources: dict[str, SourceAxis]) -> list[Dimension]:
     """The dimensions of the copy, outermost first, without those that are but the first element of an axis."""
     g = plan.geometry
     dims = []
     for name, extent in g.extents.items():
         axis, factor = name, 1
         if name[0] in "px":
-            line = g.lines[int(name[1:])]
+            line = g.image_axes[int(name[1:])]
             axis, factor = f"x{name[1:]}", line.axis.step if name[0] == "x" and line.is_split else 1
         if extent > 1 or (name[0] == "x" and sources[axis].start != 0):
-            dims.append(Dim(extent, g.strides[name], axis, factor))
-    return dims or [Dim(1, 1, "image")]
+            dims.append(Dimension(extent, g.strides[name], axis, factor))
+    return dims or [Dimension(1, 1, "image")]
 
 
-def _merged(dims: list[Dim], sources: dict[str, Source]) -> list[Dim]:
+def _merged(dims: list[Dimension], sources: dict[str, SourceAxis]) -> list[Dimension]:
     """With the last spatial axis and the features as one dimension, where they lie alike in input and copy."""
     if len(dims) < 2 or dims[-1].axis != "f" or dims[-2].axis[0] != "x":
         return dims
@@ -78,8 +78,8 @@ def _merged(dims: list[Dim], sources: dict[str, Source]) -> list[Dim]:
         return dims
     if any(dim.axis == x.axis for dim in dims[:-2]):
         return dims
-    sources["xf"] = Source(from_x.start * f.extent, from_x.size * f.extent, 1)
-    return [*dims[:-2], Dim(x.extent * f.extent, 1, "xf")]
+    sources["xf"] = SourceAxis(from_x.start * f.extent, from_x.size * f.extent, 1)
+    return [*dims[:-2], Dimension(x.extent * f.extent, 1, "xf")]
 
 
 class ImageCopy:
@@ -91,7 +91,7 @@ class ImageCopy:
         self.sources = _sources(plan)
         self.dims = _merged(_dims(plan, self.sources), self.sources)
         self.rows = math.prod(dim.extent for dim in self.dims[:-1])
-        self.chunks = min(4 * plan.threads, -(-self.rows // COPY_ROWS)) if plan.threads > 1 else 1
+        self.chunks = min(4 * plan.threads, -(-self.rows // MIN_CHUNK_ROWS)) if plan.threads > 1 else 1
         self.type = plan.tile.type
         self.element = ELEMENTS[plan.form.types[0]]
 
@@ -108,45 +108,45 @@ class ImageCopy:
 
     def _row(self, f: KernelFunction, source: Value, target: Value, row: Index) -> None:
         """One row of the copy: its place in both, and whether it is inside of the input."""
-        numbers: dict[str, Index] = {}
-        place: Index = 0
+        indices: dict[str, Index] = {}
+        target_offset: Index = 0
         for dim in reversed(self.dims[:-1]):
-            index = f.remainder(row, dim.extent)
+            i = f.remainder(row, dim.extent)
             row = f.divide(row, dim.extent)
-            place = f.add(place, f.multiply(index, dim.stride))
-            numbers[dim.axis] = f.add(numbers.get(dim.axis, 0), f.multiply(index, dim.factor))
-        inner, inside = self.dims[-1], None
-        offset: Index = 0
-        for axis, number in numbers.items():
+            target_offset = f.add(target_offset, f.multiply(i, dim.stride))
+            indices[dim.axis] = f.add(indices.get(dim.axis, 0), f.multiply(i, dim.factor))
+        inner, is_inside = self.dims[-1], None
+        source_offset: Index = 0
+        for axis, index in indices.items():
             if axis == inner.axis:
                 continue
             s = self.sources[axis]
-            if s.start < 0 or s.start + self._reach(axis) >= s.size:
-                number = f.binary("add", f.index(number), f.index(s.start))
-                fits = f.compare("ult", number, f.index(s.size))
-                inside = fits if inside is None else f.binary("and", inside, fits)
+            if s.start < 0 or s.start + self._max_index(axis) >= s.size:
+                index = f.binary("add", f.index(index), f.index(s.start))
+                fits = f.compare("ult", index, f.index(s.size))
+                is_inside = fits if is_inside is None else f.binary("and", is_inside, fits)
             else:
-                number = f.add(number, s.start)
-            offset = f.binary("add", f.index(offset), self._offset(f, s, f.index(number)))
-        line = f.at(target, place, self.type.element)
-        start = f.binary("add", f.index(numbers.get(inner.axis, 0)), f.index(self.sources[inner.axis].start))
+                index = f.add(index, s.start)
+            source_offset = f.binary("add", f.index(source_offset), self._offset(f, s, f.index(index)))
+        target_row = f.at(target, target_offset, self.type.element)
+        start = f.binary("add", f.index(indices.get(inner.axis, 0)), f.index(self.sources[inner.axis].start))
         size = f.index(self.sources[inner.axis].size)
-        if inside is not None:
-            size = f.select(inside, size, f.index(0))
-        self._copy_row(f, f.at(source, offset, self.element), line, start, size)
+        if is_inside is not None:
+            size = f.select(is_inside, size, f.index(0))
+        self._copy_row(f, f.at(source, source_offset, self.element), target_row, start, size)
 
-    def _reach(self, axis: str) -> int:
+    def _max_index(self, axis: str) -> int:
         return sum((dim.extent - 1) * dim.factor for dim in self.dims if dim.axis == axis)
 
-    def _offset(self, f: KernelFunction, s: Source, number: Value) -> Value:
+    def _offset(self, f: KernelFunction, s: SourceAxis, index: Value) -> Value:
         """The distance of an element (or vector of them) in the input."""
-        type = number.type
+        type = index.type
         if s.pair == 1:
-            return f.binary("mul", number, constant(type, s.stride))
-        offset = f.binary("mul", f.binary("udiv", number, constant(type, s.pair)), constant(type, s.stride))
-        return offset if s.repeats else f.binary("add", offset, f.binary("urem", number, constant(type, s.pair)))
+            return f.binary("mul", index, constant(type, s.stride))
+        offset = f.binary("mul", f.binary("udiv", index, constant(type, s.pair)), constant(type, s.stride))
+        return offset if s.repeats else f.binary("add", offset, f.binary("urem", index, constant(type, s.pair)))
 
-    def _copy_row(self, f: KernelFunction, source: Value, line: Value, start: Value, size: Value) -> None:
+    def _copy_row(self, f: KernelFunction, source: Value, target_row: Value, start: Value, size: Value) -> None:
         """Elements start, start + factor, .. of the innermost axis, as far as they are below `size`."""
         inner, s = self.dims[-1], self.sources[self.dims[-1].axis]
         words = type_of("i32", self.type.width)
@@ -154,31 +154,31 @@ class ImageCopy:
         size = f.splat(f.convert("trunc", size, "i32"), words.width)
         with f.loop(inner.extent, self.type.width) as loop:
             first = f.binary("add", start, f.index(f.multiply(loop.index, inner.factor)))
-            numbers = f.binary("add", f.splat(f.convert("trunc", first, "i32"), words.width), steps)
-            mask = f.compare("ult", numbers, size)
+            indices = f.binary("add", f.splat(f.convert("trunc", first, "i32"), words.width), steps)
+            mask = f.compare("ult", indices, size)
             if s.pair == 1 and s.stride * inner.factor == 1:
                 value = f.load_as(f.at(source, first, self.element), self.plan.form.types[0], self.type, mask)
             else:
-                value = self._gather(f, source, self._offset(f, s, numbers), mask)
+                value = self._gather(f, source, self._offset(f, s, indices), mask)
             left = f.first_lanes(f.subtract(inner.extent, loop.index), words.width)
             keep = left if inner.extent % words.width else None
-            _store(f, value, f.at(line, loop.index, self.type.element), keep)
+            _store(f, value, f.at(target_row, loop.index, self.type.element), keep)
 
     def _gather(self, f: KernelFunction, source: Value, offsets: Value, mask: Value) -> Value:
         pointers = type_of("ptr", self.type.width)
         memory = self.type.of(self.element)
-        places = f.emit(f"getelementptr {self.element}, {source}, {offsets}", pointers)
+        addresses = f.emit(f"getelementptr {self.element}, {source}, {offsets}", pointers)
         name = f"llvm.masked.gather.{memory.suffix}.v{self.type.width}p0"
         align, zero = constant(I32, size_of(self.element)), Value("zeroinitializer", memory)
-        return f.widen(f.call(name, memory, places, align, mask, zero), self.plan.form.types[0], self.type)
+        return f.widen(f.call(name, memory, addresses, align, mask, zero), self.plan.form.types[0], self.type)
 
 
-def _store(f: KernelFunction, value: Value, place: Value, mask: Value | None) -> None:
+def _store(f: KernelFunction, value: Value, address: Value, mask: Value | None) -> None:
     align = size_of(value.type.element)
     if mask is None:
-        f.store(value, place, align)
+        f.store(value, address, align)
     else:
-        f.store_masked(value, place, align, mask)
+        f.store_masked(value, address, align, mask)
 
 
 class KernelPack:
@@ -193,7 +193,7 @@ class KernelPack:
         self.type = plan.tile.type
         self.element = ELEMENTS[plan.form.types[1]]
         self.rows = plan.geometry.groups * plan.tiles[1] * len(plan.table)
-        self.chunks = min(PACK_CHUNKS, self.rows) if plan.threads > 1 else 1
+        self.chunks = min(MAX_PACK_CHUNKS, self.rows) if plan.threads > 1 else 1
 
     def function(self, name: str) -> KernelFunction:
         f = task_function(name)
@@ -201,47 +201,47 @@ class KernelPack:
         entries, panels = len(plan.table), plan.tiles[1]
         source, target = f.unpack(f["context"], PTR, PTR)
         first, count = f.share(self.rows, 1, self.chunks, f["chunk"])
-        with f.each(0, count) as number:
-            row = f.add(first, number)
-            column = f.multiply(f.remainder(f.divide(row, entries), panels), plan.unit)
+        with f.each(0, count) as i:
+            row = f.add(first, i)
+            column = f.multiply(f.remainder(f.divide(row, entries), panels), plan.tile_features)
             group = f.multiply(f.divide(row, entries * panels), form.group_strides[1])
-            place = f.at(Value(f"@{self.table}", PTR), f.remainder(row, entries), "i64")
-            base = f.at(source, f.add(group, f.load(place, I64, 8)), self.element)
+            entry = f.at(Value(f"@{self.table}", PTR), f.remainder(row, entries), "i64")
+            base = f.at(source, f.add(group, f.load(entry, I64, 8)), self.element)
             with f.loop(run.taps) as tap, f.loop(run.features) as feature:
                 spacing = form.axes[-1].spacing.weight if run.taps > 1 else 0
                 start = f.at(base, f.binary("mul", f.index(tap.index), f.index(spacing)), self.element)
                 step = f.add(f.multiply(f.add(f.multiply(row, run.taps), tap.index), run.features), feature.index)
-                to = f.at(target, f.multiply(step, plan.unit), self.type.element)
-                self._columns(f, start, to, feature.index, column)
+                step_address = f.at(target, f.multiply(step, plan.tile_features), self.type.element)
+                self._columns(f, start, step_address, feature.index, column)
         return f
 
     def _columns(self, f: KernelFunction, source: Value, target: Value, feature: Index, column: Index) -> None:
         """One step of a panel."""
-        form, unit, type = self.plan.form, self.plan.unit, self.type
-        along, across = form.kernel_strides
-        if form.is_complex or across != 1:
-            with f.loop(unit) as loop:
+        form, tile_features, type = self.plan.form, self.plan.tile_features, self.type
+        feature_stride, column_stride = form.kernel_strides
+        if form.is_complex or column_stride != 1:
+            with f.loop(tile_features) as loop:
                 last = self.plan.geometry.output_features - 1
-                number = f.minimum(f.add(column, loop.index), last)
-                value = self._element(f, source, feature, number)
+                feature_column = f.minimum(f.add(column, loop.index), last)
+                value = self._element(f, source, feature, feature_column)
                 f.store(value, f.at(target, loop.index, type.element), size_of(type.element))
             return
-        line = f.at(source, f.add(f.multiply(feature, along), column), self.element)
+        line = f.at(source, f.add(f.multiply(feature, feature_stride), column), self.element)
         left = f.left(self.plan.geometry.output_features, column)
-        for start in range(0, unit, type.width):
+        for start in range(0, tile_features, type.width):
             mask = f.first_lanes(f.left(left, start), type.width)
             value = f.load_as(f.at(line, start, self.element), form.types[1], type, mask)
-            keep = f.first_lanes(unit - start, type.width) if unit - start < type.width else None
+            keep = f.first_lanes(tile_features - start, type.width) if tile_features - start < type.width else None
             _store(f, value, f.at(target, start, type.element), keep)
 
     def _element(self, f: KernelFunction, source: Value, feature: Index, column: Index) -> Value:
         form, scalar = self.plan.form, self.type.scalar
-        along, across = form.kernel_strides
+        feature_stride, column_stride = form.kernel_strides
         if not form.is_complex:
-            offset = f.add(f.multiply(feature, along), f.multiply(column, across))
+            offset = f.add(f.multiply(feature, feature_stride), f.multiply(column, column_stride))
             return f.load_as(f.at(source, offset, self.element), form.types[1], scalar)
         swap, part = f.index(f.remainder(feature, 2)), f.index(f.remainder(column, 2))
-        offset = f.add(f.multiply(f.divide(feature, 2), along), f.multiply(f.divide(column, 2), across))
-        place = f.at(source, f.add(offset, f.binary("xor", swap, part)), self.element)
-        value = f.load_as(place, form.types[1], scalar)
+        offset = f.add(f.multiply(f.divide(feature, 2), feature_stride), f.multiply(f.divide(column, 2), column_stride))
+        address = f.at(source, f.add(offset, f.binary("xor", swap, part)), self.element)
+        value = f.load_as(address, form.types[1], scalar)
         return f.select(f.compare("ugt", swap, part), f.fneg(value), value)

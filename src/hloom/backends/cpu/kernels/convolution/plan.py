@@ -11,15 +11,15 @@ from functools import cached_property
 from hloom.backends.cpu.kernels.convolution.form import Form, Tap
 from hloom.backends.cpu.kernels.convolution.geometry import PASS_BYTES, Geometry, Mode
 from hloom.backends.cpu.kernels.products.matmul_plan import (
-    ACCUMULATORS,
     L2_BYTES,
-    PARALLEL_WORK,
+    MAX_ACCUMULATORS,
+    MAX_VECTORS,
+    MIN_PARALLEL_WORK,
     TASKS_PER_THREAD,
-    VECTORS,
-    up,
+    align_up,
 )
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
-from hloom.backends.cpu.kernels.products.sums import block_of, group_of
+from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.llvm.function import size_of
 from hloom.backends.cpu.llvm.text import Type
 
@@ -29,7 +29,7 @@ MAX_MULTIPLIER = 8  # output features of a group in lanes
 
 
 @dataclass(frozen=True)
-class Class:
+class OutputClass:
     """Outputs with the same taps: their entries in the table, the place of the first, and their number on each axis."""
 
     first: int
@@ -51,12 +51,12 @@ class Plan:
         return self.geometry.form
 
     @property
-    def across(self) -> int:
+    def tile_positions(self) -> int:
         """The positions of a tile."""
         return self.tile.columns if self.geometry.mode == "columns" else self.tile.rows
 
     @property
-    def unit(self) -> int:
+    def tile_features(self) -> int:
         """The output features of a tile, and the width of a panel of the packed kernel."""
         return self.tile.rows if self.geometry.mode == "columns" else self.tile.columns
 
@@ -72,13 +72,13 @@ class Plan:
     # The table
 
     @cached_property
-    def classes(self) -> tuple[Class, ...]:
+    def classes(self) -> tuple[OutputClass, ...]:
         found, first = [], 0
-        for numbers in itertools.product(*(range(len(axis.classes)) for axis in self.form.axes)):
-            entries = sum(1 for _ in self._entries(numbers))
-            axes = list(zip(self.form.axes, numbers, strict=True))
-            output = sum(number * axis.output_stride for axis, number in axes)
-            found.append(Class(first, entries, output, tuple(axis.count(number) for axis, number in axes)))
+        for class_indices in itertools.product(*(range(len(axis.classes)) for axis in self.form.axes)):
+            entries = sum(1 for _ in self._entries(class_indices))
+            axes = list(zip(self.form.axes, class_indices, strict=True))
+            output = sum(index * axis.output_stride for axis, index in axes)
+            found.append(OutputClass(first, entries, output, tuple(axis.count(index) for axis, index in axes)))
             first += entries
         return tuple(found)
 
@@ -86,11 +86,11 @@ class Plan:
     def table(self) -> list[tuple[int, int]]:
         """For each entry: the distance in the image, and the offset in the kernel."""
         classes = itertools.product(*(range(len(axis.classes)) for axis in self.form.axes))
-        return [entry for numbers in classes for entry in self._entries(numbers)]
+        return [entry for class_indices in classes for entry in self._entries(class_indices)]
 
-    def _entries(self, numbers: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    def _entries(self, class_indices: tuple[int, ...]) -> Iterator[tuple[int, int]]:
         g = self.geometry
-        taps: list[tuple[Tap, ...]] = [axis.classes[r] for axis, r in zip(self.form.axes, numbers, strict=True)]
+        taps: list[tuple[Tap, ...]] = [axis.classes[r] for axis, r in zip(self.form.axes, class_indices, strict=True)]
         if g.run.taps > 1:
             taps[-1] = taps[-1][:1]
         features = 1 if g.run.features > 1 else self.form.inputs
@@ -101,8 +101,8 @@ class Plan:
                 yield image + f * g.strides["f"], weight + f * self.form.kernel_strides[0]
 
     def _distance(self, d: int, position: int) -> int:
-        phase, number = self.geometry.lines[d].place(position)
-        return phase * self.geometry.strides[f"p{d}"] + number * self.geometry.strides[f"x{d}"]
+        phase, index = self.geometry.image_axes[d].phase_and_index(position)
+        return phase * self.geometry.strides[f"p{d}"] + index * self.geometry.strides[f"x{d}"]
 
     # Blocks and tasks
 
@@ -119,7 +119,7 @@ class Plan:
     @cached_property
     def block(self) -> int:
         """The entries of the table that are used at once."""
-        wanted = PANEL_BYTES // (self.geometry.run.length * self.unit * self.geometry.size)
+        wanted = PANEL_BYTES // (self.geometry.run.length * self.tile_features * self.geometry.size)
         return self.entries if self.entries <= 2 * wanted else max(1, wanted)
 
     @property
@@ -130,12 +130,12 @@ class Plan:
     def summed_steps(self, steps: int) -> int:
         """How many of so many steps of K a tile sums from zero."""
         parts = {"lanes": 4}.get(self.geometry.mode, self.form.parts)
-        return block_of(steps, self.steps, parts) if self.tile.type.is_float else steps
+        return block_length(steps, self.steps, parts) if self.tile.type.is_float else steps
 
     @property
     def group(self) -> int:
         """The entries whose sums are added up in one chain of blocks: whole blocks."""
-        return self.block * max(1, group_of(self.steps) // (self.block * self.geometry.run.length))
+        return self.block * max(1, group_length(self.steps) // (self.block * self.geometry.run.length))
 
     @property
     def has_groups(self) -> bool:
@@ -150,16 +150,16 @@ class Plan:
         return self.entries > self.block
 
     @property
-    def goes_by_panels(self) -> bool:
+    def has_panels_outermost(self) -> bool:
         """Whether a panel of the kernel stays while positions pass by, rather than the other way round."""
-        panels = self.tiles[1] * self.unit * self.block * self.geometry.run.length * self.geometry.size
+        panels = self.tiles[1] * self.tile_features * self.block * self.geometry.run.length * self.geometry.size
         return panels > L2_BYTES // 2
 
     @cached_property
     def images(self) -> int:
         """How many images are copied before they are used."""
-        fitting = max(1, PASS_BYTES // (self.geometry.strides["image"] * self.geometry.size))
-        return min(self.geometry.images, fitting)
+        max_images = max(1, PASS_BYTES // (self.geometry.strides["image"] * self.geometry.size))
+        return min(self.geometry.images, max_images)
 
     @cached_property
     def blocks(self) -> tuple[int, int]:
@@ -180,14 +180,14 @@ class Plan:
 
     @property
     def weights_size(self) -> int:
-        return up(self.geometry.groups * self.tiles[1] * self.depth * self.unit, 64)
+        return align_up(self.geometry.groups * self.tiles[1] * self.depth * self.tile_features, 64)
 
     @property
     def images_size(self) -> int:
         """Of the images of a pass, and what tiles read after them."""
         g = self.geometry
-        after = (self.tiles[0] * self.across - g.positions) * g.row_stride + self.tile.columns
-        return up(self.images * g.strides["image"] + after, 64)
+        after = (self.tiles[0] * self.tile_positions - g.positions) * g.row_stride + self.tile.columns
+        return align_up(self.images * g.strides["image"] + after, 64)
 
     @property
     def task_tiles(self) -> tuple[int, int]:
@@ -208,7 +208,7 @@ class Plan:
 
 def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> Plan:
     """The cheapest plan."""
-    size, accumulators = size_of(vector.element), ACCUMULATORS[vector_bytes]
+    size, accumulators = size_of(vector.element), MAX_ACCUMULATORS[vector_bytes]
     found: list[tuple[float, Geometry, Tile]] = []
     for mode in _modes(form):
         for flat in range(1 if mode == "lanes" else 0, len(form.axes) + 1):
@@ -216,7 +216,7 @@ def make_plan(form: Form, vector: Type, threads: int, vector_bytes: int) -> Plan
             tile = min(_tiles(geometry, vector, accumulators), key=geometry.cost)
             found.append((geometry.cost(tile) + geometry.copy_cost, geometry, tile))
     _, geometry, tile = min(found, key=lambda each: each[0])
-    return Plan(geometry, tile, threads if form.work >= PARALLEL_WORK else 1)
+    return Plan(geometry, tile, threads if form.work >= MIN_PARALLEL_WORK else 1)
 
 
 def _modes(form: Form) -> tuple[Mode, ...]:
@@ -232,7 +232,7 @@ def _tiles(geometry: Geometry, vector: Type, accumulators: int) -> list[Tile]:
         rows, columns = columns, rows
     return [
         Tile(r, v, vector)
-        for v in range(1, min(math.ceil(columns / vector.width), VECTORS) + 1)
+        for v in range(1, min(math.ceil(columns / vector.width), MAX_VECTORS) + 1)
         for r in range(1, min(rows, accumulators // v) + 1)
         if (r + 1) * v <= accumulators + 2  # registers for the vectors too, and for a broadcast
     ]

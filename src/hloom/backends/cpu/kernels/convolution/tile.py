@@ -1,15 +1,16 @@
 """The inner parts of a convolution: sums of one tile in registers, and their store.
 
 `name.tile(image, weights, table, entries, sums)` adds up a tile, in memory at `sums` row by row.
-`name.store(sums, result, at, features, counts)` stores it: `at` is its first position in the row of positions, `result`
-where the row starts, `features` how many columns (or rows) are left, `counts` the outputs of the class on each axis.
+`name.store(sums, result, position, features, counts)` stores it: `position` is its first position in the row of
+positions, `result` where the row starts, `features` how many columns (or rows) are left, `counts` the outputs of the
+class on each axis.
 """
 
 from __future__ import annotations
 
 from hloom.backends.cpu.kernels.convolution.plan import Plan
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
-from hloom.backends.cpu.kernels.products.sums import addition, group_of, move_sums
+from hloom.backends.cpu.kernels.products.sums import addition, group_length, move_sums
 from hloom.backends.cpu.llvm.function import size_of
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
 
@@ -31,63 +32,63 @@ class SumTile:
             self._store(f, zeros, f["sums"])
         with f.when(f.compare("ne", f["entries"], f.index(0))):
             if is_one_block:
-                sums = self._sums(f, (0, f["entries"]), (0, length), zeros)
-                self._store(f, self._added(f, sums, f["sums"]) if has_sums else sums, f["sums"])
+                sums = self._accumulate(f, (0, f["entries"]), (0, length), zeros)
+                self._store(f, self._add_to_stored(f, sums, f["sums"]) if has_sums else sums, f["sums"])
             elif length <= steps:
                 self._blocks_of_entries(f, steps // length, zeros)
             else:
                 self._blocks_of_runs(f, zeros)
         return f
 
-    def _blocks_of_entries(self, f: KernelFunction, some: int, zeros: list[Value]) -> None:
+    def _blocks_of_entries(self, f: KernelFunction, entries_per_block: int, zeros: list[Value]) -> None:
         """Adds up entries, some at a time from zero."""
         length = self.plan.geometry.run.length
-        with f.loop(f["entries"], some) as entry:
-            end = f.minimum(f.add(entry.index, some), f["entries"])
-            sums = self._sums(f, (entry.index, end), (0, length), zeros)
-            self._store(f, self._added(f, sums, f["sums"]), f["sums"])
+        with f.loop(f["entries"], entries_per_block) as entry:
+            end = f.minimum(f.add(entry.index, entries_per_block), f["entries"])
+            sums = self._accumulate(f, (entry.index, end), (0, length), zeros)
+            self._store(f, self._add_to_stored(f, sums, f["sums"]), f["sums"])
 
     def _blocks_of_runs(self, f: KernelFunction, zeros: list[Value]) -> None:
         """Adds up runs, each in blocks from zero; very many of these in groups."""
         length = self.plan.geometry.run.length
         block = self.plan.summed_steps(length)
-        group = block * max(1, group_of(length) // block)
-        place = f.slot(self.type, len(zeros)) if group < length else f["sums"]
+        group = block * max(1, group_length(length) // block)
+        partial = f.slot(self.type, len(zeros)) if group < length else f["sums"]
         if group < length:
-            self._store(f, zeros, place)
+            self._store(f, zeros, partial)
         with f.loop(f["entries"]) as entry, f.loop(length, group) as part:
             end = f.minimum(f.add(part.index, group), length)
             with f.loop(end, block, first=part.index) as step:
                 steps = step.index, f.minimum(f.add(step.index, block), end)
-                sums = self._sums(f, (entry.index, f.add(entry.index, 1)), steps, zeros)
-                self._store(f, self._added(f, sums, place), place)
+                sums = self._accumulate(f, (entry.index, f.add(entry.index, 1)), steps, zeros)
+                self._store(f, self._add_to_stored(f, sums, partial), partial)
             if group < length:
-                move_sums(f, self.type, place, f["sums"], self.tile.size)
+                move_sums(f, self.type, partial, f["sums"], self.tile.size)
 
-    def _added(self, f: KernelFunction, sums: list[Value], place: Value) -> list[Value]:
+    def _add_to_stored(self, f: KernelFunction, sums: list[Value], stored: Value) -> list[Value]:
         """The sums added to those in memory."""
         type, add = self.type, addition(self.type)
-        places = [f.at(place, i * type.width, type.element) for i in range(len(sums))]
-        before = [f.load(each, type, type.width * size_of(type.element)) for each in places]
+        addresses = [f.at(stored, i * type.width, type.element) for i in range(len(sums))]
+        before = [f.load(address, type, type.width * size_of(type.element)) for address in addresses]
         return [f.binary(add, a, b) for a, b in zip(before, sums, strict=True)]
 
-    def _store(self, f: KernelFunction, values: list[Value], place: Value) -> None:
+    def _store(self, f: KernelFunction, values: list[Value], target: Value) -> None:
         type = self.type
         for i, value in enumerate(values):
-            f.store(value, f.at(place, i * type.width, type.element), type.width * size_of(type.element))
+            f.store(value, f.at(target, i * type.width, type.element), type.width * size_of(type.element))
 
-    def _sums(
+    def _accumulate(
         self, f: KernelFunction, entries: tuple[Index, Index], steps: tuple[Index, Index], sums: list[Value]
     ) -> list[Value]:
         """Adds the products of entries from first to end, of their runs the steps from first to end."""
-        g, element, unit = self.plan.geometry, self.type.element, self.plan.unit
+        g, element, tile_features = self.plan.geometry, self.type.element, self.plan.tile_features
         with f.loop(entries[1], carried=sums, first=entries[0]) as entry:
             distance = f.load(f.at(f["table"], entry.index, "i64"), I64, 8)
             line = f.at(f["image"], distance, element)
-            panel = f.at(f["weights"], f.multiply(entry.index, g.run.length * unit), element)
+            panel = f.at(f["weights"], f.multiply(entry.index, g.run.length * tile_features), element)
             with f.loop(steps[1], carried=entry.carried, first=steps[0]) as step:
                 image = f.at(line, f.multiply(step.index, g.run_stride), element)
-                weights = f.at(panel, f.multiply(step.index, unit), element)
+                weights = f.at(panel, f.multiply(step.index, tile_features), element)
                 step.carried = self._step(f, image, weights, step.carried)
             entry.carried = step.carried
         return entry.carried
@@ -111,8 +112,8 @@ class SumTile:
         return result
 
 
-def _load(f: KernelFunction, place: Value, type: Type) -> Value:
-    return f.load(place, type, size_of(type.element))
+def _load(f: KernelFunction, address: Value, type: Type) -> Value:
+    return f.load(address, type, size_of(type.element))
 
 
 class StoreTile:
@@ -123,65 +124,67 @@ class StoreTile:
         self.result = plan.geometry.result
 
     def function(self, name: str) -> KernelFunction:
-        f = KernelFunction(name, sums=PTR, result=PTR, at=I64, features=I64, counts=PTR)
-        lines = self.plan.geometry.flat_lines
-        if len(lines) < 2:
-            count: Index = self._count(f, len(self.plan.form.axes) - 1) if lines else self.plan.form.batch
-            self._line(f, f["at"], f["result"], 0, count)
+        f = KernelFunction(name, sums=PTR, result=PTR, position=I64, features=I64, counts=PTR)
+        axes = self.plan.geometry.flat_axes
+        if len(axes) < 2:
+            count: Index = self._count(f, len(self.plan.form.axes) - 1) if axes else self.plan.form.batch
+            self._store_line(f, f["position"], f["result"], 0, count)
             return f
         pitch = self.plan.geometry.pitches[-2]
-        first = f.divide(f["at"], pitch)
-        end = f.add(f.divide(f.add(f["at"], self.plan.across - 1), pitch), 1)
-        with f.each(first, end) as number:
-            self._numbered_line(f, number, pitch)
+        first = f.divide(f["position"], pitch)
+        end = f.add(f.divide(f.add(f["position"], self.plan.tile_positions - 1), pitch), 1)
+        with f.each(first, end) as line:
+            self._store_part_of_line(f, line, pitch)
         return f
 
     def _count(self, f: KernelFunction, d: int) -> Index:
         """The outputs of the class along an axis."""
         axis = self.plan.form.axes[d]
-        return axis.most if axis.period == 1 else f.load(f.at(f["counts"], d, "i64"), I64, 8)
+        return axis.max_outputs if axis.period == 1 else f.load(f.at(f["counts"], d, "i64"), I64, 8)
 
-    def _numbered_line(self, f: KernelFunction, number: Value, pitch: int) -> None:
+    def _store_part_of_line(self, f: KernelFunction, line: Value, pitch: int) -> None:
         """The part of the tile that is in a line of the last axis, if the line is one of the result's."""
         g, axes = self.plan.geometry, self.plan.form.axes
-        start = f.multiply(number, pitch)
-        rest: Index = number
+        start = f.multiply(line, pitch)
+        remaining: Index = line
         offset: Index = 0
-        inside: Value | None = None
+        is_inside: Value | None = None
         for d in range(len(axes) - 2, len(axes) - 1 - g.flat, -1):
-            index, outermost = rest, d == len(axes) - g.flat
+            index, outermost = remaining, d == len(axes) - g.flat
             if not outermost:
                 lines = g.pitches[d - 1 - len(axes)] // g.pitches[d - len(axes)]
-                index, rest = f.remainder(rest, lines), f.divide(rest, lines)
+                index, remaining = f.remainder(remaining, lines), f.divide(remaining, lines)
             fits = f.compare("ult", f.index(index), f.index(self._count(f, d)))
-            inside = fits if inside is None else f.binary("and", inside, fits)
+            is_inside = fits if is_inside is None else f.binary("and", is_inside, fits)
             offset = f.add(offset, f.multiply(index, axes[d].output_stride * axes[d].period))
-        assert inside is not None
-        with f.when(inside):
-            self._line(f, f["at"], f.at(f["result"], offset, self.result.element), start, self._count(f, len(axes) - 1))
+        assert is_inside is not None
+        with f.when(is_inside):
+            self._store_line(
+                f, f["position"], f.at(f["result"], offset, self.result.element), start, self._count(f, len(axes) - 1)
+            )
 
-    def _line(self, f: KernelFunction, at: Value, result: Value, start: Index, count: Index) -> None:
+    def _store_line(self, f: KernelFunction, position: Value, result: Value, start: Index, count: Index) -> None:
         """Positions of the tile from `start` on, `count` at most, to a line of the result."""
-        begin = f.intrinsic("umax", at, f.index(start))
-        end = f.minimum(f.add(at, self.plan.across), f.add(start, count))
+        begin = f.intrinsic("umax", position, f.index(start))
+        end = f.minimum(f.add(position, self.plan.tile_positions), f.add(start, count))
         with f.when(f.compare("ult", begin, f.index(end))):
             positions = f.index(f.subtract(end, begin))
-            skipped, number = f.subtract(begin, at), f.subtract(begin, start)
+            skipped, offset = f.subtract(begin, position), f.subtract(begin, start)
             if self.plan.geometry.mode == "columns":
                 sums = f.at(f["sums"], skipped, self.type.element)
-                place = f.at(result, f.multiply(number, self.result.column), self.result.element)
-                rows, columns = f.index(f.minimum(f["features"], self.plan.unit)), positions
+                target = f.at(result, f.multiply(offset, self.result.column), self.result.element)
+                rows, columns = f.index(f.minimum(f["features"], self.plan.tile_features)), positions
             else:
                 sums = f.at(f["sums"], f.multiply(skipped, self.tile.columns), self.type.element)
-                place = f.at(result, f.multiply(number, self.result.row), self.result.element)
-                rows, columns = positions, f.index(f.minimum(f["features"], self.plan.unit))
-            self._rectangle(f, sums, place, rows, columns)
+                target = f.at(result, f.multiply(offset, self.result.row), self.result.element)
+                rows, columns = positions, f.index(f.minimum(f["features"], self.plan.tile_features))
+            self._store_rectangle(f, sums, target, rows, columns)
 
-    def _rectangle(self, f: KernelFunction, sums: Value, place: Value, rows: Value, columns: Value) -> None:
+    def _store_rectangle(self, f: KernelFunction, sums: Value, corner: Value, rows: Value, columns: Value) -> None:
         result, type = self.result, self.type
         with f.loop(rows) as row:
             line = f.at(sums, f.multiply(row.index, self.tile.columns), type.element)
-            target = f.at(place, f.multiply(row.index, result.row), result.element)
+            target = f.at(corner, f.multiply(row.index, result.row), result.element)
             if result.has_contiguous_rows:
                 with f.loop(columns, type.width) as column:
                     left = f.subtract(columns, column.index)

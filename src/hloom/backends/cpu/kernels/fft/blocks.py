@@ -13,7 +13,7 @@ from hloom.types import PrimitiveType
 
 Parts = tuple[Value, ...]
 """The real and imaginary parts of a complex vector, or arrays of them; the one part of a real one."""
-DoTile = Callable[[Index, Index, Sequence[Value]], None]
+VisitSquare = Callable[[Index, Index, Sequence[Value]], None]
 """What is done to a square: its first element, its first lane, where the sequences of its lanes start."""
 
 
@@ -59,57 +59,69 @@ class Block:
         """Fills arrays with [view.length][lanes]."""
         if view.has_lanes(self.fft.lanes):
             self._each_vector(
-                view, memory, lambda place, at, mask: self._put(self._read(place, view, mask), arrays, at)
+                view, memory, lambda address, at, mask: self._store_parts(self._read(address, view, mask), arrays, at)
             )
             return
         f, tiled = self.f, self._tiled(view)
 
-        def tile(j: Index, group: Index, places: Sequence[Value]) -> None:
+        def tile(j: Index, group: Index, addresses: Sequence[Value]) -> None:
             rows = [
-                f.load(f.element_at(place, j, view.type), self.fft.vector, view.type.real.byte_width)
-                for place in places
+                f.load(f.element_at(address, j, view.type), self.fft.vector, view.type.real.byte_width)
+                for address in addresses
             ]
-            turned = list(turned_pairs(f, rows)) if view.type.is_complex else [(row,) for row in transposed(f, rows)]
-            for k, parts in enumerate(turned):
-                self._put(parts, arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group))
+            columns = (
+                list(transpose_and_split(f, rows)) if view.type.is_complex else [(row,) for row in transpose(f, rows)]
+            )
+            for k, parts in enumerate(columns):
+                self._store_parts(parts, arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group))
 
-        self._tiles(view, memory, tiled, tile, self.fft.lanes)
-        self._singles(view, memory, tiled, lambda place, at: self._put(self._read_one(place, view), arrays, at))
+        self._each_square(view, memory, tiled, tile, self.fft.lanes)
+        self._each_element(
+            view, memory, tiled, lambda address, at: self._store_parts(self._read_one(address, view), arrays, at)
+        )
 
     def store(self, view: View, memory: Value, arrays: Parts, scale: Value | None = None) -> None:
         """Writes [view.length][lanes], each element times a scale."""
         if view.has_lanes(self.fft.lanes):
             self._each_vector(
-                view, memory, lambda place, at, mask: self._write(self._get(arrays, at, scale), place, view, mask)
+                view,
+                memory,
+                lambda address, at, mask: self._write(self._load_parts(arrays, at, scale), address, view, mask),
             )
             return
         f, tiled = self.f, self._tiled(view)
 
-        def tile(j: Index, group: Index, places: Sequence[Value]) -> None:
+        def tile(j: Index, group: Index, addresses: Sequence[Value]) -> None:
             lines = [
-                self._get(arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group), scale)
-                for k in range(self._square(view))
+                self._load_parts(arrays, f.add(f.multiply(f.add(j, k), self.fft.lanes), group), scale)
+                for k in range(self._square_size(view))
             ]
-            rows = pairs_turned(f, lines) if view.type.is_complex else transposed(f, [line for (line,) in lines])
+            rows = (
+                transpose_and_interleave(f, lines)
+                if view.type.is_complex
+                else transpose(f, [line for (line,) in lines])
+            )
             # Lanes beyond the last sequence go to its place before it does.
-            for place, row in zip(reversed(places), reversed(rows), strict=True):
-                f.store(row, f.element_at(place, j, view.type), view.type.real.byte_width)
+            for address, row in zip(reversed(addresses), reversed(rows), strict=True):
+                f.store(row, f.element_at(address, j, view.type), view.type.real.byte_width)
 
-        self._tiles(view, memory, tiled, tile, self.fft.lanes if self.is_full else self.count)
-        self._singles(view, memory, tiled, lambda place, at: self._write_one(arrays, at, scale, place, view), True)
+        self._each_square(view, memory, tiled, tile, self.fft.lanes if self.is_full else self.count)
+        self._each_element(
+            view, memory, tiled, lambda address, at: self._write_one(arrays, at, scale, address, view), True
+        )
 
     # Ways through a block
 
-    def _square(self, view: View) -> int:
+    def _square_size(self, view: View) -> int:
         """How many elements of a sequence are a vector in memory."""
         return self.width // 2 if view.type.is_complex else self.width
 
     def _tiled(self, view: View) -> int:
         """How many elements of each sequence are moved in squares: those side by side in memory."""
-        square = self._square(view)
+        square = self._square_size(view)
         return view.length // square * square if view.step == 1 and self.width > 1 else 0
 
-    def _each_vector(self, view: View, memory: Value, do: Callable[[Value, Index, Value | None], None]) -> None:
+    def _each_vector(self, view: View, memory: Value, visit: Callable[[Value, Index, Value | None], None]) -> None:
         """Sequences side by side: vectors of them, element after element."""
         f, base = self.f, view.base(self.f, self.first)
         groups = range(0, self.fft.lanes, self.width)
@@ -118,9 +130,9 @@ class Block:
             line = f.add(base, f.multiply(loop.index, view.step))
             for k, mask in zip(groups, masks, strict=True):
                 at = f.add(f.multiply(loop.index, self.fft.lanes), k)
-                do(f.element_at(memory, f.add(line, k), view.type), at, mask)
+                visit(f.element_at(memory, f.add(line, k), view.type), at, mask)
 
-    def _tiles(self, view: View, memory: Value, tiled: int, do: DoTile, count: Index) -> None:
+    def _each_square(self, view: View, memory: Value, tiled: int, visit: VisitSquare, count: Index) -> None:
         """Sequences one behind the other: a vector of each, of the vectors of lanes that `count` of them fill."""
         if not tiled:
             return
@@ -128,26 +140,26 @@ class Block:
         # LLVM takes long over loops that know how these were computed.
         kept = f.slot(PTR, lanes)
         with f.loop(lanes) as lane:
-            f.store(self._place(view, memory, lane.index), f.at(kept, lane.index, "ptr"), 8)
+            f.store(self._sequence_start(view, memory, lane.index), f.at(kept, lane.index, "ptr"), 8)
         with f.loop(f.multiply(f.ceil_divide(count, self.width), self.width), self.width) as group:
-            places = [f.load(f.at(kept, f.add(group.index, lane), "ptr"), PTR, 8) for lane in range(self.width)]
-            with f.loop(tiled, self._square(view)) as loop:
-                do(loop.index, group.index, places)
+            addresses = [f.load(f.at(kept, f.add(group.index, lane), "ptr"), PTR, 8) for lane in range(self.width)]
+            with f.loop(tiled, self._square_size(view)) as loop:
+                visit(loop.index, group.index, addresses)
 
-    def _singles(
-        self, view: View, memory: Value, first: int, do: Callable[[Value, Index], None], held: bool = False
+    def _each_element(
+        self, view: View, memory: Value, first: int, visit: Callable[[Value, Index], None], only_held: bool = False
     ) -> None:
-        """Element by element, from one on; with `held` only of the sequences that the block holds."""
+        """Element by element, from one on; with `only_held` only of the sequences that the block holds."""
         f = self.f
         if first == view.length:
             return
-        with f.loop(self.fft.lanes) as lane, f.when(self._holds(lane.index) if held else None):
-            place = self._place(view, memory, lane.index)
+        with f.loop(self.fft.lanes) as lane, f.when(self._holds(lane.index) if only_held else None):
+            address = self._sequence_start(view, memory, lane.index)
             with f.loop(view.length, first=first) as loop:
                 at = f.add(f.multiply(loop.index, self.fft.lanes), lane.index)
-                do(f.element_at(place, f.multiply(loop.index, view.step), view.type), at)
+                visit(f.element_at(address, f.multiply(loop.index, view.step), view.type), at)
 
-    def _place(self, view: View, memory: Value, lane: Index) -> Value:
+    def _sequence_start(self, view: View, memory: Value, lane: Index) -> Value:
         """Where the sequence of a lane starts; lanes beyond the last one read that."""
         f = self.f
         lane = lane if self.is_full else f.minimum(lane, f.left(self.count, 1))
@@ -159,28 +171,28 @@ class Block:
 
     # Elements and vectors
 
-    def _read(self, place: Value, view: View, mask: Value | None = None) -> Parts:
-        found = self.f.load_lanes(place, view.type, self.fft.vector.width, mask)
+    def _read(self, address: Value, view: View, mask: Value | None = None) -> Parts:
+        found = self.f.load_lanes(address, view.type, self.fft.vector.width, mask)
         return found if isinstance(found, tuple) else (found,)
 
-    def _read_one(self, place: Value, view: View) -> Parts:
-        found = self.f.load_lanes(place, view.type)
+    def _read_one(self, address: Value, view: View) -> Parts:
+        found = self.f.load_lanes(address, view.type)
         return found if isinstance(found, tuple) else (found,)
 
-    def _write(self, parts: Parts, place: Value, view: View, mask: Value | None = None) -> None:
-        self.f.store_lanes((parts[0], parts[1]) if len(parts) == 2 else parts[0], place, view.type, mask)
+    def _write(self, parts: Parts, address: Value, view: View, mask: Value | None = None) -> None:
+        self.f.store_lanes((parts[0], parts[1]) if len(parts) == 2 else parts[0], address, view.type, mask)
 
-    def _write_one(self, arrays: Parts, at: Index, scale: Value | None, place: Value, view: View) -> None:
+    def _write_one(self, arrays: Parts, at: Index, scale: Value | None, address: Value, view: View) -> None:
         f, element = self.f, self.fft.vector.element
         parts = [f.load(f.at(array, at, element), self.fft.vector.scalar, self.fft.align) for array in arrays]
         scaled = [part if scale is None else f.binary("fmul", part, scale) for part in parts]
-        self._write(tuple(scaled), place, view)
+        self._write(tuple(scaled), address, view)
 
-    def _put(self, parts: Parts, arrays: Parts, at: Index) -> None:
+    def _store_parts(self, parts: Parts, arrays: Parts, at: Index) -> None:
         for part, array in zip(parts, arrays, strict=True):
             self.f.store(part, self.f.at(array, at, self.fft.vector.element), self.fft.align)
 
-    def _get(self, arrays: Parts, at: Index, scale: Value | None) -> Parts:
+    def _load_parts(self, arrays: Parts, at: Index, scale: Value | None) -> Parts:
         f, vector = self.f, self.fft.vector
         parts = [f.load(f.at(array, at, vector.element), vector, self.fft.align) for array in arrays]
         if scale is None:
@@ -188,7 +200,7 @@ class Block:
         return tuple(f.binary("fmul", part, f.splat(scale, vector.width)) for part in parts)
 
 
-def transposed(f: KernelFunction, rows: list[Value], span: int = 1) -> list[Value]:
+def transpose(f: KernelFunction, rows: list[Value], span: int = 1) -> list[Value]:
     """As many vectors as they have items of `span` lanes, rows and items exchanged: bit after bit of their numbers."""
     count, bit = len(rows), 1
     while bit < count:
@@ -203,20 +215,20 @@ def transposed(f: KernelFunction, rows: list[Value], span: int = 1) -> list[Valu
     return rows
 
 
-def turned_pairs(f: KernelFunction, rows: list[Value]) -> Iterator[tuple[Value, Value]]:
+def transpose_and_split(f: KernelFunction, rows: list[Value]) -> Iterator[tuple[Value, Value]]:
     """Rows of complex numbers, as many as a vector has lanes -> the real and imaginary parts of each column."""
-    halves = [transposed(f, [rows[k] for k in half], span=2) for half in _halves(rows[0])]
+    halves = [transpose(f, [rows[k] for k in half], span=2) for half in _halves(rows[0])]
     masks = [_gathering(rows[0], part) for part in range(2)]
     for a, b in zip(*halves, strict=True):
         yield f.shuffle(a, b, masks[0]), f.shuffle(a, b, masks[1])
 
 
-def pairs_turned(f: KernelFunction, columns: list[Parts]) -> list[Value]:
-    """As `turned_pairs`, the other way."""
+def transpose_and_interleave(f: KernelFunction, columns: list[Parts]) -> list[Value]:
+    """As `transpose_and_split`, the other way."""
     example = columns[0][0]
     found: dict[int, Value] = {}
     for half, mask in zip(_halves(example), _spreading(example), strict=True):
-        rows = transposed(f, [f.shuffle(real, imaginary, mask) for real, imaginary in columns], span=2)
+        rows = transpose(f, [f.shuffle(real, imaginary, mask) for real, imaginary in columns], span=2)
         found |= zip(half, rows, strict=True)
     return [found[k] for k in range(len(found))]
 

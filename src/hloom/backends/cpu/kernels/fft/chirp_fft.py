@@ -46,35 +46,35 @@ class ChirpFft(LaneFft):
     def function(self, name: str) -> KernelFunction:
         """`name(re, im, re2, im2, table)`; the longer transform is `name.longer`."""
         f = KernelFunction(name, re=PTR, im=PTR, re2=PTR, im2=PTR, table=PTR)
-        one, other = (f["re"], f["im"]), (f["re2"], f["im2"])
-        chirp, around = f["table"], f.at(f["table"], 2 * self.n, self.vector.element)
+        first, second = (f["re"], f["im"]), (f["re2"], f["im2"])
+        chirp, kernel = f["table"], f.at(f["table"], 2 * self.n, self.vector.element)
         factors = f.at(f["table"], 2 * (self.n + self.size), self.vector.element)
-        self._scaled(f, one, one, chirp, self.n)
-        self._clear(f, one)
-        f.invoke(f"{name}.longer", *one, *other, factors)
-        made, free = (other, one) if self.longer.ends_in_second else (one, other)
-        self._scaled(f, made, made, around, self.size)
+        self._scaled(f, first, first, chirp, self.n)
+        self._clear(f, first)
+        f.invoke(f"{name}.longer", *first, *second, factors)
+        result, spare = (second, first) if self.longer.ends_in_second else (first, second)
+        self._scaled(f, result, result, kernel, self.size)
         # Back: real and imaginary parts exchanged.
-        f.invoke(f"{name}.longer", made[1], made[0], free[1], free[0], factors)
-        back = free if self.longer.ends_in_second else made
-        self._scaled(f, back, one, chirp, self.n)
+        f.invoke(f"{name}.longer", result[1], result[0], spare[1], spare[0], factors)
+        back = spare if self.longer.ends_in_second else result
+        self._scaled(f, back, first, chirp, self.n)
         return f
 
     def functions(self, name: str) -> list[KernelFunction]:
         return [*self.longer.functions(f"{name}.longer"), self.function(name)]
 
-    def _scaled(self, f: KernelFunction, source: Complex, target: Complex, numbers: Value, count: int) -> None:
+    def _scaled(self, f: KernelFunction, source: Complex, target: Complex, factors: Value, count: int) -> None:
         """Each of so many elements times a number of the table."""
         with f.loop(count) as loop:
-            factor = self.factor(f, numbers, loop.index)
-            for place in self.places(f, loop.index):
-                self.store(f, multiply(f, self.load(f, source, place), factor), target, place)
+            factor = self.factor(f, factors, loop.index)
+            for offset in self.offsets(f, loop.index):
+                self.store(f, multiply(f, self.load(f, source, offset), factor), target, offset)
 
     def _clear(self, f: KernelFunction, arrays: Complex) -> None:
         zero = constant(self.vector, 0.0)
         with f.loop(self.size, first=self.n) as loop:
-            for place in self.places(f, loop.index):
-                self.store(f, (zero, zero), arrays, place)
+            for offset in self.offsets(f, loop.index):
+                self.store(f, (zero, zero), arrays, offset)
 
 
 def chirp_size(n: int) -> int:

@@ -28,7 +28,7 @@ from hloom.types import PrimitiveType
 
 MIN_SPLIT = 64
 """From here on one sequence alone is worth being made a matrix: vectors have its columns."""
-WORTH_THREADS = 1 << 14
+MIN_PARALLEL_ELEMENTS = 1 << 14
 """Elements of an array that threads share."""
 CHUNKS_PER_THREAD = 2
 PADDING = 320
@@ -52,8 +52,8 @@ class _Writer:
         self.kind: FftType = op.fft_type
         self.lengths: tuple[int, ...] = tuple(op.fft_length)
         self.is_inverse = self.kind in (FftType.IFFT, FftType.IRFFT)
-        given, made = instruction.operands[0].shape, instruction.shape
-        wide = given if given.element_type.is_complex else made
+        source_shape, result_shape = instruction.operands[0].shape, instruction.shape
+        wide = source_shape if source_shape.element_type.is_complex else result_shape
         self.complex = wide.element_type
         self.real: PrimitiveType = self.complex.real
         self.sizes = wide.dimensions
@@ -84,23 +84,23 @@ class _Writer:
 
     def code(self) -> KernelCode:
         self.entry = f = entry_function(self.name, self.instruction, has_table=True)
-        given, made, scratch = f["operand0"], f["result0"], f["scratch"]
+        operand, result, scratch = f["operand0"], f["result0"], f["scratch"]
         rank, axes = len(self.sizes), len(self.lengths)
         self.scratch_bytes = 0
         if self.kind is FftType.IRFFT and axes > 1:
             self.scratch_bytes = aligned(math.prod(self.sizes) * 2 * self.bytes)
         self.work_bytes = 0
-        elsewhere = scratch if self.scratch_bytes else made
+        intermediate = scratch if self.scratch_bytes else result
         order = list(range(rank - axes, rank))
         if self.kind is not FftType.IRFFT:
             # The last dimension first: of real transforms it makes complex numbers.
             order.reverse()
-        now = given
+        current = operand
         for axis in order:
             is_last = axis == order[-1]
-            target = made if is_last else elsewhere
-            self._axis(axis, now, target, self._scale() if is_last else 1.0)
-            now = target
+            target = result if is_last else intermediate
+            self._axis(axis, current, target, self._scale() if is_last else 1.0)
+            current = target
         size = self.scratch_bytes + self.work_bytes
         return code_of(self.name, [*self.functions, f], size, table=np.concatenate(self.tables))
 
@@ -147,86 +147,86 @@ class _Writer:
     def _long_half(self, n: int, rows: int, source: Value, target: Value, scale: float) -> None:
         """Row by row, as complex numbers in pairs of real ones."""
         f, h = self.entry, n // 2
-        place = self._reserve(h)
+        offset = self._reserve(h)
         with f.loop(rows) as row:
-            between = f.at(f["scratch"], place, "i8")
+            intermediate = f.at(f["scratch"], offset, "i8")
             long, short = f.multiply(row.index, h), f.multiply(row.index, h + 1)
             if self.kind is FftType.RFFT:
-                self._rows(h, 1, f.element_at(source, long, self.complex), between, 0.5 * scale)
-                self._half_spectrum(h, between, f.element_at(target, short, self.complex))
+                self._rows(h, 1, f.element_at(source, long, self.complex), intermediate, 0.5 * scale)
+                self._half_spectrum(h, intermediate, f.element_at(target, short, self.complex))
             else:
-                self._half_spectrum(h, f.element_at(source, short, self.complex), between)
-                self._rows(h, 1, between, f.element_at(target, long, self.complex), scale)
+                self._half_spectrum(h, f.element_at(source, short, self.complex), intermediate)
+                self._rows(h, 1, intermediate, f.element_at(target, long, self.complex), scale)
 
     def _half_spectrum(self, h: int, source: Value, target: Value) -> None:
         f, chunks = self.entry, CHUNKS_PER_THREAD * self.threads if self.threads > 1 else 1
         task = HalfSpectrum(f"{self.name}.half{len(self.functions)}", self.complex, h, self.is_inverse, chunks)
         self.functions.append(task.function())
-        table = f.at(f["table"], self._place_in_table(task.table()), self.element)
+        table = f.at(f["table"], self._append_table(task.table()), self.element)
         on = (f["pool"], f["parallel_for"]) if chunks > 1 else None
         f.run_chunks(task.name, f.pack(source, target, table), chunks, on)
 
     def _reserve(self, elements: int) -> int:
         """A part of the workspace for complex numbers: its first byte."""
-        place = self.scratch_bytes
+        offset = self.scratch_bytes
         self.scratch_bytes += aligned(elements * 2 * self.bytes)
-        return place
+        return offset
 
     def _long(self, a: int, b: int, rows: int, source: Value, target: Value, scale: float) -> None:
         """Row by row: columns of [a][b] to [b][a] in the workspace, whose columns are the result's."""
         f, n = self.entry, a * b
-        place = self._reserve(n)
+        offset = self._reserve(n)
         columns = View(self.complex, a, b, b, n)
-        turned = View(self.complex, a, 1, 1, a)
+        transposed = View(self.complex, a, 1, 1, a)
         last = View(self.complex, b, a, a, n)
-        first = Pass(columns, turned, self._lane_fft(a, b), b, twist=(a, b))
+        first = Pass(columns, transposed, self._lane_fft(a, b), b, twiddle=(a, b))
         second = Pass(last, last, self._lane_fft(b, a), a, scale=scale)
         with f.loop(rows) as row:
             start = f.multiply(row.index, n)
-            between = f.at(f["scratch"], place, "i8")
-            self._run(first, f.element_at(source, start, self.complex), between)
-            self._run(second, between, f.element_at(target, start, self.complex))
+            intermediate = f.at(f["scratch"], offset, "i8")
+            self._run(first, f.element_at(source, start, self.complex), intermediate)
+            self._run(second, intermediate, f.element_at(target, start, self.complex))
 
-    def _place_in_table(self, numbers: np.ndarray[Any, Any]) -> int:
-        place = self.table_size
-        self.tables.append(numbers)
-        self.table_size += numbers.size
-        return place
+    def _append_table(self, values: np.ndarray[Any, Any]) -> int:
+        offset = self.table_size
+        self.tables.append(values)
+        self.table_size += values.size
+        return offset
 
     def _function(self, fft: LaneFft) -> tuple[str, int]:
         if fft not in self.ffts:
             name = f"{self.name}.lanes{len(self.ffts)}"
-            self.ffts[fft] = name, self._place_in_table(fft.table)
+            self.ffts[fft] = name, self._append_table(fft.table)
             self.functions += fft.functions(name)
         return self.ffts[fft]
 
     def _run(self, p: Pass, source: Value, target: Value) -> None:
         """Calls the task of a pass for all its blocks."""
         lanes, factors = self._function(p.fft)
-        twists = self._place_in_table(self._twists(p))
-        parallel = self.threads > 1 and p.sequences * p.fft.n >= WORTH_THREADS and p.blocks > 1
+        twiddles = self._append_table(self._twiddles(p))
+        parallel = self.threads > 1 and p.sequences * p.fft.n >= MIN_PARALLEL_ELEMENTS and p.blocks > 1
         chunks = min(p.blocks, CHUNKS_PER_THREAD * self.threads) if parallel else 1
         array = aligned((p.fft.size + 2) * p.fft.lanes * self.bytes) + PADDING
         self.work_bytes = max(self.work_bytes, chunks * 4 * array)
         task = Task(p, f"{self.name}.pass{len(self.functions)}", lanes, self.is_inverse, chunks, array)
         self.functions += task.functions()
         f = self.entry
-        tables = [f.at(f["table"], place, self.element) for place in (factors, twists)]
+        tables = [f.at(f["table"], offset, self.element) for offset in (factors, twiddles)]
         context = f.pack(source, target, f.at(f["scratch"], self.scratch_bytes, "i8"), *tables)
         f.run_chunks(task.name, context, chunks, (f["pool"], f["parallel_for"]) if parallel else None)
 
-    def _twists(self, p: Pass) -> np.ndarray[Any, Any]:
+    def _twiddles(self, p: Pass) -> np.ndarray[Any, Any]:
         """What the pass multiplies by beside the factors of its transform.
 
         With a twist, for element k of sequence g: w^(k g) by w^(k first) for each block and w^(k lane) for each lane.
         For real sequences in pairs the powers of w.
         """
-        if p.twist is None:
+        if p.twiddle is None:
             powers_of = np.arange(p.fft.n // 2 + 1) if "pairs" in p.kind else np.zeros(0)
             return np.exp(-1j * np.pi * powers_of / p.fft.n).view(np.float64).astype(self.real.dtype)
-        a, b = p.twist
+        a, b = p.twiddle
         blocks, lanes = np.arange(0, b, p.fft.lanes), np.arange(p.fft.lanes)
-        powers = [np.outer(np.arange(a), places) % (a * b) for places in (blocks, lanes)]
+        powers = [np.outer(np.arange(a), indices) % (a * b) for indices in (blocks, lanes)]
         angles = [-2 * np.pi * power / (a * b) for power in powers]
         by_block = np.stack([np.cos(angles[0]), np.sin(angles[0])], -1)
         by_lane = np.stack([np.cos(angles[1]), np.sin(angles[1])], 1)

@@ -17,11 +17,11 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.llvm.text import PTR, Index, Value, constant
 from hloom.types import PrimitiveType
 
-FINE = 256
+FINE_POWERS = 256
 """Powers of w are products of a fine one below this number and a coarse one."""
 
 
-def joined(
+def convert_pair(
     f: KernelFunction, z: Complex, mirrored: Complex, power: Complex, backwards: bool
 ) -> tuple[Complex, Complex]:
     """Twice elements k and h - k of the spectrum, of those of Z and w^k; `backwards` twice those of Z."""
@@ -33,7 +33,7 @@ def joined(
     return add(f, both, odd), (re, f.fneg(im))
 
 
-def joined_ends(f: KernelFunction, ends: Sequence[Complex]) -> list[Complex]:
+def convert_ends(f: KernelFunction, ends: Sequence[Complex]) -> list[Complex]:
     """Twice the first and the last element of the spectrum, of Z's first; or of both twice Z's first."""
     re = ends[0][0]
     if len(ends) == 2:
@@ -59,7 +59,7 @@ class HalfSpectrum:
 
     def table(self) -> np.ndarray[Any, Any]:
         """The fine powers of w, then the coarse ones."""
-        powers = np.concatenate([np.arange(FINE), FINE * np.arange(self.h // FINE + 1)])
+        powers = np.concatenate([np.arange(FINE_POWERS), FINE_POWERS * np.arange(self.h // FINE_POWERS + 1)])
         return np.exp(-1j * np.pi * powers / self.h).view(np.float64).astype(self.type.real.dtype)
 
     def function(self) -> KernelFunction:
@@ -73,20 +73,20 @@ class HalfSpectrum:
         with f.each(f.add(start, 1), f.add(f.add(start, count), 1)) as k:
             mirrored = f.subtract(self.h, k)
             pair = self._load(f, source, k), self._load(f, source, mirrored)
-            for value, place in zip(
-                joined(f, *pair, self._power(f, table, k), self.backwards), (k, mirrored), strict=True
+            for value, index in zip(
+                convert_pair(f, *pair, self._power(f, table, k), self.backwards), (k, mirrored), strict=True
             ):
-                self._store(f, value, target, place)
+                self._store(f, value, target, index)
         return f
 
     def _power(self, f: KernelFunction, table: Value, k: Value) -> Complex:
-        fine = self._load(f, table, f.remainder(k, FINE))
-        coarse = self._load(f, table, f.add(f.divide(k, FINE), FINE))
+        fine = self._load(f, table, f.remainder(k, FINE_POWERS))
+        coarse = self._load(f, table, f.add(f.divide(k, FINE_POWERS), FINE_POWERS))
         return multiply(f, fine, coarse)
 
     def _ends(self, f: KernelFunction, source: Value, target: Value) -> None:
         ends = [self._load(f, source, k) for k in ((0, self.h) if self.backwards else (0,))]
-        for k, value in zip((0, self.h), joined_ends(f, ends), strict=False):
+        for k, value in zip((0, self.h), convert_ends(f, ends), strict=False):
             self._store(f, value, target, k)
 
     def _load(self, f: KernelFunction, array: Value, index: Index) -> Complex:

@@ -68,37 +68,37 @@ class LaneFft:
         """`name(re, im, re2, im2, table)`."""
         f = KernelFunction(name, re=PTR, im=PTR, re2=PTR, im2=PTR, table=PTR)
         source, target = (f["re"], f["im"]), (f["re2"], f["im2"])
-        m, interleaved, place = self.n, 1, 0
+        m, interleaved, table_offset = self.n, 1, 0
         for radix in self.radices:
             m //= radix
-            self._stage(f, source, target, radix, m, interleaved * self.lanes, place)
-            place += 2 * m * (radix - 1) if m > 1 else 0
+            self._stage(f, source, target, radix, m, interleaved * self.lanes, table_offset)
+            table_offset += 2 * m * (radix - 1) if m > 1 else 0
             interleaved *= radix
             source, target = target, source
         return f
 
     def _stage(
-        self, f: KernelFunction, source: Complex, target: Complex, radix: int, m: int, width: int, place: int
+        self, f: KernelFunction, source: Complex, target: Complex, radix: int, m: int, width: int, table_offset: int
     ) -> None:
         with f.loop(m) as loop:
             p = loop.index
-            factors = self._factors(f, radix, p, place) if m > 1 else []
+            factors = self._factors(f, radix, p, table_offset) if m > 1 else []
             with f.loop(width, self.vector.width or 1) as inner:
                 first = f.add(f.multiply(p, width), inner.index)
-                given = [self.load(f, source, f.add(first, k * m * width)) for k in range(radix)]
-                made = butterfly(f, given)
+                inputs = [self.load(f, source, f.add(first, k * m * width)) for k in range(radix)]
+                outputs = butterfly(f, inputs)
                 first = f.add(f.multiply(p, radix * width), inner.index)
-                for k, value in enumerate(made):
+                for k, value in enumerate(outputs):
                     value = multiply(f, value, factors[k - 1]) if factors and k else value
                     self.store(f, value, target, f.add(first, k * width))
 
-    def _factors(self, f: KernelFunction, radix: int, p: Index, place: int) -> list[Complex]:
-        first = f.at(f["table"], f.add(f.multiply(p, 2 * (radix - 1)), place), self.vector.element)
+    def _factors(self, f: KernelFunction, radix: int, p: Index, table_offset: int) -> list[Complex]:
+        first = f.at(f["table"], f.add(f.multiply(p, 2 * (radix - 1)), table_offset), self.vector.element)
         return [self.factor(f, first, k) for k in range(radix - 1)]
 
-    def factor(self, f: KernelFunction, table: Value, number: Index) -> Complex:
+    def factor(self, f: KernelFunction, table: Value, index: Index) -> Complex:
         """A complex number of a table, in all lanes."""
-        first = f.at(table, f.multiply(number, 2), self.vector.element)
+        first = f.at(table, f.multiply(index, 2), self.vector.element)
         parts = (f.load(f.at(first, k, self.vector.element), self.vector.scalar, self.align) for k in range(2))
         re, im = (f.splat(part, self.vector.width) for part in parts)
         return re, im
@@ -108,18 +108,18 @@ class LaneFft:
         """Where the vectors of the lanes start."""
         return range(0, self.lanes, self.vector.width or 1)
 
-    def places(self, f: KernelFunction, element: Index) -> list[Index]:
+    def offsets(self, f: KernelFunction, element: Index) -> list[Index]:
         """The places of an element's vectors."""
         return [f.add(f.multiply(element, self.lanes), lane) for lane in self.vectors]
 
-    def load(self, f: KernelFunction, arrays: Complex, place: Index) -> Complex:
+    def load(self, f: KernelFunction, arrays: Complex, offset: Index) -> Complex:
         """The vectors at a place of a pair of arrays."""
-        re, im = (f.load(f.at(array, place, self.vector.element), self.vector, self.align) for array in arrays)
+        re, im = (f.load(f.at(array, offset, self.vector.element), self.vector, self.align) for array in arrays)
         return re, im
 
-    def store(self, f: KernelFunction, value: Complex, arrays: Complex, place: Index) -> None:
+    def store(self, f: KernelFunction, value: Complex, arrays: Complex, offset: Index) -> None:
         for part, array in zip(value, arrays, strict=True):
-            f.store(part, f.at(array, place, self.vector.element), self.align)
+            f.store(part, f.at(array, offset, self.vector.element), self.align)
 
 
 # Complex arithmetic
@@ -145,8 +145,8 @@ def butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
     if len(a) == 4:
         even, odd = add(f, a[0], a[2]), subtract(f, a[0], a[2])
         both, (re, im) = add(f, a[1], a[3]), subtract(f, a[1], a[3])
-        turned = (im, f.fneg(re))  # times -i
-        return [add(f, even, both), add(f, odd, turned), subtract(f, even, both), subtract(f, odd, turned)]
+        rotated = (im, f.fneg(re))  # times -i
+        return [add(f, even, both), add(f, odd, rotated), subtract(f, even, both), subtract(f, odd, rotated)]
     return _odd_butterfly(f, a)
 
 
@@ -158,7 +158,7 @@ def _odd_butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
     total = a[0]
     for each in sums:
         total = add(f, total, each)
-    made = [total] * n
+    outputs = [total] * n
     type = a[0][0].type
     for k in range(1, half + 1):
         re, im = a[0]
@@ -168,6 +168,6 @@ def _odd_butterfly(f: KernelFunction, a: Sequence[Complex]) -> list[Complex]:
             cosine, sine = constant(type, math.cos(angle)), constant(type, math.sin(angle))
             re, im = f.fma(sums[j - 1][0], cosine, re), f.fma(sums[j - 1][1], cosine, im)
             along, across = f.fma(differences[j - 1][1], sine, along), f.fma(differences[j - 1][0], sine, across)
-        turned = (along, f.fneg(across))  # -i times the sum of the sines
-        made[k], made[n - k] = add(f, (re, im), turned), subtract(f, (re, im), turned)
-    return made
+        rotated = (along, f.fneg(across))  # -i times the sum of the sines
+        outputs[k], outputs[n - k] = add(f, (re, im), rotated), subtract(f, (re, im), rotated)
+    return outputs

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hloom.backends.cpu.kernels.fft.blocks import Block, View
-from hloom.backends.cpu.kernels.fft.half_spectrum import joined, joined_ends
+from hloom.backends.cpu.kernels.fft.half_spectrum import convert_ends, convert_pair
 from hloom.backends.cpu.kernels.fft.lane_fft import Complex, LaneFft, multiply
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
@@ -26,7 +26,7 @@ Kind = Literal["complex", "pairs to half", "half to pairs", "real to half", "hal
 class Pass:
     """All sequences of a view, from one array into another.
 
-    `twist` has the two factors of a long sequence whose columns the pass transforms.
+    `twiddle` has the two factors of a long sequence whose columns the pass transforms.
     """
 
     source: View
@@ -34,7 +34,7 @@ class Pass:
     fft: LaneFft
     sequences: int
     kind: Kind = "complex"
-    twist: tuple[int, int] | None = None
+    twiddle: tuple[int, int] | None = None
     scale: float = 1.0
 
     @property
@@ -62,39 +62,39 @@ class Task:
         self._moves("load", self.p.source, Block.load)
         self._moves("store", self.p.target, functools.partial(Block.store, scale=scale))
         self.f = f = task_function(self.name).as_call_only()
-        self.source, self.target, work, self.table, self.twists = f.unpack(f["context"], *[PTR] * 5)
+        self.source, self.target, work, self.table, self.twiddles = f.unpack(f["context"], *[PTR] * 5)
         first = f.multiply(f["chunk"], 4 * self.array)
         arrays = [f.at(work, f.add(first, k * self.array), "i8") for k in range(4)]
-        self.one: Complex = (arrays[0], arrays[1])
-        self.other: Complex = (arrays[2], arrays[3])
+        self.first_pair: Complex = (arrays[0], arrays[1])
+        self.second_pair: Complex = (arrays[2], arrays[3])
         start, count = f.share(self.p.blocks, 1, self.chunks, f["chunk"])
         with f.each(start, f.add(start, count)) as block:
             self._block(block)
         return [*self.called, f]
 
-    def _moves(self, what: str, view: View, move: Callable[[Block, View, Value, tuple[Value, ...]], None]) -> None:
-        """Writes `name.what(memory, arrays .., first, count)`, which moves a block."""
+    def _moves(self, suffix: str, view: View, move: Callable[[Block, View, Value, tuple[Value, ...]], None]) -> None:
+        """Writes `name.suffix(memory, arrays .., first, count)`, which moves a block."""
         arrays = [f"array{k}" for k in range(2 if view.type.is_complex else 1)]
-        f = KernelFunction(f"{self.name}.{what}", memory=PTR, **dict.fromkeys(arrays, PTR), first=I64, count=I64)
+        f = KernelFunction(f"{self.name}.{suffix}", memory=PTR, **dict.fromkeys(arrays, PTR), first=I64, count=I64)
         block = Block(f, self.fft, f["first"], f["count"], self.p.inner % self.fft.lanes == 0)
         move(block, view, f["memory"], tuple(f[array] for array in arrays))
         self.called.append(f)
 
-    def _call(self, what: str, write: Callable[..., None], *arguments: Value) -> None:
+    def _define_and_call(self, suffix: str, write: Callable[..., None], *arguments: Value) -> None:
         """Calls a function, which is written here: `write` gets it and its parameters."""
-        f = KernelFunction(f"{self.name}.{what}", **{f"given{k}": value.type for k, value in enumerate(arguments)})
+        f = KernelFunction(f"{self.name}.{suffix}", **{f"given{k}": value.type for k, value in enumerate(arguments)})
         write(f, *f.parameters)
         self.called.append(f)
         self.f.invoke(f.symbol, *arguments)
 
-    def _block(self, number: Value) -> None:
+    def _block(self, index: Value) -> None:
         f, p, lanes = self.f, self.p, self.fft.lanes
         across = math.ceil(p.inner / lanes)
-        place = f.multiply(f.remainder(number, across), lanes)
-        self.first = f.index(f.add(f.multiply(f.divide(number, across), p.inner), place))
-        self.count = f.index(f.minimum(lanes, f.subtract(p.inner, place)))
+        first_lane = f.multiply(f.remainder(index, across), lanes)
+        self.first = f.index(f.add(f.multiply(f.divide(index, across), p.inner), first_lane))
+        self.count = f.index(f.minimum(lanes, f.subtract(p.inner, first_lane)))
         if p.kind == "complex":
-            self._complex(number)
+            self._complex(index)
         elif p.kind == "pairs to half":
             self._pairs_to_half()
         elif p.kind == "half to pairs":
@@ -112,75 +112,79 @@ class Task:
 
     def _transform(self) -> tuple[Complex, Complex]:
         """Of what is in the first pair of arrays; the pair that has the result, and the other one."""
-        self.f.invoke(self.lanes, *self.one, *self.other, self.table)
-        return (self.other, self.one) if self.fft.ends_in_second else (self.one, self.other)
+        self.f.invoke(self.lanes, *self.first_pair, *self.second_pair, self.table)
+        return (self.second_pair, self.first_pair) if self.fft.ends_in_second else (self.first_pair, self.second_pair)
 
-    def _exchanged(self, pair: Complex) -> Complex:
+    def _swapped_parts(self, pair: Complex) -> Complex:
         """Inverse transforms take real parts for imaginary ones."""
         return (pair[1], pair[0]) if self.is_inverse else pair
 
-    def _complex(self, number: Value) -> None:
-        self._load(self._exchanged(self.one))
-        made, _ = self._transform()
-        if self.p.twist:
-            self._call("twist", self._twist, *made, self.twists, number)
-        self._store(self._exchanged(made))
+    def _complex(self, block_index: Value) -> None:
+        self._load(self._swapped_parts(self.first_pair))
+        result, _ = self._transform()
+        if self.p.twiddle:
+            self._define_and_call("twist", self._multiply_twiddles, *result, self.twiddles, block_index)
+        self._store(self._swapped_parts(result))
 
-    def _twist(self, f: KernelFunction, re: Value, im: Value, twists: Value, number: Value) -> None:
+    def _multiply_twiddles(self, f: KernelFunction, re: Value, im: Value, twiddles: Value, block_index: Value) -> None:
         """Multiplies element k of sequence g by w^(k g)."""
-        p, fft, made = self.p, self.fft, (re, im)
-        assert p.twist is not None
-        by_lane = f.at(twists, 2 * p.twist[0] * p.blocks, fft.vector.element)
+        p, fft, result = self.p, self.fft, (re, im)
+        assert p.twiddle is not None
+        by_lane = f.at(twiddles, 2 * p.twiddle[0] * p.blocks, fft.vector.element)
         halves = (by_lane, f.at(by_lane, fft.lanes, fft.vector.element))
-        with f.loop(p.twist[0]) as loop:
-            turn = fft.factor(f, twists, f.add(f.multiply(loop.index, p.blocks), number))
-            for lane, place in zip(fft.vectors, fft.places(f, loop.index), strict=True):
-                own = fft.load(f, halves, f.add(f.multiply(loop.index, 2 * fft.lanes), lane))
-                fft.store(f, multiply(f, fft.load(f, made, place), multiply(f, own, turn)), made, place)
+        with f.loop(p.twiddle[0]) as loop:
+            by_block = fft.factor(f, twiddles, f.add(f.multiply(loop.index, p.blocks), block_index))
+            for lane, offset in zip(fft.vectors, fft.offsets(f, loop.index), strict=True):
+                by_own_lane = fft.load(f, halves, f.add(f.multiply(loop.index, 2 * fft.lanes), lane))
+                fft.store(
+                    f, multiply(f, fft.load(f, result, offset), multiply(f, by_own_lane, by_block)), result, offset
+                )
 
     # Real sequences
 
     def _pairs_to_half(self) -> None:
-        self._load(self.one)
-        made, free = self._transform()
-        self._call("join", functools.partial(self._join, backwards=False), *made, *free, self.twists)
-        self._store(free)
+        self._load(self.first_pair)
+        result, spare = self._transform()
+        self._define_and_call("join", functools.partial(self._join, backwards=False), *result, *spare, self.twiddles)
+        self._store(spare)
 
     def _half_to_pairs(self) -> None:
-        self._load(self.other)
-        target = self._exchanged(self.one)
-        self._call("join", functools.partial(self._join, backwards=True), *self.other, *target, self.twists)
-        made, _ = self._transform()
-        self._store(self._exchanged(made))
+        self._load(self.second_pair)
+        target = self._swapped_parts(self.first_pair)
+        self._define_and_call(
+            "join", functools.partial(self._join, backwards=True), *self.second_pair, *target, self.twiddles
+        )
+        result, _ = self._transform()
+        self._store(self._swapped_parts(result))
 
     def _join(
-        self, f: KernelFunction, re: Value, im: Value, new_re: Value, new_im: Value, twists: Value, backwards: bool
+        self, f: KernelFunction, re: Value, im: Value, new_re: Value, new_im: Value, twiddles: Value, backwards: bool
     ) -> None:
         source, target = (re, im), (new_re, new_im)
         fft, h = self.fft, self.fft.n
         for lane in fft.vectors:
             ends = [fft.load(f, source, k * fft.lanes + lane) for k in ((0, h) if backwards else (0,))]
-            for k, value in zip((0, h), joined_ends(f, ends), strict=False):
+            for k, value in zip((0, h), convert_ends(f, ends), strict=False):
                 fft.store(f, value, target, k * fft.lanes + lane)
 
-        def join(k: Index, here: Index, there: Index) -> None:
-            pair, power = (fft.load(f, source, here), fft.load(f, source, there)), fft.factor(f, twists, k)
-            for value, place in zip(joined(f, *pair, power, backwards), (here, there), strict=True):
-                fft.store(f, value, target, place)
+        def join(k: Index, offset: Index, mirrored: Index) -> None:
+            pair, power = (fft.load(f, source, offset), fft.load(f, source, mirrored)), fft.factor(f, twiddles, k)
+            for value, target_offset in zip(convert_pair(f, *pair, power, backwards), (offset, mirrored), strict=True):
+                fft.store(f, value, target, target_offset)
 
         self._each_mirrored(f, h // 2 + 1, join)
 
     def _real_to_half(self) -> None:
-        self._load(self.one[:1])
-        self.f.fill(self.one[1], 0, self.fft.size * self.fft.lanes * self.fft.align)
-        made, _ = self._transform()
-        self._store(made)
+        self._load(self.first_pair[:1])
+        self.f.fill(self.first_pair[1], 0, self.fft.size * self.fft.lanes * self.fft.align)
+        result, _ = self._transform()
+        self._store(result)
 
     def _half_to_real(self) -> None:
-        self._load(self.other)
-        self._call("mirror", self._mirror, *self.other, *self._exchanged(self.one))
-        made, _ = self._transform()
-        self._store(self._exchanged(made)[:1])
+        self._load(self.second_pair)
+        self._define_and_call("mirror", self._mirror, *self.second_pair, *self._swapped_parts(self.first_pair))
+        result, _ = self._transform()
+        self._store(self._swapped_parts(result)[:1])
 
     def _mirror(self, f: KernelFunction, re: Value, im: Value, new_re: Value, new_im: Value) -> None:
         """The whole spectrum of half of it."""
@@ -189,19 +193,19 @@ class Task:
             # The imaginary part of the first element counts for nothing.
             fft.store(f, (fft.load(f, source, lane)[0], constant(fft.vector, 0.0)), target, lane)
 
-        def mirror(k: Index, here: Index, there: Index) -> None:
-            re, im = fft.load(f, source, here)
-            fft.store(f, (re, im), target, here)
-            fft.store(f, (re, f.fneg(im)), target, there)
+        def mirror(k: Index, offset: Index, mirrored: Index) -> None:
+            re, im = fft.load(f, source, offset)
+            fft.store(f, (re, im), target, offset)
+            fft.store(f, (re, f.fneg(im)), target, mirrored)
 
         self._each_mirrored(f, (fft.n + 1) // 2, mirror)
 
-    def _each_mirrored(self, f: KernelFunction, end: int, do: Callable[[Index, Index, Index], None]) -> None:
+    def _each_mirrored(self, f: KernelFunction, end: int, visit: Callable[[Index, Index, Index], None]) -> None:
         """k = 1 .. end - 1, and the places of elements k and n - k."""
         fft = self.fft
         if end <= 1:
             return
         with f.loop(end, first=1) as loop:
-            mirrored = fft.places(f, f.subtract(fft.n, loop.index))
-            for here, there in zip(fft.places(f, loop.index), mirrored, strict=True):
-                do(loop.index, here, there)
+            mirrored_offsets = fft.offsets(f, f.subtract(fft.n, loop.index))
+            for offset, mirrored_offset in zip(fft.offsets(f, loop.index), mirrored_offsets, strict=True):
+                visit(loop.index, offset, mirrored_offset)

@@ -55,7 +55,7 @@ def _instruction_of_x86(types: tuple[str, str], sums: Type, vector_bytes: int) -
         return None
     has_vnni = processor().has("avx512vnni" if vector_bytes == 64 else "avxvnni")
     if has_vnni and "s8" in types and "s16" not in types:
-        return DotInstruction(4, _add_bytes if types[1] == "s8" else _add_turned_bytes, flipped=types == ("s8", "s8"))
+        return DotInstruction(4, _add_bytes if types[1] == "s8" else _add_swapped_bytes, flipped=types == ("s8", "s8"))
     return DotInstruction(2, _add_halves if has_vnni else _add_products_of_halves)
 
 
@@ -63,7 +63,7 @@ def _instruction_of_neon(types: tuple[str, str]) -> DotInstruction | None:
     if types in (("s8", "s8"), ("u8", "u8")) and processor().has("dotprod"):
         return DotInstruction(4, _neon("sdot" if types[0] == "s8" else "udot"))
     if types in (("u8", "s8"), ("s8", "u8")) and processor().has("i8mm"):
-        return DotInstruction(4, _neon("usdot") if types[0] == "u8" else _turned(_neon("usdot")))
+        return DotInstruction(4, _neon("usdot") if types[0] == "u8" else _with_swapped_operands(_neon("usdot")))
     return None
 
 
@@ -73,9 +73,9 @@ def in_words(p: Product, instruction: DotInstruction) -> Product:
     batch_a, batch_b, batch_c = p.batch_strides
     a = replace(p.a, column=p.a.column * count, words=Words(count, p.k, p.a.column, instruction.flipped))
     b = replace(p.b, row=p.b.row * count, words=Words(count, p.k, p.b.row))
-    if _are_there(a, (a.row, batch_a)):
+    if _has_words_in_memory(a, (a.row, batch_a)):
         a, batch_a = Matrix(_WORDS[a.type], a.row // count, 1), batch_a // count
-    if _are_there(b, (b.column, batch_b)):
+    if _has_words_in_memory(b, (b.column, batch_b)):
         b, batch_b = Matrix(_WORDS[b.type], 1, b.column // count), batch_b // count
     return replace(p, k=-(-p.k // count), a=a, b=b, batch_strides=(batch_a, batch_b, batch_c))
 
@@ -84,12 +84,12 @@ _WORDS = {"bf16": "f32", "s16": "s32", "s8": "s32", "u8": "s32"}
 """The types of a matrix that has words in memory, by its elements."""
 
 
-def _are_there(matrix: Matrix, strides: tuple[int, int]) -> bool:
+def _has_words_in_memory(matrix: Matrix, strides: tuple[int, int]) -> bool:
     """Whether a matrix with words has them in memory: `strides` are those along the other axis, and of the batch."""
     words = matrix.words
     assert words is not None
-    lies_so = words.distance == 1 and not words.is_ragged and all(stride % words.count == 0 for stride in strides)
-    return lies_so and not words.flipped and {"s8": 8, "u8": 8}.get(matrix.type, 16) == words.bits
+    is_dense = words.distance == 1 and not words.is_ragged and all(stride % words.count == 0 for stride in strides)
+    return is_dense and not words.flipped and {"s8": 8, "u8": 8}.get(matrix.type, 16) == words.bits
 
 
 def correction(f: Function, words: Value, sums: Value) -> Value:
@@ -113,12 +113,12 @@ _add_halves = _instruction("avx512.vpdpwssd", "i16")
 _add_bytes = _instruction("avx512.vpdpbusd", "i8")
 
 
-def _turned(multiply_add: MultiplyAdd) -> MultiplyAdd:
+def _with_swapped_operands(multiply_add: MultiplyAdd) -> MultiplyAdd:
     """For signed factors and unsigned vectors."""
     return lambda f, a, b, sums: multiply_add(f, b, a, sums)
 
 
-_add_turned_bytes = _turned(_add_bytes)
+_add_swapped_bytes = _with_swapped_operands(_add_bytes)
 
 
 def _neon(name: str) -> MultiplyAdd:

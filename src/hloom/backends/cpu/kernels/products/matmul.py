@@ -19,22 +19,22 @@ from hloom.backends.cpu.kernels.products.matmul_code import (
     entry_of,
     fill_context,
     run_tasks,
-    zeros,
+    zeros_code,
 )
 from hloom.backends.cpu.kernels.products.matmul_plan import (
-    PARALLEL_WORK,
+    MIN_PARALLEL_WORK,
     MatmulSpec,
     Plan,
     Product,
     accumulator,
+    align_up,
+    make_plan,
     normalised,
-    plan,
-    up,
 )
 from hloom.backends.cpu.kernels.products.matvec import Matvec
 from hloom.backends.cpu.kernels.products.micro_kernel import (
-    Kernel,
-    Panels,
+    MicroKernel,
+    PanelStrides,
     pack_rows_of_a,
     pack_steps_of_a,
 )
@@ -49,13 +49,13 @@ FALSE = constant(I1, False)
 
 def emit_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: int = 64) -> MatmulCode:
     """The code of a product for `threads` threads. Raises ValueError for element types it has no code for."""
-    vector = _sums(spec, vector_bytes)
+    vector = _sum_vector(spec, vector_bytes)
     if spec.batch * spec.m * spec.n * spec.k == 0:
-        return zeros(name, spec)
+        return zeros_code(name, spec)
     p = normalised(spec)
-    matvec = _streamed(p)
+    matvec = _as_matvec(p)
     if matvec is not None:
-        return _matvec(name, matvec, vector, threads, p.swapped)
+        return _matvec_code(name, matvec, vector, threads, p.swapped)
     return _Emitter(name, *_planned(p, vector, threads, vector_bytes)).code()
 
 
@@ -63,7 +63,7 @@ def _planned(p: Product, vector: Type, threads: int, vector_bytes: int) -> tuple
     instruction = dot_instruction(p, vector)
     if instruction is not None:
         p = in_words(p, instruction)
-    return plan(p, vector, threads, vector_bytes), instruction
+    return make_plan(p, vector, threads, vector_bytes), instruction
 
 
 @dataclass(frozen=True)
@@ -85,22 +85,22 @@ def emit_packed_matmul(name: str, spec: MatmulSpec, threads: int, vector_bytes: 
     if spec.batch * spec.m * spec.n * spec.k == 0:
         return None
     p = normalised(spec)
-    if _streamed(p) is not None:
+    if _as_matvec(p) is not None:
         return None
-    planned, instruction = _planned(p, _sums(spec, vector_bytes), threads, vector_bytes)
-    if planned.b_place != "shared" or p.batch > 1 or planned.columns < p.n:
+    planned, instruction = _planned(p, _sum_vector(spec, vector_bytes), threads, vector_bytes)
+    if planned.b_storage != "shared" or p.batch > 1 or planned.columns < p.n:
         return None
     packing, product = (_Emitter(f"{name}.{part}", planned, instruction) for part in ("packing", "packed"))
     return PackedMatmul(0 if p.swapped else 1, packing.packed_bytes, packing.packing_code(), product.packed_code())
 
 
-def _sums(spec: MatmulSpec, vector_bytes: int) -> Type:
+def _sum_vector(spec: MatmulSpec, vector_bytes: int) -> Type:
     """A vector of sums."""
     sums = accumulator(spec)
     return type_of(sums.element, vector_bytes * 8 // sums.bits)
 
 
-def _streamed(p: Product) -> Matvec | None:
+def _as_matvec(p: Product) -> Matvec | None:
     """The product of a matrix and a vector that passes through memory once."""
     if p.n > 1:
         return None
@@ -116,36 +116,36 @@ class _Emitter:
         self.multiply_add = instruction.multiply_add if instruction else Function.multiply_add
         self.corrected = instruction is not None and instruction.flipped
         self.element = plan.tile.type.element
-        self.depth_of_b = up(plan.product.k + self.corrected, self.tile.type.width)  # rows of a packed panel
+        self.depth_of_b = align_up(plan.product.k + self.corrected, self.tile.type.width)  # rows of a packed panel
         self.a, self.b = self._panels_of_a(), self._panels_of_b()
 
-    def _panels_of_a(self) -> Panels:
+    def _panels_of_a(self) -> PanelStrides:
         a, rows, width = self.product.a, self.tile.rows, self.tile.type.width
         if self.plan.a_is_direct:
-            return Panels(rows * a.row, a.column, a.row)
+            return PanelStrides(rows * a.row, a.column, a.row)
         if self._packs_steps_of_a():
-            return Panels(rows * self.plan.depth + width, rows)
-        pitch = up(self.plan.depth, width) + width  # no power of two: rows lie in different sets of the cache
-        return Panels(rows * pitch, 1, pitch)
+            return PanelStrides(rows * self.plan.depth + width, rows)
+        pitch = align_up(self.plan.depth, width) + width  # no power of two: rows lie in different sets of the cache
+        return PanelStrides(rows * pitch, 1, pitch)
 
     def _packs_steps_of_a(self) -> bool:
         a = self.product.a
         return a.row == 1 and not a.has_contiguous_k(a.column) and not a.paired
 
-    def _panels_of_b(self) -> Panels:
+    def _panels_of_b(self) -> PanelStrides:
         columns = self.tile.columns
-        if self.plan.b_place == "direct":
+        if self.plan.b_storage == "direct":
             ragged = self.plan.has_ragged_columns
-            return Panels(columns, self.product.b.row, masked=ragged, streamed=self.plan.streams_b)
-        return Panels(self.depth_of_b * columns, columns)
+            return PanelStrides(columns, self.product.b.row, masked=ragged, streamed=self.plan.streams_b)
+        return PanelStrides(self.depth_of_b * columns, columns)
 
     def code(self) -> MatmulCode:
         functions = [self._kernel(), self._block(), self._task(), self._entry()]
         if not self.plan.a_is_direct:
             functions.append(self._pack_a())
-        if self.plan.b_place != "direct":
-            functions += self._packing_of_b()
-        if self.plan.b_place == "shared":
+        if self.plan.b_storage != "direct":
+            functions += self._b_packing_functions()
+        if self.plan.b_storage == "shared":
             functions += self._packing_tasks()
             return code_of(self.name, functions, self.packed_bytes)
         return code_of(self.name, functions, 0)
@@ -157,7 +157,7 @@ class _Emitter:
         context = f.slot(I64, 5)
         fill_context(f, context, source, source, source, packed, f.index(self.product.n))
         self._run_packing(f, context, pool if self.plan.parallel else None)
-        return code_of(self.name, [*self._packing_of_b(), *self._packing_tasks(), f], 0)
+        return code_of(self.name, [*self._b_packing_functions(), *self._packing_tasks(), f], 0)
 
     def packed_code(self) -> MatmulCode:
         """The product with a shared B that is packed already."""
@@ -172,11 +172,11 @@ class _Emitter:
 
     @property
     def packed_bytes(self) -> int:
-        return self._size_of_b() * size_of(self.element)
+        return self._packed_elements() * size_of(self.element)
 
-    def _size_of_b(self) -> int:
+    def _packed_elements(self) -> int:
         """The elements of a packed B."""
-        return self.depth_of_b * up(self.plan.columns, self.tile.columns)
+        return self.depth_of_b * align_up(self.plan.columns, self.tile.columns)
 
     def _kernel(self) -> Function:
         plan = self.plan
@@ -184,7 +184,7 @@ class _Emitter:
         operands = self.a, self.b, self.product.c
         sums = plan.depth, plan.summed_steps, plan.has_partial_sums
         rule = self.corrected, self.multiply_add
-        return Kernel(f"{self.name}.kernel", self.tile, *operands, *sums, *ragged, *rule).function()
+        return MicroKernel(f"{self.name}.kernel", self.tile, *operands, *sums, *ragged, *rule).function()
 
     def _pack_a(self) -> Function:
         name, a = f"{self.name}.pack_a", self.product.a
@@ -192,7 +192,7 @@ class _Emitter:
             return pack_steps_of_a(name, a, self.tile, self.a.panel)
         return pack_rows_of_a(name, a, self.tile, self.a.row)
 
-    def _packing_of_b(self) -> list[Function]:
+    def _b_packing_functions(self) -> list[Function]:
         if not self.corrected:
             return [self._pack_b()]
         return [
@@ -220,8 +220,8 @@ class _Emitter:
         f.is_call_only = self.tile.takes_long(self.plan.depth)
         rows_of_a, b, c, rows, columns = f.parameters
         a, depth, k = self.product.a, self.plan.depth, self.product.k
-        partial, packed = self._partial_sums(f), self._space_for_a(f)
-        total = self._partial_sums(f) if self.plan.has_groups else None
+        partial, packed = self._allocate_partial_sums(f), self._allocate_packed_a(f)
+        totals = self._allocate_partial_sums(f) if self.plan.has_groups else None
         with f.loop(k, depth) as first:
             steps = f.index(f.minimum(depth, f.subtract(k, first.index)))
             left = a.elements_left(f, k, first.index)
@@ -232,14 +232,14 @@ class _Emitter:
                 f.invoke(f"{self.name}.pack_a", panels_of_a, packed, rows, elements)
                 panels_of_a = packed
             panels_of_b = f.at(b, f.multiply(first.index, self.b.step), self.element)
-            sums = partial if total is None else self._group_sums(f, partial, total, first.index, last)
+            sums = partial if totals is None else self._group_sums(f, partial, totals, first.index, last)
             self._tiles(f, (panels_of_a, panels_of_b, c, sums), steps, rows, columns, last)
         return f
 
-    def _group_sums(self, f: Function, partial: Value, total: Value, step: Index, last: Value) -> Value:
+    def _group_sums(self, f: Function, partial: Value, totals: Value, step: Index, last: Value) -> Value:
         """Where the sums of the block of K from a step on are added."""
         is_first = f.compare("eq", f.index(f.remainder(step, self.plan.group)), f.index(0))
-        return sums_of_group(f, self.tile.type, partial, total, self._partial_count, is_first, last)
+        return sums_of_group(f, self.tile.type, partial, totals, self._partial_count, is_first, last)
 
     def _tiles(
         self, f: Function, pointers: tuple[Value, ...], steps: Value, rows: Value, columns: Value, last: Value
@@ -254,13 +254,13 @@ class _Emitter:
             row, column = f.multiply(i, tile.rows), f.multiply(j, tile.columns)
             if self.plan.repeats_rows:
                 row = f.minimum(row, f.subtract(rows, tile.rows))
-            number = f.add(f.multiply(i, column_panels), j) if self.plan.has_partial_sums else 0
+            index = f.add(f.multiply(i, column_panels), j) if self.plan.has_partial_sums else 0
             f.invoke(
                 f"{self.name}.kernel",
                 f.at(a, self._offset_of_a(f, i, row), self.element),
                 f.at(b, f.multiply(j, self.b.panel), self.element),
                 f.at(c, self.product.c.offset(f, row, column), self.product.c.element),
-                f.at(partial, f.multiply(number, tile.size), self.element),
+                f.at(partial, f.multiply(index, tile.size), self.element),
                 steps,
                 f.index(f.minimum(f.subtract(rows, row), tile.rows)),
                 f.index(f.minimum(f.subtract(columns, column), tile.columns)),
@@ -270,12 +270,12 @@ class _Emitter:
     def _offset_of_a(self, f: Function, panel: Index, row: Index) -> Index:
         return f.multiply(row, self.product.a.row) if self.plan.a_is_direct else f.multiply(panel, self.a.panel)
 
-    def _space_for_a(self, f: Function) -> Value | None:
+    def _allocate_packed_a(self, f: Function) -> Value | None:
         if self.plan.a_is_direct:
             return None
         return f.slot(type_of(self.element), self.plan.row_tiles * self.a.panel)
 
-    def _partial_sums(self, f: Function) -> Value:
+    def _allocate_partial_sums(self, f: Function) -> Value:
         """Zeros for all tiles of a task's block; for one where a block of K is all; null where it is summed at once."""
         if self.plan.summed_steps >= self.product.k:
             return constant(PTR, 0)
@@ -296,25 +296,25 @@ class _Emitter:
         a, b, c, packed, columns = context_of(f, context)
         p, plan, tile = self.product, self.plan, self.tile
         group = f.remainder(chunk, plan.column_groups)
-        number = f.divide(chunk, plan.column_groups)
-        block = f.remainder(number, plan.row_blocks)
-        if plan.b_place != "shared":
-            a, b, c = _batch_pointers(f, p, (a, b, c), f.divide(number, plan.row_blocks))
+        remaining = f.divide(chunk, plan.column_groups)
+        block = f.remainder(remaining, plan.row_blocks)
+        if plan.b_storage != "shared":
+            a, b, c = _batch_pointers(f, p, (a, b, c), f.divide(remaining, plan.row_blocks))
         row, rows = f.share(p.m, tile.rows, plan.row_blocks, block)
         if plan.repeats_rows:
-            more = f.left(tile.rows, rows)
-            row, rows = f.subtract(row, more), f.add(rows, more)
+            repeated = f.left(tile.rows, rows)
+            row, rows = f.subtract(row, repeated), f.add(rows, repeated)
         column, width = f.share(columns, tile.columns, plan.column_groups, group)
         a = f.at(a, f.multiply(row, p.a.row), p.a.element)
         c = f.at(c, p.c.offset(f, row, column), p.c.element)
-        if plan.b_place == "private":
-            packed = f.slot(type_of(self.element), self._size_of_b())
+        if plan.b_storage == "private":
+            packed = f.slot(type_of(self.element), self._packed_elements())
             units = f.index(self._packing_units(f, p.n))
             f.invoke(f"{self.name}.pack_b", b, packed, f.index(p.n), f.index(0), units)
             if self.corrected:
                 f.invoke(f"{self.name}.sum_b", packed, f.index(0), f.index(f.ceil_divide(p.n, tile.columns)))
         panels = f.at(packed, f.multiply(f.divide(column, tile.columns), self.b.panel), self.element)
-        if plan.b_place == "direct":
+        if plan.b_storage == "direct":
             panels = f.at(b, column, self.element)
         with f.when(f.compare("ne", f.index(width), f.index(0))):
             f.invoke(f"{self.name}.block", a, panels, c, f.index(rows), f.index(width))
@@ -358,7 +358,7 @@ class _Emitter:
         a, b = (rhs, lhs) if p.swapped else (lhs, rhs)
         context = f.slot(I64, 5)
         tasks, threads = plan.row_blocks * plan.column_groups, pool if plan.parallel else None
-        if plan.b_place != "shared":
+        if plan.b_storage != "shared":
             fill_context(f, context, a, b, out, scratch, f.index(p.n))
             run_tasks(f, f"{self.name}.task", context, p.batch * tasks, threads)
             return f
@@ -373,17 +373,17 @@ class _Emitter:
         return f
 
 
-def _batch_pointers(f: Function, p: Product, pointers: tuple[Value, Value, Value], number: Index) -> list[Value]:
+def _batch_pointers(f: Function, p: Product, pointers: tuple[Value, Value, Value], batch_index: Index) -> list[Value]:
     """A, B and C of one product of the batch."""
     parts = zip(pointers, p.batch_strides, (p.a, p.b, p.c), strict=True)
-    return [f.at(pointer, f.multiply(number, stride), matrix.element) for pointer, stride, matrix in parts]
+    return [f.at(pointer, f.multiply(batch_index, stride), matrix.element) for pointer, stride, matrix in parts]
 
 
-def _matvec(name: str, p: Matvec, vector: Type, threads: int, swapped: bool) -> MatmulCode:
+def _matvec_code(name: str, p: Matvec, vector: Type, threads: int, swapped: bool) -> MatmulCode:
     f = entry_of(name)
     lhs, rhs, out, _, pool = f.parameters
     context, shares = f.slot(I64, 3), p.shares(vector, threads)
     fill_context(f, context, *((rhs, lhs) if swapped else (lhs, rhs)), out)
-    parallel = threads > 1 and p.batch * p.m * p.k >= PARALLEL_WORK
+    parallel = threads > 1 and p.batch * p.m * p.k >= MIN_PARALLEL_WORK
     run_tasks(f, f"{name}.task", context, p.batch * shares, pool if parallel else None)
     return code_of(name, [p.task(f"{name}.task", vector, shares), f], 0)

@@ -51,7 +51,7 @@ def code_of(name: str, functions: list[Function], scratch_bytes: int) -> MatmulC
     return MatmulCode(text, declarations, scratch_bytes, name)
 
 
-def zeros(name: str, spec: MatmulSpec) -> MatmulCode:
+def zeros_code(name: str, spec: MatmulSpec) -> MatmulCode:
     """An empty product, or, where only K is empty, zeros."""
     f = entry_of(name)
     out = f.parameters[2]
@@ -59,9 +59,9 @@ def zeros(name: str, spec: MatmulSpec) -> MatmulCode:
     type = type_of(ELEMENTS[real_type(spec.out_type)])
     if spec.batch * spec.m * spec.n > 0:
         with f.loop(spec.batch) as b, f.loop(spec.m) as i, f.loop(spec.n) as j, f.loop(parts) as part:
-            places = zip((b.index, i.index, j.index), spec.out_strides, strict=True)
+            indices = zip((b.index, i.index, j.index), spec.out_strides, strict=True)
             offset: Index = 0
-            for index, stride in places:
+            for index, stride in indices:
                 offset = f.add(offset, f.multiply(index, stride * parts))
             f.store(constant(type, 0), f.at(out, f.add(offset, part.index), type.element), 1)
     return code_of(name, [f], 0)

@@ -1,8 +1,8 @@
 """Decides how a matrix product is computed: its normal form, the tile in registers, the blocks in caches, the tasks.
 
 A product is first brought to one form (`normalised`): batches that are but more rows or columns collapsed into them,
-rows of the result contiguous where possible, complex matrices seen as real ones of twice the size. Then `plan` chooses
-the tile and the blocks, and who packs what:
+rows of the result contiguous where possible, complex matrices seen as real ones of twice the size. Then `make_plan`
+chooses the tile and the blocks, and who packs what:
 
 - B is read where it lies ("direct") where packing would not pay, or packed once by all threads into the workspace
   ("shared"), or, where it is small, by each task for itself on its stack ("private").
@@ -20,29 +20,29 @@ from dataclasses import dataclass, replace
 
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.micro_kernel import Tile
-from hloom.backends.cpu.kernels.products.sums import block_of, group_of
+from hloom.backends.cpu.kernels.products.sums import block_length, group_length
 from hloom.backends.cpu.llvm.function import ELEMENTS, size_of
 from hloom.backends.cpu.llvm.text import Type, type_of
 
 L2_BYTES = 1 << 20
-L3_BYTES = 8 << 20  # of a packed B
+MAX_PACKED_B_BYTES = 8 << 20  # of a packed B
 STACK_BYTES = L2_BYTES // 8  # for each of: a block of A, partial sums, a private B
-DIRECT_BYTES = L2_BYTES // 4  # of a B that is read in place
-STREAMED_BYTES = 32 << 20  # of a B that comes from memory
-STREAMED_ROWS = 32  # of the result: so few that memory is what takes time
+MAX_DIRECT_BYTES = L2_BYTES // 4  # of a B that is read in place
+MIN_STREAMED_BYTES = 32 << 20  # of a B that comes from memory
+MAX_STREAMED_ROWS = 32  # of the result: so few that memory is what takes time
 STREAMED_DEPTH = 64  # of a block of K then
 MIN_COLUMNS = 512  # of a packed B: what makes up for packing A
-FEW_SUMS = 4  # in registers: additions wait for each other
+MAX_LATENCY_BOUND_SUMS = 4  # in registers: additions wait for each other
 PANEL_BYTES = 28 << 10  # of A, for a block of K: it stays in the L1 cache
-DIRECT_ROWS = 512  # of a block of K, where B is read in place: they lie in as many pages
-PARALLEL_WORK = 1 << 18  # multiply-adds that are worth two threads
-TASK_WORK = 1 << 17  # multiply-adds of the smallest task
+MAX_DIRECT_ROWS = 512  # of a block of K, where B is read in place: they lie in as many pages
+MIN_PARALLEL_WORK = 1 << 18  # multiply-adds that are worth two threads
+MIN_TASK_WORK = 1 << 17  # multiply-adds of the smallest task
 TASKS_PER_THREAD = 4
-ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
+MAX_ACCUMULATORS = {64: 28, 32: 12, 16: 16}  # vector registers for sums, by the bytes of a vector
 # For sums and a row of B. The others are for factors: LLVM moves sums around in the loop without two, and has
 # multiply-adds of 64 bytes take their factors from memory, each anew, which is more than two loads a cycle.
-SUMS_AND_ROW = {64: 28, 32: 14, 16: 30}
-VECTORS = 6  # the most in a row of the tile
+MAX_SUMS_AND_ROW = {64: 28, 32: 14, 16: 30}
+MAX_VECTORS = 6  # the most in a row of the tile
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class MatmulSpec:
     def transposed(self) -> MatmulSpec:
         """The transpose of the result, the product of the transposes in reverse."""
         (a0, a1, a2), (b0, b1, b2), (c0, c1, c2) = self.lhs_strides, self.rhs_strides, self.out_strides
-        turned = (b0, b2, b1), (a0, a2, a1), (c0, c2, c1)
-        return MatmulSpec(self.batch, self.n, self.m, self.k, self.rhs_type, self.lhs_type, self.out_type, *turned)
+        strides = (b0, b2, b1), (a0, a2, a1), (c0, c2, c1)
+        return MatmulSpec(self.batch, self.n, self.m, self.k, self.rhs_type, self.lhs_type, self.out_type, *strides)
 
     def collapsed(self) -> MatmulSpec:
         """Without a batch where the batch is but more rows: all share one rhs, and rows follow each other evenly."""
@@ -113,7 +113,7 @@ def normalised(spec: MatmulSpec) -> Product:
         spec = spec.transposed()
     (a0, a1, a2), (b0, b1, b2), (c0, c1, c2) = spec.lhs_strides, spec.rhs_strides, spec.out_strides
     m, n, k = spec.m, spec.n, spec.k
-    view = _as_real if spec.is_complex else Matrix
+    view = _real_view if spec.is_complex else Matrix
     a = view(spec.lhs_type, a1 if m > 1 else 0, a2 if k > 1 else 1)
     b = view(spec.rhs_type, b1 if k > 1 else 0, b2 if n > 1 else 1)
     c = view(spec.out_type, c1 if m > 1 else 0, c2 if n > 1 else 1)
@@ -134,7 +134,7 @@ def real_type(type: str) -> str:
     return {"c64": "f32", "c128": "f64"}.get(type, type)
 
 
-def _as_real(type: str, row: int, column: int) -> Matrix:
+def _real_view(type: str, row: int, column: int) -> Matrix:
     if column == 1:
         return Matrix(real_type(type), 2 * row, 1)
     return Matrix(real_type(type), 2 * row, 2 * column, paired=True)
@@ -160,7 +160,7 @@ def accumulator(spec: MatmulSpec) -> Type:
 class Plan:
     """How a product is computed.
 
-    `depth` is the block of K, `columns` as many of B as are packed at once, `b_place` where the kernel finds B. The
+    `depth` is the block of K, `columns` as many of B as are packed at once, `b_storage` where the kernel finds B. The
     tasks divide the rows into `row_blocks`, and `columns` into `column_groups`, of whole tiles.
     """
 
@@ -168,7 +168,7 @@ class Plan:
     tile: Tile
     depth: int
     columns: int
-    b_place: str
+    b_storage: str
     a_is_direct: bool
     row_blocks: int
     column_groups: int
@@ -176,7 +176,7 @@ class Plan:
 
     @property
     def streams_b(self) -> bool:
-        return self.b_place == "direct" and _streams(self.product, self.tile.type)
+        return self.b_storage == "direct" and _streams(self.product, self.tile.type)
 
     @property
     def has_partial_sums(self) -> bool:
@@ -187,13 +187,13 @@ class Plan:
         """How many steps of a block of K the kernel sums from zero."""
         if not self.tile.type.is_float:
             return self.depth
-        waits = self.tile.rows * self.tile.vectors <= FEW_SUMS
-        return block_of(self.depth, self.product.k, 2 if waits or self.product.is_complex else 1)
+        is_latency_bound = self.tile.rows * self.tile.vectors <= MAX_LATENCY_BOUND_SUMS
+        return block_length(self.depth, self.product.k, 2 if is_latency_bound or self.product.is_complex else 1)
 
     @property
     def group(self) -> int:
         """As much of K as is added up in one chain: whole blocks."""
-        return self.depth * max(1, group_of(self.product.k) // self.depth)
+        return self.depth * max(1, group_length(self.product.k) // self.depth)
 
     @property
     def has_groups(self) -> bool:
@@ -223,25 +223,25 @@ class Plan:
         return math.ceil(math.ceil(self.columns / self.tile.columns) / self.column_groups)
 
 
-def plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
+def make_plan(p: Product, vector: Type, threads: int, vector_bytes: int) -> Plan:
     size = size_of(vector.element)
     tile = _tile(p, vector, vector_bytes)
-    parallel = threads > 1 and p.work >= PARALLEL_WORK
-    place = _place_of_b(p, tile, threads if parallel else 1)
+    parallel = threads > 1 and p.work >= MIN_PARALLEL_WORK
+    b_storage = _choose_b_storage(p, tile, threads if parallel else 1)
     block_of_k = PANEL_BYTES // (tile.rows * size)
-    if place == "direct":
-        block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, vector) else DIRECT_ROWS)
+    if b_storage == "direct":
+        block_of_k = min(block_of_k, STREAMED_DEPTH if _streams(p, vector) else MAX_DIRECT_ROWS)
     blocks_of_k = math.ceil(p.k / block_of_k)
-    depth = p.k if blocks_of_k == 1 else up(math.ceil(p.k / blocks_of_k), vector.width)
-    as_it_is = ELEMENTS[p.a.type] == vector.element and not p.a.paired and p.a.words is None
+    depth = p.k if blocks_of_k == 1 else align_up(math.ceil(p.k / blocks_of_k), vector.width)
+    needs_no_conversion = ELEMENTS[p.a.type] == vector.element and not p.a.paired and p.a.words is None
     is_small = p.m % tile.rows == 0 and p.m * p.k * size <= STACK_BYTES
-    a_is_direct = as_it_is and (p.a.column == 1 or is_small)
+    a_is_direct = needs_no_conversion and (p.a.column == 1 or is_small)
     columns = p.n
-    if place == "shared":
-        passes = math.ceil(p.n / max(MIN_COLUMNS, L3_BYTES // (p.k * size)))
-        columns = min(p.n, up(math.ceil(p.n / passes), tile.columns))
-    whole = Plan(p, tile, depth, columns, place, a_is_direct, 1, 1, parallel)
-    return _divided(whole, threads if parallel else 1)
+    if b_storage == "shared":
+        passes = math.ceil(p.n / max(MIN_COLUMNS, MAX_PACKED_B_BYTES // (p.k * size)))
+        columns = min(p.n, align_up(math.ceil(p.n / passes), tile.columns))
+    whole = Plan(p, tile, depth, columns, b_storage, a_is_direct, 1, 1, parallel)
+    return _split_into_tasks(whole, threads if parallel else 1)
 
 
 def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
@@ -252,58 +252,60 @@ def _tile(p: Product, vector: Type, vector_bytes: int) -> Tile:
         return tiles * (max(tile.rows * tile.vectors, 10) + 0.25 * (tile.rows + tile.vectors))
 
     # What comes from memory is read in long pieces.
-    least = VECTORS if vector_bytes == 64 and _streams(p, vector) else 1
+    min_vectors = MAX_VECTORS if vector_bytes == 64 and _streams(p, vector) else 1
     candidates = [
         Tile(rows, vectors, vector)
-        for vectors in range(least, min(math.ceil(p.n / vector.width), VECTORS) + 1)
-        for rows in range(1, min(p.m, ACCUMULATORS[vector_bytes] // vectors) + 1)
-        if (rows + 1) * vectors <= SUMS_AND_ROW[vector_bytes]
+        for vectors in range(min_vectors, min(math.ceil(p.n / vector.width), MAX_VECTORS) + 1)
+        for rows in range(1, min(p.m, MAX_ACCUMULATORS[vector_bytes] // vectors) + 1)
+        if (rows + 1) * vectors <= MAX_SUMS_AND_ROW[vector_bytes]
     ]
     return min(candidates, key=cost)
 
 
 def _streams(p: Product, vector: Type) -> bool:
     """Whether B is read in place, and comes from memory."""
-    is_large = p.k * p.n * size_of(vector.element) > STREAMED_BYTES and p.n >= VECTORS * vector.width
-    return is_large and p.m <= STREAMED_ROWS and _is_ready(p, vector)
+    is_large = p.k * p.n * size_of(vector.element) > MIN_STREAMED_BYTES and p.n >= MAX_VECTORS * vector.width
+    return is_large and p.m <= MAX_STREAMED_ROWS and _can_read_in_place(p, vector)
 
 
-def _is_ready(p: Product, vector: Type) -> bool:
+def _can_read_in_place(p: Product, vector: Type) -> bool:
     """Whether vectors of B can be read in place."""
     return ELEMENTS[p.b.type] == vector.element and p.b.has_contiguous_rows and not p.is_complex
 
 
-def _place_of_b(p: Product, tile: Tile, threads: int) -> str:
-    size = up(p.k, tile.type.width) * up(p.n, tile.columns) * size_of(tile.type.element)
-    if _is_ready(p, tile.type) and (size <= DIRECT_BYTES or p.m <= 2 * tile.rows or _streams(p, tile.type)):
+def _choose_b_storage(p: Product, tile: Tile, threads: int) -> str:
+    size = align_up(p.k, tile.type.width) * align_up(p.n, tile.columns) * size_of(tile.type.element)
+    if _can_read_in_place(p, tile.type) and (
+        size <= MAX_DIRECT_BYTES or p.m <= 2 * tile.rows or _streams(p, tile.type)
+    ):
         return "direct"
     if size <= STACK_BYTES and (threads == 1 or p.batch >= threads or p.m >= 64 * threads):
         return "private"
     return "shared"
 
 
-def _divided(whole: Plan, threads: int) -> Plan:
+def _split_into_tasks(undivided: Plan, threads: int) -> Plan:
     """The plan with its tasks: blocks that fit the stack, and enough of them for the threads."""
-    p, tile, size = whole.product, whole.tile, size_of(whole.tile.type.element)
-    batch = 1 if whole.b_place == "shared" else p.batch
-    work = batch * p.m * whole.columns * p.k
-    wanted = math.ceil(min(work / TASK_WORK, TASKS_PER_THREAD * threads) / batch) if threads > 1 else 1
-    fitting = max(1, STACK_BYTES // (tile.rows * (whole.depth + tile.type.width) * size))
-    useful = min(wanted, whole.row_tiles // 4, p.m // 64 if whole.b_place == "private" else p.m)
-    blocks = max(math.ceil(whole.row_tiles / fitting), useful, 1)
+    p, tile, size = undivided.product, undivided.tile, size_of(undivided.tile.type.element)
+    batch = 1 if undivided.b_storage == "shared" else p.batch
+    work = batch * p.m * undivided.columns * p.k
+    wanted = math.ceil(min(work / MIN_TASK_WORK, TASKS_PER_THREAD * threads) / batch) if threads > 1 else 1
+    max_fitting = max(1, STACK_BYTES // (tile.rows * (undivided.depth + tile.type.width) * size))
+    useful = min(wanted, undivided.row_tiles // 4, p.m // 64 if undivided.b_storage == "private" else p.m)
+    blocks = max(math.ceil(undivided.row_tiles / max_fitting), useful, 1)
     if blocks > 1:
-        blocks = min(up(blocks, threads), whole.row_tiles)
-    divided = replace(whole, row_blocks=blocks)
-    if whole.b_place == "private":
-        return divided
-    groups = min(math.ceil(wanted / blocks), whole.column_tiles)
-    if whole.has_partial_sums:
-        levels = 2 if whole.has_groups else 1
-        fitting = max(1, STACK_BYTES // (levels * divided.row_tiles * tile.size * size))
-        groups = max(groups, math.ceil(whole.column_tiles / fitting))
-    return replace(divided, column_groups=groups)
+        blocks = min(align_up(blocks, threads), undivided.row_tiles)
+    with_rows = replace(undivided, row_blocks=blocks)
+    if undivided.b_storage == "private":
+        return with_rows
+    groups = min(math.ceil(wanted / blocks), undivided.column_tiles)
+    if undivided.has_partial_sums:
+        levels = 2 if undivided.has_groups else 1
+        max_fitting = max(1, STACK_BYTES // (levels * with_rows.row_tiles * tile.size * size))
+        groups = max(groups, math.ceil(undivided.column_tiles / max_fitting))
+    return replace(with_rows, column_groups=groups)
 
 
-def up(value: int, multiple: int) -> int:
+def align_up(value: int, multiple: int) -> int:
     """The next multiple."""
     return -(-value // multiple) * multiple

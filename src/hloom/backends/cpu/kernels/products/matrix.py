@@ -82,13 +82,15 @@ class Matrix:
         if words is None:
             return f.load_as(pointer, self.type, type, mask)
         word = type.of("i32")
-        whole = self._part(f, pointer, word, 0, mask)
+        whole = self._shifted_elements(f, pointer, word, 0, mask)
         for i in range(1, words.count):
-            place = f.at(pointer, i * words.distance, self.element)
+            address = f.at(pointer, i * words.distance, self.element)
             exists = f.compare("ugt", f.index(left), f.index(i)) if words.is_ragged else None
-            part = self._part(f, place if exists is None else f.select(exists, place, pointer), word, i, mask)
+            part = self._shifted_elements(
+                f, address if exists is None else f.select(exists, address, pointer), word, i, mask
+            )
             if exists is not None:
-                part = f.binary("and", part, _everywhere(f, exists, word))
+                part = f.binary("and", part, _broadcast_mask(f, exists, word))
             whole = f.binary("or", whole, part)
         return self._finished(f, whole, type)
 
@@ -99,19 +101,19 @@ class Matrix:
         mask = None if left is None else f.first_lanes(left, width)
         if words is None:
             return f.load_as(pointer, self.type, type, mask)
-        parts = f.load_as(pointer, self._source(words), type_of(f"i{words.bits}", width), mask)
+        parts = f.load_as(pointer, self._load_type(words), type_of(f"i{words.bits}", width), mask)
         return self._finished(f, f.bitcast(parts, type.of("i32")), type)
 
-    def _part(self, f: Function, pointer: Value, word: Type, number: int, mask: Value | None) -> Value:
+    def _shifted_elements(self, f: Function, pointer: Value, word: Type, index: int, mask: Value | None) -> Value:
         """Elements in their place of words."""
         assert self.words is not None
-        source, bits = self._source(self.words), self.words.bits
+        source, bits = self._load_type(self.words), self.words.bits
         part = f.load_as(pointer, source, word, mask)
         if source.startswith("s"):
             part = f.binary("and", part, constant(word, (1 << bits) - 1))
-        return f.binary("shl", part, constant(word, number * bits)) if number else part
+        return f.binary("shl", part, constant(word, index * bits)) if index else part
 
-    def _source(self, words: Words) -> str:
+    def _load_type(self, words: Words) -> str:
         """The type as which elements are loaded: unsigned where they are as wide as in the word."""
         return f"u{words.bits}" if 8 * size_of(self.element) == words.bits else self.type
 
@@ -123,7 +125,7 @@ class Matrix:
         return word if word.type is type else f.bitcast(word, type)
 
 
-def _everywhere(f: Function, condition: Value, type: Type) -> Value:
+def _broadcast_mask(f: Function, condition: Value, type: Type) -> Value:
     """All bits of all lanes where a condition holds, else none."""
     bits = f.select(condition, constant(type.scalar, -1), constant(type.scalar, 0))
     return f.splat(bits, type.width) if type.width else bits

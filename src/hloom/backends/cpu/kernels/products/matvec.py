@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hloom.backends.cpu.kernels.products.matrix import Matrix
 from hloom.backends.cpu.kernels.products.sums import (
-    GROUP_BLOCKS,
+    MIN_GROUP_BLOCKS,
     addition,
     chain_length,
     move_sums,
@@ -21,12 +21,12 @@ from hloom.backends.cpu.kernels.products.sums import (
 from hloom.backends.cpu.llvm.function import Function, size_of
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Type, Value, constant
 
-ROWS_AT_ONCE = 4  # of `_dot`
+ROWS_PER_ITERATION = 4  # of `_dot`
 UNROLL = 4  # vectors of each row in a round of `_dot`
-COLUMNS_AT_ONCE = 8  # of `_axpy`
-STRIP_BYTES = 8 << 10  # of the result
-BLOCK_ROUNDS = 64  # of K that are added up in one chain, at least
-TASK_BYTES = 128 << 10  # of the matrix that are worth a task
+COLUMNS_PER_ITERATION = 8  # of `_axpy`
+TILE_BYTES = 8 << 10  # of the result
+MIN_CHAIN_ITERATIONS = 64  # of K that are added up in one chain, at least
+MIN_TASK_BYTES = 128 << 10  # of the matrix that are worth a task
 
 
 @dataclass(frozen=True)
@@ -53,116 +53,118 @@ class Matvec:
 
     def shares(self, type: Type, threads: int) -> int:
         """Into how many tasks the rows of one product are divided."""
-        work = self.batch * self.m * self.k * size_of(type.element) // TASK_BYTES
+        work = self.batch * self.m * self.k * size_of(type.element) // MIN_TASK_BYTES
         wanted = math.ceil(min(work, 4 * threads) / self.batch) if threads > 1 else 1
-        return max(1, min(wanted, self.m // max(ROWS_AT_ONCE, type.width)))
+        return max(1, min(wanted, self.m // max(ROWS_PER_ITERATION, type.width)))
 
     def task(self, name: str, type: Type, shares: int) -> Function:
         """`name(context, chunk)`: one share of the rows of one product; the context starts with the three pointers."""
         f = Function(name, context=PTR, chunk=I64)
         context, chunk = f.parameters
-        number, share = f.divide(chunk, shares), f.remainder(chunk, shares)
+        batch_index, share = f.divide(chunk, shares), f.remainder(chunk, shares)
         pointers: list[Value] = []
         for i, part in enumerate((self.matrix, self.vector, self.out)):
             base = f.load(f.at(context, i, "i64"), PTR, 8)
-            pointers.append(f.at(base, f.multiply(number, self.batch_strides[i]), part.element))
-        write, unit = (self._dot, ROWS_AT_ONCE) if self.has_contiguous_rows else (self._axpy, type.width)
-        write(f, type, pointers, *f.share(self.m, unit, shares, share))
+            pointers.append(f.at(base, f.multiply(batch_index, self.batch_strides[i]), part.element))
+        emit, unit = (self._dot, ROWS_PER_ITERATION) if self.has_contiguous_rows else (self._axpy, type.width)
+        emit(f, type, pointers, *f.share(self.m, unit, shares, share))
         return f
 
     def _dot(self, f: Function, type: Type, pointers: list[Value], first: Index, rows: Index) -> None:
         matrix, vector, out = pointers
-        with f.loop(rows, ROWS_AT_ONCE) as loop:
+        with f.loop(rows, ROWS_PER_ITERATION) as loop:
             last = f.subtract(rows, 1)  # rows past the last repeat it
-            numbers = [f.add(first, f.minimum(f.add(loop.index, i), last)) for i in range(ROWS_AT_ONCE)]
-            lines = [f.at(matrix, f.multiply(row, self.matrix.row), self.matrix.element) for row in numbers]
-            for row, total in zip(numbers, self._dots(f, type, lines, vector), strict=True):
+            row_indices = [f.add(first, f.minimum(f.add(loop.index, i), last)) for i in range(ROWS_PER_ITERATION)]
+            row_addresses = [f.at(matrix, f.multiply(row, self.matrix.row), self.matrix.element) for row in row_indices]
+            for row, total in zip(row_indices, self._dots(f, type, row_addresses, vector), strict=True):
                 f.store_as(total, f.at(out, f.multiply(row, self.out.row), self.out.element), self.out.type)
 
-    def _dots(self, f: Function, type: Type, lines: list[Value], vector: Value) -> list[Value]:
+    def _dots(self, f: Function, type: Type, row_addresses: list[Value], vector: Value) -> list[Value]:
         """The products of rows and the vector: whole rounds, then the vectors that are left, the last one masked."""
-        count, width = len(lines), type.width
+        count, width = len(row_addresses), type.width
         zeros = [constant(type, 0)] * (UNROLL * count)
         step = UNROLL * width
-        whole, blocks = self.k // step * step, [step * rounds for rounds in _block_rounds(self.k // step)]
-        sums, totals = [*zeros], _nothing(type, count)
+        whole, blocks = self.k // step * step, [step * iterations for iterations in _block_iterations(self.k // step)]
+        sums, totals = [*zeros], _additive_identities(type, count)
         if blocks:
-            totals = self._block_sums(f, lines, vector, (0, whole), blocks, zeros)
+            totals = self._block_sums(f, row_addresses, vector, (0, whole), blocks, zeros)
         elif whole:
-            sums = self._rounds(f, lines, vector, (0, whole), zeros)
+            sums = self._sum_iterations(f, row_addresses, vector, (0, whole), zeros)
         for j, at in enumerate(range(whole, self.k, width)):
             part = slice(j * count, (j + 1) * count)
-            sums[part] = self._add_products(f, lines, vector, at, self.k - at, sums[part])
-        return [_total(f, _sum(f, total, *sums[i::count])) for i, total in enumerate(totals)]
+            sums[part] = self._add_products(f, row_addresses, vector, at, self.k - at, sums[part])
+        return [_horizontal_sum(f, _add_pairwise(f, total, *sums[i::count])) for i, total in enumerate(totals)]
 
     def _block_sums(
         self,
         f: Function,
-        lines: list[Value],
+        row_addresses: list[Value],
         vector: Value,
         part_of_k: tuple[Index, Index],
         blocks: list[int],
         zeros: list[Value],
     ) -> list[Value]:
         """The sums over a part of K, a vector for each row: of blocks of the first size, and these of the next ones."""
-        (first, end), count = part_of_k, len(lines)
-        with f.loop(end, blocks[0], _nothing(zeros[0].type, count), first) as loop:
+        (first, end), count = part_of_k, len(row_addresses)
+        with f.loop(end, blocks[0], _additive_identities(zeros[0].type, count), first) as loop:
             block = loop.index, f.minimum(f.add(loop.index, blocks[0]), end)
             if len(blocks) > 1:
-                found = self._block_sums(f, lines, vector, block, blocks[1:], zeros)
+                sums = self._block_sums(f, row_addresses, vector, block, blocks[1:], zeros)
             else:
-                found = self._rounds(f, lines, vector, block, zeros)
-            loop.carried = [_sum(f, total, *found[i::count]) for i, total in enumerate(loop.carried)]
+                sums = self._sum_iterations(f, row_addresses, vector, block, zeros)
+            loop.carried = [_add_pairwise(f, total, *sums[i::count]) for i, total in enumerate(loop.carried)]
         return loop.carried
 
-    def _rounds(
-        self, f: Function, lines: list[Value], vector: Value, part_of_k: tuple[Index, Index], sums: list[Value]
+    def _sum_iterations(
+        self, f: Function, row_addresses: list[Value], vector: Value, part_of_k: tuple[Index, Index], sums: list[Value]
     ) -> list[Value]:
         """Sums with the products of a part of K added, a whole number of steps."""
-        (first, end), count, width = part_of_k, len(lines), sums[0].type.width
+        (first, end), count, width = part_of_k, len(row_addresses), sums[0].type.width
         with f.loop(end, UNROLL * width, sums, first) as loop:
             for j in range(UNROLL):
                 part = slice(j * count, (j + 1) * count)
                 at = f.add(loop.index, j * width)
-                loop.carried[part] = self._add_products(f, lines, vector, at, width, loop.carried[part])
+                loop.carried[part] = self._add_products(f, row_addresses, vector, at, width, loop.carried[part])
         return loop.carried
 
     def _add_products(
-        self, f: Function, lines: list[Value], vector: Value, at: Index, left: int, sums: list[Value]
+        self, f: Function, row_addresses: list[Value], vector: Value, at: Index, left: int, sums: list[Value]
     ) -> list[Value]:
         type = sums[0].type
         mask = f.first_lanes(left, type.width) if left < type.width else None
         factor = f.load_as(f.at(vector, at, self.vector.element), self.vector.type, type, mask)
-        parts = [f.load_as(f.at(line, at, self.matrix.element), self.matrix.type, type, mask) for line in lines]
+        parts = [f.load_as(f.at(row, at, self.matrix.element), self.matrix.type, type, mask) for row in row_addresses]
         return [f.multiply_add(part, factor, total) for part, total in zip(parts, sums, strict=True)]
 
     def _axpy(self, f: Function, type: Type, pointers: list[Value], first: Index, rows: Index) -> None:
-        length = STRIP_BYTES // size_of(type.element)
-        whole = self.k // COLUMNS_AT_ONCE * COLUMNS_AT_ONCE
-        block = COLUMNS_AT_ONCE * chain_length(self.k // COLUMNS_AT_ONCE, BLOCK_ROUNDS)
-        totals = f.slot(type.scalar, length)
-        strip = f.slot(type.scalar, length) if whole > block else totals
-        with f.loop(rows, length) as part:
+        max_rows = TILE_BYTES // size_of(type.element)
+        whole = self.k // COLUMNS_PER_ITERATION * COLUMNS_PER_ITERATION
+        block = COLUMNS_PER_ITERATION * chain_length(self.k // COLUMNS_PER_ITERATION, MIN_CHAIN_ITERATIONS)
+        totals = f.slot(type.scalar, max_rows)
+        tile = f.slot(type.scalar, max_rows) if whole > block else totals
+        with f.loop(rows, max_rows) as part:
             start = f.add(first, part.index)
-            here = f.minimum(length, f.subtract(rows, part.index))
-            with f.loop(here, type.width) as loop:
-                for place in dict.fromkeys((totals, strip)):
-                    f.store(constant(type, 0), f.at(place, loop.index, type.element), 64)
+            tile_rows = f.minimum(max_rows, f.subtract(rows, part.index))
+            with f.loop(tile_rows, type.width) as loop:
+                for address in dict.fromkeys((totals, tile)):
+                    f.store(constant(type, 0), f.at(address, loop.index, type.element), 64)
             matrix = f.at(pointers[0], start, self.matrix.element)
             if whole:
                 with f.loop(whole, block) as blocks:
                     end = f.minimum(f.add(blocks.index, block), whole)
-                    with f.loop(end, COLUMNS_AT_ONCE, first=blocks.index) as columns:
-                        self._add_columns(f, type, matrix, pointers[1], strip, columns.index, COLUMNS_AT_ONCE, here)
-                    if strip is not totals:
-                        move_sums(f, type, strip, totals, here)
+                    with f.loop(end, COLUMNS_PER_ITERATION, first=blocks.index) as columns:
+                        self._add_columns(
+                            f, type, matrix, pointers[1], tile, columns.index, COLUMNS_PER_ITERATION, tile_rows
+                        )
+                    if tile is not totals:
+                        move_sums(f, type, tile, totals, tile_rows)
             if self.k > whole:
-                self._add_columns(f, type, matrix, pointers[1], totals, whole, self.k - whole, here)
+                self._add_columns(f, type, matrix, pointers[1], totals, whole, self.k - whole, tile_rows)
             out = f.at(pointers[2], f.multiply(start, self.out.row), self.out.element)
-            self._store_strip(f, type, totals, out, here)
+            self._store_tile(f, type, totals, out, tile_rows)
 
     def _add_columns(
-        self, f: Function, type: Type, matrix: Value, vector: Value, strip: Value, first: Index, count: int, rows: Index
+        self, f: Function, type: Type, matrix: Value, vector: Value, tile: Value, first: Index, count: int, rows: Index
     ) -> None:
         """Adds the sum of `count` columns from `first` on, each times its element of the vector, to the strip."""
         columns = [f.add(first, i) for i in range(count)]
@@ -172,7 +174,7 @@ class Matvec:
             factors.append(f.splat(f.load_as(pointer, self.vector.type, type.scalar), type.width))
             lines.append(f.at(matrix, f.multiply(column, self.matrix.column), self.matrix.element))
         with f.loop(rows, type.width) as loop:
-            place = f.at(strip, loop.index, type.element)
+            address = f.at(tile, loop.index, type.element)
             mask = self._mask(f, type, rows, loop.index)
             parts = [
                 f.load_as(f.at(line, loop.index, self.matrix.element), self.matrix.type, type, mask) for line in lines
@@ -180,14 +182,14 @@ class Matvec:
             total = f.binary(multiplication(type), parts[0], factors[0])
             for part, factor in zip(parts[1:], factors[1:], strict=True):
                 total = f.multiply_add(part, factor, total)
-            f.store(_sum(f, f.load(place, type, 64), total), place, 64)
+            f.store(_add_pairwise(f, f.load(address, type, 64), total), address, 64)
 
-    def _store_strip(self, f: Function, type: Type, strip: Value, out: Value, rows: Index) -> None:
-        contiguous = self.out.row == 1
-        step, part = (type.width, type) if contiguous else (1, type.scalar)
+    def _store_tile(self, f: Function, type: Type, tile: Value, out: Value, rows: Index) -> None:
+        is_contiguous = self.out.row == 1
+        step, part = (type.width, type) if is_contiguous else (1, type.scalar)
         with f.loop(rows, step) as loop:
-            value = f.load(f.at(strip, loop.index, type.element), part, size_of(type.element))
-            mask = self._mask(f, type, rows, loop.index) if contiguous else None
+            value = f.load(f.at(tile, loop.index, type.element), part, size_of(type.element))
+            mask = self._mask(f, type, rows, loop.index) if is_contiguous else None
             f.store_as(value, f.at(out, f.multiply(loop.index, self.out.row), self.out.element), self.out.type, mask)
 
     def _mask(self, f: Function, type: Type, rows: Index, at: Index) -> Value | None:
@@ -195,21 +197,21 @@ class Matvec:
         return f.first_lanes(f.subtract(rows, at), type.width) if self.m % type.width else None
 
 
-def _block_rounds(count: int) -> list[int]:
+def _block_iterations(count: int) -> list[int]:
     """How many of `count` steps groups of blocks and blocks have: no groups of few blocks, no blocks of few steps."""
-    blocks = math.ceil(count / BLOCK_ROUNDS)
-    group = chain_length(blocks, GROUP_BLOCKS)
+    blocks = math.ceil(count / MIN_CHAIN_ITERATIONS)
+    group = chain_length(blocks, MIN_GROUP_BLOCKS)
     if blocks <= 1:
         return []
-    return [BLOCK_ROUNDS * group, BLOCK_ROUNDS] if blocks > group else [BLOCK_ROUNDS]
+    return [MIN_CHAIN_ITERATIONS * group, MIN_CHAIN_ITERATIONS] if blocks > group else [MIN_CHAIN_ITERATIONS]
 
 
-def _nothing(type: Type, count: int) -> list[Value]:
+def _additive_identities(type: Type, count: int) -> list[Value]:
     """Vectors to add to which LLVM knows to change nothing."""
     return [constant(type, -0.0 if type.is_float else 0)] * count
 
 
-def _sum(f: Function, total: Value, *sums: Value) -> Value:
+def _add_pairwise(f: Function, total: Value, *sums: Value) -> Value:
     """A total and the sums, these added in pairs first."""
     add, rest = addition(total.type), [*sums]
     while len(rest) > 1:
@@ -217,7 +219,7 @@ def _sum(f: Function, total: Value, *sums: Value) -> Value:
     return f.binary(add, total, rest[0])
 
 
-def _total(f: Function, vector: Value) -> Value:
+def _horizontal_sum(f: Function, vector: Value) -> Value:
     """The sum of all lanes."""
     scalar = vector.type.scalar
     if not scalar.is_float:

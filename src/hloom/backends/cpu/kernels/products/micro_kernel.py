@@ -45,7 +45,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Panels:
+class PanelStrides:
     """How the kernel walks over one operand: elements from panel to panel, from step to step of K, and within a step
     from row to row (A only; B's are contiguous). `masked`: a panel of B may end before the tile does.
     `streamed`: B comes from memory in place, so the kernel asks for the next panel's row with each row."""
@@ -58,7 +58,7 @@ class Panels:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class MicroKernel:
     """The function `name(a, b, c, partial, steps, rows, columns, last)`.
 
     It multiplies a panel of A by a panel of B over `steps` of K, and stores the sums to the first `rows` and `columns`
@@ -69,8 +69,8 @@ class Kernel:
 
     name: str
     tile: Tile
-    a: Panels
-    b: Panels
+    a: PanelStrides
+    b: PanelStrides
     c: Matrix
     depth: int
     summed_steps: int
@@ -82,16 +82,16 @@ class Kernel:
 
     def function(self) -> Function:
         f = Function(self.name, a=PTR, b=PTR, c=PTR, partial=PTR, steps=I64, rows=I64, columns=I64, last=I1)
-        sums, kept = self._add_up(f)
+        sums, spilled = self._sum_blocks(f)
         if not self.c.has_contiguous_rows:
-            self._store_by_stack(f, sums, kept)
+            self._store_through_stack(f, sums, spilled)
             return f
         is_whole = self._is_whole(f)
         with f.when(is_whole):
             self._store_sums(f, sums)
         if is_whole is not None:
             with f.unless(is_whole):
-                self._store_by_stack(f, sums, kept)
+                self._store_through_stack(f, sums, spilled)
         return f
 
     def _is_whole(self, f: Function) -> Value | None:
@@ -109,47 +109,47 @@ class Kernel:
         c = f.parameters[2]
         for i, value in enumerate(sums):
             row, vector = divmod(i, self.tile.vectors)
-            place = row * self.c.row + vector * self.tile.type.width
-            f.store_as(value, f.at(c, place, self.c.element), self.c.type)
+            offset = row * self.c.row + vector * self.tile.type.width
+            f.store_as(value, f.at(c, offset, self.c.element), self.c.type)
 
-    def _store_by_stack(self, f: Function, sums: list[Value], kept: Value | None) -> None:
+    def _store_through_stack(self, f: Function, sums: list[Value], spilled: Value | None) -> None:
         """To memory, and from there, when they are done, to the result, as much of it as there is."""
         _, _, c, _, _, rows, columns, last = f.parameters
-        stack = kept or f.slot(self.tile.type, len(sums))
-        self._keep(f, sums, stack)
+        stack = spilled or f.slot(self.tile.type, len(sums))
+        self._spill(f, sums, stack)
         with f.when(last if self.has_partial_sums else None):
             self._store_tile(f, stack, c, rows, columns)
 
-    def _add_up(self, f: Function) -> tuple[list[Value], Value | None]:
+    def _sum_blocks(self, f: Function) -> tuple[list[Value], Value | None]:
         """The sums, one for each vector of the tile, row by row, and where those of several blocks are kept."""
         partial, steps, type = f.parameters[3], f.parameters[4], self.tile.type
         zeros = [constant(type, 0)] * (self.tile.rows * self.tile.vectors)
-        kept = partial if self.has_partial_sums else None
+        spilled = partial if self.has_partial_sums else None
         if self.summed_steps >= self.depth:
             sums = self._products(f, 0, steps, zeros)
-            return self._with_kept(f, self._corrected(f, sums) if self.corrected else sums, kept), kept
-        if kept is None:
-            kept = f.slot(type, len(zeros))
+            return self._add_spilled(f, self._corrected(f, sums) if self.corrected else sums, spilled), spilled
+        if spilled is None:
+            spilled = f.slot(type, len(zeros))
         with f.loop(steps, self.summed_steps) as block:
             end = f.add(block.index, self.summed_steps)
             is_first = f.compare("eq", f.index(block.index), f.index(0))
             sums = self._products(f, block.index, f.minimum(end, steps), zeros)
-            sums = self._with_kept(f, sums, f.select(is_first, partial, kept))
+            sums = self._add_spilled(f, sums, f.select(is_first, partial, spilled))
             with f.when(f.compare("ult", f.index(end), steps)):
-                self._keep(f, sums, kept)
-        return sums, kept
+                self._spill(f, sums, spilled)
+        return sums, spilled
 
-    def _with_kept(self, f: Function, sums: list[Value], kept: Value | None) -> list[Value]:
+    def _add_spilled(self, f: Function, sums: list[Value], spilled: Value | None) -> list[Value]:
         """The sums added to those of the blocks before."""
-        if kept is None:
+        if spilled is None:
             return sums
         type = self.tile.type
-        before = [f.load(f.at(kept, i * type.width, type.element), type, 64) for i in range(len(sums))]
+        before = [f.load(f.at(spilled, i * type.width, type.element), type, 64) for i in range(len(sums))]
         return [f.binary(addition(type), a, b) for a, b in zip(before, sums, strict=True)]
 
-    def _keep(self, f: Function, sums: list[Value], kept: Value) -> None:
+    def _spill(self, f: Function, sums: list[Value], spilled: Value) -> None:
         for i, value in enumerate(sums):
-            f.store(value, f.at(kept, i * self.tile.type.width, self.tile.type.element), 64)
+            f.store(value, f.at(spilled, i * self.tile.type.width, self.tile.type.element), 64)
 
     def _products(self, f: Function, first: Index, end: Index, sums: list[Value]) -> list[Value]:
         """The loop over steps of K, which adds products to the sums."""
@@ -171,8 +171,8 @@ class Kernel:
                 scalar = _load_real(f, f.at(column_of_a, i * self.a.row, type.element), type.scalar)
                 factor = f.splat(scalar, type.width)
                 for j, vector in enumerate(vectors):
-                    at = i * tile.vectors + j
-                    loop.carried[at] = self.multiply_add(f, factor, vector, loop.carried[at])
+                    index = i * tile.vectors + j
+                    loop.carried[index] = self.multiply_add(f, factor, vector, loop.carried[index])
         return loop.carried
 
     def _corrected(self, f: Function, sums: list[Value]) -> list[Value]:
@@ -196,10 +196,10 @@ class Kernel:
 
     def _store_row(self, f: Function, line: Value, target: Value, columns: Value) -> None:
         type = self.tile.type
-        for at in range(0, self.tile.columns, type.width):
-            value = f.load(f.at(line, at, type.element), type, 64)
-            left = f.left(columns, at) if self.has_ragged_columns else type.width
-            f.store_first(value, f.at(target, at, self.c.element), self.c.type, left)
+        for start in range(0, self.tile.columns, type.width):
+            value = f.load(f.at(line, start, type.element), type, 64)
+            left = f.left(columns, start) if self.has_ragged_columns else type.width
+            f.store_first(value, f.at(target, start, self.c.element), self.c.type, left)
 
     def _scatter_row(self, f: Function, line: Value, c: Value, row: Index, columns: Value) -> None:
         type = self.tile.type
@@ -227,14 +227,14 @@ def pack_rows_of_a(name: str, source: Matrix, tile: Tile, pitch: int) -> Functio
     `elements` of K count as the source's. It writes whole vectors, so `pitch` is a multiple of their width.
     """
     f = Function(name, source=PTR, target=PTR, rows=I64, elements=I64)
-    from_, to, rows, elements = f.parameters
+    source_address, target_address, rows, elements = f.parameters
     type = tile.type if source.has_contiguous_k(source.column) else tile.type.scalar
     panels = f.ceil_divide(rows, tile.rows)
     with f.loop(f.multiply(panels, tile.rows)) as row:
         row_in_source = f.minimum(row.index, f.subtract(rows, 1))
-        line = f.at(to, f.multiply(row.index, pitch), type.element)
+        line = f.at(target_address, f.multiply(row.index, pitch), type.element)
         with f.loop(f.ceil_divide(elements, source.per_step), max(type.width, 1)) as step:
-            pointer = f.at(from_, source.offset(f, row_in_source, step.index), source.element)
+            pointer = f.at(source_address, source.offset(f, row_in_source, step.index), source.element)
             left = f.subtract(elements, f.multiply(step.index, source.per_step))
             load = source.load_steps if type.width else source.load_step
             f.store(load(f, pointer, type, left), f.at(line, step.index, type.element), _align(type))
@@ -248,15 +248,15 @@ def pack_steps_of_a(name: str, source: Matrix, tile: Tile, panel: int) -> Functi
     the next step overwrites; `panel` has room for that of the last step.
     """
     f = Function(name, source=PTR, target=PTR, rows=I64, elements=I64)
-    from_, to, rows, elements = f.parameters
+    source_address, target_address, rows, elements = f.parameters
     type = tile.type
     panels = f.ceil_divide(rows, tile.rows)
-    with f.loop(f.ceil_divide(elements, source.per_step)) as step, f.loop(panels) as number:
-        first = f.multiply(number.index, tile.rows)
-        line = f.at(from_, f.add(first, f.multiply(step.index, source.column)), source.element)
+    with f.loop(f.ceil_divide(elements, source.per_step)) as step, f.loop(panels) as panel_index:
+        first = f.multiply(panel_index.index, tile.rows)
+        line = f.at(source_address, f.add(first, f.multiply(step.index, source.column)), source.element)
         left = f.subtract(elements, f.multiply(step.index, source.per_step))
-        place = f.add(f.multiply(number.index, panel), f.multiply(step.index, tile.rows))
-        target = f.at(to, place, type.element)
+        offset = f.add(f.multiply(panel_index.index, panel), f.multiply(step.index, tile.rows))
+        target = f.at(target_address, offset, type.element)
         for start in range(0, tile.rows, type.width):
             mask = f.first_lanes(f.left(rows, f.add(first, start)), type.width)
             value = source.load_step(f, f.at(line, start, source.element), type, left, mask)

@@ -23,18 +23,18 @@ def pack_rows_of_b(
 ) -> Function:
     """For contiguous rows: vectors are copied as they are. Steps count as the source's, in complex numbers if it is."""
     f = _function(name)
-    from_, to, columns, first, count = f.parameters
+    source_address, target_address, columns, first, count = f.parameters
     type = tile.type
     panels = f.ceil_divide(columns, tile.columns)
     with f.loop(count) as counter:
         step = f.add(counter.index, first)
-        line = f.at(from_, f.multiply(step, source.row), source.element)
+        line = f.at(source_address, f.multiply(step, source.row), source.element)
         elements = source.elements_left(f, steps, step)
         with f.loop(panels) as panel:
             start = f.multiply(panel.index, tile.columns)
             target_step = f.multiply(step, 2 if is_complex else 1)
-            place = f.add(f.multiply(panel.index, depth * tile.columns), f.multiply(target_step, tile.columns))
-            target = f.at(to, place, type.element)
+            offset = f.add(f.multiply(panel.index, depth * tile.columns), f.multiply(target_step, tile.columns))
+            target = f.at(target_address, offset, type.element)
             for j in range(tile.vectors):
                 at = f.add(start, j * type.width)
                 left = f.left(columns, at) if ragged else None
@@ -42,8 +42,8 @@ def pack_rows_of_b(
                 value = source.load_step(f, f.at(line, at, source.element), type, elements, mask)
                 f.store(value, f.at(target, j * type.width, type.element), size_of(type.element))
                 if is_complex:
-                    turned = _times_i(f, value)
-                    f.store(turned, f.at(target, tile.columns + j * type.width, type.element), size_of(type.element))
+                    rotated = _times_i(f, value)
+                    f.store(rotated, f.at(target, tile.columns + j * type.width, type.element), size_of(type.element))
     return f
 
 
@@ -62,34 +62,34 @@ def pack_columns_of_b(name: str, source: Matrix, tile: Tile, depth: int, steps: 
     within each 16 bytes. The last round may write zeros past the last step, up to `depth`.
     """
     f = _function(name)
-    from_, to, columns, first, count = f.parameters
+    source_address, target_address, columns, first, count = f.parameters
     type, width = tile.type, tile.type.width
     part = type_of(type.element, 128 // type.bits)
     last = f.subtract(columns, 1)  # columns past the last repeat it
     with f.loop(f.multiply(count, tile.vectors)) as counter:
-        number = f.add(counter.index, f.multiply(first, tile.vectors))
-        column, lane = f.multiply(number, width), f.multiply(f.remainder(number, tile.vectors), width)
-        base = f.multiply(f.divide(number, tile.vectors), depth * tile.columns)
-        target = f.at(to, f.add(base, lane), type.element)
+        vector_index = f.add(counter.index, f.multiply(first, tile.vectors))
+        column, lane = f.multiply(vector_index, width), f.multiply(f.remainder(vector_index, tile.vectors), width)
+        base = f.multiply(f.divide(vector_index, tile.vectors), depth * tile.columns)
+        target = f.at(target_address, f.add(base, lane), type.element)
         if ragged:
             starts = [f.multiply(f.minimum(f.add(column, i), last), source.column) for i in range(width)]
         else:
             starts = [f.add(f.multiply(column, source.column), i * source.column) for i in range(width)]
-        lines = [f.at(from_, start, source.element) for start in starts]
+        lines = [f.at(source_address, start, source.element) for start in starts]
         with f.loop(steps, part.width) as step:
             left = source.elements_left(f, steps, step.index)
             is_whole = source.elements(steps) % (source.per_step * part.width) == 0
             along = f.multiply(step.index, source.per_step)
-            places = [f.at(line, along, source.element) for line in lines]
-            parts = [source.load_steps(f, place, part, None if is_whole else left) for place in places]
-            rows = [_joined(f, parts[i :: part.width]) for i in range(part.width)]
+            addresses = [f.at(line, along, source.element) for line in lines]
+            parts = [source.load_steps(f, address, part, None if is_whole else left) for address in addresses]
+            rows = [_concatenated(f, parts[i :: part.width]) for i in range(part.width)]
             for i, row in enumerate(_transposed(f, rows)):
-                place = f.multiply(f.add(step.index, i), tile.columns)
-                f.store(row, f.at(target, place, type.element), size_of(type.element))
+                offset = f.multiply(f.add(step.index, i), tile.columns)
+                f.store(row, f.at(target, offset, type.element), size_of(type.element))
     return f
 
 
-def _joined(f: Function, parts: list[Value]) -> Value:
+def _concatenated(f: Function, parts: list[Value]) -> Value:
     """One vector of all the parts."""
     while len(parts) > 1:
         parts = [f.joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
@@ -111,21 +111,21 @@ def _transposed(f: Function, rows: list[Value]) -> list[Value]:
 def pack_any_b(name: str, source: Matrix, tile: Tile, depth: int, steps: int, is_complex: bool) -> Function:
     """For any distances: one element at a time. Counts panels."""
     f = _function(name)
-    from_, to, columns, first, count = f.parameters
+    source_address, target_address, columns, first, count = f.parameters
     type = tile.type.scalar
     last = f.subtract(columns, 1)
     with f.loop(count) as counter:
         panel = f.add(counter.index, first)
-        base = f.at(to, f.multiply(panel, depth * tile.columns), type.element)
+        base = f.at(target_address, f.multiply(panel, depth * tile.columns), type.element)
         with f.loop(steps) as step, f.loop(tile.columns) as lane:
             column = f.minimum(f.add(f.multiply(panel, tile.columns), lane.index), last)
             if is_complex:
-                value = _complex_element(f, from_, source, tile, step.index, column)
+                value = _complex_element(f, source_address, source, tile, step.index, column)
             else:
-                pointer = f.at(from_, source.offset(f, step.index, column), source.element)
+                pointer = f.at(source_address, source.offset(f, step.index, column), source.element)
                 value = source.load_step(f, pointer, type, source.elements_left(f, steps, step.index))
-            place = f.add(f.multiply(step.index, tile.columns), lane.index)
-            f.store(value, f.at(base, place, type.element), size_of(type.element))
+            offset = f.add(f.multiply(step.index, tile.columns), lane.index)
+            f.store(value, f.at(base, offset, type.element), size_of(type.element))
     return f
 
 
@@ -152,6 +152,6 @@ def sum_columns_of_b(name: str, tile: Tile, depth: int, steps: int) -> Function:
                 words = f.load(f.at(row, j * type.width, type.element), type, size_of(type.element))
                 step.carried[j] = correction(f, words, step.carried[j])
         for j, value in enumerate(step.carried):
-            place = f.at(panel, steps * tile.columns + j * type.width, type.element)
-            f.store(f.binary("sub", constant(type, 0), value), place, size_of(type.element))
+            address = f.at(panel, steps * tile.columns + j * type.width, type.element)
+            f.store(f.binary("sub", constant(type, 0), value), address, size_of(type.element))
     return f

@@ -15,32 +15,32 @@ from hloom.backends.cpu.llvm.text import Index, Type, Value, constant
 
 MAX_STEPS = 512  # of a block
 MIN_STEPS = 64  # of a block: fewer would be stored and added again more often than errors ask for
-GROUP_BLOCKS = 16  # at least
+MIN_GROUP_BLOCKS = 16  # at least
 
 
-def block_of(steps: int, depth: int, parts: int = 1) -> int:
+def block_length(steps: int, depth: int, parts: int = 1) -> int:
     """How many of `steps` that are worked on together are summed from zero, where `depth` is all of K; `parts` times
     fewer where that costs nothing, or terms take several steps."""
     blocks = parts * max(math.isqrt(depth) // 7, math.ceil(depth / MAX_STEPS))
     return max(min(steps, MIN_STEPS), math.ceil(steps / max(1, round(steps * blocks / depth))))
 
 
-def group_of(depth: int) -> int:
+def group_length(depth: int) -> int:
     """How many steps of K have their blocks added up in one chain."""
-    return MAX_STEPS * chain_length(depth // MAX_STEPS, GROUP_BLOCKS)
+    return MAX_STEPS * chain_length(depth // MAX_STEPS, MIN_GROUP_BLOCKS)
 
 
-def chain_length(count: int, least: int) -> int:
-    """How many of `count` sums to add in one chain: `least`, or, of very many, about as many as there are chains."""
-    return max(least, math.isqrt(count))
+def chain_length(count: int, minimum: int) -> int:
+    """How many of `count` sums to add in one chain: `minimum`, or, of very many, about as many as there are chains."""
+    return max(minimum, math.isqrt(count))
 
 
 def move_sums(f: Function, type: Type, sums: Value, totals: Value, count: Index) -> None:
     """Adds sums of a block of K to the totals, in vectors of the type, and leaves zeros in their place."""
     with f.loop(count, type.width) as loop:
-        from_, to = f.at(sums, loop.index, type.element), f.at(totals, loop.index, type.element)
-        f.store(f.binary(addition(type), f.load(to, type, 64), f.load(from_, type, 64)), to, 64)
-        f.store(constant(type, 0), from_, 64)
+        source, target = f.at(sums, loop.index, type.element), f.at(totals, loop.index, type.element)
+        f.store(f.binary(addition(type), f.load(target, type, 64), f.load(source, type, 64)), target, 64)
+        f.store(constant(type, 0), source, 64)
 
 
 def addition(type: Type) -> str:

@@ -7,7 +7,7 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_func
 from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, flat
 from hloom.backends.cpu.llvm.text import PTR, Index, Value
 
-STRIP = 64
+MAX_TILE_VECTORS = 64
 """At most so many vectors of a row are reduced together: their running reductions stay in the cache."""
 
 
@@ -20,42 +20,44 @@ class ScanAcross:
         self.lanes = min(widest, 1 << (scan.inner - 1).bit_length())
         vectors = -(-scan.inner // self.lanes)
         wanted = -(-threads // scan.outer) if threads > 1 else 1
-        self.strip = max(1, min(STRIP, vectors // wanted))
-        self.strips = -(-vectors // self.strip)
+        self.tile_vectors = max(1, min(MAX_TILE_VECTORS, vectors // wanted))
+        self.tiles = -(-vectors // self.tile_vectors)
         self.is_masked = scan.inner % self.lanes != 0
         self.threads = threads
 
     def code(self) -> KernelCode:
         f = entry_function(self.name, self.scan.instruction)
-        tasks = self.scan.outer * self.strips
+        tasks = self.scan.outer * self.tiles
         on = (f["pool"], f["parallel_for"]) if self.threads > 1 and tasks > 1 else None
-        f.run_chunks(f"{self.name}.strip", f.pack(*f.parameters), tasks, on)
-        return code_of(self.name, [_Strip(self).function(), f])
+        f.run_chunks(f"{self.name}.tile", f.pack(*f.parameters), tasks, on)
+        return code_of(self.name, [_Tile(self).function(), f])
 
 
-class _Strip:
+class _Tile:
     """The task of one strip of one row of vectors; `own` and `before` hold the reductions of each of its vectors."""
 
     def __init__(self, kernel: ScanAcross) -> None:
         self.kernel, self.scan, self.lanes = kernel, kernel.scan, kernel.lanes
-        self.f = f = task_function(f"{kernel.name}.strip")
+        self.f = f = task_function(f"{kernel.name}.tile")
         self.registers = self.scan.registers(self.lanes)
-        self.own, self.before = ([f.slot(register, kernel.strip) for register in self.registers] for _ in range(2))
+        self.own, self.before = (
+            [f.slot(register, kernel.tile_vectors) for register in self.registers] for _ in range(2)
+        )
 
     def function(self) -> KernelFunction:
         f, scan, kernel = self.f, self.scan, self.kernel
         count = len(scan.types)
         arrays = f.unpack(f["context"], *[PTR] * (3 * count))
         initial = scan.load_initial(f, arrays[count : 2 * count], self.lanes)
-        row, strip = f.divide(f["chunk"], kernel.strips), f.remainder(f["chunk"], kernel.strips)
-        column = f.multiply(strip, kernel.strip * self.lanes)
+        row, tile = f.divide(f["chunk"], kernel.tiles), f.remainder(f["chunk"], kernel.tiles)
+        column = f.multiply(tile, kernel.tile_vectors * self.lanes)
         start = f.add(f.multiply(row, scan.size * scan.inner), column)
         self.rows = [
             f.element_at(array, start, type)
             for array, type in zip(arrays[:count] + arrays[2 * count :], scan.types * 2, strict=True)
         ]
         self.columns = f.subtract(scan.inner, column)
-        self.vectors = f.minimum(kernel.strip, f.ceil_divide(self.columns, self.lanes))
+        self.vectors = f.minimum(kernel.tile_vectors, f.ceil_divide(self.columns, self.lanes))
         with f.each(0, self.vectors) as vector:
             self._put(self.before, vector, initial)
         with f.each(0, -(-scan.size // BLOCK)) as block:
@@ -70,7 +72,7 @@ class _Strip:
             self._step(block, index, initial, is_first=False)
         with f.each(0, self.vectors) as vector:
             before, own = self._get(self.before, vector), self._get(self.own, vector)
-            self._put(self.before, vector, scan.joined(f, before, own, block))
+            self._put(self.before, vector, scan.extended(f, before, own, block))
 
     def _step(self, block: Value, index: Index, initial: Elements, is_first: bool) -> None:
         """Adds one row to the reductions of the block, and stores its results."""
@@ -78,11 +80,11 @@ class _Strip:
         row = f.subtract(scan.size - 1, index) if scan.backward else index
         with f.each(0, self.vectors) as vector:
             column = f.multiply(vector, self.lanes)
-            place = f.add(f.multiply(row, scan.inner), column)
+            offset = f.add(f.multiply(row, scan.inner), column)
             mask = f.first_lanes(f.subtract(self.columns, column), self.lanes) if self.kernel.is_masked else None
             count = len(scan.types)
             own: Elements = [
-                f.load_lanes(f.element_at(p, place, type), type, self.lanes, mask)
+                f.load_lanes(f.element_at(p, offset, type), type, self.lanes, mask)
                 for p, type in zip(self.rows[:count], scan.types, strict=True)
             ]
             if not is_first:
@@ -90,7 +92,7 @@ class _Strip:
             self._put(self.own, vector, own)
             results = scan.result(f, initial, self._get(self.before, vector), own, block)
             for value, p, type in zip(results, self.rows[count:], scan.types, strict=True):
-                f.store_lanes(value, f.element_at(p, place, type), type, mask)
+                f.store_lanes(value, f.element_at(p, offset, type), type, mask)
 
     def _get(self, slots: list[Value], vector: Index) -> Elements:
         f = self.f

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_function
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
-from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, State, choose, flat
+from hloom.backends.cpu.kernels.scans.scan import BLOCK, Elements, Scan, State, flat, select
 from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
 
-BLOCKS_A_THREAD = 4
+MIN_BLOCKS_PER_THREAD = 4
 """A row is divided among threads where each gets at least so many blocks."""
 
 
@@ -19,7 +19,7 @@ class ScanAlong:
         self.lanes = vector_bytes * 8 // max(32, *(register.bits for register in scan.registers(0)))
         self.vectors, self.rest = divmod(scan.size, self.lanes)
         self.blocks = -(-self.vectors // BLOCK)
-        self.splits_rows = scan.outer < threads and self.blocks >= BLOCKS_A_THREAD * threads
+        self.splits_rows = scan.outer < threads and self.blocks >= MIN_BLOCKS_PER_THREAD * threads
         self.parts = threads if self.splits_rows else 1
         self.shares = 1 if self.splits_rows or threads == 1 else min(scan.outer, 4 * threads)
         self.words = [f"{group}{k}" for group in ("operand", "initial", "result") for k in range(len(scan.types))]
@@ -44,8 +44,8 @@ class ScanAlong:
         *arrays, scratch, pool, parallel_for = f.unpack(f["context"], *[PTR] * (3 * count + 3))
         initial = self.scan.load_initial(f, arrays[count : 2 * count], self.lanes)
         first, length = f.share(self.scan.outer, 1, self.shares, f["chunk"])
-        with f.each(first, f.add(first, length)) as number:
-            start = f.multiply(number, self.scan.size)
+        with f.each(first, f.add(first, length)) as row_index:
+            start = f.multiply(row_index, self.scan.size)
             row = [
                 f.element_at(array, start, type)
                 for array, type in zip(arrays[:count] + arrays[2 * count :], self.scan.types * 2, strict=True)
@@ -54,12 +54,12 @@ class ScanAlong:
             if self.splits_rows:
                 context = f.pack(*row, *arrays[count : 2 * count], scratch)
                 f.run_chunks(f"{self.name}.totals", context, self.parts, (pool, parallel_for))
-                self._add_up(f, scratch, before)
+                self._prefix_totals(f, scratch, before)
                 f.run_chunks(f"{self.name}.results", context, self.parts, (pool, parallel_for))
             else:
                 with f.each(0, self.blocks) as block:
                     total = self._block(f, row, block, initial, before.get())
-                    before.set(self.scan.joined(f, before.get(), total, block))
+                    before.set(self.scan.extended(f, before.get(), total, block))
             if self.rest:
                 self._tail(f, row, initial, before.get())
         return f
@@ -82,12 +82,12 @@ class ScanAlong:
             self._put_total(f, scratch, block, self._block(f, row, block, None, None))
         return f
 
-    def _add_up(self, f: KernelFunction, scratch: Value, before: State) -> None:
+    def _prefix_totals(self, f: KernelFunction, scratch: Value, before: State) -> None:
         """The reduction of each block becomes the reduction of all blocks before it."""
         with f.each(0, self.blocks) as block:
-            total, here = self._total(f, scratch, block), before.get()
-            self._put_total(f, scratch, block, here)
-            before.set(self.scan.joined(f, here, total, block))
+            total, preceding = self._total(f, scratch, block), before.get()
+            self._put_total(f, scratch, block, preceding)
+            before.set(self.scan.extended(f, preceding, total, block))
 
     def _results(self) -> KernelFunction:
         f, row, initial, scratch, first, last = self._task("results")
@@ -95,19 +95,19 @@ class ScanAlong:
             self._block(f, row, block, initial, self._total(f, scratch, block))
         return f
 
-    def _total_places(self, f: KernelFunction, scratch: Value, block: Index) -> list[Value]:
+    def _total_addresses(self, f: KernelFunction, scratch: Value, block: Index) -> list[Value]:
         start = f.at(scratch, f.multiply(block, self.total_bytes), "i8")
         offsets = [sum(self.state_bytes[:k]) for k in range(len(self.state_bytes))]
         return [f.at(start, offset, "i8") for offset in offsets]
 
     def _put_total(self, f: KernelFunction, scratch: Value, block: Index, total: Elements) -> None:
-        for place, value in zip(self._total_places(f, scratch, block), flat(total), strict=True):
-            f.store(value, place, 64)
+        for address, value in zip(self._total_addresses(f, scratch, block), flat(total), strict=True):
+            f.store(value, address, 64)
 
     def _total(self, f: KernelFunction, scratch: Value, block: Index) -> Elements:
-        places = self._total_places(f, scratch, block)
+        addresses = self._total_addresses(f, scratch, block)
         registers = self.scan.registers(self.lanes)
-        return self.scan.grouped([f.load(p, register, 64) for p, register in zip(places, registers, strict=True)])
+        return self.scan.grouped([f.load(p, register, 64) for p, register in zip(addresses, registers, strict=True)])
 
     # Blocks and vectors
 
@@ -151,7 +151,7 @@ class ScanAlong:
             lanes = [lane + step if 0 <= lane + step < self.lanes else lane for lane in range(self.lanes)]
             moved = self.scan.grouped([f.shuffle(part, None, lanes) for part in flat(values)])
             mask = _mask([0 <= lane + step < self.lanes for lane in range(self.lanes)])
-            values = choose(f, mask, self.scan.combine(f, moved, values), values)
+            values = select(f, mask, self.scan.combine(f, moved, values), values)
             distance *= 2
         return values
 

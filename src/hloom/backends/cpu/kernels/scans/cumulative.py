@@ -34,4 +34,4 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     backward = op.window[dimension].padding_low == 0
     scan = Scan(instruction, computation, outer, sizes[dimension], inner, backward)
     writer = ScanAlong if inner == 1 else ScanAcross
-    return writer(name, scan, threads if scan.is_worth_threads else 1, vector_bytes).code()
+    return writer(name, scan, threads if scan.is_parallel else 1, vector_bytes).code()

@@ -19,7 +19,7 @@ from hloom.types import PrimitiveType
 
 BLOCK = 128
 """Steps of a block."""
-WORTH_THREADS = 1 << 15
+MIN_PARALLEL_ELEMENTS = 1 << 15
 """Elements that threads share."""
 
 Elements = list[Element]
@@ -42,22 +42,22 @@ class Scan:
         self.starts_with_initial = not backward or bool(opcode)
         """Whether the initial value may be combined first; else it is the left operand of all results."""
         is_narrow = len(self.types) == 1 and self.types[0].is_float and self.types[0].bits < 32
-        self.wide = {"add": "fadd", "multiply": "fmul"}.get(opcode) if is_narrow else None
+        self.wide_opcode = {"add": "fadd", "multiply": "fmul"}.get(opcode) if is_narrow else None
         """LLVM's operation of a reduction of narrow floats, which is done in f32 and rounded once."""
 
     @property
-    def is_worth_threads(self) -> bool:
-        return self.outer * self.size * self.inner >= WORTH_THREADS
+    def is_parallel(self) -> bool:
+        return self.outer * self.size * self.inner >= MIN_PARALLEL_ELEMENTS
 
     def combine(self, b: Builder, earlier: Elements, later: Elements) -> Elements:
         """Reduces two neighbouring parts, `earlier` being the one that the scan meets first."""
         left, right = (later, earlier) if self.backward else (earlier, later)
-        if self.wide is not None:
+        if self.wide_opcode is not None:
             (x,), (y,) = flat(left), flat(right)
-            return [b.binary(self.wide, x, y)]
+            return [b.binary(self.wide_opcode, x, y)]
         return self.computation.emit(b, [*left, *right])
 
-    def joined(self, f: KernelFunction, before: Elements, own: Elements, block: Index) -> Elements:
+    def extended(self, f: KernelFunction, before: Elements, own: Elements, block: Index) -> Elements:
         """What comes before a block combined with a reduction inside of it; before block 0 there may be nothing."""
         both = self.combine(f, before, own)
         if self.starts_with_initial:
@@ -65,13 +65,13 @@ class Scan:
         if isinstance(block, int):
             return both if block else own
         is_first = f.compare("eq", block, f.index(0))
-        return choose(f, is_first, own, both)
+        return select(f, is_first, own, both)
 
     def result(self, f: KernelFunction, initial: Elements, before: Elements, own: Elements, block: Index) -> Elements:
-        value = self.joined(f, before, own, block)
+        value = self.extended(f, before, own, block)
         if not self.starts_with_initial:
             return self.computation.emit(f, [*initial, *value])
-        return value if self.wide is None else [rounded(f, part, self.types[0]) for part in flat(value)]
+        return value if self.wide_opcode is None else [rounded(f, part, self.types[0]) for part in flat(value)]
 
     def registers(self, lanes: int) -> list[Type]:
         """The types of the registers of one element of each operand."""
@@ -79,8 +79,8 @@ class Scan:
 
     def grouped(self, values: Sequence[Value]) -> Elements:
         """Registers as elements of the operands."""
-        rest: Iterator[Value] = iter(values)
-        return [(next(rest), next(rest)) if type.is_complex else next(rest) for type in self.types]
+        remaining: Iterator[Value] = iter(values)
+        return [(next(remaining), next(remaining)) if type.is_complex else next(remaining) for type in self.types]
 
     def load_initial(self, f: KernelFunction, pointers: Sequence[Value], lanes: int) -> Elements:
         values = [f.load_lanes(p, type) for p, type in zip(pointers, self.types, strict=True)]
@@ -92,16 +92,16 @@ def flat(elements: Sequence[Element]) -> list[Value]:
     return [part for element in elements for part in parts(element)]
 
 
-def choose(f: KernelFunction, condition: Value, x: Elements, y: Elements) -> Elements:
+def select(f: KernelFunction, condition: Value, x: Elements, y: Elements) -> Elements:
     """x where the condition holds, else y."""
 
-    def one(a: Element, b: Element) -> Element:
+    def select_element(a: Element, b: Element) -> Element:
         if isinstance(a, tuple) and isinstance(b, tuple):
             return f.select(condition, a[0], b[0]), f.select(condition, a[1], b[1])
         assert isinstance(a, Value) and isinstance(b, Value)
         return f.select(condition, a, b)
 
-    return [one(a, b) for a, b in zip(x, y, strict=True)]
+    return [select_element(a, b) for a, b in zip(x, y, strict=True)]
 
 
 class State:

@@ -18,8 +18,8 @@ from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant
 from hloom.ir import Instruction
 from hloom.ops.attributes import Window, WindowDimension
 
-ELEMENTS_OF_TASK = 1 << 12
-LONG_WINDOW = 64
+ELEMENTS_PER_TASK = 1 << 12
+MAX_CHAIN_LENGTH = 64
 """Windows that are longer are reduced in blocks."""
 
 
@@ -82,18 +82,18 @@ class WindowReduction:
         source = [f[f"operand{k}"] for k in range(count)]
         initial = [f[f"operand{k}"] for k in range(count, 2 * count)]
         functions, offset = [f], 0
-        for number, axis in enumerate(self.axes):
-            is_last = number == len(self.axes) - 1
+        for index, axis in enumerate(self.axes):
+            is_last = index == len(self.axes) - 1
             target = [f[f"result{k}"] for k in range(count)]
             if not is_last:
                 elements = axis.outer * axis.count * axis.inner
                 sizes = [aligned(elements * type.byte_width) for type in self.types]
                 target = [f.at(f["scratch"], offset + sum(sizes[:k]), "i8") for k in range(count)]
                 offset += sum(sizes)
-            step = max(1, ELEMENTS_OF_TASK // axis.inner)
+            step = max(1, ELEMENTS_PER_TASK // axis.inner)
             blocks = -(-axis.count // step)
             on = (f["pool"], f["parallel_for"]) if self.threads > 1 and axis.outer * blocks > 1 else None
-            task = f"{self.name}.axis{number}"
+            task = f"{self.name}.axis{index}"
             f.run_chunks(task, f.pack(*source, *target, *initial), axis.outer * blocks, on)
             functions.append(_AxisTask(self, task, axis, step, blocks, is_last).function())
             source = target
@@ -113,10 +113,10 @@ class _AxisTask:
         pointers = f.unpack(f["context"], *[PTR] * (3 * count))
         self.initial = pointers[2 * count :]
         outer, block = f.divide(f["chunk"], self.blocks), f.remainder(f["chunk"], self.blocks)
-        places = f.multiply(outer, axis.size * axis.inner), f.multiply(outer, axis.count * axis.inner)
+        offsets = f.multiply(outer, axis.size * axis.inner), f.multiply(outer, axis.count * axis.inner)
         self.source, self.target = (
-            [f.element_at(p, place, type) for p, type in zip(group, self.types, strict=True)]
-            for group, place in zip((pointers[:count], pointers[count : 2 * count]), places, strict=True)
+            [f.element_at(p, offset, type) for p, type in zip(group, self.types, strict=True)]
+            for group, offset in zip((pointers[:count], pointers[count : 2 * count]), offsets, strict=True)
         )
         first = f.multiply(block, self.step)
         last = f.minimum(f.add(first, self.step), axis.count)
@@ -134,12 +134,12 @@ class _AxisTask:
         start = f.intrinsic("umin", f.intrinsic("umax", first, start), last)
         end = f.intrinsic("umax", f.intrinsic("umin", last, end), start)
         vectors = f.binary("and", f.binary("sub", end, start), constant(I64, -self.lanes))
-        rest = f.index(f.add(start, vectors))
+        scalar_start = f.index(f.add(start, vectors))
         with f.each(first, start) as position:
             self._across(position)
-        with f.each(start, rest, self.lanes) as position:
+        with f.each(start, scalar_start, self.lanes) as position:
             self._reduction(position, 0, self.axis.window.size, 0, self.lanes, None)
-        with f.each(rest, last) as position:
+        with f.each(scalar_start, last) as position:
             self._across(position)
 
     def _across(self, position: Value) -> None:
@@ -184,15 +184,15 @@ class _AxisTask:
                 state.set(self.scan.combine(f, state.get(), element(step)))
             return state.get()
 
-        result = reduced(low, high) if w.size <= LONG_WINDOW else self._in_blocks(reduced, low, high)
+        result = reduced(low, high) if w.size <= MAX_CHAIN_LENGTH else self._reduce_in_blocks(reduced, low, high)
         if self.is_last:
             initial = self.scan.load_initial(f, self.initial, lanes)
             result = self.scan.combine(f, initial, result)
-        place = f.add(f.multiply(position, axis.inner), column)
+        offset = f.add(f.multiply(position, axis.inner), column)
         for value, p, type in zip(result, self.target, self.types, strict=True):
-            f.store_lanes(value, f.element_at(p, place, type), type, mask)
+            f.store_lanes(value, f.element_at(p, offset, type), type, mask)
 
-    def _in_blocks(self, reduced: Callable[[Index, Index], Elements], low: Index, high: Index) -> Elements:
+    def _reduce_in_blocks(self, reduced: Callable[[Index, Index], Elements], low: Index, high: Index) -> Elements:
         """About as many blocks as each has elements, so that no chain of additions is long (GEN-13)."""
         f, block = self.f, math.isqrt(self.axis.window.size)
         end = f.minimum(f.add(low, block), high)
@@ -202,9 +202,9 @@ class _AxisTask:
             state.set(self.scan.combine(f, state.get(), part))
         return state.get()
 
-    def _load(self, pointers: list[Value], place: Index, lanes: int, mask: Value | None) -> Elements:
+    def _load(self, pointers: list[Value], offset: Index, lanes: int, mask: Value | None) -> Elements:
         f = self.f
         return [
-            f.load_lanes(f.element_at(p, place, type), type, lanes, mask)
+            f.load_lanes(f.element_at(p, offset, type), type, lanes, mask)
             for p, type in zip(pointers, self.types, strict=True)
         ]

@@ -9,16 +9,16 @@ from typing import Any
 from hloom.ir import Instruction
 from hloom.loops.pull import row_major_strides
 
-PARALLEL_ELEMENTS = 1 << 16
+MIN_PARALLEL_ELEMENTS = 1 << 16
 """So many updates are worth several threads."""
-SMALL_WINDOW = 8
+MIN_WINDOW_VECTORS = 8
 """Windows of fewer vectors cost less than finding out whose they are, unless there are MANY_THREADS."""
-MANY_THREADS = 4
-LARGE_OPERAND_BYTES = 1 << 20
+MIN_SEARCH_THREADS = 4
+MIN_LARGE_OPERAND_BYTES = 1 << 20
 """And unless the operand does not fit a cache."""
-SMALLEST_PART = 64
+MIN_PART_BYTES = 64
 """Bytes of a window that a task takes at least, where tasks divide windows of whole vectors."""
-WIDEST_VECTOR = 16
+MAX_LANES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ScatterPlan:
     window: list[Loop]
     shares: int
     """Into how many tasks the operand is divided."""
-    divided: Start | Loop | None
+    partitioned: Start | Loop | None
     """What they divide: positions of a component of index vectors, the first of `batches`, or the last of `window`."""
 
     prefetches: bool
@@ -66,8 +66,8 @@ def plan_scatter(instruction: Instruction, threads: int) -> ScatterPlan:
     count = (len(instruction.operands) - 1) // 2
     operand, indices, update = (instruction.operands[k].shape.dimensions for k in (0, count, count + 1))
     operand_strides, update_strides = row_major_strides(operand), row_major_strides(update)
-    gone = {*op.inserted_window_dims, *op.input_batching_dims}
-    windowed = [d for d in range(len(operand)) if d not in gone]
+    not_in_window = {*op.inserted_window_dims, *op.input_batching_dims}
+    windowed = [d for d in range(len(operand)) if d not in not_in_window]
     extents = [1] * len(operand)
     window = []
     for u, d in zip(op.update_window_dims, windowed, strict=True):
@@ -80,14 +80,14 @@ def plan_scatter(instruction: Instruction, threads: int) -> ScatterPlan:
         for k, d in enumerate(op.scatter_dims_to_operand_dims)
     ]
     batches = _batches(op, update, update_strides, index_strides, operand_strides)
-    window = _joined(window)
-    divided = _divided(instruction, batches, starts, window, threads)
-    keep_first = batches and divided is batches[0]
-    joined = batches[:1] + _joined(batches[1:]) if keep_first else _joined(batches)
+    window = _collapsed(window)
+    partitioned = _choose_partitioned(instruction, batches, starts, window, threads)
+    keep_first = batches and partitioned is batches[0]
+    collapsed = batches[:1] + _collapsed(batches[1:]) if keep_first else _collapsed(batches)
     is_contiguous = bool(window) and window[-1].strides == (1, 1) and bool(starts)
-    is_large = instruction.operands[0].shape.byte_size >= LARGE_OPERAND_BYTES
-    prefetches = is_large and is_contiguous and len(joined) == 1
-    return ScatterPlan(joined, starts, window, threads if divided is not None else 1, divided, prefetches)
+    is_large = instruction.operands[0].shape.byte_size >= MIN_LARGE_OPERAND_BYTES
+    prefetches = is_large and is_contiguous and len(collapsed) == 1
+    return ScatterPlan(collapsed, starts, window, threads if partitioned is not None else 1, partitioned, prefetches)
 
 
 def _batches(
@@ -95,16 +95,16 @@ def _batches(
 ) -> list[Loop]:
     """A loop for each scatter dimension."""
     loops = []
-    for number, u in enumerate(u for u in range(len(update)) if u not in op.update_window_dims):
-        source = number + (number >= op.index_vector_dim)
-        moved = 0
+    for k, u in enumerate(u for u in range(len(update)) if u not in op.update_window_dims):
+        source = k + (k >= op.index_vector_dim)
+        operand_stride = 0
         if source in op.scatter_indices_batching_dims:
-            moved = operand_strides[op.input_batching_dims[op.scatter_indices_batching_dims.index(source)]]
-        loops.append(Loop(update[u], (index_strides[source], update_strides[u], moved)))
+            operand_stride = operand_strides[op.input_batching_dims[op.scatter_indices_batching_dims.index(source)]]
+        loops.append(Loop(update[u], (index_strides[source], update_strides[u], operand_stride)))
     return loops
 
 
-def _joined(loops: list[Loop]) -> list[Loop]:
+def _collapsed(loops: list[Loop]) -> list[Loop]:
     """Loops without those of one step; two are one where the outer goes on where the inner ends."""
     result: list[Loop] = []
     for loop in loops:
@@ -119,26 +119,26 @@ def _joined(loops: list[Loop]) -> list[Loop]:
 
 def _vectors(window: list[Loop]) -> int:
     """So many steps a window takes, by vectors where its elements lie side by side."""
-    width = WIDEST_VECTOR if window and window[-1].strides == (1, 1) else 1
+    width = MAX_LANES if window and window[-1].strides == (1, 1) else 1
     return math.prod(-(-loop.size // (width if loop is window[-1] else 1)) for loop in window)
 
 
-def _divided(
+def _choose_partitioned(
     instruction: Instruction, batches: list[Loop], starts: list[Start], window: list[Loop], threads: int
 ) -> Start | Loop | None:
     """What tasks divide, such that no two write the same place; None where one thread does it all."""
     operand, update = instruction.operands[0].shape, instruction.operands[-1].shape
     elements = update.element_count
-    if threads == 1 or elements < PARALLEL_ELEMENTS:
+    if threads == 1 or elements < MIN_PARALLEL_ELEMENTS:
         return None
     if batches and batches[0].strides[2] and batches[0].size >= threads:
         return batches[0]
     if window and window[-1].strides == (1, 1):
         size = window[-1].size
-        if size % WIDEST_VECTOR == 0 and size * operand.element_type.byte_width >= SMALLEST_PART * threads:
+        if size % MAX_LANES == 0 and size * operand.element_type.byte_width >= MIN_PART_BYTES * threads:
             return window[-1]
-    is_worth_search = threads >= MANY_THREADS and operand.byte_size >= LARGE_OPERAND_BYTES
-    if _vectors(window) < SMALL_WINDOW and not is_worth_search:
+    is_worth_search = threads >= MIN_SEARCH_THREADS and operand.byte_size >= MIN_LARGE_OPERAND_BYTES
+    if _vectors(window) < MIN_WINDOW_VECTORS and not is_worth_search:
         return None
     owners = [start for start in starts if start.extent == 1 and start.limit >= threads]
     return max(owners, key=lambda start: start.limit, default=None)

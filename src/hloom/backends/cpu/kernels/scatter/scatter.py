@@ -16,13 +16,13 @@ from hloom.backends.cpu.kernels.scatter.plan import ScatterPlan, Start, plan_sca
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant
 from hloom.ir import Instruction
 
-AHEAD = 12
+PREFETCH_DISTANCE = 12
 """So many windows before it is needed the place of a window is prefetched,"""
-LINES = 8
+MAX_PREFETCHED_LINES = 8
 """and of it at most so many cache lines."""
-SELDOM = 256
+MIN_UPDATES_PER_ELEMENT = 256
 """Of so many numbers that meet in one place hardly any change the largest so far, and branches are foretold."""
-COPY_BYTES = 1 << 18
+TASK_COPY_BYTES = 1 << 18
 """What a task copies of a large operand."""
 
 
@@ -51,14 +51,18 @@ class _Scatter:
         """How new numbers compare that may change an extremum, where so many meet in a place that few do."""
         operand, update = self.instruction.operands[0].shape, self.instruction.operands[-1].shape
         root, type = self.computation.computation.root, self.types[0]
-        order = {"maximum": "gt", "minimum": "lt"}.get(root.opcode)
+        comparison = {"maximum": "gt", "minimum": "lt"}.get(root.opcode)
         is_of_both = [i.opcode for i in {*root.operands}] == ["parameter"] * 2
-        if order is None or not is_of_both or update.element_count < SELDOM * operand.element_count:
+        if (
+            comparison is None
+            or not is_of_both
+            or update.element_count < MIN_UPDATES_PER_ELEMENT * operand.element_count
+        ):
             return None
         if type.is_float:
             # Zeros of either sign are equal, and NaN compares with nothing.
-            return {"gt": "uge", "lt": "ule"}[order]
-        return f"{'s' if type.is_signed else 'u'}{order}"
+            return {"gt": "uge", "lt": "ule"}[comparison]
+        return f"{'s' if type.is_signed else 'u'}{comparison}"
 
     def _lanes(self, vector_bytes: int) -> int:
         """The width of vectors along the last dimension of windows; 0 where it is not contiguous."""
@@ -85,14 +89,14 @@ class _Scatter:
         operand, result = f[f"operand{k}"], f[f"result{k}"]
         size = self.instruction.operands[k].shape.byte_size
         with f.when(f.compare("ne", operand, result)):
-            if on is None or size < 2 * COPY_BYTES:
+            if on is None or size < 2 * TASK_COPY_BYTES:
                 f.copy(result, operand, size)
                 return []
-            f.run_chunks(f"{self.name}.copy{k}", f.pack(operand, result), -(-size // COPY_BYTES), on)
+            f.run_chunks(f"{self.name}.copy{k}", f.pack(operand, result), -(-size // TASK_COPY_BYTES), on)
         task = task_function(f"{self.name}.copy{k}")
         source, target = task.unpack(task["context"], PTR, PTR)
-        start = task.multiply(task["chunk"], COPY_BYTES)
-        length = task.minimum(COPY_BYTES, task.subtract(size, start))
+        start = task.multiply(task["chunk"], TASK_COPY_BYTES)
+        length = task.minimum(TASK_COPY_BYTES, task.subtract(size, start))
         task.copy(task.at(target, start, "i8"), task.at(source, start, "i8"), length)
         return [task]
 
@@ -108,11 +112,11 @@ class _Scatter:
 
     def _part(self, f: KernelFunction) -> tuple[Index, Index]:
         """The first position, of what tasks divide, that is this task's, and their number."""
-        divided = self.plan.divided
-        if divided is None:
+        partitioned = self.plan.partitioned
+        if partitioned is None:
             return 0, 0
-        size = divided.limit + 1 if isinstance(divided, Start) else divided.size
-        unit = max(self.lanes, 1) if self.plan.window and divided is self.plan.window[-1] else 1
+        size = partitioned.limit + 1 if isinstance(partitioned, Start) else partitioned.size
+        unit = max(self.lanes, 1) if self.plan.window and partitioned is self.plan.window[-1] else 1
         return f.share(size, unit, self.plan.shares, f["chunk"])
 
     def _batch(self, f: KernelFunction, depth: int, index: Index, update: Index, target: Index) -> None:
@@ -121,29 +125,29 @@ class _Scatter:
             self._window(f, index, update, target)
             return
         loop = self.plan.batches[depth]
-        first, size = self.part if loop is self.plan.divided else (0, loop.size)
+        first, size = self.part if loop is self.plan.partitioned else (0, loop.size)
         with f.each(first, f.add(first, size)) as step:
             if depth == 0 and self.plan.prefetches:
-                self._prefetch(f, f.minimum(f.add(step, AHEAD), loop.size - 1))
-            moved = [f.multiply(step, stride) for stride in loop.strides]
-            self._batch(f, depth + 1, f.add(index, moved[0]), f.add(update, moved[1]), f.add(target, moved[2]))
+                self._prefetch(f, f.minimum(f.add(step, PREFETCH_DISTANCE), loop.size - 1))
+            offsets = [f.multiply(step, stride) for stride in loop.strides]
+            self._batch(f, depth + 1, f.add(index, offsets[0]), f.add(update, offsets[1]), f.add(target, offsets[2]))
 
     def _window(self, f: KernelFunction, index: Index, update: Index, target: Index) -> None:
         """Applies one window where the whole of it lies inside the operand, and in this task's part."""
-        inside: Value | None = None
+        is_inside: Value | None = None
         for start in self.plan.starts:
             value = self._start(f, f.add(index, start.offset))
-            if start is self.plan.divided:
-                here = f.compare("ult", f.binary("sub", value, f.index(self.part[0])), f.index(self.part[1]))
+            if start is self.plan.partitioned:
+                fits = f.compare("ult", f.binary("sub", value, f.index(self.part[0])), f.index(self.part[1]))
             else:
-                here = f.compare("ule", value, constant(I64, start.limit))
-            inside = here if inside is None else f.binary("and", inside, here)
-            moved = value if start.stride == 1 else f.binary("mul", value, constant(I64, start.stride))
-            target = moved if target == 0 else f.binary("add", moved, f.index(target))
-        if inside is None:
+                fits = f.compare("ule", value, constant(I64, start.limit))
+            is_inside = fits if is_inside is None else f.binary("and", is_inside, fits)
+            offset = value if start.stride == 1 else f.binary("mul", value, constant(I64, start.stride))
+            target = offset if target == 0 else f.binary("add", offset, f.index(target))
+        if is_inside is None:
             self._elements(f, 0, update, target)
             return
-        with f.when(inside):
+        with f.when(is_inside):
             self._elements(f, 0, update, target)
 
     def _prefetch(self, f: KernelFunction, step: Index) -> None:
@@ -152,14 +156,14 @@ class _Scatter:
         target: Index = 0
         for start in self.plan.starts:
             value = self._start(f, f.add(index, start.offset))
-            moved = f.binary("mul", value, constant(I64, start.stride))
-            target = moved if target == 0 else f.binary("add", moved, f.index(target))
+            offset = f.binary("mul", value, constant(I64, start.stride))
+            target = offset if target == 0 else f.binary("add", offset, f.index(target))
         size = self.plan.window[-1].size
-        if self.plan.divided is self.plan.window[-1]:
+        if self.plan.partitioned is self.plan.window[-1]:
             target, size = f.add(target, self.part[0]), size // self.plan.shares
-        place = f.element_at(self.results[0], target, self.types[0])
-        for line in range(min(LINES, -(-size * self.types[0].byte_width // 64))):
-            f.prefetch(f.at(place, 64 * line, "i8"), writes=True)
+        address = f.element_at(self.results[0], target, self.types[0])
+        for line in range(min(MAX_PREFETCHED_LINES, -(-size * self.types[0].byte_width // 64))):
+            f.prefetch(f.at(address, 64 * line, "i8"), writes=True)
 
     def _start(self, f: KernelFunction, index: Index) -> Value:
         """A component of an index vector; as an unsigned number a negative one is too large."""
@@ -178,11 +182,11 @@ class _Scatter:
         loop = loops[depth]
         if depth < len(loops) - 1 or not self.lanes:
             with f.each(0, loop.size) as step:
-                places = (f.add(o, f.multiply(step, s)) for o, s in zip((update, target), loop.strides, strict=True))
-                self._elements(f, depth + 1, *places)
+                offsets = (f.add(o, f.multiply(step, s)) for o, s in zip((update, target), loop.strides, strict=True))
+                self._elements(f, depth + 1, *offsets)
             return
         whole = loop.size // self.lanes * self.lanes
-        first, size = self.part if loop is self.plan.divided else (0, whole)
+        first, size = self.part if loop is self.plan.partitioned else (0, whole)
         if whole:
             with f.each(first, f.add(first, size), self.lanes) as at:
                 self._apply(f, f.add(update, at), f.add(target, at), self.lanes, None)
@@ -192,16 +196,16 @@ class _Scatter:
 
     def _apply(self, f: KernelFunction, update: Index, target: Index, lanes: int, mask: Value | None) -> None:
         """Combines one element, or a vector of them, with what the results hold."""
-        places = [f.element_at(p, target, type) for p, type in zip(self.results, self.types, strict=True)]
+        targets = [f.element_at(p, target, type) for p, type in zip(self.results, self.types, strict=True)]
         sources = [f.element_at(p, update, type) for p, type in zip(self.updates, self.types, strict=True)]
         arguments: list[Element] = [
-            f.load_lanes(place, type, lanes, mask)
-            for place, type in zip([*places, *sources], self.types * 2, strict=True)
+            f.load_lanes(address, type, lanes, mask)
+            for address, type in zip([*targets, *sources], self.types * 2, strict=True)
         ]
         with f.when(self._changes(f, arguments)):
             values = self.computation.emit(f, arguments)
-            for value, place, type in zip(values, places, self.types, strict=True):
-                f.store_lanes(value, place, type, mask)
+            for value, address, type in zip(values, targets, self.types, strict=True):
+                f.store_lanes(value, address, type, mask)
 
     def _changes(self, f: KernelFunction, arguments: list[Element]) -> Value | None:
         """Whether an extremum may be the new number, where that is seldom: loads wait for no stores then."""

@@ -59,8 +59,8 @@ class _SelectAndScatter:
             self.operand = f.element_at(operand, f.multiply(slab, size), self.type)
             self.result = f.element_at(result, f.multiply(slab, size), self.type)
             self.source = f.element_at(source, f.multiply(slab, math.prod(self.counts)), self.type)
-            with f.each(0, size) as place:
-                f.store_lanes(self.initial, f.element_at(self.result, place, self.type), self.type)
+            with f.each(0, size) as index:
+                f.store_lanes(self.initial, f.element_at(self.result, index, self.type), self.type)
             self._windows(f, 0, [], 0)
         return f
 
@@ -68,44 +68,44 @@ class _SelectAndScatter:
         """The loops over window positions, in row-major order."""
         if depth < len(self.counts):
             with f.each(0, self.counts[depth]) as step:
-                place = f.add(source, f.multiply(step, self.source_strides[depth]))
-                self._windows(f, depth + 1, [*position, step], place)
+                address = f.add(source, f.multiply(step, self.source_strides[depth]))
+                self._windows(f, depth + 1, [*position, step], address)
             return
         self.found.set(constant(I1, False))
         self._elements(f, 0, position, 0, None)
         with f.when(self.found.get()):
-            place = f.element_at(self.result, self.chosen.get(), self.type)
+            address = f.element_at(self.result, self.chosen.get(), self.type)
             value = f.load_lanes(f.element_at(self.source, source, self.type), self.type)
-            (combined,) = self.scatter.emit(f, [f.load_lanes(place, self.type), value])
-            f.store_lanes(combined, place, self.type)
+            (combined,) = self.scatter.emit(f, [f.load_lanes(address, self.type), value])
+            f.store_lanes(combined, address, self.type)
 
     def _elements(
-        self, f: KernelFunction, depth: int, position: list[Index], linear: Index, inside: Value | None
+        self, f: KernelFunction, depth: int, position: list[Index], linear: Index, is_inside: Value | None
     ) -> None:
-        """The loops over the elements of one window; `inside`: whether they are elements of the operand so far."""
+        """The loops over the elements of one window; `is_inside`: whether they are elements of the operand so far."""
         if depth == len(self.window):
-            if inside is None:
+            if is_inside is None:
                 self._compete(f, f.index(linear))
             else:
-                with f.when(inside):
+                with f.when(is_inside):
                     self._compete(f, f.index(linear))
             return
         w, stride = self.window[depth], self.strides[depth]
         if w == WindowDimension():
-            self._elements(f, depth + 1, position, f.add(linear, f.multiply(position[depth], stride)), inside)
+            self._elements(f, depth + 1, position, f.add(linear, f.multiply(position[depth], stride)), is_inside)
             return
         start = f.binary("sub", f.index(f.multiply(position[depth], w.stride)), constant(I64, w.padding_low))
         with f.each(0, w.size) as step:
-            place = f.binary("add", start, f.index(f.multiply(step, w.window_dilation)))
+            index = f.binary("add", start, f.index(f.multiply(step, w.window_dilation)))
             limit = (self.sizes[depth] - 1) * w.base_dilation + 1 if self.sizes[depth] else 0
-            here = f.compare("ult", place, constant(I64, limit))
+            fits = f.compare("ult", index, constant(I64, limit))
             if w.base_dilation > 1:
                 dilation = constant(I64, w.base_dilation)
-                is_element = f.compare("eq", f.binary("urem", place, dilation), constant(I64, 0))
-                here, place = f.binary("and", here, is_element), f.binary("udiv", place, dilation)
-            here = here if inside is None else f.binary("and", inside, here)
-            moved = f.binary("add", f.index(linear), f.binary("mul", place, constant(I64, stride)))
-            self._elements(f, depth + 1, position, moved, here)
+                is_element = f.compare("eq", f.binary("urem", index, dilation), constant(I64, 0))
+                fits, index = f.binary("and", fits, is_element), f.binary("udiv", index, dilation)
+            fits = fits if is_inside is None else f.binary("and", is_inside, fits)
+            offset = f.binary("add", f.index(linear), f.binary("mul", index, constant(I64, stride)))
+            self._elements(f, depth + 1, position, offset, fits)
 
     def _compete(self, f: KernelFunction, linear: Value) -> None:
         """Takes an element unless `select` keeps the best one so far."""

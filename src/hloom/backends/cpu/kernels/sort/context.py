@@ -21,8 +21,8 @@ class RowContext:
         f.store(value, f.at(context, self.names.index(name), "i64"), 8)
 
     def put_all(self, f: KernelFunction, context: Value, group: str, values: list[Value]) -> None:
-        for number, value in enumerate(values):
-            self.put(f, context, f"{group}{number}", value)
+        for index, value in enumerate(values):
+            self.put(f, context, f"{group}{index}", value)
 
     def pointers(self, f: KernelFunction, group: str) -> list[Value]:
         """The pointers operand0, operand1, .. in a task."""

@@ -33,11 +33,11 @@ class SortKey:
         return type_of((register_element if narrow_floats.is_narrow(type) else memory_element)(type)).bits
 
     @property
-    def exceptions(self) -> tuple[Constant, ...] | None:
+    def ambiguous_values(self) -> tuple[Constant, ...] | None:
         """The values that other elements are taken for too; None where any element may be."""
         if self.expression.type not in (PrimitiveType.F32, PrimitiveType.F64) and not self.expression.type.is_integer:
             return None
-        constants = _stand_ins(self.expression)
+        constants = _constant_alternatives(self.expression)
         if constants is None or self.is_total or not self.expression.type.is_float:
             return constants
         return (*constants, *(Constant(self.expression.type, value) for value in (0.0, math.nan)))
@@ -46,24 +46,24 @@ class SortKey:
         """An unsigned integer of `bits` bits that is less where the element comes first."""
         (value,) = emit_expressions(b, [self.expression], [element] * (self.argument + 1))
         assert isinstance(value, Value)
-        return self._of(b, value)
+        return self._encode(b, value)
 
-    def of_constant(self, b: Builder, value: Constant) -> Value:
+    def encode_constant(self, b: Builder, value: Constant) -> Value:
         (emitted,) = emit_expressions(b, [value], [])
         assert isinstance(emitted, Value)
-        return self._of(b, emitted)
+        return self._encode(b, emitted)
 
-    def _of(self, b: Builder, value: Value) -> Value:
+    def _encode(self, b: Builder, value: Value) -> Value:
         type = self.expression.type
         if type.is_pred:
             key = b.convert("zext", value, "i8")
         elif type.is_float:
-            key = _float_key(b, value if self.is_total else _without_signs(b, value), type)
+            key = _float_key(b, value if self.is_total else _canonical(b, value), type)
         else:
             key = b.binary("xor", value, constant(value.type, 1 << (value.type.bits - 1))) if type.is_signed else value
         return b.binary("xor", key, constant(key.type, -1)) if self.descending else key
 
-    def raw_of(self, b: Builder, key: Value) -> Value:
+    def decode(self, b: Builder, key: Value) -> Value:
         """The bits of the element that has a key, if it is no exception and has as many bits."""
         type, bits = self.expression.type, key.type.bits
         highest = constant(key.type, 1 << (bits - 1))
@@ -74,7 +74,7 @@ class SortKey:
         return b.binary("xor", key, highest) if type.is_signed else key
 
 
-def _stand_ins(expression: Expression) -> tuple[Constant, ...] | None:
+def _constant_alternatives(expression: Expression) -> tuple[Constant, ...] | None:
     """The constants of an expression that is its argument, or a constant instead; None for other expressions."""
     if isinstance(expression, Argument):
         return ()
@@ -82,7 +82,7 @@ def _stand_ins(expression: Expression) -> tuple[Constant, ...] | None:
         return (expression,)
     if not (isinstance(expression, Apply) and isinstance(expression.op, Select)):
         return None
-    found = [_stand_ins(operand) for operand in expression.operands[1:]]
+    found = [_constant_alternatives(operand) for operand in expression.operands[1:]]
     return None if None in found else tuple(constant for constants in found for constant in constants or ())
 
 
@@ -96,7 +96,7 @@ def _float_key(b: Builder, value: Value, type: PrimitiveType) -> Value:
     return b.binary("xor", bits, b.binary("or", sign, constant(bits.type, 1 << (width - 1))))
 
 
-def _without_signs(b: Builder, value: Value) -> Value:
+def _canonical(b: Builder, value: Value) -> Value:
     """-0 as +0, and every NaN as one."""
     zero, nan = constant(value.type, 0.0), constant(value.type, float("nan"))
     value = b.select(b.compare("oeq", value, zero), zero, value)
@@ -115,9 +115,9 @@ def sort_key(comparator: ScalarComputation) -> SortKey | None:
     if not (isinstance(root, Apply) and isinstance(root.op, Compare)) or root.operands[0].type.is_complex:
         return None
     left, right = root.operands
-    exchanged = comparator.on([comparator.arguments[number ^ 1] for number in range(len(comparator.arguments))])[0]
+    swapped = comparator.results_for([comparator.arguments[index ^ 1] for index in range(len(comparator.arguments))])[0]
     used = {expression.number for expression in walk([left]) if isinstance(expression, Argument)}
-    if not isinstance(exchanged, Apply) or exchanged.operands != (right, left) or len(used) != 1:
+    if not isinstance(swapped, Apply) or swapped.operands != (right, left) or len(used) != 1:
         return None
     if root.op.direction not in (ComparisonDirection.LT, ComparisonDirection.GT):
         return None

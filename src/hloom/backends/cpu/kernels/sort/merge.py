@@ -12,34 +12,34 @@ from hloom.backends.cpu.kernels.sort.context import RowContext
 from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
 from hloom.backends.cpu.llvm.text import I32, I64, PTR, Type, Value, constant, type_of
 
-RUN = 16
+RUN_LENGTH = 16
 """Elements of a run that is sorted at once."""
-BLOCK = RUN << 10
+BLOCK_SIZE = RUN_LENGTH << 10
 """Elements that one task sorts, level after level, while they are in the cache."""
 
-Place = tuple[Value, Value] | None
+ParallelFor = tuple[Value, Value] | None
 
 
 class MergeSort:
     def __init__(self, row: RowContext) -> None:
         self.row, self.records, self.size = row, row.records, row.size
-        self.steps = 0
-        while RUN << self.steps < self.size:
-            self.steps += 1
+        self.passes = 0
+        while RUN_LENGTH << self.passes < self.size:
+            self.passes += 1
         self.counts_bytes = 0
 
     def functions(self) -> list[KernelFunction]:
         return [self._merge(), self._block(), self._level()]
 
-    def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: Place) -> None:
+    def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: ParallelFor) -> None:
         """Sorts the columns `sets[0]`; `sets[1]` and `sets[2]` take turns as the target, the first may be `sets[0]`."""
         source, target, spare = sets
         row = self.row
         for group, pointers in (("from", source), ("to", target), ("spare", spare)):
             row.put_all(f, context, group, pointers)
-        f.run_chunks(f"{row.name}.block", context, -(-self.size // BLOCK), on)
-        width = min(BLOCK, RUN << self.steps)
-        if self._steps_of_block() % 2:
+        f.run_chunks(f"{row.name}.block", context, -(-self.size // BLOCK_SIZE), on)
+        width = min(BLOCK_SIZE, RUN_LENGTH << self.passes)
+        if self._passes_per_block() % 2:
             target, spare = spare, target
         while width < self.size:
             row.put_all(f, context, "from", target)
@@ -48,8 +48,8 @@ class MergeSort:
             f.run_chunks(f"{row.name}.level", context, -(-self.size // (2 * width)), on)
             target, spare, width = spare, target, 2 * width
 
-    def _steps_of_block(self) -> int:
-        return min(self.steps, (BLOCK // RUN).bit_length() - 1)
+    def _passes_per_block(self) -> int:
+        return min(self.passes, (BLOCK_SIZE // RUN_LENGTH).bit_length() - 1)
 
     def _load(self, f: KernelFunction, columns: Sequence[Value], index: Value) -> list[Value]:
         return [load_raw(f, column, index, type) for column, type in zip(columns, self.records.columns, strict=True)]
@@ -62,19 +62,19 @@ class MergeSort:
         """Sorts one block: runs, then all merges inside of it."""
         f = self.row.task("block")
         source, target, spare = (self.row.pointers(f, group) for group in ("from", "to", "spare"))
-        first = f.index(f.multiply(f["chunk"], BLOCK))
-        end = f.index(f.minimum(f.add(first, BLOCK), self.size))
-        with f.each(first, end, RUN) as start:
-            self._run(f, source, target, start, f.index(f.minimum(f.add(start, RUN), end)))
-        here, there = [f.variable(p) for p in target], [f.variable(p) for p in spare]
-        width = f.variable(constant(I64, RUN))
-        limit = constant(I64, RUN << self._steps_of_block())
+        first = f.index(f.multiply(f["chunk"], BLOCK_SIZE))
+        end = f.index(f.minimum(f.add(first, BLOCK_SIZE), self.size))
+        with f.each(first, end, RUN_LENGTH) as start:
+            self._sort_run(f, source, target, start, f.index(f.minimum(f.add(start, RUN_LENGTH), end)))
+        current, other = [f.variable(p) for p in target], [f.variable(p) for p in spare]
+        width = f.variable(constant(I64, RUN_LENGTH))
+        limit = constant(I64, RUN_LENGTH << self._passes_per_block())
         with f.repeat(lambda: f.compare("ult", width.get(), limit)):
             step = width.get()
-            origin, goal = [v.get() for v in here], [v.get() for v in there]
+            sources, targets = [v.get() for v in current], [v.get() for v in other]
             with f.each(first, end, f.add(step, step)) as start:
-                self._invoke_merge(f, origin, goal, start, step, end)
-            for variable, pointer in zip([*here, *there], [*goal, *origin], strict=True):
+                self._invoke_merge(f, sources, targets, start, step, end)
+            for variable, pointer in zip([*current, *other], [*targets, *sources], strict=True):
                 variable.set(pointer)
             width.set(f.index(f.add(step, step)))
         return f
@@ -94,26 +94,30 @@ class MergeSort:
         stop = f.minimum(f.add(start, f.add(step, step)), end)
         f.invoke(f"{self.row.name}.merge", *source, *target, start, f.index(middle), f.index(stop))
 
-    def _run(self, f: KernelFunction, source: list[Value], target: list[Value], start: Value, end: Value) -> None:
+    def _sort_run(self, f: KernelFunction, source: list[Value], target: list[Value], start: Value, end: Value) -> None:
         if self.records.are_distinct and self.records.columns[0].bits == 64:
-            self._rank(f, source[0], target[0], start, end)
+            self._sort_by_rank(f, source[0], target[0], start, end)
         else:
-            self._insert(f, source, target, start, end)
+            self._insertion_sort(f, source, target, start, end)
 
-    def _rank(self, f: KernelFunction, source: Value, target: Value, start: Value, end: Value) -> None:
+    def _sort_by_rank(self, f: KernelFunction, source: Value, target: Value, start: Value, end: Value) -> None:
         """Stores each record of a run where the number of lesser ones says; places past the end hold the greatest."""
-        vector = type_of("i64", RUN)
-        greatest, mask = constant(vector, -1), f.first_lanes(f.subtract(end, start), RUN)
-        place = f.at(source, start, "i64")
-        records = f.load_masked(place, vector, 8, mask, greatest)
+        vector = type_of("i64", RUN_LENGTH)
+        greatest, mask = constant(vector, -1), f.first_lanes(f.subtract(end, start), RUN_LENGTH)
+        address = f.at(source, start, "i64")
+        records = f.load_masked(address, vector, 8, mask, greatest)
         rank = constant(vector, 0)
-        for lane in range(RUN):
-            is_less = f.compare("ult", f.shuffle(records, None, [lane] * RUN), records)
+        for lane in range(RUN_LENGTH):
+            is_less = f.compare("ult", f.shuffle(records, None, [lane] * RUN_LENGTH), records)
             rank = f.select(is_less, f.binary("add", rank, constant(vector, 1)), rank)
-        places = f.emit(f"getelementptr i64, ptr {f.at(target, start, 'i64').text}, {rank}", type_of("ptr", RUN))
-        f.call_void(f"llvm.masked.scatter.{vector.suffix}.v{RUN}p0", records, places, constant(I32, 8), mask)
+        addresses = f.emit(
+            f"getelementptr i64, ptr {f.at(target, start, 'i64').text}, {rank}", type_of("ptr", RUN_LENGTH)
+        )
+        f.call_void(f"llvm.masked.scatter.{vector.suffix}.v{RUN_LENGTH}p0", records, addresses, constant(I32, 8), mask)
 
-    def _insert(self, f: KernelFunction, source: list[Value], target: list[Value], start: Value, end: Value) -> None:
+    def _insertion_sort(
+        self, f: KernelFunction, source: list[Value], target: list[Value], start: Value, end: Value
+    ) -> None:
         """Sorts a run from `source` into `target`, which may be the same place."""
         with f.each(start, end) as index:
             new = self._load(f, source, index)
@@ -155,9 +159,9 @@ class MergeSort:
             right.set(f.binary("add", b, step))
             left.set(f.binary("add", a, f.binary("xor", step, constant(I64, 1))))
             out.set(f.index(f.add(at, 1)))
-        rest = f.select(f.compare("ult", left.get(), f["middle"]), left.get(), right.get())
+        remaining = f.select(f.compare("ult", left.get(), f["middle"]), left.get(), right.get())
         length = f.subtract(f["end"], out.get())
         for column, type in enumerate(self.records.columns):
-            to, origin = (f.at(p[column], i, type.element) for p, i in ((target, out.get()), (source, rest)))
-            f.copy(to, origin, f.multiply(length, type.bits // 8))
+            to, from_ = (f.at(p[column], i, type.element) for p, i in ((target, out.get()), (source, remaining)))
+            f.copy(to, from_, f.multiply(length, type.bits // 8))
         return f

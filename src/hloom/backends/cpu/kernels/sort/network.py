@@ -13,7 +13,7 @@ from hloom.backends.cpu.llvm.processor import processor
 from hloom.backends.cpu.llvm.text import PTR, Index, Type, Value, constant, lane_numbers, type_of
 from hloom.runtime.machine import architecture
 
-VECTORS = 16
+MAX_VECTORS = 16
 """The most that a network sorts: half of the registers of AVX-512, all of AVX2's."""
 
 
@@ -29,13 +29,13 @@ def sorted_vectors(f: Function, vectors: Sequence[Value]) -> list[Value]:
     one of them rises and the other falls: numbers that are to fall are inverted while they are sorted.
     """
     type = vectors[0].type
-    columns = [f.binary("xor", vector, _lanes_with(f, type, 1)) for vector in vectors]
+    columns = [f.binary("xor", vector, _lanes_with_bit(f, type, 1)) for vector in vectors]
     for low, high in _odd_even_merge_sort(len(columns)):
-        _exchange(f, columns, low, high)
+        _compare_exchange(f, columns, low, high)
     with f.loop(type.width.bit_length() - 1, carried=columns) as level:
         bit = f.binary("shl", f.index(1), f.index(level.index))
-        turned = f.binary("xor", _lanes_with(f, type, bit), _lanes_with(f, type, f.add(bit, bit)))
-        columns = [f.binary("xor", column, turned) for column in level.carried]
+        inverted = f.binary("xor", _lanes_with_bit(f, type, bit), _lanes_with_bit(f, type, f.add(bit, bit)))
+        columns = [f.binary("xor", column, inverted) for column in level.carried]
         columns = _sorted_bitonic_lanes(f, columns, bit, f.add(level.index, 1))
         _sort_bitonic_columns(f, columns)
         level.carried[:] = columns
@@ -45,8 +45,8 @@ def sorted_vectors(f: Function, vectors: Sequence[Value]) -> list[Value]:
 def merged(f: Function, low: Value, high: Value) -> tuple[Value, Value]:
     """Two sorted vectors in order."""
     width = low.type.width
-    turned = _exchanged(f, high, f.index(width - 1))
-    halves = [f.intrinsic("umin", low, turned), f.intrinsic("umax", low, turned)]
+    reversed_high = _xor_permuted(f, high, f.index(width - 1))
+    halves = [f.intrinsic("umin", low, reversed_high), f.intrinsic("umax", low, reversed_high)]
     low, high = _sorted_bitonic_lanes(f, halves, f.index(width // 2), width.bit_length() - 1)
     return low, high
 
@@ -56,33 +56,33 @@ def _sorted_bitonic_lanes(f: Function, columns: list[Value], bit: Value, stages:
     type = columns[0].type
     with f.loop(stages, carried=columns) as stage:
         distance = f.binary("lshr", bit, f.index(stage.index))
-        keeps_greater = f.compare("ne", _lanes_with(f, type, distance), constant(type, 0))
-        for number, value in enumerate(stage.carried):
-            other = _exchanged(f, value, distance)
-            lesser, greater = f.intrinsic("umin", value, other), f.intrinsic("umax", value, other)
-            stage.carried[number] = f.select(keeps_greater, greater, lesser)
+        keeps_greater = f.compare("ne", _lanes_with_bit(f, type, distance), constant(type, 0))
+        for k, value in enumerate(stage.carried):
+            partner = _xor_permuted(f, value, distance)
+            lesser, greater = f.intrinsic("umin", value, partner), f.intrinsic("umax", value, partner)
+            stage.carried[k] = f.select(keeps_greater, greater, lesser)
     return stage.carried
 
 
-def _lanes_with(f: Function, type: Type, bit: Index) -> Value:
+def _lanes_with_bit(f: Function, type: Type, bit: Index) -> Value:
     """All bits of the lanes whose numbers have a bit, none of the others."""
     bits = f.splat(f.convert("trunc", f.index(bit), type.element) if type.bits < 64 else f.index(bit), type.width)
-    has_it = f.compare("ne", f.binary("and", lane_numbers(type), bits), constant(type, 0))
-    return f.convert("sext", has_it, type.element)
+    has_bit = f.compare("ne", f.binary("and", lane_numbers(type), bits), constant(type, 0))
+    return f.convert("sext", has_bit, type.element)
 
 
-def _exchanged(f: Function, value: Value, distance: Value) -> Value:
+def _xor_permuted(f: Function, value: Value, distance: Value) -> Value:
     """Each lane is the one whose number differs from its own by the bits of `distance`."""
     words, per_lane = type_of("i32", value.type.width * value.type.bits // 32), value.type.bits // 32
     step = f.convert("trunc", f.index(f.multiply(distance, per_lane)), "i32")
-    numbers = f.binary("xor", lane_numbers(words), f.splat(step, words.width))
-    return _permuted(f, value, numbers)
+    indices = f.binary("xor", lane_numbers(words), f.splat(step, words.width))
+    return _permuted(f, value, indices)
 
 
-def _permuted(f: Function, value: Value, numbers: Value) -> Value:
+def _permuted(f: Function, value: Value, indices: Value) -> Value:
     """The words of 32 bits with these numbers."""
-    name = {8: "avx2.permd", 16: "avx512.permvar.si.512"}[numbers.type.width]
-    return f.bitcast(f.call(f"llvm.x86.{name}", numbers.type, f.bitcast(value, numbers.type), numbers), value.type)
+    name = {8: "avx2.permd", 16: "avx512.permvar.si.512"}[indices.type.width]
+    return f.bitcast(f.call(f"llvm.x86.{name}", indices.type, f.bitcast(value, indices.type), indices), value.type)
 
 
 def _sort_bitonic_columns(f: Function, columns: list[Value]) -> None:
@@ -91,37 +91,37 @@ def _sort_bitonic_columns(f: Function, columns: list[Value]) -> None:
     while distance:
         for low in range(len(columns)):
             if not low & distance:
-                _exchange(f, columns, low, low + distance)
+                _compare_exchange(f, columns, low, low + distance)
         distance //= 2
 
 
-def lesser_first(f: Function, values: Value, is_lesser: Value) -> Value:
+def partition(f: Function, values: Value, is_lesser: Value) -> Value:
     """The lanes of a mask, then the others."""
     type, every = values.type, constant(is_lesser.type, True)
     if type.bits * type.width < 512:
-        return _lesser_first_by_table(f, values, is_lesser)
+        return _partition_by_table(f, values, is_lesser)
     move, zero = f"llvm.x86.avx512.mask.{{}}.{type.suffix}", constant(type, 0)
-    is_first = f.first_lanes(count_of(f, is_lesser), type.width)
+    is_first = f.first_lanes(population_count(f, is_lesser), type.width)
     rest = f.call(move.format("compress"), type, values, zero, f.binary("xor", is_lesser, every))
     rest = f.call(move.format("expand"), type, rest, zero, f.binary("xor", is_first, every))
     return f.call(move.format("compress"), type, values, rest, is_lesser)
 
 
-def count_of(f: Function, mask: Value) -> Value:
+def population_count(f: Function, mask: Value) -> Value:
     """How many lanes a mask has."""
     bits = f.bitcast(mask, type_of(f"i{mask.type.width}"))
     return f.convert("zext", f.intrinsic("ctpop", bits), "i64")
 
 
-def _lesser_first_by_table(f: Function, values: Value, is_lesser: Value) -> Value:
+def _partition_by_table(f: Function, values: Value, is_lesser: Value) -> Value:
     """The same by the numbers of 32-bit words for each mask."""
     width = values.type.width
     words, per_lane = 256 // 32, values.type.bits // 32
     rows = [sorted(range(words), key=lambda word: not mask >> word // per_lane & 1) for mask in range(1 << width)]
-    numbers = ", ".join(f"i8 {word}" for row in rows for word in row)
-    f.declarations[f"@lesser_first{width} = private unnamed_addr constant [{words << width} x i8] [{numbers}]"] = None
+    table = ", ".join(f"i8 {word}" for row in rows for word in row)
+    f.declarations[f"@partition{width} = private unnamed_addr constant [{words << width} x i8] [{table}]"] = None
     mask = f.convert("zext", f.bitcast(is_lesser, type_of(f"i{width}")), "i64")
-    row = f.load(f.at(Value(f"@lesser_first{width}", PTR), f.multiply(mask, words), "i8"), type_of("i8", words), 1)
+    row = f.load(f.at(Value(f"@partition{width}", PTR), f.multiply(mask, words), "i8"), type_of("i8", words), 1)
     return _permuted(f, values, f.convert("zext", row, "i32"))
 
 
@@ -131,7 +131,7 @@ def median(f: Function, a: Value, b: Value, c: Value) -> Value:
     return f.intrinsic("umax", low, f.intrinsic("umin", high, c))
 
 
-def _exchange(f: Function, columns: list[Value], low: int, high: int) -> None:
+def _compare_exchange(f: Function, columns: list[Value], low: int, high: int) -> None:
     a, b = columns[low], columns[high]
     columns[low], columns[high] = f.intrinsic("umin", a, b), f.intrinsic("umax", a, b)
 
@@ -143,23 +143,23 @@ def _interleaved(f: Function, columns: list[Value]) -> list[Value]:
         return columns
     low = [lane // 2 + lane % 2 * width for lane in range(width)]
     high = [lane + width // 2 for lane in low]
-    with f.loop(half.bit_length(), carried=columns) as turn:
-        pairs = [(turn.carried[i], turn.carried[i + half]) for i in range(half)]
-        turn.carried[:] = [f.shuffle(a, b, lanes) for a, b in pairs for lanes in (low, high)]
-    return turn.carried
+    with f.loop(half.bit_length(), carried=columns) as level:
+        pairs = [(level.carried[i], level.carried[i + half]) for i in range(half)]
+        level.carried[:] = [f.shuffle(a, b, lanes) for a, b in pairs for lanes in (low, high)]
+    return level.carried
 
 
 def _odd_even_merge_sort(count: int) -> list[tuple[int, int]]:
     """Batcher's comparisons that sort a power of two of numbers."""
-    found: list[tuple[int, int]] = []
+    comparators: list[tuple[int, int]] = []
 
     def merge(first: int, length: int, step: int) -> None:
         if 2 * step >= length:
-            found.append((first, first + step))
+            comparators.append((first, first + step))
             return
         merge(first, length, 2 * step)
         merge(first + step, length, 2 * step)
-        found.extend((k, k + step) for k in range(first + step, first + length - step, 2 * step))
+        comparators.extend((k, k + step) for k in range(first + step, first + length - step, 2 * step))
 
     def sort(first: int, length: int) -> None:
         if length > 1:
@@ -168,4 +168,4 @@ def _odd_even_merge_sort(count: int) -> list[tuple[int, int]]:
             merge(first, length, 1)
 
     sort(0, count)
-    return found
+    return comparators

@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, Variable
 from hloom.backends.cpu.kernels.sort.context import RowContext
 from hloom.backends.cpu.kernels.sort.keys import SortKey
-from hloom.backends.cpu.kernels.sort.merge import Place
+from hloom.backends.cpu.kernels.sort.merge import ParallelFor
 from hloom.backends.cpu.kernels.sort.network import (
-    VECTORS,
-    count_of,
+    MAX_VECTORS,
     has_networks,
-    lesser_first,
     median,
     merged,
+    partition,
+    population_count,
     sorted_vectors,
 )
 from hloom.backends.cpu.kernels.sort.records import Records, load_raw, store_raw
 from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value, constant, type_of
 
-MAX_ROW = 1 << 15
+MAX_AVX2_ROW = 1 << 15
 """What is worth vectors of 32 bytes; longer rows are sorted by digits in less time."""
 SAMPLES = 9
 """Vectors that a pivot is the median of, about."""
@@ -35,25 +35,25 @@ State = tuple[Variable, Variable, Variable, Variable]
 """Where numbers lie, where there is room, where they belong, and how many they are."""
 
 
-def sorts(records: Records, size: int, vector_bytes: int) -> bool:
+def supports(records: Records, size: int, vector_bytes: int) -> bool:
     """Whether there is code for the records that is worth it."""
     (column, *others), key = records.columns, records.key
     if others or key is None or column.bits not in (32, 64):
         return False
-    if not records.are_distinct and key.exceptions is None:
+    if not records.are_distinct and key.ambiguous_values is None:
         return False
-    return has_networks(vector_bytes) and (vector_bytes == 64 or size <= MAX_ROW)
+    return has_networks(vector_bytes) and (vector_bytes == 64 or size <= MAX_AVX2_ROW)
 
 
 class QuickSort:
-    steps = 1
+    passes = 1
 
     def __init__(self, row: RowContext, vector_bytes: int) -> None:
         self.row, self.records, self.size, self.parts = row, row.records, row.size, row.parts
         (column,) = row.records.columns
         self.type = type_of(column.element, 8 * vector_bytes // column.bits)
         vectors = 1
-        while vectors < VECTORS and vectors * self.type.width < row.size:
+        while vectors < MAX_VECTORS and vectors * self.type.width < row.size:
             vectors *= 2
         self.vectors, self.leaf_size = vectors, vectors * self.type.width
         self.is_short = row.size <= self.leaf_size
@@ -67,32 +67,32 @@ class QuickSort:
     def functions(self) -> list[KernelFunction]:
         functions = [self._part()]
         if not self.is_short:
-            functions += [self._leaf(), self._split(), self._quick()]
+            functions += [self._leaf(), self._partition(), self._quick()]
         if self.parts > 1:
             functions.append(self._merge())
         if self.key is not None:
             functions += [self._finish()] if not self.is_short else []
-            functions += [self._restore()] if self.key.exceptions else []
+            functions += [self._restore_order()] if self.key.ambiguous_values else []
         return functions
 
-    def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: Place) -> None:
+    def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: ParallelFor) -> None:
         """Sorts `sets[0]` into `sets[2]`; `sets[1]` may be `sets[0]`."""
         row, (source, spare, target) = self.row, sets
         for group, pointers in (("from", source), ("spare", spare), ("to", target)):
             row.put_all(f, context, group, pointers)
         f.run_chunks(f"{row.name}.part", context, self.parts, on)
-        here, there = (spare, target) if self._levels() % 2 else (target, spare)
+        current, other = (spare, target) if self._levels() % 2 else (target, spare)
         for level in range(self._levels()):
-            row.put_all(f, context, "from", here)
-            row.put_all(f, context, "to", there)
+            row.put_all(f, context, "from", current)
+            row.put_all(f, context, "to", other)
             row.put(f, context, "step", constant(I64, 1 << level))
             f.run_chunks(f"{row.name}.merge", context, self.parts, on)
-            here, there = there, here
+            current, other = other, current
         row.put_all(f, context, "from", source)
         row.put_all(f, context, "to", target)
         if self.key is not None and not self.is_short:
             f.run_chunks(f"{row.name}.finish", context, self.parts, on)
-        if self.key is not None and self.key.exceptions:
+        if self.key is not None and self.key.ambiguous_values:
             f.invoke(f"{row.name}.restore", context, constant(I64, 0))
 
     def _levels(self) -> int:
@@ -105,16 +105,16 @@ class QuickSort:
 
     # Vectors in memory
 
-    def _load(self, f: KernelFunction, place: Value, left: Index) -> Value:
+    def _load(self, f: KernelFunction, address: Value, left: Index) -> Value:
         """Up to `left` numbers; other lanes are the greatest number."""
         mask = f.first_lanes(left, self.type.width)
-        return f.load_masked(place, self.type, self._align, mask, constant(self.type, -1))
+        return f.load_masked(address, self.type, self._align, mask, constant(self.type, -1))
 
-    def _store(self, f: KernelFunction, value: Value, place: Value, left: Index) -> None:
+    def _store(self, f: KernelFunction, value: Value, address: Value, left: Index) -> None:
         if isinstance(left, int) and left >= self.type.width:
-            f.store(value, place, self._align)
+            f.store(value, address, self._align)
         else:
-            f.store_masked(value, place, self._align, f.first_lanes(left, self.type.width))
+            f.store_masked(value, address, self._align, f.first_lanes(left, self.type.width))
 
     @property
     def _align(self) -> int:
@@ -129,13 +129,13 @@ class QuickSort:
         source, spare, target = self._columns(f, first)
         changes = f.variable(constant(self.type, 0))
         if self.is_short:
-            self._sort_few(f, source, target, self.size, None if self.key is None else changes)
+            self._sort_leaf(f, source, target, self.size, None if self.key is None else changes)
         else:
             if self.key is not None:
                 self._make_keys(f, source, spare, count, changes)
-            home = spare if self._levels() % 2 else target
-            f.invoke(f"{self.row.name}.quick", spare, target, home, f.index(count))
-        if self.key is not None and self.key.exceptions:
+            destination = spare if self._levels() % 2 else target
+            f.invoke(f"{self.row.name}.quick", spare, target, destination, f.index(count))
+        if self.key is not None and self.key.ambiguous_values:
             bits = f.call(f"llvm.vector.reduce.or.{self.type.suffix}", self.type.scalar, changes.get())
             store_raw(f, bits, self._changes(f), f["chunk"])
         return f
@@ -144,124 +144,126 @@ class QuickSort:
         """For each part, bits that are not zero where records change on their way through keys."""
         return self.row.counts(f, f["context"])
 
-    def _key_of(self, f: KernelFunction, records: Value, left: Index, changes: Variable) -> Value:
+    def _encode(self, f: KernelFunction, records: Value, left: Index, changes: Variable) -> Value:
         """The keys of a vector; notes in which bits records differ from what becomes of the keys again."""
         keys = self.records.key_of(f, records)
         assert self.key is not None
-        if self.key.exceptions:
-            changed = f.binary("xor", self._raw_of(f, keys), records)
+        if self.key.ambiguous_values:
+            changed = f.binary("xor", self._decode(f, keys), records)
             inside = f.first_lanes(left, self.type.width)
             changes.set(f.binary("or", changes.get(), f.select(inside, changed, constant(self.type, 0))))
         return keys
 
-    def _raw_of(self, f: KernelFunction, keys: Value) -> Value:
+    def _decode(self, f: KernelFunction, keys: Value) -> Value:
         assert self.key is not None
-        return self.key.raw_of(f, keys)
+        return self.key.decode(f, keys)
 
     def _make_keys(self, f: KernelFunction, source: Value, target: Value, count: Index, changes: Variable) -> None:
         with f.each(0, count, self.type.width) as start:
             left = f.left(count, start)
             records = self._load(f, f.at(source, start, self.type.element), left)
-            keys = self._key_of(f, records, left, changes)
+            keys = self._encode(f, records, left, changes)
             self._store(f, keys, f.at(target, start, self.type.element), left)
 
-    def _sort_few(
+    def _sort_leaf(
         self, f: KernelFunction, source: Value, target: Value, count: Index, changes: Variable | None
     ) -> None:
         """Sorts what a network holds: numbers, or with `changes` records, which become keys and records again."""
-        places, lefts = self._places(f, source, count)
-        numbers = [self._load(f, place, left) for place, left in zip(places, lefts, strict=True)]
+        addresses, lefts = self._vector_addresses(f, source, count)
+        keys = [self._load(f, address, left) for address, left in zip(addresses, lefts, strict=True)]
         if changes is not None:
-            keys = [self._key_of(f, record, left, changes) for record, left in zip(numbers, lefts, strict=True)]
+            encoded = [self._encode(f, record, left, changes) for record, left in zip(keys, lefts, strict=True)]
             masks, greatest = [f.first_lanes(left, self.type.width) for left in lefts], constant(self.type, -1)
-            numbers = [f.select(mask, key, greatest) for mask, key in zip(masks, keys, strict=True)]
-        places, _ = self._places(f, target, count)
-        for place, left, value in zip(places, lefts, sorted_vectors(f, numbers), strict=True):
-            self._store(f, value if changes is None else self._raw_of(f, value), place, left)
+            keys = [f.select(mask, key, greatest) for mask, key in zip(masks, encoded, strict=True)]
+        addresses, _ = self._vector_addresses(f, target, count)
+        for address, left, value in zip(addresses, lefts, sorted_vectors(f, keys), strict=True):
+            self._store(f, value if changes is None else self._decode(f, value), address, left)
 
     def _leaf(self) -> KernelFunction:
         """`(from, to, count)`: sorts up to `leaf_size` numbers."""
         f = KernelFunction(f"{self.row.name}.leaf", source=PTR, target=PTR, count=I64)
-        self._sort_few(f, f["source"], f["target"], f["count"], None)
+        self._sort_leaf(f, f["source"], f["target"], f["count"], None)
         return f
 
-    def _places(self, f: KernelFunction, base: Value, count: Index) -> tuple[list[Value], list[Index]]:
+    def _vector_addresses(self, f: KernelFunction, base: Value, count: Index) -> tuple[list[Value], list[Index]]:
         """Of the vectors of a network, and how many lanes each has."""
-        starts = [number * self.type.width for number in range(self.vectors)]
+        starts = [k * self.type.width for k in range(self.vectors)]
         return [f.at(base, start, self.type.element) for start in starts], [f.left(count, start) for start in starts]
 
     def _quick(self) -> KernelFunction:
-        """`(here, there, home, count)`: sorts the numbers that lie here into `home`, which is here or there."""
+        """`(source, scratch, target, count)`: sorts the numbers that lie here into `target`, which is here or there."""
         name = f"{self.row.name}.quick"
-        f = KernelFunction(name, here=PTR, there=PTR, home=PTR, count=I64)
-        here, there, home, count = (f.variable(f[word]) for word in ("here", "there", "home", "count"))
+        f = KernelFunction(name, source=PTR, scratch=PTR, target=PTR, count=I64)
+        source, scratch, target, count = (f.variable(f[word]) for word in ("source", "scratch", "target", "count"))
         lesser = f.slot(I64, 1)
         with f.repeat(lambda: f.compare("ugt", count.get(), f.index(self.leaf_size))):
-            pivot = self._pivot(f, here.get(), count.get())
-            f.invoke(f"{self.row.name}.split", here.get(), there.get(), count.get(), pivot, lesser)
-            split = f.load(lesser, I64, 8)
-            is_greatest = f.compare("eq", split, count.get())
+            pivot = self._pivot(f, source.get(), count.get())
+            f.invoke(f"{self.row.name}.partition", source.get(), scratch.get(), count.get(), pivot, lesser)
+            lesser_count = f.load(lesser, I64, 8)
+            is_greatest = f.compare("eq", lesser_count, count.get())
             with f.when(is_greatest):
-                self._split_off(f, (here, there, home, count), pivot, lesser)
+                self._finish_equal(f, (source, scratch, target, count), pivot, lesser)
             with f.unless(is_greatest):
-                self._descend(f, (here, there, home, count), split)
-        f.invoke(f"{self.row.name}.leaf", here.get(), home.get(), count.get())
+                self._recurse(f, (source, scratch, target, count), lesser_count)
+        f.invoke(f"{self.row.name}.leaf", source.get(), target.get(), count.get())
         return f
 
-    def _split_off(self, f: KernelFunction, state: State, pivot: Value, lesser: Value) -> None:
+    def _finish_equal(self, f: KernelFunction, state: State, pivot: Value, lesser: Value) -> None:
         """The pivot is the greatest number: what equals it is sorted, the lesser ones, which go back, are left."""
-        here, there, home, count = state
+        source, scratch, target, count = state
         least = constant(pivot.type, 0)
         bound = f.binary("sub", pivot, constant(pivot.type, 1))
-        f.invoke(f"{self.row.name}.split", there.get(), here.get(), count.get(), bound, lesser)
+        f.invoke(f"{self.row.name}.partition", scratch.get(), source.get(), count.get(), bound, lesser)
         left = f.select(f.compare("eq", pivot, least), constant(I64, 0), f.load(lesser, I64, 8))
         with f.each(left, count.get()) as position:
-            store_raw(f, pivot, home.get(), position)
+            store_raw(f, pivot, target.get(), position)
         count.set(left)
 
-    def _descend(self, f: KernelFunction, state: State, split: Value) -> None:
+    def _recurse(self, f: KernelFunction, state: State, lesser_count: Value) -> None:
         """Sorts the smaller one of two parts, so that calls are few levels deep; the other one is left."""
-        here, there, home, count = state
-        rest = f.index(f.subtract(count.get(), split))
-        first_is_smaller = f.compare("ult", split, rest)
-        begins = [pointer.get() for pointer in (there, here, home)]
-        ends = [f.at(begin, split, self.type.element) for begin in begins]
+        source, scratch, target, count = state
+        greater_count = f.index(f.subtract(count.get(), lesser_count))
+        first_is_smaller = f.compare("ult", lesser_count, greater_count)
+        begins = [pointer.get() for pointer in (scratch, source, target)]
+        ends = [f.at(begin, lesser_count, self.type.element) for begin in begins]
         chosen = [f.select(first_is_smaller, a, b) for a, b in zip(begins, ends, strict=True)]
         others = [f.select(first_is_smaller, b, a) for a, b in zip(begins, ends, strict=True)]
-        f.invoke(f"{self.row.name}.quick", *chosen, f.index(f.minimum(split, rest)))
-        for variable, value in zip((here, there, home), others, strict=True):
+        f.invoke(f"{self.row.name}.quick", *chosen, f.index(f.minimum(lesser_count, greater_count)))
+        for variable, value in zip((source, scratch, target), others, strict=True):
             variable.set(value)
-        count.set(f.select(first_is_smaller, rest, split))
+        count.set(f.select(first_is_smaller, greater_count, lesser_count))
 
-    def _pivot(self, f: KernelFunction, place: Value, count: Value) -> Value:
+    def _pivot(self, f: KernelFunction, base: Value, count: Value) -> Value:
         """Medians of vectors from all over, and of their lanes."""
         width = self.type.width
         step = f.divide(f.subtract(count, width), SAMPLES - 1)
-        places = [f.at(place, f.multiply(step, number), self.type.element) for number in range(SAMPLES)]
-        values = [f.load(sample, self.type, self._align) for sample in places]
+        addresses = [f.at(base, f.multiply(step, k), self.type.element) for k in range(SAMPLES)]
+        values = [f.load(address, self.type, self._align) for address in addresses]
         while len(values) > 1:
-            values = [median(f, *values[number : number + 3]) for number in range(0, len(values), 3)]
+            values = [median(f, *values[k : k + 3]) for k in range(0, len(values), 3)]
         (value,) = values
         for distance in (width // 3, 1):
-            turned = [[(lane + turn * distance) % width for lane in range(width)] for turn in (1, 2)]
-            value = median(f, value, *(f.shuffle(value, None, lanes) for lanes in turned))
+            rotations = [[(lane + k * distance) % width for lane in range(width)] for k in (1, 2)]
+            value = median(f, value, *(f.shuffle(value, None, lanes) for lanes in rotations))
         return f.extract(value, 0)
 
-    def _split(self) -> KernelFunction:
+    def _partition(self) -> KernelFunction:
         """`(from, to, count, bound, lesser)`: numbers up to a bound go to the front, others to the back; counts them.
 
         What does not fill a vector comes first. A whole vector, its lesser numbers before the others, is stored both
         where the front ends and where the back begins: between them is room for as many vectors as are left.
         """
         type, width = self.type, self.type.width
-        f = KernelFunction(f"{self.row.name}.split", source=PTR, target=PTR, count=I64, bound=type.scalar, lesser=PTR)
+        f = KernelFunction(
+            f"{self.row.name}.partition", source=PTR, target=PTR, count=I64, bound=type.scalar, lesser=PTR
+        )
         source, target, count = f["source"], f["target"], f["count"]
         bounds = f.splat(f["bound"], width)
         ragged = f.index(f.remainder(count, width))
         values = self._load(f, source, ragged)
         inside = f.first_lanes(ragged, width)
         is_lesser = f.binary("and", inside, f.compare("ule", values, bounds))
-        front, values = f.variable(count_of(f, is_lesser)), lesser_first(f, values, is_lesser)
+        front, values = f.variable(population_count(f, is_lesser)), partition(f, values, is_lesser)
         is_below = f.first_lanes(front.get(), width)
         f.store_masked(values, target, self._align, is_below)
         is_above = f.binary("and", inside, f.binary("xor", is_below, constant(is_below.type, True)))
@@ -270,9 +272,9 @@ class QuickSort:
         with f.each(ragged, count, width) as start:
             values = f.load(f.at(source, start, type.element), type, self._align)
             is_lesser = f.compare("ule", values, bounds)
-            values, below = lesser_first(f, values, is_lesser), count_of(f, is_lesser)
-            for place in (front.get(), f.subtract(back.get(), width)):
-                f.store(values, f.at(target, place, type.element), self._align)
+            values, below = partition(f, values, is_lesser), population_count(f, is_lesser)
+            for position in (front.get(), f.subtract(back.get(), width)):
+                f.store(values, f.at(target, position, type.element), self._align)
             front.set(f.index(f.add(front.get(), below)))
             back.set(f.index(f.subtract(back.get(), f.subtract(width, below))))
         f.store(front.get(), f["lesser"], 8)
@@ -290,33 +292,33 @@ class QuickSort:
         ends = [f.minimum(f.add(parts, distance), self.parts) for distance in (0, step, pair)]
         runs = [f.index(f.share(self.size, 1, self.parts, part)[0]) for part in ends]
         first, count = f.share(self.size, 1, self.parts, f["chunk"])
-        places = [f.variable(place) for place in self._where(f, source, runs, f.subtract(first, runs[0]))]
-        rest = f.variable(self._take(f, source, places[0], runs[1]))
+        positions = [f.variable(position) for position in self._merge_path(f, source, runs, f.subtract(first, runs[0]))]
+        carried = f.variable(self._next_vector(f, source, positions[0], runs[1]))
         with f.each(0, count, width) as start:
-            heads = [self._head(f, source, place, end) for place, end in zip(places, runs[1:], strict=True)]
+            heads = [self._head(f, source, position, end) for position, end in zip(positions, runs[1:], strict=True)]
             is_second = f.compare("ult", heads[1], heads[0])
-            chosen = f.variable(f.select(is_second, places[1].get(), places[0].get()))
-            more = self._take(f, source, chosen, f.select(is_second, runs[2], runs[1]))
-            low, high = merged(f, rest.get(), more)
+            chosen = f.variable(f.select(is_second, positions[1].get(), positions[0].get()))
+            more = self._next_vector(f, source, chosen, f.select(is_second, runs[2], runs[1]))
+            low, high = merged(f, carried.get(), more)
             self._store(f, low, f.at(target, f.add(first, start), self.type.element), f.subtract(count, start))
-            rest.set(high)
-            places[0].set(f.select(is_second, places[0].get(), chosen.get()))
-            places[1].set(f.select(is_second, chosen.get(), places[1].get()))
+            carried.set(high)
+            positions[0].set(f.select(is_second, positions[0].get(), chosen.get()))
+            positions[1].set(f.select(is_second, chosen.get(), positions[1].get()))
         return f
 
-    def _take(self, f: KernelFunction, source: Value, place: Variable, end: Value) -> Value:
+    def _next_vector(self, f: KernelFunction, source: Value, position: Variable, end: Value) -> Value:
         """The next vector of a run."""
-        start = place.get()
-        place.set(f.index(f.add(start, self.type.width)))
+        start = position.get()
+        position.set(f.index(f.add(start, self.type.width)))
         return self._load(f, f.at(source, start, self.type.element), f.left(end, start))
 
-    def _head(self, f: KernelFunction, source: Value, place: Variable, end: Value) -> Value:
+    def _head(self, f: KernelFunction, source: Value, position: Variable, end: Value) -> Value:
         """The first number that is left of a run; the greatest number after its end."""
-        inside = f.compare("ult", place.get(), end)
-        number = load_raw(f, source, f.select(inside, place.get(), constant(I64, 0)), self.type.scalar)
-        return f.select(inside, number, constant(self.type.scalar, -1))
+        inside = f.compare("ult", position.get(), end)
+        key = load_raw(f, source, f.select(inside, position.get(), constant(I64, 0)), self.type.scalar)
+        return f.select(inside, key, constant(self.type.scalar, -1))
 
-    def _where(self, f: KernelFunction, source: Value, runs: list[Value], count: Index) -> tuple[Value, Value]:
+    def _merge_path(self, f: KernelFunction, source: Value, runs: list[Value], count: Index) -> tuple[Value, Value]:
         """Where in two runs, which begin and end at `runs`, the first `count` numbers of both end."""
         start, middle, end = runs
         low = f.variable(f.index(f.left(count, f.subtract(end, middle))))
@@ -339,30 +341,30 @@ class QuickSort:
         first, count = f.share(self.size, 1, self.parts, f["chunk"])
         *_, target = self._columns(f, first)
         with f.each(0, count, self.type.width) as start:
-            place, left = f.at(target, start, self.type.element), f.left(count, start)
-            self._store(f, self._raw_of(f, self._load(f, place, left)), place, left)
+            address, left = f.at(target, start, self.type.element), f.left(count, start)
+            self._store(f, self._decode(f, self._load(f, address, left)), address, left)
         return f
 
-    def _restore(self) -> KernelFunction:
+    def _restore_order(self) -> KernelFunction:
         """Puts records that their keys do not tell apart where they belong, in their first order."""
         f = self.row.task("restore")
-        assert self.key is not None and self.key.exceptions
+        assert self.key is not None and self.key.ambiguous_values
         source, _, target = self._columns(f, 0)
         changes = f.variable(constant(self.type.scalar, 0))
         with f.each(0, self.parts) as part:
             changes.set(f.binary("or", changes.get(), load_raw(f, self._changes(f), part, self.type.scalar)))
         with f.when(f.compare("ne", changes.get(), constant(self.type.scalar, 0))):
-            for value in self.key.exceptions:
-                self._put_back(f, source, target, self.key.of_constant(f, value))
+            for value in self.key.ambiguous_values:
+                self._rewrite_records(f, source, target, self.key.encode_constant(f, value))
         return f
 
-    def _put_back(self, f: KernelFunction, source: Value, target: Value, key: Value) -> None:
+    def _rewrite_records(self, f: KernelFunction, source: Value, target: Value, key: Value) -> None:
         """The records of a key, after all lesser ones."""
-        place = f.variable(constant(I64, 0))
+        target_position = f.variable(constant(I64, 0))
         for predicate in ("ult", "eq"):
             with f.each(0, self.size) as position:
                 record = load_raw(f, source, position, self.type.scalar)
                 with f.when(f.compare(predicate, self.records.key_of(f, record), key)):
                     if predicate == "eq":
-                        store_raw(f, record, target, place.get())
-                    place.set(f.index(f.add(place.get(), 1)))
+                        store_raw(f, record, target, target_position.get())
+                    target_position.set(f.index(f.add(target_position.get(), 1)))

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.kernels.sort.context import RowContext
-from hloom.backends.cpu.kernels.sort.merge import Place
+from hloom.backends.cpu.kernels.sort.merge import ParallelFor
 from hloom.backends.cpu.kernels.sort.records import load_raw, store_raw
 from hloom.backends.cpu.llvm.text import I32, I64, Index, Value, constant, type_of
 
-LONG_ROW = 1 << 15
+MIN_LONG_DIGIT_SIZE = 1 << 15
 """Rows of so many elements have longer digits."""
 LANES = 16
 """Records whose digits are computed at once."""
@@ -27,48 +27,48 @@ class RadixSort:
         self.row, self.records, self.size, self.parts = row, row.records, row.size, row.parts
         assert row.records.key is not None
         bits = row.records.key.bits
-        self.digit = 11 if row.size >= LONG_ROW and bits >= 32 else 8
-        self.steps = -(-bits // self.digit)
-        self.counts_bytes = 4 * self.parts << self.digit
+        self.digit_bits = 11 if row.size >= MIN_LONG_DIGIT_SIZE and bits >= 32 else 8
+        self.passes = -(-bits // self.digit_bits)
+        self.counts_bytes = 4 * self.parts << self.digit_bits
 
     def functions(self) -> list[KernelFunction]:
         return [self._count(), self._move()]
 
-    def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: Place) -> None:
+    def sort(self, f: KernelFunction, context: Value, sets: Sequence[list[Value]], on: ParallelFor) -> None:
         """Sorts the column `sets[0]`; `sets[2]` and `sets[1]` take turns as the target."""
         source, spare, target = sets
-        for step in range(self.steps):
+        for step in range(self.passes):
             self.row.put_all(f, context, "from", source)
             self.row.put_all(f, context, "to", target)
-            self.row.put(f, context, "step", constant(I64, step * self.digit))
+            self.row.put(f, context, "step", constant(I64, step * self.digit_bits))
             f.run_chunks(f"{self.row.name}.count", context, self.parts, on)
-            self._add_up(f, context)
+            self._prefix_sum(f, context)
             f.run_chunks(f"{self.row.name}.move", context, self.parts, on)
             source, target, spare = target, spare, target
 
-    def _add_up(self, f: KernelFunction, context: Value) -> None:
+    def _prefix_sum(self, f: KernelFunction, context: Value) -> None:
         """Counts become the first places of each digit in each part."""
         counts = self.row.counts(f, context)
         total = f.variable(constant(I32, 0))
-        with f.each(0, 1 << self.digit) as digit, f.each(0, self.parts) as part:
-            place = f.at(counts, f.add(f.multiply(part, 1 << self.digit), digit), "i32")
-            count, before = f.load(place, I32, 4), total.get()
-            f.store(before, place, 4)
+        with f.each(0, 1 << self.digit_bits) as digit, f.each(0, self.parts) as part:
+            address = f.at(counts, f.add(f.multiply(part, 1 << self.digit_bits), digit), "i32")
+            count, before = f.load(address, I32, 4), total.get()
+            f.store(before, address, 4)
             total.set(f.binary("add", before, count))
 
     def _part(self, phase: str) -> tuple[KernelFunction, Value, Value, Value, Value]:
         """A task: the column it reads, its counts, and the positions of its part."""
         f = self.row.task(phase)
         (source,) = self.row.pointers(f, "from")
-        counts = f.at(self.row.counts(f, f["context"]), f.multiply(f["chunk"], 1 << self.digit), "i32")
+        counts = f.at(self.row.counts(f, f["context"]), f.multiply(f["chunk"], 1 << self.digit_bits), "i32")
         first, length = f.share(self.size, 1, self.parts, f["chunk"])
         return f, source, counts, f.index(first), f.index(f.add(first, length))
 
     def _count(self) -> KernelFunction:
         f, source, counts, first, last = self._part("count")
-        with f.each(0, 1 << self.digit) as digit:
+        with f.each(0, 1 << self.digit_bits) as digit:
             f.store(constant(I32, 0), f.at(counts, digit, "i32"), 4)
-        self._each(f, source, (first, last), lambda _, digit: self._next(f, counts, digit))
+        self._visit_digits(f, source, (first, last), lambda _, digit: self._post_increment(f, counts, digit))
         return f
 
     def _move(self) -> KernelFunction:
@@ -77,19 +77,19 @@ class RadixSort:
 
         def move(index: Index, digit: Value) -> None:
             record = load_raw(f, source, index, self.records.columns[0])
-            store_raw(f, record, target, self._next(f, counts, digit))
+            store_raw(f, record, target, self._post_increment(f, counts, digit))
 
-        self._each(f, source, (first, last), move)
+        self._visit_digits(f, source, (first, last), move)
         return f
 
-    def _next(self, f: KernelFunction, counts: Value, digit: Value) -> Value:
+    def _post_increment(self, f: KernelFunction, counts: Value, digit: Value) -> Value:
         """Counts a digit; gives the count before."""
-        place = f.at(counts, digit, "i32")
-        count = f.load(place, I32, 4)
-        f.store(f.binary("add", count, constant(I32, 1)), place, 4)
+        address = f.at(counts, digit, "i32")
+        count = f.load(address, I32, 4)
+        f.store(f.binary("add", count, constant(I32, 1)), address, 4)
         return f.convert("zext", count, "i64")
 
-    def _each(self, f: KernelFunction, source: Value, part: tuple[Value, Value], visit: Visit) -> None:
+    def _visit_digits(self, f: KernelFunction, source: Value, part: tuple[Value, Value], visit: Visit) -> None:
         """Visits positions with their digits, which are computed for some at once, and read from the stack then."""
         (first, last), type = part, self.records.columns[0]
         shift, digits = self.row.step(f), f.slot(I32, LANES)
@@ -108,7 +108,7 @@ class RadixSort:
         key = self.records.key_of(f, records)
         shift = _resized(f, shift, key.type.element)
         shifted = f.binary("lshr", key, f.splat(shift, key.type.width) if key.type.width else shift)
-        return _resized(f, f.binary("and", shifted, constant(key.type, (1 << self.digit) - 1)), "i32")
+        return _resized(f, f.binary("and", shifted, constant(key.type, (1 << self.digit_bits) - 1)), "i32")
 
 
 def _resized(f: KernelFunction, value: Value, element: str) -> Value:

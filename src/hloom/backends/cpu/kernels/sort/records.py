@@ -137,8 +137,8 @@ class KeyedPositions(Records):
 
     def prepare(self, f: KernelFunction, operands: list[Value], columns: list[Value], position: Value) -> None:
         type = self.types[self.key.operand]
-        place = f.element_at(operands[self.key.operand], f.multiply(position, self.rows.stride), type)
-        store_raw(f, self.record(f, f.load_lanes(place, type), position), columns[0], position)
+        address = f.element_at(operands[self.key.operand], f.multiply(position, self.rows.stride), type)
+        store_raw(f, self.record(f, f.load_lanes(address, type), position), columns[0], position)
 
     def finish(self, f: KernelFunction, columns: list[Value], operands: list[Value], results: list[Value],
                position: Value) -> None:  # fmt: skip

@@ -6,7 +6,7 @@ from hloom.backends.cpu.kernels.code import KernelCode, aligned, code_of, entry_
 from hloom.backends.cpu.kernels.kernel_function import KernelFunction, task_function
 from hloom.backends.cpu.kernels.sort import quick
 from hloom.backends.cpu.kernels.sort.context import RowContext
-from hloom.backends.cpu.kernels.sort.merge import MergeSort, Place
+from hloom.backends.cpu.kernels.sort.merge import MergeSort, ParallelFor
 from hloom.backends.cpu.kernels.sort.quick import QuickSort
 from hloom.backends.cpu.kernels.sort.radix import RadixSort
 from hloom.backends.cpu.kernels.sort.records import Records, Rows, raw_type
@@ -14,26 +14,26 @@ from hloom.backends.cpu.llvm.text import I64, PTR, Index, Value
 from hloom.ir import Instruction
 from hloom.types import PrimitiveType
 
-RADIX_SIZE = 256
+MIN_RADIX_SIZE = 256
 """Rows of so many elements are sorted digit by digit where their order is that of a key."""
-SPLIT_SIZE = 1 << 13
+MIN_SPLIT_SIZE = 1 << 13
 """Rows of so many elements are worth several threads."""
-SCRATCH_BYTES = 1 << 22
+MAX_SCRATCH_BYTES = 1 << 22
 """Where all rows' scratch together stays below this, there are several shares of rows a thread."""
 
 
 class SortRows:
-    """Writes the functions of a sort of `rows`; `kept` elements of each row are results, where not all are."""
+    """Writes the functions of a sort of `rows`; `result_size` elements of each row are results, where not all are."""
 
     def __init__(
         self, name: str, instruction: Instruction, rows: Rows, records: Records, in_place: bool, threads: int,
-        vector_bytes: int, kept: int | None = None,
+        vector_bytes: int, result_size: int | None = None,
     ) -> None:  # fmt: skip
         self.name, self.instruction, self.rows, self.records, self.in_place = name, instruction, rows, records, in_place
-        self.kept = Rows(rows.count, rows.size if kept is None else kept, rows.stride)
+        self.result_rows = Rows(rows.count, rows.size if result_size is None else result_size, rows.stride)
         self.operand_types = [shape.element_type for shape in instruction.operand_shapes]
         self.result_types = [shape.element_type for shape in instruction.shape.leaves()]
-        self.splits_rows = threads > 1 and rows.size >= SPLIT_SIZE and rows.count < threads
+        self.splits_rows = threads > 1 and rows.size >= MIN_SPLIT_SIZE and rows.count < threads
         parts = threads if self.splits_rows else 1
         counts = len(self.operand_types), len(self.result_types)
         self.row = RowContext(f"{name}.row", *counts, records, rows.size, parts)
@@ -42,9 +42,9 @@ class SortRows:
         self.shares = self._shares(threads)
 
     def _algorithm(self, vector_bytes: int) -> QuickSort | RadixSort | MergeSort:
-        if (self.in_place or self.records.are_distinct) and quick.sorts(self.records, self.rows.size, vector_bytes):
+        if (self.in_place or self.records.are_distinct) and quick.supports(self.records, self.rows.size, vector_bytes):
             return QuickSort(self.row, vector_bytes)
-        by_digits = self.records.key is not None and len(self.records.columns) == 1 and self.rows.size >= RADIX_SIZE
+        by_digits = self.records.key is not None and len(self.records.columns) == 1 and self.rows.size >= MIN_RADIX_SIZE
         return RadixSort(self.row) if by_digits else MergeSort(self.row)
 
     def _set_bytes(self) -> int:
@@ -54,7 +54,7 @@ class SortRows:
         """Into how many tasks the rows are divided."""
         if self.splits_rows or threads == 1:
             return 1
-        several = 4 * threads * self.row_bytes <= SCRATCH_BYTES
+        several = 4 * threads * self.row_bytes <= MAX_SCRATCH_BYTES
         return min(self.rows.count, threads * (4 if several else 1))
 
     def code(self) -> KernelCode:
@@ -77,17 +77,17 @@ class SortRows:
         *arrays, scratch, pool, parallel_for = words
         context = f.slot(I64, len(self.row.names))
         scratch = f.at(scratch, f.multiply(f["chunk"], self.row_bytes), "i8")
-        sets = self._sets_in(f, scratch)
+        sets = self._column_sets(f, scratch)
         self.row.put(f, context, "counts", f.at(scratch, self.row_bytes - aligned(self.algorithm.counts_bytes), "i8"))
         on = (pool, parallel_for) if self.splits_rows else None
         first, length = f.share(self.rows.count, 1, self.shares, f["chunk"])
-        with f.each(first, f.add(first, length)) as number:
-            operands = self._row_of(f, arrays[:count], self.operand_types, self.rows, number)
-            results = self._row_of(f, arrays[count:], self.result_types, self.kept, number)
+        with f.each(first, f.add(first, length)) as row:
+            operands = self._row_of(f, arrays[:count], self.operand_types, self.rows, row)
+            results = self._row_of(f, arrays[count:], self.result_types, self.result_rows, row)
             self._sort_row(f, context, operands, results, sets, on)
         return f
 
-    def _sets_in(self, f: KernelFunction, scratch: Value) -> list[list[Value]]:
+    def _column_sets(self, f: KernelFunction, scratch: Value) -> list[list[Value]]:
         """The columns of each set that lies in the scratch."""
         sets, offset = [], 0
         for _ in range(1 if self.in_place else 2):
@@ -99,18 +99,18 @@ class SortRows:
         return sets
 
     def _row_of(
-        self, f: KernelFunction, arrays: list[Value], types: list[PrimitiveType], rows: Rows, number: Index
+        self, f: KernelFunction, arrays: list[Value], types: list[PrimitiveType], rows: Rows, row: Index
     ) -> list[Value]:
-        start = rows.start(f, number)
+        start = rows.start(f, row)
         return [f.at(array, start, raw_type(type).element) for array, type in zip(arrays, types, strict=True)]
 
     def _sort_row(
         self, f: KernelFunction, context: Value, operands: list[Value], results: list[Value], sets: list[list[Value]],
-        on: Place,
+        on: ParallelFor,
     ) -> None:  # fmt: skip
         """The sort ends in `final`: after an odd number of steps from `other`."""
         final, other = (results, sets[0]) if self.in_place else (sets[0], sets[1])
-        start, spare = (other, final) if self.algorithm.steps % 2 else (final, other)
+        start, spare = (other, final) if self.algorithm.passes % 2 else (final, other)
         if self.in_place:
             self.algorithm.sort(f, context, (operands, start, spare), on)
             return
@@ -134,7 +134,7 @@ class SortRows:
     def _finish(self) -> KernelFunction:
         f = self.row.task("finish")
         columns, operands, results = (self.row.pointers(f, group) for group in ("from", "operand", "result"))
-        first, length = f.share(self.kept.size, 1, self.row.parts, f["chunk"])
+        first, length = f.share(self.result_rows.size, 1, self.row.parts, f["chunk"])
         with f.each(first, f.add(first, length)) as position:
             self.records.finish(f, columns, operands, results, position)
         return f

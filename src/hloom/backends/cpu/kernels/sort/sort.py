@@ -10,7 +10,7 @@ from hloom.backends.cpu.kernels.scalar_computation import ScalarComputation
 from hloom.backends.cpu.kernels.sort import quick
 from hloom.backends.cpu.kernels.sort.keys import sort_key
 from hloom.backends.cpu.kernels.sort.records import Elements, KeyedPositions, Records, Rows
-from hloom.backends.cpu.kernels.sort.rows import RADIX_SIZE, SortRows
+from hloom.backends.cpu.kernels.sort.rows import MIN_RADIX_SIZE, SortRows
 from hloom.ir import Instruction
 
 MAX_ROW = (1 << 31) - 1
@@ -32,7 +32,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
     key = sort_key(comparator)
     records: Records = Elements(types, comparator, key, rows)
     in_place = stride == 1
-    sorts_elements = in_place and quick.sorts(records, rows.size, vector_bytes)
-    if key is not None and not sorts_elements and (len(types) > 1 or rows.size < RADIX_SIZE):
+    sorts_elements = in_place and quick.supports(records, rows.size, vector_bytes)
+    if key is not None and not sorts_elements and (len(types) > 1 or rows.size < MIN_RADIX_SIZE):
         records, in_place = KeyedPositions(types, key, rows), False
     return SortRows(name, instruction, rows, records, in_place, threads, vector_bytes).code()

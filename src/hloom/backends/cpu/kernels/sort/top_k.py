@@ -16,7 +16,7 @@ from hloom.backends.cpu.kernels.sort.sort import MAX_ROW
 from hloom.backends.cpu.llvm.text import I64, PTR, Value, constant, type_of
 from hloom.ir import Instruction
 
-SHORTEST_SORT = 8
+MAX_INSERTION_LENGTH = 8
 """Shorter lists are always kept by insertion."""
 
 
@@ -39,7 +39,7 @@ def emit(name: str, instruction: Instruction, threads: int, vector_bytes: int) -
 
 def _is_short(k: int, size: int) -> bool:
     """Whether a list of k is cheaper to keep than a row to sort: about k ln(size / k) elements enter it."""
-    return k <= SHORTEST_SORT or k * k * (1 + math.log(size / k)) < 8 * size
+    return k <= MAX_INSERTION_LENGTH or k * k * (1 + math.log(size / k)) < 8 * size
 
 
 class _Selection:
@@ -66,30 +66,30 @@ class _Selection:
         operand, values, positions = f.unpack(f["context"], PTR, PTR, PTR)
         best = f.slot(self.record, self.k)
         first, count = f.share(self.rows.count, 1, self.shares, f["chunk"])
-        with f.each(first, f.add(first, count)) as number:
-            row = f.at(operand, f.multiply(number, self.rows.size), raw_type(self.type).element)
+        with f.each(first, f.add(first, count)) as row_index:
+            row = f.at(operand, f.multiply(row_index, self.rows.size), raw_type(self.type).element)
             self._select(f, row, best)
-            start = f.multiply(number, self.k)
+            start = f.multiply(row_index, self.k)
             results = [f.at(values, start, raw_type(self.type).element), f.at(positions, start, "i32")]
-            with f.each(0, self.k) as place:
-                self.records.finish(f, [best], [row], results, place)
+            with f.each(0, self.k) as rank:
+                self.records.finish(f, [best], [row], results, rank)
         return f
 
     def _select(self, f: KernelFunction, row: Value, best: Value) -> None:
         """The first elements enter the list as they come; of the others those that beat the last of the list."""
-        with f.each(0, self.k) as place:
-            store_raw(f, constant(self.record, -1), best, place)
-        rest = min(self.rows.size, -(-self.k // self.lanes) * self.lanes)
-        whole = rest + (self.rows.size - rest) // self.lanes * self.lanes
-        with f.each(0, rest) as position:
+        with f.each(0, self.k) as rank:
+            store_raw(f, constant(self.record, -1), best, rank)
+        head = min(self.rows.size, -(-self.k // self.lanes) * self.lanes)
+        whole = head + (self.rows.size - head) // self.lanes * self.lanes
+        with f.each(0, head) as position:
             self._insert(f, row, best, position)
-        with f.each(rest, whole, self.lanes) as start, self._better(f, row, best, start) as position:
+        with f.each(head, whole, self.lanes) as start, self._candidates(f, row, best, start) as position:
             self._insert(f, row, best, position)
         with f.each(whole, self.rows.size) as position:
             self._insert(f, row, best, position)
 
     @contextmanager
-    def _better(self, f: KernelFunction, row: Value, best: Value, start: Value) -> Iterator[Value]:
+    def _candidates(self, f: KernelFunction, row: Value, best: Value, start: Value) -> Iterator[Value]:
         """The positions, of a vector of them, whose keys are less than that of the list's last record."""
         keys = self.records.key.emit(f, f.load_lanes(f.element_at(row, start, self.type), self.type, self.lanes))
         limit = self.records.key_of(f, load_raw(f, best, constant(I64, self.k - 1), self.record))

@@ -6,31 +6,31 @@ from hloom.backends.cpu.kernels.kernel_function import KernelFunction
 from hloom.backends.cpu.llvm.text import PTR, Index, Value, type_of
 from hloom.backends.cpu.nests.interleaved_accesses import transpose_vectors
 
-_LINE = 64  # bytes
+_LINE_BYTES = 64  # bytes
 
 
-class Turns:
+class Transposes:
     """The functions of one kernel that transpose matrices, one for each size, and the calls of them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.functions: dict[str, KernelFunction] = {}
 
-    def turn(self, f: KernelFunction, source: Value, target: Value, width: int, sizes: tuple[int, int]) -> None:
+    def emit(self, f: KernelFunction, source: Value, target: Value, width: int, sizes: tuple[int, int]) -> None:
         """The m x n matrix at `source` becomes n x m at `target`; elements of `width` bytes."""
-        name = f"{self.name}.turn{8 * width}.{sizes[0]}.{sizes[1]}"
+        name = f"{self.name}.transpose{8 * width}.{sizes[0]}.{sizes[1]}"
         if name not in self.functions:
-            self.functions[name] = _Turn(KernelFunction(name, source=PTR, target=PTR), width, *sizes).write()
+            self.functions[name] = _Transpose(KernelFunction(name, source=PTR, target=PTR), width, *sizes).write()
         f.invoke(name, source, target)
 
 
-class _Turn:
+class _Transpose:
     def __init__(self, f: KernelFunction, width: int, m: int, n: int) -> None:
         self.f, self.width, self.m, self.n = f, width, m, n
         self.element = f"i{8 * width}"
 
     def write(self) -> KernelFunction:
-        f, lanes = self.f, _LINE // self.width
+        f, lanes = self.f, _LINE_BYTES // self.width
         whole_rows, whole_columns = self.m // lanes * lanes, self.n // lanes * lanes
         if whole_rows and whole_columns:
             with f.loop(whole_columns, lanes) as column, f.loop(whole_rows, lanes) as row:
