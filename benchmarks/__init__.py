@@ -1,1 +1,1 @@
-"""Real programs through JAX, on hloom and on XLA's CPU backend in turns: `python -m benchmarks`."""
+"""Benchmarks of real programs through JAX, on hloom and on XLA's CPU backend alternately: `python -m benchmarks`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measures the programs that the file of results lacks, then shows the table and the plot."""
+"""`python -m benchmarks`: measures the programs that the results file lacks, then shows the table and the plot."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from benchmarks.report import draw, show
     type=click.Path(path_type=Path),
     default=Path("build/benchmarks.jsonl"),
     show_default=True,
-    help="A line for each program measured; what it has is not measured again.",
+    help="A line for each measured program; programs in it are not measured again.",
 )
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the ratios: .svg, .png or .pdf.")
 def main(pattern: str, path: Path, plot: Path | None) -> None:
-    """Real programs through JAX, on hloom and on XLA's CPU backend in turns.
+    """Real programs through JAX, on hloom and on XLA's CPU backend alternately.
 
-    Steps are medians of turns; compiling and initialising begin with empty caches; memory is the most that the process
-    held. A run that was ended goes on where it was.
+    Steps are medians of repetitions; compilation and initialisation start with empty caches; memory is the peak of the
+    process. An interrupted run can be resumed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     known = [from_json(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -49,7 +49,7 @@ def main(pattern: str, path: Path, plot: Path | None) -> None:
 
 
 def _measured(name: str, path: Path) -> list[Result]:
-    """The result, put on file; none where a worker failed, which has said why."""
+    """Measures a program and appends the result to the file; [] if a worker failed, whose error is shown."""
     try:
         result = measure(name)
     except RuntimeError as error:

@@ -1,10 +1,9 @@
-"""`python -m benchmarks.compile_time`: what compiling takes for an instruction, from short programs to long ones.
+"""`python -m benchmarks.compile_time`: compile time per instruction, for programs of different lengths.
 
-With `--families` it is what an item takes of programs that are long in one way each (`families.py`).
+With `--families`, the time per item for programs that are long in one respect each (`families.py`).
 
-The program is a stack of layers, each a product, an activation and a normalisation with weights of its own; its text is
-as long as one asks for. With equal layers it is kind to what makes code (equal kernels are compiled once); so the times
-are of passes, buffers and steps rather than of LLVM.
+The program is a stack of layers, each a product, an activation and a normalisation with its own weights. As equal
+kernels are compiled once, the times are mainly those of passes, buffer assignment and steps rather than of LLVM.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ STAGES = ("read", "passes", "program and machine code")
 
 
 def layers(instructions: int) -> str:
-    """The text of a program of about so many instructions."""
+    """Returns the text of a program of about `instructions` instructions."""
     count = max(1, instructions // _LAYER_LENGTH)
     texts = [_LAYER.format(i=i, next=i + 1, weights=2 * i + 1, bias=2 * i + 2) for i in range(count)]
     return f"{_HEAD}{''.join(texts)}  ROOT result = f32[32,64] copy(x{count})\n}}\n"
 
 
 def measure(instructions: int) -> list[float]:
-    """Microseconds an instruction of the stages: reading the text, passes, the rest of the compilation."""
+    """Returns the microseconds per instruction of the stages: reading the text, passes, the rest of the compilation."""
     import hloom as hl
     from hloom.backends.cpu.compiler import Topology, compile_module, cpu_pipeline
     from hloom.garbage import older_objects_frozen
@@ -88,7 +87,7 @@ def measure(instructions: int) -> list[float]:
 
 
 def measure_family(family: Family, size: int) -> float:
-    """Microseconds that reading and compiling take for an item."""
+    """Returns the microseconds per item for reading and compiling."""
     import hloom as hl
 
     text = family(size)
@@ -101,11 +100,11 @@ def measure_family(family: Family, size: int) -> float:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("sizes", nargs=-1, type=click.IntRange(1, 1_000_000))
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the times: .svg, .png or .pdf.")
-@click.option("--families", is_flag=True, help="Programs of so many items of one kind (by default 100, 1000, 10000).")
+@click.option("--families", is_flag=True, help="Programs with SIZES items of one kind (by default 100, 1000, 10000).")
 def main(sizes: tuple[int, ...], plot: Path | None, families: bool) -> None:
-    """Compile times of programs of so many instructions (by default 1000, 10000 and 100000), cache on disk empty."""
+    """Compile times by number of instructions (by default 1000, 10000 and 100000), without the cache on disk."""
     os.environ["HLOOM_CACHE_DIR"] = ""
-    measure(100)  # what the first compilation of a process loads
+    measure(100)  # warm-up: the first compilation loads modules
     if families:
         _families(sizes or (100, 1_000, 10_000), plot)
         return
@@ -138,11 +137,11 @@ def _print_table(title: str, sizes: Sequence[int], columns: Sequence[str], found
 
 
 Points = dict[str, list[tuple[int, float]]]
-"""By the name of a family: numbers of items, and microseconds for one."""
+"""Family name -> pairs of a number of items and microseconds per item."""
 
 
 def draw_families(flat: Points, nested: Points, path: Path) -> None:
-    """Microseconds an item over the number of items, side by side on the left, inside of each other on the right."""
+    """Plots microseconds per item by the number of items: side by side on the left, nested on the right."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -164,7 +163,7 @@ def draw_families(flat: Points, nested: Points, path: Path) -> None:
 
 
 def draw(sizes: Sequence[int], found: Sequence[Sequence[float]], path: Path) -> None:
-    """Microseconds an instruction over the length of the program: level lines are linear time."""
+    """Plots microseconds per instruction by program length; horizontal lines are linear time."""
     import matplotlib
 
     matplotlib.use("agg")

@@ -1,6 +1,6 @@
-"""HLO texts that are long in one way each: by the name of a family, from a number of items.
+"""Families of HLO texts that are long in one respect each, as functions of the number of items.
 
-Compile time is to be in proportion to the number of items, whatever there is many of.
+Compile time should be proportional to the number of items in all of them.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from collections.abc import Callable, Iterable
 
 Family = Callable[[int], str]
 FLAT: dict[str, Family] = {}
-"""Families that have their items side by side."""
+"""Families whose items are side by side."""
 NESTED: dict[str, Family] = {}
-"""Families that have them inside of each other: some tens of levels are many."""
+"""Families whose items are nested; some tens of levels are many."""
 
 
 def flat(family: Family) -> Family:
-    """Adds a family of items side by side."""
+    """Registers a family whose items are side by side."""
     FLAT[family.__name__] = family
     return family
 
 
 def nested(family: Family) -> Family:
-    """Adds a family of items inside of each other."""
+    """Registers a family whose items are nested."""
     NESTED[family.__name__] = family
     return family
 
 
 def module(entry: Iterable[str], *computations: Iterable[str], header: str = "") -> str:
-    """The text of a module from the lines of its computations; each but the entry begins with its name."""
+    """Returns the text of a module from the lines of its computations; each but the entry begins with its name."""
     bodies = "".join(f"{name} {{\n  {_lines(lines)}\n}}\n" for name, *lines in computations)
     return f"HloModule family{header}\n{bodies}ENTRY entry {{\n  {_lines(entry)}\n}}\n"
 
@@ -37,17 +37,17 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 def tuple_of(shape: str, count: int) -> str:
-    """The shape of a tuple of equal elements."""
+    """Returns the shape of a tuple of equal elements."""
     return f"({', '.join([shape] * count)})"
 
 
 def names(prefix: str, count: int) -> str:
-    """A list of operands."""
+    """Returns a list of operands."""
     return ", ".join(f"{prefix}{k}" for k in range(count))
 
 
 def chain(first: str, link: Callable[[int], str], n: int, last: str) -> str:
-    """A module of n links, v1 to v<n>, each of which reads the one before; `first` makes v0, `last` reads v<n>."""
+    """Returns a module of n links, v1 to v<n>, which read their predecessors; `first` defines v0, `last` reads v<n>."""
     return module([*first.split("; "), *(link(k) for k in range(1, n + 1)), last.format(f"v{n}")])
 
 
@@ -79,7 +79,7 @@ def operands(n: int) -> str:
 
 @flat
 def updates_in_place(n: int) -> str:
-    """An array that is changed in n places, one after another."""
+    """An array that is updated n times, one update after another."""
     return chain(
         "v0 = f32[64] parameter(0); u = f32[1] parameter(1); k = s32[] parameter(2)",
         lambda k: f"v{k} = f32[64] dynamic-update-slice(v{k - 1}, u, k)",
@@ -90,7 +90,7 @@ def updates_in_place(n: int) -> str:
 
 @flat
 def transposes(n: int) -> str:
-    """Sums of a matrix and its transpose, whose elements would be 2^n sums if nothing were kept."""
+    """Sums of a matrix and its transpose: 2^n terms for each element unless intermediate results are stored."""
     return chain(
         "v0 = f32[8,8] parameter(0)",
         lambda k: f"t{k} = f32[8,8] transpose(v{k - 1}), dimensions={{1,0}}\n  v{k} = f32[8,8] add(v{k - 1}, t{k})",
@@ -101,7 +101,7 @@ def transposes(n: int) -> str:
 
 @flat
 def reshapes(n: int) -> str:
-    """Reshaped transposes: what an index is divided by n times."""
+    """Reshaped transposes, whose combined index expression has n divisions."""
     return chain(
         "v0 = f32[4,6] parameter(0)",
         lambda k: f"t{k} = f32[6,4] transpose(v{k - 1}), dimensions={{1,0}}\n  v{k} = f32[4,6] reshape(t{k})",
@@ -126,7 +126,7 @@ def elements_of_a_loop(n: int) -> str:
 
 @flat
 def computations(n: int) -> str:
-    """Calls of n computations, each inside of the one before."""
+    """Nested calls of n computations."""
     innermost = ["f0", "x = f32[8] parameter(0)", "ROOT r = f32[8] sine(x)"]
     outer = (
         [f"f{k}", "x = f32[8] parameter(0)", f"ROOT r = f32[8] call(x), to_apply=f{k - 1}"] for k in range(1, n + 1)
@@ -146,11 +146,11 @@ def branches(n: int) -> str:
     return module(["k = s32[] parameter(0)", "x = f32[] parameter(1)", choice], *each)
 
 
-# Inside of each other
+# Nested
 
 
 def _less(shape: str, limit: int) -> list[str]:
-    """A condition: the first element of a tuple is less than a number."""
+    """A condition: whether the first element of a tuple is less than a limit."""
     return [
         "less",
         f"t = {shape} parameter(0)",
@@ -161,13 +161,13 @@ def _less(shape: str, limit: int) -> list[str]:
 
 
 def _counted() -> list[str]:
-    """The first element of the tuple t, and the next integer."""
+    """Instructions for the first element of the tuple t, and the next integer."""
     return ["i = s32[] get-tuple-element(t), index=0", "one = s32[] constant(1)", "next = s32[] add(i, one)"]
 
 
 @nested
 def loops(n: int) -> str:
-    """A while loop inside of n - 1 others."""
+    """A nest of n while loops."""
     shape = "(s32[])"
     innermost = ["body0", f"t = {shape} parameter(0)", *_counted(), f"ROOT r = {shape} tuple(next)"]
     outer = (
@@ -180,7 +180,7 @@ def loops(n: int) -> str:
 
 @nested
 def shared_loops(n: int) -> str:
-    """Loops whose bodies are two loops, and these again: 2^n, if each were written out."""
+    """Loops whose bodies are two loops each: 2^n, if all were copied."""
     shape = "(s32[], f32[8])"
     start = [f"t = {shape} parameter(0)", "x = f32[8] get-tuple-element(t), index=1"]
     innermost = ["body0", *start, *_counted(), "y = f32[8] sine(x)", f"ROOT r = {shape} tuple(next, y)"]
@@ -201,7 +201,7 @@ def shared_loops(n: int) -> str:
 
 @nested
 def shared_branches(n: int) -> str:
-    """Conditionals with the same two branches, conditionals again: 2^n, if each were written out."""
+    """Conditionals whose two branches are conditionals again: 2^n, if all were copied."""
     both = (("a", "sine"), ("b", "cosine"))
     innermost = [[f"{name}0", "x = f32[8] parameter(0)", f"ROOT r = f32[8] {op}(x)"] for name, op in both]
     outer = []
@@ -224,13 +224,13 @@ def shared_branches(n: int) -> str:
 
 @nested
 def shared_calls(n: int) -> str:
-    """Functions that call another twice, and this again: 2^n calls."""
+    """Functions that call another function twice each: 2^n calls."""
     return _call_tree(n, ["x = f32[8] parameter(0)", "ROOT r = f32[8] sine(x)"])
 
 
 @nested
 def shared_effects(n: int) -> str:
-    """The same with functions that draw random numbers, which the host does."""
+    """Functions as in `shared_calls` that draw random values, on the host."""
     draw = ["z = f32[] constant(0)", "o = f32[] constant(1)", "u = f32[8] rng(z, o), distribution=rng_uniform"]
     return _call_tree(n, ["x = f32[8] parameter(0)", *draw, "ROOT r = f32[8] add(u, x)"])
 

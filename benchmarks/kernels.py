@@ -1,6 +1,6 @@
-"""Kernels that hloom and its peers compute: what the arrays are, and how each peer is asked for the result.
+"""Kernels that hloom and its peers compute: their arrays, and the function of each peer.
 
-`jax` is traced, on hloom, on XLA and for IREE; `torch` gets tensors, `numpy` arrays (it stands for SciPy too).
+`jax` is traced, on hloom, on XLA and for IREE; `torch` takes tensors, `numpy` arrays (and may use SciPy).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "s8"
 
 @dataclass(frozen=True)
 class Kernel:
-    """One of them; a call needs `operations` and moves `bytes`, at least.
+    """A kernel: a call needs at least `operations` operations and moves at least `bytes` bytes.
 
-    Peers may differ by `tolerance`, of the largest number of the result.
+    Results of peers may differ by `tolerance` relative to the largest element.
     """
 
     name: str
@@ -45,12 +45,12 @@ def add(name: str, arrays: Callable[[np.random.Generator], list[Array]], jax: Fu
 
 
 def add_alike(name: str, arrays: Callable[[np.random.Generator], list[Array]], function: Function, **more: Any) -> None:
-    """A kernel that is written alike for all peers."""
+    """Registers a kernel with one function for all peers."""
     add(name, arrays, function, torch=function, numpy=function, **more)
 
 
 def random(*shapes: tuple[int, ...], type: str = "f32") -> Callable[[np.random.Generator], list[Array]]:
-    """Normal numbers, or integers of the whole range."""
+    """Returns a generator of normal values, or of integers of the whole range for s8."""
 
     def arrays(rng: np.random.Generator) -> list[Array]:
         if type == "s8":
@@ -161,7 +161,7 @@ for lengths in ((1 << 10,), (3**7,), (1009,), (1 << 16,), (1 << 20,), (1 << 22,)
     _transform(*lengths)
 
 
-# Elements, reductions, and what moves data
+# Elements, reductions, data movement
 
 
 def _softmax(x: Array) -> Array:

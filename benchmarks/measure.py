@@ -1,4 +1,4 @@
-"""Measures one program on both platforms: steps in turns, compilation with empty and with full caches, memory."""
+"""Measures one program on both platforms: steps, compilation with empty and with full caches, memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ REPETITIONS = 5
 COMPILES = 3
 REPETITION_SECONDS = 1.0
 REST_SECONDS = 0.3
-"""Threads of the one that just ran may spin for a while."""
+"""Pause for the threads of the last worker, which may spin after a run, in seconds."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What one platform took: seconds, and the most bytes of memory the process held."""
+    """The measurements of one platform: seconds, and the peak memory of the process in bytes."""
 
     step: float
     compile: float
@@ -32,7 +32,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Result:
-    """`cached` are the seconds of hloom's compilation from a full cache; `difference` is relative to `tolerance`."""
+    """The measurements of a program on both platforms.
+
+    `cached` is the time of hloom's compilation with a full cache; `difference` is relative to `tolerance`.
+    """
 
     name: str
     hloom: Side
@@ -46,7 +49,7 @@ class Result:
 
 
 class Worker(Process):
-    """Runs one program on one platform."""
+    """A process that runs one program on one platform."""
 
     def __init__(self, name: str, platform: str, folder: Path) -> None:
         super().__init__(
@@ -60,7 +63,7 @@ class Worker(Process):
 
 
 def measure(name: str) -> Result:
-    """One program, on both platforms."""
+    """Measures a program on both platforms."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         with Worker(name, "hloom", folder) as ours, Worker(name, "cpu", folder) as theirs:
@@ -89,9 +92,9 @@ def measure(name: str) -> Result:
 
 
 def _compile_alternately(workers: tuple[Worker, Worker]) -> list[dict[str, float]]:
-    """What compiling takes each, with empty caches."""
+    """Compiles on each worker, with empty caches; returns their times."""
     for worker in workers:
-        worker.request("ready")  # what one of them imports is not to slow the other's compilation
+        worker.request("ready")  # imports of one must not slow the other's compilation
     found = []
     for worker in workers:
         time.sleep(REST_SECONDS)
@@ -104,7 +107,7 @@ def _medians(found: tuple[dict[str, float], ...]) -> dict[str, float]:
 
 
 def _difference(files: list[str], tolerance: float) -> float:
-    """The largest difference, relative to the largest number of its array and to the tolerance."""
+    """The largest difference, relative to the largest element of its array and to the tolerance."""
     ours, theirs = (np.load(file) for file in files)
     worst = 0.0
     for name in ours.files:

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.peers`: kernels on hloom, XLA, PyTorch, NumPy with SciPy, and IREE, in turns.
+"""`python -m benchmarks.peers`: kernels on hloom, XLA, PyTorch, NumPy with SciPy, and IREE, alternately.
 
-Peers that are not installed are left out. Each is a process of its own, which makes the same arrays from one seed, and
-copies them in each turn, since the speed of memory depends on where they lie. hloom is called through JAX, as XLA is,
-and directly with NumPy's arrays, as the others are. Results are compared with hloom's. They are lines of JSON, so that
-a run that was ended goes on. With `--sweep` many more kernels are timed shortly, on hloom and XLA.
+Peers that are not installed are skipped. Each is a process of its own, which creates the same arrays from one seed and
+copies them in each repetition, because the speed of memory depends on addresses. hloom is called through JAX, as XLA
+is, and directly with NumPy arrays, as the others are. Results are compared with hloom's, and stored as lines of JSON,
+so that an interrupted run can be resumed. With `--sweep`, many more kernels are timed briefly, on hloom and XLA.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from benchmarks.swept import SWEPT
 
 REPETITIONS, REPETITION_SECONDS, REST_SECONDS = 4, 0.3, 0.3
 MAX_SECONDS = 30.0
-"""Of an answer: a peer that takes longer leaves the kernel out."""
+"""The maximum time of a reply, in seconds; a peer that takes longer skips the kernel."""
 
-# What each peer computes: a function, whose result NumPy can read, and how it takes its arguments
+# The implementation of a kernel by each peer: a function whose result NumPy can read, and a conversion of arguments
 
 Prepared = tuple[Callable[..., Array], Callable[[Array], Any]]
 Peer = Callable[[Kernel, list[Array]], Prepared]
@@ -47,7 +47,7 @@ def through_jax(kernel: Kernel, given: list[Array]) -> Prepared:
 
 
 def directly(kernel: Kernel, given: list[Array]) -> Prepared:
-    """hloom without JAX, which only traces."""
+    """hloom without JAX, which is only used for tracing."""
     import jax
 
     import hloom
@@ -70,14 +70,14 @@ def through_torch(kernel: Kernel, given: list[Array]) -> Prepared:
 
 
 def through_numpy(kernel: Kernel, given: list[Array]) -> Prepared:
-    """By NumPy, its BLAS, and SciPy, on all cores where these use them."""
+    """NumPy, its BLAS, and SciPy, on all cores where these use them."""
     if kernel.numpy is None:
         raise NotImplementedError
     return kernel.numpy, lambda x: x
 
 
 def through_iree(kernel: Kernel, given: list[Array]) -> Prepared:
-    """What JAX lowers, compiled for this processor; NotImplementedError for what IREE refuses."""
+    """IREE, which compiles the lowered function for this processor; NotImplementedError if it refuses."""
     compiler, runtime = importlib.import_module("iree.compiler"), importlib.import_module("iree.runtime")
     import jax
 
@@ -105,8 +105,10 @@ PEERS: dict[str, tuple[Peer, dict[str, str]]] = {
 
 
 def work(peer: str, folder: str) -> None:
-    """A peer's process: answers the lines `load KERNEL` and `time SECONDS` with a line of JSON each."""
-    # Some write to what the answers go to.
+    """The main loop of a peer's process: replies to the lines `load KERNEL` and `time SECONDS` with a line of JSON
+    each.
+    """
+    # Some peers write to standard output, which is therefore redirected.
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     run: Prepared | None = None
@@ -134,7 +136,7 @@ def _bound(prepared: Prepared, given: list[Array]) -> Callable[[], Array]:
 
 
 def _plain(result: Array) -> Array:
-    """An array of a type that files hold."""
+    """Converts a result to an array that np.save can store."""
     if type(result).__module__.startswith("torch"):
         result = result.float() if str(result.dtype) == "torch.bfloat16" else result
     found = np.asarray(result)
@@ -142,7 +144,7 @@ def _plain(result: Array) -> Array:
 
 
 def _times(run: Callable[[], Array], seconds: float) -> list[float]:
-    """Of calls for so long, after one that is not counted: it touches new arrays first."""
+    """Times calls for a number of seconds, after an untimed one, which touches new arrays first."""
     run()
     found: list[float] = []
     while not found or sum(found) < seconds:
@@ -156,7 +158,7 @@ def _times(run: Callable[[], Array], seconds: float) -> list[float]:
 
 
 class Worker:
-    """A peer's process. One that does not answer in time is ended, and another takes its place."""
+    """A peer's process, which is restarted if it does not reply in time."""
 
     def __init__(self, peer: str, folder: str) -> None:
         self.peer, self.folder = peer, folder
@@ -166,7 +168,7 @@ class Worker:
         self.process = Process("benchmarks.peers", "--work", self.peer, self.folder, **PEERS[self.peer][1])
 
     def request(self, command: str) -> Any:
-        """The answer; None where there is none."""
+        """Returns the reply; None if there is none."""
         try:
             return self.process.request(command, MAX_SECONDS)
         except RuntimeError as error:
@@ -176,7 +178,7 @@ class Worker:
 
 
 def measure(kernel: Kernel, workers: dict[str, Worker]) -> dict[str, float]:
-    """Seconds of each peer that has the kernel: the median of the calls of all turns."""
+    """Returns the seconds of each peer that has the kernel: the median of all calls."""
     results = {peer: worker.request(f"load {kernel.name}") for peer, worker in workers.items()}
     able = [peer for peer, result in results.items() if result is not None]
     expected = np.load(results["hloom"])
@@ -193,7 +195,9 @@ def measure(kernel: Kernel, workers: dict[str, Worker]) -> dict[str, float]:
 
 
 def table(found: Sequence[tuple[Kernel, dict[str, float]]]) -> str:
-    """In Markdown: hloom's time, its share of what the machine can do, and how much longer each peer takes."""
+    """Returns a table in Markdown: hloom's time, its share of the machine's limit, and the ratio of each peer's
+    time.
+    """
     from hloom.bench.machine import measure_limits
 
     limit = measure_limits()
@@ -214,7 +218,7 @@ def table(found: Sequence[tuple[Kernel, dict[str, float]]]) -> str:
 
 
 def _ratio(times: dict[str, float], peer: str) -> float:
-    """How much longer a peer takes than hloom does, called as the peer is."""
+    """The ratio of a peer's time to hloom's, called in the same way."""
     return times[peer] / _own(times, peer)
 
 
@@ -229,11 +233,11 @@ def _mean(values: Sequence[float]) -> float:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--filter", "word", default="", metavar="WORD", help="Only kernels whose names have this word.")
-@click.option("--results", type=click.Path(path_type=Path), help="A file of results; kernels in it are not run again.")
+@click.option("--results", type=click.Path(path_type=Path), help="A results file; kernels in it are not run again.")
 @click.option("--sweep", is_flag=True, help="Kernels of all families on hloom and XLA alone, the slowest first.")
 @click.option("--work", "process", nargs=2, hidden=True)
 def main(word: str, results: Path | None, sweep: bool, process: tuple[str, str] | None) -> None:
-    """Kernels on hloom and its peers in turns: a table in Markdown."""
+    """Kernels on hloom and its peers alternately: a table in Markdown."""
     if process is not None:
         work(*process)
         return

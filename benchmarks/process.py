@@ -1,4 +1,4 @@
-"""A process that answers lines with lines of JSON."""
+"""Processes that reply to lines with lines of JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Process:
-    """`python -m module arguments` in an environment with these variables."""
+    """A process `python -m module arguments` with additional environment variables."""
 
     def __init__(self, module: str, *arguments: str, **environment: str) -> None:
         self.process = subprocess.Popen(
@@ -28,7 +28,9 @@ class Process:
         )
 
     def request(self, command: str, seconds: float | None = None) -> Any:
-        """Raises: RuntimeError: the process ended instead of answering, or took longer, for which it is ended."""
+        """Sends a line and returns the reply. Raises RuntimeError if the process ends, or takes longer and is
+        killed.
+        """
         assert self.process.stdin is not None and self.process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             print(command, file=self.process.stdin, flush=True)

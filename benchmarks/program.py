@@ -1,4 +1,4 @@
-"""What a program to be measured is, and the list of them."""
+"""Programs to be measured, and their registry."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Tree = Any
 
 @dataclass(frozen=True)
 class Program:
-    """`initialise(key)` makes the state in one jitted call; `step(*state)` is what is measured then.
+    """A program: `initialise(key)` returns its state, in one jitted call, and `step(*state)` is measured.
 
-    The state is a tuple of trees of arrays. Both are traced by JAX; the step's result is what platforms must agree on,
-    within `tolerance` of the largest number of each array.
+    The state is a tuple of trees of arrays. Both functions are traced by JAX; platforms must agree on the result of the
+    step, within `tolerance` relative to the largest element of each array.
     """
 
     name: str
@@ -27,5 +27,5 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def add(name: str, initialise: Callable[[Any], tuple[Tree, ...]], step: Callable[..., Tree], **options: Any) -> None:
-    """Puts a program on the list."""
+    """Registers a program."""
     PROGRAMS[name] = Program(name, initialise, step, **options)

@@ -1,4 +1,4 @@
-"""The table of results, and the plot: ratios to XLA's times and memory."""
+"""The table of results, and a plot of the ratios to XLA's times and memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _mean(ratio: Callable[[Result], float], results: Sequence[Result]) -> float:
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
-    """A panel for each ratio; the line is where both sides are even."""
+    """Plots a panel for each ratio; the line marks equality."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -52,12 +52,12 @@ def draw(results: Sequence[Result], path: Path) -> None:
     for axis, (title, ratio) in zip(panels, RATIOS.items(), strict=True):
         values = [ratio(result) for result in results]
         is_better = [(value >= 1) == title.startswith("step") for value in values]
-        # Bars start at 1: to the right is more.
+        # Bars start at 1.
         lefts, widths = [min(v, 1.0) for v in values], [abs(v - 1.0) for v in values]
         axis.barh(names, widths, left=lefts, color=["#2a7f62" if better else "#c8553d" for better in is_better])
         axis.axvline(1.0, color="#222", linewidth=1)
         axis.set_xscale("log")
-        # The numbers in a column of their own, where no bar ends.
+        # Values in a separate column, where they overlap no bar.
         for row, value in enumerate(values):
             axis.text(1.02, row, f"{value:.2f}", fontsize=7, va="center", transform=axis.get_yaxis_transform())
         axis.set_title(f"{title}\nmean {_mean(ratio, results):.2f}", fontsize=9)

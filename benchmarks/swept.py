@@ -1,6 +1,6 @@
-"""Kernels of all families, for hloom and XLA alone: `python -m benchmarks.peers --sweep` shows where hloom is behind.
+"""Kernels of all families, for hloom and XLA alone: `python -m benchmarks.peers --sweep` shows where hloom is slower.
 
-What it finds belongs into a test of how the kernel is made, or, where other peers have it, into kernels.py.
+Add a test of the generated kernel for each finding, or, if other peers have the kernel, a row in kernels.py.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ add("gradient of largest of windows", random((8, 112, 112, 64)),
     gradient(lambda x: _windows(x, -np.inf, lax().max, 2, 2)))  # fmt: skip
 add("resized images", random((8, 128, 128, 3)), lambda x: jax().image.resize(x, (8, 256, 256, 3), "bilinear"))
 
-# What moves data
+# Data movement
 
 SQUARE = random((2048, 2048))
 add("reversed rows and columns", SQUARE, lambda x: x[::-1, ::-1])

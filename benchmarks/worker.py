@@ -1,6 +1,6 @@
-"""One program on one platform, in a process of its own: `python -m benchmarks.worker PROGRAM RESULTS`.
+"""A process that runs one program on one platform: `python -m benchmarks.worker PROGRAM RESULTS`.
 
-It answers the lines that it reads with a line of JSON each: `ready`, `compile`, `step SECONDS`, `result`, `memory`.
+It replies to the lines `ready`, `compile`, `step SECONDS`, `result` and `memory` with a line of JSON each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.program import PROGRAMS
 def main(name: str, results: str) -> None:
     program = PROGRAMS[name]
     key = jax.block_until_ready(jax.random.key(0))
-    # What the platform itself needs once is no program's compilation.
+    # Initialise the platform, which is not part of the program's compilation.
     jax.block_until_ready(jax.jit(lambda x: x + 1)(np.ones(3, np.float32)))
     run: Any = None
     state: Any = None
@@ -49,7 +49,7 @@ def main(name: str, results: str) -> None:
 
 
 def _times(work: Any, seconds: float) -> list[float]:
-    """Rounds until so many seconds have passed, at least one."""
+    """Times calls until a number of seconds have passed, at least one."""
     times: list[float] = []
     while not times or sum(times) < seconds:
         started = time.perf_counter()
@@ -59,13 +59,13 @@ def _times(work: Any, seconds: float) -> list[float]:
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process held. (What `getrusage` says begins with that of the parent.)"""
+    """The peak memory of this process in bytes. (That of `getrusage` starts with the parent's.)"""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
 def _plain(array: Any) -> Any:
-    """An array of a type that files hold."""
+    """Converts an array to one that np.savez can store."""
     array = np.asarray(array)
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 

@@ -2,9 +2,9 @@
 
     python examples/compare_training.py --plot training.png
 
-Two runs that differ by rounding alone part slowly, because training amplifies differences. How far is measured: the
-peer trains again a few times with parameters moved by one unit in the last place. hloom, which rounds in other places
-at every step, may part from the peer a few times as far as those runs do.
+Runs that differ only in rounding diverge slowly, because training amplifies differences. To measure how far, the peer
+trains again a few times with parameters perturbed by one ulp. hloom, whose rounding differs at every step, may diverge
+from the peer a few times as far as those runs do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Comparison:
     perturbed: list[History]
 
     def spreads(self) -> list[float]:
-        """For each epoch, how far perturbed runs have parted from the peer so far, at least one rounding error."""
+        """Returns, by epoch, how far perturbed runs have diverged from the peer so far, at least one rounding error."""
         farthest, spreads = 0.0, []
         for epoch, loss in enumerate(self.peer.losses):
             farthest = max([farthest, 1.2e-7 * loss, *(abs(run.losses[epoch] - loss) for run in self.perturbed)])
@@ -45,7 +45,7 @@ class Comparison:
         return spreads
 
     def distance(self) -> float:
-        """How far hloom parts from the peer, in spreads, at most."""
+        """Returns the maximum divergence of hloom from the peer, in spreads."""
         pairs = zip(self.peer.losses, self.mine.losses, self.spreads(), strict=True)
         return max(abs(mine - peer) / spread for peer, mine, spread in pairs)
 
@@ -67,7 +67,7 @@ class Comparison:
 
 
 def compare(name: str, repetitions: int) -> Comparison:
-    """Trains on both platforms in turns, and keeps the fastest round's times of each."""
+    """Trains on both platforms alternately, and keeps the fastest run of each."""
     runs: dict[str, list[History]] = {PEER: [], MINE: []}
     for _ in range(repetitions):
         for platform, histories in runs.items():
@@ -88,7 +88,7 @@ def train(name: str, platform: str, perturb: int = 0) -> History:
 
 
 def plot(comparisons: list[Comparison], path: Path) -> None:
-    """Loss curves above, and below how far they part."""
+    """Plots loss curves, and below them their differences."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -115,7 +115,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("examples", nargs="*", default=EXAMPLES)
     parser.add_argument("--plot", type=Path, help="Draw the loss curves as a .png or .svg file (with matplotlib).")
-    parser.add_argument("--repetitions", type=int, default=1, help="Runs of each; the fastest counts for times.")
+    parser.add_argument("--repetitions", type=int, default=1, help="Runs on each platform; the fastest counts.")
     options = parser.parse_args()
     comparisons = [compare(Path(name).stem, options.repetitions) for name in options.examples]
     for comparison in comparisons:

@@ -1,4 +1,4 @@
-"""Runs a real HLO module, as JAX gives it, on hloom: masked attention of two sequences."""
+"""Runs an HLO module that JAX produced on hloom: masked attention of two sequences."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Training on the handwritten digits that scikit-learn ships: what the two examples, transformer and convnet, share.
+"""Training on the handwritten digits of scikit-learn: the common part of the two examples, transformer and convnet.
 
-python examples/train_convnet.py                       # on whatever JAX runs by default
+python examples/train_convnet.py                       # on JAX's default platform
 JAX_PLATFORMS=hloom python examples/train_convnet.py   # on hloom
 """
 
@@ -23,12 +23,12 @@ from sklearn.model_selection import train_test_split
 
 Parameters = Any  # a tree of arrays
 Apply = Callable[[Parameters, jax.Array, jax.Array | None], jax.Array]
-"""From parameters, images f32[batch,8,8] and a key (None: no dropout) to logits f32[batch,10]."""
+"""A function from parameters, images f32[batch,8,8] and a key (None: no dropout) to logits f32[batch,10]."""
 
 
 @dataclass
 class History:
-    """What a training run was like."""
+    """The measurements of a training run."""
 
     platform: str
     losses: list[float] = field(default_factory=list)  # the mean of each epoch
@@ -38,7 +38,7 @@ class History:
 
 
 def train(parameters: Parameters, apply: Apply, *, epochs: int, batch: int = 128, rate: float = 2e-3) -> History:
-    """Trains with AdamW, prints each epoch, and writes the history where `--json PATH` asks for it."""
+    """Trains with AdamW, prints each epoch, and writes the history to the path of `--json`."""
     options = _arguments()
     parameters = _perturbed(parameters, options.perturb)
     images, test_images, labels, test_labels = digits()
@@ -87,7 +87,9 @@ def _arguments() -> argparse.Namespace:
 
 
 def _perturbed(parameters: Parameters, seed: int) -> Parameters:
-    """The parameters, each moved by at most an epsilon of f32: how far do runs part that differ by rounding only?"""
+    """Perturbs parameters by at most an epsilon of f32, to measure the divergence of runs that differ only in
+    rounding.
+    """
     if not seed:
         return parameters
     random = np.random.default_rng(seed)
@@ -96,7 +98,7 @@ def _perturbed(parameters: Parameters, seed: int) -> Parameters:
 
 
 def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Images f32[n,8,8] in [0, 1] and labels s32[n]: those to train on, those to test."""
+    """Returns images f32[n,8,8] in [0, 1] and labels s32[n] for training and for testing."""
     data = load_digits()
     images, labels = (data.images / 16).astype(np.float32), data.target.astype(np.int32)
     return tuple(train_test_split(images, labels, test_size=0.2, random_state=0, stratify=labels))

@@ -1,8 +1,8 @@
-"""The transformer of train_transformer.py on several processes, halves of each batch and halves of each layer on two.
+"""Trains the transformer of train_transformer.py on several processes: each batch and each layer is split in two.
 
-mpiexec -n 4 env JAX_PLATFORMS=hloom python examples/train_on_ranks.py
+    mpiexec -n 4 env JAX_PLATFORMS=hloom python examples/train_on_ranks.py
 
-Then the first process trains once more, alone on its own device: the losses must be the same but for rounding.
+Then the first process trains again, alone on its own device: the losses must be equal up to rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from train_transformer import Transformer, apply
 
 STEPS, BATCH, RATE = 60, 128, 3e-3
 SHARDED_DIMENSION = {"query": 1, "key": 1, "value": 1, "out": 0, "Dense_0": -1, "Dense_1": 0}
-"""The dimension of a layer's kernel that the processes of a row share: heads of attention, hidden units."""
+"""The dimension along which a layer's kernel is sharded over a row of processes: attention heads, hidden units."""
 
 
 def main() -> int:
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def train(put: Callable[[str, Any], jax.Array], mesh: Any) -> tuple[list[float], int, int]:
-    """The losses of the steps; the bytes of the state on this process, and in all, each array counted once."""
+    """Returns the losses, and the bytes of the state on this process and in total, each array counted once."""
     images, _, labels, _ = digits()
     with jax.default_device(jax.local_devices()[0]):
         parameters = Transformer().init(jax.random.key(0), np.zeros((1, 8, 8), np.float32), False)
@@ -75,7 +75,9 @@ def train(put: Callable[[str, Any], jax.Array], mesh: Any) -> tuple[list[float],
 
 
 def layer_spec(path: str, x: np.ndarray) -> PartitionSpec:
-    """How an array of the state is cut: kernels of layers along CUT, and biases of what is cut at its end."""
+    """Returns the sharding of an array of the state: kernels along SHARDED_DIMENSION, and the biases of those sharded
+    last.
+    """
     dimension = next(
         (SHARDED_DIMENSION[name] for name in SHARDED_DIMENSION if f"'{name}'" in path and "Block" in path), None
     )
@@ -86,7 +88,7 @@ def layer_spec(path: str, x: np.ndarray) -> PartitionSpec:
 
 
 def shard(mesh: Any, spec: PartitionSpec, x: np.ndarray) -> jax.Array:
-    """An array that all processes have alike, cut among them."""
+    """Distributes an array that all processes have over the mesh."""
     return jax.make_array_from_callback(x.shape, NamedSharding(mesh, spec), lambda index: x[index])
 
 

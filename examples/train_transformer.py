@@ -12,7 +12,7 @@ WIDTH, HEADS, LAYERS, PATCH = 64, 4, 2, 2
 
 
 class Block(nn.Module):
-    """Attention, then a perceptron; both normalise first and add to what came in."""
+    """Attention, then a perceptron, both with pre-normalisation and a residual connection."""
 
     @nn.compact
     def __call__(self, x: jax.Array, training: bool) -> jax.Array:
@@ -23,7 +23,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Patches of an image are the tokens; their mean at the end says which digit it is."""
+    """A transformer whose tokens are patches of an image; their mean gives the logits."""
 
     @nn.compact
     def __call__(self, images: jax.Array, training: bool) -> jax.Array:

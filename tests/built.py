@@ -9,7 +9,9 @@ import hloom as hl
 
 
 def built(make: Callable[..., Any], *arguments: Any) -> Any:
-    """The computation that `make(builder, *parameters)` adds, for parameters of these arrays' or given shapes."""
+    """Builds the computation that `make(builder, *parameters)` adds, for parameters of the given arrays' or given
+    shapes.
+    """
     builder = hl.XlaBuilder("built")
     shapes = [a if isinstance(a, hl.Shape) else hl.Literal.from_value(a).shape for a in arguments]
     root = make(builder, *(builder.parameter(i, shape) for i, shape in enumerate(shapes)))
@@ -17,10 +19,10 @@ def built(make: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def evaluate(backend: str, make: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What `make(builder, *parameters)` computes from arrays."""
+    """Evaluates `make(builder, *parameters)` on arrays."""
     return hl.compile(built(make, *arguments), backend=backend, **options)(*arguments)
 
 
 def shape_of(make: Callable[..., Any], *arguments: Any) -> str:
-    """The text of the result's shape."""
+    """Returns the text of the result's shape."""
     return str(built(make, *arguments).entry_computation.result_shape)

@@ -1,4 +1,4 @@
-"""What all tests share: where things lie, where compiled programs are kept, and XLA as a peer."""
+"""Shared by all tests: paths, the cache of compiled programs, and XLA as a peer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ os.environ["HLOOM_NUM_DEVICES"] = "4"
 
 @pytest.fixture(scope="session")
 def peer() -> Iterator[XlaPeer]:
-    """XLA's CPU backend; tests that need it are skipped where jaxlib is absent."""
+    """XLA's CPU backend; tests that need it are skipped without jaxlib."""
     pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
     peer = XlaPeer()
     yield peer
@@ -46,7 +46,7 @@ def peer() -> Iterator[XlaPeer]:
 
 @pytest.fixture(params=["interpreter", "cpu"])
 def backend(request: pytest.FixtureRequest) -> str:
-    """Each backend in turn."""
+    """Parametrises a test with each backend."""
     return str(request.param)
 
 

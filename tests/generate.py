@@ -19,7 +19,7 @@ COMPLEX = [hl.c64, hl.c128]
 
 @dataclass
 class Case:
-    """A program with its inputs; `name` says what it is made of, `rtol` how close results must come."""
+    """A program with its inputs; `name` describes its operations, `rtol` is the relative tolerance of results."""
 
     name: str
     computation: hl.XlaComputation

@@ -1,4 +1,4 @@
-"""HLO text of small modules, and what the two backends make of it."""
+"""HLO text of small modules, and their results on both backends."""
 
 from __future__ import annotations
 
@@ -58,9 +58,10 @@ def softmax(rows: int, columns: int) -> str:
 
 
 def loop(state: str, body: str) -> str:
-    """A condition and a body named so: `state` are the shapes of x0, x1 ..; the body gives y0, y1 ..
+    """The computations `condition` and `body` of a loop.
 
-    The state ends with a counter `i` and the number of iterations, which the compiler does not know.
+    `state` are the shapes of x0, x1, ..; the body computes y0, y1, .. The state ends with a counter `i` and the number
+    of iterations, which the compiler does not know.
     """
     shapes = state.split(" ")
     whole = f"({', '.join([*shapes, 's32[]', 's32[]'])})"
@@ -113,12 +114,12 @@ def arrays_for(module: hl.Module | str, seed: int = 0) -> list[np.ndarray]:
 
 
 def interpreted(module: hl.Module | str, *arrays: Any) -> list[np.ndarray]:
-    """The results by the reference."""
+    """The results of the interpreter."""
     return flat(hl.compile(module, backend="interpreter")(*arrays))
 
 
 def compiled(module: hl.Module | str, *arrays: Any) -> list[np.ndarray]:
-    """The results of native code."""
+    """The results of compiled code."""
     return flat(hl.compile(module, backend="cpu")(*arrays))
 
 

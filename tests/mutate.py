@@ -1,4 +1,4 @@
-"""Damages HLO text, protos and attributes at random: what comes out may be valid or not."""
+"""Random mutations of HLO text, protos and attributes; the result may be valid or not."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ _WORDS = [
 
 
 def mutate_text(text: str, rng: np.random.Generator) -> str:
-    """The text with one to four tokens deleted, doubled, swapped, replaced, or a run cut out."""
+    """Returns the text with one to four tokens deleted, doubled, swapped or replaced, or a sequence of tokens
+    removed.
+    """
     tokens = _TOKEN.findall(text)
     for _ in range(int(rng.integers(1, 5))):
         if not tokens:
@@ -95,7 +97,7 @@ def mutate_text(text: str, rng: np.random.Generator) -> str:
 
 
 def mutate_bytes(content: bytes, rng: np.random.Generator) -> bytes:
-    """The bytes with some flipped, cut out, or cut off at the end."""
+    """Returns the bytes with some flipped or removed, or truncated."""
     data = bytearray(content)
     kind = rng.integers(3)
     if kind == 0 and data:

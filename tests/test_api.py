@@ -13,7 +13,7 @@ from hloom.proto import module_to_bytes
 TEXT = "HloModule m\nENTRY e { x = f32[2] parameter(0)\n ROOT y = f32[2] negate(x) }"
 
 
-def test_text_and_protos_are_told_apart_by_content(tmp_path: Path) -> None:
+def test_text_and_protos_are_distinguished_by_content(tmp_path: Path) -> None:
     text, proto = tmp_path / "a.pb", tmp_path / "a.hlo"
     text.write_text(TEXT)
     proto.write_bytes(module_to_bytes(hl.parse(TEXT)))
@@ -46,7 +46,7 @@ def test_modules_text_and_built_computations_compile() -> None:
         (lambda: hl.compile(TEXT, replicas=2)(1), "use run_replicas"),
     ],
 )
-def test_arguments_that_make_no_sense(call: object, message: str) -> None:
+def test_invalid_arguments(call: object, message: str) -> None:
     with pytest.raises(hl.HloomError, match=message):
         call()  # type: ignore[operator]
 
@@ -81,7 +81,7 @@ def test_operators_and_indexing_of_operations() -> None:
         hl.XlaBuilder("other").neg(x)
 
 
-def test_a_computation_may_be_used_in_several_others_and_a_builder_may_go_on() -> None:
+def test_a_computation_can_have_several_callers_and_a_builder_be_used_further() -> None:
     a = hl.XlaBuilder("inner")
     inner = a.build(a.parameter(0, hl.f32[()]) * 2.0)
     results = []
@@ -105,7 +105,7 @@ def test_static_operands_of_map_are_constants_or_scalars() -> None:
         b.map([x], lambda e, c: e, [0], static_operands=[x])
 
 
-def test_names_become_such_as_hlo_text_has() -> None:
+def test_names_become_valid_in_hlo_text() -> None:
     b = hl.XlaBuilder("my model, 1")
     text = b.build(b.neg(b.parameter(0, hl.f32[2], "s2 x"))).to_text()
     assert hl.parse(text).name == "my_model__1" and "s2_x = f32[2]{0} parameter(0)" in text

@@ -99,7 +99,7 @@ OPTIMISED = [p for p in sorted(CORPUS.glob("parse/*.hlo")) if (CORPUS / p.stem /
 
 
 @pytest.mark.parametrize("path", OPTIMISED, ids=name_of)
-def test_what_xla_has_optimised_gives_the_same_results(path: Path) -> None:
+def test_modules_that_xla_optimised_give_the_same_results(path: Path) -> None:
     """Fusions, bitcasts by layout, copies, and the custom calls that XLA's CPU compiler leaves in a module."""
     meta, _, inputs = load_case(CORPUS / path.stem)
     check_results(path.stem, meta, inputs, hl.compile(hl.load(path), backend="interpreter").run_replicas(inputs))

@@ -1,4 +1,4 @@
-"""What notebooks show of shapes, layouts and executables."""
+"""Notebook displays of shapes, layouts and executables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hloom.display import shape_svg
 
 
 def cells(svg: str) -> list[str]:
-    """What stands in the squares, in the order in which they are drawn; "" where a square is empty."""
+    """The texts of the squares in drawing order; "" for an empty square."""
     found = []
     for box in svg.split("<rect")[1:]:
         text = re.search(r'color|fill="#1d2330"[^>]*>([^<]*)<', box)

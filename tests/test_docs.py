@@ -1,4 +1,4 @@
-"""The documents are true: the walkthrough runs, the reference is that of the declarations."""
+"""The documentation is up to date: the walkthrough runs, the reference matches the declarations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_each_clause_has_a_test_and_its_line_is_up_to_date() -> None:
     assert clauses.TARGET.read_text() == clauses.page(), "run: python tools/clauses.py"
 
 
-def test_what_cites_a_clause_cites_one_that_there_is() -> None:
+def test_cited_clauses_exist() -> None:
     order = clauses.clauses()
     for folder in ("src/hloom", "tests"):
         assert set(clauses.citations(ROOT / folder)) <= set(order), folder
@@ -81,7 +81,7 @@ def test_each_promise_about_security_has_its_tests() -> None:
             )
 
 
-def test_files_that_are_mentioned_are_there() -> None:
+def test_mentioned_files_exist() -> None:
     """A path in backquotes is that of some file, a bare name in a docstring one beside it; tools name JAX's files too."""
     files = [path for folder in ("src", "tests", "tools", "examples", "docs") for path in (ROOT / folder).rglob("*.*")]
     paths = ["/" + path.relative_to(ROOT).as_posix() for path in (*files, *ROOT.glob("*.md"))]

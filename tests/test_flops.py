@@ -1,4 +1,4 @@
-"""How many operations a module does."""
+"""The count of a module's arithmetic operations."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def loop(
     "start, step, limit, direction, trips",
     [(0, 1, 7, "LT", 7), (1, 2, 7, "LE", 4), (7, -1, 0, "GT", 7), (7, -3, 1, "GE", 3), (5, 1, 5, "LT", 0)],
 )
-def test_a_loop_with_a_counter_counts_condition_and_body_each_time(
+def test_a_counted_loop_counts_condition_and_body_in_each_iteration(
     start: int, step: int, limit: int, direction: str, trips: int
 ) -> None:
     assert loop(start, step, limit, direction) == trips * (1 + 1 + 10)
     assert loop(start, step, limit, direction, "add(one, i)") == trips * (1 + 1 + 10)
 
 
-def test_a_loop_counts_as_often_as_the_compiler_says() -> None:
+def test_a_loop_counts_with_the_trip_count_of_the_compiler() -> None:
     config = ', backend_config={"known_trip_count":{"n":"5"}}'
     assert loop(0, 1, 7, "NE", config=config) == 5 * (1 + 1 + 10)
 
@@ -112,5 +112,5 @@ def test_calls_count_what_they_call_and_branches_where_they_agree() -> None:
     assert flops(branch + "twice", sine, twice) is None
 
 
-def test_what_depends_on_the_algorithm_is_unknown() -> None:
+def test_counts_that_depend_on_the_algorithm_are_unknown() -> None:
     assert flops("x = f32[3,3] parameter(0) ROOT c = f32[3,3] cholesky(x), lower=true") is None

@@ -1,4 +1,4 @@
-"""Forms of instructions that XLA reads beside those that the operations declare."""
+"""Alternative forms of instructions, which XLA reads too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def module_of(body: str, before: str = "") -> Module:
 
 
 def results(module: Module, *arguments: object) -> list[Value]:
-    """What both backends give, after a round trip through the text."""
+    """The results of both backends, after a round trip through the text."""
     again = hl.parse(module.to_text())
     return [hl.compile(again, backend)(*arguments) for backend in ("interpreter", "cpu")]
 
@@ -84,7 +84,7 @@ def test_combiners_of_scatter_and_all_reduce_may_return_a_tuple_of_one() -> None
         assert value.tolist() == [11, 2, 23]
 
 
-def test_what_map_applies_may_return_a_tuple_of_one() -> None:
+def test_the_computation_of_map_may_return_a_tuple_of_one() -> None:
     """MAP-2: the result is an array all the same."""
     module = module_of(
         " x = f32[3] parameter(0)\n ROOT r = f32[3] map(x, x), dimensions={0}, to_apply=add", ADD_IN_TUPLE
@@ -152,7 +152,7 @@ def test_set_dimension_size_keeps_other_dimensions_dynamic() -> None:
         assert value == 0 + 1 + 3 + 4
 
 
-def test_the_header_says_layouts() -> None:
+def test_the_header_determines_layouts() -> None:
     """SL-16: floating-point types in entry_computation_layout are those of the entry."""
     module = hl.parse("""HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[2,3]{1,0}}
 ENTRY e {

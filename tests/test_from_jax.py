@@ -1,4 +1,4 @@
-"""JAX functions as modules: what the parameters are, and that results are those of JAX."""
+"""JAX functions as modules: their parameters, and results compared with JAX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The collector of garbage looks less often while modules are compiled, and as before afterwards."""
+"""The garbage collector runs less often while modules are compiled, and as before afterwards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hloom.backends.cpu import compiler
 
 
 @pytest.mark.parametrize("cache", ["", "a folder"])
-def test_it_waits_while_a_module_is_compiled(
+def test_the_collector_waits_while_a_module_is_compiled(
     cache: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HLOOM_CACHE_DIR", cache and str(tmp_path_factory.mktemp("cache")))

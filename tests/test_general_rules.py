@@ -1,4 +1,4 @@
-"""The rules that hold for all operations (GEN): what their own tests do not show."""
+"""The rules for all operations (GEN): cases beyond the tests of single operations."""
 
 from __future__ import annotations
 

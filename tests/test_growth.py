@@ -1,6 +1,6 @@
-"""Compiling takes work in proportion to a program, whatever the program has many of.
+"""Compile time is proportional to the program, whatever it has many of.
 
-Work is counted, in calls of functions, rather than timed.
+Work is counted, in function calls, rather than timed.
 """
 
 from __future__ import annotations
@@ -54,6 +54,6 @@ def test_side_by_side(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("family", NESTED.values(), ids=NESTED)
-def test_inside_of_each_other(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice a bound of linear work: each level may be looked at from each one around it, but not twice as often."""
+def test_nested(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the bound of linear work: each level may be visited from each enclosing level, but not twice as often."""
     assert growth(family, 5, monkeypatch) < 2 * FOUR_TIMES

@@ -81,7 +81,7 @@ def test_indices_outside_are_refused(index: tuple[int, ...], message: str) -> No
 
 
 def test_linear_indices_outside_or_in_the_padding_are_refused() -> None:
-    """SL-15, SL-18: of `a d 0 b e 0 c f 0 0 0 0 0 0 0` six places belong to elements."""
+    """SL-15, SL-18: six slots of `a d 0 b e 0 c f 0 0 0 0 0 0 0` belong to elements."""
     accepted = []
     for linear in range(-2, 20):
         try:

@@ -1,4 +1,4 @@
-"""The house has floors: imports go down, and no two files import each other, directly or by a detour.
+"""Layering: imports point to lower layers, and no two files import each other, directly or not.
 
 All imports count: those of whole modules, those for types alone, and those inside functions.
 """
@@ -21,18 +21,18 @@ UPWARDS = {
     ("ir.py", "text/__init__.py"): "Module.to_text: the graph shows itself",
     ("shape.py", "display.py"): "in notebooks a shape shows where its elements lie",
 }
-"""The imports that go up, and why. None of them happens while modules are loaded."""
+"""The upward imports, and their reasons. None of them happens while modules are loaded."""
 
 
-def floors() -> dict[str, int]:
-    """The floor of each room and file that docs/design.md lists, the highest first."""
-    house = (ROOT / "docs" / "design.md").read_text().split("    hloom/\n")[1].split("\n\n")[0]
+def layers() -> dict[str, int]:
+    """Returns the layer of each package and file that docs/design.md lists, 0 for the highest."""
+    listing = (ROOT / "docs" / "design.md").read_text().split("    hloom/\n")[1].split("\n\n")[0]
     found: dict[str, int] = {}
     path: list[tuple[int, str]] = []
-    for number, line in enumerate(house.split("\n")):
+    for number, line in enumerate(listing.split("\n")):
         indent = len(line) - len(line.lstrip())
         names = [name for name in re.split(r"  +", line.strip())[0].split() if re.fullmatch(r"[\w/*]+(/|\.py)", name)]
-        assert names, f"docs/design.md: {line!r} names no room"
+        assert names, f"docs/design.md: {line!r} names no package or file"
         path = [(i, name) for i, name in path if i < indent]
         for name in names:
             found["".join(n for _, n in path) + name.removesuffix("*.py")] = number
@@ -40,13 +40,13 @@ def floors() -> dict[str, int]:
     return found
 
 
-FLOORS = floors()
+LAYERS = layers()
 
 
-def floor(file: str) -> int | None:
-    """The floor of a file: of the longest name that its path begins with."""
-    fitting = [name for name in FLOORS if file == name or (name.endswith("/") and file.startswith(name))]
-    return FLOORS[max(fitting, key=len)] if fitting else None
+def layer(file: str) -> int | None:
+    """Returns the layer of a file: that of the longest matching path in LAYERS."""
+    fitting = [name for name in LAYERS if file == name or (name.endswith("/") and file.startswith(name))]
+    return LAYERS[max(fitting, key=len)] if fitting else None
 
 
 def name_of(path: Path) -> str:
@@ -85,17 +85,17 @@ def arrows() -> dict[tuple[str, str], int]:
 ARROWS = arrows()
 
 
-def test_every_file_is_on_a_floor_and_every_floor_has_files() -> None:
+def test_every_file_is_in_a_layer_and_every_layer_has_files() -> None:
     files = [name_of(path) for path in SOURCE.rglob("*.py")]
-    homeless = [file for file in files if floor(file) is None]
+    homeless = [file for file in files if layer(file) is None]
     assert sorted(homeless) == ["__init__.py", "__main__.py", "backends/__init__.py"]
-    assert {floor(file) for file in files} - {None} == set(FLOORS.values())
+    assert {layer(file) for file in files} - {None} == set(LAYERS.values())
 
 
-def test_imports_go_down() -> None:
+def test_imports_point_to_lower_layers() -> None:
     wrong = []
     for (file, target), line in ARROWS.items():
-        own, other = floor(file), floor(target)
+        own, other = layer(file), layer(target)
         if own is not None and other is not None and other < own and (file, target) not in UPWARDS:
             wrong.append(f"{file}:{line} imports {target} from above")
     assert not wrong, "\n".join(wrong)

@@ -1,4 +1,4 @@
-"""Literals: values that keep every bit and do not change."""
+"""Literals preserve every bit and are immutable."""
 
 from __future__ import annotations
 

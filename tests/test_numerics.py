@@ -218,7 +218,7 @@ def test_reduced_precision_keeps_nan() -> None:
 
 
 @given(st.lists(st.floats(2.0**-14, 65504.0, width=32), min_size=1, max_size=10), st.booleans())
-def test_reduced_precision_of_half_is_a_conversion_there_and_back(values: list[float], negative: bool) -> None:
+def test_reduced_precision_to_half_is_a_conversion_and_back(values: list[float], negative: bool) -> None:
     """REDUCEPRECISION-1: for the normal numbers of f16."""
     x = np.array(values, np.float32) * (-1 if negative else 1)
     assert np.array_equal(reduce_precision(x, 5, 10), x.astype(np.float16).astype(np.float32))

@@ -1,4 +1,4 @@
-"""Properties that hold for all inputs, on random ones."""
+"""Property-based tests: properties that hold for all inputs, checked on random ones."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_sorting_is_stable_and_correct_for_any_strict_weak_order(values: list[in
 
 
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=30), st.integers(0, 2**16))
-def test_a_comparator_without_sense_still_gives_a_permutation(values: list[float], seed: int) -> None:
+def test_an_inconsistent_comparator_still_gives_a_permutation(values: list[float], seed: int) -> None:
     """SORT-6."""
     b = hl.XlaBuilder()
     x = b.parameter(0, hl.f32[len(values)])

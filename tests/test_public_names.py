@@ -31,7 +31,7 @@ def members(name: str, cls: type[Any]) -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{key}", value
 
 
-def test_every_public_name_says_what_it_is() -> None:
+def test_every_public_name_has_a_docstring() -> None:
     missing = []
     for name, value in PUBLIC.items():
         if isinstance(value, (PrimitiveType, dict)):

@@ -53,7 +53,7 @@ def test_sizes_count_padding_tiles_and_bounds() -> None:
     assert hl.Shape.tuple_of([hl.f32[2], hl.s8[3], TOKEN]).byte_size == 11
 
 
-def test_dimensions_inserted_deleted_and_permuted_take_the_layout_along() -> None:
+def test_inserting_deleting_and_permuting_dimensions_updates_the_layout() -> None:
     """SL-20."""
     shape = hl.f32[2, 3, 4].with_layout((0, 2, 1))
     assert shape.permute_dimensions((2, 0, 1)).to_text() == "f32[4,2,3]{1,0,2}"
@@ -219,7 +219,7 @@ def test_dynamic_dimensions_count_with_their_bound() -> None:
     assert shape.insert_dimension(0, 2).dynamic_dimensions == (False, True, False)
 
 
-def test_a_tuple_is_queried_but_no_array() -> None:
+def test_queries_of_tuples_and_tokens() -> None:
     """SL-20, SL-22."""
     shape = parse_shape("(f32[2], ())")
     assert shape.is_tuple and not shape.is_array and not shape.is_scalar and not shape.is_effective_scalar
@@ -262,7 +262,7 @@ def test_dimensions_from_the_end() -> None:
 
 
 @given(st.lists(st.integers(0, 6), max_size=4), st.data())
-def test_permuting_dimensions_there_and_back_gives_the_shape(sizes: list[int], data: st.DataObject) -> None:
+def test_permuting_dimensions_and_back_gives_the_shape(sizes: list[int], data: st.DataObject) -> None:
     """SL-20: memory stays as it is, so the sizes from minor to major do too."""
     rank = len(sizes)
     order = data.draw(st.permutations(range(rank)))
@@ -310,7 +310,7 @@ def test_dimensions_are_integers_not_letters() -> None:
     assert str(hl.f32[2, 3].dimension_size(-1)) == "3"
 
 
-def test_a_layout_needs_its_order_alone() -> None:
+def test_a_layout_needs_only_its_order() -> None:
     """SL-8; the numbers of the three fields in the message."""
     assert hl.Layout((1, 0)) == hl.Layout((1, 0), (), None)
     with pytest.raises(TypeError):

@@ -1,6 +1,6 @@
-"""Interrupts and forks: no work is left half-done by a signal, and forked children compile and run.
+"""Interrupts and forks: no signal leaves work partially done, and forked children compile and run.
 
-The programs run in processes of their own: what is wrong here ends a process, or hangs it.
+The programs run in processes of their own, because a failure ends a process, or hangs it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX signals a
 
 
 def run(*command: str, seconds: float) -> None:
-    """Runs Python with these arguments; it must end well, and have nothing to say."""
+    """Runs Python with some arguments, and checks that it exits with status 0 and prints nothing."""
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=seconds)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -94,7 +94,7 @@ thread.join()
     )
 
 
-def test_a_child_forked_while_another_thread_is_not_at_rest_says_so() -> None:
+def test_a_child_forked_while_another_thread_works_raises_an_error() -> None:
     fork(
         """
 from hloom import shield

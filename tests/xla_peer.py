@@ -62,7 +62,7 @@ class XlaPeer:
         return self.call(("run stablehlo", text, [_plain(array) for array in arrays]))
 
     def from_stablehlo(self, text: str) -> bytes:
-        """The serialised module that the peer makes of StableHLO."""
+        """The serialised module to which the peer converts StableHLO text."""
         return self.call(("from stablehlo", text, None))
 
     def parse(self, text: str) -> str:

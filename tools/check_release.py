@@ -1,7 +1,7 @@
 """Builds sdist and wheel into `dist`, and runs the demo from the wheel: `python tools/check_release.py`.
 
-The wheel is installed into an empty environment and the demo runs in an empty folder, so that nothing of this checkout
-helps. What both archives must hold is looked at too.
+The wheel is installed into an empty environment and the demo runs in an empty directory, independently of this
+checkout. The contents of both archives are checked too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IN_WHEEL = ("hloom/py.typed", "hloom/backends/cpu/llvm/native/translator.py", "h
 
 
 def build() -> tuple[Path, Path]:
-    """The source distribution and the wheel."""
+    """Builds and returns the source distribution and the wheel."""
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     subprocess.run([sys.executable, "-m", "build", "--outdir", str(ROOT / "dist"), str(ROOT)], check=True)
     (sdist,), (wheel,) = (list((ROOT / "dist").glob(pattern)) for pattern in ("*.tar.gz", "*.whl"))

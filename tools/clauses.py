@@ -1,8 +1,8 @@
-"""Writes docs/specification/clauses.md, what declares and what tests each clause: `python tools/clauses.py`.
+"""Writes docs/specification/clauses.md, the declarations and tests of each clause: `python tools/clauses.py`.
 
-A clause is cited by its number, `PAD-2`; `PAD-2, -3` cites two and `SL-10 to SL-12` three. In the sources the citation
-belongs to the class or function around it, in tests to the test function, or to the whole file where it stands outside
-of all. The worked examples name the clause that they show, and run on the interpreter and compiled.
+A clause is cited by its number, `PAD-2`; `PAD-2, -3` cites two and `SL-10 to SL-12` three. In the sources a citation
+belongs to the class or function around it, in tests to the test function, or to the whole file if it is outside of all.
+The worked examples name the clause that they show, and run on the interpreter and compiled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Citations = dict[str, dict[str, set[str]]]
 
 
 def clauses() -> dict[str, str]:
-    """The clauses in the order of the specification, and their pages."""
+    """Returns the clauses in the order of the specification, with their pages."""
     found: dict[str, str] = {}
     for page in PAGES:
         for clause in re.findall(r"^- ([A-Z]+[A-Z0-9]*-\d+) ", (SPECIFICATION / page).read_text(), re.MULTILINE):
@@ -41,12 +41,12 @@ def clauses() -> dict[str, str]:
 
 
 def examples() -> Counter[str]:
-    """How many worked examples show each clause."""
+    """Counts the worked examples of each clause."""
     return Counter(example["clause"] for example in json.loads((SPECIFICATION / "examples.json").read_text()))
 
 
 def cited(text: str, families: frozenset[str]) -> Iterator[tuple[str, int]]:
-    """The clauses that a text cites, and where."""
+    """Yields the clauses that a text cites, with their offsets."""
     for match in re.finditer(r"\b([A-Z]+)-(\d+)((?:(?:,| and| to) -\d+| to [A-Z]+-\d+)*)", text):
         family, last = match[1], int(match[2])
         if family not in families:
@@ -59,7 +59,7 @@ def cited(text: str, families: frozenset[str]) -> Iterator[tuple[str, int]]:
 
 
 def citations(folder: Path) -> Citations:
-    """The clauses that the Python files of a folder cite."""
+    """Returns the citations in the Python files of a folder."""
     families = frozenset(clause.partition("-")[0] for clause in clauses())
     found: Citations = defaultdict(lambda: defaultdict(set))
     for path in sorted(folder.rglob("*.py")):
@@ -81,7 +81,7 @@ def tested(clause: str, tests: Citations, shown: Counter[str]) -> bool:
 
 
 def page() -> str:
-    """The text of the page."""
+    """Returns the text of the page."""
     order, shown = clauses(), examples()
     declared, tests = citations(ROOT / "src" / "hloom"), citations(ROOT / "tests")
     files_by_family: dict[str, Counter[str]] = defaultdict(Counter)
@@ -105,7 +105,7 @@ def page() -> str:
 
 
 def format_names(files: dict[str, set[str]]) -> str:
-    """`pad.py`: Pad; `shape.py`."""
+    """Formats files and names: `pad.py`: Pad; `shape.py`."""
     return "; ".join(
         f"`{file}`" + (f": {', '.join(sorted(filter(None, names)))}" if any(names) else "")
         for file, names in files.items()

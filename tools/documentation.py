@@ -1,7 +1,7 @@
 """Builds the documentation site into build/site: `python tools/documentation.py`.
 
-Pages that stand in docs/ are taken as they are; the handbook of operations, a page for each, is made from the
-declarations, the clauses of the specification with their worked examples, and pictures that run the operation.
+The pages in docs/ are copied; the operations handbook, a page for each operation, is generated from the declarations,
+the clauses of the specification with their worked examples, and pictures that run the operation.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ specification/clauses
 
 
 def build(source: Path, target: Path) -> None:
-    """Writes the pages to `source`, and the site, without warnings, to `target`."""
+    """Writes the pages to `source` and builds the site in `target`; warnings are errors."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("operations.md"))
     for name, page in PAGES.items():
@@ -91,7 +91,7 @@ def build(source: Path, target: Path) -> None:
 
 
 def write_handbook(folder: Path) -> None:
-    """A page for each operation, and their index."""
+    """Writes a page for each operation, and their index."""
     folder.mkdir()
     clauses, examples = _clauses(), json.loads((SPECIFICATION / "examples.json").read_text())
     lines = ["# Operations\n", "Each operation's page is made from its declaration in `src/hloom/ops/`.\n"]
@@ -107,7 +107,9 @@ def write_handbook(folder: Path) -> None:
 
 
 def operation_page(declaration: type[Operation], clauses: dict[str, str], examples: list[dict[str, Any]]) -> str:
-    """Meaning, attributes, a picture where indices move, clauses, worked examples."""
+    """Returns the page of an operation: documentation, attributes, a picture for index operations, clauses,
+    examples.
+    """
     opcode = declaration.opcode
     section = reference.section(declaration).split("\n", 1)
     parts = [f"# {opcode}\n", section[0].removeprefix("### ") + "\n"]
@@ -130,7 +132,7 @@ def operation_page(declaration: type[Operation], clauses: dict[str, str], exampl
 
 
 def _clauses() -> dict[str, str]:
-    """The text of each clause; lines that go on are joined."""
+    """The text of each clause; continuation lines are joined."""
     found: dict[str, str] = {}
     for page in sorted(SPECIFICATION.glob("*.md")):
         for match in re.finditer(r"^- ([A-Z0-9]+-\d+) (.*(?:\n  .*)*)", page.read_text(), re.M):
@@ -169,7 +171,7 @@ def _first_sentence(declaration: type[Operation]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text in which `[`, `*` and `<` are themselves, apart from code and tables."""
+    """Escapes `[`, `*` and `<` outside code and tables."""
     parts = re.split(r"(`[^`]*`|\n\|.*)", text)
     return "".join(part if k % 2 else re.sub(r"([\[\]*<])", r"\\\1", part) for k, part in enumerate(parts))
 

@@ -1,4 +1,4 @@
-"""Records as lines of JSON in a file, which a run goes on writing where the last one ended."""
+"""Records in files of JSON lines, to which an interrupted run appends when it is resumed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def read(path: Path, kind: Callable[..., T], key: str) -> dict[str, T]:
-    """The records in a file, by one of their fields; of several with the same one the last counts."""
+    """Reads the records of a file, by the field `key`; of several records with one key the last counts."""
     if not path.exists():
         return {}
     entries = (json.loads(line) for line in path.read_text().splitlines())
@@ -20,7 +20,7 @@ def read(path: Path, kind: Callable[..., T], key: str) -> dict[str, T]:
 
 
 def append(path: Path, record: Any) -> None:
-    """Adds a record, a data class, at the end of a file; makes the file and its folders where there are none."""
+    """Appends a record, a data class, to a file; creates the file and its folders if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(json.dumps(asdict(record)) + "\n")

@@ -1,9 +1,9 @@
-"""Measures what one call of a jitted function costs on hloom and on JAX's CPU backend: x + y of eight floats.
+"""Measures the time of one call of a jitted function on hloom and on JAX's CPU backend: x + y of eight floats.
 
     python tools/measure_jax_dispatch.py
 
-Two processes, one a platform, time batches of calls in turns, so that whatever else the machine does falls on both.
-`call` waits for each result; `issue` waits for the last one of a batch only; `host` goes from NumPy arrays to one.
+Two processes, one for each platform, time batches of calls alternately, so that both see the same load of the machine.
+`call` waits for each result; `issue` waits for the last result of a batch only; `host` converts from and to NumPy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CALLS = 500
 
 
 def serve() -> None:
-    """Times a batch for each line of input that names a measure; prints microseconds a call."""
+    """Times a batch for each line of input, the name of a measure; prints microseconds per call."""
     import jax
     import numpy as np
 

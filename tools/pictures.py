@@ -1,7 +1,7 @@
-"""Pictures for the documentation, made by running the code: `python tools/pictures.py` writes those of docs/pictures/.
+"""Pictures for the documentation, made by running programs: `python tools/pictures.py` writes docs/pictures/.
 
-Of operations that move elements: a result's cell has the colour of where it comes from. Of concepts: where the elements
-of an array lie in memory, and which device holds them.
+In pictures of operations, a cell of the result has the colour of its source. Pictures of concepts show the elements of
+an array in memory, and the devices that hold them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PROGRAMS = {
     "  ROOT r = s32[2,5] sort(x), dimensions={1}, to_apply=less }",
     "transpose": "ENTRY m { x = s32[2,4] parameter(0)\n  ROOT r = s32[4,2] transpose(x), dimensions={1,0} }",
 }
-"""Small programs by opcode; their parameters count on from 0."""
+"""Small programs by opcode; their parameters hold consecutive integers from 0."""
 
 
 LAYOUTS = {
@@ -71,13 +71,13 @@ SHARDED = (6, 6)
 
 
 def pictures() -> Iterator[tuple[str, str]]:
-    """The name and the SVG of each picture of an operation."""
+    """Yields the name and the SVG of the picture of each operation."""
     for opcode, text in PROGRAMS.items():
         yield opcode, draw(*run(text))
 
 
 def concepts() -> Iterator[tuple[str, str]]:
-    """Those of docs/concepts.md."""
+    """Yields the names and the SVGs of the pictures in docs/concepts.md."""
     for name, shape in LAYOUTS.items():
         yield name, shape_svg(shape)
     for name, text in BROADCASTS.items():
@@ -88,7 +88,7 @@ def concepts() -> Iterator[tuple[str, str]]:
 
 
 def run(text: str) -> tuple[list[Any], Any]:
-    """The operands, numbered through, and the result."""
+    """Runs a program; returns the operands, filled with consecutive integers, and the result."""
     module = hl.parse(f"HloModule picture\n{text}")
     operands, first = [], 0
     for shape in module.entry.parameter_shapes:
@@ -98,7 +98,7 @@ def run(text: str) -> tuple[list[Any], Any]:
 
 
 def draw(operands: list[Any], result: Any) -> str:
-    """Grids side by side: operands, an arrow, the result. What is no element of an operand is grey."""
+    """Draws operands, an arrow and the result side by side; cells that come from no operand are grey."""
     grids = [*((f"operand {k}", array) for k, array in enumerate(operands)), ("result", result)]
     count = sum(array.size for array in operands) or result.size
     parts, x, height = [], GAP // 2, 0
@@ -116,7 +116,7 @@ def draw(operands: list[Any], result: Any) -> str:
 
 
 def draw_sharding(text: str) -> str:
-    """An array whose cells have the numbers and the colour of the devices that hold them."""
+    """Draws an array whose cells have the index and the colour of the devices that hold them."""
     module = hl.parse(
         f"HloModule s\nENTRY e {{ ROOT x = f32[{SHARDED[0]},{SHARDED[1]}] parameter(0), sharding={text} }}"
     )
@@ -133,7 +133,7 @@ def draw_sharding(text: str) -> str:
 
 
 def draw_bound(bound: int, size: int) -> str:
-    """A row with places for `bound` elements, of which `size` are there."""
+    """Draws a row of `bound` slots, of which `size` hold elements."""
     parts = [label(GAP / 2 + bound * CELL / 2, HEAD - 8, f"f32[<={bound}] of size {size}", 12)]
     for k in range(bound):
         parts.append(cell(GAP / 2 + k * CELL, HEAD, str(k) if k < size else "", hue(k, bound) if k < size else PADDING))

@@ -1,4 +1,4 @@
-"""Worker processes that answer one request at a time; one that crashes or hangs costs no more than its answer."""
+"""Worker processes that handle one request at a time; one that crashes or hangs loses only that request."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ Handler = Callable[[Any], Any]
 
 
 class Died(Exception):
-    """The process ended over a request; the message says how, and ends with the last lines that it wrote."""
+    """The process ended during a request; the message says how, and ends with the last lines of its output."""
 
 
 class TookTooLong(Exception):
-    """The request was not answered in time; its process was ended."""
+    """The request was not handled in time, and its process was killed."""
 
 
 class Process:
-    """A process that makes an answering function with `make`, a function of a module, and calls it for each request."""
+    """A process that calls a handler for each request; `make`, a module-level function, creates the handler in the
+    process.
+    """
 
     def __init__(self, make: Callable[[], Handler], memory: int | None = None) -> None:
         self.make = make
@@ -33,7 +35,7 @@ class Process:
         self.log: Any = None
 
     def call(self, request: Any, seconds: float) -> Any:
-        """The answer to a request; raises Died, TookTooLong."""
+        """Sends a request and returns the reply. Raises Died, or TookTooLong after `seconds`."""
         self.send(request)
         assert self.connection is not None
         if not self.connection.poll(seconds):
@@ -42,7 +44,9 @@ class Process:
         return self.receive()
 
     def send(self, request: Any) -> None:
-        """Hands in a request; `connection` is ready when `receive` has its answer."""
+        """Sends a request, starting the process if necessary; `connection` is ready when `receive` can return the
+        reply.
+        """
         if self.process is None or not self.process.is_alive():
             self.start()
         assert self.connection is not None
@@ -61,16 +65,16 @@ class Process:
 
     def start(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process ends
         self.connection, other = context.Pipe()
-        # The log travels as a path: a spawned process has no other descriptors of its parent.
+        # The log is passed as a path: a spawned process inherits no other descriptors.
         log = f"/proc/{os.getpid()}/fd/{self.log.fileno()}"
         self.process = context.Process(target=_serve, args=(other, self.make, log, self.memory), daemon=True)
         self.process.start()
         other.close()
 
     def output(self, size: int = 600) -> str:
-        """The end of what the process wrote to its standard error."""
+        """Returns the last `size` characters of the process's standard error, in one line."""
         self.log.seek(0)
         return " ".join(self.log.read().decode(errors="replace")[-size:].split())
 

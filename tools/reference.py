@@ -17,22 +17,22 @@ TARGET = Path(__file__).parents[1] / "docs" / "operations.md"
 
 INTRODUCTION = """# Operations
 
-Every HLO operation that hloom knows, made from the declarations in `src/hloom/ops/` by `python tools/reference.py`.
-Clause numbers (`PAD-2`) are those of the operation's specification, which error messages cite too. An attribute that is
-not required is left out of HLO text where it has its default.
+Every HLO operation of hloom, generated from the declarations in `src/hloom/ops/` by `python tools/reference.py`.
+Clause numbers (`PAD-2`) are those of the operation's specification, which error messages cite too. HLO text
+omits attributes that have their default.
 """
 
 TARGETS = """## Custom-call targets
 
-Calls of these targets of hloom's own are compared with their signatures before a program runs (CUSTOMCALL-7). How to
-read one stands in `src/hloom/runtime/signature.py`; functions that users register under these names replace them.
+Calls of hloom's own targets are checked against these signatures before a program runs (CUSTOMCALL-7). Their syntax is
+documented in `src/hloom/runtime/signature.py`; functions that users register under these names replace them.
 
 | targets | signature | T | attributes |
 |---|---|---|---|"""
 
 
 def reference() -> str:
-    """The text of the page."""
+    """Returns the text of the page."""
     families: dict[str, list[type[Operation]]] = {}
     for opcode in sorted(OPERATIONS):
         families.setdefault(OPERATIONS[opcode].__module__, []).append(OPERATIONS[opcode])
@@ -46,7 +46,7 @@ def reference() -> str:
 
 
 def targets() -> str:
-    """The section on hloom's own custom-call targets."""
+    """Returns the section on hloom's own custom-call targets."""
     groups: dict[str, list[tuple[str, Signature]]] = {}
     for name, signature in sorted(signatures().items()):
         groups.setdefault(str(dataclasses.replace(signature, types=())), []).append((name, signature))

@@ -4,8 +4,8 @@
     python tools/run_jax_tests.py run path/to/jax --platform hloom
     python tools/run_jax_tests.py report
 
-The checkout of JAX must be of the version that is installed. Results are lines of JSON in a folder, a file for each
-test file and platform: a run goes on where the last one ended.
+The checkout of JAX must have the installed version. Results are lines of JSON in a folder, a file for each
+test file and platform; an interrupted run can be resumed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def main() -> None: ...
 @click.option("--rerun-failed", is_flag=True, help="Run again what failed, crashed or hung.")
 @click.option("--seconds", default=120.0, show_default=True, help="A test that takes longer has failed.")
 @click.option("--jobs", default=1, show_default=True, help="Worker processes at a time.")
-@click.option("--shard", default=250, show_default=True, help="At most so many tests in one process.")
+@click.option("--shard", default=250, show_default=True, help="The maximum number of tests in one process.")
 @folder_option
 @x64_option
 def run(
@@ -128,7 +128,7 @@ def run(
     folder: Path,
     x64: bool,
 ) -> None:
-    """Run tests of a JAX checkout on one platform: those that have no result yet."""
+    """Run tests of a JAX checkout on one platform, except those that have a result."""
     setting = shards.Setting(checkout, platform, x64, seconds)
     waiting: queue.SimpleQueue[tuple[str, list[str]]] = queue.SimpleQueue()
     for file in map(file_name, files or FILES):
@@ -148,7 +148,7 @@ def run(
 
 
 def work(waiting: queue.SimpleQueue[tuple[str, list[str]]], setting: shards.Setting, folder: Path) -> None:
-    """Runs shards while there are any."""
+    """Runs shards until the queue is empty."""
     while True:
         try:
             file, tests = waiting.get_nowait()
@@ -166,11 +166,11 @@ def work(waiting: queue.SimpleQueue[tuple[str, list[str]]], setting: shards.Sett
 
 @main.command()
 @click.argument("files", nargs=-1)
-@click.option("--causes", "most", default=40, show_default=True, help="At most so many causes of failures.")
+@click.option("--causes", "most", default=40, show_default=True, help="The maximum number of causes to show.")
 @folder_option
 @x64_option
 def report(files: tuple[str, ...], most: int, folder: Path, x64: bool) -> None:
-    """Compare the results: a table of files, and what failed on hloom alone, by cause."""
+    """Compare the results: a table of files, and failures on hloom alone, by cause."""
     comparisons = []
     for file in map(file_name, files or FILES):
         peer, mine = (results.read(results_path(folder, platform, x64, file)) for platform in (PEER, MINE))
@@ -211,7 +211,7 @@ def cause_lines(total: Comparison, most: int) -> Iterator[str]:
 
 
 def file_name(name: str) -> str:
-    """`nn_test`, `nn_test.py` and `tests/nn_test.py` are the same file."""
+    """Returns the name of a test file given as `nn_test`, `nn_test.py` or `tests/nn_test.py`."""
     return Path(name).with_suffix(".py").name
 
 

@@ -4,10 +4,10 @@
     python tools/run_library_tests.py run mjx optax --minutes 20
     python tools/run_library_tests.py report --page docs/libraries.md
 
-`tools/library_tests/libraries.py` says which tests. Each library is installed into an environment of its own, over one
+`tools/library_tests/libraries.py` lists the tests. Each library is installed into an environment of its own, over one
 that has JAX and this checkout; its tests come from its source distribution or repository. Environments, sources and
-results lie in a folder, results as lines of JSON, a file for each library and platform: a run goes on where the last
-one ended.
+results are in one folder, results as lines of JSON, a file for each library and platform; an interrupted run can be
+resumed.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def main() -> None: ...
 @click.option("--sample", type=int, metavar="N", help="N tests of each file, always the same; more include fewer.")
 @click.option("--rerun-failed", is_flag=True, help="Run again what failed, crashed or hung.")
 @click.option("--seconds", default=120.0, show_default=True, help="A test that takes longer has failed.")
-@click.option("--minutes", default=float("inf"), help="Begin no test after so many minutes.")
+@click.option("--minutes", default=float("inf"), help="Start no test after this time.")
 @folder_option
 def run(
     names: tuple[str, ...], sample: int | None, rerun_failed: bool, seconds: float, minutes: float, folder: Path
 ) -> None:
-    """Run tests of libraries on both platforms: those that have no result yet."""
+    """Run tests of libraries on both platforms, except those that have a result."""
     folder, end = folder.resolve(), time.monotonic() + 60 * minutes
     for library in chosen(names):
         try:
@@ -89,7 +89,7 @@ def run(
 
 
 def settings(library: Library, folder: Path, seconds: float) -> Iterator[tuple[shards.Setting, str]]:
-    """Each file on each platform, in the library's own environment."""
+    """Yields each test file with its setting on each platform, in the library's own environment."""
     python = environments.python(folder / "environments", library, ROOT)
     checkout = environments.source(folder / "sources", library, python)
     variables = {"PYTHONPATH": str(PLUGINS), **library.variables}
@@ -100,7 +100,7 @@ def settings(library: Library, folder: Path, seconds: float) -> Iterator[tuple[s
 
 
 def work(setting: shards.Setting, file: str, tests: list[str], path: Path, end: float) -> str:
-    """Runs tests until `end`, keeps their results, and says how many there are."""
+    """Runs tests until `end` (monotonic seconds), appends their results to `path`, and returns a summary."""
     done, bad = 0, 0
     for result in shards.run(setting, file, tests):
         json_lines.append(path, result)
@@ -115,7 +115,7 @@ def work(setting: shards.Setting, file: str, tests: list[str], path: Path, end: 
 @click.option("--page", type=click.Path(dir_okay=False, path_type=Path), help="Write the table as a page in Markdown.")
 @folder_option
 def report(names: tuple[str, ...], page: Path | None, folder: Path) -> None:
-    """Compare the results: a table of libraries, and what fails on hloom alone."""
+    """Compare the results: a table of libraries, and failures on hloom alone."""
     rows = []
     for library in chosen(names):
         peer, mine = (results.read(results_path(folder, platform, library)) for platform in (PEER, MINE))
@@ -149,7 +149,7 @@ def row(comparison: Comparison, version: str) -> tuple[str, ...]:
 
 
 def markdown(rows: Sequence[tuple[str, ...]]) -> str:
-    """A table in Markdown, of the columns above."""
+    """Formats rows of `COLUMNS` as a table in Markdown."""
     lines = [COLUMNS, ("---", "---", *["---:"] * (len(COLUMNS) - 2)), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -1,8 +1,8 @@
 """Runs tests on AArch64 under an emulator: `python tools/run_on_aarch64.py tests/backends/cpu -m "not long"`.
 
-What is needed is fetched once into a folder: an arm64 Python of Debian with its libraries, and arm64 wheels of what
-hloom needs, both without changing this system. The emulator is QEMU for user programs (`apt install qemu-user-static`),
-on a Debian or a system like it. All arguments go to pytest. Tests take some twenty times as long as without it.
+The first run downloads an arm64 Python of Debian with its libraries, and arm64 wheels of hloom's dependencies, into a
+folder, without changing this system. The emulator is QEMU for user programs (`apt install qemu-user-static`), on a
+Debian or a similar system. All arguments go to pytest. Tests take about twenty times as long as natively.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ FOLDER = ROOT / "build" / "aarch64"
 TOOLS = ("pytest", "hypothesis", "pytest-timeout")
 PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_27_aarch64", "manylinux_2_28_aarch64")
 CANNOT_RUN = 77
-"""The exit status where something is missing, or cannot be fetched."""
+"""The exit status if something is missing or cannot be downloaded."""
 SITECUSTOMIZE = """import os, sys
 sys.executable = os.environ["HLOOM_PYTHON"]  # processes that tests start are emulated too
 """
 
 
 class Missing(Exception):
-    """Something that this system needs first."""
+    """Something that must be installed on this system first."""
 
 
 def emulator() -> str:
@@ -37,7 +37,7 @@ def emulator() -> str:
 
 
 def fetch_system(folder: Path) -> None:
-    """Debian's Python for arm64 and all that it depends on, unpacked into `folder`; apt has a state of its own."""
+    """Unpacks Debian's Python for arm64 and its dependencies into `folder`; apt runs with a separate state."""
     if not shutil.which("apt-get"):
         raise Missing("there is no apt-get, which fetches an arm64 Python")
     state = folder.with_name("apt")
@@ -58,7 +58,7 @@ def fetch_system(folder: Path) -> None:
 
 
 def fetch_wheels(folder: Path, python: str) -> None:
-    """Wheels for arm64 of what hloom and its tests need, unpacked into `folder`."""
+    """Unpacks arm64 wheels of the dependencies of hloom and its tests into `folder`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wheels = folder.with_name("wheels")
     platforms = [part for platform in PLATFORMS for part in ("--platform", platform)]
@@ -70,7 +70,7 @@ def fetch_wheels(folder: Path, python: str) -> None:
 
 
 def prepare() -> Path:
-    """A command that is Python on AArch64; everything is fetched where it is not there yet."""
+    """Returns a command that runs Python on AArch64; downloads what is missing."""
     qemu, system, site, command = emulator(), FOLDER / "system", FOLDER / "site", FOLDER / "python"
     if not command.exists():
         shutil.rmtree(FOLDER, ignore_errors=True)

@@ -1,10 +1,10 @@
-"""Runs the programs of a StableHLO checkout through hloom: those with checks in `tests/interpret` and `testdata`.
+"""Runs the test programs of a StableHLO checkout through hloom: those in `tests/interpret` and `testdata`.
 
-    python tools/run_stablehlo_tests.py path/to/stablehlo [--backend cpu] [--jobs 2] [--only abs] [--failures]
+    python tools/run_stablehlo_tests.py path/to/stablehlo [--backend cpu] [--jobs 2] [--only abs]
 
-A file may hold several programs, separated by `// -----`; it passes where all its checks hold. `check.*` ops and the
-`interpreter.*` ops that run a program on several devices are carried out here, by `stablehlo_checks.py`. Prints a row
-for each file that fails, with the cause, and the rates; exits with 1 where a rate is below `--rate`.
+A file may hold several programs, separated by `// -----`; it passes if all its checks hold. `check.*` ops and the
+`interpreter.*` ops that run a program on several devices are implemented by `stablehlo_checks.py`. Prints a line for
+each file that fails, with the cause, and the rates; exits with 1 if a rate is below `--rate`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLDERS = ("stablehlo/tests/interpret", "stablehlo/testdata")
 
 
 def make_handler(backend: str) -> Handler:
-    """The answering function of a process that runs files."""
+    """Returns the handler of a worker process, which runs a file."""
     from stablehlo_checks import run_file
 
     return lambda file: run_file(Path(file), backend)
@@ -34,7 +34,7 @@ def make_handler(backend: str) -> Handler:
 
 @dataclass
 class Tally:
-    """How many files of a folder passed, and why the others did not."""
+    """The counts of a folder: files that passed or were skipped, and the causes of failures by file."""
 
     passed: int = 0
     skipped: int = 0
@@ -47,7 +47,7 @@ class Tally:
 
 
 def run_all(files: list[Path], backend: str, jobs: int, limit: float) -> Iterator[tuple[Path, str]]:
-    """Each file with its outcome: "" for passed, else the cause."""
+    """Yields each file with its outcome: "" if it passed, else the cause."""
     idle: queue.SimpleQueue[Process] = queue.SimpleQueue()
     for _ in range(jobs):
         idle.put(Process(partial(make_handler, backend)))
@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument("--backend", default="interpreter", choices=("interpreter", "cpu"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds a file may take")
-    parser.add_argument("--rate", type=float, default=0.95, help="the least share of each folder that has to pass")
+    parser.add_argument("--rate", type=float, default=0.95, help="the minimum share of each folder that must pass")
     parser.add_argument("--only", default="", help="run the files whose names contain this")
     arguments = parser.parse_args()
     rates: list[float] = []
@@ -98,7 +98,7 @@ def main() -> int:
 
 
 def report(folder: str, tally: Tally, backend: str, seconds: float) -> None:
-    """The summary of one folder, and the causes by how often they occur."""
+    """Prints the summary of one folder, and the causes by frequency."""
     total = tally.passed + len(tally.failures)
     print(
         f"{folder}: {tally.passed} of {total} files pass ({tally.rate:.1%}) with {backend} in {seconds:.0f} s", end=""

@@ -1,13 +1,13 @@
-"""Runs the HLO modules that stand in XLA's own tests on hloom and on XLA's CPU backend, and compares.
+"""Runs the HLO modules in XLA's own tests on hloom and on XLA's CPU backend, and compares.
 
     python tools/run_xla_tests.py run path/to/xla
     python tools/run_xla_tests.py report
 
 Modules are the raw strings of `*_test.cc` files, the `.hlo` files and the functions of the `.mlir` files of a checkout,
 of XLA (the fork ROCm/xla has the same tests, and is small) or of a compiler that takes StableHLO. Each is parsed by
-jaxlib and by hloom, printed and parsed again; where XLA's CPU backend runs it, both backends of hloom run it on the
-same random arguments. Results are lines of JSON in a folder, a file for each file of the checkout: a run goes on where
-the last one ended.
+jaxlib and by hloom, printed and parsed again; if XLA's CPU backend runs it, both backends of hloom run it on the
+same random arguments. Results are lines of JSON in a folder, a file for each file of the checkout; an interrupted run
+can be resumed.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def main() -> None: ...
 @click.argument("only", nargs=-1)
 @click.option("--digests", default="0123456789abcdef", help="Modules whose SHA-1 begins with one of these digits.")
 @click.option("--load-only", is_flag=True, help="Load and print modules, but run none.")
-@click.option("--rerun-failed", is_flag=True, help="Try again what did not do as XLA does.")
+@click.option("--rerun-failed", is_flag=True, help="Run again modules that differed from XLA.")
 @click.option("--seconds", default=60.0, show_default=True, help="A step that takes longer has failed.")
-@click.option("--jobs", default=1, show_default=True, help="Pairs of processes at a time; 1 where times count.")
+@click.option("--jobs", default=1, show_default=True, help="Pairs of processes at a time; 1 for valid timings.")
 @folder_option
 def run(
     checkout: Path,
@@ -58,7 +58,7 @@ def run(
     jobs: int,
     folder: Path,
 ) -> None:
-    """Compare modules of a checkout: those that have no result yet, in files whose paths contain one of ONLY."""
+    """Compare the modules of a checkout that have no result, in files whose paths contain one of ONLY."""
     waiting: queue.SimpleQueue[tuple[str, list[HloText]]] = queue.SimpleQueue()
     for file in modules.files(checkout):
         if only and not any(part in file for part in only):
@@ -76,7 +76,7 @@ def run(
 
 
 def work(waiting: queue.SimpleQueue[tuple[str, list[HloText]]], folder: Path, load_only: bool, seconds: float) -> None:
-    """Compares the modules of one file after the other, while there are any."""
+    """Compares the modules of one file after the other, until the queue is empty."""
     pair = Pair(seconds, load_only)
     while True:
         try:
@@ -94,10 +94,10 @@ def work(waiting: queue.SimpleQueue[tuple[str, list[HloText]]], folder: Path, lo
 
 @main.command()
 @click.argument("only", nargs=-1)
-@click.option("--causes", "most", default=60, show_default=True, help="At most so many causes of failures.")
+@click.option("--causes", "most", default=60, show_default=True, help="The maximum number of causes to show.")
 @folder_option
 def report(only: tuple[str, ...], most: int, folder: Path) -> None:
-    """Show a table of files, and what is not as XLA does, by cause."""
+    """Show a table of files, and differences from XLA, by cause."""
     files: dict[str, list[Record]] = {}
     for path in sorted(folder.rglob("*.jsonl")):
         name = str(path.relative_to(folder)).removesuffix(".jsonl")

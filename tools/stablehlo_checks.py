@@ -1,7 +1,7 @@
-"""Carries out StableHLO's test programs: checks on values, probes, and runs on several devices.
+"""Runs StableHLO's test programs: checks on values, probes, and runs on several devices.
 
-The main function of such a program is evaluated in stages: everything up to an `interpreter.run_parallel` is one HLO
-module, the run itself another one with several replicas or partitions. What checks look at becomes results.
+The main function of such a program is evaluated in stages: all ops before an `interpreter.run_parallel` are one HLO
+module, the parallel run is another one with several replicas or partitions. Operands of checks become results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class CheckFailed(Exception):
-    """A check does not hold."""
+    """A check failed."""
 
 
 # The forms of the ops of the dialects `check` and `interpreter`
@@ -83,7 +83,7 @@ CHECK_FORMS: dict[str, Form] = {
 
 
 def run_file(path: Path, backend: str) -> str:
-    """ "" where all programs of a file pass, else the cause of the first failure."""
+    """Runs all programs of a file; returns "" if they pass, else the cause of the first failure."""
     checked = False
     for number, text in enumerate(re.split(r"^// -----.*$", path.read_text(), flags=re.MULTILINE), 1):
         if not re.search(r"^\s*(func\.func|module|\")", text, re.MULTILINE):
@@ -105,7 +105,7 @@ def is_check(operation: Operation) -> bool:
 
 
 class Program:
-    """One MLIR module with its functions, and the values of its main function so far."""
+    """An MLIR module with its functions, and the values of its main function that are known."""
 
     def __init__(self, text: str, backend: str) -> None:
         self.text = text
@@ -116,7 +116,7 @@ class Program:
         self.known: dict[Value, Array] = {}
 
     def run(self) -> bool:
-        """Carries out the main functions; False where there is nothing to check."""
+        """Runs the main functions; returns False if there is nothing to check."""
         mains = [self.by_name["main"]] if "main" in self.by_name else self.functions
         checked = False
         for function in mains:
@@ -125,7 +125,7 @@ class Program:
         return checked
 
     def main(self, operations: Sequence[Operation]) -> bool:
-        """Evaluates what checks look at; True where there are any."""
+        """Evaluates the operands of checks and the checks; returns whether there are any."""
         _forward_probes(operations)
         stage: list[Operation] = []
         checks: list[Operation] = []
@@ -143,7 +143,7 @@ class Program:
         return bool(checks) or any(operation.name == "interpreter.run_parallel" for operation in operations)
 
     def evaluate(self, operations: Sequence[Operation], wanted: Sequence[Value]) -> None:
-        """Runs ops of the main function for the values wanted, which are known afterwards."""
+        """Evaluates the wanted values of the main function, and adds them to `known`."""
         results = [value for value in dict.fromkeys(wanted) if value not in self.known]
         if not results:
             return
@@ -166,7 +166,7 @@ class Program:
         return hl.compile(import_module(whole, self.text), backend=self.backend, devices=self.devices)
 
     def run_parallel(self, operation: Operation) -> None:
-        """The same function on several devices; operands and results are those of all devices, one after another."""
+        """Runs one function on several devices; operands and results are those of all devices, one after another."""
         programs: Any = operation.attributes["programs"]
         names = {symbol.name for row in programs for symbol in row}
         if len(names) > 1:
@@ -192,7 +192,7 @@ class Program:
                     self.known[result] = next(leaves)
 
     def feed(self, operation: Operation) -> None:
-        """Puts the results of the functions that `infeed` names into the infeed queue."""
+        """Appends the results of the functions that `infeed` names to the infeed queue."""
         queues: Any = operation.attributes.get("infeed") or []
         for symbol in queues:
             operations = self.by_name[symbol.name].regions[0].block.operations
@@ -216,7 +216,7 @@ class Program:
 
 
 def _forward_probes(operations: Sequence[Operation]) -> None:
-    """A probe is the value that it looks at."""
+    """Replaces probes by their operands."""
     passed: dict[Value, Value] = {}
     for operation in operations:
         operation.operands = [passed.get(value, value) for value in operation.operands]
@@ -229,7 +229,7 @@ def _forward_probes(operations: Sequence[Operation]) -> None:
 
 
 def _needed(operations: Sequence[Operation], wanted: Sequence[Value], known: dict[Value, Array]) -> list[Operation]:
-    """The ops that the wanted values depend on; ops with regions keep all that came before."""
+    """The ops that the wanted values depend on; if any op has regions, all ops that are not known."""
     if any(operation.regions for operation in operations):
         return [operation for operation in operations if not set(operation.results) & set(known)]
     needed, chosen = set(wanted), []
@@ -243,7 +243,7 @@ def _needed(operations: Sequence[Operation], wanted: Sequence[Value], known: dic
 def function(
     name: str, arguments: Sequence[Value], operations: Sequence[Operation], results: Sequence[Value]
 ) -> Operation:
-    """A function of MLIR with this body."""
+    """Returns a function of MLIR with this body."""
     types = FunctionType(tuple(v.type for v in arguments), tuple(v.type for v in results))
     body = Block(list(arguments), [*operations, Operation("func.return", list(results))])
     return Operation(
@@ -252,7 +252,7 @@ def function(
 
 
 def without_tokens(target: Operation) -> tuple[Operation, list[bool]]:
-    """A main function like another one, with tokens made inside; and which results are no tokens."""
+    """Returns a copy of a function as main, with tokens created inside, and which of its results are not tokens."""
     block = target.regions[0].block
     tokens = [value for value in block.arguments if _is_token(value)]
     made = [Operation("stablehlo.create_token", [], [value]) for value in tokens]
@@ -279,7 +279,7 @@ def constant(value: Any) -> Array:
 
 
 def compare(kind: str, got: Array, want: Array, attributes: dict[str, Any]) -> None:
-    """Raises CheckFailed where values differ more than a check allows."""
+    """Raises CheckFailed if values differ more than a check allows."""
     if got.shape != want.shape or got.dtype != want.dtype:
         raise CheckFailed(f"{kind}: got {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}")
     if got.dtype.kind == "c":
@@ -312,7 +312,7 @@ def _value(attribute: Any) -> float:
 
 
 def ulps(got: Array, want: Array) -> Array:
-    """How many numbers of the type lie between two; 0 for two NaNs, very many for one."""
+    """Returns the distance of values in ulps; 0 for two NaNs, infinity for one."""
     width = got.dtype.itemsize * 8
     ordered = []
     for array in (got, want):

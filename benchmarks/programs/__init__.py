@@ -1,4 +1,4 @@
-"""The programs, by family. Importing this package fills `benchmarks.program.PROGRAMS`."""
+"""The programs, by family. Importing this package registers them in `benchmarks.program.PROGRAMS`."""
 
 from benchmarks.programs import language, learning, numerics, physics, vision
 

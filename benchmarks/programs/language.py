@@ -82,7 +82,7 @@ def forward(p: dict[str, Any], tokens: Any, heads: int) -> Any:
 
 
 def one_token(p: dict[str, Any], caches: Any, token: Any, position: Any, heads: int) -> Any:
-    """The next token's scores, and the caches of keys and values with it."""
+    """The scores of the next token, and the updated caches of keys and values."""
     x = p["tokens"][token] + p["positions"][position]
     mask = jnp.arange(caches.shape[-2]) <= position
     made = []
@@ -97,7 +97,7 @@ def one_token(p: dict[str, Any], caches: Any, token: Any, position: Any, heads: 
 
 
 def train(p: dict[str, Any], moments: Any, tokens: Any) -> Any:
-    """One step of Adam."""
+    """A step of Adam."""
 
     def loss_of(p: dict[str, Any]) -> Any:
         scores = jax.nn.log_softmax(forward(p, tokens[:, :-1], TINY.heads))
@@ -127,7 +127,7 @@ def expert_parameters(key: Any) -> Any:
 
 
 def experts(router: Any, up: Any, down: Any, x: Any, capacity: int = 256) -> Any:
-    """Each token goes to the two experts that score it highest, as far as they have room."""
+    """A mixture of experts: each token is routed to its two best experts, within their capacity."""
     weights, chosen = jax.lax.top_k(jax.nn.softmax(x @ router), 2)
     flat = chosen.reshape(-1)
     position = jnp.take_along_axis(jnp.cumsum(jax.nn.one_hot(flat, 8, dtype=jnp.int32), 0), flat[:, None], 1)[:, 0] - 1

@@ -77,7 +77,7 @@ def rollout_state(key: Any) -> Any:
 
 
 def rollouts(weights: Any, starts: Any) -> Any:
-    """Poles on carts, for 200 steps under a policy."""
+    """Simulated cart-poles, for 200 steps under a policy."""
 
     def step(state: Any, _: Any) -> Any:
         x, v, angle, angular_speed = state
@@ -142,7 +142,7 @@ def hamiltonian(start: Any, x: Any, y: Any, key: Any) -> Any:
 
 
 def cluster(centres: Any, points: Any) -> Any:
-    """Ten rounds of k-means."""
+    """Ten iterations of k-means."""
 
     def iterate(centres: Any, _: Any) -> Any:
         nearest = jnp.square(points[:, None] - centres[None]).sum(-1).argmin(-1)

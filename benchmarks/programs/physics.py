@@ -114,7 +114,7 @@ def tracked(key: Any) -> Any:
 
 
 def kalman(measured: Any) -> Any:
-    """A filter for place and speed along 64 paths of 500 points."""
+    """A filter for position and speed along 64 paths of 500 points."""
     move = jnp.eye(4).at[0, 2].set(1.0).at[1, 3].set(1.0)
     see = jnp.eye(2, 4)
 

@@ -123,7 +123,9 @@ def compile(
         from hloom.runtime.specialized import SpecializedExecutable
 
         if distributed:
-            raise ArgumentError("processes share devices where the module's sizes are known: it has sizes '?'")
+            raise ArgumentError(
+                "`distributed` requires static or bounded sizes, but the module has unbounded ones, '?'"
+            )
 
         unbounded = module
 

@@ -165,7 +165,7 @@ def _split(linear: int, sizes: Sequence[int]) -> list[int]:
 
 def _layout(shape: Shape) -> Layout:
     if shape.layout is None:
-        _reject("SL-22", f"{shape} is no array: it has no linear index")
+        _reject("SL-22", f"{shape} is not an array: it has no linear index")
     return shape.layout if shape.layout is not None else default_layout(shape.rank)
 
 

@@ -65,7 +65,7 @@ class Literal:
                 return Literal.from_numpy(np.from_dlpack(value))
             return Literal.from_numpy(_from_python(value))
         except (TypeError, ValueError, OverflowError, BufferError, RuntimeError) as error:
-            raise ArgumentError(f"{type(value).__name__} is no array: {error}") from None
+            raise ArgumentError(f"cannot convert {type(value).__name__} to an array: {error}") from None
 
     @staticmethod
     def tuple_of(elements: Iterable[Literal]) -> Literal:

@@ -438,7 +438,7 @@ class Shape:
     @property
     def _layout(self) -> Layout:
         if self.layout is None:
-            _reject("SL-22", f"{self} is no array")
+            _reject("SL-22", f"{self} is not an array")
         return self.layout
 
     # Text

@@ -167,7 +167,7 @@ def _start(function: Callable[..., None], *args: Any) -> None:
     try:
         _thread.start_new_thread(function, args)
     except RuntimeError as error:
-        raise ResourceExhaustedError(f"the system gives this process no more threads: {error}") from None
+        raise ResourceExhaustedError(f"the system cannot start another thread: {error}") from None
 
 
 def _serve(inbox: SimpleQueue[Job[Any] | None]) -> None:

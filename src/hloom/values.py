@@ -22,8 +22,8 @@ class Token:
 
 TOKEN_VALUE = Token()
 
-# An array at its actual size (dynamic dimensions have their run-time size), a token, or a tuple of values.
 Value = Any
+"""An array at its actual size (dynamic dimensions have their run-time size), a token, or a tuple of values."""
 
 
 def zeros(shape: Shape) -> Value:

@@ -1,4 +1,4 @@
-"""Broadcasting of the builder: what the specification's examples do not show."""
+"""Broadcasting of the builder: cases beyond the specification's examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from built import evaluate
 
 
 @pytest.mark.parametrize(("sizes", "others"), [((2, 3), (3,)), ((2, 3), (1,)), ((3,), (4, 3)), ((2, 3, 4), (3, 4))])
-def test_what_numpy_would_infer_is_an_error(sizes: tuple[int, ...], others: tuple[int, ...]) -> None:
+def test_numpys_implicit_broadcasting_is_an_error(sizes: tuple[int, ...], others: tuple[int, ...]) -> None:
     """BC-1: ranks never change by themselves, but for scalars."""
     x, y = np.ones(sizes, np.float32), np.ones(others, np.float32)
     assert (x + y).shape  # NumPy has an answer

@@ -10,7 +10,7 @@ import pytest
 import hloom as hl
 
 
-def test_a_composite_call_names_what_its_decomposition_means() -> None:
+def test_a_composite_call_names_its_decomposition() -> None:
     b = hl.XlaBuilder("m")
     twice = b.composite_call(lambda x: x + x, b.parameter(0, hl.f32[2], "x"), name="math.twice", version=1)
     assert twice.instruction.frontend_attributes == {"composite.name": "math.twice", "composite.version": "1"}

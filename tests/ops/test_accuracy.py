@@ -13,7 +13,7 @@ Long = np.longdouble
 pytestmark = pytest.mark.skipif(np.finfo(Long).nmant < 63, reason="needs a long double wider than f64")
 
 LOOSER = {"power": 4, "atan2": 4, "tan": 4, "log-plus-one": 4, "exponential-minus-one": 4}
-"""Those to which the clause gives more than 2 units in the last place."""
+"""The functions for which the clause allows more than 2 ulps."""
 WORST = {
     "tanh": {"f32": [0.06034773960709572, 0.12106563150882721], "f64": [-0.2108368009698547, -0.12056708747710013]},
     "logistic": {"f32": [-3.461493730545044, -90.5], "f64": [-2.7396957967796016, -720.0, -744.5]},

@@ -1,4 +1,4 @@
-"""Batch normalisation: what the specification's examples do not show."""
+"""Batch normalisation: cases beyond the specification's examples."""
 
 from __future__ import annotations
 

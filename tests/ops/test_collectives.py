@@ -1,4 +1,4 @@
-"""Collectives: what the specification's examples do not show."""
+"""Collectives: cases beyond the specification's examples."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ENTRY e {
 
 
 def test_an_all_reduce_waits_for_one_input_of_each_member(backend: str) -> None:
-    """ALLREDUCE-4: replica 1 never comes to the loop's second round, and is named (COLL-6)."""
+    """ALLREDUCE-4: replica 1 does not reach the loop's second iteration, and is named (COLL-6)."""
     text = f"""HloModule m, replica_count=2
 {ADD}
 more {{ s = (f32[], f32[]) parameter(0)
@@ -75,7 +75,7 @@ ENTRY e {{
 
 
 def test_blocks_are_joined_in_the_order_of_their_senders(backend: str) -> None:
-    """ALLTOALL-2: the order of the group, not that of the numbers."""
+    """ALLTOALL-2: in group order, not in the order of ids."""
     text = """HloModule m, replica_count=3
 ENTRY e {
   x = f32[3] parameter(0)

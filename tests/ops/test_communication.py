@@ -1,4 +1,4 @@
-"""Tokens, infeed, send and recv: what the specification's examples do not show."""
+"""Tokens, infeed, send and recv: cases beyond the specification's examples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import hloom as hl
 from built import built, evaluate
 
 
-def test_a_token_of_any_number_of_tokens() -> None:
+def test_any_number_of_tokens_is_joined() -> None:
     """AFTERALL-1."""
     computation = built(lambda b: b.after_all(b.after_all(), b.after_all(b.after_all()), b.after_all()))
     assert computation.entry_computation.result_shape.is_token
@@ -17,7 +17,7 @@ def test_a_token_of_any_number_of_tokens() -> None:
         built(lambda b, x: b.after_all(x), hl.f32[2])
 
 
-def test_what_takes_the_token_of_all_comes_after_all(backend: str) -> None:
+def test_users_of_after_all_run_after_all_operands(backend: str) -> None:
     """AFTERALL-2: two outfeeds in either order, then the third."""
     text = """HloModule m
 ENTRY e {
@@ -50,7 +50,7 @@ def test_an_infeed_waits_until_its_deadline(backend: str) -> None:
 
 
 def test_a_barrier_evaluates_all_its_inputs_first(backend: str) -> None:
-    """OPTIMIZATIONBARRIER-2: a call that another element of the tuple needs is made although nobody reads its result."""
+    """OPTIMIZATIONBARRIER-2: a call for an unused element of the tuple is executed."""
     calls: list[float] = []
 
     def note(x: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ def ring(backend: str, done: int = 1, order: str = "") -> list[list[float]]:
     return [np.asarray(result).tolist() for result in executable.run_replicas(rows)]
 
 
-def test_what_one_sends_the_other_receives(backend: str) -> None:
+def test_a_recv_receives_the_operand_of_its_send(backend: str) -> None:
     """SEND-1, RECV-1, RECVDONE-1, SENDDONE-1: the results of the done instructions are data, and nothing but a token.
 
     SEND-3: the order recv, send, recv-done, send-done is one that a channel may have.
@@ -101,7 +101,7 @@ def test_what_one_sends_the_other_receives(backend: str) -> None:
 
 
 def test_the_builder_makes_two_instructions_of_each() -> None:
-    """RECV-2, SEND-1: to the builder's user recv gives the data and send nothing."""
+    """RECV-2, SEND-1: in the builder, recv returns the data and send nothing."""
     b = hl.XlaBuilder("pair")
     x = b.parameter(0, hl.f32[2])
     assert b.send(x, 7) is None
@@ -140,7 +140,7 @@ ENTRY e {
 
 
 def test_a_recv_done_may_not_wait_for_a_send_that_comes_after_it() -> None:
-    """SEND-3 and SEND-5: the order holds on every backend of hloom, and what breaks it is refused before it can hang."""
+    """SEND-3 and SEND-5: the order holds on every backend, and violations are rejected before they can hang."""
     with pytest.raises(hl.RuleError, match="SEND-4"):
         hl.compile(CYCLE)
 

@@ -1,4 +1,4 @@
-"""Products: what the specification's examples do not have."""
+"""Products: cases beyond the specification's examples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRY e {{
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 @pytest.mark.parametrize("n", [2, 40])
 @pytest.mark.parametrize("result", ["pred", "s32", "f32"])
-def test_truth_values_are_multiplied_where_the_result_is_named(backend: str, n: int, result: str) -> None:
+def test_predicates_are_multiplied_if_the_result_type_is_declared(backend: str, n: int, result: str) -> None:
     random = np.random.default_rng(0)
     a, b = random.random((n, 33)) < 0.1, random.random((33, 7)) < 0.1
     counts = a.astype(np.int32) @ b.astype(np.int32)

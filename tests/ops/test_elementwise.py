@@ -1,4 +1,4 @@
-"""Element-wise operations: values at the corners of each type, and what is refused (spec 29 to 82, CLAMP, SELECT)."""
+"""Element-wise operations: corner cases of each type, and rejected operands (spec 29 to 82, CLAMP, SELECT)."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_total_order_of_exponents() -> None:
 
 @pytest.mark.parametrize(("order", "type"), [("TOTAL", ", type=TOTALORDER"), ("PARTIAL", "")])
 def test_newer_text_and_protos_say_an_order_instead_of_a_type(order: str, type: str) -> None:
-    """TOTALORDER-1: what is read either way is one operation, and is written with a type, which every XLA reads."""
+    """TOTALORDER-1: both spellings are read as one operation, which is written with a type, as every XLA reads it."""
     line = "HloModule m\nENTRY e {{ x = {t}[3] parameter(0)\n ROOT r = pred[3] compare(x, x), direction=LE{how} }}"
     newer, older = (hl.parse(line.format(t="f32", how=how)) for how in (f", order={order}", type))
     assert newer.to_text() == older.to_text()

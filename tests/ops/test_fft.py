@@ -1,4 +1,4 @@
-"""fft on both backends: what NumPy gives, alone and on threads (FFT-1 to FFT-5)."""
+"""fft on both backends against NumPy, with one and several threads (FFT-1 to FFT-5)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_real_transforms_and_back(backend: str, size: int) -> None:
 
 @pytest.mark.parametrize(("kind", "length"), [("FFT", "0"), ("IFFT", "0"), ("FFT", "1,0,1")])
 def test_transforms_of_length_0_give_zeros(kind: str, length: str) -> None:
-    """FFT-7: of an operand that has elements, as XLA's evaluator has it."""
+    """FFT-7: for a non-empty operand, as in XLA's evaluator."""
     text = f"ENTRY e {{\n x = c64[1,1,2,1] parameter(0)\n ROOT r = c64[1,1,2,1] fft(x), fft_type={kind}, fft_length={{{length}}}\n}}"
     x = np.full((1, 1, 2, 1), 3 + 4j, np.complex64)
     for backend in ("interpreter", "cpu"):

@@ -55,7 +55,7 @@ def start_of(indices: np.ndarray, batch: list[int], dims: Dims, rank: int) -> li
 
 
 def remapped(dims: Dims, rank: int) -> list[int]:
-    """GATHER-6: the increasing map onto the operand's dimensions that are left."""
+    """GATHER-6: the increasing map onto the remaining operand dimensions."""
     return [d for d in range(rank) if d not in dims.collapsed and d not in dims.operand_batching]
 
 
@@ -368,7 +368,7 @@ def test_indices_far_outside_are_skipped() -> None:
     assert scatter([1, 2], [[2**63 - 1], [-(2**63)], [2**32], [1]], [9, 9, 9, 5], ELEMENTS) == [1, 7]
 
 
-def test_broken_promises_change_nothing() -> None:
+def test_false_promises_change_nothing() -> None:
     """SCATTER-9."""
     more = ", indices_are_sorted=true, unique_indices=true"
     assert scatter([0, 0], [[1], [0], [1]], [5, 6, 7], ELEMENTS, "add", more) == [6, 12]
@@ -475,7 +475,7 @@ def test_the_naive_formulas_agree_with_xla(peer: XlaPeer) -> None:
         assert np.array_equal(theirs, naive_scatter(operand, indices, updates, dims, model))
 
 
-def test_a_gather_stitches_slices_as_the_formulas_say(backend: str) -> None:
+def test_a_gather_follows_the_formulas(backend: str) -> None:
     """GATHER-1, -3, -4: slices of 1 x 2 x 3, offset dimensions 1 and 3, batch dimensions 0 and 2 of the result."""
     operand = np.arange(5 * 6 * 7, dtype=np.float32).reshape(5, 6, 7)
     starts = np.array([[[0, 1], [4, 2], [3, 0]], [[2, 4], [1, 1], [0, 3]]], np.int32)  # [2, 3, vector of (d0, d2)]

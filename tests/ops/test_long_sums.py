@@ -51,7 +51,7 @@ CASES = [*(("f32", kind) for kind in PRODUCTS), *((type, kind) for type, kinds i
 
 
 def random_array(dims: str, type: str, seed: int) -> np.ndarray:
-    """None is negative, so that sums grow and so do their roundings."""
+    """Returns values >= 0, so that sums and their rounding errors grow."""
     r, shape = np.random.default_rng(seed), tuple(map(int, dims.split(",")))
     values = r.random(shape) + (1j * r.random(shape) if type == "c64" else 0)
     return values.astype(BY_NAME[type].dtype)
@@ -145,7 +145,7 @@ ENTRY e {{
 
 
 def test_products_of_constants_are_as_good_as_pairwise_sums(backend: str) -> None:
-    """GEN-13: a million equal terms round alike, so errors do not cancel: by no more than those of the longest chain."""
+    """GEN-13: a million equal terms have equal rounding errors, which do not cancel: bounded by the longest chain."""
     text = """HloModule m
 ENTRY e {
   c = f32[] constant(0.7)

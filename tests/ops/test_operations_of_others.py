@@ -1,4 +1,4 @@
-"""Operations that others declare: found by entry points, kept by protos, compiled from what they expand to."""
+"""Operations declared by other packages: found by entry points, kept in protos, compiled by their expansion."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def nothing_stays() -> Iterator[None]:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, load: Any) -> None:
-    """As if a package had named what `load` loads."""
+    """Installs an entry point that loads `load`."""
     point = types.SimpleNamespace(name="package", module="package", load=load)
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point] if group == plugins.GROUP else [])
 
@@ -76,7 +76,7 @@ def test_an_opcode_is_looked_for_in_packages(monkeypatch: pytest.MonkeyPatch) ->
     assert compiled(X).tolist() == hl.compile(module, "interpreter")(X).tolist() == [0, 2.5, 5, 7.5]
 
 
-def test_so_is_a_method_of_the_builder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_builder_gets_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, declare)
     b = hl.XlaBuilder("m")
     module = b.build(b.scale_by(b.parameter(0, hl.f32[4]), factor=3)).module
@@ -112,7 +112,7 @@ def test_protos_keep_attributes_that_xla_has_no_field_for() -> None:
 
 
 def test_an_opcode_that_is_taken_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="there is an operation add already"):
+    with pytest.raises(ArgumentError, match="operation add is already declared"):
         type("Other", (Operation,), {}, opcode="add")
     assert OPERATIONS["add"] is Add
 
@@ -132,7 +132,7 @@ def test_an_expansion_of_another_shape_is_an_error() -> None:
         hl.compile(module)
 
 
-def test_what_an_operation_expands_to_is_not_taken_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expansions_are_not_read_from_the_disk_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HLOOM_CACHE_DIR", str(tmp_path))
     for factor in (2.0, 3.0):
         exec(FILE.replace("make.constant(self.factor", f"make.constant({factor}"), {"__name__": "others"})

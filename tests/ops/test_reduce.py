@@ -1,4 +1,4 @@
-"""Reductions: what the specification's examples do not show."""
+"""Reductions: cases beyond the specification's examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that give elements another shape: what the specification's examples do not show."""
+"""Operations that give elements another shape: cases beyond the specification's examples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import hloom as hl
 from built import built, evaluate, shape_of
 
 
-def test_a_bitcast_to_another_width_adds_or_takes_a_dimension(backend: str) -> None:
+def test_a_bitcast_to_another_width_adds_or_removes_a_dimension(backend: str) -> None:
     """BITCASTCONVERT-5: an element of one side is several of the other, so it is not element-wise."""
     x = np.array([1.0, -2.5, 3.0], np.float32)
     halves = evaluate(backend, lambda b, x: b.bitcast_convert_type(x, "u16"), x)
@@ -44,7 +44,7 @@ def test_the_broadcast_of_text_may_transpose(backend: str) -> None:
         hl.parse(BROADCAST.format(size=2, d="1,1"))
 
 
-def test_a_run_of_dimensions_becomes_one_where_it_stood(backend: str) -> None:
+def test_consecutive_dimensions_are_collapsed_into_one(backend: str) -> None:
     """COLLAPSE-1: the lowest number varies slowest."""
     x = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
     found = evaluate(backend, lambda b, x: b.collapse(x, (1, 2)), x)
@@ -66,7 +66,7 @@ def test_arrays_are_joined_in_order_and_fit_elsewhere(backend: str) -> None:
         built(lambda b: b.concat_in_dim([], 0))
 
 
-def test_a_slice_starts_where_the_program_says(backend: str) -> None:
+def test_a_slice_starts_at_run_time_indices(backend: str) -> None:
     """DYNAMICSLICE-1: [start, start + size) in each dimension."""
     x = np.arange(30, dtype=np.float32).reshape(5, 6)
     run = hl.compile(built(lambda b, x, i, j: b.dynamic_slice(x, [i, j], (2, 3)), x, np.int32(0), np.int32(0)), backend)
@@ -74,7 +74,7 @@ def test_a_slice_starts_where_the_program_says(backend: str) -> None:
         assert np.array_equal(run(x, np.int32(i), np.int32(j)), x[i : i + 2, j : j + 3])
 
 
-def test_a_reshape_takes_sizes_alone() -> None:
+def test_a_reshape_takes_only_sizes() -> None:
     """RESHAPE-5: no order of dimensions; who wants one transposes first."""
     assert list(inspect.signature(hl.XlaBuilder.reshape).parameters) == ["self", "operand", "dimensions"]
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -91,7 +91,7 @@ def test_a_dimension_gets_its_size_at_run_time_below_its_bound(backend: str) -> 
         assert np.asarray(run(x, np.int32(size))).tolist() == x[:size].tolist()
 
 
-def test_a_tuple_is_taken_apart_again(backend: str) -> None:
+def test_the_elements_of_a_tuple_are_extracted(backend: str) -> None:
     """TUPLE-2."""
     x, y = np.arange(3, dtype=np.float32), np.int32(7)
 

@@ -81,7 +81,7 @@ def test_whole_range_of_unsigned_integers() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (0, 3), (3, 0), (2, 1)])
-def test_nothing_to_sort(shape: tuple[int, ...]) -> None:
+def test_sorting_empty_arrays(shape: tuple[int, ...]) -> None:
     """GEN-10."""
     x = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
     for dimension in range(len(shape)):
@@ -172,7 +172,7 @@ def test_rows_are_sorted_independently(seed: int, sizes: list[int], data: st.Dat
 @given(
     st.lists(st.one_of(st.floats(width=32), st.just(float("nan"))), max_size=30), st.sampled_from(["LT", "GE", "NE"])
 )
-def test_no_strict_weak_order_still_gives_a_permutation(values: list[float], direction: str) -> None:
+def test_a_relation_that_is_no_strict_weak_order_still_gives_a_permutation(values: list[float], direction: str) -> None:
     """SORT-6: NaN with plain less-than, a reflexive and a symmetric relation."""
     x = np.array(values, np.float32)
     text = sort_text([x], LESS.replace("LT", direction), 0)
@@ -181,7 +181,7 @@ def test_no_strict_weak_order_still_gives_a_permutation(values: list[float], dir
 
 
 @given(st.lists(st.integers(0, 12), max_size=25), st.integers(2, 13))
-def test_a_relation_that_runs_in_a_circle_still_gives_a_permutation(values: list[int], modulus: int) -> None:
+def test_a_cyclic_relation_still_gives_a_permutation(values: list[int], modulus: int) -> None:
     """SORT-6: a is before b where (b - a) mod m < m/2."""
     comparator = f"""d = s32[] subtract(b0, a0)
   m = s32[] constant({modulus})
@@ -203,7 +203,7 @@ ENTRY e {{
     return [values, indices.tolist()]
 
 
-def test_the_best_come_first() -> None:
+def test_the_best_elements_come_first() -> None:
     """TOPK-1, TOPK-2: of equal elements the lower index."""
     x = np.array([3, 9, 1, 9, 5], np.int32)
     assert topk(x, 3)[1] == [1, 3, 4] and topk(x, 3)[0].tolist() == [9, 9, 5]
@@ -226,7 +226,7 @@ def test_top_k_of_exponents() -> None:
 
 
 @pytest.mark.parametrize("k", [-1, 4])
-def test_k_outside_is_refused(k: int) -> None:
+def test_k_out_of_range_is_refused(k: int) -> None:
     """TOPK-4."""
     with pytest.raises(hl.RuleError, match="TOPK-4"):
         hl.parse(

@@ -1,4 +1,4 @@
-"""The documentation site: no warnings and no dead links, a page for each operation, pictures that are right."""
+"""The documentation site: no warnings and no dead links, a page for each operation, correct pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tools/jax_tests: how results are kept, compared and grouped, and workers whose tests crash and hang."""
+"""tools/jax_tests: storing, comparing and grouping results, and workers whose tests crash and hang."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_errors_that_differ_in_values_and_shapes_have_one_cause(one: str, other:
     assert cause.functions == {"f::t": 2}
 
 
-def test_element_types_and_clauses_tell_causes_apart() -> None:
+def test_element_types_and_clauses_distinguish_causes() -> None:
     errors = ["no f32[3]", "no s32[3]", "pad[PAD-2]: no", "pad[PAD-3]: no", "no f8e4m3fn[2]"]
     assert len(list(results.causes(result("f.py::t", results.FAILED, error) for error in errors))) == 5
 
@@ -82,7 +82,7 @@ class Test(unittest.TestCase):
 
 @pytest.fixture
 def setting(tmp_path: Path) -> shards.Setting:
-    """A checkout whose only tests end in each of the ways there are."""
+    """A checkout whose tests end in every possible way."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "all_test.py").write_text(TESTS)
     (tmp_path / "tests" / "broken_test.py").write_text("import no_such_module")
@@ -91,7 +91,7 @@ def setting(tmp_path: Path) -> shards.Setting:
 
 
 @pytest.mark.long
-def test_a_crash_and_a_hang_cost_one_test_each(setting: shards.Setting) -> None:
+def test_a_crash_and_a_hang_affect_one_test_each(setting: shards.Setting) -> None:
     tests = shards.collect(setting, "tests/all_test.py")
     ends = {each.test.split("_", 2)[-1]: each for each in shards.run(setting, "tests/all_test.py", tests)}
     assert {name: end.outcome for name, end in ends.items()} == {
@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_imported_is_broken(setting: shards.Setting) -> No
         shards.collect(setting, "tests/broken_test.py")
 
 
-def test_tests_that_are_not_there_are_not_waited_for(setting: shards.Setting) -> None:
+def test_missing_tests_are_not_waited_for(setting: shards.Setting) -> None:
     with pytest.raises(shards.Broken, match="none of 1 tests were found"):
         list(shards.run(setting, "tests/all_test.py", ["tests/all_test.py::Test::test_nothing"]))
 

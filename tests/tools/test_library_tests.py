@@ -1,4 +1,4 @@
-"""tools/library_tests: the table of libraries, and how results become a page; nothing is installed or fetched."""
+"""tools/library_tests: the table of libraries, and the page of results; nothing is installed or downloaded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_names_of_libraries_are_folders() -> None:
     assert len(set(names)) == len(names) and not any("/" in name for name in names)
 
 
-def test_a_row_counts_only_what_passes_on_the_peer() -> None:
+def test_a_row_counts_only_tests_that_pass_on_the_peer() -> None:
     ends = {"a": results.PASSED, "b": results.PASSED, "c": results.FAILED, "d": results.PASSED}
     peer = {test: Result(test, end, 0.5) for test, end in ends.items()}
     mine = {test: Result(test, end, 0.5) for test, end in {**ends, "b": results.CRASHED}.items() if test != "d"}
@@ -41,8 +41,8 @@ def test_a_row_counts_only_what_passes_on_the_peer() -> None:
 
 
 @pytest.mark.long
-def test_a_run_goes_on_where_the_last_one_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library whose tests lie in the folder of sources runs on both platforms, and not again."""
+def test_an_interrupted_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library whose tests are in the sources runs on both platforms, and not again."""
     library = Library("mine", ("jax~=0.10",), ("mine_test.py",), repository="nowhere")
     source = tmp_path / "sources" / "mine"
     source.mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_a_run_goes_on_where_the_last_one_ended(tmp_path: Path, monkeypatch: pyt
 
 
 def test_one_device_leaves_the_flags_of_xla_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Libraries that say the number of CPU devices by JAX's option cannot have it in XLA's flags too."""
+    """Libraries that set the number of CPU devices with JAX's option cannot have it in XLA's flags too."""
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     setting = shards.Setting(tmp_path, "hloom", devices=1, variables={"KERAS_BACKEND": "jax"})
     environment = setting.environment()
@@ -68,7 +68,7 @@ def test_one_device_leaves_the_flags_of_xla_alone(tmp_path: Path, monkeypatch: p
     assert environment["KERAS_BACKEND"] == "jax"
 
 
-def test_what_cannot_be_installed_is_said(tmp_path: Path) -> None:
+def test_libraries_that_cannot_be_installed_are_reported(tmp_path: Path) -> None:
     library = Library("absent", ("absent~=1.0",), ("a_test.py",), repository=str(tmp_path / "no-repository"))
     with pytest.raises(environments.Unavailable, match="clone"):
         environments.source(tmp_path, library, Path(sys.executable))

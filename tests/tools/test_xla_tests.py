@@ -1,4 +1,4 @@
-"""tools/xla_tests: what counts as a module of XLA's tests, what becomes of one on both sides, and the report."""
+"""tools/xla_tests: extraction of modules from XLA's tests, their comparison, and the report."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_modules_are_found_where_they_stand(checkout: Path) -> None:
+def test_modules_are_found_with_their_locations(checkout: Path) -> None:
     assert modules.files(checkout) == ["ops.mlir", "xla/service/a_test.cc", "xla/several.hlo"]
     assert [(m.line, m.text.split()[0]) for m in modules.modules(checkout, "xla/service/a_test.cc")] == [
         (3, "HloModule"),
@@ -85,7 +85,7 @@ def test_modules_are_found_where_they_stand(checkout: Path) -> None:
     assert len(set(digests)) == 8
 
 
-def test_a_function_stands_with_what_it_needs(checkout: Path) -> None:
+def test_a_function_is_extracted_with_its_dependencies(checkout: Path) -> None:
     first, helper, last = (hl.parse(module.text) for module in modules.modules(checkout, "ops.mlir"))
     assert [c.name for c in first.computations] == ["helper", "main"] and first.num_partitions == 2
     assert [c.name for c in helper.computations] == [c.name for c in last.computations] == ["main"]
@@ -93,7 +93,7 @@ def test_a_function_stands_with_what_it_needs(checkout: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_run_compares_both_sides_and_goes_on_where_it_stopped(checkout: Path, tmp_path: Path) -> None:
+def test_a_run_compares_both_sides_and_can_be_resumed(checkout: Path, tmp_path: Path) -> None:
     pytest.importorskip("jaxlib", reason="needs jaxlib, XLA's CPU backend")
     folder = tmp_path / "results"
     arguments = ["run", str(checkout), "--results", str(folder)]
@@ -135,7 +135,7 @@ def test_verdicts(given: Record, verdict: str) -> None:
     assert given.verdict.startswith(verdict) and bool(given.verdict) == bool(verdict)
 
 
-def test_a_summary_counts_what_xla_accepts() -> None:
+def test_a_summary_counts_modules_that_xla_accepts() -> None:
     records = [record(), record(xla_error="no"), record(ran=True, results={"cpu": ""}), record(error="no")]
     summary = Summary.of(records)
     assert (summary.modules, summary.accepted, summary.loaded, summary.ran, summary.same) == (4, 3, 2, 1, 1)

@@ -1,4 +1,4 @@
-"""What XLA's verifier takes and refuses beside the rules of single operations."""
+"""Annotations that XLA's verifier accepts and rejects, beyond the rules of single operations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("case", ACCEPTED)
-def test_what_xla_takes_loads_and_comes_back(case: str) -> None:
+def test_modules_that_xla_accepts_load_and_survive_printing(case: str) -> None:
     module = hl.parse(f"HloModule m\n{ADD}{NEG}{OTHERS}ENTRY e {{\n{ACCEPTED[case]}\n}}")
     assert hl.parse(module.to_text()).to_text() == module.to_text()
 
@@ -102,13 +102,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_xla_refuses_is_an_error_that_names_the_rule(case: str) -> None:
+def test_modules_that_xla_refuses_raise_errors_that_name_the_rule(case: str) -> None:
     text, message = REFUSED[case]
     with pytest.raises((hl.RuleError, hl.VerifyError), match=message):
         hl.parse(f"HloModule m\n{ADD}{NEG}ENTRY e {{\n{text}\n}}")
 
 
-def test_a_run_says_how_many_devices_are_needed() -> None:
+def test_the_error_of_a_run_names_the_number_of_devices_needed() -> None:
     module = hl.parse(f"HloModule m\n{ADD}ENTRY e {{\n{ACCEPTED['groups of devices that a reader does not have']}\n}}")
     with pytest.raises(hl.RuleError, match=r"the module needs 8 \(replicas=..\) and 1"):
         hl.compile(module)
@@ -122,7 +122,7 @@ def test_a_run_says_how_many_devices_are_needed() -> None:
         ("groups of one that shapes contradict", r"REDUCESCATTER-4\]: the shapes say 2 members"),
     ],
 )
-def test_what_loads_without_a_meaning_does_not_run(case: str, message: str) -> None:
+def test_modules_that_load_without_semantics_do_not_run(case: str, message: str) -> None:
     with pytest.raises(hl.RuleError, match=message):
         hl.compile(f"HloModule m\n{ADD}ENTRY e {{\n{ACCEPTED[case]}\n}}")
 

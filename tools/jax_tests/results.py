@@ -1,4 +1,4 @@
-"""How each test ended: results as lines of JSON, the table of a comparison, and failures grouped by cause."""
+"""Test results: records as lines of JSON, comparison of two platforms, and failures grouped by cause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PASSED, FAILED, SKIPPED, CRASHED, HUNG = "passed", "failed", "skipped", "crashed
 
 @dataclass(frozen=True)
 class Result:
-    """How one test ended: `outcome` is one of the five above, `error` one line, `details` the traceback."""
+    """The result of a test: `outcome` is one of the five above, `error` one line, `details` the traceback."""
 
     test: str
     outcome: str
@@ -33,13 +33,13 @@ Results = Mapping[str, Result]
 
 
 def read(path: Path) -> dict[str, Result]:
-    """The results in a file, by test id; of several results of a test the last one counts."""
+    """Reads the results in a file, by test id; of several results of a test the last one counts."""
     return json_lines.read(path, Result, "test")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One file's tests that ran on both platforms: the peer is JAX's CPU backend."""
+    """The tests of one file that ran on both platforms: the peer is JAX's CPU backend."""
 
     file: str
     peer: Results
@@ -51,12 +51,12 @@ class Comparison:
 
     @property
     def expected(self) -> list[str]:
-        """What passed on the peer, and so should pass here."""
+        """The tests that passed on the peer."""
         return [test for test in self.both if self.peer[test].outcome == PASSED]
 
     @property
     def lost(self) -> list[Result]:
-        """What passed on the peer, but not here: failures, and tests that are skipped here alone."""
+        """The results of tests that passed on the peer but not here: failures, and tests that are skipped here only."""
         return [self.mine[test] for test in self.expected if self.mine[test].outcome != PASSED]
 
     @property
@@ -64,7 +64,7 @@ class Comparison:
         return 1 - len(self.lost) / len(self.expected) if self.expected else 1.0
 
     def skipped(self) -> tuple[int, int]:
-        """How many tests were skipped on the peer, and here."""
+        """Returns the numbers of tests that were skipped on the peer and here."""
         peer, mine = ([of[test].outcome for test in self.both].count(SKIPPED) for of in (self.peer, self.mine))
         return peer, mine
 
@@ -74,7 +74,7 @@ class Comparison:
 
 
 def total(comparisons: Iterable[Comparison]) -> Comparison:
-    """All files' tests as one comparison."""
+    """Merges the comparisons of all files."""
     comparisons = list(comparisons)
     peer = {test: result for comparison in comparisons for test, result in comparison.peer.items()}
     mine = {test: result for comparison in comparisons for test, result in comparison.mine.items()}
@@ -83,7 +83,7 @@ def total(comparisons: Iterable[Comparison]) -> Comparison:
 
 @dataclass(frozen=True)
 class Cause:
-    """Failures that have the same message, but for numbers, shapes and addresses."""
+    """Failures with the same message up to numbers, shapes and addresses."""
 
     message: str
     results: list[Result]
@@ -95,7 +95,7 @@ class Cause:
 
 
 def causes(results: Iterable[Result]) -> Iterator[Cause]:
-    """The failures grouped by cause, the most frequent first."""
+    """Yields the failures grouped by cause, the most frequent first."""
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(normalised(result), []).append(result)
@@ -104,7 +104,7 @@ def causes(results: Iterable[Result]) -> Iterator[Cause]:
 
 
 def function(test: str) -> str:
-    """The file and function of a test id: `tests/nn_test.py::NNTest::testRelu3` is one of `nn_test::testRelu`."""
+    """Returns file and function of a test id: `tests/nn_test.py::NNTest::testRelu3` is of `nn_test::testRelu`."""
     file, *_, name = test.split("::")
     return f"{Path(file).stem}::{name.rstrip('0123456789')}"
 
@@ -121,7 +121,7 @@ MAX_CAUSE = 160
 
 
 def normalised(result: Result) -> str:
-    """The message of a failure without what differs between tests that fail for the same reason."""
+    """Returns the message of a failure without the parts that vary between tests that fail for one reason."""
     message = result.error
     for pattern, replacement in VARYING:
         message = pattern.sub(replacement, message)

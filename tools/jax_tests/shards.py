@@ -1,4 +1,4 @@
-"""Runs tests in worker processes: a test that crashes or hangs ends its process, and costs no other test."""
+"""Runs tests in worker processes: a test that crashes or hangs ends its process, but affects no other test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEVICES = 8
 
 @dataclass(frozen=True)
 class Setting:
-    """What tests run on: a checkout, an interpreter, and a platform that JAX's tests take for the CPU."""
+    """The setting of a test run: a checkout, an interpreter, and a platform, which JAX's tests take for the CPU."""
 
     checkout: Path
     platform: str
@@ -36,7 +36,7 @@ class Setting:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
-        """The environment of workers: as in JAX's own CI, with the setting's variables last."""
+        """Returns the environment variables of workers: as in JAX's own CI, with the setting's variables last."""
         flags = os.environ.get("XLA_FLAGS", "")
         if self.devices > 1:
             flags += f" --xla_force_host_platform_device_count={self.devices}"
@@ -54,7 +54,7 @@ class Setting:
 
 
 class Broken(Exception):
-    """A test file that cannot be imported, or a worker that ends before its first test."""
+    """A test file that cannot be imported, or a worker that ended before its first test."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Worker:
         self.log.close()
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """What the worker says, until it ends; TimeoutError where it says nothing for too long."""
+        """Yields the messages of the worker until it ends. Raises TimeoutError if it is silent for too long."""
         rest, patience = b"", max(COLLECTING_SECONDS, self.setting.seconds)
         while True:
             ready, _, _ = select.select([self.pipe], [], [], patience)
@@ -106,24 +106,26 @@ class Worker:
                 yield message
 
     def output(self, size: int = 6000) -> str:
-        """The end of what the process printed."""
+        """Returns the end of the process's output."""
         self.log.seek(0)
         return self.log.read().decode(errors="replace")[-size:]
 
     def death(self) -> str:
-        """How the process ended."""
+        """Waits for the process, and describes how it ended."""
         status = self.process.wait()
         return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
 def collect(setting: Setting, file: str) -> list[str]:
-    """The ids of all tests of a file, whose path is relative to the checkout."""
+    """Returns the ids of all tests of a file, whose path is relative to the checkout."""
     with Worker(setting, file) as worker:
         return [message["collected"] for message in worker.messages()]
 
 
 def collected(setting: Setting, file: str, path: Path) -> list[str]:
-    """The tests of a file, kept at `path`; collected on the peer's platform, so that both run the same tests."""
+    """Returns the tests of a file, cached at `path`; collected on the peer's platform, so that both run the same
+    tests.
+    """
     if not path.exists():
         tests = collect(replace(setting, platform=PEER), file)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,13 +135,13 @@ def collected(setting: Setting, file: str, path: Path) -> list[str]:
 
 
 def sampled(tests: list[str], count: int) -> list[str]:
-    """The `count` tests whose names have the smallest hashes, in the order of the file."""
+    """Returns the `count` tests whose names have the smallest hashes, in the order of the file."""
     chosen = set(sorted(tests, key=lambda test: hashlib.sha256(test.encode()).digest())[:count])
     return [test for test in tests if test in chosen]
 
 
 def run(setting: Setting, file: str, tests: list[str]) -> Iterator[Result]:
-    """Runs tests of a file, in a new process after each crash."""
+    """Runs tests of a file, in a new process after each crash, and yields their results."""
     left = dict.fromkeys(tests)
     while left:
         before = len(left)

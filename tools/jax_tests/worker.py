@@ -1,4 +1,4 @@
-"""One process that runs chosen tests of one file with pytest, and says through a pipe how each ends.
+"""Worker process that runs chosen tests of one file with pytest, and reports each result through a pipe.
 
     python worker.py --jax_test_dut=cpu CHECKOUT FILE PIPE [CHOSEN]
 
@@ -63,7 +63,7 @@ class Reporter:
 
 
 def verdict(reports: list[pytest.TestReport]) -> tuple[str, str, str]:
-    """Outcome, error and its traceback of a test, from the reports on its setup, call, subtests and teardown."""
+    """Returns outcome, error and traceback of a test, from the reports on its setup, call, subtests and teardown."""
     for report in reports:
         if report.failed:
             return "failed", summary(report), str(report.longrepr)[-MAX_DETAILS:]
@@ -76,7 +76,7 @@ def verdict(reports: list[pytest.TestReport]) -> tuple[str, str, str]:
 
 
 def summary(report: pytest.TestReport) -> str:
-    """The exception and the first lines of its message in one line."""
+    """Returns the exception and the first lines of its message in one line."""
     crash = getattr(report.longrepr, "reprcrash", None)
     message = crash.message if crash else str(report.longrepr)
     return " ".join(message.split())[:MAX_ERROR]
@@ -94,5 +94,5 @@ def main() -> int:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    # What runs at exit, such as threads of a backend being joined, is not what is tested.
+    # Skip exit handlers, such as joining a backend's threads: they are not tested.
     os._exit(status)

@@ -1,4 +1,4 @@
-"""An environment for each library over one that has JAX and hloom, and the sources that hold its tests."""
+"""Virtual environments of the libraries, on top of one with JAX and hloom, and the sources that hold their tests."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ INSTALLED = "requirements.txt"
 
 
 class Unavailable(Exception):
-    """A library, or its source, that cannot be installed; the message ends with the words of pip or git."""
+    """A library, or its source, that cannot be installed; the message ends with the output of pip or git."""
 
 
 def python(folder: Path, library: Library, own: Path) -> Path:
-    """The interpreter of a library's environment, which is made where it is not there yet."""
+    """Returns the interpreter of a library's environment, which is created if necessary."""
     base = _environment(folder / "base", (*BASE, "--editable", str(own)))
     return _environment(folder / library.name, library.requirements, base)
 
 
 def _environment(path: Path, requirements: tuple[str, ...], base: Path | None = None) -> Path:
-    """A virtual environment that holds the requirements, and sees the packages of another one."""
+    """Creates a virtual environment with the requirements, which sees the packages of another one; returns its
+    interpreter.
+    """
     interpreter, installed = path / "bin" / "python", path / INSTALLED
     if installed.exists() and installed.read_text().splitlines() == list(requirements):
         return interpreter
@@ -45,13 +47,13 @@ def _packages(interpreter: Path) -> Path:
 
 
 def version(interpreter: Path, distribution: str) -> str:
-    """The installed version of a distribution."""
+    """Returns the installed version of a distribution."""
     program = f"import importlib.metadata as m; print(m.version({distribution!r}))"
     return _call(interpreter, "-c", program).strip()
 
 
 def source(folder: Path, library: Library, interpreter: Path) -> Path:
-    """The unpacked source distribution of the version that is installed, or a clone of the repository."""
+    """Returns the unpacked source distribution of the installed version, or a clone of the repository."""
     path = folder / library.name
     if library.repository and not path.exists():
         _call("git", "clone", "--quiet", "--depth=1", "--recurse-submodules", library.repository, path)
@@ -59,7 +61,7 @@ def source(folder: Path, library: Library, interpreter: Path) -> Path:
         wanted = f"{library.distribution}=={version(interpreter, library.distribution)}"
         with tempfile.TemporaryDirectory() as scratch:
             options = ("--quiet", "--no-deps", f"--no-binary={library.distribution}", "--dest", scratch)
-            # Not by the library's interpreter: packages that it sees would stand in the way of those of the build.
+            # Not with the library's interpreter, whose packages would conflict with those of the build.
             _call(sys.executable, "-m", "pip", "download", *options, wanted)
             (archive,) = Path(scratch).glob("*.tar.gz")
             with tarfile.open(archive) as opened:

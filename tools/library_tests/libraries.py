@@ -1,4 +1,4 @@
-"""The libraries whose tests run on both platforms: a row for each."""
+"""The libraries whose tests run on both platforms."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ ANY_PLATFORM = {"PYTEST_ADDOPTS": "-p mjx_on_any_platform"}
 
 @dataclass(frozen=True)
 class Library:
-    """A library, and where its tests are.
+    """A library and its tests.
 
     The first of `requirements` is the library, the others are for its tests. `files` are paths in its source
-    distribution, or in the repository where one is given because the distribution has no tests. `example` is a test
-    of ours in `examples/`. `variables` are those of the environment that its tests want; pytest finds `plugins/`.
+    distribution, or in the repository, which is given if the distribution has no tests. `example` is a test of our own
+    in `examples/`. `variables` are environment variables that its tests need; pytest finds `plugins/`.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Library:
         return self.requirements[0].partition("~")[0]
 
     def tests(self, own: Path, checkout: Path) -> dict[str, Path]:
-        """The files with tests, and for each the folder that it is relative to: `own` is hloom's checkout."""
+        """Returns the test files, each with the folder that it is relative to; `own` is hloom's checkout."""
         examples = {f"{EXAMPLES}/{self.example}.py": own} if self.example else {}
         return examples | dict.fromkeys(self.files, checkout)
 

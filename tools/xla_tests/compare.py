@@ -1,4 +1,4 @@
-"""One module at a time through both sides, each in a process of its own."""
+"""Comparison of modules on both sides, one at a time, each side in a process of its own."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from xla_tests.results import Record
 MEMORY = 12 << 30
 SEED = 0
 SETTLED = 0.3
-"""Seconds after which the peer's threads, which spin after a run, are quiet."""
+"""The time after which the peer's threads, which spin after a run, are idle, in seconds."""
 BACKENDS = ("interpreter", "cpu")
 
 
 class Pair:
-    """A process of XLA's and one of hloom's. Steps that take longer than `seconds` have failed."""
+    """A process of XLA and one of hloom. Steps that take longer than `seconds` fail."""
 
     def __init__(self, seconds: float, load_only: bool) -> None:
         self.peer, self.mine = Process(peer.make), Process(mine.make, MEMORY)
@@ -60,7 +60,7 @@ class Pair:
             record.seconds["xla"] = theirs["seconds"]
             expected = None if record.random else theirs["results"]
         for backend in BACKENDS:
-            if self.mine.process is None:  # it took too long over the one before
+            if self.mine.process is None:  # the previous backend took too long
                 self._call(self.mine, "load", text)
                 self._call(self.mine, "draw", SEED, replicas, partitions)
             self._run_mine(record, backend, replicas, expected)

@@ -1,4 +1,4 @@
-"""The functions in files of MLIR, each with the functions, meshes and aliases that it needs as a module of its own."""
+"""Extraction of the functions in MLIR files as modules, with the functions, meshes and aliases that each needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CLOSING = {"(": ")", "{": "}", "[": "]", "<": ">"}
 
 @dataclass(frozen=True)
 class Function:
-    """A function's text in three parts, and where it begins: `name` stands between `head` and `rest`."""
+    """A function: its offset, its name, and its text after the name."""
 
     start: int
     name: str
@@ -26,7 +26,7 @@ class Function:
 
 
 def modules_of(text: str) -> Iterator[tuple[int, str]]:
-    """Each function with a body as the main function of a module, and where it begins."""
+    """Yields each function with a body as the main function of a module, with its offset."""
     plain = _COMMENT.sub(lambda found: found[1] or " " * len(found[0]), text)
     functions = {function.name: function for function in _functions(plain)}
     aliases, meshes = ("\n".join(found[0] for found in pattern.finditer(plain)) for pattern in (_ALIAS, _MESH))
@@ -44,7 +44,7 @@ def _functions(text: str) -> Iterator[Function]:
 
 
 def _body_end(text: str, start: int) -> int | None:
-    """Behind the body's last brace; None for a function without a body."""
+    """The offset after the body's last brace; None for a function without a body."""
     position, before = start, ""
     while found := _MARKS.search(text, position):
         if text.find("func.func", position, found.start()) >= 0:
@@ -62,7 +62,7 @@ def _body_end(text: str, start: int) -> int | None:
 
 
 def _closed(text: str, start: int) -> int | None:
-    """Behind the bracket that closes the one at `start`."""
+    """The offset after the bracket that closes the one at `start`; None if there is none."""
     open_brackets: list[str] = []
     for found in _MARKS.finditer(text, start):
         mark = found[0]
@@ -77,7 +77,7 @@ def _closed(text: str, start: int) -> int | None:
 
 
 def _needed(main: Function, functions: dict[str, Function]) -> list[Function]:
-    """The functions that are named in a function, or in those."""
+    """The functions that a function refers to, directly or not."""
     found: dict[str, Function] = {}
     waiting = [main]
     while waiting:

@@ -1,4 +1,4 @@
-"""hloom's side: does a text load and come back, and what does the program give? For a process of its own."""
+"""hloom's side of the comparison: parsing, printing and running, in a process of its own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ RANDOM = {"rng", "rng-get-and-update-state"}
 
 
 def make() -> Any:
-    """The answering function of a process."""
+    """Returns the handler of a worker process."""
     return Mine().handle
 
 
 class Mine:
-    """The module asked for last, and its arguments."""
+    """The module of the last request, and its arguments."""
 
     module: Any
     arguments: list[list[Any]]
@@ -37,9 +37,9 @@ class Mine:
             return {"error": f"bare {type(error).__name__}: {error}"[:600]}
 
     def load(self, text: str, again: str | None = None) -> dict[str, Any]:
-        """Loads the text, and compares it with what is loaded from the text that hloom prints, and that XLA prints.
+        """Parses a text, and compares the module with that of the text that hloom prints, and that XLA prints.
 
-        StableHLO comes back from StableHLO, too; `written` are the texts that hloom prints.
+        StableHLO is also exported to StableHLO and parsed; `written` are the texts that hloom prints.
         """
         import hloom
         from hloom.files.formats import Format, text_format
@@ -72,7 +72,9 @@ class Mine:
         return any(instruction.opcode in RANDOM for instruction in self.module.instructions())
 
     def draw(self, seed: int, replicas: int, partitions: int) -> dict[str, Any]:
-        """Random arguments for each device, tuples flattened; where the text left out values, a text with such."""
+        """Returns random arguments for each device, tuples flattened, and the text with elided constants filled, if
+        there are any.
+        """
         from hloom.files.arrays import flat, random_value
         from hloom.files.elided import fill_elided
 
@@ -90,7 +92,9 @@ class Mine:
         return {"arguments": arguments, "text": text}
 
     def run(self, backend: str, replicas: int, expected: list[list[Any]] | None, timed: bool) -> dict[str, Any]:
-        """Compares the results with those expected; gives the median seconds of a run."""
+        """Runs the module, compares the results with the expected ones, and returns the median time of a run in
+        seconds.
+        """
         import hloom
         from hloom.files.arrays import flat
 
@@ -125,13 +129,13 @@ def _difference(module: Any, text: str, what: str = "") -> str:
         return what + " ".join(str(error).split())[:400]
     if not what:
         return difference(module, other) or ""
-    # XLA names what has no name in the text, and keeps other orders: the meaning is what counts, and what is dead.
+    # XLA names unnamed instructions and orders them differently: compare the semantics, and dead instructions.
     same = _opcodes(other) == _opcodes(module) and fingerprint(_alive(other)) == fingerprint(_alive(module))
     return "" if same else what + "the graph is another"
 
 
 def _comes_back(module: Any, written: list[str]) -> str:
-    """Writes StableHLO, whose text is added to `written`, and reads it."""
+    """Exports to StableHLO, appends the text to `written`, and parses it; returns the error, if any."""
     import hloom
     from hloom.errors import HloomError
     from hloom.stablehlo.exporter.module import print_stablehlo
@@ -149,7 +153,7 @@ def _opcodes(module: Any) -> Counter[tuple[str, str]]:
 
 
 def _alive(module: Any) -> Any:
-    """A copy without dead code, whose order is nobody's."""
+    """A copy without dead code."""
     from hloom.passes import clone_module
     from hloom.passes.simplify.dead_code import DeadCodeElimination
 
@@ -178,7 +182,7 @@ def _apart(got: list[Any], want: list[Any]) -> str:
 
 
 def _tolerance(element_type: Any) -> float:
-    """How far a result may lie from XLA's, relative to itself and to the largest element of its array."""
+    """The tolerance against XLA's results, relative to the element and to the largest element of its array."""
     import ml_dtypes
 
     part = element_type.real if element_type.is_complex else element_type

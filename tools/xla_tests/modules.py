@@ -1,4 +1,4 @@
-"""The modules that stand in tests: raw strings of `*_test.cc`, `.hlo` files, and the functions of `.mlir` files."""
+"""Extraction of modules from tests: raw strings of `*_test.cc`, `.hlo` files, and the functions of `.mlir` files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPUTATION = re.compile(r"[\w.%\-]+[^\n=]*\{\s*\n[^}]*=[^}]*\(")
 
 @dataclass(frozen=True)
 class HloText:
-    """A module's text, HLO or StableHLO, and where it stands: `file` within the checkout, 1-based line."""
+    """The text of a module, HLO or StableHLO, and its location: `file` within the checkout, 1-based line."""
 
     file: str
     line: int
@@ -29,13 +29,13 @@ class HloText:
 
 
 def files(checkout: Path) -> list[str]:
-    """The files of a checkout that hold modules."""
+    """Returns the files of a checkout that can hold modules."""
     paths = [path for pattern in ("*_test.cc", "*.hlo", "*.mlir") for path in checkout.rglob(pattern)]
     return sorted(str(path.relative_to(checkout)) for path in paths)
 
 
 def modules(checkout: Path, file: str) -> Iterator[HloText]:
-    """The modules in one file, each text once."""
+    """Yields the modules in one file, each text once."""
     content = (checkout / file).read_text(errors="replace")
     seen: set[str] = set()
     for start, text in _texts(content) if file.endswith(".cc") else [(0, content)]:
@@ -53,7 +53,7 @@ def _texts(content: str) -> Iterator[tuple[int, str]]:
 
 
 def _parts(text: str) -> Iterator[tuple[int, str]]:
-    """The parts of a text between the lines that separate modules, and where each begins."""
+    """The parts of a text between the lines that separate modules, with their offsets."""
     start = 0
     for found in SEPARATOR.finditer(text):
         yield start, text[start : found.start()]

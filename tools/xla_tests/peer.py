@@ -1,4 +1,4 @@
-"""XLA's side, through jaxlib: is a text accepted, and what does the program give? For a process of its own."""
+"""XLA's side of the comparison, through jaxlib: parsing, compiling and running, in a process of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUNS, SECONDS = 5, 0.3
 
 
 def make() -> Any:
-    """The answering function of a peer's process."""
+    """Returns the handler of a peer's process."""
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
     import jax
@@ -33,7 +33,9 @@ def handle(request: tuple[Any, ...]) -> Any:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """The text that XLA prints, constants whole; None for a text with elided constants, which XLA reads as zeros."""
+    """Returns the text that XLA prints, with all constants; None for a text with elided ones, which XLA reads as
+    zeros.
+    """
     from jaxlib import _hlo
 
     module = _module(text)
@@ -45,7 +47,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _module(text: str) -> Any:
-    """XLA's module of HLO or StableHLO text."""
+    """Parses HLO or StableHLO text to XLA's module."""
     from jaxlib import _hlo, _jax
 
     from hloom.files.formats import Format, text_format
@@ -58,7 +60,7 @@ def _module(text: str) -> Any:
 
 
 def _compile(text: str) -> dict[str, Any]:
-    """Whether XLA compiles a text, on one device: `error` where it does not."""
+    """Compiles a text for one device."""
     _compiled(text, 1, 1)
     return {}
 
@@ -76,7 +78,7 @@ def _compiled(text: str, replicas: int, partitions: int) -> Any:
 
 
 def _run(text: str, replicas: int, partitions: int, arguments: list[list[Any]]) -> dict[str, Any]:
-    """The results of each device, flattened, and the median seconds of a run; `error` before, where XLA cannot."""
+    """Returns the results of each device, flattened, and the median time of a run in seconds."""
     import jax
 
     executable = _compiled(text, replicas, partitions)
@@ -84,7 +86,7 @@ def _run(text: str, replicas: int, partitions: int, arguments: list[list[Any]]) 
     seconds, results = [], []
     end = time.perf_counter() + SECONDS
     while len(seconds) < 2 or (len(seconds) < RUNS and time.perf_counter() < end):
-        buffers = [  # anew for each run: the program may take their memory for its results
+        buffers = [  # new for each run: the program may reuse their memory for its results
             _sharded([jax.device_put(mine[i], device) for mine, device in zip(arguments, devices, strict=True)])
             for i in range(len(arguments[0]))
         ]
@@ -101,7 +103,7 @@ def _run(text: str, replicas: int, partitions: int, arguments: list[list[Any]]) 
 
 
 def _sharded(shards: list[Any]) -> Any:
-    """One array of the devices' arrays, as XLA takes the arguments of several devices."""
+    """Joins the devices' arrays to one sharded array, as XLA takes the arguments of several devices."""
     if len(shards) == 1:
         return shards[0]
     import jax

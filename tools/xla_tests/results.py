@@ -1,4 +1,4 @@
-"""What became of each module: records as lines of JSON, and verdicts over them."""
+"""Results of the comparison: records as lines of JSON, and verdicts over them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 import json_lines
 
 SLOWER = 10.0
-SHORTEST = 1e-3  # seconds below which a run is not called slow: what a call costs is measured elsewhere
+SHORTEST = 1e-3  # seconds below which a run is not slow: the cost of a call is measured elsewhere
 
 
 @dataclass
 class Record:
-    """One module on both sides. Errors are empty where there was none; `ran` tells whether XLA's CPU backend ran it."""
+    """The results of a module on both sides. Errors are "" if there were none; `ran` is whether XLA's CPU backend ran
+    it.
+    """
 
     digest: str
     file: str
@@ -22,14 +24,14 @@ class Record:
     xla_error: str = ""  # of the parser, or how the process ended
     error: str = ""  # of hloom, on loading
     round_trip: str = ""
-    unread: str = ""  # of XLA's parser, for what hloom writes
+    unread: str = ""  # of XLA's parser, for the text that hloom writes
     ran: bool = False
     xla_run_error: str = ""
     random: bool = False  # results may not be compared
-    results: dict[str, str] = field(default_factory=dict)  # backend -> error or difference, "" where all is well
+    results: dict[str, str] = field(default_factory=dict)  # backend -> error or difference, "" if there is none
     seconds: dict[str, float] = field(default_factory=dict)  # "xla" and backends
     compiling: float = 0.0
-    host: list[str] = field(default_factory=list)  # what compiled programs hand back to the interpreter
+    host: list[str] = field(default_factory=list)  # the parts of the compiled program that the interpreter runs
 
     @property
     def accepted(self) -> bool:
@@ -43,7 +45,7 @@ class Record:
 
     @property
     def verdict(self) -> str:
-        """The first thing that is wrong, "" where nothing is."""
+        """The first problem, "" if there is none."""
         if self.error.startswith(("bare", "killed", "exit status", "took")):
             return f"no hloom error: {self.error}"
         if not self.accepted:
@@ -65,13 +67,13 @@ class Record:
 
 
 def read(path: Path) -> dict[str, Record]:
-    """The records in a file, by digest; of several the last one counts."""
+    """Reads the records in a file, by digest; of several the last one counts."""
     return json_lines.read(path, Record, "digest")
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The counts of a table's row."""
+    """The counts in a row of the table."""
 
     modules: int
     accepted: int

@@ -88,7 +88,7 @@ class BuilderCore:
 
     def _own(self, operand: XlaOp) -> None:
         if not isinstance(operand, XlaOp):
-            raise ArgumentError(f"{operand!r} is no XlaOp")
+            raise ArgumentError(f"{operand!r} is not an XlaOp")
         if operand.builder is not self:
             raise ArgumentError(
                 f"{operand.instruction!r} belongs to the builder {operand.builder.name!r}, not to {self.name!r}"

@@ -40,7 +40,7 @@ class Compare(Operation, opcode="compare"):
     direction: ComparisonDirection = attribute(EnumKind(ComparisonDirection), proto="comparison_direction")
     type: ComparisonType | None = attribute(EnumKind(ComparisonType), default=None, proto="comparison_type")
     order: ComparisonOrder | None = attribute(
-        EnumKind(ComparisonOrder), default=None, proto="comparison_order", doc="read instead of a type"
+        EnumKind(ComparisonOrder), default=None, proto="comparison_order", doc="alternative to `type`"
     )
 
     @property

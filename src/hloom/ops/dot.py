@@ -261,7 +261,7 @@ class ScaledDot(DotDimensions, opcode="scaled-dot"):
     """A dot of operands that are first multiplied by block scales (an addition of today's XLA).
 
     A scale has the rank of its operand, and sizes that divide its sizes: each element scales a block of the operand. A
-    scalar scale has no effect.
+    scalar scales the whole operand.
     """
 
     operands = ("lhs", "rhs", "lhs_scale", "rhs_scale")

@@ -125,7 +125,7 @@ class Operation:
         if opcode:
             known = OPERATIONS.get(opcode)
             if known is not None and known.__module__ != cls.__module__:
-                raise ArgumentError(f"there is an operation {opcode} already, declared in {known.__module__}")
+                raise ArgumentError(f"operation {opcode} is already declared in {known.__module__}")
             cls.opcode = opcode
             cls.builder_name = builder
             OPERATIONS[opcode] = cls

@@ -105,7 +105,7 @@ class Map(Operation, opcode="map"):
     """
 
     operands = ("*operands",)
-    dimensions: Ints = attribute(INTS, default=(), always_printed=True, doc="all of them; none means all")
+    dimensions: Ints = attribute(INTS, default=(), always_printed=True, doc="all dimensions, in order; may be omitted")
     computation: Computation = attribute(COMPUTATION, text="to_apply", proto="called_computation_ids")
 
     def canonical(self, operands: Sequence[Shape]) -> Operation:

@@ -26,7 +26,7 @@ class Reshape(Operation, opcode="reshape"):
 
     operands = ("operand",)
     inferred_dimension: int | None = attribute(
-        INT, default=None, proto="dimensions", doc="XLA's name for a dynamic one"
+        INT, default=None, proto="dimensions", doc="the dynamic dimension, as XLA names it"
     )
 
     def check(self, result: Shape, operand: Shape) -> None:

@@ -58,7 +58,7 @@ def _check_sharding(instruction: Instruction, sharding: Sharding, shape: Shape, 
     if iota and (math.prod(iota) != math.prod(sizes) or min(iota) < 1):
         _reject(
             instruction,
-            f"its sharding {list(sizes)} has {math.prod(sizes)} devices, its iota {list(iota)} another number",
+            f"its sharding {list(sizes)} has {math.prod(sizes)} devices, its iota {list(iota)} {math.prod(iota)}",
         )
     if iota and sharding.iota_transpose_perm and sorted(sharding.iota_transpose_perm) != list(range(len(iota))):
         _reject(instruction, f"its sharding transposes the iota {list(iota)} by {list(sharding.iota_transpose_perm)}")
@@ -104,7 +104,8 @@ def _check_aliases(instruction: Instruction) -> None:
         output, source = _at(instruction.shape, alias.output_index), _at(operand, alias.operand_index)
         if output is None or source is None:
             _reject(
-                instruction, f"an alias names {list(alias.output_index)} and {list(alias.operand_index)}: none such"
+                instruction,
+                f"an alias names {list(alias.output_index)} and {list(alias.operand_index)}, which do not exist",
             )
         if not _contents(output).compatible(_contents(source)):
             _reject(instruction, f"aliases have one shape, got {output} and {source}")
@@ -122,7 +123,7 @@ def _contents(shape: Shape) -> Shape:
     return shape.elements[0] if shape.element_type is PrimitiveType.BUFFER else shape
 
 
-# Particular instructions
+# Specific instructions
 
 
 def _check_composite(instruction: Instruction) -> None:
@@ -155,13 +156,13 @@ def _check_host_transfers(module: Module) -> None:
         other = first.setdefault(op.channel_id or 0, instruction)
         alike = other.op == op and other.frontend_attributes == instruction.frontend_attributes
         if not alike or not other.shape.compatible(instruction.shape):
-            _reject(instruction, f"%{other.name} uses channel {op.channel_id} in another way")
+            _reject(instruction, f"%{other.name} uses channel {op.channel_id} differently")
 
 
 def _check_entry_buffers(module: Module) -> None:
     for instruction in (*module.entry.parameters, module.entry.root):
         if PrimitiveType.BUFFER in instruction.shape.leaf_types:
-            _reject(instruction, "parameters and results of the entry are no buffers")
+            _reject(instruction, "parameters and results of the entry must not be buffers")
 
 
 def _reject(instruction: Instruction, message: str) -> NoReturn:

@@ -59,7 +59,7 @@ def _check_done(done: Instruction) -> None:
         if ours != theirs and ours is not None:
             _reject(done, f"its channel is {ours}, that of its {wanted} is {theirs}")
         if done.op.is_host_transfer != start.op.is_host_transfer and ours is not None:
-            _reject(done, f"is_host_transfer is another than that of its {wanted}")
+            _reject(done, f"is_host_transfer differs from that of its {wanted}")
 
 
 def _check_contexts(instruction: Instruction) -> None:
