@@ -97,7 +97,7 @@ REFUSED = {
         "composite.name",
     ),
     "a seed of another type": ('ROOT r = u32[] custom-call(), custom_call_target="GetRngSeed"', "gives u64"),
-    "a buffer as a parameter": ("ROOT p = b(f32[2]) parameter(0)", "no buffers"),
+    "a buffer as a parameter": ("ROOT p = b(f32[2]) parameter(0)", "must not be buffers"),
 }
 
 
