@@ -1,4 +1,4 @@
-"""Lowers an instruction to a kernel: its elements become expressions of its operands', stored by loop nests."""
+"""Lowers an instruction to a kernel: loop nests that store expressions of its operands' elements."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Loops = tuple[tuple[Variable, ...], tuple[Index, ...]]
 MAX_WINDOW = 128
 """The largest number of elements of a window that is reduced for each result, unless the combiner is a function."""
 MAX_CUMULATIVE_WINDOW = 12
-"""The limit for windows of cumulative reductions along contiguous dimensions, or of few elements."""
+"""The limit for windows of cumulative reductions along contiguous dimensions or in small arrays."""
 CUMULATIVE_ELEMENTS = 1 << 14
-"""The number of elements below which arrays are few enough for MAX_CUMULATIVE_WINDOW."""
+"""The number of elements below which an array of a cumulative reduction is small."""
 MAX_GROUPED_STORES = 128
 """The largest number of stores in the nest of a concatenation: LLVM takes more than linear time for long functions."""
 

@@ -220,7 +220,7 @@ def indices_of(nest: Nest) -> list[Index]:
 
 
 def collapse(nest: Nest, space: ExpressionSpace) -> Nest:
-    """Collapses adjacent loops that traverse all buffers as one would: (i < 4, j < 8) with 8 i + j -> ij < 32."""
+    """Collapses adjacent loops that traverse every buffer like a single one: (i < 4, j < 8) with 8 i + j -> ij < 32."""
     loops = list(nest.loops)
     position = len(loops) - 2
     while position >= 0:
@@ -253,7 +253,7 @@ def collapse_reductions(nest: Nest, space: ExpressionSpace) -> Nest:
 
 
 def _can_collapse(index: Index, outer: Variable, inner: Variable) -> bool:
-    """Whether an index steps by one stride through the iterations of both loops."""
+    """Whether an index has one stride through the iterations of both loops."""
     if outer not in index.variables and inner not in index.variables:
         return True
     if not (index.is_affine_in(outer) and index.is_affine_in(inner)):

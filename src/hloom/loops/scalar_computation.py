@@ -33,7 +33,7 @@ MAX_BRANCH = 64
 MAX_INLINED = 4096
 """The largest number of instructions inlined into a computation, counted at each call."""
 MAX_DEPTH = 100
-"""The largest number of instructions on a path of dependences, also of nested calls: `compute` recurses along them."""
+"""The largest number of instructions on a path of dependences, also through calls: emitters recurse along them."""
 
 
 def is_scalar_computation(computation: Computation) -> bool:

@@ -43,9 +43,9 @@ class Format:
     overflow: int
     """Result of converting infinity: infinity, NaN, or the largest number."""
     nan: int
-    """Result of converting a positive NaN; a negative one gives the negative of it."""
+    """Result of converting a NaN without a sign; one with a sign gives the negative of it."""
     has_payloads: bool
-    """Whether NaN has several codes, and infinity one."""
+    """Whether NaN has several codes, as in formats that have infinity."""
     has_signed_zero: bool
     """Whether the format has -0; without it, the code of -0 is the only NaN."""
 

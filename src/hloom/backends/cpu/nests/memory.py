@@ -243,7 +243,7 @@ def emit_store(e: NestState, buffer: int, index: Index, value: Element) -> None:
 
 
 def is_nontemporal(e: NestState, buffer: int, index: Index) -> bool:
-    """Whether stores to a buffer are non-temporal: a large result of which whole cache lines are written."""
+    """Whether stores to a buffer are non-temporal: those that write whole cache lines of a large result."""
     kind = e.buffers[buffer]
     per_line = ALIGNMENT // kind.type.byte_width
     return (
@@ -262,7 +262,7 @@ def pays_nontemporal(buffers: Sequence[BufferType], written: int) -> bool:
     """
     if written * len(buffers) < MIN_NONTEMPORAL_BYTES:
         return False
-    # An operand larger than the result may be a table of which only a part is read.
+    # A kernel may read only a part of an operand larger than the result, such as a table.
     read = sum(min(kind.byte_size, written) for kind in buffers if kind.role == "input")
     return read + written >= MIN_NONTEMPORAL_BYTES and 2 * read >= written
 

@@ -88,7 +88,7 @@ def serial_reductions(e: NestState, reductions: list[Reduction]) -> States:
 
 
 def rounded_results(e: NestState, reduction: Reduction, values: list[Element]) -> list[Element]:
-    """The results, with the rounding to narrow float types, which are reduced in f32, done once."""
+    """Rounds the results of reductions to narrow float types, since their accumulators are f32."""
     if not reduction.opcode:
         return values
     types = [e.type for e in reduction.initial]

@@ -90,7 +90,7 @@ class NestState(ABC):
         return [self.splat(operand, width) for operand in operands] if width else operands
 
     def splat(self, element: Element, width: int) -> Element:
-        """A vector of `width` lanes of a scalar element; vectors, and all elements for width 0, stay."""
+        """A vector of `width` lanes of a scalar element; the element itself if it is a vector, or the width 0."""
         if isinstance(element, tuple):
             return self.builder.splat(element[0], width), self.builder.splat(element[1], width)
         return self.builder.splat(element, width)
