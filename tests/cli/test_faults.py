@@ -68,7 +68,7 @@ def test_bisect_finds_the_first_difference(path: str, tmp_path: Path) -> None:
     assert "no difference" in run("bisect", path, "--random", "0", "--passes", "cpu")
     other = tmp_path / "other.hlo"
     other.write_text(PROGRAM.replace("exponential", "negate"))
-    assert "first different: %y = f32[4,4] exponential(%x)" in run(
+    assert "first difference: %y = f32[4,4] exponential(%x)" in run(
         "bisect", path, str(other), "--random", "0", status=1
     )
     assert "--between takes two" in run("bisect", path, "--random", "0", "--between", "cpu", status=2)

@@ -106,8 +106,8 @@ def test_bytecode_needs_jaxlib(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("format", "content", "message"),
     [
-        ("hlo", b"\xff\xff", "no serialised HloModuleProto"),
-        ("hlo_with_config", b"ab", "no serialised HloModuleProtoWithConfig"),
+        ("hlo", b"\xff\xff", "not a serialised HloModuleProto"),
+        ("hlo_with_config", b"ab", "not a serialised HloModuleProtoWithConfig"),
         ("hlo", b"", "names no computation"),
         ("hlo", proto_of(SQUARE.replace("f32[3]", "f32[?]")), "no unbounded dimensions"),
         ("vhlo", b"", "compiles programs of the formats mlir"),

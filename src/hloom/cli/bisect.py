@@ -76,7 +76,7 @@ def _modules(case: Case, path: str, tolerance: Tolerance) -> tuple[str, str] | N
 
     found = first_difference_of_modules(case, load(path), tolerance)
     if found is not None:
-        click.secho(f"first different: {found[0]}", bold=True)
+        click.secho(f"first difference: {found[0]}", bold=True)
         click.echo(f"{path} {found[1]}")
     return found
 
@@ -103,6 +103,6 @@ def _backends(case: Case, between: str, tolerance: Tolerance) -> Case | None:
     if found is None:
         return None
     smallest, message = found
-    click.secho(f"first different: %{smallest.module.entry.root.name}: {names[0]} {message} by {names[1]}", bold=True)
+    click.secho(f"first difference: %{smallest.module.entry.root.name}: {names[0]} {message} by {names[1]}", bold=True)
     click.echo(smallest.module.to_text(short=True), nl=False)
     return smallest

@@ -20,7 +20,7 @@ def show_traffic(console: Console, module: Module, devices: int) -> None:
     if not rows:
         console.print(f"{devices} devices send each other nothing", style="dim")
         return
-    table = Table("collective", "devices in a group", "times", "bytes sent each time", "for", style="dim")
+    table = Table("collective", "devices in a group", "times", "bytes sent each time", "source", style="dim")
     for row in rows:
         times = "?" if row.times is None else f"{row.times:,}"
         source = row.instruction.metadata.get("op_name", "")

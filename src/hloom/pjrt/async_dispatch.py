@@ -1,15 +1,13 @@
 """Asynchronous dispatch: long programs run on a worker thread, in order of submission.
 
-The call returns at once, with results that are not ready yet. Everything that a program needs is known at the call: the
-addresses of its arguments and the memory of its results. So later calls may take those results as arguments and wait in
-the same queue. Only programs that always terminate and never fail are queued. Programs that call the host run inline,
-where their errors have a caller; so do loops that may run for ever, or for more than a second, because Ctrl-C can
-interrupt them there. A program whose last run took less than `MIN_QUEUED_NANOSECONDS` also runs inline, unless others
-are in flight.
+The call returns at once, with results that are not ready. The addresses of arguments and results are known at the call,
+so later calls may take these results and wait in the same queue. Only programs that always terminate and never fail are
+queued: those that call the host run inline, where their errors have a caller, and so do loops that may run for more
+than a second, since Ctrl-C can interrupt them there. Short programs run inline too, unless others are in flight.
 
 Task ids count from 1. The record of a buffer has the id of the task that makes it ready (`ready_at`), and so has that
-of an event (`task_id`). Memory that a task may still use is released only when the task has completed. Whatever reads a
-buffer, passes its memory on or runs a program inline waits for the queue first; Python does so by `wait_for`.
+of an event (`task_id`). Memory that a task may use is released after it. Whatever reads a buffer, passes its memory on
+or runs a program inline waits for the queue first; Python does so by `wait_for`.
 """
 
 from __future__ import annotations
@@ -413,9 +411,6 @@ def retire_buffer(record: Address) -> None:
     if owned != DONATED:
         release_memory(record)
     return_record(record)
-
-
-# Functions of the interface
 
 
 @native(name="PJRT_Buffer_ReadyEvent")

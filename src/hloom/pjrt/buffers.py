@@ -214,7 +214,7 @@ def _requested_order(address: int, rank: int) -> tuple[int, ...]:
         raise NotImplementedError("hloom's arrays are dense and have no tiles")
     order = tuple(read_integers(layout.values, layout.count))
     if sorted(order) != list(range(rank)):
-        raise ArgumentError(f"a layout of an array of rank {rank} orders its dimensions, got minor to major {order}")
+        raise ArgumentError(f"a layout of rank {rank} is a permutation of its dimensions, got minor to major {order}")
     return order
 
 
@@ -287,7 +287,7 @@ def _raw_to_host(arguments: Any) -> None:
     array = objects[arguments.buffer].value()
     start, size = arguments.offset, arguments.transfer_size
     if start + size > array.nbytes:
-        raise ArgumentError(f"bytes {start} to {start + size} of a buffer of {array.nbytes} bytes")
+        raise ArgumentError(f"bytes {start} to {start + size} are outside of a buffer of {array.nbytes} bytes")
     ctypes.memmove(arguments.dst, array.ctypes.data + start, size)
     arguments.event = ready_event()
 

@@ -101,13 +101,14 @@ def client() -> Client:
     if processes > 1 and not world_of_nodes(process, processes).all_equal(count):
         raise ArgumentError("HLOOM_NUM_DEVICES must be the same in all processes")
     devices = [PjrtDevice(i, Device(i), i // count) for i in range(count * processes)]
-    made = Client(devices, devices[process * count : (process + 1) * count], process)
+    new_client = Client(devices, devices[process * count : (process + 1) * count], process)
     descriptions = [
-        _add_device(device, device in made.addressable_devices, device.id % count) for device in made.devices
+        _add_device(device, device in new_client.addressable_devices, device.id % count)
+        for device in new_client.devices
     ]
-    handles = [device.handle for device in made.devices]
-    addressable_devices = [device.handle for device in made.addressable_devices]
-    memories = [memory.handle for device in made.addressable_devices for memory in device.memories]
+    handles = [device.handle for device in new_client.devices]
+    addressable_handles = [device.handle for device in new_client.addressable_devices]
+    memories = [memory.handle for device in new_client.addressable_devices for memory in device.memories]
     name, name_size = immortal_text(PLATFORM)
     version, version_size = immortal_text(_version())
     platform = {
@@ -118,27 +119,27 @@ def client() -> Client:
     }
     topology = new_record(
         "TopologyDescription",
-        made,
+        new_client,
         is_immortal=True,
         descriptions=immortal_words(descriptions),
         num_descriptions=len(descriptions),
         **platform,
     )
-    made.handle = new_record(
+    new_client.handle = new_record(
         "Client",
-        made,
+        new_client,
         is_immortal=True,
         devices=immortal_words(handles),
         num_devices=len(handles),
         process_index=process,
-        addressable_devices=immortal_words(addressable_devices),
-        num_addressable_devices=len(addressable_devices),
+        addressable_devices=immortal_words(addressable_handles),
+        num_addressable_devices=len(addressable_handles),
         addressable_memories=immortal_words(memories),
         num_addressable_memories=len(memories),
         topology=topology,
         **platform,
     )
-    return made
+    return new_client
 
 
 def _version() -> str:

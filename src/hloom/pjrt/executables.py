@@ -433,7 +433,7 @@ def _check_layouts(buffers: list[Buffer], orders: list[tuple[int, ...]]) -> None
     for index, (buffer, order) in enumerate(zip(buffers, orders, strict=True)):
         if buffer.order != order and buffer.value().size > 1:
             raise ArgumentError(
-                f"argument {index} is laid out with its dimensions {buffer.order} from minor to major, "
+                f"argument {index} has its dimensions in the order {buffer.order} from minor to major, "
                 f"the program is compiled for {order}"
             )
 

@@ -38,7 +38,7 @@ def set_entry_layouts(module: Module, program: bytes) -> None:
     if _MODE.partition(".")[2].encode() in program:
         arguments, results = _layout_modes(program)
     if len(arguments) != len(parameters) or len(results) != len(outputs):
-        raise ArgumentError("the program's arguments and results are not those of its entry function")
+        raise ArgumentError("the program's arguments and results do not match its entry function")
     module.entry_parameter_layouts = [_with_mode(s, mode) for s, mode in zip(parameters, arguments, strict=True)]
     module.entry_result_layout = Shape.tuple_of(_with_mode(s, mode) for s, mode in zip(outputs, results, strict=True))
 

@@ -165,12 +165,12 @@ def make_api(handlers: dict[str, Callable[[Any], None]], make_error: Callable[[B
             error = NotImplementedError(f"PJRT_{function.name} is not implemented by hloom")
             native.state.unimplemented[index] = immortal_error(error)
     slots = [native.address(function.name) for function in functions().values()]
-    made: list[Any] = []
+    built: list[Any] = []
     next_extension, end = 0, len(slots)
     for position, (kind, count) in reversed([*enumerate(structures())]):
         head = [kind, next_extension] if position else [next_extension, 24, 0, VERSION[0] | VERSION[1] << 32]
-        made.append(_structure(8 * (1 + len(head) + count), *head, *slots[end - count : end]))
-        next_extension, end = ctypes.addressof(made[-1]), end - count
+        built.append(_structure(8 * (1 + len(head) + count), *head, *slots[end - count : end]))
+        next_extension, end = ctypes.addressof(built[-1]), end - count
     atexit.register(_close, native)
     return next_extension
 
@@ -213,27 +213,27 @@ def _functions() -> list[Native]:
     interface: list[Any] = [execute, from_host, increase_references, decrease_references]
     interface += [ready_event_of, event_is_ready, await_event, event_on_ready]
     own = {function.name: function for function in interface}
-    made: list[Any] = [take_retired, allocate, release, return_record, count_bytes, noop, noop_handler, *own.values()]
-    made += [reset_queue, last_task, completed_tasks, wait_for]
+    natives: list[Any] = [take_retired, allocate, release, return_record, count_bytes, noop, noop_handler]
+    natives += [*own.values(), reset_queue, last_task, completed_tasks, wait_for]
     for index, function in enumerate(functions().values()):
         if f"PJRT_{function.name}" not in own:
-            made.append(_function(function, index))
-    return made
+            natives.append(_function(function, index))
+    return natives
 
 
 def _function(function: Function, index: int) -> Native:
     name = f"PJRT_{function.name}"
     if function.implementation == "get":
-        made = _getter(name, function)
+        native_function = _getter(name, function)
     elif function.implementation == "destroy":
-        made = _destroyer(name, retire_buffer if function.kind == "Buffer" else retire)
+        native_function = _destroyer(name, retire_buffer if function.kind == "Buffer" else retire)
     elif not function.implementation:
-        made = _unimplemented(name, index)
+        native_function = _unimplemented(name, index)
     elif function.implementation == "python":
-        made = _upcall(name, PYTHON_FUNCTIONS.index(function.name))
+        native_function = _upcall(name, PYTHON_FUNCTIONS.index(function.name))
     else:
-        made = _noop(name)
-    return typing.cast(Native, made)
+        native_function = _noop(name)
+    return typing.cast(Native, native_function)
 
 
 @native(name="hloom_pjrt_noop")

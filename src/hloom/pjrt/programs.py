@@ -62,7 +62,7 @@ class Source:
         try:
             proto = message_class(_MESSAGES[self.format]).FromString(self.content)
         except DecodeError as error:
-            raise ProtoError(f"the program is no serialised {_MESSAGES[self.format]}: {error}") from None
+            raise ProtoError(f"the program is not a serialised {_MESSAGES[self.format]}: {error}") from None
         return module_from_proto(proto if self.format == "hlo" else proto.hlo_module)
 
     def set_layouts(self, module: Module) -> None:
@@ -82,7 +82,7 @@ def read_stablehlo(content: bytes) -> Module:
     try:
         computation = _jax.mlir.mlir_module_to_xla_computation(content, use_tuple_args=False, return_tuple=True)
     except Exception as error:
-        raise ArgumentError(f"the program is no StableHLO that this jaxlib can read: {error}") from None
+        raise ArgumentError(f"the program is not StableHLO that this jaxlib can read: {error}") from None
     return read_module(message_class("HloModuleProto").FromString(computation.as_serialized_hlo_module_proto()))
 
 
