@@ -1,1 +1,1 @@
-"""StableHLO: modules of it in and out, as MLIR text and bytecode."""
+"""StableHLO: import and export of modules as MLIR text and bytecode."""

@@ -1,8 +1,8 @@
-"""How attributes of StableHLO and fields of HLO operations stand for each other: each correspondence once, both ways.
+"""Conversions between the attributes of StableHLO ops and the fields of HLO operations, in both directions.
 
-A `ValueCodec` converts one value. An `AttributeCodec` says which attributes of an op hold which fields of the HLO
-operation: `read` converts MLIR attributes to field values, `write` converts fields to MLIR attributes.
-`operations.py` lists the codecs of each op.
+A `ValueCodec` converts the value of one attribute. An `AttributeCodec` converts one or more attributes of an op, which
+need not correspond to fields one to one. `operations.py` lists the codecs of each op. The syntax of attributes is that
+of the StableHLO specification and its TableGen files (StablehloAttrs.td, StablehloEnums.td).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ REQUIRED: Any = object()
 
 
 def integer(attribute: Attribute) -> int:
-    """An integer attribute's value."""
+    """Value of an integer attribute, or of a constant of one element; raises ArgumentError for anything else."""
     if isinstance(attribute, Number) and isinstance(attribute.value, int):
         return attribute.value
     if isinstance(attribute, DenseElements) and attribute.values.size == 1:
@@ -61,13 +61,14 @@ def integer(attribute: Attribute) -> int:
 
 
 def floating_point(attribute: Attribute) -> float:
+    """Value of a numeric attribute as a float; raises ArgumentError for anything else."""
     if isinstance(attribute, Number):
         return float(attribute.value)
     raise ArgumentError(f"expected a number, got {attribute!r}")
 
 
 def boolean(attribute: Attribute) -> bool:
-    """`true`, `false`; a unit attribute means true."""
+    """Value of `true`, `false`, 0, 1 or a unit attribute, which means true; raises ArgumentError for anything else."""
     if attribute is None or isinstance(attribute, bool):
         return attribute is not False
     if isinstance(attribute, Number) and attribute.value in (0, 1):
@@ -76,13 +77,17 @@ def boolean(attribute: Attribute) -> bool:
 
 
 def string(attribute: Attribute) -> str:
+    """Value of a string attribute; raises ArgumentError for anything else."""
     if isinstance(attribute, str):
         return attribute
     raise ArgumentError(f"expected a string, got {attribute!r}")
 
 
 def integers(attribute: Attribute) -> tuple[int, ...]:
-    """`array<i64: 1, 2>`, and the older `dense<[1, 2]> : tensor<2xi64>` and `[1, 2]`."""
+    """Elements of `array<i64: 1, 2>`, or of the older forms `dense<[1, 2]> : tensor<2xi64>` and `[1, 2]`.
+
+    Raises ArgumentError for anything else.
+    """
     if isinstance(attribute, DenseArray):
         return tuple(map(int, attribute.values))
     if isinstance(attribute, DenseElements):
@@ -93,7 +98,7 @@ def integers(attribute: Attribute) -> tuple[int, ...]:
 
 
 def table(attribute: Attribute) -> tuple[tuple[int, ...], ...]:
-    """The rows of `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`."""
+    """Rows of `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`; raises ArgumentError for anything else."""
     if not isinstance(attribute, DenseElements):
         raise ArgumentError(f"expected dense<..> : tensor<..xi64>, got {attribute!r}")
     values = attribute.values
@@ -104,7 +109,7 @@ def table(attribute: Attribute) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class ValueCodec:
-    """One kind of attribute: how its value is read, and written."""
+    """Conversion of an attribute to a Python value (`read`) and back (`write`)."""
 
     read: Callable[[Attribute], Any]
     write: Callable[[Any], Attribute]
@@ -123,7 +128,10 @@ INT64_ARRAY = ValueCodec(integers, i64_array)
 
 
 def enum_case(attribute: Attribute, name: str) -> str:
-    """`LT` of `#stablehlo<comparison_direction LT>`; also of the older string "LT"."""
+    """The case `LT` of `#stablehlo<comparison_direction LT>`, or of the older string "LT".
+
+    Raises ArgumentError for anything else.
+    """
     if isinstance(attribute, DialectAttribute) and attribute.name.partition(".")[2] == name:
         return str(attribute.body).strip()
     if isinstance(attribute, str):
@@ -132,7 +140,10 @@ def enum_case(attribute: Attribute, name: str) -> str:
 
 
 def enumeration(name: str, members: Mapping[str, enum.Enum | None]) -> ValueCodec:
-    """`#stablehlo<name WORD>`: the words of StableHLO and HLO's members."""
+    """Codec of the enumeration attribute `#stablehlo<name CASE>`; `members` maps StableHLO's cases to HLO's members.
+
+    Reading raises ArgumentError for an unknown case.
+    """
     cases = {member: case for case, member in members.items()}
 
     def read(attribute: Attribute) -> enum.Enum | None:
@@ -145,6 +156,7 @@ def enumeration(name: str, members: Mapping[str, enum.Enum | None]) -> ValueCode
 
 
 def _same_cases(enumeration_type: type[enum.Enum], prefix: str = "") -> dict[str, enum.Enum]:
+    """Members by case, for enumerations whose cases have the same names in StableHLO and HLO, but for HLO's prefix."""
     return {name.removeprefix(prefix): member for name, member in enumeration_type.__members__.items()}
 
 
@@ -158,7 +170,7 @@ PRECISION = enumeration("precision", _same_cases(Precision))
 
 
 def _api_version(attribute: Attribute) -> CustomCallApiVersion:
-    """An i32, or the name of the member in older files."""
+    """Reads an i32, or the name of the member as in older files."""
     if isinstance(attribute, Number):
         members = list(CustomCallApiVersion)
         if 0 <= integer(attribute) < len(members):
@@ -170,32 +182,40 @@ def _api_version(attribute: Attribute) -> CustomCallApiVersion:
 API_VERSION = ValueCodec(_api_version, lambda value: Number(list(CustomCallApiVersion).index(value), I32))
 
 
-# Values of several attributes or several fields
+# Correspondences of attributes and fields
 
 
 class AttributeCodec(Protocol):
-    """Some attributes of a StableHLO op and the fields of the HLO operation that they are."""
+    """Conversion of some attributes of an op to fields of the HLO operation (`read`) and back (`write`)."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
-        """Field name -> value; `operands` are the shapes of the op's operands."""
+        """Returns field name -> value; `operands` are the shapes of the op's operands.
+
+        Raises ArgumentError if an attribute is missing or malformed.
+        """
         ...
 
     def write(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        """Attribute name -> value."""
+        """Returns attribute name -> value; attributes equal to their default may be omitted.
+
+        Raises ArgumentError for a value that StableHLO cannot express.
+        """
         ...
 
 
 def required(attributes: Attributes, name: str) -> Attribute:
+    """The attribute of a name; raises ArgumentError if it is missing."""
     if name not in attributes:
         raise ArgumentError(f"the attribute {name} is missing")
     return attributes[name]
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """One attribute that is one field; a value that equals `default` need not stand in the text.
+class Plain(AttributeCodec):
+    """An attribute that corresponds to one field, `name` unless `field` is given.
 
-    `always_written` is for what MLIR wants to be there even so.
+    A value equal to `default` may be omitted from the text; `always_written` is for attributes that MLIR requires
+    anyway.
     """
 
     name: str
@@ -216,10 +236,11 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
-    """One attribute with named parts, `#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>`.
+class Fields(AttributeCodec):
+    """An attribute with named parameters, `#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>`.
 
-    `scalars` and `lists` map names in the text to fields of the HLO operation; what the text leaves out is 0 or empty.
+    `lists` and `scalars` map names of parameters to fields of the HLO operation; parameters that the text omits are
+    empty or 0.
     """
 
     name: str
@@ -249,11 +270,12 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """Sizes, strides, dilations and padding, each an attribute of its own, as HLO's one window.
+class Windows(AttributeCodec):
+    """HLO's window, whose sizes, strides, dilations and padding are separate attributes of StableHLO.
 
-    A convolution has no sizes (`sizes` is ""): they are those of the kernel's spatial dimensions. `base` and `window`
-    name the dilations, "" where the op has none.
+    `sizes`, `base` and `window` name the attributes of sizes, base dilations and window dilations. A convolution has no
+    attribute of sizes (`sizes` is ""): its window has the sizes of the kernel's spatial dimensions. `base` and `window`
+    are "" for ops without these dilations.
     """
 
     sizes: str = "window_dimensions"
@@ -315,8 +337,8 @@ class Windows:
         return written
 
 
-class Pads:
-    """`edge_padding_low`, `edge_padding_high` and `interior_padding` as HLO's padding configuration."""
+class Pads(AttributeCodec):
+    """HLO's padding configuration from `edge_padding_low`, `edge_padding_high` and `interior_padding`."""
 
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
 
@@ -330,8 +352,8 @@ class Pads:
         return {name: i64_array([getattr(row, name) for row in config]) for name in self.names}
 
 
-class Slices:
-    """`start_indices`, `limit_indices` and `strides` as HLO's slices."""
+class Slices(AttributeCodec):
+    """HLO's slice from `start_indices`, `limit_indices` and `strides`."""
 
     names = ("start_indices", "limit_indices", "strides")
 
@@ -347,13 +369,14 @@ class Slices:
 
 
 def same_length(names: Sequence[str], columns: Sequence[Sequence[int]]) -> None:
+    """Raises ArgumentError unless the columns have equal lengths; `names` are for the message."""
     if len({len(column) for column in columns}) > 1:
         lengths = ", ".join(f"{name} {len(column)}" for name, column in zip(names, columns, strict=True))
         raise ArgumentError(f"lists of different lengths: {lengths}")
 
 
-class Groups:
-    """`replica_groups`: a table whose rows are filled up with -1, or axes of a mesh."""
+class Groups(AttributeCodec):
+    """`replica_groups`: a table whose shorter rows are filled with -1, or axes of a mesh."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
         attribute = required(attributes, "replica_groups")
@@ -370,8 +393,10 @@ class Groups:
 
 
 def groups_along_axes(attribute: DialectAttribute) -> ReplicaGroups:
-    """`#stablehlo.replica_group_mesh_axes<mesh = #stablehlo.mesh<axes = [..]>, axes = [..]>`, each group written out:
-    XLA does not read groups of one device as axes.
+    """The explicit groups of `#stablehlo.replica_group_mesh_axes<mesh = #stablehlo.mesh<axes = [..]>, axes = [..]>`.
+
+    They are enumerated since XLA does not read groups of one device as mesh axes. Raises ArgumentError for malformed
+    axes.
     """
     body = _fields(attribute, "replica_group_mesh_axes")
     mesh = _fields(required(body, "mesh"), "mesh")
@@ -385,12 +410,14 @@ def groups_along_axes(attribute: DialectAttribute) -> ReplicaGroups:
 
 
 def _fields(attribute: Attribute, name: str) -> dict[str, Attribute]:
+    """Parameters of a `#stablehlo.name<..>` attribute."""
     if isinstance(attribute, DialectAttribute) and isinstance(attribute.body, dict):
         return attribute.body
     raise ArgumentError(f"expected #stablehlo.{name}<..>, got {attribute!r}")
 
 
 def _entries(body: Attributes) -> list[Attribute]:
+    """The list under `axes`."""
     axes = required(body, "axes")
     if isinstance(axes, list):
         return axes
@@ -398,7 +425,9 @@ def _entries(body: Attributes) -> list[Attribute]:
 
 
 def _axis_ref(body: Attributes, names: Sequence[str]) -> AxisRef:
-    """An axis by its name; `sub_axis_info = (2)4` is the part of size 4 below 2 coarser positions."""
+    """Reads an axis by its name; `sub_axis_info = (2)4` is a sub-axis of size 4 with 2 as the product of the sizes
+    before it.
+    """
     name, part = string(required(body, "name")), body.get("sub_axis_info")
     if name not in names:
         raise ArgumentError(f"the mesh has no axis {name!r}; it has: {', '.join(names) or 'none'}")
@@ -407,10 +436,10 @@ def _axis_ref(body: Attributes, names: Sequence[str]) -> AxisRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
-    """`channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>` as HLO's channel id; handle 0 means none.
+class Channel(AttributeCodec):
+    """HLO's channel id from `channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>`; handle 0 means none.
 
-    `type` is what is written for it: 0 and 1 between devices, 2 and 3 to and from the host.
+    `type` is the channel type that is written: 0 or 1 between devices, 2 from device to host, 3 from host to device.
     """
 
     type: int = 0
@@ -433,8 +462,8 @@ class Channel:
         return {"channel_handle": DialectAttribute("stablehlo.channel_handle", body)}
 
 
-class Precisions:
-    """`precision_config = [#stablehlo<precision HIGHEST>, ..]`; not beside an algorithm, which decides."""
+class Precisions(AttributeCodec):
+    """`precision_config = [#stablehlo<precision HIGHEST>, ..]`; omitted beside a dot algorithm, which overrides it."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
         entries = attributes.get("precision_config")
@@ -449,8 +478,8 @@ class Precisions:
         return {"precision_config": [PRECISION.write(p) for p in precisions]}
 
 
-# HLO's word for a dot algorithm -> lhs, rhs and accumulation type, components of lhs and rhs, primitive operations,
-# whether accumulation may be imprecise.
+# HLO's name of a dot algorithm -> types of lhs, rhs and accumulator, component counts of lhs and rhs, number of
+# primitive operations, whether accumulation may be imprecise.
 DOT_ALGORITHMS: dict[str, tuple[str, str, str, int, int, int, bool]] = {
     "dot_any_f8_any_f8_f32": ("f8E5M2", "f8E5M2", "f32", 1, 1, 1, False),
     "dot_any_f8_any_f8_f32_fast_accum": ("f8E5M2", "f8E5M2", "f32", 1, 1, 1, True),
@@ -478,8 +507,8 @@ _ALGORITHM_FIELDS = (
 )
 
 
-class Algorithm:
-    """`algorithm = #stablehlo.dot_algorithm<lhs_precision_type = tf32, ..>` as HLO's word for it."""
+class Algorithm(AttributeCodec):
+    """`algorithm = #stablehlo.dot_algorithm<lhs_precision_type = tf32, ..>`, which has a single name in HLO."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
         attribute = attributes.get("algorithm")
@@ -511,7 +540,7 @@ class Algorithm:
         return {"algorithm": DialectAttribute("stablehlo.dot_algorithm", body)}
 
 
-class Accuracy:
+class Accuracy(AttributeCodec):
     """`result_accuracy = #stablehlo.result_accuracy<mode = #stablehlo.result_accuracy_mode<HIGHEST>>`."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
@@ -540,7 +569,7 @@ class Accuracy:
         return {"result_accuracy": DialectAttribute("stablehlo.result_accuracy", body)}
 
 
-class Pairs:
+class Pairs(AttributeCodec):
     """`source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>`."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
@@ -553,11 +582,11 @@ class Pairs:
         return {"source_target_pairs": i64_table(op.source_target_pairs)}  # type: ignore[attr-defined]
 
 
-# Convolution: `#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>`
+# Convolutions
 
 
-class ConvolutionDimensions:
-    """`dimension_numbers` of a convolution."""
+class ConvolutionDimensions(AttributeCodec):
+    """`dimension_numbers` of a convolution, `#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>`."""
 
     def read(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
         return {"dimension_numbers": dimension_numbers(attributes)}
@@ -574,6 +603,7 @@ _SIDES = (
 
 
 def dimension_numbers(attributes: Attributes) -> ConvolutionDimensionNumbers:
+    """Reads the attribute `dimension_numbers` of a convolution; raises ArgumentError if it is missing or malformed."""
     attribute = required(attributes, "dimension_numbers")
     if not isinstance(attribute, DialectAttribute) or attribute.name.partition(".")[2] != "conv":
         raise ArgumentError(f"dimension_numbers is #stablehlo.conv<..>, got {attribute!r}")
@@ -597,7 +627,7 @@ def dimension_numbers(attributes: Attributes) -> ConvolutionDimensionNumbers:
 
 
 def _from_named_fields(body: Attributes) -> ConvolutionDimensionNumbers:
-    """The form with a name for each number: `#stablehlo.conv<raw input_batch_dimension = 0, ..>`."""
+    """Reads the form with named parameters, `#stablehlo.conv<raw input_batch_dimension = 0, ..>`."""
     values: dict[str, Any] = {}
     for side, letters in _SIDES:
         for _, name in letters:
@@ -607,6 +637,7 @@ def _from_named_fields(body: Attributes) -> ConvolutionDimensionNumbers:
 
 
 def convolution_attribute(dimensions: ConvolutionDimensionNumbers) -> DialectAttribute:
+    """The attribute `#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>` of a convolution's dimension numbers."""
     sides: list[str] = []
     for side, letters in _SIDES:
         spatial = getattr(dimensions, f"{side}_spatial_dimensions")

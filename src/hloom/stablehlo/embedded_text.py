@@ -1,7 +1,8 @@
-"""Programs with sizes that only a call knows, `tensor<?x3xf32>`: HLO modules that keep the text until these are given.
+"""HLO modules that embed the text of a StableHLO program with unknown sizes, `tensor<?x3xf32>`.
 
-What StableHLO computes of sizes (dynamic_broadcast_in_dim and the like) has no HLO before that. Such a module is one
-custom call with the program's interface; with the sizes of the parameters its text is imported as any other.
+Computations on sizes (dynamic_broadcast_in_dim and the like) have no HLO before the sizes are known. Such a program
+becomes a module with one custom call, whose backend config is the text; once a call gives the parameters' sizes, the
+text is imported for them (`importer.module.specialized_stablehlo`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ TARGET = "hloom$stablehlo"
 
 
 def embed_text(name: str, interface: FunctionType, text: str) -> Module:
-    """The module that keeps the text of a program with this interface."""
+    """Builds the module that embeds the StableHLO text of a program; `interface` has the types of parameters and
+    results.
+    """
     entry = Computation("main")
     parameters = [
         entry.add(Instruction(f"Arg_{i}", open_shape_of(type_), Parameter(number=i)))
@@ -36,7 +39,7 @@ def embed_text(name: str, interface: FunctionType, text: str) -> Module:
 
 
 def embedded_text(module: Module) -> str | None:
-    """The text that a module keeps; None for any other module."""
+    """The StableHLO text that a module embeds; None for any other module."""
     root = module.entry.root
     is_program = isinstance(root.op, CustomCall) and root.op.target_name == TARGET
     return root.backend_config if is_program else None

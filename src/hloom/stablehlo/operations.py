@@ -1,15 +1,15 @@
-"""Which StableHLO op is which HLO operation, and how their attributes stand for each other: declared once, both ways.
+"""The table of correspondences between StableHLO ops and HLO operations, which importer and exporter share.
 
-    Row("gather", "gather", parts=(Fields("dimension_numbers", ...), Plain("slice_sizes", INT64_ARRAY), ...))
+    Row("gather", "gather", codecs=(Fields("dimension_numbers", ...), Plain("slice_sizes", INT64_ARRAY), ...))
 
-A row says all about an op whose operands are those of the HLO operation in the same order: importing reads the parts
-into the fields of the operation (`Row.fields`), exporting writes them (`Row.attributes`). `regions` names the fields
-that hold computations, in the order of the op's regions. The ops for which order or number of operands, or the
-result, differ (while, if, case, custom_call, send, ...) have rows for the attributes that they share with the HLO
-operation, and `irregular=True`: `importer/rules.py` and `exporter/rules.py` each have a function for them.
+A row is complete for an op whose operands are those of the HLO operation, in the same order: the importer converts
+attributes to fields (`Row.fields`), the exporter fields to attributes (`Row.attributes`). `regions` names the fields
+that hold computations, in the order of the op's regions. Ops that differ from the HLO operation in the order or number
+of operands, or in the result (while, if, case, custom_call, send, ...), have rows for the attributes that both share
+and `irregular=True`; `importer/rules.py` and `exporter/rules.py` each have a function for them.
 
-`BY_NAME` finds a row by the name of the op without its dialect, `BY_OPCODE` by opcode; the exporter takes the first
-row of an opcode. Ops of the CHLO dialect that HLO has as operations are rows too; `importer/chlo.py` has the others.
+`BY_NAME` finds a row by the name of the op without its dialect, `BY_OPCODE` by opcode; the exporter takes the first row
+of an opcode. CHLO ops that are HLO operations are rows too; `importer/chlo.py` expands the others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from hloom.stablehlo.mlir.ir import Attribute
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One StableHLO op and its HLO operation."""
+    """Correspondence of a StableHLO op and an HLO operation."""
 
     name: str
     opcode: str
@@ -66,17 +66,24 @@ class Row:
 
     @property
     def declaration(self) -> type[Operation]:
+        """Class of the HLO operation."""
         return OPERATIONS[self.opcode]
 
     def fields(self, attributes: Attributes, operands: Sequence[Shape]) -> dict[str, Any]:
-        """The field values of the HLO operation, computations left out, from the op's attributes."""
+        """Converts the op's attributes to field values of the HLO operation, without those that hold computations.
+
+        `operands` are the shapes of the operands. Raises ArgumentError for missing or malformed attributes.
+        """
         values: dict[str, Any] = {}
         for codec in self.codecs:
             values |= codec.read(attributes, operands)
         return values
 
     def attributes(self, op: Operation, operands: Sequence[Shape]) -> dict[str, Attribute]:
-        """The op's attributes from an HLO operation."""
+        """Converts the fields of an HLO operation to the op's attributes.
+
+        `operands` are the shapes of the operands. Raises ArgumentError for values that StableHLO cannot express.
+        """
         written: dict[str, Attribute] = {}
         for codec in self.codecs:
             written |= codec.write(op, operands)
@@ -84,7 +91,7 @@ class Row:
 
 
 def _same(names: str, *codecs: AttributeCodec, dialect: str = "stablehlo") -> list[Row]:
-    """Ops whose names are HLO's opcodes with underscores for dashes."""
+    """Rows of ops whose names are HLO's opcodes with underscores for dashes."""
     return [Row(name, name.replace("_", "-"), codecs, dialect=dialect) for name in names.split()]
 
 
@@ -173,7 +180,7 @@ ROWS: tuple[Row, ...] = (
     Row("batch_norm_training", "batch-norm-training", _NORM),
     Row("batch_norm_inference", "batch-norm-inference", _NORM),
     Row("batch_norm_grad", "batch-norm-grad", _NORM),
-    # Computations of scalars
+    # Operations with computations on scalars
     Row("reduce", "reduce", (Plain("dimensions", INT64_ARRAY),), _ONE_COMPUTATION),
     Row("reduce_window", "reduce-window", (Windows(),), _ONE_COMPUTATION),
     Row("select_and_scatter", "select-and-scatter", (Windows(base="", window=""),), ("select", "scatter")),
@@ -184,11 +191,11 @@ ROWS: tuple[Row, ...] = (
         (_SCATTER, Plain("indices_are_sorted", BOOLEAN, default=False),
          Plain("unique_indices", BOOLEAN, default=False)),
         ("update_computation",)),
-    # Random bits
+    # Random numbers
     Row("rng", "rng", (Plain("rng_distribution", RNG_DISTRIBUTION, "distribution"),), irregular=True),
     Row("rng_bit_generator", "rng-bit-generator", (Plain("rng_algorithm", RNG_ALGORITHM, "algorithm"),),
         irregular=True),
-    # Between devices
+    # Collectives
     Row("all_gather", "all-gather", (Plain("all_gather_dim", INT64), *_COLLECTIVE, _GLOBAL_IDS)),
     Row("all_reduce", "all-reduce", (*_COLLECTIVE, _GLOBAL_IDS), _ONE_COMPUTATION),
     Row("reduce_scatter", "reduce-scatter", (Plain("scatter_dimension", INT64), *_COLLECTIVE, _GLOBAL_IDS),
@@ -198,7 +205,7 @@ ROWS: tuple[Row, ...] = (
     Row("collective_broadcast", "collective-broadcast", _COLLECTIVE),
     Row("replica_id", "replica-id"),
     Row("partition_id", "partition-id"),
-    # Order, tuples and the outside
+    # Tokens, tuples, infeed, host transfers and custom calls
     Row("after_all", "after-all"),
     Row("tuple", "tuple"),
     Row("get_tuple_element", "get-tuple-element", (Plain("index", INT32),)),
@@ -213,7 +220,7 @@ ROWS: tuple[Row, ...] = (
         (Plain("call_target_name", STRING, "target_name"), Plain("has_side_effect", BOOLEAN, "has_effect", False),
          Plain("api_version", API_VERSION, default=API_VERSION.read("API_VERSION_ORIGINAL"))),
         irregular=True),
-    # Control flow and values: what their regions and operands mean is code of importer and exporter.
+    # Constants and control flow, whose operands and regions importer and exporter convert.
     Row("constant", "constant", irregular=True),
     Row("while", "while", (), ("condition", "body"), irregular=True),
     Row("if", "conditional", irregular=True),
