@@ -1,1 +1,1 @@
-"""An HLO module as StableHLO: functions and blocks, the rules of single operations, locations."""
+"""Export of HLO modules to StableHLO: functions and blocks, the rules of single operations, locations."""

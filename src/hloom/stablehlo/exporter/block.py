@@ -1,4 +1,8 @@
-"""One HLO computation as one block of operations: `BlockExporter`, which the rules of single operations work with."""
+"""Exports an HLO computation as a block of StableHLO operations.
+
+`BlockExporter` emits operations and keeps the leaves (arrays and tokens) of each instruction's value, since StableHLO
+programs have no tuples; the rules of single operations (`rules.py`, `expansions.py`) work on it.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +31,25 @@ from hloom.stablehlo.mlir.types import INDEX, mlir_type, tensor_type
 from hloom.stablehlo.operations import BY_OPCODE
 from hloom.text.sharding import sharding_text
 
-# A leaf that nothing defines, such as the context of a start: zeros are made of it where it is used after all.
 Leaf = Value | None
+"""A leaf of a value; None is undefined, such as the context of a start, and becomes zeros if it is used."""
 Rule: TypeAlias = "Callable[[BlockExporter, Instruction], list[Leaf]]"
 
 
 class ExportContext(Protocol):
-    """The module around a block: the functions that it may call, and how operations are exported."""
+    """The module being exported: its functions, which blocks call, and the rules of operations."""
 
     rules: Mapping[str, Rule]
     module: Module
     locations: Locations | None
 
     def symbol(self, computation: Computation) -> str:
-        """The name of the function that a computation is."""
+        """The name of the function that a computation becomes."""
         ...
 
 
 class BlockExporter:
-    """Exports the instructions of one computation into one block; `values` are the leaves of those so far."""
+    """Exports the instructions of one computation to one block; `values` has the leaves of exported instructions."""
 
     def __init__(self, context: ExportContext) -> None:
         self.context = context
@@ -55,12 +59,13 @@ class BlockExporter:
 
     @property
     def module(self) -> Module:
+        """The HLO module that is exported."""
         return self.context.module
 
     # Blocks
 
     def take_parameters(self, computation: Computation) -> None:
-        """Makes an argument of the block for each leaf of the parameters."""
+        """Adds a block argument for each leaf of the computation's parameters."""
         for parameter in computation.parameters:
             arguments = [Value(mlir_type(leaf)) for leaf in parameter.shape.leaves()]
             for argument in arguments:
@@ -69,7 +74,10 @@ class BlockExporter:
             self.values[parameter] = list(arguments)
 
     def body(self, computation: Computation, terminator: str) -> None:
-        """Exports the instructions of a computation whose parameters have values already, and returns the root's."""
+        """Exports the instructions of a computation whose parameters have values, and ends the block with `terminator`.
+
+        Raises HloomError with the instruction for anything that StableHLO cannot express.
+        """
         for instruction in computation.instructions:
             if instruction.opcode == "parameter":
                 continue
@@ -82,7 +90,9 @@ class BlockExporter:
         self.block.operations.append(Operation(terminator, self.leaves(computation.root)))
 
     def region(self, computation: Computation, bound: Sequence[Sequence[Leaf]] | None = None) -> Region:
-        """A region that is a computation: with arguments, or with parameters `bound` to values around it."""
+        """Exports a computation as a region; `bound` holds outer values for the parameters, which otherwise become
+        arguments.
+        """
         inner = BlockExporter(self.context)
         if bound is None:
             inner.take_parameters(computation)
@@ -94,7 +104,7 @@ class BlockExporter:
 
     @contextmanager
     def emitted_region(self, types: Sequence[Type]) -> Iterator[tuple[BlockExporter, Region]]:
-        """A region with arguments of some types, into which the caller emits operations."""
+        """Opens a region with arguments of these types; the caller emits operations into it."""
         inner = BlockExporter(self.context)
         inner.current = self.current
         inner.block.arguments = [Value(type_) for type_ in types]
@@ -103,7 +113,7 @@ class BlockExporter:
     # Values
 
     def leaves(self, *instructions: Instruction) -> list[Value]:
-        """The leaves of the values of some instructions; zeros where nothing defines one."""
+        """The leaves of the values of some instructions; undefined leaves become zeros."""
         values: list[Value] = []
         for instruction in instructions:
             leaves = self.values[instruction]
@@ -114,15 +124,17 @@ class BlockExporter:
         return values
 
     def zeros(self, shape: Shape) -> Value:
+        """Emits a constant of zeros, or a new token."""
         if shape.is_token:
             return self.emit("stablehlo.create_token", [], [mlir_type(shape)])[0]
         return self.constant(np.zeros(shape.dimensions, shape.element_type.dtype), tensor_type(shape))
 
     def constant(self, array: np.ndarray, type_: TensorType) -> Value:  # type: ignore[type-arg]
+        """Emits `stablehlo.constant` with the elements of an array."""
         return self.emit("stablehlo.constant", [], [type_], {"value": DenseElements(type_, array)})[0]
 
     def element(self, instruction: Instruction, index: int) -> list[Leaf]:
-        """The leaves of one element of an instruction's tuple."""
+        """The leaves of an element of an instruction's tuple."""
         start = sum(map(leaf_count, instruction.shape.elements[:index]))
         return self.values[instruction][start : start + leaf_count(instruction.shape.elements[index])]
 
@@ -136,7 +148,7 @@ class BlockExporter:
         attributes: dict[str, Attribute] | None = None,
         regions: Iterable[Region] = (),
     ) -> list[Value]:
-        """Appends an operation and gives its results."""
+        """Appends an operation with results of these types, and returns the results."""
         operation = Operation(name, list(operands), [Value(type_) for type_ in types], attributes or {}, list(regions))
         if self.current is not None:
             operation.location = self._location(self.current)
@@ -144,7 +156,11 @@ class BlockExporter:
         return operation.results
 
     def emit_for(self, instruction: Instruction, name: str, types: Iterable[Type], **parts: Any) -> list[Value]:
-        """Appends an operation for an instruction, on its operands, with its sharding and frontend attributes."""
+        """Appends an operation for an instruction, with its sharding and frontend attributes.
+
+        `parts` may have `operands` (default: those of the instruction), `attributes` and `regions`. Returns the
+        results.
+        """
         types = list(types)
         attributes = {**parts.pop("attributes", {}), **carried_attributes(instruction, types)}
         operands = parts.pop("operands", None)
@@ -157,7 +173,11 @@ class BlockExporter:
         return rule(self, instruction) if rule is not None else self.regular(instruction)
 
     def regular(self, instruction: Instruction) -> list[Leaf]:
-        """What the row of the opcode says: the same operands, the leaves of the result, attributes and regions."""
+        """Exports an instruction by the row of its opcode: same operands, leaves of the result, converted attributes
+        and regions.
+
+        Raises ArgumentError for an opcode that StableHLO lacks.
+        """
         row = BY_OPCODE.get(instruction.opcode)
         if row is None:
             raise ArgumentError(f"{instruction.opcode} has no meaning in StableHLO, which has no such operation")
@@ -180,15 +200,17 @@ class BlockExporter:
 
 
 def leaves_of(shapes: Iterable[Shape]) -> list[Shape]:
+    """The leaves of shapes, in order."""
     return [leaf for shape in shapes for leaf in shape.leaves()]
 
 
 def leaf_count(shape: Shape) -> int:
+    """The number of leaves of a shape."""
     return sum(1 for _ in shape.leaves())
 
 
 def leaf_range(shape: Shape, index: Sequence[int]) -> range:
-    """The positions, among the leaves of a shape, of those below an index."""
+    """The positions, among the leaves of a shape, of those under a shape index."""
     start = 0
     for i in index:
         start += sum(map(leaf_count, shape.elements[:i]))
@@ -197,7 +219,10 @@ def leaf_range(shape: Shape, index: Sequence[int]) -> range:
 
 
 def leaf_shardings(sharding: Sharding, count: int) -> list[Sharding]:
-    """One sharding for each leaf: those of a tuple sharding, or the same for all."""
+    """The shardings of `count` leaves: those of a tuple sharding, or the same for all.
+
+    Raises ArgumentError for a tuple sharding of another size.
+    """
     parts = list(sharding.tuple_shardings) if sharding.type is ShardingType.TUPLE else [sharding] * count
     if len(parts) != count:
         raise ArgumentError(f"a tuple sharding needs {count} shardings, one for each leaf, got {len(parts)}")
@@ -205,15 +230,16 @@ def leaf_shardings(sharding: Sharding, count: int) -> list[Sharding]:
 
 
 def layout_attribute(shape: Shape) -> DenseElements:
-    """The order of dimensions in memory, the fastest first: `dense<[0, 1]> : tensor<2xindex>`."""
+    """The layout of a shape as XLA's attribute, minor to major: `dense<[0, 1]> : tensor<2xindex>`."""
     order = np.array(shape.layout.minor_to_major if shape.layout is not None else (), np.int64)
     return DenseElements(TensorType(order.shape, INDEX), order)
 
 
 def carried_attributes(instruction: Instruction, types: Sequence[Type]) -> dict[str, Attribute]:
-    """What every operation may carry: `mhlo.sharding` and `mhlo.frontend_attributes`.
+    """The attributes `mhlo.sharding` and `mhlo.frontend_attributes` of an instruction, for an operation with these
+    types.
 
-    The sharding of a tuple is written where the operation's results are the leaves of the tuple.
+    The sharding of a tuple is exported only if the operation's results are the leaves of the tuple.
     """
     attributes: dict[str, Attribute] = {}
     sharding = instruction.sharding

@@ -1,4 +1,4 @@
-"""HLO operations that become several of StableHLO, or one of another form: `EXPANSIONS`, one function an opcode."""
+"""Rules of HLO operations that become several StableHLO ops or one of another form: `EXPANSIONS`, by opcode."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ F32, S32 = PrimitiveType.F32, PrimitiveType.S32
 
 
 class _BlockBuilder:
-    """Emits the operations that expansions are made of, from values and the shapes that these have."""
+    """Emits the ops of an expansion with explicit shapes."""
 
     def __init__(self, block: BlockExporter) -> None:
         self.block = block
 
     def one(self, name: str, operands: Sequence[Value], shape: Shape, **attributes: Attribute) -> Value:
+        """Emits an op with one result."""
         return self.block.emit(f"stablehlo.{name}", operands, [mlir_type(shape)], attributes)[0]
 
     def reshape(self, value: Value, shape: Shape) -> Value:
         return self.one("reshape", [value], shape)
 
     def transpose(self, value: Value, shape: Shape, permutation: Sequence[int]) -> tuple[Value, Shape]:
-        """Leaves out a permutation that changes nothing."""
+        """Emits a transpose and returns its value and shape; an identity permutation emits nothing."""
         if list(permutation) == sorted(permutation):
             return value, shape
         transposed_shape = Shape.array(shape.element_type, [shape.dimensions[d] for d in permutation])
         return self.one("transpose", [value], transposed_shape, permutation=i64_array(permutation)), transposed_shape
 
 
-# Memory read as another shape
+# Bitcasts
 
 
 def _bitcast(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """The elements in the order of memory, which layouts say, read as the other type and shape."""
+    """Reinterprets the elements, in the order of their layout, as another type and shape."""
     build, target = _BlockBuilder(block), instruction.shape
     (operand,) = instruction.operands
     if target.is_tuple:
@@ -81,7 +82,7 @@ def _physical_order(shape: Shape) -> list[int]:
 
 
 def _top_k(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """chlo.top_k where the largest are asked for; else a sort with the indices, and the first of both."""
+    """Emits chlo.top_k for the largest elements, otherwise a stable sort with indices and slices of both results."""
     op: Any = instruction.op
     types = [mlir_type(leaf) for leaf in instruction.shape.leaves()]
     if op.largest:
@@ -109,7 +110,7 @@ def _top_k(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _slice(build: _BlockBuilder, value: Value, shape: Shape, limits: Sequence[int], start: int = 0) -> Value:
-    """The elements below `limits`, from `start` on in the first dimension."""
+    """Emits the slice of elements below `limits`, from `start` on in the first dimension."""
     starts = [start, *[0] * (len(limits) - 1)]
     return build.one(
         "slice",
@@ -144,7 +145,9 @@ def _ragged_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _scaled_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """The operands in f32, times their scales, each repeated over its block; their product, in the result's type."""
+    """Emits the dot of the operands in f32, multiplied by their scales, which are repeated over blocks; converts the
+    result.
+    """
     build, op = _BlockBuilder(block), instruction.op
     lhs, rhs, lhs_scale, rhs_scale = instruction.operands
     scaled = [_scaled(build, *pair) for pair in ((lhs, lhs_scale), (rhs, rhs_scale))]
@@ -157,6 +160,7 @@ def _scaled_dot(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _scaled(build: _BlockBuilder, operand: Instruction, scale: Instruction) -> Value:
+    """The operand in f32 times its scale, broadcast over its blocks."""
     shape = Shape.array(F32, operand.shape.dimensions)
     value, factor = (build.block.leaves(i)[0] for i in (operand, scale))
     value = value if operand.shape.element_type is F32 else build.one("convert", [value], shape)
@@ -176,7 +180,7 @@ def _scaled(build: _BlockBuilder, operand: Instruction, scale: Instruction) -> V
 
 
 def _scan(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """chlo.scan: inputs and initial carries, outputs and final carries, counted by segments."""
+    """Emits chlo.scan, whose operand and result segments count inputs, initial carries, outputs and final carries."""
     op: Any = instruction.op
     inputs = len(instruction.operands) - op.num_carries
     results = leaf_total(instruction.shape) - op.num_carries
@@ -194,14 +198,15 @@ def _scan(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def leaf_total(shape: Shape) -> int:
+    """The number of leaves of a shape."""
     return sum(1 for _ in shape.leaves())
 
 
-# Between devices
+# Collectives
 
 
 def _all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """With a dimension it is one operation; without, the operands are stacked first and the result is cut again."""
+    """Emits all_to_all; the tuple form, without a dimension, becomes one on stacked operands whose result is sliced."""
     op: Any = instruction.op
     if op.split_dimension is not None:
         count = _group_size(block, op)
@@ -226,6 +231,7 @@ def _all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _exchange(instruction: Instruction, dimension: int, count: int) -> dict[str, Attribute]:
+    """Attributes of an all_to_all that splits and concatenates along one dimension."""
     attributes = BY_OPCODE["all-to-all"].attributes(instruction.op, instruction.operand_shapes)
     return attributes | {
         "split_dimension": i64(dimension),
@@ -235,6 +241,7 @@ def _exchange(instruction: Instruction, dimension: int, count: int) -> dict[str,
 
 
 def _group_size(block: BlockExporter, op: Any) -> int:
+    """The size of the largest group; without groups, all replicas or partitions."""
     sizes = op.group_sizes()
     if sizes:
         return int(max(sizes))
@@ -242,7 +249,7 @@ def _group_size(block: BlockExporter, op: Any) -> int:
 
 
 def _ragged_all_to_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """The custom call that XLA knows it by."""
+    """Emits the custom call `ragged_all_to_all`, as XLA does."""
     op: Any = instruction.op
     config: dict[str, Any] = dict(Groups().write(op, ()))
     if op.channel_id is not None:

@@ -1,4 +1,6 @@
-"""Metadata of HLO as MLIR locations: `"jit(f)/add"("model.py":4:2 to :8)`, with the callers where they are known."""
+"""Metadata of instructions as MLIR locations, `"jit(f)/add"("model.py":4:2 to :8)`, with callers where they are
+known.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ _NO_FRAME = 0
 
 
 class Locations:
-    """Locations of the instructions of one module; `stack_frames` are its tables (see `Module.stack_frames`)."""
+    """Locations of the instructions of a module; `stack_frames` are its tables (see `Module.stack_frames`)."""
 
     def __init__(self, stack_frames: Mapping[str, Sequence[Any]]) -> None:
         self.tables = {
@@ -21,7 +23,7 @@ class Locations:
         }
 
     def of(self, metadata: Mapping[str, Any]) -> str:
-        """The location that says what `metadata` says; "" where that is nothing."""
+        """The MLIR location of OpMetadata; "" without a name and position."""
         position = self._call_stack(_natural_number(metadata.get("stack_frame_id"))) or _source_range(metadata)
         name = metadata.get("op_name")
         if not name:
@@ -29,7 +31,7 @@ class Locations:
         return f"{quoted(str(name))}({position})" if position else quoted(str(name))
 
     def _call_stack(self, frame_id: int) -> str:
-        """`callsite("f"("a.py":4:2) at ..)`: a frame, and the frames of its callers."""
+        """The location `callsite("f"("a.py":4:2) at ..)` of a stack frame and its callers; "" for an unknown frame."""
         positions: list[str] = []
         seen: set[int] = set()
         while frame_id != _NO_FRAME and frame_id not in seen:
@@ -39,7 +41,7 @@ class Locations:
             if frame is None or not position:
                 break
             positions.append(position)
-            # Text counts parents from 1, where 1 says that there is none.
+            # In text, parent_frame_id is one more than in the proto: 1 means none.
             frame_id = frame.get("parent_frame_id", 1) - 1
         if not positions:
             return ""
@@ -70,7 +72,7 @@ class Locations:
 
 
 def _natural_number(value: Any) -> int:
-    """A number of metadata; 0 for what is none, since text may hold anything there."""
+    """A number of the metadata; 0 for anything else, since HLO text may hold any value."""
     return value if isinstance(value, int) and value >= 0 else 0
 
 

@@ -1,13 +1,12 @@
-"""An HLO module as StableHLO: `print_stablehlo` gives the text, `export_module` the operations.
+"""Export of HLO modules to StableHLO: `print_stablehlo` returns text, `export_module` operations.
 
-What an operation becomes is said by its row in `stablehlo/operations.py`, or, where operands or results do not
-correspond one to one, by a function of `rules.py`. Here are the parts around it: functions, regions, attributes of the
-module.
+Operations are converted by their row in `stablehlo/operations.py` or, if operands or results do not correspond one to
+one, by a function of `rules.py`. This file has the rest: functions, regions, and attributes of the module.
 
-Tuples do not exist in the result. The value of an instruction is the list of its leaves, so tuple and
-get-tuple-element are no operations; a parameter or result that is a tuple becomes one for each leaf, in order, as
-XLA's own conversion has it. Layouts inside the module, schedules and control dependencies have no place in StableHLO
-and are left out: they do not change results.
+The result has no tuples. The value of an instruction is the list of its leaves, thus tuple and get-tuple-element become
+no operations; a parameter or result that is a tuple becomes one for each leaf, in order, as in XLA's own conversion.
+Layouts inside the module, schedules and control dependencies are dropped: StableHLO has none, and they do not change
+results.
 """
 
 from __future__ import annotations
@@ -40,16 +39,21 @@ from hloom.text.sharding import sharding_text
 
 
 def print_stablehlo(module: Module, *, locations: bool = True) -> str:
-    """The StableHLO text of a module, such as JAX and other XLA front ends read it.
+    """The StableHLO text of a module, which JAX and other XLA front ends read.
 
-    `locations` writes metadata as MLIR locations. Parameters and results that are tuples become one parameter or
-    result for each leaf. Raises ArgumentError, with the instruction, for what has no meaning in StableHLO.
+    `locations` writes metadata as MLIR locations. Parameters and results that are tuples become one parameter or result
+    for each leaf. Raises ArgumentError, with the instruction, for operations and attributes that StableHLO cannot
+    express.
     """
     return print_mlir(export_module(module, locations=locations))
 
 
 def export_module(module: Module, *, locations: bool = True) -> Operation:
-    """The `builtin.module` operation that holds a function for the entry and one for each computation it calls."""
+    """The `builtin.module` operation with a function for the entry and for each computation that is called.
+
+    A module that embeds StableHLO text (`embedded_text.py`) gives that program. Raises ArgumentError as
+    `print_stablehlo`.
+    """
     text = embedded_text(module)
     return parse_mlir(text) if text is not None else _ModuleExporter(module, locations).export()
 
@@ -66,7 +70,7 @@ class _ModuleExporter:
     def export(self) -> Operation:
         entry = self.function(self.module.entry, "public")
         self._entry_attributes(entry)
-        # Called functions come after the entry, callers before callees, as a reader meets them.
+        # The entry comes first, then callers before their callees.
         order = [id(c) for c in reversed(callees_first(self.module.entry)) if id(c) in self.functions]
         block = Block([], [entry, *(self.functions[key] for key in order)])
         return Operation("builtin.module", attributes=self._module_attributes(), regions=[Region([block])])
@@ -74,7 +78,7 @@ class _ModuleExporter:
     # Functions
 
     def function(self, computation: Computation, visibility: str) -> Operation:
-        """A `func.func` with one argument for each leaf of the parameters and one result for each of the root's."""
+        """Exports a computation as `func.func`, with an argument for each leaf of its parameters."""
         exporter = BlockExporter(self)
         exporter.take_parameters(computation)
         exporter.body(computation, "func.return")
@@ -85,7 +89,7 @@ class _ModuleExporter:
         )
 
     def symbol(self, computation: Computation) -> str:
-        """The name of the function that a computation is, which is made when it is first called."""
+        """The name of the function that a computation becomes; exports the function at the first call."""
         if id(computation) not in self.names:
             taken, name, count = set(self.names.values()), computation.name, 0
             while name in taken:
@@ -94,7 +98,7 @@ class _ModuleExporter:
             self.functions[id(computation)] = self.function(computation, "private")
         return self.names[id(computation)]
 
-    # What the header of the module says
+    # Attributes of the module and of its entry
 
     def _module_attributes(self) -> dict[str, Attribute]:
         module = self.module
@@ -113,7 +117,7 @@ class _ModuleExporter:
         return attributes
 
     def _entry_attributes(self, entry: Operation) -> None:
-        """Shardings, frontend attributes and donation, in the dictionaries of arguments and results."""
+        """Sets shardings, frontend attributes and donation in the dictionaries of the entry's arguments and results."""
         computation = self.module.entry
         arguments: list[dict[str, Attribute]] = []
         for parameter in computation.parameters:
@@ -136,7 +140,7 @@ class _ModuleExporter:
         entry.attributes["res_attrs"] = results or [{} for _ in range(leaf_count(root.shape))]
 
     def _donation(self, arguments: list[dict[str, Attribute]]) -> None:
-        """In JAX's attributes, which say that an argument may share a result's buffer, not that it must."""
+        """Sets JAX's attributes of donation: an argument may share a result's buffer, whether or not it must."""
         shapes = self.module.entry.parameter_shapes
         starts = [sum(map(leaf_count, shapes[:i])) for i in range(len(shapes))]
         for alias in self.module.input_output_alias:

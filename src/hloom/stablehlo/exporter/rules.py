@@ -1,7 +1,7 @@
-"""HLO operations whose StableHLO is not one operation on the same operands: `RULES`, one function an opcode.
+"""Rules of HLO operations that are not one StableHLO op on the same operands: `RULES`, by opcode.
 
-Each takes the exporter of the block, which holds the operands' leaves, and the instruction; it emits operations and
-gives the leaves of the result. An opcode that StableHLO has no meaning for has a row in `UNSUPPORTED` that says why.
+A rule takes the exporter of the block, which has the operands' leaves, and the instruction; it emits operations and
+returns the leaves of the result. `UNSUPPORTED` has the opcodes that StableHLO cannot express, with the reason.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from hloom.ir import Computation, Instruction
 
 
-# Values that are their operands
+# Operations without a counterpart, whose values are their operands
 
 
 def _operands(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """tuple, and what is the identity: the leaves of the operands."""
+    """The leaves of the operands: tuple, and operations that are the identity on values."""
     return [leaf for operand in instruction.operands for leaf in block.values[operand]]
 
 
 def _element_rule(index: int) -> Rule:
-    """What waits for a start: one element of its tuple."""
+    """The rule of a `-done` operation: an element of the tuple that the start returned."""
     return lambda block, instruction: list(block.element(instruction.operands[0], index))
 
 
 def _copy_start(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """(copy, operand, context): the copy is the operand."""
+    """The tuple (copy, operand, context), in which the copy is the operand itself."""
     leaves = _operands(block, instruction)
     return [*leaves, *leaves, None]
 
@@ -50,7 +50,7 @@ def _get_tuple_element(block: BlockExporter, instruction: Instruction) -> list[L
 
 
 def _constant(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """Nothing for a constant that nobody uses, such as the sizes of an rng that was read from StableHLO."""
+    """Emits a constant; unused ones, such as the sizes of an rng that was read from StableHLO, emit nothing."""
     literal = instruction.op.literal  # type: ignore[attr-defined]
     if not instruction.users and (instruction.parent is None or instruction.parent.root is not instruction):
         return [None] * leaf_count(literal.shape)
@@ -79,7 +79,7 @@ def _after_all(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _barrier(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """Also add-dependency: what comes out of a barrier is computed after all that goes in."""
+    """Emits optimization_barrier, also for add-dependency: its results are computed after all of its operands."""
     operands = block.leaves(*instruction.operands)
     results = block.emit_for(instruction, "stablehlo.optimization_barrier", [value.type for value in operands])
     return list(results[: leaf_count(instruction.shape)])
@@ -89,7 +89,7 @@ def _barrier(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _call(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """call, fusion and async-start: a call of a private function."""
+    """Emits a call of a private function: call, fusion and async-start."""
     op = instruction.op
     if getattr(op, "is_composite", False):
         return _composite(block, instruction)
@@ -100,7 +100,7 @@ def _call(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _composite(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """Name, attributes and version stand in frontend attributes with the prefix `composite.`."""
+    """Emits a composite, whose name, attributes and version are in frontend attributes with the prefix `composite.`."""
     (computation,) = instruction.op.computations
     given = instruction.frontend_attributes
     if "composite.name" not in given:
@@ -124,7 +124,7 @@ def _composite(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _async_start(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """The call itself; the result is (operands, results, contexts..), and contexts hold nothing."""
+    """Emits the call itself; the tuple is (operands, results, contexts..), and contexts are undefined."""
     results = [*_operands(block, instruction), *_call(block, instruction)]
     return [*results, *[None] * (leaf_count(instruction.shape) - len(results))]
 
@@ -136,7 +136,7 @@ def _while(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _conditional(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """if or case: the branches use their operands from outside, since their regions take no arguments."""
+    """Emits if or case. Their regions take no arguments: branches refer to their operands as outer values."""
     index, *operands = instruction.operands
     branches: tuple[Computation, ...] = instruction.op.branch_computations  # type: ignore[attr-defined]
     regions = [
@@ -149,7 +149,7 @@ def _conditional(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 # Custom calls
 
-# What stablehlo.custom_call has no attribute for, and what the value is that says nothing.
+# Fields that stablehlo.custom_call has no attribute for, with the default that may be dropped.
 _UNSUPPORTED_FIELDS = {
     "window": None,
     "dimension_numbers": None,
@@ -160,7 +160,9 @@ _UNSUPPORTED_FIELDS = {
 
 
 def _custom_call(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """Operands and results that are tuples stay tuples here: the called function counts them. A schedule is dropped."""
+    """Emits a custom call, whose operands and results stay tuples since the callee counts them. A schedule is
+    dropped.
+    """
     op, shape = instruction.op, instruction.shape
     lost = [name for name, default in _UNSUPPORTED_FIELDS.items() if op.__dict__[name] != default]
     if lost:
@@ -185,7 +187,7 @@ def _custom_call(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _packed(block: BlockExporter, shape: Shape, leaves: object) -> Value:
-    """One value of a shape from its leaves."""
+    """The value of a shape, built of its leaves."""
     if not shape.is_tuple:
         return next(leaves)  # type: ignore[call-overload, no-any-return]
     parts = [_packed(block, element, leaves) for element in shape.elements]
@@ -205,7 +207,7 @@ def _unpacked(block: BlockExporter, value: Value, shape: Shape) -> list[Leaf]:
 
 
 def _backend_config(instruction: Instruction) -> dict[str, Attribute]:
-    """A string, or for the typed interface the dictionary that the text of it is."""
+    """The backend config as a string, or as a dictionary for API_VERSION_TYPED_FFI."""
     config = instruction.backend_config
     if instruction.op.api_version is not CustomCallApiVersion.API_VERSION_TYPED_FFI:  # type: ignore[attr-defined]
         return {"backend_config": config} if config else {}
@@ -216,7 +218,7 @@ def _backend_config(instruction: Instruction) -> dict[str, Attribute]:
 
 
 def _call_layouts(instruction: Instruction, results: tuple[Shape, ...]) -> dict[str, Attribute]:
-    """Layouts of operands and results where the call asks for them, and which results share operands' buffers."""
+    """Layouts of operands and results if the call constrains them, and aliases of results with operands."""
     op = instruction.op
     written: dict[str, Attribute] = {}
     constraints: tuple[Shape, ...] | None = op.operand_layout_constraints  # type: ignore[attr-defined]
@@ -243,7 +245,9 @@ def _call_layouts(instruction: Instruction, results: tuple[Shape, ...]) -> dict[
 
 
 def _start_rule(opcode: str, contexts: bool = True) -> Rule:
-    """A start is the whole operation; with `contexts` its result is (operands, results, contexts..)."""
+    """The rule of a `-start`, which becomes the whole operation; with `contexts` its tuple is (operands, results,
+    contexts..).
+    """
 
     def rule(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
         operands = _operands(block, instruction)
@@ -267,7 +271,7 @@ def _start_rule(opcode: str, contexts: bool = True) -> Rule:
 
 
 def _permute(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """One collective_permute for each operand."""
+    """Emits a collective_permute for each operand."""
     attributes = BY_OPCODE["collective-permute"].attributes(instruction.op, instruction.operand_shapes)
     results: list[Leaf] = []
     for value in block.leaves(*instruction.operands):
@@ -278,7 +282,7 @@ def _permute(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _transfer(instruction: Instruction, host_type: int) -> dict[str, Attribute]:
-    """Attributes of send and recv; `host_type` is that of the channel where the host is at its other end."""
+    """Attributes of send and recv; `host_type` is the channel type for a transfer to or from the host."""
     attributes = BY_OPCODE[instruction.opcode].attributes(instruction.op, instruction.operand_shapes)
     handle = attributes["channel_handle"]
     if instruction.op.is_host_transfer and isinstance(handle, DialectAttribute):  # type: ignore[attr-defined]
@@ -288,7 +292,7 @@ def _transfer(instruction: Instruction, host_type: int) -> dict[str, Attribute]:
 
 
 def _send(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """All of the sending; the result is (operand, request id, token), of which send-done gives the token."""
+    """Emits the whole send; the tuple is (operand, request id, token), of which send-done returns the token."""
     attributes = _transfer(instruction, 2)
     (token,) = block.emit_for(instruction, "stablehlo.send", [TOKEN_TYPE], attributes=attributes)
     return [*block.values[instruction.operands[0]], None, token]
@@ -299,7 +303,7 @@ def _send_done(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
 
 
 def _recv(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """Nothing yet: recv-done receives, so that what stands between the two can be sent first."""
+    """Emits nothing: recv-done receives, so that sends between the two come first."""
     return [None] * leaf_count(instruction.shape)
 
 
@@ -311,11 +315,11 @@ def _recv_done(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     )
 
 
-# The rest
+# Operations with sizes as operands
 
 
 def _dynamic_reshape(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """The sizes become a vector."""
+    """Emits dynamic_reshape, with the sizes concatenated to a vector."""
     operand, *sizes = block.leaves(*instruction.operands)
     one = tensor_type(Shape.array(instruction.operands[1].shape.element_type, (1,))) if sizes else None
     parts = [block.emit("stablehlo.reshape", [size], [one])[0] for size in sizes] if one is not None else []
@@ -327,7 +331,7 @@ def _dynamic_reshape(block: BlockExporter, instruction: Instruction) -> list[Lea
 
 
 def _rng(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
-    """With the sizes of the result as a third operand."""
+    """Emits rng with the sizes of the result as the third operand."""
     sizes = np.array(instruction.shape.dimensions, np.int64)
     shape = block.constant(sizes, tensor_type(Shape.array(PrimitiveType.S64, sizes.shape)))
     attributes = BY_OPCODE["rng"].attributes(instruction.op, instruction.operand_shapes)
@@ -342,7 +346,7 @@ def _rng(block: BlockExporter, instruction: Instruction) -> list[Leaf]:
     )
 
 
-# What StableHLO cannot say
+# Unsupported operations
 
 UNSUPPORTED = {
     "rng-get-and-update-state": "the random state of an execution is not part of a StableHLO program",
