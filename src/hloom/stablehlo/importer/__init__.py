@@ -1,1 +1,1 @@
-"""StableHLO to an HLO module: functions and bodies, and the rules of ops that are not one HLO operation."""
+"""Import of StableHLO as HLO modules: functions, bodies, and the rules of ops that are not one HLO operation."""

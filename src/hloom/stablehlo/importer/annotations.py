@@ -1,8 +1,8 @@
-"""Shardings, frontend attributes and meshes of StableHLO text as HLO has them.
+"""Shardings and frontend attributes of StableHLO ops, arguments and results as annotations of HLO instructions.
 
-A sharding is a string in HLO's own syntax (`mhlo.sharding = "{devices=[2,1]<=[2]}"`), or names axes of a mesh
-(`sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>`). The latter becomes the former where all its axes are whole; its
-text is kept as a frontend attribute, where XLA looks for it.
+A sharding is a string in HLO's syntax (`mhlo.sharding = "{devices=[2,1]<=[2]}"`) or names axes of a mesh (`sdy.sharding
+= #sdy.sharding<@mesh, [{"x"}, {}]>`). The latter is converted to the former; its text is kept as the frontend attribute
+in which XLA looks for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from hloom.text.sharding import scan_sharding
 
 
 def annotate(attributes: Mapping[str, Attribute], results: Sequence[Instruction], meshes: Meshes) -> None:
-    """Puts shardings and frontend attributes on the instruction that computes an op's results."""
+    """Annotates the instruction that computes an op's results with the op's shardings and frontend attributes.
+
+    Raises ArgumentError or ParseError for a malformed sharding.
+    """
     interesting = {
         key: value for key, value in attributes.items() if key.startswith(("mhlo.sharding", "mhlo.fro", "sdy.s"))
     }
@@ -43,7 +46,10 @@ def annotate(attributes: Mapping[str, Attribute], results: Sequence[Instruction]
 
 
 def argument_annotations(parameter: Instruction, attributes: Mapping[str, Attribute], meshes: Meshes) -> None:
-    """Puts what an argument of the main function says on its parameter."""
+    """Annotates a parameter of the entry with the attributes of the main function's argument.
+
+    Raises ArgumentError or ParseError for a malformed sharding.
+    """
     frontend = attributes.get("mhlo.frontend_attributes")
     if isinstance(frontend, dict):
         parameter.frontend_attributes |= {key: str(value) for key, value in frontend.items()}
@@ -69,7 +75,7 @@ def _shard(instruction: Instruction, attributes: Mapping[str, Attribute], meshes
 
 
 def _of_leaves(shardings: Sequence[Sharding | None], shape: Shape) -> Sharding | None:
-    """The sharding of an array, or of the leaves of a tuple, of which those that are not named are replicated."""
+    """The sharding of an array, or of all leaves of a tuple; leaves without one are replicated."""
     if not shape.is_tuple or not any(shardings):
         return next(iter(shardings), None)
     count = max(sum(1 for _ in shape.leaves()), len(shardings))
@@ -91,7 +97,10 @@ def _written(attributes: Mapping[str, Attribute]) -> Sharding | None:
 
 
 def serialised_sharding(text: str) -> Sharding:
-    """The sharding in the bytes of a proto, as older programs have it."""
+    """Reads a sharding from the bytes of an OpSharding (xla_data.proto), which older programs have.
+
+    Raises ArgumentError for bytes that are no OpSharding, ProtoError for an invalid one.
+    """
     from google.protobuf.message import DecodeError
 
     proto = message_class("OpSharding")()
@@ -105,7 +114,10 @@ def serialised_sharding(text: str) -> Sharding:
 
 
 def result_sharding(entries: Attribute, shape: Shape, meshes: Meshes) -> Sharding | None:
-    """The sharding of the main function's results; results that say nothing are replicated."""
+    """The sharding of the main function's results; None if no result has one. Other results are replicated.
+
+    Raises ArgumentError or ParseError for a malformed sharding.
+    """
     if not isinstance(entries, list):
         return None
     shardings: list[Sharding | None] = []

@@ -1,8 +1,8 @@
-"""One HLO computation while it is made of the ops of a function or region.
+"""Imports a function or region as an HLO computation.
 
-A `Body` is an `XlaBuilder` whose instructions remember the op that they come from, so ops that have no one HLO
-operation are written with the builder's methods. What an op becomes is said by its rule (`rules.rule_of`), or else by
-its row in the table of correspondences (`operations.BY_NAME`).
+A `Body` is an `XlaBuilder` that records the position of the op for each instruction, so that rules write ops without a
+single HLO counterpart with the builder's methods. An op is converted by its rule (`rules.rule_of`), otherwise by its
+row in the table of correspondences (`operations.BY_NAME`).
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from hloom.types import PrimitiveType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 KnownValues = Mapping[int, Array]
-"""The values of some arguments of a function, by their numbers."""
+"""The values of those arguments of a function that are known, by index."""
 NO_VALUES: KnownValues = MappingProxyType({})
 Rule: TypeAlias = Callable[["Body", Operation, list[XlaOp]], "list[XlaOp] | XlaOp"]
 
-# Ops that regions may take along from outside, since they are the same everywhere: constants and what is made of them.
+# Ops that regions may rematerialise, if they depend on constants only.
 _MOVABLE = ("constant", "constant_like", "iota", "broadcast_in_dim", "reshape", "convert", "transpose", "negate")
 _MAX_MOVED = 64
 MAX_SIZES = 64
-"""Elements of an array of sizes."""
+"""Maximum number of elements of an array of sizes."""
 MAX_CALL_DEPTH = 32
 
 
 class Body(XlaBuilder):
-    """A computation in the making; `values` holds what the values of the MLIR text have become."""
+    """Builds one computation; `values` maps the MLIR values so far to XlaOps."""
 
     def __init__(self, context: ImportContext, name: str, outer: Body | None = None) -> None:
         super().__init__(name)
@@ -67,7 +67,9 @@ class Body(XlaBuilder):
         self.values: dict[Value, XlaOp] = {}
         self.definitions: dict[Value, Operation] = outer.definitions if outer else {}
         self.known_values: dict[Value, Array] = outer.known_values if outer else {}
-        """Small integers that are made of constants, where sizes are those of a call: regions may take them along."""
+        """Small integer arrays made of constants, recorded when the sizes are those of a call; regions may capture
+        them.
+        """
         self.constant_folder = ConstantFolder()
         self.last_infeed: XlaOp | None = None
         self.location = ""
@@ -78,13 +80,16 @@ class Body(XlaBuilder):
     def function(
         self, function: Operation, shapes: Sequence[Shape], known_values: KnownValues = NO_VALUES
     ) -> Computation:
-        """The computation of a function, whose root is its result, or a tuple where it has not just one."""
+        """Imports a function: its computation returns the result, or a tuple unless there is exactly one."""
         return self.region(function.regions[0], shapes, function, known_values)
 
     def region(
         self, region: Region, shapes: Sequence[Shape], owner: Operation, known_values: KnownValues = NO_VALUES
     ) -> Computation:
-        """The computation of a region whose arguments have these shapes; `known_values` has the values of some."""
+        """Imports a region whose arguments have these shapes; `known_values` holds the values of known arguments.
+
+        Raises ArgumentError for another number of arguments, and ParseError, with the position, for ops without HLO.
+        """
         block = region.block
         if len(block.arguments) != len(shapes):
             raise ArgumentError(f"a region of {len(shapes)} arguments is needed, got {len(block.arguments)}")
@@ -100,21 +105,24 @@ class Body(XlaBuilder):
         return computation
 
     def close(self, results: Sequence[XlaOp]) -> Computation:
-        """The finished computation: one result is the root, several a tuple."""
+        """Completes the computation: a single result is the root, several form a tuple."""
         self.metadata = {}
         root = results[0] if len(results) == 1 else self._add(OPERATIONS["tuple"](), results)
         self._computation.root = root.instruction
         return self._computation
 
     def copy_of_root(self, root: Instruction) -> Instruction:
-        """A new root with the same value, the one element of a tuple, as XLA writes it."""
+        """Adds a root with the same value: the element of a tuple of one, as XLA writes it."""
         tuple_ = self._add(OPERATIONS["tuple"](), [XlaOp(self, root)])
         copy = self.get_tuple_element(tuple_, 0).instruction
         self._computation.root = copy
         return copy
 
     def block(self, region: Region) -> list[XlaOp]:
-        """Imports the ops of a region; the values that it returns."""
+        """Imports the ops of a region and returns the values that its terminator returns.
+
+        Raises ArgumentError for a region without a return.
+        """
         for operation in region.block.operations:
             if operation.name.rpartition(".")[2] == "return":
                 return [self.value(operand, operation) for operand in operation.operands]
@@ -122,7 +130,9 @@ class Body(XlaBuilder):
         raise ArgumentError("the region does not end with a return")
 
     def computation(self, region: Region, name: str = "region", shapes: Sequence[Shape] | None = None) -> Computation:
-        """The computation of a region of an op; its arguments have the types that they say, or `shapes`."""
+        """Imports a region of an op as a computation; its arguments have their declared types unless `shapes` are
+        given.
+        """
         inner = Body(self.context, self.context.unique(name), self)
         if shapes is None:
             shapes = [shape_of(argument.type) for argument in region.block.arguments]
@@ -132,7 +142,10 @@ class Body(XlaBuilder):
     # Values
 
     def value(self, value: Value, user: Operation) -> XlaOp:
-        """What a value has become; constants of outer computations are made again."""
+        """The XlaOp of an MLIR value; constants of outer computations are rematerialised.
+
+        Raises ParseError for any other value from outside the region.
+        """
         result = self.values.get(value)
         if result is None and value in self.known_values:
             result = self.constant(Literal.from_numpy(self.known_values[value]))
@@ -143,7 +156,9 @@ class Body(XlaBuilder):
         return result
 
     def _moved(self, value: Value, budget: int) -> XlaOp | None:
-        """A value of an outer computation, where it is made of constants alone."""
+        """Rematerialises a value of an outer computation if it is made of at most `budget` nested movable ops, else
+        None.
+        """
         operation = self.definitions.get(value)
         if operation is None or budget == 0:
             return None
@@ -154,12 +169,15 @@ class Body(XlaBuilder):
         return self.values[value]
 
     def is_movable(self, value: Value) -> bool:
+        """Whether a value from outside can be rematerialised inside a region."""
         return value in self.definitions or value in self.known_values
 
     # Operations
 
     def operation(self, operation: Operation) -> None:
-        """Imports one op: afterwards its results are among the values."""
+        """Imports one op and records its results in `values`; raises ParseError, with the position, if it cannot be
+        imported.
+        """
         location, metadata = self.location, self.metadata
         self._set_location(operation, operation.location)
         operands = [self.value(operand, operation) for operand in operation.operands]
@@ -180,14 +198,17 @@ class Body(XlaBuilder):
         except HloomError as error:
             self.context.error(operation, error.message)
         except (ValueError, IndexError):
-            # Rules unpack the operands, results and regions that their op has; text may give it others.
+            # Rules unpack the operands, results and regions of their op; the text may have another number of them.
             self.context.error(operation, _arity_message(operation))
         if operation.name.partition(".")[2] in _MOVABLE and all(o in self.definitions for o in operation.operands):
             self.definitions |= dict.fromkeys(operation.results, operation)
         self.location, self.metadata = location, metadata
 
     def results(self, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
-        """What the results of an op become."""
+        """Converts an op by its rule or row and returns its results.
+
+        Raises ArgumentError if the op has no HLO, and HloomError if it breaks a rule.
+        """
         groups = operation.attributes.get("replica_groups")
         if isinstance(groups, DialectAttribute):
             operation.attributes["replica_groups"] = with_mesh(groups, self.context.meshes)
@@ -206,7 +227,7 @@ class Body(XlaBuilder):
         )
 
     def row(self, row: Row, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
-        """An op that is one HLO operation, as the table says."""
+        """Converts an op that is one HLO operation, by its row in the table."""
         if len(operation.regions) != len(row.regions):
             raise ArgumentError(f"needs {len(row.regions)} regions, got {len(operation.regions)}")
         fields = row.fields(operation.attributes, [operand.shape for operand in operands])
@@ -215,7 +236,7 @@ class Body(XlaBuilder):
         return self.emit(row.declaration(**fields), operands, [value.type for value in operation.results])
 
     def emit(self, op: HloOperation, operands: Sequence[XlaOp], types: Sequence[Type]) -> list[XlaOp]:
-        """Adds an HLO operation with results of these types; several are the elements of a tuple."""
+        """Adds an HLO operation with results of these types; several results are the elements of a tuple."""
         op = op.canonical([operand.shape for operand in operands])
         result = self._add(op, operands, self._result_shape(op, operands, types))
         if len(types) == 1:
@@ -223,7 +244,7 @@ class Body(XlaBuilder):
         return [self.get_tuple_element(result, i) for i in range(len(types))]
 
     def _result_shape(self, op: HloOperation, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
-        """The declared shape, or the inferred one where the declaration leaves sizes open."""
+        """The declared shape, or the inferred one if the declaration leaves sizes open."""
         if not any(isinstance(type_, TensorType) and None in type_.dimensions for type_ in types):
             return _declared(types)
         bound: Any = op.bind([operand.shape for operand in operands])
@@ -236,25 +257,27 @@ class Body(XlaBuilder):
             return _declared(types) if all(map(is_sized, types)) else self._same_sizes(operands, types)
 
     def _same_sizes(self, operands: Sequence[XlaOp], types: Sequence[Type]) -> Shape:
-        """Ops that change element types alone have the sizes of their operand."""
+        """The shape of an op that changes only the element type of its operand."""
         (type_,) = types
         if len(operands) == 1 and isinstance(type_, TensorType) and operands[0].shape.rank == len(type_.dimensions):
             return operands[0].shape.with_element_type(shape_of(_element_type(type_)).element_type)
         raise ArgumentError(f"{type_text(type_)} has a size that is not known while importing")
 
     def _callable(self, computation: Any, parameters: Sequence[Shape], name: str) -> Computation:
-        """As in the builder: a function on XlaOps is traced in a body of its own."""
+        """Traces a function on XlaOps in a body of its own; overrides the builder's method."""
         if isinstance(computation, Computation):
             return computation
         inner = Body(self.context, self.context.unique(name), self)
         return inner.close([computation(*(inner.parameter(i, shape) for i, shape in enumerate(parameters)))])
 
     def constant_of(self, operand: XlaOp) -> np.ndarray[Any, np.dtype[Any]] | None:
-        """The value of what is made of constants alone; None for anything else."""
+        """The value of an operand that depends on constants only; None for any other."""
         return self.constant_folder.value(operand.instruction)
 
     def size_of(self, operand: XlaOp) -> Array | None:
-        """The value of a size, of a few, or of what is asked about them: integers and predicates made of constants."""
+        """The value of integers or predicates that depend on constants only, up to MAX_SIZES of them; None for any
+        other operand.
+        """
         shape = operand.shape
         is_whole = shape.is_array and (shape.element_type.is_integer or shape.element_type.is_pred)
         if not is_whole or shape.rank > 1 or shape.element_count > MAX_SIZES:
@@ -266,17 +289,17 @@ class Body(XlaBuilder):
         return shape_of(_element_type(type_)).element_type
 
     def zeros(self, shape: Shape) -> XlaOp:
-        """Zeros of an array shape."""
+        """Adds zeros of an array shape."""
         zero = self.constant(Literal.from_numpy(np.zeros((), shape.element_type.dtype)))
         return self.broadcast(zero, shape.dimensions)
 
     def sum(self, operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
-        """The sum over dimensions."""
+        """Adds a sum over dimensions."""
         zero = self.constant(Literal.from_numpy(np.zeros((), operand.shape.element_type.dtype)))
         return self.reduce(operand, zero, lambda x, y: x + y, dimensions)
 
     def dense(self, value: DenseElements) -> XlaOp:
-        """A constant; one value for all elements is broadcast, as XLA writes it."""
+        """Adds a constant; equal elements become a broadcast scalar, as in XLA."""
         values = value.values
         if values.size > 1 and _is_splat(values):
             scalar = self.constant(Literal.from_numpy(values.reshape(-1)[:1].reshape(())))
@@ -284,7 +307,10 @@ class Body(XlaBuilder):
         return self.constant(Literal.from_numpy(values))
 
     def scalar(self, value: Attribute, type_: Type) -> XlaOp:
-        """A scalar constant of the element type of an MLIR type, from a number, `true` or `false`."""
+        """Adds a scalar constant, of the element type of an MLIR type, with the value of a number, `true` or `false`.
+
+        Raises ArgumentError for other attributes and for integers that overflow the type.
+        """
         if not isinstance(value, (bool, Number)):
             raise ArgumentError(f"value is a number, got {value!r}")
         plain = value if isinstance(value, bool) else value.value
@@ -294,12 +320,12 @@ class Body(XlaBuilder):
             raise ArgumentError(f"{plain} does not fit {type_text(type_)}") from None
 
     def elided(self, shape: Shape) -> XlaOp:
-        """A constant whose values were left out of the text."""
+        """Adds a constant whose elements the text omits."""
         self.context.elided_count += 1
         return self._add(ElidedConstant(number=self.context.elided_count), [], shape)
 
     def _record_location(self, instruction: Instruction) -> None:
-        """The op's place in the text."""
+        """Records the position and the metadata of the op that is being imported; overrides the builder's method."""
         instruction.location, instruction.metadata = self.location, dict(self.metadata)
 
     def _set_location(self, operation: Operation, location: str) -> None:
@@ -313,7 +339,10 @@ class Body(XlaBuilder):
 def computation_of(
     context: ImportContext, function: Operation, shapes: Sequence[Shape], known_values: KnownValues = NO_VALUES
 ) -> Computation:
-    """The computation of a function for parameters of these shapes, of which some values are known."""
+    """Returns the computation of a function for parameters of these shapes and known values, importing it if necessary.
+
+    Raises ParseError, with the position, for ops without HLO and for calls nested over MAX_CALL_DEPTH deep.
+    """
     name = str(function.attributes["sym_name"])
     values = tuple((index, value.tobytes()) for index, value in known_values.items())
     key = (name, tuple(str(shape.without_layout()) for shape in shapes), values)
@@ -350,7 +379,7 @@ def _element_type(type_: Type) -> Type:
 
 
 def _is_splat(values: np.ndarray[Any, np.dtype[Any]]) -> bool:
-    """True where all elements have the same bits."""
+    """Whether all elements have the same bits."""
     if not any(values.strides):
         return True
     rows = np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(values.size, -1)
@@ -358,7 +387,7 @@ def _is_splat(values: np.ndarray[Any, np.dtype[Any]]) -> bool:
 
 
 def _check_result(declared: Type, shape: Shape) -> None:
-    """The declared type allows the shape."""
+    """Raises ArgumentError unless the declared type allows the shape."""
     if not isinstance(declared, TensorType):
         return
     fits = shape.is_array and len(declared.dimensions) == shape.rank

@@ -1,7 +1,7 @@
-"""Ops of the CHLO dialect that HLO does not have, written with those that it has.
+"""Rules of CHLO ops that are not HLO operations.
 
-Ops that HLO has as operations (`chlo.erf`, `chlo.acos` ..) are rows of `stablehlo/operations.py`; `special.py` has the
-special functions. `broadcast_add` and the like broadcast as NumPy does, or along `broadcast_dimensions`.
+CHLO ops that are HLO operations (`chlo.erf`, `chlo.acos` ..) are rows of `stablehlo/operations.py`; special functions
+are in `special.py`. `broadcast_add` and the like broadcast as NumPy does, or along `broadcast_dimensions`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ Ops = list[XlaOp]
 
 
 def _broadcast(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Operands at their joint sizes: aligned at the last dimension, or the smaller one along `broadcast_dimensions`."""
+    """Broadcasts operands to their joint sizes: aligned at the last dimension, or the smaller one by
+    `broadcast_dimensions`.
+    """
     rank = max(operand.shape.rank for operand in operands)
     given = operation.attributes.get("broadcast_dimensions")
     dimension_maps: list[list[int]] = []
@@ -91,11 +93,11 @@ _BROADCAST_OPCODES = (
 )
 
 
-# Element by element
+# Element-wise functions
 
 
 def _function(function: Any, count: int = 1) -> Rule:
-    """An op that is a function on `count` XlaOps."""
+    """The rule of an op that is a function of `count` XlaOps."""
 
     def rule(body: Body, operation: Operation, operands: Ops) -> XlaOp:
         if len(operands) != count:
@@ -106,7 +108,7 @@ def _function(function: Any, count: int = 1) -> Rule:
 
 
 def _constant_like(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """One value at the sizes of the operand."""
+    """Broadcasts the attribute's value to the sizes of the operand."""
     (operand,) = operands
     value = required(operation.attributes, "value")
     if isinstance(value, DenseElements):
@@ -126,7 +128,7 @@ def _conj(x: XlaOp) -> XlaOp:
 
 
 def _atan(x: XlaOp) -> XlaOp:
-    """atan2(x, 1); of a complex z, (log(1 + iz) - log(1 - iz)) / 2i = -i atanh(iz)."""
+    """atan2(x, 1); for a complex z, (log(1 + iz) - log(1 - iz)) / 2i = -i atanh(iz)."""
     b = x.builder
     if not x.shape.element_type.is_complex:
         return b.atan2(x, b.broadcast(special.scalar_like(x, 1.0), x.shape.dimensions))  # type: ignore[no-any-return]
@@ -147,7 +149,7 @@ def _is_negative_inf(x: XlaOp) -> XlaOp:
 
 
 def _next_after(x: XlaOp, y: XlaOp) -> XlaOp:
-    """The next number after x towards y: one step of the bits, away from zero or towards it."""
+    """The floating-point number next to x in the direction of y: the bit pattern plus or minus 1 (C's nextafter)."""
     b, bits = x.builder, x.shape.element_type.bits
     kind = PrimitiveType[f"S{bits}"]
     minimum = -(1 << bits - 1)
@@ -193,12 +195,16 @@ _RAGGED = Fields(
 
 
 def ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
+    """Rule of `chlo.ragged_dot`: reads `#chlo.ragged_dot<..>` dimension numbers and adds HLO's ragged-dot.
+
+    Raises ArgumentError for missing or malformed attributes.
+    """
     fields = _RAGGED.read(operation.attributes, ()) | Precisions().read(operation.attributes, ())
     return body.emit(OPERATIONS["ragged-dot"](**fields), operands, [value.type for value in operation.results])
 
 
 def _scan(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Inputs and initial carries in, outputs and carries out."""
+    """Rule of `chlo.scan`: operands are inputs and initial carries, results outputs and final carries."""
     attributes = operation.attributes
     segments = integers(required(attributes, "operandSegmentSizes"))
     fields: dict[str, Any] = {

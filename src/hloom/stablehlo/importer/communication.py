@@ -1,4 +1,4 @@
-"""Ops between devices, and between a device and the host: `RULES`, one function an op."""
+"""Rules of collectives, asynchronous ops and host transfers: `RULES`, by op name."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ U32 = scalar(PrimitiveType.U32)
 
 
 def result_types(operation: Operation) -> list[Type]:
+    """The types of an op's results."""
     return [value.type for value in operation.results]
 
 
 def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Each operand is split, exchanged and joined; HLO's array form joins along the dimension that it splits.
+    """Splits, exchanges and concatenates each operand; HLO's array form concatenates along the dimension that it
+    splits.
 
-    MHLO has HLO's form for tuples, too: one operand, whole, for each member of a group.
+    MHLO also has HLO's tuple form: one whole operand for each member of a group.
     """
     attributes = operation.attributes
     if "split_dimension" not in attributes and operation.name.startswith("mhlo."):
@@ -44,7 +46,7 @@ def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
         if split == concat:
             results.append(body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [operand]))
             continue
-        # The parts become a dimension of their own, which then moves before the dimension to join.
+        # The parts become a separate dimension, which moves before the dimension to concatenate and is collapsed into it.
         parts = body.reshape(operand, [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]])
         parts = body._add(OPERATIONS["all-to-all"](**fields, split_dimension=split), [parts])
         order = [d for d in range(len(sizes) + 1) if d != split]
@@ -55,7 +57,7 @@ def _all_to_all(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _collective_reduce(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """An all-reduce of which the first member of each group keeps the result; the others get zeros."""
+    """Adds an all-reduce whose result only the first member of each group keeps; the others get zeros."""
     row = BY_NAME["all_reduce"]
     if "has_dynamic_root" in operation.attributes:
         raise ArgumentError("a root that is known at run time (has_dynamic_root) is not supported")
@@ -76,13 +78,13 @@ def _collective_reduce(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _cross_replica_sum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """CROSSREPLICASUM-1: an all-reduce that adds."""
+    """CROSSREPLICASUM-1: adds an all-reduce with addition."""
     groups = Groups().read(operation.attributes, ())["replica_groups"]
     return body.cross_replica_sum(operands[0], groups.groups)
 
 
 def _async_start(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """The whole operation, as HLO's starts become StableHLO: a future of several results is a tuple."""
+    """Performs the whole operation, as the exporter does for HLO's starts; a future of several results is a tuple."""
     (region,) = operation.regions
     body.values |= dict(zip(region.block.arguments, operands, strict=True))
     results = body.block(region)
@@ -96,14 +98,14 @@ def _async_done(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _infeed(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Data in a tuple, and a token."""
+    """Adds an infeed, whose result is a tuple of data and a token."""
     config = BY_NAME["infeed"].fields(operation.attributes, ())
     shapes = [shape_of(type_) for type_ in result_types(operation)[:-1]]
     layouts = operation.attributes.get("layout")
     if isinstance(layouts, list) and len(layouts) == len(shapes):
         shapes = [_laid_out(shape, layout) for shape, layout in zip(shapes, layouts, strict=True)]
     data = Shape.tuple_of(shapes)
-    # Infeeds read in the order of the text, which HLO wants to see in the tokens.
+    # Infeeds read in the order of the text; in HLO, tokens must order them.
     last = body.last_infeed
     tokens = (
         operands if last is None or last is operands[0] else [body._add(OPERATIONS["after-all"](), [*operands, last])]

@@ -1,4 +1,4 @@
-"""The values of small instructions made of constants alone: what operands that give shapes are known to be."""
+"""Constant folding of small instructions, for operands that give shapes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class ConstantFolder:
-    """Evaluates instructions and keeps their values; None stands for what depends on more than constants."""
+    """Evaluates instructions and caches their values; None for values that depend on more than constants."""
 
     def __init__(self) -> None:
         self.values: dict[Instruction, Array | None] = {}
 
     def value(self, instruction: Instruction) -> Array | None:
-        """The value of an instruction, where it is small and made of constants."""
+        """The value of an instruction that is small and depends on constants only; None otherwise."""
         stack = [instruction]
         while stack:
             current = stack[-1]
@@ -60,7 +60,7 @@ class ConstantFolder:
 
 
 def _is_foldable(instruction: Instruction) -> bool:
-    """Pure operations on small arrays, without computations."""
+    """Whether an instruction is a pure operation on small static arrays, without computations."""
     shape = instruction.shape
     return (
         shape.is_array

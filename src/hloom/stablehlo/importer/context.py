@@ -1,4 +1,4 @@
-"""The functions of a module that is imported, the computations made of them so far, and how errors name an op."""
+"""State of an import: the functions of the module, their computations so far, and errors with positions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hloom.ir import Computation
 from hloom.stablehlo.mlir.ir import FunctionType, Operation, Value
 
 RuleOf = Callable[[Operation], Callable[..., Any] | None]
-"""The rule of an op: see `body.Rule`."""
+"""Finds the rule of an op (see `body.Rule`), or None."""
 
 
 class ImportContext:
-    """What all computations of one module share while they are made.
+    """State that the computations of one module share during the import.
 
-    `computations` holds those of functions, by name, the shapes of their parameters and their known values;
-    `free_values` holds the values from outside that each region uses, by its id.
+    `computations` holds the computations of functions, by name, shapes of the parameters and their known values;
+    `free_values` holds the outer values that each region uses, by its id.
     """
 
     def __init__(self, text: str, rule_of: RuleOf) -> None:
@@ -30,37 +30,41 @@ class ImportContext:
         self.names: dict[str, int] = {}
         self.call_depth = 0
         self.known_results: dict[int, list[Any]] = {}
-        """Of a computation, by its id, the results that are sizes made of constants; None for others."""
+        """The results of computations, by id, that are sizes made of constants; None for other results."""
         self.is_specialized = False
-        """Whether the sizes of main's parameters are those of a call: computations are made for what is known of their
-        arguments' values, too."""
+        """Whether the sizes of main's parameters are those of a call; functions are then imported for each set of known
+        values.
+        """
         self.free_values: dict[int, tuple[Value, ...]] = {}
-        self.elided_count = 0  # constants so far whose values the text leaves out
+        self.elided_count = 0  # constants so far whose elements the text omits
 
     def error(self, operation: Operation, message: str) -> NoReturn:
-        """Raises the ParseError of an operation."""
+        """Raises ParseError at the position of an op."""
         lines = self.text.split("\n", operation.line) if operation.line else [""]
         source = lines[operation.line - 1] if 0 < operation.line <= len(lines) else ""
         raise ParseError(f"{operation.name}: {message}", operation.line, operation.column, source)
 
     def unique(self, name: str) -> str:
-        """A name for a computation that no other has."""
+        """A name for a computation that no other one has."""
         name = re.sub(r"[^\w.\-]", "_", name) or "computation"
         name = name if re.match(r"[A-Za-z_]", name) else f"_{name}"
         count = self.names[name] = self.names.get(name, -1) + 1
         return name if count == 0 else self.unique(f"{name}.{count}")
 
     def defined(self, function: Operation) -> Operation:
+        """Returns a function; raises ParseError if it is only declared."""
         if not function.regions:
             self.error(function, f"the function @{function.attributes['sym_name']} has no body")
         return function
 
     def function(self, caller: Operation, name: str) -> Operation:
+        """The function of a name; raises ParseError, at the caller, if there is none."""
         if name not in self.functions:
             self.error(caller, f"there is no function @{name}")
         return self.defined(self.functions[name])
 
     def function_type(self, function: Operation) -> FunctionType:
+        """The type of a function; raises ParseError if it is missing or does not match the arguments."""
         type_ = function.attributes.get("function_type")
         if not isinstance(type_, FunctionType) or len(type_.inputs) != len(function.regions[0].block.arguments):
             self.error(function, "function_type is missing, or does not fit the arguments")

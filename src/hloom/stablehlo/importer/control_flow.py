@@ -1,4 +1,4 @@
-"""while, if and case: regions that may use values from outside, which become operands of HLO's computations."""
+"""Rules of while, if and case, whose regions may use outer values: these become operands of HLO's computations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hloom.stablehlo.mlir.ir import Operation, Region, Value
 
 
 def captured(body: Body, regions: Sequence[Region]) -> list[Value]:
-    """The values from outside that regions use, in order, without the constants that they can make themselves."""
+    """The outer values that regions use, in order of their uses, without those that can be rematerialised inside."""
     used: dict[Value, None] = {}
     for region in regions:
         used |= dict.fromkeys(_free_values(body, region))
@@ -22,7 +22,7 @@ def captured(body: Body, regions: Sequence[Region]) -> list[Value]:
 
 
 def _free_values(body: Body, region: Region) -> tuple[Value, ...]:
-    """The values that a region uses and does not define; each region is looked at once."""
+    """The values that a region uses and does not define; cached by the region."""
     cached = body.context.free_values.get(id(region))
     if cached is not None:
         return cached
@@ -41,7 +41,7 @@ def _free_values(body: Body, region: Region) -> tuple[Value, ...]:
 
 
 def _packed(body: Body, values: Sequence[XlaOp]) -> XlaOp:
-    """One value as it is, several or none as a tuple."""
+    """A single value itself, otherwise a tuple."""
     return values[0] if len(values) == 1 else body._add(OPERATIONS["tuple"](), values)
 
 
@@ -52,8 +52,10 @@ def _unpacked(body: Body, packed: XlaOp, count: int) -> list[XlaOp]:
 def _region_computation(
     body: Body, region: Region, values: Sequence[Value], shape: Shape, name: str, returns_state: bool
 ) -> Computation:
-    """The computation of a region, with one parameter that holds `values`; what follows the region's own arguments is
-    returned as it came where `returns_state`."""
+    """Imports a region as a computation whose one parameter holds `values`.
+
+    With `returns_state`, values after the region's own arguments are returned unchanged.
+    """
     inner = Body(body.context, body.context.unique(name), body)
     parameter = inner.parameter(0, shape, "arg_tuple" if shape.is_tuple else "arg")
     parts = _unpacked(inner, parameter, len(values))
@@ -63,7 +65,7 @@ def _region_computation(
         results += parts[len(region.block.arguments) :]
     computation = inner.close(results)
     if computation.root.sharding is not None and not returns_state:
-        # The sharding of a branch's result is the conditional's, and not that of the instruction that computes it.
+        # The result of a branch is sharded as the conditional, not as the instruction that computes it.
         inner.copy_of_root(computation.root)
     return computation
 
@@ -88,7 +90,7 @@ def _while(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaO
 
 
 def _branches(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
-    """if and case: each branch takes what it uses."""
+    """Rule of if and case: each branch takes the outer values that it uses."""
     states: list[XlaOp] = []
     computations: list[Computation] = []
     for i, region in enumerate(operation.regions):

@@ -1,4 +1,4 @@
-"""Ops whose operands say sizes: static HLO, where these operands are constants or the result's type says the sizes."""
+"""Rules of ops with sizes as operands, which HLO needs to be constants or declared by the result's type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ Ops = list[XlaOp]
 
 
 def result_sizes(body: Body, operation: Operation, operand: XlaOp) -> tuple[int, ...]:
-    """The result's sizes: those of its type, else the value of the operand that gives them."""
+    """The sizes of the result: those of its type, or the constant value of the operand that gives them.
+
+    Raises ArgumentError if neither is known.
+    """
     declared = operation.results[0].type
     if isinstance(declared, TensorType) and None not in declared.dimensions:
         return tuple(size for size in declared.dimensions if size is not None)
@@ -31,7 +34,7 @@ def result_sizes(body: Body, operation: Operation, operand: XlaOp) -> tuple[int,
 
 
 def constant_elements(body: Body, operation: Operation, operand: XlaOp, what: str) -> list[Any]:
-    """The elements of an operand that has to be made of constants."""
+    """The elements of an operand; raises ArgumentError, which names `what` they are, unless they are constant."""
     value = body.constant_of(operand)
     if value is None:
         declared = type_text(operation.results[0].type)
@@ -44,14 +47,14 @@ def constant_elements(body: Body, operation: Operation, operand: XlaOp, what: st
 def _reshape(body: Body, operation: Operation, operands: Ops) -> XlaOp:
     declared, (operand, vector) = operation.results[0].type, operands
     if isinstance(declared, TensorType) and declared.bounds and body.constant_of(vector) is None:
-        # HLO has reshapes to sizes below bounds; it takes the sizes one by one.
+        # HLO's dynamic-reshape, to sizes below bounds, takes each size as a scalar operand.
         parts = [body.reshape(body.slice(vector, [i], [i + 1]), ()) for i in range(len(declared.dimensions))]
         return body._add(OPERATIONS["dynamic-reshape"](), [operand, *parts], shape_of(declared))
     return body.reshape(operands[0], result_sizes(body, operation, operands[1]))
 
 
 def in_result_order(body: Body, operation: Operation, operand: XlaOp) -> tuple[XlaOp, Sequence[int]]:
-    """The operand of a broadcast with its dimensions in the result's order, and which of the result's they are."""
+    """Transposes the operand of a broadcast to the order of the result; returns it with its `broadcast_dimensions`."""
     dimensions = integers(required(operation.attributes, "broadcast_dimensions"))
     order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
     if order == list(range(len(order))) or len(order) != operand.shape.rank:
@@ -79,7 +82,7 @@ def _pad(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 
 def _slice(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """Constant bounds make a slice; starts known at run time a dynamic slice of the result's size."""
+    """Adds a slice for constant bounds; for starts known at run time, a dynamic slice of the result's sizes."""
     operand, start, limit, strides = operands
     if body.constant_of(start) is not None and body.constant_of(limit) is not None:
         columns = [constant_elements(body, operation, operand, "the bounds") for operand in (start, limit, strides)]
@@ -114,7 +117,11 @@ def _convolution(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def reduce_window(body: Body, operation: Operation, operands: Ops, combiner: Computation) -> Ops:
-    """JAX's custom call of a window whose sizes are operands: those, strides, dilations and paddings come last."""
+    """Rule of JAX's custom call `stablehlo.dynamic_reduce_window`.
+
+    Its last operands are the window's sizes, strides, base dilations, window dilations and paddings. Raises
+    ArgumentError unless these are constant.
+    """
     *arrays, sizes, strides, base, window, padding = operands
     rows = [
         constant_elements(body, operation, operand, "the window's sizes") for operand in (sizes, strides, base, window)

@@ -1,7 +1,8 @@
-"""Meshes of Shardy in StableHLO, and shardings and groups over their axes as HLO has them.
+"""Shardy's meshes, and conversion of shardings and replica groups along mesh axes to HLO's.
 
-A mesh is `<["x"=2, "y"=4]>`, perhaps with `device_ids=[..]` in its order. A sharding names a mesh, and axes or parts of
-them for each dimension of an array: `@mesh, [{"x"}, {"y":(1)2}], unreduced={"z"}`. In HLO it is tiles of devices.
+A mesh is `<["x"=2, "y"=4]>`, with `device_ids=[..]` if devices are not in order. A sharding names a mesh, and for each
+dimension of an array its axes or sub-axes: `@mesh, [{"x"}, {"y":(1)2}], unreduced={"z"}`. HLO expresses it as tiles of
+devices.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _UNREDUCED = re.compile(r"unreduced\s*=\s*\w*\{([^{}]*)\}")
 
 
 def mesh_texts(operation: Operation) -> Meshes:
-    """The name and the text of a mesh."""
+    """The name and the text of the mesh that an `sdy.mesh` op defines."""
     mesh = operation.attributes.get("mesh")
     if not isinstance(mesh, DialectAttribute) or not isinstance(mesh.body, str):
         return {}
@@ -41,18 +42,18 @@ def mesh_texts(operation: Operation) -> Meshes:
 
 
 def mesh_axes(text: str) -> dict[str, int]:
-    """The sizes of the axes in the text of a mesh, in order."""
+    """The sizes of axes by name, in order, read from the text of a mesh."""
     return {axis: int(size) for axis, size in _MESH_AXIS.findall(text)}
 
 
 def device_ids(text: str) -> tuple[int, ...]:
-    """The devices in the order of the mesh, where its text lists them."""
+    """The devices in mesh order if the text of the mesh lists them, else ()."""
     match = _DEVICE_IDS.search(text)
     return tuple(map(int, re.findall(r"\d{1,9}", match[1]))) if match else ()
 
 
 def with_named_meshes(text: str, meshes: Meshes) -> str:
-    """Shardings whose meshes stand in them, `mesh<["x"=2]>, [{"x"}]`, by the names of meshes; new ones are added."""
+    """Replaces meshes inlined in shardings, `mesh<["x"=2]>, [{"x"}]`, by names; adds unknown ones to `meshes`."""
     return _INLINED.sub(lambda match: f"@{_name_of(match[1], meshes)}", text)
 
 
@@ -66,7 +67,10 @@ def _name_of(mesh: str, meshes: Meshes) -> str:
 
 
 def with_mesh(groups: DialectAttribute, meshes: Meshes) -> DialectAttribute:
-    """Groups along axes of a mesh that has a name, `mesh = @mesh`, with what the mesh is in place of the name."""
+    """Replaces the name of the mesh in replica groups, `mesh = @mesh`, by the mesh itself.
+
+    Raises ArgumentError for an unknown mesh.
+    """
     mesh = groups.body.get("mesh") if isinstance(groups.body, dict) else None
     if not isinstance(groups.body, dict) or not isinstance(mesh, Symbol):
         return groups
@@ -82,7 +86,10 @@ def with_mesh(groups: DialectAttribute, meshes: Meshes) -> DialectAttribute:
 
 
 def mesh_shardings(text: str, meshes: Meshes) -> list[Sharding | None]:
-    """The shardings in a text, in order; None for one over a mesh that is not known."""
+    """The shardings in a text, in order; None for one over an unknown mesh.
+
+    Raises ArgumentError for unknown axes.
+    """
     return [
         _sharding(meshes[name.strip('"')], dimensions, rest) if name.strip('"') in meshes else None
         for name, dimensions, rest in _SHARDING.findall(text)
@@ -90,7 +97,7 @@ def mesh_shardings(text: str, meshes: Meshes) -> list[Sharding | None]:
 
 
 def _sharding(mesh: str, dimensions: str, rest: str) -> Sharding:
-    """Tiles of devices: one tile dimension an array dimension, then one of partial sums and one of copies."""
+    """Tiles of devices: a tile dimension for each array dimension, one for partial sums and one for replication."""
     axes, devices = mesh_axes(mesh), device_ids(mesh)
     if not axes and devices:
         return Sharding(ShardingType.MAXIMAL, tile_assignment_devices=devices[:1])

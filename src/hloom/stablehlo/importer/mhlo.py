@@ -1,4 +1,4 @@
-"""Ops of the MHLO dialect that HLO has and StableHLO does not: `RULES`, one function an op."""
+"""Rules of MHLO ops that are HLO operations but not StableHLO ops: `RULES`, by op name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Ops = list[XlaOp]
 
 
 def _same(opcode: str) -> Rule:
-    """The HLO operation with the same operands, and without attributes. XLA leaves out layouts that a bitcast has."""
+    """The rule of an HLO operation with the same operands and no attributes; layouts of a bitcast are ignored, as by
+    XLA.
+    """
 
     def rule(body: Body, operation: Operation, operands: Ops) -> Ops:
         return body.emit(OPERATIONS[opcode](), operands, [value.type for value in operation.results])
@@ -25,7 +27,7 @@ def _same(opcode: str) -> Rule:
 
 
 def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """The largest or the smallest, where CHLO has the largest alone."""
+    """Adds topk of the largest or smallest elements; CHLO has the largest only."""
     largest = boolean(operation.attributes.get("largest", True))
     op = OPERATIONS["topk"](k=integer(required(operation.attributes, "k")), largest=largest)
     result = body._add(op, operands)
@@ -33,7 +35,7 @@ def _top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """As CHLO's, with the numbers of a dot in a part of their own."""
+    """Converts the attribute to CHLO's, which has no nested dot dimension numbers."""
     attribute = required(operation.attributes, "ragged_dot_dimension_numbers")
     if not isinstance(attribute, DialectAttribute) or not isinstance(attribute.body, dict):
         raise ArgumentError(f"ragged_dot_dimension_numbers is #mhlo.ragged_dot<..>, got {attribute!r}")
@@ -45,7 +47,7 @@ def _ragged_dot(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _domain(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """The shardings are protos."""
+    """Adds a domain, whose shardings are serialised protos."""
     texts = [string(required(operation.attributes, name)) for name in ("entry_metadata", "exit_metadata")]
     entry, exit_ = map(serialised_sharding, texts)
     return body._add(OPERATIONS["domain"](domain=Domain("sharding", entry, exit_)), operands)

@@ -1,8 +1,7 @@
-"""StableHLO text to an HLO module: functions become computations, ops become instructions.
+"""Import of StableHLO text as HLO modules: functions become computations, ops become instructions.
 
-`main` is the entry (else the one public function, or the only one). A function that is called becomes one computation,
-or several where its parameter types have sizes that only the caller knows. What single ops become is in `body.py` and
-the files it names.
+`main` is the entry, else the only public function. A called function becomes one computation, or several if the sizes
+of its parameters are known only to its callers. `body.py` imports single ops.
 """
 
 from __future__ import annotations
@@ -36,30 +35,37 @@ from hloom.verifier import verify_module
 
 
 def parse_stablehlo(text: str) -> Module:
-    """The verified HLO module that StableHLO text holds.
+    """Imports StableHLO text as a verified HLO module.
 
-    Several results of the main function become one tuple, as XLA has it. A program whose parameters have sizes that
-    only a call knows becomes one custom call that keeps the text (`stablehlo/embedded_text.py`).
+    Several results of the main function become one tuple, as in XLA. A program whose parameters have sizes that are
+    known only to a call becomes one custom call that embeds the text (`stablehlo/embedded_text.py`).
 
-    Raises ParseError, with line, column and caret, for text that is not StableHLO or that HLO has no counterpart for.
+    Raises ParseError, with line, column and caret, for text that is not StableHLO or has no counterpart in HLO;
+    RuleError or VerifyError for a module that breaks a rule of HLO.
     """
     return import_module(parse_mlir(text), text)
 
 
 def specialized_stablehlo(text: str, parameters: Sequence[Shape]) -> Module:
-    """The verified HLO module of StableHLO text for parameters of these shapes; errors as in `parse_stablehlo`."""
+    """Imports StableHLO text for parameters of these shapes, as a verified HLO module; raises errors as
+    `parse_stablehlo`.
+    """
     return import_module(parse_mlir(text), text, parameters)
 
 
 def import_module(operation: Operation, text: str = "", parameters: Sequence[Shape] | None = None) -> Module:
-    """The verified HLO module of an MLIR module; `text` is shown in errors."""
+    """Imports an MLIR module as a verified HLO module.
+
+    `text` is its source, quoted in errors; `parameters` are shapes of parameters, for types without sizes. Raises
+    ParseError for ops that have no counterpart in HLO.
+    """
     module = ModuleImporter(operation, text, parameters).run()
     verify_module(module)
     return module
 
 
 class ModuleImporter(ImportContext):
-    """Collects the functions of a module, imports them callees first, and makes the module's header."""
+    """Collects the functions of a module, imports callees before callers, and sets the module's attributes."""
 
     def __init__(self, operation: Operation, text: str, parameters: Sequence[Shape] | None = None) -> None:
         super().__init__(text, rule_of)
@@ -68,6 +74,7 @@ class ModuleImporter(ImportContext):
         self.is_specialized = parameters is not None
 
     def run(self) -> Module:
+        """Imports the module, without verifying it; raises ParseError as `import_module`."""
         self._collect(self.operation)
         main = self._main()
         interface = self.function_type(main)
@@ -91,8 +98,8 @@ class ModuleImporter(ImportContext):
             elif operation.name == "sdy.mesh":
                 self.meshes |= mesh_texts(operation)
             elif operation.name != "builtin.module":
-                # A call finds the functions of its own module alone: those of modules inside are out of reach.
-                self.error(operation, "only functions, meshes and modules stand in a module")
+                # Symbols of nested modules are not visible outside, thus their functions are never called.
+                self.error(operation, "a module contains only functions, meshes and modules")
 
     def _main(self) -> Operation:
         if "main" in self.functions:
@@ -104,7 +111,7 @@ class ModuleImporter(ImportContext):
         return public[0]
 
     def _callees_first(self, main: Operation) -> list[Operation]:
-        """The functions that can be reached, each after those that it calls."""
+        """The functions reachable from main, callees before callers; raises ParseError for recursion."""
         order: list[Operation] = []
         state = {id(main): 1}
         stack = [(main, self._called(main))]
@@ -136,7 +143,7 @@ class ModuleImporter(ImportContext):
                 raise
             self.error(function, error.message)
 
-    # The entry and the module's header
+    # The entry and the module's attributes
 
     def _entry(self, main: Operation, body: Body) -> Computation:
         computation = body.function(main, self.parameters or self._parameter_shapes(main))
@@ -154,7 +161,7 @@ class ModuleImporter(ImportContext):
         if sharding is not None:
             root = computation.root
             if not root.shape.is_tuple or root.opcode != "tuple":
-                # The sharding of a result is not that of the instruction that computes it.
+                # The result may have another sharding than the instruction that computes it.
                 root = body.copy_of_root(root)
             root.sharding = sharding
         return computation
@@ -166,7 +173,7 @@ class ModuleImporter(ImportContext):
             module.add(computation, entry=computation is entry)
         counts = {"mhlo.num_replicas": "replica_count", "mhlo.num_partitions": "num_partitions"}
         for name, field in counts.items():
-            if isinstance(attributes.get(name), Number):  # of another kind, XLA reads none of them
+            if isinstance(attributes.get(name), Number):  # XLA ignores attributes of other kinds
                 setattr(module, field, self._checked(self.operation, lambda name=name: integer(attributes[name])))
         frontend = attributes.get("mhlo.frontend_attributes")
         if isinstance(frontend, dict):
@@ -180,7 +187,9 @@ class ModuleImporter(ImportContext):
         return module
 
     def _entry_layouts(self, module: Module) -> None:
-        """The layouts that XLA writes as attributes of the module, one for each leaf of parameters and result."""
+        """Sets entry layouts from XLA's module attributes, which have a layout for each leaf of parameters and
+        result.
+        """
         attributes = self.operation.attributes
         parameters = attributes.get("mhlo.xla_entry_computation_parameter_layouts")
         if isinstance(parameters, list) and module.entry_parameter_layouts is not None:
@@ -220,7 +229,7 @@ class ModuleImporter(ImportContext):
 
 
 def walk(regions: Sequence[Region]) -> Iterator[Operation]:
-    """The operations in regions, those in regions of theirs included."""
+    """The operations in regions, including nested ones."""
     stack = [operation for region in regions for block in region.blocks for operation in block.operations]
     while stack:
         operation = stack.pop()
@@ -231,7 +240,7 @@ def walk(regions: Sequence[Region]) -> Iterator[Operation]:
 
 
 def called_names(operation: Operation) -> Iterator[str]:
-    """The functions that an operation names."""
+    """The names of functions that an operation refers to."""
     for name in ("callee", "decomposition"):
         symbol = operation.attributes.get(name)
         if isinstance(symbol, (Symbol, str)) and operation.name in (

@@ -1,5 +1,7 @@
-"""Quantised tensors: held as their stored integers; arithmetic brings them to numbers and back, as StableHLO's
-specification defines it (`dequantize_op_quantize`)."""
+"""Quantised tensors: represented by their stored integers.
+
+Arithmetic dequantises operands and quantises results, as `dequantize_op_quantize` of the StableHLO specification.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from hloom.stablehlo.importer.body import Body, Rule
 from hloom.stablehlo.mlir.ir import Operation, QuantizedType, TensorType, Type, Value
 from hloom.stablehlo.mlir.types import element_type_of
 
-# Ops that only move elements work on the stored integers; those with regions do so too.
+# Ops that only move elements, and thus work on the stored integers, as do ops with regions.
 _MOVES = frozenset(
     {
         "constant",
@@ -57,20 +59,23 @@ _MOVES = frozenset(
 
 
 def quantized_type(type_: Type) -> QuantizedType | None:
-    """The quantised element type of a tensor type, where it has one."""
+    """The quantised element type of a tensor type; None for any other type."""
     element = type_.element_type if isinstance(type_, TensorType) else None
     return element if isinstance(element, QuantizedType) else None
 
 
 def is_arithmetic_on_quantized(operation: Operation) -> bool:
-    """True for ops that compute with quantised values."""
+    """Whether an op computes with quantised values, rather than moving them."""
     if operation.regions or operation.name.partition(".")[2] in _MOVES:
         return False
     return any(quantized_type(value.type) for value in (*operation.operands, *operation.results))
 
 
 def dequantize_op_quantize(body: Body, operation: Operation, operands: list[XlaOp]) -> list[XlaOp]:
-    """The op on the numbers that its operands stand for; its results are quantised again."""
+    """Rule of arithmetic on quantised tensors: dequantises operands, applies the op, quantises results.
+
+    Raises ArgumentError as `quantize` and the rules of the op.
+    """
     expressed = [
         dequantize(body, operand, kind) if (kind := quantized_type(value.type)) else operand
         for value, operand in zip(operation.operands, operands, strict=True)
@@ -95,7 +100,7 @@ def _expressed(type_: Type) -> Type:
 def dequantize(body: Body, stored: XlaOp, kind: QuantizedType) -> XlaOp:
     """(stored - zero point) * scale, in the expressed type."""
     expressed = element_type_of(kind.expressed)
-    # Stored minus zero point needs a bit more than the storage type has.
+    # The difference needs one bit more than the storage type.
     wide = body.convert_element_type(stored, "s64" if element_type_of(kind.storage).bits > 16 else "s32")
     shifted = body.sub(wide, _along_axis(body, wide, kind, kind.zero_points))
     unscaled = body.convert_element_type(shifted, expressed)
@@ -103,7 +108,10 @@ def dequantize(body: Body, stored: XlaOp, kind: QuantizedType) -> XlaOp:
 
 
 def quantize(body: Body, value: XlaOp, kind: QuantizedType) -> XlaOp:
-    """number / scale + zero point, within the storage type's range, rounded to even."""
+    """value / scale + zero point, clamped to the storage range and rounded to nearest even, in the storage type.
+
+    Raises ArgumentError if the values are not floating point, or scales per axis do not match the shape.
+    """
     low, high = storage_range(kind)
     element_type = value.shape.element_type
     if not element_type.is_float:
@@ -116,7 +124,7 @@ def quantize(body: Body, value: XlaOp, kind: QuantizedType) -> XlaOp:
 
 
 def storage_range(kind: QuantizedType) -> tuple[int, int]:
-    """The least and the greatest stored integer."""
+    """The smallest and the largest stored integer."""
     if kind.storage_range is not None:
         return kind.storage_range
     storage = element_type_of(kind.storage)
@@ -126,7 +134,7 @@ def storage_range(kind: QuantizedType) -> tuple[int, int]:
 
 
 def _along_axis(body: Body, like: XlaOp, kind: QuantizedType, values: tuple[float, ...] | tuple[int, ...]) -> XlaOp:
-    """Scales or zero points as an array like another one: one value for all, or one for each index of the axis."""
+    """Broadcasts scales or zero points to the shape of `like`: a single value, or one for each index of the axis."""
     shape = like.shape
     array = np.asarray(values).astype(shape.element_type.dtype)
     if kind.axis is None:

@@ -1,7 +1,7 @@
-"""Ops that are not one HLO operation with the same operands: `RULES`, one function an op.
+"""Rules of ops that are not one HLO operation with the same operands: `RULES`, by op name.
 
-A rule takes the body it adds to, the op, and what its operands have become, and returns what its results become.
-Ops whose result sizes are operands are in `dynamic.py`, control flow in `control_flow.py`, and ops between devices in
+A rule takes the body to which it adds instructions, the op, and the XlaOps of its operands; it returns those of the
+results. Ops with sizes as operands are in `dynamic.py`, control flow is in `control_flow.py`, and collectives are in
 `communication.py`.
 """
 
@@ -61,7 +61,7 @@ def _iota(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 
 def _broadcast_in_dim(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """HLO's broadcast does not stretch dimensions of size 1: these are dropped first."""
+    """Drops dimensions of size 1 that are stretched, since HLO's broadcast does not stretch them."""
     operand, dimensions = dynamic.in_result_order(body, operation, operands[0])
     operands = [operand]
     shape = shape_of(operation.results[0].type)
@@ -78,7 +78,7 @@ def _broadcast(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 
 def _convert(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """A conversion of complex numbers to real ones takes their real part."""
+    """Converts element types; complex to real takes the real part."""
     (operand,), shape = operands, operands[0].shape
     declared = operation.results[0].type
     assert isinstance(declared, TensorType)
@@ -89,7 +89,7 @@ def _convert(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _cbrt(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """The principal cube root of a complex number z is e^(log(z) / 3), and 0 of 0."""
+    """The principal cube root of a complex z, e^(log(z) / 3), and 0 for 0."""
     (operand,) = operands
     if not operand.shape.element_type.is_complex:
         return body.row(BY_NAME["cbrt"], operation, operands)
@@ -100,7 +100,7 @@ def _cbrt(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _extremum(opcode: str) -> Rule:
-    """maximum and minimum; complex numbers are ordered by their real parts, then by their imaginary ones."""
+    """The rule of maximum and minimum; complex numbers are ordered by real, then imaginary part."""
 
     def rule(body: Body, operation: Operation, operands: Ops) -> XlaOp:
         lhs, rhs = operands
@@ -118,7 +118,7 @@ def _extremum(opcode: str) -> Rule:
 
 
 def _rng_bit_generator(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """Floats are made of as many bits: HLO's random bits are integers (RNGBITGENERATOR-8)."""
+    """Converts random bits to floats of the same width: HLO's random bits are integers (RNGBITGENERATOR-8)."""
     state, data = (shape_of(type_) for type_ in result_types(operation))
     kind = data.element_type
     bits = data if not kind.is_float else data.with_element_type(PrimitiveType[f"U{kind.bits}"])
@@ -138,7 +138,7 @@ def _set_dimension_size(body: Body, operation: Operation, operands: Ops) -> XlaO
 
 
 def _sort(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """The dimension may count from the end."""
+    """Adds a sort, whose dimension may count from the end."""
     row = BY_NAME["sort"]
     fields = row.fields(operation.attributes, [operand.shape for operand in operands])
     rank = operands[0].shape.rank if operands else 0
@@ -167,14 +167,14 @@ def _create_token(body: Body, operation: Operation, operands: Ops) -> XlaOp:
 
 
 def _rng(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """The third operand says the sizes, which the result's type says too where they are known."""
+    """Adds an rng; the sizes come from the third operand or the result's type."""
     row = BY_NAME["rng"]
     sizes = dynamic.result_sizes(body, operation, operands[2])
     shape = Shape.array(operands[0].shape.element_type, sizes)
     return [body._add(row.declaration(**row.fields(operation.attributes, ())), operands[:2], shape)]
 
 
-# Products that are on their way out of StableHLO
+# Deprecated ops
 
 
 def _dot(body: Body, operation: Operation, operands: Ops) -> Ops:
@@ -185,7 +185,9 @@ def _dot(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _einsum(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """`ab,bc->ac`, also with one operand; an ellipsis stands for leading dimensions."""
+    """Adds a dot for `ab,bc->ac`, or sums and a transpose for one operand; an ellipsis stands for leading
+    dimensions.
+    """
     config = string(required(operation.attributes, "einsum_config")).replace(" ", "")
     sources, arrow, target = config.partition("->")
     terms = sources.split(",")
@@ -212,7 +214,7 @@ def _ellipsis_rank(term: str, operand: XlaOp) -> int:
 
 
 def _expand_ellipsis(term: str, rank: int) -> str:
-    """An ellipsis as digits, numbered from the last dimension, so that they match at the end."""
+    """Replaces an ellipsis by digits, numbered from the last dimension so that operands align at the end."""
     count = rank - len(term.replace("...", ""))
     if count < 0 or (count and "..." not in term):
         raise ArgumentError(f"the term {term!r} does not fit rank {rank}")
@@ -220,7 +222,7 @@ def _expand_ellipsis(term: str, rank: int) -> str:
 
 
 def _sum_unshared(body: Body, operand: XlaOp, labels: str, others: set[str]) -> tuple[XlaOp, str]:
-    """Diagonals of repeated labels, and sums over labels that stand nowhere else."""
+    """Takes diagonals of repeated labels, and sums over labels that are not in `others`."""
     while len(set(labels)) < len(labels):
         repeated = next(label for label in labels if labels.count(label) > 1)
         first, second = [d for d, label in enumerate(labels) if label == repeated][:2]
@@ -262,7 +264,9 @@ def _transpose_to(body: Body, operand: XlaOp, labels: str, result_labels: str) -
 
 
 def _torch_index_select(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """Slices of the operand along `dim` at indices; the first `batch_dims` dimensions go together."""
+    """Gathers slices of the operand along `dim`; the first `batch_dims` dimensions of operand and indices are
+    paired.
+    """
     operand, index = operands
     dim, batch = (integer(required(operation.attributes, name)) for name in ("dim", "batch_dims"))
     rank = operand.shape.rank
@@ -312,7 +316,7 @@ def _call_function(
 
 
 def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """A call of the decomposition that says what it is; some names have HLO operations of their own."""
+    """Adds a call of the decomposition, with the composite's name, version and attributes as frontend attributes."""
     attributes = operation.attributes
     results, call = _call_function(body, operation, operands, required(attributes, "decomposition"), is_composite=True)
     given = attributes.get("composite_attributes") or {}
@@ -328,7 +332,9 @@ def _composite(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _failed_assertion(body: Body, attributes: dict[str, Attribute], operands: Ops) -> NoReturn:
-    """The message is the program's own; {0}, {1} .. stand for the sizes that it looked at."""
+    """Raises ArgumentError with the program's own message, in which {0}, {1} .. stand for the sizes that were
+    checked.
+    """
     message = string(attributes.get("error_message") or "an assertion about sizes does not hold")
     values = [body.constant_of(operand) for operand in operands]
     raise ArgumentError(re.sub(r"\{(\d)\}", lambda match: _size_text(values, int(match[1])), message))
@@ -339,7 +345,7 @@ def _size_text(values: list[Any], index: int) -> str:
 
 
 def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """A custom call; those named `mhlo.erf` and the like stand for the op, with `mhlo.attributes`."""
+    """Adds a custom call; targets such as `mhlo.erf` are imported as that op, with its `mhlo.attributes`."""
     attributes = operation.attributes
     target = string(required(attributes, "call_target_name"))
     if target.startswith(("mhlo.", "chlo.", "stablehlo.")) and "mhlo.attributes" in attributes:
@@ -374,7 +380,7 @@ def _custom_call(body: Body, operation: Operation, operands: Ops) -> Ops:
 
 
 def _approximate_top_k(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """The k greatest along a dimension, here exactly: operands and their initial values are sorted and cut."""
+    """The k largest elements along a dimension, computed exactly: operands are sorted and sliced."""
     config = operation.attributes.get("mhlo.backend_config")
     if not isinstance(config, dict):
         raise ArgumentError("ApproxTopK has its options in mhlo.backend_config")
@@ -441,7 +447,7 @@ def _aliasing(attributes: dict[str, Attribute]) -> dict[str, Any]:
 
 
 def _backend_config(attributes: dict[str, Attribute]) -> str:
-    """A string as it is, a dictionary as MLIR text, as XLA has it."""
+    """The backend config: a string itself, a dictionary as MLIR text, as in XLA."""
     config = attributes.get("mhlo.backend_config", attributes.get("backend_config", ""))
     return config if isinstance(config, str) else dictionary_text(config) if isinstance(config, dict) else ""
 
@@ -481,7 +487,7 @@ RULES: dict[str, Rule] = {
 
 
 def rule_of(operation: Operation) -> Rule | None:
-    """The rule of an op; None where it has none. Arithmetic on quantised tensors is first brought to numbers."""
+    """The rule of an op, or None; arithmetic on quantised tensors is dequantised first."""
     if quantized.is_arithmetic_on_quantized(operation):
         return quantized.dequantize_op_quantize
     return RULES.get(operation.name) or RULES.get(operation.name.replace("mhlo.", "stablehlo.", 1))

@@ -1,7 +1,4 @@
-"""Ops of the Shardy dialect: what they become in HLO (`RULES`).
-
-Meshes and the shardings of values are annotations: `annotations.py`.
-"""
+"""Rules of Shardy ops: `RULES`, by op name. `annotations.py` converts meshes and shardings of values."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ _MANUAL = ("in_shardings", "out_shardings", "manual_axes")
 
 
 def _sharding_constraint(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """What XLA knows as the custom call `Sharding`.
+    """Adds the custom call `Sharding`, as XLA does.
 
-    Collectives of Shardy are constraints, too: they change how an array lies on devices, and not its value.
+    Shardy's collectives are constraints, too: they change the sharding of an array but not its value.
     """
     name = "out_sharding" if "out_sharding" in operation.attributes else "sharding"
     sharding = required(operation.attributes, name)
@@ -37,9 +34,10 @@ def _sharding_constraint(body: Body, operation: Operation, operands: Ops) -> Xla
 
 
 def _manual_computation(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """`sdy.manual_computation`: a call between two custom calls, to the shapes that each device has and back.
+    """Rule of `sdy.manual_computation`: a call between two custom calls that convert to the shapes on each device and
+    back.
 
-    Where the manual axes have size 1 each device has whole arrays, and the region is part of its surroundings.
+    If all manual axes have size 1, each device has whole arrays, and the region is inlined.
     """
     (region,) = operation.regions
     if _is_on_one_device(body, operation):
@@ -66,7 +64,7 @@ def _is_on_one_device(body: Body, operation: Operation) -> bool:
 
 
 def _text(body: Body, operation: Operation, name: str) -> str:
-    """The text of an attribute, without the braces that axes have in generic form."""
+    """The text of an attribute, without the braces around axes in generic form."""
     text = str(getattr(operation.attributes.get(name), "body", ""))
     return with_named_meshes(text.strip("{}") if name == "manual_axes" else text, body.context.meshes)
 
@@ -86,18 +84,18 @@ def _shape_change(
 
 
 def _propagation_barrier(body: Body, operation: Operation, operands: Ops) -> XlaOp:
-    """`sdy.propagation_barrier`: shardings are handed on in the allowed direction alone."""
+    """Rule of `sdy.propagation_barrier`: shardings propagate in the allowed direction only."""
     return _marker(body, operation, operands, "PropagationBarrier", "allowed_direction", "allowed_direction")
 
 
 def _sharding_group(body: Body, operation: Operation, operands: Ops) -> Ops:
-    """`sdy.sharding_group`: all members of a group have the same sharding."""
+    """Rule of `sdy.sharding_group`: all members of a group have the same sharding."""
     _marker(body, operation, operands, "ShardingGroup", "group_id", "sharding_group_id")
     return []
 
 
 def _marker(body: Body, operation: Operation, operands: Ops, target: str, attribute: str, name: str) -> XlaOp:
-    """A custom call that says something of its operand, in a frontend attribute."""
+    """Adds a custom call that annotates its operand by a frontend attribute."""
     shape = operands[0].shape if operation.results else Shape.tuple_of([])
     call = body._add(OPERATIONS["custom-call"](target_name=f"xla.sdy.{target}", has_effect=True), operands, shape)
     value = attribute_text(required(operation.attributes, attribute))

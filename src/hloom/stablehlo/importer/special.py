@@ -1,7 +1,7 @@
-"""Special functions as HLO: log-gamma, digamma, zeta, polygamma, erfc, the inverse of erf, a Bessel function.
+"""Special functions as HLO: log-gamma, digamma, zeta, polygamma, erfc, inverse erf, and a Bessel function.
 
-All are written for f64; narrower types are computed there and rounded once, so their results are as good as can be.
-Functions take XlaOps and give one.
+All are computed in f64; results of narrower types are rounded once. Functions map XlaOps to an XlaOp, and raise
+ArgumentError for operands that are not real floating-point numbers.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from hloom.literal import Literal
 from hloom.types import PrimitiveType
 
 XlaOp: TypeAlias = Any
-"""An XlaOp; type checkers do not see its operators, which are those of numbers."""
+"""An XlaOp; its arithmetic operators are not visible to type checkers."""
 
 
 def scalar_like(like: XlaOp, value: float) -> XlaOp:
-    """A scalar of the element type of another value; a complex type gives its real part's."""
+    """A scalar constant of the element type of another value, or of the real part's type if that is complex."""
     scalar = np.asarray(value).astype(like.shape.element_type.real.dtype)
     return like.builder.constant(Literal.from_numpy(scalar))
 
 
 def _in_f64(function: Callable[..., XlaOp]) -> Callable[..., XlaOp]:
-    """The function for all real floating-point types."""
+    """Extends a function on f64 to all real floating-point types."""
 
     @functools.wraps(function)
     def apply(*operands: XlaOp) -> XlaOp:
@@ -44,7 +44,7 @@ def _in_f64(function: Callable[..., XlaOp]) -> Callable[..., XlaOp]:
 
 
 def _select(condition: XlaOp, on_true: Any, on_false: Any) -> XlaOp:
-    """Either choice may be a number."""
+    """Selects between choices that may be Python numbers or scalars."""
     b = condition.builder
 
     def choice(value: Any) -> XlaOp:
@@ -56,14 +56,14 @@ def _select(condition: XlaOp, on_true: Any, on_false: Any) -> XlaOp:
 
 
 def _polynomial(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
-    """Coefficients from the highest power down."""
+    """Evaluates a polynomial by Horner's rule; coefficients are ordered from the highest power."""
     value: Any = coefficients[0]
     for coefficient in coefficients[1:]:
         value = value * x + coefficient
     return value
 
 
-# The gamma function by Lanczos' series, g = 7: gamma(z + 1) = sqrt(2 pi) (z + 7.5)^(z + 0.5) e^-(z + 7.5) A(z)
+# The gamma function by Lanczos' approximation, g = 7: gamma(z + 1) = sqrt(2 pi) (z + 7.5)^(z + 0.5) e^-(z + 7.5) A(z)
 
 _G = 7.5
 _LANCZOS = (
@@ -73,7 +73,7 @@ _LANCZOS = (
 
 
 def _reflected(x: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Where x < 0.5 its mirror image -x is used; and z, which is the argument less 1."""
+    """Whether x < 0.5, where the reflection formula applies, and z: -x there, otherwise x - 1."""
     mirrored = x < 0.5
     return mirrored, _select(mirrored, -x, x - 1.0)
 
@@ -86,10 +86,10 @@ def lgamma(x: XlaOp) -> XlaOp:
     series: Any = _LANCZOS[0]
     for k, coefficient in enumerate(_LANCZOS[1:], 1):
         series = coefficient / (z + float(k)) + series
-    # log(z + 7.5), with the large part exact.
+    # log(z + 7.5), split so that the constant is exact.
     log_t = b.log1p(z / _G) + math.log(_G)
     log_gamma = (z + 0.5 - (z + _G) / log_t) * log_t + (0.5 * math.log(2 * math.pi)) + b.log(series)
-    # gamma(x) gamma(1 - x) = pi / sin(pi x), with pi x brought to [0, pi/2].
+    # gamma(x) gamma(1 - x) = pi / sin(pi x), with pi x reduced to [0, pi/2].
     size = abs(x)
     fraction = size - b.floor(size)
     log_sine = b.log(b.sin(_nearest(fraction) * math.pi))
@@ -98,7 +98,7 @@ def lgamma(x: XlaOp) -> XlaOp:
 
 
 def _nearest(fraction: XlaOp) -> XlaOp:
-    """The distance of a number in [0, 1) to the nearest of 0 and 1."""
+    """The distance of a value in [0, 1) to the nearer of 0 and 1."""
     return _select(fraction > 0.5, 1.0 - fraction, fraction)
 
 
@@ -115,7 +115,7 @@ def digamma(x: XlaOp) -> XlaOp:
         series = coefficient / shifted + series
     log_t = b.log1p(z / _G) + math.log(_G)
     value = log_t + derivative / series - (_G - 0.5) / (z + _G)
-    # digamma(1 - x) - digamma(x) = pi cot(pi x), with x brought near 0.
+    # digamma(1 - x) - digamma(x) = pi cot(pi x), with x reduced to about 0.
     near = x + abs(b.floor(x + 0.5))
     angle = near * math.pi
     image = value - b.cos(angle) * math.pi / b.sin(angle)
@@ -123,7 +123,7 @@ def digamma(x: XlaOp) -> XlaOp:
     return _select(is_pole, math.nan, _select(mirrored, image, value))
 
 
-# Hurwitz zeta by Euler and Maclaurin: nine terms, an integral, and corrections by Bernoulli numbers
+# The Hurwitz zeta function by Euler-Maclaurin summation: nine terms, an integral, and Bernoulli corrections
 
 _BERNOULLI = (
     1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330,
@@ -133,7 +133,7 @@ _BERNOULLI = (
 
 @_in_f64
 def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
-    """The sum of (q + n)^-x over n >= 0."""
+    """The Hurwitz zeta function: the sum of (q + n)^-x over n >= 0."""
     b = x.builder
     exponent = -x
     total, term = b.pow(q, exponent), q
@@ -158,7 +158,7 @@ def zeta(x: XlaOp, q: XlaOp) -> XlaOp:
 
 @_in_f64
 def polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
-    """The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x)."""
+    """The n-th derivative of digamma: (-1)^(n + 1) n! zeta(n + 1, x); NaN unless n is a natural number."""
     b = x.builder
     sign = (n - 2.0 * b.floor(n * 0.5)) * 2.0 - 1.0
     value = sign * b.exp(lgamma(n + 1.0)) * zeta(n + 1.0, x)
@@ -190,7 +190,7 @@ _ERFC_S = (
 
 @_in_f64
 def erfc(x: XlaOp) -> XlaOp:
-    """1 - erf(x), exact in the right tail too."""
+    """1 - erf(x), accurate in the right tail too."""
     b = x.builder
     size = abs(x)
     quotient = _select(
@@ -200,12 +200,12 @@ def erfc(x: XlaOp) -> XlaOp:
     )
     tail = b.exp(-(x * x)) * quotient
     tail = _select(x < 0.0, 2.0 - tail, tail)
-    # Beyond 27 the tail is 0, and inf / inf is not asked.
+    # Beyond 27 the tail is 0 in f64; the quotient may be inf / inf.
     tail = _select(size > 27.5, _select(x < 0.0, 2.0, 0.0), tail)
     return _select(size > 1.0, tail, 1.0 - b.erf(x))
 
 
-# The inverse of erf: Giles' polynomials in w = -log(1 - x^2) to single precision, then Newton's steps
+# The inverse of erf: Giles' polynomials in w = -log(1 - x^2) to single precision, then Newton steps
 
 _NEAR = (
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
@@ -219,14 +219,14 @@ _FAR = (
 
 @_in_f64
 def erf_inv(x: XlaOp) -> XlaOp:
-    """The y with erf(y) = x; infinite at -1 and 1."""
+    """The inverse of erf; infinite at -1 and 1."""
     b = x.builder
     w = -b.log1p(-(x * x))
     near, far = _polynomial(w - 2.5, _NEAR), _polynomial(b.sqrt(w) - 3.0, _FAR)
     size = abs(x)
     y = abs(x * _select(w < 5.0, near, far))
     for _ in range(3):
-        # Of erf(y) - |x| and (1 - |x|) - erfc(y) the one that does not cancel.
+        # erf(y) - |x| or (1 - |x|) - erfc(y), whichever does not cancel.
         error = _select(y < 0.5, b.erf(y) - size, (1.0 - size) - erfc(y))
         step = error * b.exp(y * y) * (math.sqrt(math.pi) / 2)
         y = y - step / (y * step + 1.0)
@@ -257,7 +257,7 @@ _I1E_FAR = (
 
 
 def _chebyshev(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
-    """Clenshaw's recurrence; the last coefficient counts half."""
+    """Evaluates a Chebyshev series by Clenshaw's recurrence; the last coefficient counts half."""
     current: Any = x * 0.0 + coefficients[0]
     previous: Any = x * 0.0
     before = previous
